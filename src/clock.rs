@@ -1,0 +1,110 @@
+//! Time and chance, injected, so that every run can be repeated.
+//!
+//! Deadlines are measured with tokio's monotonic clock; this module is about the time of day that travels in messages and about the one random
+//! number that each message gets.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+
+/// The time of day.
+///
+/// ```
+/// use requeue::Clock;
+/// let clock = Clock::system();
+/// assert!(clock.now() > std::time::SystemTime::UNIX_EPOCH);
+/// ```
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
+
+impl Clock {
+    /// The clock of this machine.
+    #[must_use]
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
+    pub fn system() -> Self {
+        Self(Arc::new(SystemTime::now))
+    }
+
+    /// A clock that shows `start` now and advances with tokio's clock, also while that one is paused.
+    #[must_use]
+    pub fn starting_at(start: SystemTime) -> Self {
+        let origin = Instant::now();
+        Self(Arc::new(move || start + origin.elapsed()))
+    }
+
+    /// The time of day now.
+    #[must_use]
+    pub fn now(&self) -> SystemTime {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Clock {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Clock").field(&self.now()).finish()
+    }
+}
+
+/// Where the random number of each message comes from: uniform in `0.0..1.0`.
+///
+/// ```
+/// use requeue::Sampler;
+/// assert!((0.0..1.0).contains(&Sampler::random().sample()));
+/// assert_eq!(Sampler::always(0.5).sample(), 0.5);
+/// ```
+#[derive(Clone)]
+pub struct Sampler(Arc<dyn Fn() -> f64 + Send + Sync>);
+
+impl Sampler {
+    /// The thread's random generator, seeded by the operating system.
+    #[must_use]
+    #[allow(clippy::disallowed_methods, reason = "the one place that draws")]
+    pub fn random() -> Self {
+        Self(Arc::new(rand::random::<f64>))
+    }
+
+    /// The same numbers in every run with the same seed.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Self {
+        use rand::{RngExt, SeedableRng, rngs::StdRng};
+        let generator = std::sync::Mutex::new(StdRng::seed_from_u64(seed));
+        Self(Arc::new(move || {
+            generator
+                .lock()
+                .unwrap_or_else(std::sync::PoisonError::into_inner)
+                .random()
+        }))
+    }
+
+    /// One number for all, for tests that look at the boundaries of a jitter.
+    #[must_use]
+    pub fn always(sample: f64) -> Self {
+        Self(Arc::new(move || sample))
+    }
+
+    /// The next number.
+    #[must_use]
+    pub fn sample(&self) -> f64 {
+        (self.0)()
+    }
+}
+
+impl std::fmt::Debug for Sampler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Sampler")
+    }
+}
+
+/// Whole milliseconds since the epoch; a time before it counts as the epoch.
+pub(crate) fn epoch_millis(time: SystemTime) -> u64 {
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// The inverse of [`epoch_millis`]; a number no clock can show counts as the epoch.
+pub(crate) fn from_epoch_millis(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH
+        .checked_add(Duration::from_millis(millis))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
+}

@@ -1,0 +1,281 @@
+//! What is to happen to a message. Values only: `policy/` and `gate/` make them, `settle.rs` carries them out.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+/// A delay that SQS accepts for one message: whole seconds, 0 to 900.
+///
+/// Source: `DelaySeconds` of the SQS API reference, `SendMessage`.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::Delay;
+/// assert_eq!(Delay::at_most(Duration::from_millis(1_001)).as_secs(), 2);
+/// assert_eq!(Delay::at_most(Duration::from_secs(3_600)), Delay::MAX);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Delay(u16);
+
+impl Delay {
+    /// 15 minutes, the longest that SQS holds back a message.
+    pub const MAX: Self = Self(900);
+
+    /// `delay` rounded up to whole seconds, or [`Delay::MAX`] when it is longer.
+    #[must_use]
+    pub fn at_most(delay: Duration) -> Self {
+        let secs = whole_secs(delay).min(u64::from(Self::MAX.0));
+        Self(u16::try_from(secs).unwrap_or(Self::MAX.0))
+    }
+
+    /// The seconds.
+    #[must_use]
+    pub const fn as_secs(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Display for Delay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} s", self.0)
+    }
+}
+
+/// How long a copy is to wait: as long as SQS can hold it back, and beyond that until `not_before`, which the copy carries.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use requeue::{Delay, Wait};
+///
+/// let now = SystemTime::UNIX_EPOCH;
+/// assert_eq!(Wait::from(Duration::from_secs(900), now).not_before(), None);
+///
+/// let long = Wait::from(Duration::from_secs(901), now);
+/// assert_eq!(long.delay(), Delay::MAX);
+/// assert_eq!(long.not_before(), Some(now + Duration::from_secs(901)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    total: Duration,
+    not_before: Option<SystemTime>,
+}
+
+impl Wait {
+    /// A wait of `total`, rounded up to whole seconds, that begins `now`.
+    #[must_use]
+    pub fn from(total: Duration, now: SystemTime) -> Self {
+        let total = Duration::from_secs(whole_secs(total));
+        let too_long = total > Duration::from_secs(u64::from(Delay::MAX.as_secs()));
+        let not_before = if too_long { now.checked_add(total) } else { None };
+        Self { total, not_before }
+    }
+
+    /// A wait until `due`, which the copy goes on carrying when it must hop once more.
+    #[must_use]
+    pub fn until(due: SystemTime, now: SystemTime) -> Self {
+        Self {
+            not_before: Some(due),
+            ..Self::from(due.duration_since(now).unwrap_or_default(), now)
+        }
+    }
+
+    /// The whole wait, in whole seconds.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.total
+    }
+
+    /// What SQS is asked to wait now.
+    #[must_use]
+    pub fn delay(&self) -> Delay {
+        Delay::at_most(self.total)
+    }
+
+    /// When the handler may see the message, if SQS cannot hold it back that long in one go.
+    #[must_use]
+    pub fn not_before(&self) -> Option<SystemTime> {
+        self.not_before
+    }
+}
+
+/// What is to happen to a message.
+///
+/// ```
+/// use requeue::{DeadLetterReason, Disposition};
+/// let disposition = Disposition::DeadLetter(DeadLetterReason::TooOld);
+/// assert_eq!(disposition.as_str(), "dead-letter");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disposition {
+    /// It is done: the event source mapping deletes it.
+    Complete,
+    /// It failed: a copy with one more retry used is sent, and the original is deleted.
+    Requeue {
+        /// How long the copy waits.
+        wait: Wait,
+        /// How long the original stays invisible if no copy can be sent.
+        fallback: Duration,
+    },
+    /// It was not its turn: a copy without a retry used is sent, and the original is deleted.
+    Defer {
+        /// Why.
+        why: Deferral,
+        /// How long the copy waits.
+        wait: Wait,
+    },
+    /// SQS keeps it, and delivers it again after its visibility timeout.
+    Release(ReleaseReason),
+    /// SQS keeps it, and the queue's redrive policy moves it to the dead-letter queue.
+    DeadLetter(DeadLetterReason),
+}
+
+impl Disposition {
+    /// The word used in logs and metrics.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Complete => "complete",
+            Self::Requeue { .. } => "requeue",
+            Self::Defer { .. } => "defer",
+            Self::Release(_) => "release",
+            Self::DeadLetter(_) => "dead-letter",
+        }
+    }
+
+    /// The wait, where there is one.
+    #[must_use]
+    pub const fn wait(&self) -> Option<Wait> {
+        match self {
+            Self::Requeue { wait, .. } | Self::Defer { wait, .. } => Some(*wait),
+            Self::Complete | Self::Release(_) | Self::DeadLetter(_) => None,
+        }
+    }
+}
+
+/// Why a message is deferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Deferral {
+    /// Its time (`notBefore`) has not come: one more hop of at most 900 s.
+    NotDue,
+    /// The handler asked for a later time without having failed.
+    Postponed,
+    /// Too little of the invocation was left to start it.
+    NoTimeLeft,
+}
+
+impl Deferral {
+    /// The words used in logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotDue => "not-due",
+            Self::Postponed => "postponed",
+            Self::NoTimeLeft => "no-time-left",
+        }
+    }
+}
+
+/// Why a message is left to SQS and its visibility timeout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReleaseReason {
+    /// Its retries or its time were used up on an earlier receive; the redrive policy is about to move it.
+    GivenUp,
+    /// Its `retryState` was written by a later version than this one.
+    LaterVersion,
+    /// Its handler blocked its thread and was abandoned; it may still be working on the message.
+    Abandoned,
+    /// It failed, but the queue is FIFO, where a copy would lose its place.
+    Fifo,
+    /// An earlier message of its group failed.
+    BehindFailed,
+    /// The record has no queue ARN, so no copy can be sent.
+    NoQueue,
+}
+
+impl ReleaseReason {
+    /// The words used in logs.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::GivenUp => "given-up",
+            Self::LaterVersion => "later-version",
+            Self::Abandoned => "abandoned",
+            Self::Fifo => "fifo",
+            Self::BehindFailed => "behind-failed",
+            Self::NoQueue => "no-queue",
+        }
+    }
+}
+
+/// Why a message is given up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadLetterReason {
+    /// Its failure is final.
+    NonRetryable,
+    /// All its retries are used.
+    RetriesExhausted,
+    /// Its time is used up, or the delay that the callee named does not fit into what is left.
+    TooOld,
+    /// It is older than `messageTtlSeconds`.
+    Expired,
+}
+
+impl DeadLetterReason {
+    /// The words used in logs and in the dead-letter queue.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NonRetryable => "non-retryable",
+            Self::RetriesExhausted => "retries-exhausted",
+            Self::TooOld => "too-old",
+            Self::Expired => "expired",
+        }
+    }
+}
+
+fn whole_secs(duration: Duration) -> u64 {
+    duration
+        .as_secs()
+        .saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_is_whole_seconds_up_to_900() {
+        for (millis, secs) in [
+            (0, 0),
+            (1, 1),
+            (1_000, 1),
+            (899_001, 900),
+            (900_000, 900),
+            (900_001, 900),
+            (u64::MAX, 900),
+        ] {
+            assert_eq!(
+                Delay::at_most(Duration::from_millis(millis)).as_secs(),
+                secs,
+                "{millis} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wait_longer_than_sqs_can_hold_carries_its_end() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        let carried = |secs| Wait::from(Duration::from_secs(secs), now).not_before();
+        assert_eq!(carried(899), None);
+        assert_eq!(carried(900), None);
+        assert_eq!(carried(901), Some(now + Duration::from_secs(901)));
+    }
+
+    #[test]
+    fn the_last_hop_ends_at_the_time_that_was_named() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        let due = now + Duration::from_millis(1_500);
+        let hop = Wait::until(due, now);
+        assert_eq!((hop.delay().as_secs(), hop.not_before()), (2, Some(due)));
+        assert_eq!(Wait::until(due, due + Duration::from_secs(9)).delay().as_secs(), 0);
+    }
+}

@@ -1,0 +1,224 @@
+//! What went wrong with one message, said once.
+//!
+//! A [`Failure`] carries no body, no header and no error text that its maker did not choose: it ends up in log lines and, in
+//! the message's `retryState`, in the dead-letter queue.
+
+use std::fmt;
+use std::time::Duration;
+
+/// The four kinds of trouble, each with its own patience.
+///
+/// ```
+/// use requeue::FailureClass;
+/// assert_eq!(FailureClass::RateLimit.as_str(), "rate-limit");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FailureClass {
+    /// Too many requests just now: HTTP 429 and its relatives.
+    RateLimit,
+    /// An allowance is used up, for hours perhaps.
+    Quota,
+    /// Trouble that should pass: a time-out, a reset, a 503, a panic, anything unrecognised.
+    Temporary,
+    /// Trying again cannot help: the message goes to the dead-letter queue.
+    NonRetryable,
+}
+
+impl FailureClass {
+    /// All four, in the order of every table.
+    pub const ALL: [Self; 4] = [Self::RateLimit, Self::Quota, Self::Temporary, Self::NonRetryable];
+
+    /// The word used in messages, logs and metrics.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::RateLimit => "rate-limit",
+            Self::Quota => "quota",
+            Self::Temporary => "temporary",
+            Self::NonRetryable => "non-retryable",
+        }
+    }
+
+    /// The inverse of [`as_str`](Self::as_str).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|class| class.as_str() == name)
+    }
+}
+
+impl fmt::Display for FailureClass {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+/// What a class was concluded from.
+///
+/// ```
+/// use requeue::{Evidence, Failure};
+/// assert_eq!(Failure::temporary("the ledger is locked").evidence(), Evidence::Handler);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Evidence {
+    /// The handler said so.
+    Handler,
+    /// A status, a code or the type of an error.
+    Typed,
+    /// Words in an error's message: the last resort.
+    Text,
+    /// Nothing was recognised, so the failure counts as temporary.
+    Unrecognised,
+    /// The body does not fit the handler's type.
+    Body,
+    /// The handler panicked.
+    Panic,
+    /// The handler ran into its time-out or into the end of the invocation.
+    TimeOut,
+}
+
+/// One failure: a class, perhaps a delay that the callee named, and a reason in few words.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::{Failure, FailureClass};
+///
+/// let failure = Failure::rate_limit("the bank asks for patience").retry_after(Duration::from_secs(30));
+/// assert_eq!(failure.class(), FailureClass::RateLimit);
+/// assert_eq!(failure.delay(), Some(Duration::from_secs(30)));
+/// ```
+///
+/// It is deliberately no [`std::error::Error`]: so it cannot be wrapped and classified a second time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Failure {
+    class: FailureClass,
+    delay: Option<Duration>,
+    postponed: bool,
+    evidence: Evidence,
+    reason: Reason,
+}
+
+impl Failure {
+    /// The callee limits the rate. `reason` is the handler's own words: they travel in logs and to the dead-letter queue, so they
+    /// must hold no body, header or secret; they are scrubbed and cut to 256 characters.
+    pub fn rate_limit(reason: impl fmt::Display) -> Self {
+        Self::new(FailureClass::RateLimit, Evidence::Handler, reason)
+    }
+
+    /// An allowance is used up. On `reason` see [`Failure::rate_limit`].
+    pub fn quota(reason: impl fmt::Display) -> Self {
+        Self::new(FailureClass::Quota, Evidence::Handler, reason)
+    }
+
+    /// It may work later. On `reason` see [`Failure::rate_limit`].
+    pub fn temporary(reason: impl fmt::Display) -> Self {
+        Self::new(FailureClass::Temporary, Evidence::Handler, reason)
+    }
+
+    /// It will never work. On `reason` see [`Failure::rate_limit`].
+    pub fn non_retryable(reason: impl fmt::Display) -> Self {
+        Self::new(FailureClass::NonRetryable, Evidence::Handler, reason)
+    }
+
+    /// Nothing failed, but the message shall come again after `delay`: no retry is used. This is how work is scheduled.
+    #[must_use]
+    pub fn postpone(delay: Duration) -> Self {
+        let postponed = Self::new(FailureClass::Temporary, Evidence::Handler, "postponed");
+        Self {
+            postponed: true,
+            ..postponed.retry_after(delay)
+        }
+    }
+
+    pub(crate) fn new(class: FailureClass, evidence: Evidence, reason: impl fmt::Display) -> Self {
+        Self {
+            class,
+            delay: None,
+            postponed: false,
+            evidence,
+            reason: Reason::new(reason),
+        }
+    }
+
+    /// The callee named the time after which to try again, as with `Retry-After`. It wins over the policy's curve and is never cut short.
+    #[must_use]
+    pub fn retry_after(self, delay: Duration) -> Self {
+        Self {
+            delay: Some(delay),
+            ..self
+        }
+    }
+
+    /// The class.
+    #[must_use]
+    pub fn class(&self) -> FailureClass {
+        self.class
+    }
+
+    /// The delay that the callee, or the handler, named.
+    #[must_use]
+    pub fn delay(&self) -> Option<Duration> {
+        self.delay
+    }
+
+    /// Whether this is a [`postponement`](Failure::postpone).
+    #[must_use]
+    pub fn is_postponed(&self) -> bool {
+        self.postponed
+    }
+
+    /// What the class was concluded from.
+    #[must_use]
+    pub fn evidence(&self) -> Evidence {
+        self.evidence
+    }
+
+    /// The reason, scrubbed.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        self.reason.as_str()
+    }
+}
+
+/// Few words that may be stored and logged: at most 256 characters, each of them legal in an SQS message and harmless in a
+/// terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Reason(Box<str>);
+
+impl Reason {
+    const MAX_CHARS: usize = 256;
+
+    fn new(words: impl fmt::Display) -> Self {
+        let words = words.to_string();
+        let harmless = |c: char| {
+            if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') {
+                ' '
+            } else {
+                c
+            }
+        };
+        Self(words.chars().map(harmless).take(Self::MAX_CHARS).collect())
+    }
+
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reason_is_scrubbed_and_cut() {
+        assert_eq!(Failure::temporary("a\nb\u{1b}[31m\u{FFFF}c").reason(), "a b [31m c");
+        assert_eq!(Failure::temporary("x".repeat(257)).reason().chars().count(), 256);
+    }
+
+    #[test]
+    fn class_names_are_their_own_inverse() {
+        for class in FailureClass::ALL {
+            assert_eq!(FailureClass::from_name(class.as_str()), Some(class));
+        }
+        assert_eq!(FailureClass::from_name("rate_limit"), None);
+    }
+}

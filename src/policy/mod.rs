@@ -1,0 +1,109 @@
+//! How long to wait and when to give up: the pure core. It reads no clock, draws no random number and logs nothing; it is given
+//! the time and one random number, and returns a value.
+
+use std::time::Duration;
+
+use crate::failure::FailureClass;
+
+mod backoff;
+mod decide;
+mod jitter;
+
+pub use backoff::Backoff;
+pub(crate) use decide::{Progress, decide, defer, is_given_up};
+pub use jitter::{Jitter, Spread};
+
+/// Everything that bounds the retries of a message. [`RetryPolicy::default`] is the built-in `standard`.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::policy::RetryPolicy;
+///
+/// let mut policy = RetryPolicy::default();
+/// policy.max_retries = 10;
+/// policy.temporary.max_delay = Duration::from_secs(30);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct RetryPolicy {
+    /// Most copies for failures of any class. Default 50.
+    pub max_retries: u32,
+    /// Longest delay that a failure itself may name. Default 43,200 s, the longest visibility timeout of SQS.
+    pub max_retry_after: Duration,
+    /// A message older than this when its turn comes is dead-lettered without a call. Default: none.
+    pub message_ttl: Option<Duration>,
+    /// Most copies because it was not the message's turn; then it is called whatever the circumstances. Default 100.
+    pub max_deferrals: u32,
+    /// For [`FailureClass::RateLimit`]. Default 60 s × 3ⁿ up to 300 s, 12 hours.
+    pub rate_limit: ClassPolicy,
+    /// For [`FailureClass::Quota`]. Default 120 s × 3ⁿ up to 600 s, 48 hours.
+    pub quota: ClassPolicy,
+    /// For [`FailureClass::Temporary`]. Default 2 s × 3ⁿ up to 60 s, 12 hours.
+    pub temporary: ClassPolicy,
+}
+
+impl RetryPolicy {
+    /// The policy of a class; a non-retryable failure has none.
+    #[must_use]
+    pub const fn class(&self, class: FailureClass) -> Option<&ClassPolicy> {
+        match class {
+            FailureClass::RateLimit => Some(&self.rate_limit),
+            FailureClass::Quota => Some(&self.quota),
+            FailureClass::Temporary => Some(&self.temporary),
+            FailureClass::NonRetryable => None,
+        }
+    }
+}
+
+impl Default for RetryPolicy {
+    fn default() -> Self {
+        const HOUR: u64 = 3_600;
+        let class = |base, max_delay, total_timeout| ClassPolicy {
+            backoff: Backoff::Exponential {
+                base: Duration::from_secs(base),
+                multiplier: 3.0,
+            },
+            max_delay: Duration::from_secs(max_delay),
+            jitter: Jitter::Equal,
+            max_retries: None,
+            total_timeout: Duration::from_secs(total_timeout),
+        };
+        Self {
+            max_retries: 50,
+            max_retry_after: Duration::from_secs(43_200),
+            message_ttl: None,
+            max_deferrals: 100,
+            rate_limit: class(60, 300, 12 * HOUR),
+            quota: class(120, 600, 48 * HOUR),
+            temporary: class(2, 60, 12 * HOUR),
+        }
+    }
+}
+
+/// The patience for one class of failures.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::policy::{Backoff, ClassPolicy, Jitter};
+///
+/// let patient = ClassPolicy {
+///     backoff: Backoff::Exponential { base: Duration::from_secs(60), multiplier: 2.0 },
+///     max_delay: Duration::from_secs(600),
+///     jitter: Jitter::Full,
+///     max_retries: Some(20),
+///     total_timeout: Duration::from_secs(86_400),
+/// };
+/// # let _ = patient;
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClassPolicy {
+    /// How the delay grows with the retries of this class.
+    pub backoff: Backoff,
+    /// The delay grows no further than this.
+    pub max_delay: Duration,
+    /// How the delay is spread, after the cap.
+    pub jitter: Jitter,
+    /// Most copies for failures of this class; `None` leaves it to [`RetryPolicy::max_retries`].
+    pub max_retries: Option<u32>,
+    /// No retry later than this after the message was first received.
+    pub total_timeout: Duration,
+}

@@ -1,0 +1,147 @@
+//! The ARN of a queue, and the URL that it stands for.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// The ARN of a queue: `arn:aws:sqs:eu-west-1:123456789012:orders`.
+///
+/// ```
+/// let arn: requeue::queue::QueueArn = "arn:aws-cn:sqs:cn-north-1:123456789012:orders".parse().unwrap();
+/// assert_eq!(arn.url(), "https://sqs.cn-north-1.amazonaws.com.cn/123456789012/orders");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct QueueArn {
+    partition: String,
+    region: String,
+    account: String,
+    name: String,
+}
+
+impl QueueArn {
+    /// The region.
+    #[must_use]
+    pub fn region(&self) -> &str {
+        &self.region
+    }
+
+    /// The queue's name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Whether the queue is FIFO: SQS demands the ending of those, and of no others.
+    #[must_use]
+    pub fn is_fifo(&self) -> bool {
+        self.name.strip_suffix(".fifo").is_some()
+    }
+
+    /// The queue's URL at AWS's own endpoint of its partition.
+    ///
+    /// Source of the endings: `partitions.json` of the AWS SDKs.
+    #[must_use]
+    pub fn url(&self) -> String {
+        let suffix = match self.partition.as_str() {
+            "aws-cn" => "amazonaws.com.cn",
+            "aws-eusc" => "amazonaws.eu",
+            "aws-iso" => "c2s.ic.gov",
+            "aws-iso-b" => "sc2s.sgov.gov",
+            "aws-iso-e" => "cloud.adc-e.uk",
+            "aws-iso-f" => "csp.hci.ic.gov",
+            _ => "amazonaws.com",
+        };
+        self.url_at(&format!("https://sqs.{}.{suffix}", self.region))
+    }
+
+    /// The queue's URL at another endpoint.
+    #[must_use]
+    pub fn url_at(&self, endpoint: &str) -> String {
+        format!("{}/{}/{}", endpoint.trim_end_matches('/'), self.account, self.name)
+    }
+}
+
+impl fmt::Display for QueueArn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "arn:{}:sqs:{}:{}:{}",
+            self.partition, self.region, self.account, self.name
+        )
+    }
+}
+
+impl FromStr for QueueArn {
+    type Err = InvalidQueueArn;
+
+    fn from_str(arn: &str) -> Result<Self, InvalidQueueArn> {
+        let parts: Vec<&str> = arn.split(':').collect();
+        let ["arn", partition, "sqs", region, account, name] = parts[..] else {
+            return Err(InvalidQueueArn);
+        };
+        if [partition, region, account, name]
+            .iter()
+            .any(|part| part.is_empty() || part.contains('/'))
+        {
+            return Err(InvalidQueueArn);
+        }
+        let [partition, region, account, name] = [partition, region, account, name].map(str::to_owned);
+        Ok(Self {
+            partition,
+            region,
+            account,
+            name,
+        })
+    }
+}
+
+/// The text is no ARN of an SQS queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidQueueArn;
+
+impl fmt::Display for InvalidQueueArn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not the ARN of an SQS queue, as in arn:aws:sqs:eu-west-1:123456789012:orders")
+    }
+}
+
+impl std::error::Error for InvalidQueueArn {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_partition_has_its_own_host() {
+        for (partition, region, host) in [
+            ("aws", "us-east-2", "sqs.us-east-2.amazonaws.com"),
+            ("aws-cn", "cn-north-1", "sqs.cn-north-1.amazonaws.com.cn"),
+            ("aws-us-gov", "us-gov-west-1", "sqs.us-gov-west-1.amazonaws.com"),
+            ("aws-eusc", "eusc-de-east-1", "sqs.eusc-de-east-1.amazonaws.eu"),
+            ("aws-iso", "us-iso-east-1", "sqs.us-iso-east-1.c2s.ic.gov"),
+            ("aws-iso-b", "us-isob-east-1", "sqs.us-isob-east-1.sc2s.sgov.gov"),
+            ("aws-iso-e", "eu-isoe-west-1", "sqs.eu-isoe-west-1.cloud.adc-e.uk"),
+            ("aws-iso-f", "us-isof-south-1", "sqs.us-isof-south-1.csp.hci.ic.gov"),
+        ] {
+            let arn = format!("arn:{partition}:sqs:{region}:123456789012:orders.fifo");
+            let queue: QueueArn = arn.parse().expect("a queue ARN");
+            assert_eq!(queue.url(), format!("https://{host}/123456789012/orders.fifo"));
+            assert_eq!(queue.to_string(), arn);
+            assert!(queue.is_fifo());
+        }
+    }
+
+    #[test]
+    fn what_is_no_queue_arn_is_refused() {
+        for arn in [
+            "",
+            "orders",
+            "arn:aws:sns:r:1:t",
+            "arn:aws:sqs:r:1:",
+            "arn:aws:sqs::1:q",
+            "arn:aws:sqs:r:1:q:x",
+            "arn:aws:sqs:r:1:a/b",
+        ] {
+            assert_eq!(arn.parse::<QueueArn>(), Err(InvalidQueueArn), "{arn}");
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! What a message has been through: the values of our members, and how each disposition changes them. Knows nothing of their
+//! place in the body, which is `wire.rs`.
+
+use std::time::{Duration, SystemTime};
+
+use crate::failure::FailureClass;
+
+/// The values of our members in a body. See the README's table "The message on the wire".
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RetryState {
+    /// Copies sent so far for failures.
+    pub(crate) retry_count: u32,
+    /// The id of the first delivery; `None` until the first copy.
+    pub(crate) original_message_id: Option<String>,
+    /// When this copy was sent.
+    pub(crate) retry_timestamp: Option<SystemTime>,
+    /// When the message was first sent.
+    pub(crate) first_sent: Option<SystemTime>,
+    /// When the message was first received.
+    pub(crate) first_received: Option<SystemTime>,
+    /// The class of the last failure.
+    pub(crate) class: Option<FailureClass>,
+    /// The delay after the last failure, in whole seconds.
+    pub(crate) delay: Option<Duration>,
+    /// Retries used per class, in the order of [`FailureClass::ALL`].
+    pub(crate) counts: [u32; 4],
+    /// The handler must not see the message earlier.
+    pub(crate) not_before: Option<SystemTime>,
+    /// Copies sent because it was not the message's turn.
+    pub(crate) deferrals: u32,
+    /// Copies sent on the way to a `not_before`.
+    pub(crate) hops: u32,
+    /// Times an operator moved the message back from the dead-letter queue.
+    pub(crate) redrives: u32,
+    /// Why the message was given up, as JSON text.
+    pub(crate) dead_letter: Option<String>,
+    /// Members that this version does not know, name and JSON text, in their order.
+    pub(crate) unknown: Vec<(String, String)>,
+}
+
+impl RetryState {
+    /// Retries used for failures of `class`.
+    pub(crate) fn count(&self, class: FailureClass) -> u32 {
+        self.counts[class as usize]
+    }
+}
