@@ -6,13 +6,13 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::Instant;
-
 use crate::disposition::Delay;
 
 mod arn;
+mod sqs;
 
 pub use arn::{InvalidQueueArn, QueueArn};
+pub use sqs::SqsQueue;
 
 /// Most entries in one batch call. Source: SQS API reference, `SendMessageBatch`.
 pub const MAX_BATCH_ENTRIES: usize = 10;
@@ -26,12 +26,11 @@ pub const MAX_VISIBILITY: Duration = Duration::from_secs(43_200);
 /// The answer has one [`Confirmation`] for each entry, at the entry's own position, whatever the order in which the service
 /// answered. It is `Ok(())` only when the service confirmed that very entry.
 pub trait Queue: Send + Sync + 'static {
-    /// Sends at most [`MAX_BATCH_ENTRIES`] messages of [`MAX_BATCH_BYTES`] in all; gives up at `deadline`.
+    /// Sends at most [`MAX_BATCH_ENTRIES`] messages of [`MAX_BATCH_BYTES`] in all.
     fn send(
         &self,
         queue: &QueueArn,
-        entries: &[Outgoing],
-        deadline: Instant,
+        entries: &[&Outgoing],
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
 
     /// Deletes at most [`MAX_BATCH_ENTRIES`] messages by their receipt handles.
@@ -39,7 +38,6 @@ pub trait Queue: Send + Sync + 'static {
         &self,
         queue: &QueueArn,
         receipt_handles: &[&str],
-        deadline: Instant,
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
 
     /// Lets at most [`MAX_BATCH_ENTRIES`] received messages stay invisible for so long from now.
@@ -47,7 +45,6 @@ pub trait Queue: Send + Sync + 'static {
         &self,
         queue: &QueueArn,
         entries: &[(&str, Duration)],
-        deadline: Instant,
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
 }
 
@@ -141,6 +138,8 @@ pub struct CallError {
 pub enum CallErrorKind {
     /// The service refused it, and will again: configuration, permission, encryption.
     Refused,
+    /// The service refused the request as such, perhaps for the sake of one entry: each alone may pass.
+    Malformed,
     /// The service refused it for now: throttled, or an error on its side.
     Unavailable,
     /// There is no answer: the service may or may not have carried it out.
