@@ -6,6 +6,7 @@ mod failure;
 pub mod policy;
 pub mod queue;
 mod state;
+mod wire;
 
 pub use clock::{Clock, Sampler};
 pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Wait};
