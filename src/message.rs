@@ -62,7 +62,7 @@ pub(crate) struct Delivery {
     /// When this copy was first received.
     pub(crate) copy_first_received: SystemTime,
     pub(crate) group_id: Option<String>,
-    pub(crate) attributes: Arc<BTreeMap<String, Attribute>>,
+    pub(crate) attributes: BTreeMap<String, Attribute>,
     pub(crate) state: RetryState,
     /// Why no handler can be given this record.
     pub(crate) defect: Option<Defect>,
@@ -116,7 +116,7 @@ impl Delivery {
             first_received: state.first_received.unwrap_or(copy_first_received),
             copy_first_received,
             group_id: record.group_id,
-            attributes: Arc::new(record.attributes.unwrap_or_default()),
+            attributes: record.attributes.unwrap_or_default(),
             payload: payload.unwrap_or(body),
             state,
             defect,

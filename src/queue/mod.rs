@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disposition::Delay;
@@ -30,7 +29,7 @@ pub trait Queue: Send + Sync + 'static {
     fn send(
         &self,
         queue: &QueueArn,
-        entries: &[&Outgoing],
+        entries: &[Outgoing<'_>],
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
 
     /// Deletes at most [`MAX_BATCH_ENTRIES`] messages by their receipt handles.
@@ -49,28 +48,23 @@ pub trait Queue: Send + Sync + 'static {
 }
 
 /// One message to send.
-#[derive(Clone, Debug)]
-pub struct Outgoing {
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
     /// The body.
-    pub body: String,
+    pub body: &'a str,
     /// Always sent, also when it is zero: a missing one means the queue's own default.
     pub delay: Delay,
     /// The attributes, as they were received.
-    pub attributes: Arc<BTreeMap<String, Attribute>>,
-    /// The tenant on a standard queue with fair queues; the group on a FIFO queue.
-    pub group_id: Option<String>,
+    pub attributes: &'a BTreeMap<String, Attribute>,
+    /// The tenant on a standard queue with fair queues.
+    pub group_id: Option<&'a str>,
 }
 
-impl Outgoing {
+impl Outgoing<'_> {
     /// The bytes that SQS counts: body, and name, type and value of each attribute.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.body.len()
-            + self
-                .attributes
-                .iter()
-                .map(|(name, attribute)| name.len() + attribute.size())
-                .sum::<usize>()
+        self.body.len() + self.attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum::<usize>()
     }
 }
 
@@ -84,7 +78,8 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    fn size(&self) -> usize {
+    /// The bytes that SQS counts, its name apart.
+    pub(crate) fn size(&self) -> usize {
         let value = match &self.value {
             AttributeValue::Text(text) => text.len(),
             AttributeValue::Binary(bytes) => bytes.len(),

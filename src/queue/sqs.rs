@@ -65,7 +65,7 @@ macro_rules! send {
 }
 
 impl Queue for SqsQueue {
-    async fn send(&self, queue: &QueueArn, entries: &[&Outgoing]) -> Result<Vec<Confirmation>, CallError> {
+    async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
         let requests = entries.iter().enumerate().map(|(at, entry)| send_entry(at, entry)).collect();
         let answer = send!(self, queue, self.client.send_message_batch().set_entries(Some(requests)))?;
         let confirmed = answer.successful().iter().map(|entry| entry.id());
@@ -100,14 +100,14 @@ impl Queue for SqsQueue {
 }
 
 /// Entry ids are positions: a message id may be longer than the 80 characters that an entry id may have.
-fn send_entry(at: usize, message: &Outgoing) -> SendMessageBatchRequestEntry {
+fn send_entry(at: usize, message: &Outgoing<'_>) -> SendMessageBatchRequestEntry {
     let attributes = message.attributes.iter().map(|(name, attribute)| (name.clone(), attribute_value(attribute)));
     let entry = SendMessageBatchRequestEntry::builder()
         .id(at.to_string())
-        .message_body(&message.body)
+        .message_body(message.body)
         .delay_seconds(i32::from(message.delay.as_secs()))
         .set_message_attributes((!message.attributes.is_empty()).then(|| attributes.collect()))
-        .set_message_group_id(message.group_id.clone());
+        .set_message_group_id(message.group_id.map(str::to_owned));
     entry.build().expect("id and body are set")
 }
 

@@ -49,7 +49,7 @@ impl<Q: Queue> Settler<Q> {
                 return None;
             }
             entries.iter_mut().for_each(|copy| copy.set_timestamp(now));
-            let outgoing: Vec<&Outgoing> = entries.iter().map(|copy| copy.outgoing()).collect();
+            let outgoing: Vec<Outgoing<'_>> = entries.iter().map(|copy| copy.outgoing()).collect();
             let answer = within(deadline, self.queue.send(queue, &outgoing)).await;
             let trouble = record(answer, entries)?;
             match tries.pause_after(trouble, self.sampler.sample()) {

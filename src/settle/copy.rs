@@ -1,23 +1,22 @@
 //! One copy on its way back into the queue, and what is known of it.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use super::{Settled, Verdict};
 use crate::disposition::{Delay, Deferral, Disposition, Wait};
-use crate::failure::FailureClass;
+use crate::failure::{Failure, FailureClass};
 use crate::message::Delivery;
 use crate::queue::{MAX_BATCH_BYTES, Outgoing};
 use crate::report::Settlement;
 use crate::state::RetryState;
-use crate::wire::{self, Timestamp, Wrap};
+use crate::wire::{self, NotWrappable, Stamped, Wrap};
 
 /// A verdict that asks for a copy, and that copy.
 pub(super) struct Copy {
     pub(super) verdict: Verdict,
     pub(super) fate: Fate,
-    outgoing: Outgoing,
-    timestamp: Option<Timestamp>,
+    /// `None` when the body cannot carry the count.
+    body: Option<Stamped>,
     /// Why the original could not be deleted.
     pub(super) not_deleted: Option<String>,
 }
@@ -36,27 +35,23 @@ pub(super) enum Fate {
 impl Copy {
     /// Builds the whole outgoing message before anything is done; what cannot be built is never sent.
     pub(super) fn new(verdict: Verdict, wrap: Wrap) -> Self {
-        let delivery = Arc::clone(&verdict.delivery);
-        let state = next_state(&delivery, &verdict.disposition, verdict.failure.as_ref().map(crate::Failure::class));
-        let (body, timestamp, mut fate) = match wire::stamp(delivery.payload(), &state, wrap) {
-            Ok(stamped) => {
-                let (body, timestamp) = stamped.into_parts();
-                (body, Some(timestamp), Fate::Pending(None))
+        let delivery = &verdict.delivery;
+        let state = next_state(delivery, &verdict.disposition, verdict.failure.as_ref().map(Failure::class));
+        let mut copy = match wire::stamp(delivery.payload(), &state, wrap) {
+            Ok(body) => Self { verdict, fate: Fate::Pending(None), body: Some(body), not_deleted: None },
+            Err(NotWrappable) => {
+                Self { verdict, fate: Fate::Refused("NotWrappable".to_owned()), body: None, not_deleted: None }
             }
-            Err(wire::NotWrappable) => (String::new(), None, Fate::Refused("NotWrappable".to_owned())),
         };
-        let delay = verdict.disposition.wait().map_or(Delay::default(), |wait| wait.delay());
-        let outgoing =
-            Outgoing { body, delay, attributes: Arc::clone(&delivery.attributes), group_id: delivery.group_id.clone() };
-        if outgoing.size() > MAX_BATCH_BYTES {
-            fate = Fate::Refused("MessageTooLong".to_owned());
+        if copy.size() > MAX_BATCH_BYTES {
+            copy.fate = Fate::Refused("MessageTooLong".to_owned());
         }
-        Self { verdict, fate, outgoing, timestamp, not_deleted: None }
+        copy
     }
 
     /// The bytes it takes in a request.
     pub(super) fn size(&self) -> usize {
-        if self.is_pending() { self.outgoing.size() } else { 0 }
+        if self.is_pending() { self.outgoing().size() } else { 0 }
     }
 
     pub(super) fn is_pending(&self) -> bool {
@@ -69,13 +64,19 @@ impl Copy {
 
     /// Writes the time of sending into the body.
     pub(super) fn set_timestamp(&mut self, now: SystemTime) {
-        if let Some(timestamp) = &self.timestamp {
-            timestamp.write(&mut self.outgoing.body, now);
+        if let Some(body) = &mut self.body {
+            body.set_timestamp(now);
         }
     }
 
-    pub(super) fn outgoing(&self) -> &Outgoing {
-        &self.outgoing
+    pub(super) fn outgoing(&self) -> Outgoing<'_> {
+        let delivery = &self.verdict.delivery;
+        Outgoing {
+            body: self.body.as_ref().map_or("", Stamped::as_str),
+            delay: self.verdict.disposition.wait().map_or(Delay::default(), |wait| wait.delay()),
+            attributes: &delivery.attributes,
+            group_id: delivery.group_id.as_deref(),
+        }
     }
 
     pub(super) fn receipt_handles(&self) -> &[String] {
