@@ -1,5 +1,6 @@
 //! Requeue: the retry layer that SQS and Lambda lack.
 
+pub mod classify;
 mod clock;
 mod config;
 mod disposition;
@@ -12,6 +13,7 @@ pub mod policy;
 mod processor;
 pub mod queue;
 mod report;
+mod result_ext;
 mod settle;
 mod state;
 mod telemetry;
@@ -22,8 +24,9 @@ pub use config::{Config, InvalidConfig};
 pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Wait};
 pub use failure::{Evidence, Failure, FailureClass};
 pub use handler::Handler;
-pub use lambda::{Error, InvocationError, SqsEvent, run, run_with};
+pub use lambda::{Error, InvocationError, SqsEvent, respond, run, run_with};
 pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::{BatchProcessor, Limits, Settings};
 pub use report::{Outcome, Report, Settlement, Unreportable};
+pub use result_ext::ResultExt;
 pub use wire::Wrap;

@@ -127,7 +127,12 @@ fn time_left(deadline_millis: u64, now: SystemTime) -> Duration {
     }
 }
 
-fn respond(report: &Report) -> Result<SqsBatchResponse, InvocationError> {
+/// The batch response that says what the report says.
+///
+/// # Errors
+///
+/// [`InvocationError::Unreportable`].
+pub fn respond(report: &Report) -> Result<SqsBatchResponse, InvocationError> {
     let mut response = SqsBatchResponse::default();
     response.set_failures(report.failed_ids()?);
     Ok(response)
