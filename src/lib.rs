@@ -2,6 +2,8 @@
 
 mod clock;
 mod disposition;
+#[cfg(feature = "embedded")]
+pub mod embedded;
 mod failure;
 pub mod policy;
 pub mod queue;

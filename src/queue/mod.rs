@@ -87,7 +87,8 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    fn size(&self) -> usize {
+    /// The bytes that SQS counts, its name apart.
+    pub(crate) fn size(&self) -> usize {
         let value = match &self.value {
             AttributeValue::Text(text) => text.len(),
             AttributeValue::Binary(bytes) => bytes.len(),
