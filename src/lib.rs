@@ -4,6 +4,8 @@ pub mod classify;
 mod clock;
 mod config;
 mod disposition;
+#[cfg(feature = "embedded")]
+pub mod embedded;
 mod failure;
 mod gate;
 mod handler;
