@@ -35,6 +35,7 @@ mod connector;
 mod engine;
 mod exchange;
 mod fault;
+mod mapping;
 mod port;
 mod protocol;
 #[cfg(test)]
@@ -48,6 +49,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
+pub use mapping::{Answer, Batch, EventSourceMapping};
 pub use fault::{Call, EntryFate, EntryFault, Fault};
 pub use view::{Delivered, InFlight, MessageState, MessageView};
 
@@ -184,6 +186,18 @@ impl EmbeddedSqs {
             receipt_handle: received.receipt_handle,
         });
         Ok(delivered.collect())
+    }
+
+    /// Deletes by receipt handles as SQS's own consumers do, without faults and uncounted. Handles that are not valid any more are ignored.
+    pub(crate) fn delete_directly(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<(), EmbeddedError> {
+        let now = self.0.clock.now();
+        let mut engine = self.engine();
+        let queue = engine.queue(queue.name(), now)?;
+        for handle in receipt_handles {
+            // As in SQS, an outdated handle deletes nothing and is no error for the poller.
+            let _ = queue.delete(handle);
+        }
+        Ok(())
     }
 
     /// Lets `faults` decide what goes wrong with each request from now on, through whichever face it comes.

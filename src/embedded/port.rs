@@ -3,35 +3,30 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::time::{Instant, timeout_at};
-
 use super::EmbeddedSqs;
 use super::engine::Engine;
 use super::engine::error::SqsError;
 use super::engine::message::Draft;
 use super::exchange::{After, Course};
 use super::fault::{EntryFate, Fates};
-use crate::queue::{CallError, CallErrorKind, Confirmation, EntryError, Outgoing, Queue, QueueArn};
+use crate::queue::{CallError, Confirmation, EntryError, Outgoing, Queue, QueueArn};
 
 /// The code of a call without an answer.
 const NO_ANSWER: &str = "NoAnswer";
-/// The code of an entry that the answer does not mention.
-const UNCONFIRMED: &str = "Unconfirmed";
 
 impl Queue for EmbeddedSqs {
     async fn send(
         &self,
         queue: &QueueArn,
-        entries: &[Outgoing],
-        deadline: Instant,
+        entries: &[Outgoing<'_>],
     ) -> Result<Vec<Confirmation>, CallError> {
         let bytes = entries.iter().map(Outgoing::size).sum();
-        let send = |engine: &mut Engine, now, entry: &Outgoing| {
+        let send = |engine: &mut Engine, now, entry: &Outgoing<'_>| {
             let draft = Draft {
-                body: entry.body.clone(),
-                attributes: Arc::clone(&entry.attributes),
+                body: entry.body.to_owned(),
+                attributes: Arc::new(entry.attributes.clone()),
                 delay_secs: Some(i64::from(entry.delay.as_secs())),
-                group: entry.group_id.clone(),
+                group: entry.group_id.map(str::to_owned),
                 deduplication: None,
                 trace: None,
             };
@@ -42,14 +37,13 @@ impl Queue for EmbeddedSqs {
             entry: "SendMessageBatchRequestEntry",
             bytes,
         };
-        in_time(deadline, self.batch(batch, queue, entries, send)).await
+        self.batch(batch, queue, entries, send).await
     }
 
     async fn delete(
         &self,
         queue: &QueueArn,
         receipt_handles: &[&str],
-        deadline: Instant,
     ) -> Result<Vec<Confirmation>, CallError> {
         let delete = |engine: &mut Engine, now, handle: &&str| engine.queue(queue.name(), now)?.delete(handle);
         let batch = Batch {
@@ -57,14 +51,13 @@ impl Queue for EmbeddedSqs {
             entry: "DeleteMessageBatchRequestEntry",
             bytes: 0,
         };
-        in_time(deadline, self.batch(batch, queue, receipt_handles, delete)).await
+        self.batch(batch, queue, receipt_handles, delete).await
     }
 
     async fn change_visibility(
         &self,
         queue: &QueueArn,
         entries: &[(&str, Duration)],
-        deadline: Instant,
     ) -> Result<Vec<Confirmation>, CallError> {
         let change = |engine: &mut Engine, now, (handle, timeout): &(&str, Duration)| {
             let secs = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
@@ -75,7 +68,7 @@ impl Queue for EmbeddedSqs {
             entry: "ChangeMessageVisibilityBatchRequestEntry",
             bytes: 0,
         };
-        in_time(deadline, self.batch(batch, queue, entries, change)).await
+        self.batch(batch, queue, entries, change).await
     }
 }
 
@@ -98,18 +91,18 @@ impl EmbeddedSqs {
             .course(batch.operation, Some(queue.name().to_owned()), entries.len())
             .await;
         let (fates, after) = match course {
-            Course::Refused { status, code } => return Err(refused(status, code)),
-            Course::Lost => return Err(no_answer()),
+            Course::Refused { status, code } => return Err(CallError::answered(status, &code)),
+            Course::Lost => return Err(CallError::ambiguous(NO_ANSWER)),
             Course::CarriedOut { fates, after } => (fates, after),
         };
         let confirmations = self.carry_out(&batch, queue, entries, &fates, carry_out);
         self.0.news.notify_waiters();
         match after {
             After::Arrives => {}
-            After::Lost => return Err(no_answer()),
+            After::Lost => return Err(CallError::ambiguous(NO_ANSWER)),
             After::Late(latency) => tokio::time::sleep(latency).await,
         }
-        confirmations.map_err(|error| refused(400, error.code.query().to_owned()))
+        confirmations.map_err(|error| CallError::answered(400, error.code.query()))
     }
 
     fn carry_out<E>(
@@ -126,48 +119,14 @@ impl EmbeddedSqs {
         let ids: Vec<String> = (0..entries.len()).map(|position| position.to_string()).collect();
         Engine::check_batch(batch.entry, ids.iter().map(String::as_str), batch.bytes)?;
         let confirm = |(position, entry)| match fates.of(position) {
-            None => carry_out(&mut engine, now, entry).map_err(|error| EntryError {
-                code: error.code.query().to_owned(),
-                sender_fault: true,
-            }),
-            Some(EntryFate::Refused { code, sender_fault }) => Err(EntryError {
-                code: code.clone(),
-                sender_fault: *sender_fault,
-            }),
-            Some(EntryFate::Ignored) => Err(unconfirmed()),
+            None => carry_out(&mut engine, now, entry).map_err(|error| EntryError::answered(error.code.query(), true)),
+            Some(EntryFate::Refused { code, sender_fault }) => Err(EntryError::answered(code, *sender_fault)),
+            Some(EntryFate::Ignored) => Err(EntryError::unconfirmed()),
             Some(EntryFate::Unmentioned) => {
                 let _ = carry_out(&mut engine, now, entry);
-                Err(unconfirmed())
+                Err(EntryError::unconfirmed())
             }
         };
         Ok(entries.iter().enumerate().map(confirm).collect())
-    }
-}
-
-async fn in_time<T>(deadline: Instant, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
-    timeout_at(deadline, call).await.unwrap_or_else(|_| Err(no_answer()))
-}
-
-fn refused(status: u16, code: String) -> CallError {
-    let throttled = code.contains("Throttl");
-    let kind = if status >= 500 || throttled {
-        CallErrorKind::Unavailable
-    } else {
-        CallErrorKind::Refused
-    };
-    CallError { code, kind }
-}
-
-fn no_answer() -> CallError {
-    CallError {
-        code: NO_ANSWER.to_owned(),
-        kind: CallErrorKind::Ambiguous,
-    }
-}
-
-fn unconfirmed() -> EntryError {
-    EntryError {
-        code: UNCONFIRMED.to_owned(),
-        sender_fault: false,
     }
 }

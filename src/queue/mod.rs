@@ -8,9 +8,11 @@ use std::time::Duration;
 use crate::disposition::Delay;
 
 mod arn;
+mod error;
 mod sqs;
 
 pub use arn::{InvalidQueueArn, QueueArn};
+pub use error::{CallError, CallErrorKind, Confirmation, EntryError};
 pub use sqs::SqsQueue;
 
 /// Most entries in one batch call. Source: SQS API reference, `SendMessageBatch`.
@@ -106,45 +108,3 @@ impl fmt::Debug for AttributeValue {
         }
     }
 }
-
-/// What the service said of one entry of a call that it answered.
-pub type Confirmation = Result<(), EntryError>;
-
-/// One entry was not carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryError {
-    /// The service's code, or `Unconfirmed` when it did not mention the entry.
-    pub code: String,
-    /// Sending the same entry again cannot help.
-    pub sender_fault: bool,
-}
-
-/// A whole call failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallError {
-    /// The service's code, or one of ours for a call without an answer.
-    pub code: String,
-    /// What that means.
-    pub kind: CallErrorKind,
-}
-
-/// What a failed call means for its entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallErrorKind {
-    /// The service refused it, and will again: configuration, permission, encryption.
-    Refused,
-    /// The service refused the request as such, perhaps for the sake of one entry: each alone may pass.
-    Malformed,
-    /// The service refused it for now: throttled, or an error on its side.
-    Unavailable,
-    /// There is no answer: the service may or may not have carried it out.
-    Ambiguous,
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.code)
-    }
-}
-
-impl std::error::Error for CallError {}

@@ -126,42 +126,18 @@ fn confirmations<'a>(
     confirmed: impl Iterator<Item = &'a str>,
     failed: &[BatchResultErrorEntry],
 ) -> Vec<Confirmation> {
-    let unconfirmed = || EntryError { code: "Unconfirmed".to_owned(), sender_fault: true };
-    let mut results: Vec<Confirmation> = (0..entries).map(|_| Err(unconfirmed())).collect();
+    let mut results: Vec<Confirmation> = (0..entries).map(|_| Err(EntryError::unconfirmed())).collect();
     let position = |id: &str| id.parse::<usize>().ok().filter(|at| *at < entries);
     for at in confirmed.filter_map(position) {
         results[at] = Ok(());
     }
     for error in failed {
         if let Some(at) = position(error.id()) {
-            results[at] = Err(EntryError { code: short(error.code()).to_owned(), sender_fault: error.sender_fault() });
+            results[at] = Err(EntryError::answered(error.code(), error.sender_fault()));
         }
     }
     results
 }
-
-/// Codes that mean "later". Source: SQS API reference, `SendMessageBatch` and common errors; the SDK's list of throttling codes.
-const UNAVAILABLE: [&str; 8] = [
-    "InternalError",
-    "InternalFailure",
-    "KmsThrottled",
-    "RequestThrottled",
-    "ServiceUnavailable",
-    "Throttling",
-    "ThrottlingException",
-    "TooManyRequestsException",
-];
-
-/// Codes for which one entry may be the cause. Source: SQS API reference, `SendMessageBatch`.
-const MALFORMED: [&str; 7] = [
-    "BatchEntryIdsNotDistinct",
-    "BatchRequestTooLong",
-    "InvalidBatchEntryId",
-    "InvalidMessageContents",
-    "InvalidParameterValue",
-    "MissingParameter",
-    "TooManyEntriesInBatchRequest",
-];
 
 fn call_error<E: ProvideErrorMetadata>(error: &SdkError<E>) -> CallError {
     let (code, kind) = match error {
@@ -169,25 +145,12 @@ fn call_error<E: ProvideErrorMetadata>(error: &SdkError<E>) -> CallError {
         SdkError::TimeoutError(_) => ("TimedOut", CallErrorKind::Ambiguous),
         SdkError::DispatchFailure(_) => ("NoConnection", CallErrorKind::Ambiguous),
         SdkError::ServiceError(answer) => {
-            let code = short(answer.err().code().unwrap_or("Unknown"));
-            let kind = if answer.raw().status().is_server_error() || UNAVAILABLE.contains(&code) {
-                CallErrorKind::Unavailable
-            } else if MALFORMED.contains(&code) {
-                CallErrorKind::Malformed
-            } else {
-                CallErrorKind::Refused
-            };
-            (code, kind)
+            return CallError::answered(answer.raw().status().as_u16(), answer.err().code().unwrap_or("Unknown"));
         }
         // An answer that cannot be read: the request may have been carried out.
         _ => ("UnreadableAnswer", CallErrorKind::Ambiguous),
     };
     CallError { code: code.to_owned(), kind }
-}
-
-/// SQS prefixes some codes for the sake of old clients: `AWS.SimpleQueueService.BatchRequestTooLong`.
-fn short(code: &str) -> &str {
-    code.rsplit(['.', '#']).next().unwrap_or(code)
 }
 
 #[cfg(test)]
@@ -204,7 +167,7 @@ mod tests {
         let results = confirmations(5, ["3", "0", "9", "x", "1"].into_iter(), &[failed("4", false), failed("1", true)]);
         let confirmed: Vec<bool> = results.iter().map(Result::is_ok).collect();
         assert_eq!(confirmed, [true, false, false, true, false], "1 is in both lists, 2 in neither, 4 failed");
-        assert_eq!(results[4], Err(EntryError { code: "InternalError".into(), sender_fault: false }));
-        assert_eq!(results[2], Err(EntryError { code: "Unconfirmed".into(), sender_fault: true }));
+        assert_eq!(results[4], Err(EntryError::answered("InternalError", false)));
+        assert_eq!(results[2], Err(EntryError::unconfirmed()));
     }
 }

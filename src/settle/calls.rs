@@ -184,6 +184,5 @@ impl Tries {
 
 async fn within<T>(deadline: Instant, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
     let limit = deadline.min(Instant::now() + CALL_TIMEOUT);
-    let silent = || CallError { code: "TimedOut".to_owned(), kind: CallErrorKind::Ambiguous };
-    timeout_at(limit, call).await.unwrap_or_else(|_| Err(silent()))
+    timeout_at(limit, call).await.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
 }
