@@ -18,7 +18,7 @@ const VERSION: u64 = 1;
 /// What a `retryState` says.
 pub(super) enum StateText {
     /// The state, its first three fields unset, and the producer's own values of members that bear our names.
-    Known(RetryState, Vec<(Name, String)>),
+    Known(Box<RetryState>, Vec<(Name, String)>),
     /// The version that wrote it.
     Later(u64),
 }
@@ -30,7 +30,7 @@ pub(super) fn read(text: &str) -> Option<StateText> {
         0 => None,
         VERSION => {
             let originals = fields.original.map_or(Some(Vec::new()), originals)?;
-            Some(StateText::Known(fields.state()?, originals))
+            Some(StateText::Known(Box::new(fields.state()?), originals))
         }
         later => Some(StateText::Later(later)),
     }

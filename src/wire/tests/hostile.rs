@@ -78,7 +78,7 @@ fn what_escapes_say_in_a_kept_value_stays_escaped_on_the_wire() {
     let Origin::Ours(state) = read.origin else {
         panic!("not recognised")
     };
-    assert_survives(&read.payload, &[state.clone(), state]);
+    assert_survives(&read.payload, &[*state.clone(), *state]);
 }
 
 #[test]
@@ -94,12 +94,10 @@ fn a_nonmember_that_looks_like_ours_is_none() {
         assert_fresh(&format!("{{\"{key}\":3}}"), 0);
         assert!(stamped(&format!("{{\"{key}\":3}}")).starts_with(&format!("{{\"{key}\":3,\"retryCount\":2,")));
     }
-    let longest: String = "originalMessageId"
-        .bytes()
-        .map(|byte| format!("\\u{byte:04X}"))
-        .collect();
+    let letters = "originalMessageId".bytes();
+    let longest = letters.fold(String::new(), |key, byte| format!("{key}\\u{byte:04X}"));
     let body = stamped("{}").replace("originalMessageId", &longest);
-    assert_eq!(read(&body, CAP).origin, Origin::Ours(state()));
+    assert_eq!(read(&body, CAP).origin, Origin::Ours(Box::new(state())));
 }
 
 /// `serde_json` gives this name a meaning of its own, in other types than the one used here.

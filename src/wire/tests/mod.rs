@@ -23,7 +23,7 @@ fn state() -> RetryState {
         retry_timestamp: Some(from_epoch_millis(1_795_222_923_004)),
         first_sent: Some(from_epoch_millis(1_700_000_000_001)),
         class: Some(FailureClass::RateLimit),
-        delay: Some(Duration::from_secs(60)),
+        delay: Some(Duration::from_mins(1)),
         counts: [2, 0, 0, 0],
         ..RetryState::default()
     }
@@ -51,7 +51,7 @@ fn assert_survives(payload: &str, states: &[RetryState]) {
         assert_legal(copy.as_str());
         let body = read(copy.as_str(), CAP);
         assert_eq!(body.payload, payload, "{copy:?}");
-        assert_eq!(body.origin, Origin::Ours(state.clone()), "{copy:?}");
+        assert_eq!(body.origin, Origin::Ours(Box::new(state.clone())), "{copy:?}");
         delivered = body.payload.into_owned();
     }
 }
