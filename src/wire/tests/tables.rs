@@ -245,6 +245,10 @@ fn our_members_are_found_wherever_someone_else_has_moved_them() {
     ];
     let cases = [
         (format!("{{ {count} , {id},{time} ,{retry_state} }}"), "{   }"),
+        (
+            format!("{{{count}\r\n\t , {id},{time},{retry_state}\n,\n\"a\":1}}"),
+            "{ \n\"a\":1}",
+        ),
         (format!("{{{count},{id},{time},{retry_state},\"a\":1}}"), "{\"a\":1}"),
         (
             format!("{{\"a\":1,{count},\"b\":2 ,{id},{time}, \"c\":3,{retry_state}}}"),
