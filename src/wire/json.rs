@@ -42,9 +42,10 @@ pub(super) fn string(text: &str) -> Option<String> {
     serde_json::from_str(text).ok()
 }
 
-/// An integer of nothing but digits: no sign, fraction or exponent. One that exceeds 64 bits counts as the largest.
+/// An integer of nothing but digits: no sign, fraction or exponent. One that exceeds 64 bits counts as the largest. `text` is a JSON
+/// value, and so never empty.
 pub(super) fn plain_integer(text: &str) -> Option<u64> {
-    let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 

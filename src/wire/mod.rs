@@ -44,7 +44,7 @@ pub(crate) enum Origin {
         retry_count: u32,
     },
     /// This library.
-    Ours(RetryState),
+    Ours(Box<RetryState>),
     /// A later version of this library, whose `v` this is: to be released untouched.
     LaterVersion(u64),
 }
@@ -77,7 +77,7 @@ impl<'a> Body<'a> {
 }
 
 enum Ours {
-    State(String, RetryState),
+    State(String, Box<RetryState>),
     Later(u64),
 }
 
@@ -91,17 +91,14 @@ fn ours(object: &Object) -> Option<Ours> {
     let retry_timestamp = object.value(Name::RetryTimestamp).and_then(rfc3339)?;
     match state_text::read(object.value(Name::RetryState)?)? {
         StateText::Later(version) => Some(Ours::Later(version)),
-        StateText::Known(state, originals) => {
+        StateText::Known(mut state, originals) => {
             let payload = match object.body() {
                 Some(wrapped) => json::string(wrapped)?,
                 None => object.restored(&originals),
             };
-            let state = RetryState {
-                retry_count,
-                original_message_id: Some(original_message_id).filter(|id| !id.is_empty()),
-                retry_timestamp: Some(retry_timestamp),
-                ..state
-            };
+            state.retry_count = retry_count;
+            state.original_message_id = Some(original_message_id).filter(|id| !id.is_empty());
+            state.retry_timestamp = Some(retry_timestamp);
             Some(Ours::State(payload, state))
         }
     }

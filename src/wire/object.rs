@@ -153,8 +153,8 @@ impl<'a> Object<'a> {
         restored
     }
 
-    /// The member together with the comma that goes when it goes: the one before it, or the one after it (if any) when no member
-    /// before it is left. White space stays, for it is the producer's.
+    /// The member together with the comma that goes when it goes: the one before it, or, when no member before it is left, the one
+    /// after it. White space around this stays: unless someone else has moved our members, it is the producer's.
     fn extent(&self, member: &Member, is_first_left: bool) -> Range<usize> {
         if is_first_left {
             let rest = &self.text[member.value.end..];

@@ -18,7 +18,7 @@ const VERSION: u64 = 1;
 /// What a `retryState` says.
 pub(super) enum StateText {
     /// The state, its first three fields unset, and the producer's own values of members that bear our names.
-    Known(RetryState, Vec<(Name, String)>),
+    Known(Box<RetryState>, Vec<(Name, String)>),
     /// The version that wrote it.
     Later(u64),
 }
@@ -30,7 +30,7 @@ pub(super) fn read(text: &str) -> Option<StateText> {
         0 => None,
         VERSION => {
             let originals = fields.original.map_or(Some(Vec::new()), originals)?;
-            Some(StateText::Known(fields.state()?, originals))
+            Some(StateText::Known(Box::new(fields.state()?), originals))
         }
         later => Some(StateText::Later(later)),
     }
@@ -106,7 +106,10 @@ impl<'a> Fields<'a> {
 }
 
 /// An absent member is fine, a malformed one is not.
-#[allow(clippy::option_option, reason = "the outer `None` means malformed, the inner one absent")]
+#[allow(
+    clippy::option_option,
+    reason = "the outer `None` means malformed, the inner one absent"
+)]
 fn present<T>(text: Option<&str>, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
     match text {
         Some(text) => read(text).map(Some),
@@ -183,7 +186,11 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "deferrals", non_zero(state.deferrals))?;
         entry(&mut map, "hops", non_zero(state.hops))?;
         entry(&mut map, "redrives", non_zero(state.redrives))?;
-        entry(&mut map, "original", (!self.originals.is_empty()).then_some(Originals(self.originals)))?;
+        entry(
+            &mut map,
+            "original",
+            (!self.originals.is_empty()).then_some(Originals(self.originals)),
+        )?;
         entry(&mut map, "deadLetter", state.dead_letter.as_deref().map(raw))?;
         for (name, text) in &state.unknown {
             map.serialize_entry(name, raw(text))?;
