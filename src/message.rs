@@ -94,7 +94,7 @@ impl Delivery {
         let read = wire::read(&body, max_retries);
         let state = match read.origin {
             Origin::Fresh { retry_count } => RetryState { retry_count, ..RetryState::default() },
-            Origin::Ours(state) => state,
+            Origin::Ours(state) => *state,
             Origin::LaterVersion(_) => {
                 defect = Some(Defect::LaterVersion);
                 RetryState::default()

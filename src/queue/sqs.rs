@@ -21,7 +21,8 @@ use super::{
 /// SQS, by AWS's SDK.
 ///
 /// Each call goes to the queue that the message's ARN names, in that queue's region; `AWS_ENDPOINT_URL_SQS` and
-/// `AWS_ENDPOINT_URL` are honoured. The client should not retry by itself: settling does, with regard to what may be sent twice.
+/// `AWS_ENDPOINT_URL` are honoured. The SDK's own retries are switched off: settling retries, with regard to what might be sent
+/// twice.
 #[derive(Clone, Debug)]
 pub struct SqsQueue {
     client: Client,
@@ -30,8 +31,9 @@ pub struct SqsQueue {
 impl SqsQueue {
     /// Over a client of your own.
     #[must_use]
-    pub fn new(client: Client) -> Self {
-        Self { client }
+    pub fn new(client: &Client) -> Self {
+        let config = client.config().to_builder().retry_config(RetryConfig::disabled());
+        Self { client: Client::from_conf(config.build()) }
     }
 
     /// By AWS's standard environment: credentials, region, endpoints.
@@ -39,8 +41,8 @@ impl SqsQueue {
         let http = aws_smithy_http_client::Builder::new()
             .tls_provider(tls::Provider::Rustls(CryptoMode::Ring))
             .build_https();
-        let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http);
-        Self::new(Client::new(&loader.retry_config(RetryConfig::disabled()).load().await))
+        let config = aws_config::defaults(BehaviorVersion::latest()).http_client(http).load().await;
+        Self::new(&Client::new(&config))
     }
 
     /// A client is bound to one region, a message to that of its queue.

@@ -57,7 +57,7 @@ impl World {
     }
 
     pub fn processor<H: Handler>(&self, handler: H) -> BatchProcessor<H, SqsQueue> {
-        BatchProcessor::new(handler, SqsQueue::new(self.sqs.client()), self.settings.clone())
+        BatchProcessor::new(handler, SqsQueue::new(&self.sqs.client()), self.settings.clone())
     }
 
     /// One invocation with what is in the queue now, as Lambda does it; `None` when nothing is.
@@ -93,14 +93,12 @@ impl World {
 
     /// Invokes whenever something is visible, until the queue is empty.
     pub async fn run<H: Handler>(&self, processor: &BatchProcessor<H, SqsQueue>) {
-        let mapping = EventSourceMapping::new(self.sqs.clone(), self.queue.clone(), 10);
         while !self.messages().is_empty() {
             if self.invoke(processor).await.is_none() {
                 // Sleeps in virtual time until something becomes visible, and leaves it there.
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
         }
-        drop(mapping);
     }
 
     pub fn messages(&self) -> Vec<MessageView> {

@@ -88,7 +88,7 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
     let settings = Settings { clock: clock.clone(), sampler: Sampler::seeded(arguments.seed), ..Settings::default() };
     let target = HttpSettings::new(TargetUrl::parse(endpoint::URL)?).clock(clock);
     let target = HttpTarget::with_connector(target, demo.endpoint.clone());
-    let processor = BatchProcessor::new(target, SqsQueue::new(demo.sqs.client()), settings);
+    let processor = BatchProcessor::new(target, SqsQueue::new(&demo.sqs.client()), settings);
     for ended in join_all((0..CONCURRENT_INVOCATIONS).map(|_| demo.poll(&processor))).await {
         ended?;
     }
