@@ -4,6 +4,8 @@ pub mod classify;
 mod clock;
 mod disposition;
 mod failure;
+#[cfg(feature = "http")]
+pub mod http;
 pub mod policy;
 pub mod queue;
 mod result_ext;
