@@ -12,10 +12,9 @@ use crate::failure::{Evidence, Failure, FailureClass};
 type Kind = (fn(&hyper::Error) -> bool, &'static str);
 
 /// What hyper itself finds wrong with a connection or an answer.
-const HYPER: [Kind; 7] = [
+const HYPER: [Kind; 6] = [
     (hyper::Error::is_timeout, "timed out"),
-    (hyper::Error::is_parse_too_large, "head of the answer too large"),
-    (hyper::Error::is_parse, "answer is not HTTP"),
+    (hyper::Error::is_parse, "head of the answer too large or not HTTP"),
     (
         hyper::Error::is_incomplete_message,
         "connection closed before the answer",
