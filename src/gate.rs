@@ -30,7 +30,10 @@ pub(crate) fn gate(
         None => {}
     }
     if let Some(due) = delivery.state.not_before.filter(|due| *due > now) {
-        return Some(Disposition::Defer { why: Deferral::NotDue, wait: Wait::until(due, now) });
+        return Some(Disposition::Defer {
+            why: Deferral::NotDue,
+            wait: Wait::until(due, now),
+        });
     }
     let age = now.duration_since(delivery.first_sent).unwrap_or_default();
     if policy.message_ttl.is_some_and(|ttl| age > ttl) {
@@ -43,6 +46,11 @@ pub(crate) fn gate(
     }
     match time_left {
         TimeLeft::Enough => None,
-        TimeLeft::TooLittle => Some(policy::defer(Deferral::NoTimeLeft, delivery.state.deferrals, now, sample)),
+        TimeLeft::TooLittle => Some(policy::defer(
+            Deferral::NoTimeLeft,
+            delivery.state.deferrals,
+            now,
+            sample,
+        )),
     }
 }

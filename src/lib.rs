@@ -9,6 +9,8 @@ pub mod embedded;
 mod failure;
 mod gate;
 mod handler;
+#[cfg(feature = "http")]
+pub mod http;
 mod lambda;
 mod message;
 pub mod policy;

@@ -93,7 +93,10 @@ impl Delivery {
         });
         let read = wire::read(&body, max_retries);
         let state = match read.origin {
-            Origin::Fresh { retry_count } => RetryState { retry_count, ..RetryState::default() },
+            Origin::Fresh { retry_count } => RetryState {
+                retry_count,
+                ..RetryState::default()
+            },
             Origin::Ours(state) => *state,
             Origin::LaterVersion(_) => {
                 defect = Some(Defect::LaterVersion);
@@ -109,7 +112,11 @@ impl Delivery {
         let state = restart_if_redriven(state, sent);
         Self {
             message_id: record.message_id.filter(|id| !id.is_empty()),
-            receipt_handles: record.receipt_handle.filter(|handle| !handle.is_empty()).into_iter().collect(),
+            receipt_handles: record
+                .receipt_handle
+                .filter(|handle| !handle.is_empty())
+                .into_iter()
+                .collect(),
             queue: record.queue,
             receive_count: record.receive_count.unwrap_or(1).max(1),
             first_sent: state.first_sent.unwrap_or(sent),
@@ -148,11 +155,19 @@ impl Delivery {
 
     /// Failed attempts before this one. A FIFO message is never re-sent, so its receives count.
     pub(crate) fn failures(&self) -> u32 {
-        if self.is_fifo() { self.receive_count - 1 } else { self.state.retry_count }
+        if self.is_fifo() {
+            self.receive_count - 1
+        } else {
+            self.state.retry_count
+        }
     }
 
     pub(crate) fn progress(&self) -> Progress<'_> {
-        Progress { state: &self.state, first_received: self.first_received, receive_count: self.receive_count }
+        Progress {
+            state: &self.state,
+            first_received: self.first_received,
+            receive_count: self.receive_count,
+        }
     }
 }
 
@@ -202,7 +217,12 @@ impl<T: Body> Message<T> {
     /// Reads the body; fails with a non-retryable failure when it does not fit the type.
     pub(crate) fn new(delivery: &Arc<Delivery>, max_retries: u32, deadline: Instant) -> Result<Self, Failure> {
         let body = T::read(Raw(Arc::clone(delivery)))?;
-        Ok(Self { body, delivery: Arc::clone(delivery), max_retries, deadline })
+        Ok(Self {
+            body,
+            delivery: Arc::clone(delivery),
+            max_retries,
+            deadline,
+        })
     }
 }
 
@@ -288,7 +308,11 @@ impl<T: DeserializeOwned + Send + 'static> Body for T {
     /// The failure says where the body does not fit, and not what stands there.
     fn read(raw: Raw) -> Result<Self, Failure> {
         serde_json::from_str(&raw).map_err(|error| {
-            let place = format_args!("the body does not fit the handler's type (line {}, column {})", error.line(), error.column());
+            let place = format_args!(
+                "the body does not fit the handler's type (line {}, column {})",
+                error.line(),
+                error.column()
+            );
             Failure::new(FailureClass::NonRetryable, Evidence::Body, place)
         })
     }

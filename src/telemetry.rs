@@ -23,7 +23,10 @@ pub(crate) fn observe(report: &Report) {
     let mut counts = Counts::default();
     for outcome in &report.outcomes {
         counts.add(outcome);
-        if !matches!((&outcome.disposition, &outcome.settlement), (Disposition::Complete, Settlement::Done)) {
+        if !matches!(
+            (&outcome.disposition, &outcome.settlement),
+            (Disposition::Complete, Settlement::Done)
+        ) {
             observe_message(outcome);
         }
     }

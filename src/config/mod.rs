@@ -53,7 +53,7 @@ pub struct Config {
     /// Whether bodies may be wrapped.
     pub wrap: Wrap,
     /// Where to post messages.
-    #[cfg(any())]
+    #[cfg(feature = "http")]
     pub target: Option<crate::http::TargetUrl>,
 }
 
@@ -82,10 +82,19 @@ impl Config {
         vars: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, InvalidConfig> {
         let vars = vars.into_iter().map(|(name, value)| (name.into(), value.into()));
-        let mut vars = Vars { vars: vars.collect(), problems: Vec::new() };
+        let mut vars = Vars {
+            vars: vars.collect(),
+            problems: Vec::new(),
+        };
         let config = Self::read(&mut vars);
         vars.refuse_unknown();
-        if vars.problems.is_empty() { Ok(config) } else { Err(InvalidConfig { problems: vars.problems }) }
+        if vars.problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(InvalidConfig {
+                problems: vars.problems,
+            })
+        }
     }
 
     fn read(vars: &mut Vars) -> Self {
@@ -99,16 +108,37 @@ impl Config {
         Self {
             policy: vars.policy(),
             limits,
-            wrap: vars.one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)]).unwrap_or_default(),
-            #[cfg(any())]
+            wrap: vars
+                .one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)])
+                .unwrap_or_default(),
+            #[cfg(feature = "http")]
             target: vars.target(),
         }
+    }
+
+    /// The target, for a program that cannot do without.
+    ///
+    /// # Errors
+    ///
+    /// When none is set, with the remedy.
+    #[cfg(feature = "http")]
+    pub fn required_target(&self) -> Result<&crate::http::TargetUrl, InvalidConfig> {
+        let missing =
+            || format!("{PREFIX}TARGET_URL is missing: set it to the URL to which each message is to be posted");
+        self.target.as_ref().ok_or_else(|| InvalidConfig {
+            problems: vec![missing()],
+        })
     }
 
     /// The processor's part of it.
     #[must_use]
     pub fn into_settings(self) -> Settings {
-        Settings { policy: self.policy, limits: self.limits, wrap: self.wrap, ..Settings::default() }
+        Settings {
+            policy: self.policy,
+            limits: self.limits,
+            wrap: self.wrap,
+            ..Settings::default()
+        }
     }
 }
 
@@ -132,7 +162,10 @@ struct Vars {
 
 impl Vars {
     fn get(&self, name: &str) -> Option<String> {
-        self.vars.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
+        self.vars
+            .get(&format!("{PREFIX}{name}"))
+            .filter(|value| !value.is_empty())
+            .cloned()
     }
 
     fn problem(&mut self, name: &str, problem: impl fmt::Display) {
@@ -150,7 +183,8 @@ impl Vars {
 
     fn concurrency(&mut self, default: usize) -> usize {
         let what = format!("a whole number from 1 to {MAX_CONCURRENCY}");
-        self.parse("CONCURRENCY", |n| (1..=MAX_CONCURRENCY).contains(n), &what).unwrap_or(default)
+        self.parse("CONCURRENCY", |n| (1..=MAX_CONCURRENCY).contains(n), &what)
+            .unwrap_or(default)
     }
 
     fn seconds(&mut self, name: &str, default: Duration) -> Duration {
@@ -161,7 +195,10 @@ impl Vars {
 
     fn one_of<T: Copy>(&mut self, name: &str, values: &[(&str, T)]) -> Option<T> {
         let value = self.get(name)?;
-        let found = values.iter().find(|(word, _)| *word == value).map(|(_, meaning)| *meaning);
+        let found = values
+            .iter()
+            .find(|(word, _)| *word == value)
+            .map(|(_, meaning)| *meaning);
         if found.is_none() {
             let words: Vec<&str> = values.iter().map(|(word, _)| *word).collect();
             self.problem(name, format_args!("is `{value}`: allowed are {}", words.join(", ")));
@@ -170,7 +207,9 @@ impl Vars {
     }
 
     fn policy(&mut self) -> RetryPolicy {
-        let Some(value) = self.get("POLICY") else { return RetryPolicy::default() };
+        let Some(value) = self.get("POLICY") else {
+            return RetryPolicy::default();
+        };
         let document = if value.trim_start().starts_with('{') {
             Ok(value)
         } else {
@@ -179,7 +218,10 @@ impl Vars {
         let document = match document {
             Ok(document) => document,
             Err(error) => {
-                self.problem("POLICY", format_args!("is neither a JSON object nor a file that can be read: {error}"));
+                self.problem(
+                    "POLICY",
+                    format_args!("is neither a JSON object nor a file that can be read: {error}"),
+                );
                 return RetryPolicy::default();
             }
         };
@@ -191,28 +233,33 @@ impl Vars {
         })
     }
 
-    #[cfg(any())]
+    #[cfg(feature = "http")]
     fn target(&mut self) -> Option<crate::http::TargetUrl> {
-        use crate::http::{Plaintext, TargetUrl};
-        let plaintext = self.one_of("ALLOW_HTTP", &[("true", Plaintext::Anywhere), ("false", Plaintext::LoopbackOnly)]);
-        let url = self.get("TARGET_URL")?;
-        match TargetUrl::parse(&url, plaintext.unwrap_or(Plaintext::LoopbackOnly)) {
+        use crate::http::TargetUrl;
+        let parsers: [(_, fn(&str) -> _); 2] = [("true", TargetUrl::parse_allowing_http), ("false", TargetUrl::parse)];
+        let parse = self.one_of("ALLOW_HTTP", &parsers).unwrap_or(TargetUrl::parse);
+        match parse(&self.get("TARGET_URL")?) {
             Ok(target) => Some(target),
             Err(error) => {
-                self.problem("TARGET_URL", error);
+                self.problem("TARGET_URL", format_args!("is invalid: {error}"));
                 None
             }
         }
     }
 
     fn refuse_unknown(&mut self) {
-        let unknown = self.vars.keys().filter(|name| !NAMES.iter().any(|known| name.strip_prefix(PREFIX) == Some(known)));
+        let unknown = self
+            .vars
+            .keys()
+            .filter(|name| !NAMES.iter().any(|known| name.strip_prefix(PREFIX) == Some(known)));
         let unknown: Vec<String> = unknown.cloned().collect();
         for name in unknown {
             let like = |known: &str| strsim::jaro_winkler(&name, &format!("{PREFIX}{known}"));
             let nearest = NAMES.into_iter().max_by(|one, other| like(one).total_cmp(&like(other)));
             let hint = nearest.filter(|known| like(known) > 0.9);
-            let hint = hint.map(|known| format!("; did you mean {PREFIX}{known}?")).unwrap_or_default();
+            let hint = hint
+                .map(|known| format!("; did you mean {PREFIX}{known}?"))
+                .unwrap_or_default();
             self.problems.push(format!("{name} is unknown{hint}"));
         }
         self.problems.sort();
@@ -228,7 +275,11 @@ pub struct InvalidConfig {
 impl fmt::Display for InvalidConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.problems.len();
-        write!(f, "{count} setting{} invalid:", if count == 1 { " is" } else { "s are" })?;
+        write!(
+            f,
+            "{count} setting{} invalid:",
+            if count == 1 { " is" } else { "s are" }
+        )?;
         self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
     }
 }

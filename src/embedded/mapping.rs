@@ -54,7 +54,11 @@ impl EventSourceMapping {
     /// Hands over at most `batch_size` messages of `queue` at once; AWS allows 1 to 10,000.
     #[must_use]
     pub fn new(sqs: EmbeddedSqs, queue: QueueArn, batch_size: usize) -> Self {
-        Self { sqs, queue, batch_size: batch_size.clamp(1, 10_000) }
+        Self {
+            sqs,
+            queue,
+            batch_size: batch_size.clamp(1, 10_000),
+        }
     }
 
     /// Receives a batch; waits up to `wait` for its first message.
@@ -77,7 +81,10 @@ impl EventSourceMapping {
     /// Deletes what the answer acknowledges; the rest comes back after its visibility timeout.
     pub async fn acknowledge(&self, batch: &Batch, answer: &Answer) -> Result<(), EmbeddedError> {
         let kept = kept(answer, &batch.message_ids());
-        let done = batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
+        let done = batch
+            .0
+            .iter()
+            .filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
         let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();
         for chunk in handles.chunks(MAX_BATCH_ENTRIES) {
             // The service's own poller: it meets no faults, and a message deleted already is deleted.
@@ -104,8 +111,11 @@ impl Batch {
 /// One record. Source of its shape: Lambda developer guide, "Using Lambda with Amazon SQS".
 fn record(delivered: &Delivered, queue: &QueueArn) -> Value {
     let message = &delivered.message;
-    let attributes: Map<String, Value> =
-        message.attributes.iter().map(|(name, attribute)| (name.clone(), attribute_value(attribute))).collect();
+    let attributes: Map<String, Value> = message
+        .attributes
+        .iter()
+        .map(|(name, attribute)| (name.clone(), attribute_value(attribute)))
+        .collect();
     let mut record = json!({
         "messageId": message.id,
         "receiptHandle": delivered.receipt_handle,
@@ -136,17 +146,27 @@ fn attribute_value(attribute: &Attribute) -> Value {
 /// Source: Lambda developer guide, "Handling errors for an SQS event source": success is an empty or missing list and an empty or
 /// null response; a complete failure is invalid JSON, and an item with a missing, empty or unknown id.
 fn kept<'a>(answer: &'a Answer, batch: &[&'a str]) -> Vec<&'a str> {
-    let Answer::Response(bytes) = answer else { return batch.to_vec() };
+    let Answer::Response(bytes) = answer else {
+        return batch.to_vec();
+    };
     if bytes.is_empty() {
         return Vec::new();
     }
-    let Ok(response) = serde_json::from_slice::<Value>(bytes) else { return batch.to_vec() };
-    let Some(items) = response.get("batchItemFailures").and_then(Value::as_array) else { return Vec::new() };
+    let Ok(response) = serde_json::from_slice::<Value>(bytes) else {
+        return batch.to_vec();
+    };
+    let Some(items) = response.get("batchItemFailures").and_then(Value::as_array) else {
+        return Vec::new();
+    };
     let known = |item: &Value| {
         let id = item.get("itemIdentifier").and_then(Value::as_str)?;
         batch.iter().copied().find(|known| *known == id)
     };
-    items.iter().map(known).collect::<Option<Vec<_>>>().unwrap_or_else(|| batch.to_vec())
+    items
+        .iter()
+        .map(known)
+        .collect::<Option<Vec<_>>>()
+        .unwrap_or_else(|| batch.to_vec())
 }
 
 #[cfg(test)]
@@ -164,7 +184,10 @@ mod tests {
             ("", none),
             (r#"{"batch_item_failures":[{"itemIdentifier":"b"}]}"#, none),
             (r#"{"batchItemFailures":[{"itemIdentifier":"b"}]}"#, one),
-            (r#"{"batchItemFailures":[{"itemIdentifier":"b"},{"itemIdentifier":"new"}]}"#, all),
+            (
+                r#"{"batchItemFailures":[{"itemIdentifier":"b"},{"itemIdentifier":"new"}]}"#,
+                all,
+            ),
             (r#"{"batchItemFailures":[{"itemIdentifier":""}]}"#, all),
             (r#"{"batchItemFailures":[{"itemIdentifier":null}]}"#, all),
             (r#"{"batchItemFailures":[{"foo":"b"}]}"#, all),

@@ -49,8 +49,8 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-pub use mapping::{Answer, Batch, EventSourceMapping};
 pub use fault::{Call, EntryFate, EntryFault, Fault};
+pub use mapping::{Answer, Batch, EventSourceMapping};
 pub use view::{Delivered, InFlight, MessageState, MessageView};
 
 use engine::error::SqsError;

@@ -15,11 +15,7 @@ use crate::queue::{CallError, Confirmation, EntryError, Outgoing, Queue, QueueAr
 const NO_ANSWER: &str = "NoAnswer";
 
 impl Queue for EmbeddedSqs {
-    async fn send(
-        &self,
-        queue: &QueueArn,
-        entries: &[Outgoing<'_>],
-    ) -> Result<Vec<Confirmation>, CallError> {
+    async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
         let bytes = entries.iter().map(Outgoing::size).sum();
         let send = |engine: &mut Engine, now, entry: &Outgoing<'_>| {
             let draft = Draft {
@@ -40,11 +36,7 @@ impl Queue for EmbeddedSqs {
         self.batch(batch, queue, entries, send).await
     }
 
-    async fn delete(
-        &self,
-        queue: &QueueArn,
-        receipt_handles: &[&str],
-    ) -> Result<Vec<Confirmation>, CallError> {
+    async fn delete(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
         let delete = |engine: &mut Engine, now, handle: &&str| engine.queue(queue.name(), now)?.delete(handle);
         let batch = Batch {
             operation: "DeleteMessageBatch",

@@ -89,8 +89,14 @@ struct LooseRecord {
 
 impl Default for LooseRecord {
     fn default() -> Self {
-        let record = Record { attributes: Some(BTreeMap::new()), ..Record::default() };
-        Self { record, arn: Text::default() }
+        let record = Record {
+            attributes: Some(BTreeMap::new()),
+            ..Record::default()
+        };
+        Self {
+            record,
+            arn: Text::default(),
+        }
     }
 }
 

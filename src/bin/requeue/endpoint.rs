@@ -54,8 +54,15 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All of them, in the order of the demo's table.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Ok, Self::RateLimit, Self::Quota, Self::Unavailable, Self::Hang, Self::Reset, Self::Invalid];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Ok,
+        Self::RateLimit,
+        Self::Quota,
+        Self::Unavailable,
+        Self::Hang,
+        Self::Reset,
+        Self::Invalid,
+    ];
 
     /// The word in a message.
     pub(crate) const fn word(self) -> &'static str {
@@ -111,11 +118,22 @@ impl Endpoint {
     async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
         let (head, body) = request.into_parts();
         let id = header(&head.headers, "idempotency-key").unwrap_or_default().to_owned();
-        let attempts_before = header(&head.headers, "x-requeue-retry-count").and_then(|n| n.parse().ok()).unwrap_or(0);
+        let attempts_before = header(&head.headers, "x-requeue-retry-count")
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0);
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
         let wish: Wish = serde_json::from_slice(&body).unwrap_or_default();
-        let kind = if wish.times.is_some_and(|times| attempts_before >= times) { Kind::Ok } else { wish.answer };
+        let kind = if wish.times.is_some_and(|times| attempts_before >= times) {
+            Kind::Ok
+        } else {
+            wish.answer
+        };
         sleep(LATENCY).await;
+        self.note(id, kind);
+        respond(kind).await
+    }
+
+    fn note(&self, id: String, kind: Kind) {
         let mut log = self.log();
         let calls = log.entry(id).or_default();
         calls.count += 1;
@@ -123,8 +141,6 @@ impl Endpoint {
             calls.accepted += 1;
             calls.accepted_at.get_or_insert_with(Instant::now);
         }
-        drop(log);
-        respond(kind).await
     }
 }
 
@@ -136,7 +152,9 @@ async fn respond(kind: Kind) -> io::Result<Response<Full<Bytes>>> {
         Kind::RateLimit => response(429).header("retry-after", "5").body(Full::default()),
         Kind::Quota => {
             let body = r#"{"error":{"code":403,"errors":[{"domain":"usageLimits","reason":"quotaExceeded"}]}}"#;
-            response(403).header("content-type", "application/json").body(Full::from(body))
+            response(403)
+                .header("content-type", "application/json")
+                .body(Full::from(body))
         }
         Kind::Unavailable => plain(503),
         Kind::Hang => pending().await,
@@ -166,7 +184,9 @@ impl tower::Service<Uri> for Endpoint {
         tokio::spawn(async move {
             let service = service_fn(|request| endpoint.answer(request));
             // An error is a connection that was reset on purpose, or a client that went away.
-            let _ = http1::Builder::new().serve_connection(TokioIo::new(theirs), service).await;
+            let _ = http1::Builder::new()
+                .serve_connection(TokioIo::new(theirs), service)
+                .await;
         });
         ready(Ok(TokioIo::new(Pipe(ours))))
     }
@@ -176,7 +196,11 @@ impl tower::Service<Uri> for Endpoint {
 pub(crate) struct Pipe(DuplexStream);
 
 impl AsyncRead for Pipe {
-    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
         Pin::new(&mut self.0).poll_read(context, buffer)
     }
 }
