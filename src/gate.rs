@@ -3,7 +3,7 @@
 use std::time::SystemTime;
 
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Wait};
-use crate::message::{Defect, Delivery};
+use crate::message::Delivery;
 use crate::policy::{self, RetryPolicy};
 
 /// How much of the invocation is left for a handler.
@@ -22,12 +22,8 @@ pub(crate) fn gate(
     time_left: TimeLeft,
     sample: f64,
 ) -> Option<Disposition> {
-    match delivery.defect {
-        Some(Defect::LaterVersion) => return Some(Disposition::Release(ReleaseReason::LaterVersion)),
-        Some(Defect::NoBody | Defect::BrokenAttribute) => {
-            return Some(Disposition::DeadLetter(DeadLetterReason::NonRetryable));
-        }
-        None => {}
+    if delivery.is_of_later_version {
+        return Some(Disposition::Release(ReleaseReason::LaterVersion));
     }
     if let Some(due) = delivery.state.not_before.filter(|due| *due > now) {
         return Some(Disposition::Defer {

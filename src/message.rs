@@ -65,43 +65,35 @@ pub(crate) struct Delivery {
     pub(crate) attributes: BTreeMap<String, Attribute>,
     pub(crate) state: RetryState,
     /// Why no handler can be given this record.
-    pub(crate) defect: Option<Defect>,
+    pub(crate) defect: Option<Failure>,
+    /// A later version of this library wrote the message's state.
+    pub(crate) is_of_later_version: bool,
     /// The body as first delivered.
     payload: String,
-}
-
-/// Why a record cannot be handled.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Defect {
-    NoBody,
-    BrokenAttribute,
-    /// A later version of this library wrote the message's state.
-    LaterVersion,
 }
 
 impl Delivery {
     /// Reads a record. `received` is the time of this batch, for a record that does not say; `max_retries` bounds the count that
     /// a producer may claim.
     pub(crate) fn decode(record: Record, received: SystemTime, max_retries: u32) -> Self {
-        let mut defect = None;
-        if record.attributes.is_none() {
-            defect = Some(Defect::BrokenAttribute);
-        }
+        let broken = |what| Failure::new(FailureClass::NonRetryable, Evidence::Body, what);
+        let mut defect = record
+            .attributes
+            .is_none()
+            .then(|| broken("a message attribute cannot be read"));
         let body = record.body.filter(|body| !body.is_empty()).unwrap_or_else(|| {
-            defect = Some(Defect::NoBody);
+            defect = Some(broken("the record has no body"));
             String::new()
         });
         let read = wire::read(&body, max_retries);
+        let is_of_later_version = matches!(read.origin, Origin::LaterVersion(_));
         let state = match read.origin {
             Origin::Fresh { retry_count } => RetryState {
                 retry_count,
                 ..RetryState::default()
             },
             Origin::Ours(state) => *state,
-            Origin::LaterVersion(_) => {
-                defect = Some(Defect::LaterVersion);
-                RetryState::default()
-            }
+            Origin::LaterVersion(_) => RetryState::default(),
         };
         let payload = match read.payload {
             std::borrow::Cow::Borrowed(whole) if whole.len() == body.len() => None,
@@ -127,6 +119,7 @@ impl Delivery {
             payload: payload.unwrap_or(body),
             state,
             defect,
+            is_of_later_version,
         }
     }
 

@@ -269,6 +269,9 @@ where
 
     /// Runs the handler in a task of its own, so that neither its panic nor its time-out reaches a neighbour.
     async fn handle(&self, delivery: &Arc<Delivery>, times: Times) -> Handled {
+        if let Some(defect) = &delivery.defect {
+            return Handled::Failed(defect.clone());
+        }
         let limit = times.cutoff.min(Instant::now() + self.inner.limits.timeout);
         let handler = Arc::clone(&self.inner.handler);
         let delivery = Arc::clone(delivery);

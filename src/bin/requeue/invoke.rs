@@ -135,7 +135,7 @@ async fn invoke(
     records: Vec<Record>,
     target: impl Handler,
 ) -> Result<ExitCode, Error> {
-    let clock = Clock::starting_at(SystemTime::now());
+    let clock = if arguments.is_embedded() { Clock::starting_at(received(&records)) } else { Clock::system() };
     let sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
     let settings = Settings {
         clock: clock.clone(),
@@ -152,6 +152,16 @@ async fn invoke(
     let processor = BatchProcessor::new(target, SqsQueue::new(&embedded.sqs.client()), settings);
     let report = processor.process(records, deadline).await;
     conclude(&report, |outcome| embedded.place(outcome))
+}
+
+/// The time at which the batch was received, by its own time stamps: an event file is replayed as if it had just come, so that no
+/// message is too old for its policy.
+fn received(records: &[Record]) -> SystemTime {
+    let times = records
+        .iter()
+        .flat_map(|record| [record.sent, record.first_received])
+        .flatten();
+    times.max().unwrap_or_else(SystemTime::now)
 }
 
 /// The response on stdout, the table on stderr.
@@ -208,6 +218,7 @@ impl Embedded {
     fn with(records: &[Record], clock: Clock) -> Result<Self, Error> {
         let sqs = EmbeddedSqs::new(clock.clone());
         let mut queues = BTreeSet::new();
+        let mut ids = BTreeSet::new();
         for record in records {
             let Some(queue) = &record.queue else { continue };
             if queues.insert(QueueArn::clone(queue)) {
@@ -217,6 +228,10 @@ impl Embedded {
             else {
                 continue;
             };
+            if !ids.insert(id) {
+                // The same message, delivered twice.
+                continue;
+            }
             let message = InFlight {
                 attributes: Arc::new(record.attributes.clone().unwrap_or_default()),
                 receive_count: record.receive_count.unwrap_or(1),
@@ -253,10 +268,6 @@ impl Embedded {
                 }
             }
         }
-        if places.is_empty() {
-            "done; Lambda deletes it".to_owned()
-        } else {
-            places.join("; ")
-        }
+        if places.is_empty() { place(outcome).to_owned() } else { places.join("; ") }
     }
 }

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::{ContentArrangement, LineStyle, Table, presets};
 
 /// A table with these column heads, as wide as the terminal allows.
 pub(crate) fn table(heads: &[&str]) -> Table {
     let mut table = Table::new();
+    let line = LineStyle::none().fill('─').junction('─');
     table
-        .load_style(presets::UTF8_HORIZONTAL_ONLY)
+        .load_style(presets::NOTHING.header_separator(line))
         .set_content_arrangement(ContentArrangement::Dynamic)
         .set_header(heads);
     table
