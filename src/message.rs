@@ -52,6 +52,8 @@ pub struct Record {
 
 /// One record after decoding: what the gate, the policy and settling work with.
 pub(crate) struct Delivery {
+    /// Its place in the batch.
+    pub(crate) position: usize,
     pub(crate) message_id: Option<String>,
     /// The receipt handle of this delivery first, then those of further deliveries of the same message in the same batch.
     pub(crate) receipt_handles: Vec<String>,
@@ -75,7 +77,7 @@ pub(crate) struct Delivery {
 impl Delivery {
     /// Reads a record. `received` is the time of this batch, for a record that does not say; `max_retries` bounds the count that
     /// a producer may claim.
-    pub(crate) fn decode(record: Record, received: SystemTime, max_retries: u32) -> Self {
+    pub(crate) fn decode(position: usize, record: Record, received: SystemTime, max_retries: u32) -> Self {
         let broken = |what| Failure::new(FailureClass::NonRetryable, Evidence::Body, what);
         let mut defect = record
             .attributes
@@ -103,6 +105,7 @@ impl Delivery {
         let copy_first_received = record.first_received.unwrap_or(received);
         let state = restart_if_redriven(state, sent);
         Self {
+            position,
             message_id: record.message_id.filter(|id| !id.is_empty()),
             receipt_handles: record
                 .receipt_handle
@@ -129,6 +132,7 @@ impl Delivery {
         if other.receive_count > self.receive_count {
             std::mem::swap(self, &mut other);
         }
+        self.position = self.position.min(other.position);
         self.receipt_handles.append(&mut other.receipt_handles);
     }
 

@@ -190,7 +190,8 @@ where
                 .await;
             drop(verdicts);
         };
-        let ((), settled) = tokio::join!(handling, inner.settler.settle(decided, times.window));
+        let ((), mut settled) = tokio::join!(handling, inner.settler.settle(decided, times.window));
+        settled.sort_unstable_by_key(|settled| settled.verdict.delivery.position);
 
         let unreportable = settled
             .iter()
@@ -320,8 +321,8 @@ fn handled(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Handle
 fn decode(records: Vec<Record>, received: SystemTime, max_retries: u32) -> Vec<Delivery> {
     let mut deliveries: Vec<Delivery> = Vec::with_capacity(records.len());
     let mut positions: HashMap<String, usize> = HashMap::with_capacity(records.len());
-    for record in records {
-        let delivery = Delivery::decode(record, received, max_retries);
+    for (position, record) in records.into_iter().enumerate() {
+        let delivery = Delivery::decode(position, record, received, max_retries);
         let Some(id) = &delivery.message_id else {
             deliveries.push(delivery);
             continue;

@@ -86,7 +86,7 @@ impl Settlement {
 /// What became of one batch.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
-    /// One for each message, in the order in which they were settled.
+    /// One for each message, in the order of the batch.
     pub outcomes: Vec<Outcome>,
     /// From the start of the batch to the end of settling.
     pub elapsed: Duration,

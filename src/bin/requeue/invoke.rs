@@ -135,7 +135,11 @@ async fn invoke(
     records: Vec<Record>,
     target: impl Handler,
 ) -> Result<ExitCode, Error> {
-    let clock = if arguments.is_embedded() { Clock::starting_at(received(&records)) } else { Clock::system() };
+    let clock = if arguments.is_embedded() {
+        Clock::starting_at(received(&records))
+    } else {
+        Clock::system()
+    };
     let sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
     let settings = Settings {
         clock: clock.clone(),
@@ -263,11 +267,17 @@ impl Embedded {
                 };
                 if is_copy {
                     places.push(format!("copy in {}, {state}", queue.name()));
+                } else if is_original && let Settlement::Unconfirmed { code } = &outcome.settlement {
+                    places.push(format!("no copy ({code}); in {}, {state}", queue.name()));
                 } else if is_original && outcome.settlement.is_kept() {
                     places.push(format!("in {}, {state}", queue.name()));
                 }
             }
         }
-        if places.is_empty() { place(outcome).to_owned() } else { places.join("; ") }
+        if places.is_empty() {
+            place(outcome).to_owned()
+        } else {
+            places.join("; ")
+        }
     }
 }
