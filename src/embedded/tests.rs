@@ -14,12 +14,14 @@ use crate::disposition::Delay;
 use crate::queue::{CallErrorKind, Outgoing, Queue, QueueArn};
 
 fn start() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+    SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)
 }
 
 fn with_queue(attributes: &[(&str, &str)]) -> (EmbeddedSqs, QueueArn) {
     let sqs = EmbeddedSqs::seeded(Clock::starting_at(start()), "us-east-1", "000000000000", 7);
-    let queue = sqs.create_queue("orders", attributes.iter().copied()).expect("a legal queue");
+    let queue = sqs
+        .create_queue("orders", attributes.iter().copied())
+        .expect("a legal queue");
     (sqs, queue)
 }
 
@@ -33,7 +35,7 @@ fn outgoing(body: &str, secs: u64) -> Outgoing {
 }
 
 fn soon() -> Instant {
-    Instant::now() + Duration::from_secs(60)
+    Instant::now() + Duration::from_mins(1)
 }
 
 fn without_retries(sqs: &EmbeddedSqs) -> aws_sdk_sqs::Client {
@@ -41,7 +43,12 @@ fn without_retries(sqs: &EmbeddedSqs) -> aws_sdk_sqs::Client {
 }
 
 async fn send(client: &aws_sdk_sqs::Client, queue: &QueueArn, body: &str) -> Result<(), String> {
-    let sent = client.send_message().queue_url(queue.url()).message_body(body).send().await;
+    let sent = client
+        .send_message()
+        .queue_url(queue.url())
+        .message_body(body)
+        .send()
+        .await;
     sent.map(drop).map_err(|error| match error {
         SdkError::ServiceError(error) => error.err().meta().code().unwrap_or("no code").to_owned(),
         SdkError::DispatchFailure(failure) if failure.is_io() => "io".to_owned(),
@@ -59,20 +66,29 @@ async fn a_fault_decides_what_the_client_sees_and_what_is_stored() {
         (refuse(), Err("AccessDeniedException"), 0),
         (Fault::LoseRequest, Err("io"), 0),
         (Fault::LoseAnswer, Err("io"), 1),
-        (Fault::AnswerAfter(Duration::from_secs(60)), Err("time-out"), 1),
+        (Fault::AnswerAfter(Duration::from_mins(1)), Err("time-out"), 1),
         (Fault::Hang, Err("time-out"), 0),
         (Fault::after(Duration::from_secs(1), Fault::None), Ok(()), 1),
-        (Fault::after(Duration::from_secs(1), refuse()), Err("AccessDeniedException"), 0),
-        (Fault::after(Duration::from_secs(60), Fault::None), Err("time-out"), 0),
+        (
+            Fault::after(Duration::from_secs(1), refuse()),
+            Err("AccessDeniedException"),
+            0,
+        ),
+        (Fault::after(Duration::from_mins(1), Fault::None), Err("time-out"), 0),
     ] {
         let (sqs, queue) = with_queue(&[]);
         let chosen = fault.clone();
         sqs.set_faults(move |_| chosen.clone());
-        let timeouts = TimeoutConfig::builder().operation_timeout(Duration::from_secs(30)).build();
-        let config = sqs.client_config().retry_config(RetryConfig::disabled()).timeout_config(timeouts);
+        let timeouts = TimeoutConfig::builder()
+            .operation_timeout(Duration::from_secs(30))
+            .build();
+        let config = sqs
+            .client_config()
+            .retry_config(RetryConfig::disabled())
+            .timeout_config(timeouts);
         let client = aws_sdk_sqs::Client::from_conf(config.build());
         let outcome = send(&client, &queue, "x").await;
-        assert_eq!(outcome.as_ref().map(|()| ()).map_err(String::as_str), seen, "{fault:?}");
+        assert_eq!(outcome, seen.map_err(str::to_owned), "{fault:?}");
         assert_eq!(sqs.messages(&queue).expect("it exists").len(), stored, "{fault:?}");
     }
 }
@@ -101,16 +117,34 @@ async fn entries_of_a_batch_can_have_their_own_fate() {
     let bodies = ["refused", "ignored", "unmentioned", "plain"];
     let entries = bodies.map(|body| outgoing(body, 0));
     let confirmations = sqs.send(&queue, &entries, soon()).await.expect("an answer");
-    let codes: Vec<_> = confirmations.iter().map(|c| c.as_ref().err().map(|e| e.code.as_str())).collect();
-    assert_eq!(codes, [Some("InternalError"), Some("Unconfirmed"), Some("Unconfirmed"), None]);
+    let codes: Vec<_> = confirmations
+        .iter()
+        .map(|c| c.as_ref().err().map(|e| e.code.as_str()))
+        .collect();
+    assert_eq!(
+        codes,
+        [Some("InternalError"), Some("Unconfirmed"), Some("Unconfirmed"), None]
+    );
     let stored = || sqs.messages(&queue).expect("it exists").into_iter().map(|m| m.body);
     assert_eq!(stored().collect::<Vec<_>>(), ["unmentioned", "plain"]);
 
-    let entry = |id: &str| aws_sdk_sqs::types::SendMessageBatchRequestEntry::builder().id(id).message_body(id).build();
+    let entry = |id: &str| {
+        aws_sdk_sqs::types::SendMessageBatchRequestEntry::builder()
+            .id(id)
+            .message_body(id)
+            .build()
+    };
     let entries = bodies.map(|body| entry(body).expect("id and body"));
-    let batch = without_retries(&sqs).send_message_batch().queue_url(queue.url()).set_entries(Some(entries.into()));
+    let batch = without_retries(&sqs)
+        .send_message_batch()
+        .queue_url(queue.url())
+        .set_entries(Some(entries.into()));
     let answer = batch.send().await.expect("an answer");
-    let sent: Vec<&str> = answer.successful().iter().map(aws_sdk_sqs::types::SendMessageBatchResultEntry::id).collect();
+    let sent: Vec<&str> = answer
+        .successful()
+        .iter()
+        .map(aws_sdk_sqs::types::SendMessageBatchResultEntry::id)
+        .collect();
     let failed: Vec<(&str, bool)> = answer.failed().iter().map(|e| (e.id(), e.sender_fault())).collect();
     assert_eq!((sent, failed), (vec!["plain"], vec![("refused", false)]));
     assert_eq!(stored().count(), 4);
@@ -128,7 +162,10 @@ async fn the_port_tells_refused_from_unavailable_from_ambiguous() {
         let (sqs, queue) = with_queue(&[]);
         let chosen = fault.clone();
         sqs.set_faults(move |_| chosen.clone());
-        let error = sqs.send(&queue, &[outgoing("x", 0)], soon()).await.expect_err("a fault");
+        let error = sqs
+            .send(&queue, &[outgoing("x", 0)], soon())
+            .await
+            .expect_err("a fault");
         assert_eq!(error.kind, kind, "{fault:?}");
     }
     let (sqs, _) = with_queue(&[]);
@@ -141,28 +178,50 @@ async fn the_port_tells_refused_from_unavailable_from_ambiguous() {
 #[tokio::test(start_paused = true)]
 async fn the_port_sends_receives_delays_and_deletes() {
     let (sqs, queue) = with_queue(&[("VisibilityTimeout", "60"), ("DelaySeconds", "5")]);
-    let sent = sqs.send(&queue, &[outgoing("now", 0), outgoing("later", 900)], soon()).await;
+    let sent = sqs
+        .send(&queue, &[outgoing("now", 0), outgoing("later", 900)], soon())
+        .await;
     assert_eq!(sent, Ok(vec![Ok(()), Ok(())]));
     let first = sqs.receive(&queue, 10, Duration::ZERO).await.expect("it exists");
-    assert_eq!(first.iter().map(|d| d.message.body.as_str()).collect::<Vec<_>>(), ["now"]);
+    assert_eq!(
+        first.iter().map(|d| d.message.body.as_str()).collect::<Vec<_>>(),
+        ["now"]
+    );
     let handle = first[0].receipt_handle.as_str();
     let changes = [(handle, Duration::from_secs(1_000)), ("nonsense", Duration::ZERO)];
-    let changed = sqs.change_visibility(&queue, &changes, soon()).await.expect("an answer");
-    assert_eq!(changed[0], Ok(()));
-    assert_eq!(changed[1].as_ref().map_err(|e| e.code.as_str()), Err("ReceiptHandleIsInvalid"));
+    let confirmations = sqs
+        .change_visibility(&queue, &changes, soon())
+        .await
+        .expect("an answer");
+    assert_eq!(confirmations[0], Ok(()));
+    assert_eq!(
+        confirmations[1].as_ref().map_err(|e| e.code.as_str()),
+        Err("ReceiptHandleIsInvalid")
+    );
 
-    let states: Vec<MessageState> = sqs.messages(&queue).expect("it exists").iter().map(|m| m.state).collect();
+    let states: Vec<MessageState> = sqs
+        .messages(&queue)
+        .expect("it exists")
+        .iter()
+        .map(|m| m.state)
+        .collect();
     let later = |secs| start() + Duration::from_secs(secs);
     assert_eq!(
         states,
-        [MessageState::InFlightUntil(later(1_000)), MessageState::DelayedUntil(later(900))]
+        [
+            MessageState::InFlightUntil(later(1_000)),
+            MessageState::DelayedUntil(later(900))
+        ]
     );
 
     let begun = Instant::now();
     let mut polls = 0;
     let second = loop {
         polls += 1;
-        let found = sqs.receive(&queue, 10, Duration::from_secs(20)).await.expect("it exists");
+        let found = sqs
+            .receive(&queue, 10, Duration::from_secs(20))
+            .await
+            .expect("it exists");
         if !found.is_empty() {
             break found;
         }
@@ -202,7 +261,10 @@ async fn a_replayed_message_obeys_the_handle_of_its_file() {
         sqs.put_in_flight(&queue, replayed(id)).expect("it exists");
     }
     let seen = sqs.messages(&queue).expect("it exists");
-    assert_eq!(seen[0].state, MessageState::InFlightUntil(start() + Duration::from_secs(30)));
+    assert_eq!(
+        seen[0].state,
+        MessageState::InFlightUntil(start() + Duration::from_secs(30))
+    );
     assert_eq!(seen[0].system_attributes["SentTimestamp"], "1545082649183");
     assert_eq!(seen[0].system_attributes["AWSTraceHeader"], "Root=1-2-3");
 
@@ -210,7 +272,9 @@ async fn a_replayed_message_obeys_the_handle_of_its_file() {
         let deleted = sqs.delete(&queue, &["AQEB-a"], soon()).await;
         assert_eq!(deleted, Ok(vec![Ok(())]), "deleting twice is harmless");
     }
-    let released = sqs.change_visibility(&queue, &[("AQEB-b", Duration::ZERO)], soon()).await;
+    let released = sqs
+        .change_visibility(&queue, &[("AQEB-b", Duration::ZERO)], soon())
+        .await;
     assert_eq!(released, Ok(vec![Ok(())]));
     let again = sqs.receive(&queue, 10, Duration::ZERO).await.expect("it exists");
     assert_eq!(again.len(), 1);
@@ -225,11 +289,17 @@ async fn the_number_in_flight_is_limited() {
         sqs.send(&queue, &batch, soon()).await.expect("sent");
     }
     for _ in 0..12_000 {
-        assert_eq!(sqs.receive(&queue, 10, Duration::ZERO).await.map(|found| found.len()), Ok(10));
+        assert_eq!(
+            sqs.receive(&queue, 10, Duration::ZERO).await.map(|found| found.len()),
+            Ok(10)
+        );
     }
     let short = sqs.receive(&queue, 10, Duration::ZERO).await.map(|found| found.len());
     assert_eq!(short.map_err(|error| error.code), Err("OverLimit"));
-    let long = sqs.receive(&queue, 10, Duration::from_secs(1)).await.map(|found| found.len());
+    let long = sqs
+        .receive(&queue, 10, Duration::from_secs(1))
+        .await
+        .map(|found| found.len());
     assert_eq!(long, Ok(0), "a long poll is not told");
 }
 
@@ -237,8 +307,14 @@ async fn the_number_in_flight_is_limited() {
 async fn the_same_seed_gives_the_same_ids() {
     let ids = || async {
         let (sqs, queue) = with_queue(&[]);
-        sqs.send(&queue, &[outgoing("x", 0), outgoing("y", 0)], soon()).await.expect("sent");
-        sqs.messages(&queue).expect("it exists").into_iter().map(|m| m.id).collect::<Vec<_>>()
+        sqs.send(&queue, &[outgoing("x", 0), outgoing("y", 0)], soon())
+            .await
+            .expect("sent");
+        sqs.messages(&queue)
+            .expect("it exists")
+            .into_iter()
+            .map(|m| m.id)
+            .collect::<Vec<_>>()
     };
     let (first, second) = (ids().await, ids().await);
     assert_eq!(first, second);
