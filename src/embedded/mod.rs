@@ -1,7 +1,7 @@
 //! SQS in this process: for tests, for simulations, and for a laptop without AWS.
 //!
 //! One engine, which follows AWS's documented semantics and takes its time from a [`Clock`], behind several faces:
-//! the real `aws_sdk_sqs` client without a socket ([`EmbeddedSqs::client`]), loopback HTTP for other processes,
+//! the real `aws_sdk_sqs` client without a socket ([`EmbeddedSqs::client`]), loopback HTTP for other processes ([`EmbeddedSqs::serve`]),
 //! the crate's own port ([`Queue`](crate::queue::Queue), without serialisation), and a look at what lies in a queue
 //! ([`EmbeddedSqs::messages`]).
 //!
@@ -38,6 +38,7 @@ mod fault;
 mod mapping;
 mod port;
 mod protocol;
+mod server;
 #[cfg(test)]
 mod tests;
 mod view;
@@ -51,6 +52,7 @@ use tokio::sync::Notify;
 
 pub use fault::{Call, EntryFate, EntryFault, Fault};
 pub use mapping::{Answer, Batch, EventSourceMapping};
+pub use server::Server;
 pub use view::{Delivered, InFlight, MessageState, MessageView};
 
 use engine::error::SqsError;

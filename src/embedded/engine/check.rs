@@ -185,12 +185,8 @@ fn is_number(text: &str) -> bool {
     let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let significant = format!("{whole}{fraction}");
     let significant = significant.trim_matches('0');
-    !(whole.is_empty() && fraction.is_empty())
-        && !exponent.is_empty()
-        && digits(whole)
-        && digits(fraction)
-        && digits(exponent)
-        && significant.len() <= limits::NUMBER_DIGITS
+    let is_empty = exponent.is_empty() || whole.is_empty() && fraction.is_empty();
+    !is_empty && digits(whole) && digits(fraction) && digits(exponent) && significant.len() <= limits::NUMBER_DIGITS
 }
 
 /// Letters, digits and punctuation of ASCII. Source: reference, `SendMessage`.

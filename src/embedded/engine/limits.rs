@@ -42,11 +42,11 @@ pub(crate) const NUMBER_DIGITS: usize = 38;
 /// Most characters of a message group id and of a deduplication id. Source: reference, `SendMessage`.
 pub(crate) const GROUP_ID_CHARS: usize = 128;
 /// How long a deduplication id is remembered. Source: reference, `SendMessage`.
-pub(crate) const DEDUPLICATION: Duration = Duration::from_secs(300);
+pub(crate) const DEDUPLICATION: Duration = Duration::from_mins(5);
 /// Least time between two purges of a queue. Source: reference, `PurgeQueue`.
-pub(crate) const BETWEEN_PURGES: Duration = Duration::from_secs(60);
+pub(crate) const BETWEEN_PURGES: Duration = Duration::from_mins(1);
 /// How long the name of a deleted queue stays taken. Source: reference, `DeleteQueue`.
-pub(crate) const NAME_HELD: Duration = Duration::from_secs(60);
+pub(crate) const NAME_HELD: Duration = Duration::from_mins(1);
 /// Most characters of a queue's name, the ending `.fifo` included. Source: reference, `CreateQueue`.
 pub(crate) const QUEUE_NAME_CHARS: usize = 80;
 /// Most queues that one `ListQueues` answers. Source: reference, `ListQueues`.
