@@ -37,7 +37,9 @@ impl Server {
                         async move { Ok::<_, Infallible>(answered.await) }
                     });
                     // A client that goes away is no failure of the test.
-                    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await;
                 });
             }
         });

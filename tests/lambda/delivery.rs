@@ -1,0 +1,205 @@
+//! `requeue-lambda` and its HTTP target: each class of answer, and trouble with SQS itself.
+
+use std::time::{Duration, SystemTime};
+
+use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
+use serde_json::json;
+
+use crate::runtime_api::Ended;
+use crate::stage::{CANARY, Stage, TIMEOUT, failed, json};
+
+#[tokio::test]
+async fn each_class_of_answer_ends_where_it_should() {
+    let stage = Stage::new().await;
+    let mut function = stage.requeue_lambda(&[]).await;
+    let mut sent = Vec::new();
+    for answer in ["ok", "rate-limit", "unavailable", "quota", "invalid"] {
+        sent.push(
+            stage
+                .send(&format!(r#"{{"answer":"{answer}","text":"{CANARY}"}}"#))
+                .await,
+        );
+    }
+    let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
+
+    assert_eq!(
+        failed(&ended),
+        [sent[4].as_str()],
+        "what is final is left to the redrive policy"
+    );
+    let now = SystemTime::now();
+    let mut delays = Vec::new();
+    for message in stage.messages() {
+        let body = json(&message.body).unwrap();
+        let secs = match message.state {
+            MessageState::DelayedUntil(until) => until.duration_since(now).unwrap_or_default().as_secs_f64().round(),
+            MessageState::Visible | MessageState::InFlightUntil(_) => -1.0,
+        };
+        delays.push((
+            body["answer"].as_str().unwrap().to_owned(),
+            secs,
+            body["originalMessageId"].clone(),
+        ));
+    }
+    delays.sort_by(|one, other| one.0.cmp(&other.0));
+    let [invalid, quota, rate_limit, unavailable] = &delays[..] else {
+        panic!("four messages: {delays:?}")
+    };
+    assert_eq!((invalid.0.as_str(), invalid.1), ("invalid", -1.0));
+    assert!((58.0..=120.0).contains(&quota.1), "{quota:?}");
+    assert!(
+        (38.0..=44.0).contains(&rate_limit.1),
+        "the named 40 s and up to a tenth: {rate_limit:?}"
+    );
+    assert!((0.0..=2.0).contains(&unavailable.1), "{unavailable:?}");
+    assert_eq!(quota.2, json!(sent[3]));
+
+    let log = function.stop().await;
+    assert!(log.contains(&sent[1]), "the log names the message: {log}");
+    for secret in [CANARY, "canary-secret-key", "AQEB"] {
+        assert!(!log.contains(secret), "{secret} in the log: {log}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_final_reaches_the_dead_letter_queue_by_the_redrive_policy() {
+    let stage = Stage::new().await;
+    let mut function = stage.requeue_lambda(&[]).await;
+    let id = stage.send(r#"{"answer":"invalid"}"#).await;
+    for _ in 0..2 {
+        let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
+        assert_eq!(failed(&ended), [id.as_str()]);
+    }
+    assert!(
+        stage
+            .sqs
+            .receive(&stage.queue, 10, Duration::from_secs(5))
+            .await
+            .unwrap()
+            .is_empty()
+    );
+    let dead = stage.dead();
+    assert_eq!(
+        (dead.len(), dead[0].id.as_str(), dead[0].body.as_str()),
+        (1, id.as_str(), r#"{"answer":"invalid"}"#)
+    );
+}
+
+#[tokio::test]
+async fn the_target_sees_the_same_bytes_on_every_attempt() {
+    let stage = Stage::new().await;
+    let mut function = stage.requeue_lambda(&[]).await;
+    let bodies = [
+        "{ \"answer\" : \"unavailable\", \"n\": 1.0e2 }\n",
+        "plain text",
+        "[1, 2]",
+    ];
+    for body in bodies {
+        stage.send(body).await;
+    }
+    for _ in 0..3 {
+        let batch = stage.receive().await;
+        let ended = function.invoke(&batch.event(&stage.queue), TIMEOUT).await;
+        stage.acknowledge(&batch, &ended).await;
+        if stage.messages().is_empty() {
+            break;
+        }
+    }
+    let seen = stage.target.bodies();
+    assert!(seen.iter().all(|body| bodies.contains(&body.as_str())), "{seen:?}");
+    assert_eq!(seen.iter().filter(|body| body.as_str() == bodies[0]).count(), 3);
+    assert_eq!(json(&stage.messages()[0].body).unwrap()["retryCount"], 3);
+}
+
+/// What goes wrong with SQS, how many messages are then reported, and how many copies are in the queue.
+#[tokio::test]
+async fn trouble_with_sqs_loses_nothing() {
+    let refused = |position, sender_fault| EntryFault {
+        position,
+        fate: EntryFate::Refused {
+            code: "InternalError".to_owned(),
+            sender_fault,
+        },
+    };
+    let cases: [(&str, &str, Fault, usize, usize); 5] = [
+        (
+            "a refused send",
+            "SendMessageBatch",
+            Fault::refuse(403, "AccessDeniedException"),
+            3,
+            0,
+        ),
+        (
+            "one entry refused",
+            "SendMessageBatch",
+            Fault::Entries(vec![refused(1, true)]),
+            1,
+            2,
+        ),
+        ("a lost answer", "SendMessageBatch", Fault::LoseAnswer, 3, 6),
+        (
+            "a refused delete",
+            "DeleteMessageBatch",
+            Fault::refuse(403, "AccessDeniedException"),
+            0,
+            3,
+        ),
+        (
+            "a failed delete of one",
+            "DeleteMessageBatch",
+            Fault::Entries(vec![refused(0, false)]),
+            0,
+            3,
+        ),
+    ];
+    for (what, operation, fault, reported, copies) in cases {
+        let stage = Stage::new().await;
+        let mut function = stage.requeue_lambda(&[]).await;
+        let mut sent = Vec::new();
+        for n in 0..3 {
+            sent.push(stage.send(&format!(r#"{{"answer":"unavailable","n":{n}}}"#)).await);
+        }
+        stage.sqs.set_faults(move |call| {
+            if call.operation == operation {
+                fault.clone()
+            } else {
+                Fault::None
+            }
+        });
+        let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
+
+        let listed = failed(&ended);
+        assert_eq!(listed.len(), reported, "{what}");
+        assert!(listed.iter().all(|id| sent.contains(id)), "{what}");
+        let ids = stage.ids();
+        assert_eq!(
+            ids.iter().filter(|(_, original)| original.is_some()).count(),
+            copies,
+            "{what}: {ids:?}"
+        );
+        for id in &sent {
+            let there = ids.iter().any(|(now, first)| now == id || first.as_ref() == Some(id));
+            assert!(there, "{what}: {id} is lost");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_same_message_twice_is_one_call_and_one_copy() {
+    let stage = Stage::new().await;
+    let mut function = stage.requeue_lambda(&[]).await;
+    let id = stage.send(r#"{"answer":"unavailable"}"#).await;
+    let batch = stage.receive().await;
+    let mut event = batch.event(&stage.queue);
+    let mut again = event["Records"][0].clone();
+    again["attributes"]["ApproximateReceiveCount"] = "2".into();
+    event["Records"].as_array_mut().unwrap().push(again);
+    let ended = function.invoke(&event, TIMEOUT).await;
+    stage.acknowledge(&batch, &ended).await;
+
+    assert_eq!(ended, Ended::Response(json!({"batchItemFailures": []})));
+    assert_eq!(stage.target.bodies().len(), 1);
+    let ids = stage.ids();
+    assert_eq!(ids.len(), 1);
+    assert_eq!(ids[0].1.as_deref(), Some(id.as_str()));
+}

@@ -1,0 +1,15 @@
+//! The built Lambda binaries as Lambda runs them: real processes between a Runtime API, SQS on loopback and an HTTP target. Where a
+//! message is in the end is read from the queue, never from our own report.
+
+#![cfg(feature = "cli")]
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
+
+mod http;
+mod runtime_api;
+mod stage;
+
+mod crash;
+mod delivery;
+mod events;
+mod isolation;
+mod start;

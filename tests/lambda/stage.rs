@@ -1,0 +1,195 @@
+//! Everything around a function: its queue and dead-letter queue, its HTTP target, its process.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ::http::{Request, Response, StatusCode};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use requeue::Clock;
+use requeue::embedded::{Answer, Batch, EmbeddedSqs, EventSourceMapping, MessageView, Server};
+use requeue::queue::QueueArn;
+use serde_json::Value;
+
+use crate::http;
+use crate::runtime_api::{Ended, Function};
+
+/// What a function may take, unless a test is about that.
+pub const TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Text that must never be seen in a log.
+pub const CANARY: &str = "canary-body-text";
+
+pub struct Stage {
+    pub sqs: EmbeddedSqs,
+    pub queue: QueueArn,
+    pub dead_letters: QueueArn,
+    pub target: Target,
+    server: Server,
+}
+
+impl Stage {
+    pub async fn new() -> Self {
+        let sqs = EmbeddedSqs::new(Clock::system());
+        let dead_letters = sqs.create_queue("orders-dlq", []).unwrap();
+        let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":2}}"#);
+        let queue = sqs
+            .create_queue("orders", [("VisibilityTimeout", "2"), ("RedrivePolicy", &redrive)])
+            .unwrap();
+        let server = sqs.serve(0).await.unwrap();
+        Self {
+            sqs,
+            queue,
+            dead_letters,
+            target: Target::start().await,
+            server,
+        }
+    }
+
+    /// The ready Lambda, posting to this stage's target.
+    pub async fn requeue_lambda(&self, settings: &[(&str, &str)]) -> Function {
+        let url = self.target.server.url();
+        let mut environment = vec![
+            ("AWS_ENDPOINT_URL_SQS", self.server.url()),
+            ("REQUEUE_TARGET_URL", format!("{url}/?{CANARY}")),
+        ];
+        environment.extend(settings.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        Self::start(env!("CARGO_BIN_EXE_requeue-lambda"), &environment).await
+    }
+
+    /// The Lambda on the library that does to itself what a message says.
+    pub async fn trouble(&self, settings: &[(&str, &str)]) -> Function {
+        let tests = std::env::current_exe().unwrap();
+        let path = tests.ancestors().nth(2).unwrap().join("examples/trouble");
+        assert!(path.exists(), "build it first: cargo build --example trouble");
+        let mut environment = vec![("AWS_ENDPOINT_URL_SQS", self.server.url())];
+        environment.extend(settings.iter().map(|(name, value)| (*name, (*value).to_owned())));
+        Self::start(path.to_str().unwrap(), &environment).await
+    }
+
+    async fn start(binary: &str, environment: &[(&str, String)]) -> Function {
+        let environment: Vec<(&str, &str)> = environment
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        Function::start(binary, &environment).await
+    }
+
+    pub async fn send(&self, body: &str) -> String {
+        let sent = self
+            .sqs
+            .client()
+            .send_message()
+            .queue_url(self.queue.url())
+            .message_body(body)
+            .send()
+            .await
+            .unwrap();
+        sent.message_id().unwrap().to_owned()
+    }
+
+    fn mapping(&self) -> EventSourceMapping {
+        EventSourceMapping::new(self.sqs.clone(), self.queue.clone(), 100)
+    }
+
+    /// Receives what is in the queue as one batch.
+    pub async fn receive(&self) -> Batch {
+        self.mapping()
+            .poll(Duration::from_secs(5))
+            .await
+            .unwrap()
+            .expect("a message")
+    }
+
+    /// One invocation with all that is in the queue, as Lambda does it.
+    pub async fn invoke(&self, function: &mut Function, timeout: Duration) -> (Batch, Ended) {
+        let batch = self.receive().await;
+        let ended = function.invoke(&batch.event(&self.queue), timeout).await;
+        self.acknowledge(&batch, &ended).await;
+        (batch, ended)
+    }
+
+    pub async fn acknowledge(&self, batch: &Batch, ended: &Ended) {
+        let answer = match ended {
+            Ended::Response(response) => Answer::Response(serde_json::to_vec(response).unwrap()),
+            Ended::Error(_) | Ended::Crashed | Ended::TimedOut => Answer::FunctionError,
+        };
+        self.mapping().acknowledge(batch, &answer).await.unwrap();
+    }
+
+    pub fn messages(&self) -> Vec<MessageView> {
+        self.sqs.messages(&self.queue).unwrap()
+    }
+
+    pub fn dead(&self) -> Vec<MessageView> {
+        self.sqs.messages(&self.dead_letters).unwrap()
+    }
+
+    /// The ids of the messages in the queue, and for each copy the id that it had at first.
+    pub fn ids(&self) -> Vec<(String, Option<String>)> {
+        let original = |message: &MessageView| Some(json(&message.body)?["originalMessageId"].as_str()?.to_owned());
+        self.messages()
+            .iter()
+            .map(|message| (message.id.clone(), original(message)))
+            .collect()
+    }
+}
+
+pub fn json(text: &str) -> Option<Value> {
+    serde_json::from_str(text).ok()
+}
+
+/// The ids in `batchItemFailures`, sorted.
+pub fn failed(ended: &Ended) -> Vec<String> {
+    let Ended::Response(response) = ended else {
+        panic!("the function did not answer: {ended:?}")
+    };
+    let items = response["batchItemFailures"].as_array().expect("a list");
+    let mut ids: Vec<String> = items
+        .iter()
+        .map(|item| item["itemIdentifier"].as_str().unwrap().to_owned())
+        .collect();
+    ids.sort_unstable();
+    ids
+}
+
+/// An HTTP service that answers as the message's member `answer` says, and remembers what it got.
+pub struct Target {
+    pub server: http::Server,
+    pub bodies: Arc<Mutex<Vec<String>>>,
+}
+
+impl Target {
+    async fn start() -> Self {
+        let bodies = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&bodies);
+        let server = http::Server::start(move |request| answer(request, Arc::clone(&log))).await;
+        Self { server, bodies }
+    }
+
+    pub fn bodies(&self) -> Vec<String> {
+        self.bodies.lock().unwrap().clone()
+    }
+}
+
+async fn answer(request: Request<Incoming>, bodies: Arc<Mutex<Vec<String>>>) -> Response<Full<Bytes>> {
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let text = String::from_utf8_lossy(&body).into_owned();
+    let wish = json(&text)
+        .and_then(|body| Some(body.get("answer")?.as_str()?.to_owned()))
+        .unwrap_or_default();
+    bodies.lock().unwrap().push(text);
+    let reason = |reason| Full::from(format!(r#"{{"error":{{"errors":[{{"reason":"{reason}"}}]}}}}"#));
+    let mut response = match wish.as_str() {
+        "rate-limit" => http::status(StatusCode::TOO_MANY_REQUESTS),
+        "unavailable" => http::status(StatusCode::SERVICE_UNAVAILABLE),
+        "quota" => Response::builder().status(403).body(reason("quotaExceeded")).unwrap(),
+        "invalid" => http::status(StatusCode::BAD_REQUEST),
+        "hang" | "reset" => std::future::pending().await,
+        _ => http::status(StatusCode::OK),
+    };
+    if wish == "rate-limit" {
+        response.headers_mut().insert("retry-after", "40".parse().unwrap());
+    }
+    response
+}
