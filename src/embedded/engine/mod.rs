@@ -5,6 +5,7 @@ mod deduplication;
 pub(crate) mod digest;
 pub(crate) mod error;
 mod groups;
+mod index;
 pub(crate) mod limits;
 pub(crate) mod message;
 mod moves;
