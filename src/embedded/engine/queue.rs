@@ -170,7 +170,22 @@ impl QueueState {
     }
 
     /// Stores a message as though it had just been received under a handle of somebody else's making.
-    pub(crate) fn put_in_flight(&mut self, message: Message, handle: &str, visibility: Duration, now: SystemTime) {
+    pub(crate) fn put_in_flight(
+        &mut self,
+        message: Message,
+        handle: &str,
+        visibility: Duration,
+        now: SystemTime,
+    ) -> Result<(), SqsError> {
+        if let Some(receipt) = self.foreign_handles.get(handle) {
+            return match self.messages.get(&receipt.key) {
+                Some(other) if other.id == message.id => Ok(()),
+                _ => Err(SqsError::new(
+                    ErrorCode::ReceiptHandleIsInvalid,
+                    format!("The receipt handle \"{handle}\" is that of another message."),
+                )),
+            };
+        }
         let key = self.next_key;
         self.accept(message, Duration::ZERO, now);
         let receipt = self.new_receipt(key);
@@ -185,6 +200,7 @@ impl QueueState {
                 received: now,
             },
         );
+        Ok(())
     }
 
     /// Deletes a message by the handle of its latest receive.
