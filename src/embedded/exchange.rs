@@ -66,8 +66,8 @@ impl EmbeddedSqs {
     /// Answers a request; never, if a fault says so.
     pub(crate) async fn exchange(&self, request: Request<'_>) -> Reply {
         let operation = request.target.strip_prefix("AmazonSQS.").unwrap_or(request.target);
-        let (queue, entries) = protocol::outline(request.body);
-        let (fates, after) = match self.course(operation, queue, entries).await {
+        let outline = || protocol::outline(request.body);
+        let (fates, after) = match self.course(operation, outline).await {
             Course::Refused { status, code } => return Reply::Answer(self.refusal(status, &code, &code, REFUSED)),
             Course::Lost => return Reply::Broken,
             Course::CarriedOut { fates, after } => (fates, after),
@@ -130,9 +130,19 @@ impl EmbeddedSqs {
     }
 
     /// Counts a request and lets the faults have their way with it.
-    pub(crate) async fn course(&self, operation: &str, queue: Option<String>, entries: usize) -> Course {
-        let (call, hook) = self.calls().arrived(operation, queue, entries);
-        let mut fault = hook.map_or(Fault::None, |hook| hook(&call));
+    pub(crate) async fn course(&self, operation: &str, outline: impl FnOnce() -> (Option<String>, usize)) -> Course {
+        let (number, of_operation, hook) = self.calls().arrived(operation);
+        let mut fault = hook.map_or(Fault::None, |hook| {
+            // Only who decides needs to know; reading the request costs a pass over its body.
+            let (queue, entries) = outline();
+            hook(&Call {
+                operation: operation.to_owned(),
+                number,
+                of_operation,
+                queue,
+                entries,
+            })
+        });
         while let Fault::After(latency, then) = fault {
             sleep(latency).await;
             fault = *then;
@@ -180,17 +190,11 @@ impl Calls {
         self.by_operation.get(operation).copied().unwrap_or_default()
     }
 
-    fn arrived(&mut self, operation: &str, queue: Option<String>, entries: usize) -> (Call, Option<FaultHook>) {
+    /// The request's number, its number among those of its operation, and who decides about it.
+    fn arrived(&mut self, operation: &str) -> (u64, u64, Option<FaultHook>) {
         self.all += 1;
         let of_operation = self.by_operation.entry(operation.to_owned()).or_default();
         *of_operation += 1;
-        let call = Call {
-            operation: operation.to_owned(),
-            number: self.all,
-            of_operation: *of_operation,
-            queue,
-            entries,
-        };
-        (call, self.hook.clone())
+        (self.all, *of_operation, self.hook.clone())
     }
 }

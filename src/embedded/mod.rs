@@ -153,14 +153,18 @@ impl EmbeddedSqs {
     /// Stores a message as though a consumer had just received it, under the receipt handle that it names.
     ///
     /// So an event file can be replayed: its messages can be deleted, and their visibility changed, by the handles in the file.
+    /// The same message under the same handle again changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// There is no such queue, or the handle is that of another message.
     pub fn put_in_flight(&self, queue: &QueueArn, message: InFlight) -> Result<(), EmbeddedError> {
         let now = self.0.clock.now();
         let mut engine = self.engine();
         let queue = engine.queue(queue.name(), now)?;
         let handle = message.receipt_handle.clone();
         let visibility = queue.settings.visibility;
-        queue.put_in_flight(message.into_message(now), &handle, visibility, now);
-        Ok(())
+        Ok(queue.put_in_flight(message.into_message(now), &handle, visibility, now)?)
     }
 
     /// Receives at most `max` (1 to 10) messages without the SDK, waiting up to `wait` (at most 20 s) for the first.

@@ -52,7 +52,8 @@ impl Queue for EmbeddedSqs {
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
         let change = |engine: &mut Engine, now, (handle, timeout): &(&str, Duration)| {
-            let secs = i64::try_from(timeout.as_secs()).unwrap_or(i64::MAX);
+            let secs = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
+            let secs = i64::try_from(secs).unwrap_or(i64::MAX);
             engine.queue(queue.name(), now)?.change_visibility(handle, secs, now)
         };
         let batch = Batch {
@@ -79,9 +80,8 @@ impl EmbeddedSqs {
         entries: &[E],
         carry_out: impl Fn(&mut Engine, std::time::SystemTime, &E) -> Result<(), SqsError>,
     ) -> Result<Vec<Confirmation>, CallError> {
-        let course = self
-            .course(batch.operation, Some(queue.name().to_owned()), entries.len())
-            .await;
+        let outline = || (Some(queue.name().to_owned()), entries.len());
+        let course = self.course(batch.operation, outline).await;
         let (fates, after) = match course {
             Course::Refused { status, code } => return Err(CallError::answered(status, &code)),
             Course::Lost => return Err(CallError::ambiguous(NO_ANSWER)),

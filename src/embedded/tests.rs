@@ -250,7 +250,13 @@ async fn a_replayed_message_obeys_the_handle_of_its_file() {
     for id in ["a", "b"] {
         sqs.put_in_flight(&queue, replayed(id)).expect("it exists");
     }
+    assert_eq!(sqs.put_in_flight(&queue, replayed("a")), Ok(()), "the same again");
+    let of_another = InFlight::new("c", "AQEB-a", "{}");
+    let code = sqs.put_in_flight(&queue, of_another).map_err(|error| error.code);
+    assert_eq!(code, Err("ReceiptHandleIsInvalid"));
+
     let seen = sqs.messages(&queue).expect("it exists");
+    assert_eq!(seen.len(), 2);
     assert_eq!(
         seen[0].state,
         MessageState::InFlightUntil(start() + Duration::from_secs(30))

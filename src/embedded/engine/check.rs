@@ -122,7 +122,7 @@ fn attributes(draft: &Draft) -> Result<(), SqsError> {
 
 fn attribute_name(name: &str) -> Result<(), SqsError> {
     let lower = name.to_ascii_lowercase();
-    // AWS was seen to accept letters beyond ASCII, against its own documents; only what is documented is relied upon here.
+    // AWS was seen to accept letters beyond ASCII, which its documents do not name; so they are accepted.
     let refused = if !(1..=limits::ATTRIBUTE_NAME_CHARS).contains(&name.chars().count()) {
         Some("Message (user) attribute name must be between 1 and 256 characters long.")
     } else if lower.starts_with("aws.") || lower.starts_with("amazon.") {

@@ -5,12 +5,15 @@ mod deduplication;
 pub(crate) mod digest;
 pub(crate) mod error;
 mod groups;
+mod index;
 pub(crate) mod limits;
 pub(crate) mod message;
 mod moves;
 mod queue;
 mod receipt;
 pub(crate) mod settings;
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -63,7 +66,8 @@ impl Engine {
             queues: BTreeMap::new(),
             deleted: BTreeMap::new(),
             moves: Vec::new(),
-            instances: 0,
+            // A handle of an earlier process must mean nothing to this one.
+            instances: seed,
             ids: Ids { seed, given: 0 },
         }
     }
@@ -103,7 +107,7 @@ impl Engine {
             ));
         }
         self.check_redrive(name, &settings)?;
-        self.instances += 1;
+        self.instances = self.instances.wrapping_add(1);
         let mut queue = QueueState::new(name, settings, self.instances, now);
         queue.tags = tags;
         self.queues.insert(name.to_owned(), queue);

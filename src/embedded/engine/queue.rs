@@ -1,12 +1,13 @@
 //! One queue: its messages, and in which order and when they can be received. Every step costs a logarithm, never the length of the queue.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
 use super::check;
 use super::deduplication::Memory;
 use super::error::{ErrorCode, SqsError};
-use super::groups::{Groups, Key, Turn};
+use super::groups::Key;
+use super::index::{Counts, Index};
 use super::limits;
 use super::message::{Draft, Message, Received, Sent, State};
 use super::receipt::Receipt;
@@ -25,12 +26,7 @@ pub(crate) struct QueueState {
     messages: BTreeMap<Key, Message>,
     next_key: Key,
     next_receipt: u64,
-    // Each message is in exactly one of these three, under the time of its state.
-    visible: BTreeSet<(SystemTime, Key)>,
-    delayed: BTreeSet<(SystemTime, Key)>,
-    in_flight: BTreeSet<(SystemTime, Key)>,
-    by_age: BTreeSet<(SystemTime, Key)>,
-    groups: Groups,
+    index: Index,
     memory: Memory,
     /// Receipt handles that were not given out here: see [`put_in_flight`](Self::put_in_flight).
     foreign_handles: HashMap<String, Receipt>,
@@ -46,16 +42,12 @@ pub(crate) struct Take {
     pub(crate) max_receive_count: Option<u64>,
 }
 
-/// How many messages are in which state.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Counts {
-    pub(crate) visible: usize,
-    pub(crate) delayed: usize,
-    pub(crate) in_flight: usize,
-}
-
 impl QueueState {
     pub(crate) fn new(name: &str, settings: Settings, instance: u64, now: SystemTime) -> Self {
+        let index = match &settings.fifo {
+            Some(_) => Index::by_group(),
+            None => Index::by_time(),
+        };
         Self {
             name: name.to_owned(),
             settings,
@@ -66,11 +58,7 @@ impl QueueState {
             messages: BTreeMap::new(),
             next_key: 0,
             next_receipt: 0,
-            visible: BTreeSet::new(),
-            delayed: BTreeSet::new(),
-            in_flight: BTreeSet::new(),
-            by_age: BTreeSet::new(),
-            groups: Groups::default(),
+            index,
             memory: Memory::default(),
             foreign_handles: HashMap::new(),
             purged: None,
@@ -79,27 +67,17 @@ impl QueueState {
 
     /// Lets time pass: retention ends, delays end, visibility timeouts end.
     pub(crate) fn advance(&mut self, now: SystemTime) {
-        while let Some((from, key)) = self.by_age.first().copied()
-            && from + self.settings.retention <= now
-        {
+        while let Some(key) = self.index.older_than(now, self.settings.retention) {
             self.remove(key);
         }
-        for waiting in [Waiting::Delayed, Waiting::InFlight] {
-            while let Some((until, key)) = self.waiting(waiting).first().copied()
-                && until <= now
-            {
-                self.place(key, State::Visible { since: until });
-            }
+        while let Some((until, key)) = self.index.due(now) {
+            self.place(key, State::Visible { since: until });
         }
     }
 
     /// When the next message becomes visible by itself.
     pub(crate) fn next_due(&self) -> Option<SystemTime> {
-        let first = |set: &BTreeSet<(SystemTime, Key)>| set.first().map(|(due, _)| *due);
-        [first(&self.delayed), first(&self.in_flight)]
-            .into_iter()
-            .flatten()
-            .min()
+        self.index.next_due()
     }
 
     /// Accepts a message, or recalls the one that it repeats.
@@ -140,19 +118,18 @@ impl QueueState {
             id: message.id.clone(),
             sequence: message.sequence,
         };
-        self.by_age.insert((message.retained_from, key));
-        self.index(key, &message);
+        self.index.insert(key, &message);
         self.messages.insert(key, message);
         sent
     }
 
     /// Receives messages. The second list has left the queue: the redrive policy moves it.
     pub(crate) fn receive(&mut self, take: Take, now: SystemTime) -> (Vec<Received>, Vec<Message>) {
-        let room = limits::IN_FLIGHT.saturating_sub(self.in_flight.len());
+        let room = limits::IN_FLIGHT.saturating_sub(self.index.counts().in_flight);
         let limit = take.limit.min(room);
         let (mut received, mut moved) = (Vec::new(), Vec::new());
         while received.len() < limit {
-            let next = self.next(limit - received.len());
+            let next = self.index.next(limit - received.len());
             if next.is_empty() {
                 break;
             }
@@ -170,14 +147,7 @@ impl QueueState {
 
     /// Whether a receive must be refused because too many messages are in flight.
     pub(crate) fn is_over_limit(&self) -> bool {
-        self.settings.fifo.is_none() && self.in_flight.len() >= limits::IN_FLIGHT
-    }
-
-    fn next(&self, limit: usize) -> Vec<Key> {
-        match &self.settings.fifo {
-            Some(_) => self.groups.next(limit).unwrap_or_default(),
-            None => self.visible.iter().take(limit).map(|(_, key)| *key).collect(),
-        }
+        self.settings.fifo.is_none() && self.index.counts().in_flight >= limits::IN_FLIGHT
     }
 
     fn hand_out(&mut self, key: Key, visibility: Duration, now: SystemTime) -> Option<Received> {
@@ -200,7 +170,22 @@ impl QueueState {
     }
 
     /// Stores a message as though it had just been received under a handle of somebody else's making.
-    pub(crate) fn put_in_flight(&mut self, message: Message, handle: &str, visibility: Duration, now: SystemTime) {
+    pub(crate) fn put_in_flight(
+        &mut self,
+        message: Message,
+        handle: &str,
+        visibility: Duration,
+        now: SystemTime,
+    ) -> Result<(), SqsError> {
+        if let Some(receipt) = self.foreign_handles.get(handle) {
+            return match self.messages.get(&receipt.key) {
+                Some(other) if other.id == message.id => Ok(()),
+                _ => Err(SqsError::new(
+                    ErrorCode::ReceiptHandleIsInvalid,
+                    format!("The receipt handle \"{handle}\" is that of another message."),
+                )),
+            };
+        }
         let key = self.next_key;
         self.accept(message, Duration::ZERO, now);
         let receipt = self.new_receipt(key);
@@ -215,6 +200,7 @@ impl QueueState {
                 received: now,
             },
         );
+        Ok(())
     }
 
     /// Deletes a message by the handle of its latest receive.
@@ -297,21 +283,17 @@ impl QueueState {
 
     /// Takes the message that has been visible longest out of the queue, for a move task.
     pub(crate) fn take_visible(&mut self) -> Option<Message> {
-        let (_, key) = self.visible.first().copied()?;
+        let key = self.index.oldest_visible()?;
         self.remove(key)
     }
 
     /// The message that [`take_visible`](Self::take_visible) would take.
     pub(crate) fn peek_visible(&self) -> Option<&Message> {
-        self.messages.get(&self.visible.first()?.1)
+        self.messages.get(&self.index.oldest_visible()?)
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        Counts {
-            visible: self.visible.len(),
-            delayed: self.delayed.len(),
-            in_flight: self.in_flight.len(),
-        }
+        self.index.counts()
     }
 
     /// All messages in the order in which they came.
@@ -325,8 +307,7 @@ impl QueueState {
         self.settings = settings;
         self.modified = now;
         if delay_changed && self.settings.fifo.is_some() {
-            let waiting: Vec<Key> = self.delayed.iter().map(|(_, key)| *key).collect();
-            for key in waiting {
+            for key in self.index.delayed() {
                 if let Some(sent) = self.messages.get(&key).map(|message| message.sent) {
                     let until = sent + self.settings.delay;
                     self.place(key, State::Delayed { until });
@@ -362,66 +343,16 @@ impl QueueState {
     }
 
     fn place(&mut self, key: Key, state: State) {
-        let Some(mut message) = self.messages.remove(&key) else {
-            return;
-        };
-        self.unindex(key, &message);
-        message.state = state;
-        self.index(key, &message);
-        self.messages.insert(key, message);
+        if let Some(mut message) = self.remove(key) {
+            message.state = state;
+            self.index.insert(key, &message);
+            self.messages.insert(key, message);
+        }
     }
 
     fn remove(&mut self, key: Key) -> Option<Message> {
         let message = self.messages.remove(&key)?;
-        self.unindex(key, &message);
-        self.by_age.remove(&(message.retained_from, key));
-        self.note(key, &message, Turn::Gone);
+        self.index.remove(key, &message);
         Some(message)
     }
-
-    fn index(&mut self, key: Key, message: &Message) {
-        let turn = match message.state {
-            State::Visible { since } => {
-                self.visible.insert((since, key));
-                Turn::Visible
-            }
-            State::Delayed { until } => {
-                self.delayed.insert((until, key));
-                Turn::Delayed
-            }
-            State::InFlight { until, .. } => {
-                self.in_flight.insert((until, key));
-                Turn::InFlight
-            }
-        };
-        self.note(key, message, turn);
-    }
-
-    fn unindex(&mut self, key: Key, message: &Message) {
-        match message.state {
-            State::Visible { since } => self.visible.remove(&(since, key)),
-            State::Delayed { until } => self.delayed.remove(&(until, key)),
-            State::InFlight { until, .. } => self.in_flight.remove(&(until, key)),
-        };
-    }
-
-    fn note(&mut self, key: Key, message: &Message, turn: Turn) {
-        if self.settings.fifo.is_some() {
-            self.groups
-                .note(message.group.as_deref().unwrap_or_default(), key, turn);
-        }
-    }
-
-    fn waiting(&self, waiting: Waiting) -> &BTreeSet<(SystemTime, Key)> {
-        match waiting {
-            Waiting::Delayed => &self.delayed,
-            Waiting::InFlight => &self.in_flight,
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-enum Waiting {
-    Delayed,
-    InFlight,
 }

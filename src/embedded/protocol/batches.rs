@@ -29,7 +29,7 @@ pub(super) fn send(
     Engine::check_batch("SendMessageBatchRequestEntry", ids, bytes)?;
     Ok(each(context, entries, |id, draft| {
         let draft = draft?;
-        let digests = Digests::of(&draft);
+        let digests = Digests::of(&draft, context);
         let sent = engine.send(&name, draft, context.now)?;
         Ok(digests.into_answer(Some(id), sent))
     }))

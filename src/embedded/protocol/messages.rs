@@ -38,7 +38,7 @@ const SYSTEM_ATTRIBUTES: [&str; 12] = [
 
 pub(super) fn send(engine: &mut Engine, asked: SendMessage, context: &Context<'_>) -> Result<SentShape, SqsError> {
     let draft = draft(asked.message, context)?;
-    let digests = Digests::of(&draft);
+    let digests = Digests::of(&draft, context);
     let sent = engine.send(queue_name(&asked.queue_url), draft, context.now)?;
     Ok(digests.into_answer(None, sent))
 }
@@ -161,8 +161,13 @@ pub(super) struct Digests {
 }
 
 impl Digests {
-    pub(super) fn of(draft: &Draft) -> Self {
-        let system = draft.trace.clone().map(|header| {
+    pub(super) fn of(draft: &Draft, context: &Context<'_>) -> Self {
+        // A header that came with the request is no system attribute of the sender's.
+        let own = draft
+            .trace
+            .clone()
+            .filter(|header| Some(header.as_str()) != context.trace);
+        let system = own.map(|header| {
             let attribute = Attribute {
                 data_type: "String".to_owned(),
                 value: AttributeValue::Text(header),

@@ -109,6 +109,8 @@ pub(super) struct AttributeShape {
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Batch<E> {
     pub(super) queue_url: String,
+    // Missing entries are refused as an empty batch is.
+    #[serde(default = "Vec::new")]
     pub(super) entries: Vec<E>,
 }
 

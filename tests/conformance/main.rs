@@ -1,0 +1,136 @@
+//! One script of what SQS documents, run with the real SDK client against the embedded SQS (in virtual time, and over loopback HTTP)
+//! and against two independent implementations. A fake earns its trust where strangers agree with it.
+//!
+//! The others are found at `REQUEUE_TEST_MOTO` and `REQUEUE_TEST_MINISTACK` (endpoint URLs; `tests/run` starts them).
+//! Where they deviate from the documents stands in `differences.rs`; a deviation that does not stand there fails, and so does
+//! a row that is no longer true.
+
+#![allow(
+    clippy::disallowed_methods,
+    reason = "a test may read its settings from the environment"
+)]
+
+mod bench;
+mod checks;
+mod differences;
+
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::config::retry::RetryConfig;
+use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
+use futures_util::{StreamExt, stream};
+use requeue::Clock;
+use requeue::embedded::EmbeddedSqs;
+
+use bench::{Bench, Check, Pace};
+use differences::{DIFFERENCES, known};
+
+/// Checks at once against an implementation in real time: enough to overlap their waits, few enough not to slow each other down.
+const AT_ONCE: usize = 6;
+
+#[tokio::test(start_paused = true)]
+async fn the_embedded_sqs_in_virtual_time_does_what_is_documented() {
+    let sqs = EmbeddedSqs::new(Clock::starting_at(
+        SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+    ));
+    let config = sqs.client_config().retry_config(RetryConfig::disabled());
+    let bench = Bench::new(Client::from_conf(config.build()));
+    let mut observed = Vec::new();
+    for check in checks::all() {
+        observed.push(run(check, bench.clone()).await);
+    }
+    judge("embedded", &observed);
+}
+
+#[tokio::test]
+async fn the_embedded_sqs_over_loopback_does_what_is_documented() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.expect("a free port");
+    let observed = in_real_time(&server.url()).await;
+    server.stop().await;
+    judge("embedded", &observed);
+}
+
+#[tokio::test]
+async fn moto_agrees_but_for_the_known_differences() {
+    if let Some(url) = emulator("REQUEUE_TEST_MOTO") {
+        judge("moto", &in_real_time(&url).await);
+    }
+}
+
+#[tokio::test]
+async fn ministack_agrees_but_for_the_known_differences() {
+    if let Some(url) = emulator("REQUEUE_TEST_MINISTACK") {
+        judge("ministack", &in_real_time(&url).await);
+    }
+}
+
+#[test]
+fn every_difference_names_a_check_and_no_two_checks_share_a_name() {
+    let mut names: Vec<&str> = checks::all().iter().map(|check| check.name).collect();
+    assert!(DIFFERENCES.iter().all(|row| names.contains(&row.check)));
+    let count = names.len();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), count);
+}
+
+/// The endpoint of another implementation; `None` only where somebody chose to do without.
+fn emulator(variable: &str) -> Option<String> {
+    if let Ok(url) = std::env::var(variable) {
+        return Some(url);
+    }
+    let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
+    assert!(
+        skipped,
+        "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without"
+    );
+    eprintln!("SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; nothing was compared");
+    None
+}
+
+async fn in_real_time(url: &str) -> Vec<(Check, String)> {
+    let config = aws_sdk_sqs::Config::builder()
+        .behavior_version(BehaviorVersion::latest())
+        .region(Region::new("us-east-1"))
+        .credentials_provider(Credentials::new("test", "test", None, None, "test"))
+        .retry_config(RetryConfig::disabled())
+        .http_client(aws_smithy_http_client::Builder::new().build_http())
+        .endpoint_url(url)
+        .build();
+    let bench = Bench::new(Client::from_conf(config));
+    let checks = checks::all().into_iter().filter(|check| check.pace == Pace::Seconds);
+    let runs = checks.map(|check| run(check, bench.clone()));
+    stream::iter(runs.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
+}
+
+async fn run(check: Check, bench: Bench) -> (Check, String) {
+    let observed = (check.run)(bench)
+        .await
+        .unwrap_or_else(|code| format!("unexpected {code}"));
+    (check, observed)
+}
+
+fn judge(implementation: &str, observed: &[(Check, String)]) {
+    let mut wrong = Vec::new();
+    for (check, observed) in observed {
+        let (name, documented) = (check.name, check.expected);
+        match known(name, implementation) {
+            None if observed == documented => {}
+            None => wrong.push(format!(
+                "{name}\n    documented: {documented}\n    observed:   {observed}"
+            )),
+            Some(difference) if observed == difference => {}
+            // Also when it has become right: the table must stay true.
+            Some(difference) => wrong.push(format!(
+                "{name}\n    documented: {documented}\n    known difference: {difference}\n    observed:   {observed}"
+            )),
+        }
+    }
+    let (count, all) = (wrong.len(), observed.len());
+    assert!(
+        wrong.is_empty(),
+        "{implementation}, {count} of {all}:\n{}",
+        wrong.join("\n")
+    );
+}
