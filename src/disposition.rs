@@ -160,6 +160,8 @@ pub enum Deferral {
     Postponed,
     /// Too little of the invocation was left to start it.
     NoTimeLeft,
+    /// SQS was to keep it, but the record has no message id by which Lambda could be told.
+    Unreportable,
 }
 
 impl Deferral {
@@ -170,6 +172,7 @@ impl Deferral {
             Self::NotDue => "not-due",
             Self::Postponed => "postponed",
             Self::NoTimeLeft => "no-time-left",
+            Self::Unreportable => "unreportable",
         }
     }
 }

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{ClassPolicy, RetryPolicy, jitter::Spread};
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Wait};
-use crate::failure::{Failure, FailureClass};
+use crate::failure::Failure;
 use crate::state::RetryState;
 
 /// The longest that is added to a named delay.

@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
-
-use tokio::time::Instant;
 
 use crate::disposition::Delay;
 
 mod arn;
+mod error;
+mod sqs;
 
 pub use arn::{InvalidQueueArn, QueueArn};
+pub use error::{CallError, CallErrorKind, Confirmation, EntryError};
+pub use sqs::SqsQueue;
 
 /// Most entries in one batch call. Source: SQS API reference, `SendMessageBatch`.
 pub const MAX_BATCH_ENTRIES: usize = 10;
@@ -26,12 +27,11 @@ pub const MAX_VISIBILITY: Duration = Duration::from_secs(43_200);
 /// The answer has one [`Confirmation`] for each entry, at the entry's own position, whatever the order in which the service
 /// answered. It is `Ok(())` only when the service confirmed that very entry.
 pub trait Queue: Send + Sync + 'static {
-    /// Sends at most [`MAX_BATCH_ENTRIES`] messages of [`MAX_BATCH_BYTES`] in all; gives up at `deadline`.
+    /// Sends at most [`MAX_BATCH_ENTRIES`] messages of [`MAX_BATCH_BYTES`] in all.
     fn send(
         &self,
         queue: &QueueArn,
-        entries: &[Outgoing],
-        deadline: Instant,
+        entries: &[Outgoing<'_>],
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
 
     /// Deletes at most [`MAX_BATCH_ENTRIES`] messages by their receipt handles.
@@ -39,7 +39,6 @@ pub trait Queue: Send + Sync + 'static {
         &self,
         queue: &QueueArn,
         receipt_handles: &[&str],
-        deadline: Instant,
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
 
     /// Lets at most [`MAX_BATCH_ENTRIES`] received messages stay invisible for so long from now.
@@ -47,24 +46,23 @@ pub trait Queue: Send + Sync + 'static {
         &self,
         queue: &QueueArn,
         entries: &[(&str, Duration)],
-        deadline: Instant,
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
 }
 
 /// One message to send.
-#[derive(Clone, Debug)]
-pub struct Outgoing {
+#[derive(Clone, Copy, Debug)]
+pub struct Outgoing<'a> {
     /// The body.
-    pub body: String,
+    pub body: &'a str,
     /// Always sent, also when it is zero: a missing one means the queue's own default.
     pub delay: Delay,
     /// The attributes, as they were received.
-    pub attributes: Arc<BTreeMap<String, Attribute>>,
-    /// The tenant on a standard queue with fair queues; the group on a FIFO queue.
-    pub group_id: Option<String>,
+    pub attributes: &'a BTreeMap<String, Attribute>,
+    /// The tenant on a standard queue with fair queues.
+    pub group_id: Option<&'a str>,
 }
 
-impl Outgoing {
+impl Outgoing<'_> {
     /// The bytes that SQS counts: body, and name, type and value of each attribute.
     #[must_use]
     pub fn size(&self) -> usize {
@@ -87,7 +85,8 @@ pub struct Attribute {
 }
 
 impl Attribute {
-    fn size(&self) -> usize {
+    /// The bytes that SQS counts, its name apart.
+    pub(crate) fn size(&self) -> usize {
         let value = match &self.value {
             AttributeValue::Text(text) => text.len(),
             AttributeValue::Binary(bytes) => bytes.len(),
@@ -114,43 +113,3 @@ impl fmt::Debug for AttributeValue {
         }
     }
 }
-
-/// What the service said of one entry of a call that it answered.
-pub type Confirmation = Result<(), EntryError>;
-
-/// One entry was not carried out.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EntryError {
-    /// The service's code, or `Unconfirmed` when it did not mention the entry.
-    pub code: String,
-    /// Sending the same entry again cannot help.
-    pub sender_fault: bool,
-}
-
-/// A whole call failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct CallError {
-    /// The service's code, or one of ours for a call without an answer.
-    pub code: String,
-    /// What that means.
-    pub kind: CallErrorKind,
-}
-
-/// What a failed call means for its entries.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CallErrorKind {
-    /// The service refused it, and will again: configuration, permission, encryption.
-    Refused,
-    /// The service refused it for now: throttled, or an error on its side.
-    Unavailable,
-    /// There is no answer: the service may or may not have carried it out.
-    Ambiguous,
-}
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.code)
-    }
-}
-
-impl std::error::Error for CallError {}

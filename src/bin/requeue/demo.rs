@@ -1,0 +1,321 @@
+//! `requeue demo`: messages that meet every kind of trouble, until each is done or in the dead-letter queue; in virtual time, with the
+//! real SDK client, the real HTTP handler and Lambda's own rules in between.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::io::{IsTerminal, Write, stderr};
+use std::process::ExitCode;
+use std::rc::Rc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::join_all;
+use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping};
+use requeue::http::{HttpSettings, HttpTarget, TargetUrl};
+use requeue::queue::{QueueArn, SqsQueue};
+use requeue::{
+    BatchProcessor, Clock, DeadLetterReason, Disposition, Record, Report, Sampler, Settings, SqsEvent, respond,
+};
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::endpoint::{self, Endpoint, Kind};
+use crate::table::{duration, table};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// How many messages to send.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    messages: u32,
+    /// The seed of all chance: the same seed gives the same run.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Invocations at once, as AWS's default scaling begins.
+const CONCURRENT_INVOCATIONS: usize = 5;
+const BATCH_SIZE: usize = 10;
+const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
+/// Six times the function's time-out, as AWS recommends.
+const VISIBILITY_TIMEOUT: &str = "360";
+const MAX_RECEIVE_COUNT: u32 = 5;
+/// Long polling, as Lambda's poller does.
+const POLL: Duration = Duration::from_secs(20);
+
+/// What the messages ask for: so many of a hundred are answered like this, so many times (0 means always).
+const MIX: [(u32, Kind, u32); 10] = [
+    (52, Kind::Ok, 0),
+    (9, Kind::RateLimit, 1),
+    (5, Kind::RateLimit, 3),
+    (9, Kind::Unavailable, 1),
+    (6, Kind::Unavailable, 4),
+    (1, Kind::Unavailable, 0),
+    (5, Kind::Quota, 2),
+    (4, Kind::Hang, 1),
+    (5, Kind::Reset, 2),
+    (4, Kind::Invalid, 0),
+];
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()?;
+    runtime.block_on(demo(arguments))
+}
+
+/// The stage: queues, endpoint, and what is known of each message.
+struct Demo {
+    sqs: EmbeddedSqs,
+    queue: QueueArn,
+    dead_letters: QueueArn,
+    endpoint: Endpoint,
+    started: Instant,
+    sent: Vec<(String, Kind)>,
+    progress: RefCell<Progress>,
+}
+
+#[derive(Default)]
+struct Progress {
+    invocations: u64,
+    reasons: HashMap<String, DeadLetterReason>,
+    /// The virtual minute at which the next line is due.
+    next_line: u64,
+}
+
+async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let clock = Clock::starting_at(SystemTime::now());
+    let demo = Rc::new(Demo::set_up(&clock, arguments).await?);
+    say(&format!(
+        "{} messages, an endpoint that refuses {} of them at first or for ever, {CONCURRENT_INVOCATIONS} concurrent invocations; the clock is virtual",
+        demo.sent.len(),
+        demo.sent.iter().filter(|(_, kind)| *kind != Kind::Ok).count(),
+    ));
+    let settings = Settings {
+        clock: clock.clone(),
+        sampler: Sampler::seeded(arguments.seed),
+        ..Settings::default()
+    };
+    let target = HttpSettings::new(TargetUrl::parse(endpoint::URL)?).clock(clock);
+    let target = HttpTarget::with_connector(target, demo.endpoint.clone());
+    let processor = BatchProcessor::new(target, SqsQueue::new(&demo.sqs.client()), settings);
+    for ended in join_all((0..CONCURRENT_INVOCATIONS).map(|_| demo.poll(&processor))).await {
+        ended?;
+    }
+    demo.conclude()
+}
+
+type Processor = BatchProcessor<HttpTarget<Endpoint>, SqsQueue>;
+
+impl Demo {
+    async fn set_up(clock: &Clock, arguments: &Arguments) -> Result<Self, Error> {
+        let sqs = EmbeddedSqs::new(clock.clone());
+        let dead_letters = sqs.create_queue("orders-dlq", [("MessageRetentionPeriod", "1209600")])?;
+        let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{MAX_RECEIVE_COUNT}}}"#);
+        let queue = sqs.create_queue(
+            "orders",
+            [("VisibilityTimeout", VISIBILITY_TIMEOUT), ("RedrivePolicy", &redrive)],
+        )?;
+        let started = Instant::now();
+        let client = sqs.client();
+        let chance = Sampler::seeded(arguments.seed);
+        let mut sent = Vec::new();
+        for number in 1..=arguments.messages {
+            let (kind, times) = pick(chance.sample());
+            let times = if times == 0 {
+                String::new()
+            } else {
+                format!(r#","times":{times}"#)
+            };
+            let body = format!(r#"{{"orderId":"A-{number:05}","answer":"{}"{times}}}"#, kind.word());
+            let message = client
+                .send_message()
+                .queue_url(queue.url())
+                .message_body(body)
+                .send()
+                .await?;
+            sent.push((message.message_id().unwrap_or_default().to_owned(), kind));
+        }
+        Ok(Self {
+            sqs,
+            queue,
+            dead_letters,
+            endpoint: Endpoint::default(),
+            started,
+            sent,
+            progress: RefCell::default(),
+        })
+    }
+
+    /// One of the concurrent invocations: polls until nothing is left.
+    async fn poll(&self, processor: &Processor) -> Result<(), Error> {
+        let mapping = EventSourceMapping::new(self.sqs.clone(), self.queue.clone(), BATCH_SIZE);
+        while !self.sqs.messages(&self.queue)?.is_empty() {
+            let Some(batch) = mapping.poll(POLL).await? else {
+                continue;
+            };
+            let event: SqsEvent = serde_json::from_value(batch.event(&self.queue))?;
+            let records: Vec<Record> = event.records.unwrap_or_default();
+            let report = processor.process(records, Instant::now() + FUNCTION_TIMEOUT).await;
+            let answer = match respond(&report) {
+                Ok(response) => Answer::Response(serde_json::to_vec(&response)?),
+                Err(_) => Answer::FunctionError,
+            };
+            mapping.acknowledge(&batch, &answer).await?;
+            self.note(&report)?;
+        }
+        Ok(())
+    }
+
+    fn note(&self, report: &Report) -> Result<(), Error> {
+        let mut progress = self.progress.borrow_mut();
+        progress.invocations += 1;
+        for outcome in &report.outcomes {
+            if let (Disposition::DeadLetter(reason), Some(id)) = (outcome.disposition, &outcome.original_message_id) {
+                progress.reasons.insert(id.clone(), reason);
+            }
+        }
+        let minute = self.started.elapsed().as_secs() / 60;
+        let terminal = stderr().is_terminal();
+        if !terminal && minute < progress.next_line {
+            return Ok(());
+        }
+        progress.next_line = (minute + 1).next_multiple_of(10);
+        let done = self
+            .sent
+            .iter()
+            .filter(|(id, _)| self.endpoint.calls(id).accepted > 0)
+            .count();
+        let line = format!(
+            "{:>12}  {done} done, {} waiting, {} in the dead-letter queue, {} invocations",
+            duration(self.started.elapsed()),
+            self.sqs.messages(&self.queue)?.len(),
+            self.sqs.messages(&self.dead_letters)?.len(),
+            progress.invocations,
+        );
+        if terminal {
+            anstream::eprint!("\r\x1b[2K{line}");
+            stderr().flush()?;
+        } else {
+            say(&line);
+        }
+        Ok(())
+    }
+
+    /// Counts what became of every message, and checks that nothing was lost.
+    fn conclude(&self) -> Result<ExitCode, Error> {
+        if stderr().is_terminal() {
+            anstream::eprintln!();
+        }
+        let dead: Vec<String> = self
+            .sqs
+            .messages(&self.dead_letters)?
+            .iter()
+            .map(|message| original_id(message.id.as_str(), &message.body))
+            .collect();
+        let mut rows = table(&[
+            "endpoint answers",
+            "sent",
+            "done at once",
+            "done after retries",
+            "dead-lettered, why",
+            "calls each",
+            "time to success",
+        ]);
+        for kind in Kind::ALL {
+            rows.add_row(self.row(kind, &dead));
+        }
+        anstream::println!("{rows}");
+        let lost = self
+            .sent
+            .iter()
+            .filter(|(id, _)| self.endpoint.calls(id).accepted == 0 && !dead.contains(id))
+            .count();
+        let twice = self
+            .sent
+            .iter()
+            .filter(|(id, _)| self.endpoint.calls(id).accepted > 1)
+            .count();
+        let left = self.sqs.messages(&self.queue)?.len();
+        anstream::println!(
+            "{} sent = {} done + {} in the dead-letter queue + {left} left in the queue; {lost} lost, {twice} done twice; {} of virtual time",
+            self.sent.len(),
+            self.sent
+                .iter()
+                .filter(|(id, _)| self.endpoint.calls(id).accepted > 0)
+                .count(),
+            dead.len(),
+            duration(self.started.elapsed()),
+        );
+        Ok(if lost == 0 && left == 0 {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+
+    fn row(&self, kind: Kind, dead: &[String]) -> Vec<String> {
+        let of_kind: Vec<&String> = self.sent.iter().filter(|(_, k)| *k == kind).map(|(id, _)| id).collect();
+        let calls = |id: &String| self.endpoint.calls(id);
+        let done: Vec<_> = of_kind
+            .iter()
+            .map(|id| calls(id))
+            .filter(|calls| calls.accepted > 0)
+            .collect();
+        let at_once = done.iter().filter(|calls| calls.count == 1).count();
+        let mut why: BTreeMap<&str, u32> = BTreeMap::new();
+        for id in of_kind.iter().filter(|id| dead.contains(id)) {
+            let reason = self
+                .progress
+                .borrow()
+                .reasons
+                .get(*id)
+                .map_or("?", |reason| reason.as_str());
+            *why.entry(reason).or_default() += 1;
+        }
+        let why: Vec<String> = why
+            .into_iter()
+            .map(|(reason, count)| format!("{count} {reason}"))
+            .collect();
+        let total_calls: u32 = of_kind.iter().map(|id| calls(id).count).sum();
+        let times: Vec<Duration> = done
+            .iter()
+            .filter_map(|calls| Some(calls.accepted_at? - self.started))
+            .collect();
+        vec![
+            kind.deed().to_owned(),
+            of_kind.len().to_string(),
+            at_once.to_string(),
+            (done.len() - at_once).to_string(),
+            why.join(", "),
+            mean(f64::from(total_calls), of_kind.len()).map_or(String::new(), |mean| format!("{mean:.1}")),
+            mean(times.iter().map(Duration::as_secs_f64).sum(), times.len())
+                .map_or(String::new(), |mean| duration(Duration::from_secs_f64(mean))),
+        ]
+    }
+}
+
+fn mean(sum: f64, count: usize) -> Option<f64> {
+    let count = u32::try_from(count).ok().filter(|count| *count > 0)?;
+    Some(sum / f64::from(count))
+}
+
+fn pick(sample: f64) -> (Kind, u32) {
+    let mut percent = sample * 100.0;
+    for (share, kind, times) in MIX {
+        percent -= f64::from(share);
+        if percent < 0.0 {
+            return (kind, times);
+        }
+    }
+    (Kind::Ok, 0)
+}
+
+/// The id that a message in the dead-letter queue had when it was first sent.
+fn original_id(id: &str, body: &str) -> String {
+    let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
+    body["originalMessageId"].as_str().unwrap_or(id).to_owned()
+}
+
+fn say(line: &str) {
+    anstream::eprintln!("{line}");
+}

@@ -1,0 +1,226 @@
+//! A flaky HTTP endpoint inside the process: each message says how it wants to be answered. No socket is involved, so time may be
+//! virtual.
+
+use std::collections::HashMap;
+use std::convert::Infallible;
+use std::future::{Ready, pending, ready};
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{HeaderMap, Request, Response, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
+use tokio::time::{Instant, sleep};
+
+/// Where the endpoint pretends to be.
+pub(crate) const URL: &str = "http://localhost/orders";
+/// How long it takes for an answer.
+const LATENCY: Duration = Duration::from_millis(80);
+/// What is under way between client and endpoint without being read.
+const BUFFER: usize = 64 * 1024;
+
+/// What a message asks for: `{"answer": "unavailable", "times": 2}` is refused twice and then accepted.
+#[derive(Default, Deserialize)]
+struct Wish {
+    #[serde(default)]
+    answer: Kind,
+    /// So many attempts get this answer; all if it is missing.
+    times: Option<u32>,
+}
+
+/// How a message is answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Kind {
+    #[default]
+    Ok,
+    RateLimit,
+    Quota,
+    Unavailable,
+    Hang,
+    Reset,
+    Invalid,
+}
+
+impl Kind {
+    /// All of them, in the order of the demo's table.
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Ok,
+        Self::RateLimit,
+        Self::Quota,
+        Self::Unavailable,
+        Self::Hang,
+        Self::Reset,
+        Self::Invalid,
+    ];
+
+    /// The word in a message.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::RateLimit => "rate-limit",
+            Self::Quota => "quota",
+            Self::Unavailable => "unavailable",
+            Self::Hang => "hang",
+            Self::Reset => "reset",
+            Self::Invalid => "invalid",
+        }
+    }
+
+    /// What the endpoint does.
+    pub(crate) const fn deed(self) -> &'static str {
+        match self {
+            Self::Ok => "200",
+            Self::RateLimit => "429, Retry-After: 5",
+            Self::Quota => "403 quotaExceeded",
+            Self::Unavailable => "503",
+            Self::Hang => "no answer",
+            Self::Reset => "connection reset",
+            Self::Invalid => "400",
+        }
+    }
+}
+
+/// The endpoint, and a connector to it. Clones share the log.
+#[derive(Clone, Default)]
+pub(crate) struct Endpoint {
+    calls: Arc<Mutex<HashMap<String, Calls>>>,
+}
+
+/// What the endpoint saw of one message.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Calls {
+    pub(crate) count: u32,
+    pub(crate) accepted: u32,
+    pub(crate) accepted_at: Option<Instant>,
+}
+
+impl Endpoint {
+    /// What it saw of the message with this original id.
+    pub(crate) fn calls(&self, original_id: &str) -> Calls {
+        self.log().get(original_id).copied().unwrap_or_default()
+    }
+
+    fn log(&self) -> MutexGuard<'_, HashMap<String, Calls>> {
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
+        let (head, body) = request.into_parts();
+        let id = header(&head.headers, "idempotency-key").unwrap_or_default().to_owned();
+        let attempts_before = header(&head.headers, "x-requeue-retry-count")
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0);
+        let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
+        let wish: Wish = serde_json::from_slice(&body).unwrap_or_default();
+        let kind = if wish.times.is_some_and(|times| attempts_before >= times) {
+            Kind::Ok
+        } else {
+            wish.answer
+        };
+        sleep(LATENCY).await;
+        self.note(id, kind);
+        respond(kind).await
+    }
+
+    fn note(&self, id: String, kind: Kind) {
+        let mut log = self.log();
+        let calls = log.entry(id).or_default();
+        calls.count += 1;
+        if kind == Kind::Ok {
+            calls.accepted += 1;
+            calls.accepted_at.get_or_insert_with(Instant::now);
+        }
+    }
+}
+
+async fn respond(kind: Kind) -> io::Result<Response<Full<Bytes>>> {
+    let response = |status: u16| Response::builder().status(status);
+    let plain = |status| response(status).body(Full::default());
+    match kind {
+        Kind::Ok => plain(200),
+        Kind::RateLimit => response(429).header("retry-after", "5").body(Full::default()),
+        Kind::Quota => {
+            let body = r#"{"error":{"code":403,"errors":[{"domain":"usageLimits","reason":"quotaExceeded"}]}}"#;
+            response(403)
+                .header("content-type", "application/json")
+                .body(Full::from(body))
+        }
+        Kind::Unavailable => plain(503),
+        Kind::Hang => pending().await,
+        Kind::Reset => return Err(io::ErrorKind::ConnectionReset.into()),
+        Kind::Invalid => plain(400),
+    }
+    .map_err(io::Error::other)
+}
+
+fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// Each connection is a pipe with the endpoint at its other end.
+impl tower::Service<Uri> for Endpoint {
+    type Response = TokioIo<Pipe>;
+    type Error = Infallible;
+    type Future = Ready<Result<TokioIo<Pipe>, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let (ours, theirs) = duplex(BUFFER);
+        let endpoint = self.clone();
+        tokio::spawn(async move {
+            let service = service_fn(|request| endpoint.answer(request));
+            // An error is a connection that was reset on purpose, or a client that went away.
+            let _ = http1::Builder::new()
+                .serve_connection(TokioIo::new(theirs), service)
+                .await;
+        });
+        ready(Ok(TokioIo::new(Pipe(ours))))
+    }
+}
+
+/// The client's end of a connection.
+pub(crate) struct Pipe(DuplexStream);
+
+impl AsyncRead for Pipe {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Pipe {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.0).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.0).poll_shutdown(context)
+    }
+}
+
+impl Connection for Pipe {
+    fn connected(&self) -> Connected {
+        Connected::new()
+    }
+}

@@ -1,0 +1,283 @@
+//! `requeue invoke`: one Lambda invocation with the event in a file, on the embedded queue or on a real one.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use requeue::embedded::{EmbeddedSqs, InFlight, MessageState};
+use requeue::http::{HttpSettings, HttpTarget, TargetUrl};
+use requeue::queue::{QueueArn, SqsQueue};
+use requeue::{
+    BatchProcessor, Clock, Config, Disposition, Handler, Outcome, Record, Report, Sampler, Settings, Settlement,
+    SqsEvent, respond,
+};
+use tokio::runtime::{Builder, Runtime};
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::endpoint::{self, Endpoint};
+use crate::table::{duration, table};
+
+/// The other settings come from the environment, as in the Lambda: see the README's table of `REQUEUE_…` variables.
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The file with the SQS event, as Lambda delivers it; `-` is the standard input.
+    event: PathBuf,
+    /// Where to post the messages. Without it an endpoint in this process answers each message as its member `answer` says
+    /// (ok, rate-limit, quota, unavailable, hang, reset, invalid), and the time is virtual.
+    #[arg(long, env = "REQUEUE_TARGET_URL", hide_env_values = true)]
+    target_url: Option<String>,
+    /// Settle in real SQS, in this queue, by AWS's environment (`AWS_REGION`, `AWS_ENDPOINT_URL_SQS`, …), instead of in an
+    /// embedded queue.
+    #[arg(long)]
+    queue_url: Option<String>,
+    /// Settle in real SQS, in the queue that each record's ARN names.
+    #[arg(long, conflicts_with = "queue_url")]
+    sqs: bool,
+    /// The function's time-out in seconds.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=900))]
+    timeout: u64,
+    /// The random number of each message's jitter, from 0 to 1, instead of chance.
+    #[arg(long)]
+    sample: Option<f64>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let config = Config::from_env()?;
+    let records = read_event(arguments)?;
+    match &arguments.target_url {
+        None => {
+            let runtime = runtime(if arguments.is_embedded() {
+                Time::Virtual
+            } else {
+                Time::Real
+            })?;
+            runtime.block_on(async {
+                let settings = HttpSettings::new(TargetUrl::parse(endpoint::URL)?).timeout(config.limits.timeout);
+                let target = HttpTarget::with_connector(settings, Endpoint::default());
+                invoke(arguments, config, records, target).await
+            })
+        }
+        Some(_) => runtime(Time::Real)?.block_on(async {
+            let settings = HttpSettings::new(arguments.target()?).timeout(config.limits.timeout);
+            let target = HttpTarget::new(settings)?;
+            invoke(arguments, config, records, target).await
+        }),
+    }
+}
+
+enum Time {
+    Real,
+    Virtual,
+}
+
+fn runtime(time: Time) -> std::io::Result<Runtime> {
+    match time {
+        Time::Real => Builder::new_multi_thread().worker_threads(2).enable_all().build(),
+        Time::Virtual => Builder::new_current_thread().enable_all().start_paused(true).build(),
+    }
+}
+
+impl Arguments {
+    fn is_embedded(&self) -> bool {
+        self.queue_url.is_none() && !self.sqs
+    }
+
+    fn target(&self) -> Result<TargetUrl, Error> {
+        let url = self.target_url.as_deref().unwrap_or(endpoint::URL);
+        TargetUrl::parse(url).map_err(|error| format!("--target-url is invalid: {error}").into())
+    }
+}
+
+fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
+    let path = arguments.event.display();
+    let mut text = String::new();
+    let read = if arguments.event.as_os_str() == "-" {
+        std::io::stdin().read_to_string(&mut text).map(drop)
+    } else {
+        std::fs::read_to_string(&arguments.event).map(|read| text = read)
+    };
+    read.map_err(|error| format!("the event {path} cannot be read: {error}"))?;
+    let event: SqsEvent =
+        serde_json::from_str(&text).map_err(|error| format!("the event {path} is no JSON: {error}"))?;
+    let mut records = event.records.ok_or_else(|| {
+        format!("the event {path} has no list `Records`: see events/single.json for the shape of an SQS event")
+    })?;
+    if let Some(url) = &arguments.queue_url {
+        let queue = Arc::new(queue_of_url(url)?);
+        records
+            .iter_mut()
+            .for_each(|record| record.queue = Some(Arc::clone(&queue)));
+    }
+    Ok(records)
+}
+
+/// `https://sqs.eu-west-1.amazonaws.com/123456789012/orders`; at another host the region comes from the environment.
+fn queue_of_url(url: &str) -> Result<QueueArn, Error> {
+    let unusable = || format!("--queue-url {url} is no queue URL: it ends with the account and the name of the queue");
+    let (_, rest) = url.split_once("://").ok_or_else(unusable)?;
+    let [host, account, name] = rest.split('/').collect::<Vec<_>>()[..] else {
+        return Err(unusable().into());
+    };
+    let region = match host.split('.').collect::<Vec<_>>()[..] {
+        ["sqs", region, ..] => region.to_owned(),
+        _ => std::env::var("AWS_REGION").unwrap_or_else(|_| "us-east-1".to_owned()),
+    };
+    Ok(format!("arn:aws:sqs:{region}:{account}:{name}").parse()?)
+}
+
+async fn invoke(
+    arguments: &Arguments,
+    config: Config,
+    records: Vec<Record>,
+    target: impl Handler,
+) -> Result<ExitCode, Error> {
+    let clock = if arguments.is_embedded() {
+        Clock::starting_at(received(&records))
+    } else {
+        Clock::system()
+    };
+    let sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
+    let settings = Settings {
+        clock: clock.clone(),
+        sampler,
+        ..config.into_settings()
+    };
+    let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
+    if !arguments.is_embedded() {
+        let processor = BatchProcessor::new(target, SqsQueue::from_env().await, settings);
+        let report = processor.process(records, deadline).await;
+        return conclude(&report, |outcome| place(outcome).to_owned());
+    }
+    let embedded = Embedded::with(&records, clock)?;
+    let processor = BatchProcessor::new(target, SqsQueue::new(&embedded.sqs.client()), settings);
+    let report = processor.process(records, deadline).await;
+    conclude(&report, |outcome| embedded.place(outcome))
+}
+
+/// The time at which the batch was received, by its own time stamps: an event file is replayed as if it had just come, so that no
+/// message is too old for its policy.
+fn received(records: &[Record]) -> SystemTime {
+    let times = records
+        .iter()
+        .flat_map(|record| [record.sent, record.first_received])
+        .flatten();
+    times.max().unwrap_or_else(SystemTime::now)
+}
+
+/// The response on stdout, the table on stderr.
+fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<ExitCode, Error> {
+    let mut rows = table(&["message", "attempt", "class", "disposition", "delay", "where it is now"]);
+    for outcome in &report.outcomes {
+        rows.add_row(vec![
+            outcome.message_id.clone().unwrap_or_else(|| "(no id)".to_owned()),
+            (outcome.retry_count + 1).to_string(),
+            outcome.class.map_or(String::new(), |class| class.to_string()),
+            disposition(outcome),
+            outcome
+                .disposition
+                .wait()
+                .map_or(String::new(), |wait| duration(wait.total())),
+            place(outcome),
+        ]);
+    }
+    anstream::eprintln!("{rows}");
+    let response = respond(report)?;
+    anstream::println!("{}", serde_json::to_string(&response)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+fn disposition(outcome: &Outcome) -> String {
+    let why = match outcome.disposition {
+        Disposition::Complete | Disposition::Requeue { .. } => return outcome.disposition.as_str().to_owned(),
+        Disposition::Defer { why, .. } => why.as_str(),
+        Disposition::Release(why) => why.as_str(),
+        Disposition::DeadLetter(why) => why.as_str(),
+    };
+    format!("{} ({why})", outcome.disposition.as_str())
+}
+
+/// Where a message is by the answers of SQS.
+fn place(outcome: &Outcome) -> &'static str {
+    match outcome.settlement {
+        Settlement::Done => "done; Lambda deletes it",
+        Settlement::Moved => "a copy is in the queue, the original is deleted",
+        Settlement::MovedNotDeleted { .. } => "a copy is in the queue; Lambda deletes the original",
+        Settlement::Kept => "in the queue; it comes back after its visibility timeout",
+        Settlement::Unconfirmed { .. } => "in the queue, no copy was confirmed; it comes back after its delay",
+    }
+}
+
+/// An embedded SQS with the event's messages in flight, as if Lambda had just received them.
+struct Embedded {
+    sqs: EmbeddedSqs,
+    clock: Clock,
+    queues: BTreeSet<QueueArn>,
+}
+
+impl Embedded {
+    fn with(records: &[Record], clock: Clock) -> Result<Self, Error> {
+        let sqs = EmbeddedSqs::new(clock.clone());
+        let mut queues = BTreeSet::new();
+        let mut ids = BTreeSet::new();
+        for record in records {
+            let Some(queue) = &record.queue else { continue };
+            if queues.insert(QueueArn::clone(queue)) {
+                sqs.create_queue(queue.name(), [("VisibilityTimeout", "360")])?;
+            }
+            let (Some(id), Some(handle), Some(body)) = (&record.message_id, &record.receipt_handle, &record.body)
+            else {
+                continue;
+            };
+            if !ids.insert(id) {
+                // The same message, delivered twice.
+                continue;
+            }
+            let message = InFlight {
+                attributes: Arc::new(record.attributes.clone().unwrap_or_default()),
+                receive_count: record.receive_count.unwrap_or(1),
+                sent: record.sent,
+                first_received: record.first_received,
+                group_id: record.group_id.clone(),
+                ..InFlight::new(id, handle, body)
+            };
+            sqs.put_in_flight(queue, message)?;
+        }
+        Ok(Self { sqs, clock, queues })
+    }
+
+    /// Where a message is, read from the queue itself.
+    fn place(&self, outcome: &Outcome) -> String {
+        let (Some(id), Some(original)) = (&outcome.message_id, &outcome.original_message_id) else {
+            return place(outcome).to_owned();
+        };
+        let mut places = Vec::new();
+        for queue in &self.queues {
+            for message in self.sqs.messages(queue).unwrap_or_default() {
+                let is_original = message.id == *id;
+                let is_copy = !is_original && message.body.contains(&format!(r#""originalMessageId":"{original}""#));
+                let left = |until: SystemTime| duration(until.duration_since(self.clock.now()).unwrap_or_default());
+                let state = match message.state {
+                    MessageState::Visible => "visible".to_owned(),
+                    MessageState::DelayedUntil(until) => format!("visible in {}", left(until)),
+                    MessageState::InFlightUntil(until) => format!("comes back in {}", left(until)),
+                };
+                if is_copy {
+                    places.push(format!("copy in {}, {state}", queue.name()));
+                } else if is_original && let Settlement::Unconfirmed { code } = &outcome.settlement {
+                    places.push(format!("no copy ({code}); in {}, {state}", queue.name()));
+                } else if is_original && outcome.settlement.is_kept() {
+                    places.push(format!("in {}, {state}", queue.name()));
+                }
+            }
+        }
+        if places.is_empty() {
+            place(outcome).to_owned()
+        } else {
+            places.join("; ")
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! Tables and durations as a person reads them.
+
+use std::time::Duration;
+
+use comfy_table::{ContentArrangement, LineStyle, Table, presets};
+
+/// A table with these column heads, as wide as the terminal allows.
+pub(crate) fn table(heads: &[&str]) -> Table {
+    let mut table = Table::new();
+    let line = LineStyle::none().fill('─').junction('─');
+    table
+        .load_style(presets::NOTHING.header_separator(line))
+        .set_content_arrangement(ContentArrangement::Dynamic)
+        .set_header(heads);
+    table
+}
+
+/// `5 s`, `2 min`, `1 h 40 min`.
+pub(crate) fn duration(duration: Duration) -> String {
+    let millis = duration.as_millis();
+    let secs = duration.as_secs();
+    let (hours, mins) = (secs / 3_600, secs % 3_600 / 60);
+    match (secs, hours) {
+        (0, _) => format!("{millis} ms"),
+        (..120, _) => format!("{secs} s"),
+        (_, 0) => format!("{mins} min {} s", secs % 60),
+        _ => format!("{hours} h {mins} min"),
+    }
+}

@@ -1,0 +1,236 @@
+//! Errors of the AWS SDK, of any service: by code, or by what its connector says. It names no service's own types.
+
+use std::error::Error;
+
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_types::error::ErrorMetadata;
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
+
+use super::{chain, io};
+use crate::failure::{Evidence, Failure, FailureClass};
+
+/// Codes by class. The throttling codes and the first two transient ones are those of the SDK's own retry classifier.
+const CODES: [(FailureClass, &str, &[&str]); 5] = [
+    (
+        FailureClass::RateLimit,
+        "throttled",
+        &[
+            "Throttling",
+            "ThrottlingException",
+            "ThrottledException",
+            "RequestThrottledException",
+            "RequestThrottled",
+            "KmsThrottled",
+            "TooManyRequestsException",
+            "ProvisionedThroughputExceededException",
+            "TransactionInProgressException",
+            "RequestLimitExceeded",
+            "BandwidthLimitExceeded",
+            "LimitExceededException",
+            "SlowDown",
+            "PriorRequestNotComplete",
+            "EC2ThrottledException",
+        ],
+    ),
+    (
+        FailureClass::Quota,
+        "quota",
+        &["ServiceQuotaExceededException", "ServiceQuotaExceeded"],
+    ),
+    (
+        FailureClass::Temporary,
+        "transient",
+        &[
+            "RequestTimeout",
+            "RequestTimeoutException",
+            "InternalError",
+            "InternalFailure",
+            "InternalServerError",
+            "InternalServerException",
+            "InternalServiceError",
+            "ServiceException",
+            "ServiceUnavailable",
+            "ServiceUnavailableException",
+            "ModelNotReadyException",
+            // The SDK fetches new credentials or corrects its clock before the next attempt.
+            "ExpiredToken",
+            "ExpiredTokenException",
+            "RequestExpired",
+            "RequestTimeTooSkewed",
+        ],
+    ),
+    (
+        FailureClass::NonRetryable,
+        "access denied",
+        &[
+            "AccessDenied",
+            "AccessDeniedException",
+            "AuthFailure",
+            "InvalidClientTokenId",
+            "InvalidSecurity",
+            "KmsAccessDenied",
+            "NotAuthorized",
+            "NotAuthorizedException",
+            "SignatureDoesNotMatch",
+            "UnauthorizedOperation",
+            "UnrecognizedClientException",
+        ],
+    ),
+    (
+        FailureClass::NonRetryable,
+        "refused",
+        &[
+            "ConditionalCheckFailedException",
+            "InvalidParameterException",
+            "InvalidParameterValue",
+            "InvalidParameterValueException",
+            "InvalidRequestException",
+            "NoSuchBucket",
+            "NoSuchKey",
+            "NonExistentQueue",
+            "QueueDoesNotExist",
+            "RequestEntityTooLargeException",
+            "ResourceNotFoundException",
+            "UnsupportedOperation",
+            "ValidationError",
+            "ValidationException",
+        ],
+    ),
+];
+
+impl Failure {
+    /// Classifies an error of the AWS SDK for Rust, of any service, by its code: throttling is a rate limit, access trouble is non-retryable.
+    /// An error without a code (a time-out, no connection) is classified as by [`Failure::classified`].
+    ///
+    /// ```
+    /// use aws_sdk_sqs::error::ErrorMetadata;
+    /// use requeue::{Failure, FailureClass};
+    ///
+    /// let error = ErrorMetadata::builder().code("ThrottlingException").message("Rate exceeded").build();
+    /// assert_eq!(Failure::aws(&error).class(), FailureClass::RateLimit);
+    /// assert_eq!(Failure::aws(&error).reason(), "throttled: ThrottlingException");
+    /// ```
+    #[must_use]
+    pub fn aws(error: &(impl ProvideErrorMetadata + Error + 'static)) -> Self {
+        error
+            .code()
+            .and_then(by_code)
+            .unwrap_or_else(|| Self::classified(error))
+    }
+}
+
+/// The class of a code, whatever the protocol wraps around it: `com.amazon.coral.service#ThrottlingException:http://…`,
+/// `AWS.SimpleQueueService.NonExistentQueue`.
+pub(super) fn by_code(code: &str) -> Option<Failure> {
+    let code = code.split_once('#').map_or(code, |(_, code)| code);
+    let code = code.split(':').next().unwrap_or(code);
+    let code = code.rsplit('.').next().unwrap_or(code);
+    find(|known| known == code)
+}
+
+/// The class of the first code in the table that `is_it` picks.
+pub(super) fn find(mut is_it: impl FnMut(&str) -> bool) -> Option<Failure> {
+    CODES.iter().find_map(|(class, meaning, codes)| {
+        let code = codes.iter().find(|code| is_it(code))?;
+        Some(Failure::new(*class, Evidence::Typed, format_args!("{meaning}: {code}")))
+    })
+}
+
+/// The error that the SDK makes of a code its service model does not know for this operation, as most throttling is.
+pub(super) fn error_metadata(error: &(dyn Error + 'static)) -> Option<Failure> {
+    by_code(error.downcast_ref::<ErrorMetadata>()?.code()?)
+}
+
+/// No answer came: the SDK's connector says why.
+pub(super) fn connector_error(error: &(dyn Error + 'static)) -> Option<Failure> {
+    let connector = error.downcast_ref::<ConnectorError>()?;
+    let temporary = |reason| Failure::new(FailureClass::Temporary, Evidence::Typed, reason);
+    if connector.is_timeout() {
+        Some(temporary("timed out"))
+    } else if connector.is_io() {
+        Some(
+            chain(error)
+                .find_map(io::io_error)
+                .unwrap_or_else(|| temporary("connection failed")),
+        )
+    } else {
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use aws_smithy_runtime_api::client::result::SdkError;
+
+    use super::*;
+
+    type Sdk = SdkError<ErrorMetadata, ()>;
+
+    fn with_code(code: &str) -> ErrorMetadata {
+        ErrorMetadata::builder().code(code).message("secret words").build()
+    }
+
+    #[test]
+    fn a_code_decides_whatever_is_wrapped_around_it() {
+        for (code, class, reason) in [
+            ("SlowDown", FailureClass::RateLimit, "throttled: SlowDown"),
+            (
+                "com.amazon.coral.service#ThrottlingException:http://internal",
+                FailureClass::RateLimit,
+                "throttled: ThrottlingException",
+            ),
+            (
+                "AWS.SimpleQueueService.NonExistentQueue",
+                FailureClass::NonRetryable,
+                "refused: NonExistentQueue",
+            ),
+            (
+                "ServiceQuotaExceededException",
+                FailureClass::Quota,
+                "quota: ServiceQuotaExceededException",
+            ),
+            ("RequestTimeout", FailureClass::Temporary, "transient: RequestTimeout"),
+            (
+                "AccessDeniedException",
+                FailureClass::NonRetryable,
+                "access denied: AccessDeniedException",
+            ),
+        ] {
+            for failure in [Failure::aws(&with_code(code)), Failure::classified(&with_code(code))] {
+                assert_eq!((failure.class(), failure.reason()), (class, reason), "{code}");
+                assert_eq!(failure.evidence(), Evidence::Typed);
+            }
+        }
+    }
+
+    #[test]
+    fn an_unknown_code_is_temporary_and_its_text_stays_out() {
+        let failure = Failure::aws(&with_code("BrandNewException"));
+        assert_eq!(
+            (failure.class(), failure.evidence()),
+            (FailureClass::Temporary, Evidence::Unrecognised)
+        );
+        assert!(!failure.reason().contains("secret"));
+    }
+
+    #[test]
+    fn without_a_code_the_connector_is_asked() {
+        let timeout = Sdk::dispatch_failure(ConnectorError::timeout("403".into()));
+        let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let refused = Sdk::dispatch_failure(ConnectorError::io(refused.into()));
+        let io = Sdk::dispatch_failure(ConnectorError::io("403".into()));
+        for (error, reason) in [
+            (timeout, "timed out"),
+            (refused, "connection refused"),
+            (io, "connection failed"),
+        ] {
+            let failure = Failure::aws(&error);
+            assert_eq!(
+                (failure.class(), failure.evidence(), failure.reason()),
+                (FailureClass::Temporary, Evidence::Typed, reason)
+            );
+        }
+        let service = Sdk::service_error(with_code("Throttling"), ());
+        assert_eq!(Failure::classified(&service).class(), FailureClass::RateLimit);
+    }
+}

@@ -1,0 +1,135 @@
+//! A gRPC status as plain data: no gRPC library is needed to say what a call ended with.
+
+use std::time::Duration;
+
+use crate::failure::{Evidence, Failure, FailureClass};
+
+/// Code, name, class.
+const CODES: [(i32, &str, FailureClass); 17] = {
+    use FailureClass::{NonRetryable, RateLimit, Temporary};
+    [
+        (0, "OK", Temporary),
+        (1, "CANCELLED", Temporary),
+        (2, "UNKNOWN", Temporary),
+        (3, "INVALID_ARGUMENT", NonRetryable),
+        (4, "DEADLINE_EXCEEDED", Temporary),
+        (5, "NOT_FOUND", NonRetryable),
+        (6, "ALREADY_EXISTS", NonRetryable),
+        (7, "PERMISSION_DENIED", NonRetryable),
+        (8, "RESOURCE_EXHAUSTED", RateLimit),
+        (9, "FAILED_PRECONDITION", NonRetryable),
+        (10, "ABORTED", Temporary),
+        (11, "OUT_OF_RANGE", NonRetryable),
+        (12, "UNIMPLEMENTED", NonRetryable),
+        (13, "INTERNAL", Temporary),
+        (14, "UNAVAILABLE", Temporary),
+        (15, "DATA_LOSS", NonRetryable),
+        (16, "UNAUTHENTICATED", NonRetryable),
+    ]
+};
+
+/// What a gRPC call ended with.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::{Failure, FailureClass};
+/// use requeue::classify::GrpcStatus;
+///
+/// let exhausted = GrpcStatus::new(8);
+/// assert_eq!(Failure::from_grpc(exhausted).class(), FailureClass::RateLimit);
+/// assert_eq!(Failure::from_grpc(GrpcStatus { quota_failure: true, ..exhausted }).class(), FailureClass::Quota);
+///
+/// let named = GrpcStatus { retry_delay: Some(Duration::from_secs(30)), ..exhausted };
+/// assert_eq!(Failure::from_grpc(named).delay(), Some(Duration::from_secs(30)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct GrpcStatus {
+    /// The number, 0 to 16; `tonic::Code as i32`.
+    pub code: i32,
+    /// `retry_delay` of the detail `google.rpc.RetryInfo`.
+    pub retry_delay: Option<Duration>,
+    /// Whether there is a detail `google.rpc.QuotaFailure`.
+    pub quota_failure: bool,
+}
+
+impl GrpcStatus {
+    /// A status without details.
+    #[must_use]
+    pub const fn new(code: i32) -> Self {
+        Self {
+            code,
+            retry_delay: None,
+            quota_failure: false,
+        }
+    }
+
+    /// The status of a name such as `RESOURCE_EXHAUSTED`, without details.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        let (code, ..) = CODES.iter().find(|row| row.1 == name)?;
+        Some(Self::new(*code))
+    }
+}
+
+impl Failure {
+    /// Classifies a gRPC status. `RESOURCE_EXHAUSTED` is a quota if the details say so and name no time to come back, else a rate limit.
+    /// A number that is no gRPC code is temporary.
+    #[must_use]
+    pub fn from_grpc(status: GrpcStatus) -> Self {
+        let Some((_, name, class)) = CODES.iter().find(|row| row.0 == status.code) else {
+            return Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unknown gRPC code");
+        };
+        // Per-minute limits come with both details. Who can say when to come back has not run out for the day.
+        let class = match class {
+            FailureClass::RateLimit if status.quota_failure && status.retry_delay.is_none() => FailureClass::Quota,
+            FailureClass::RateLimit | FailureClass::Quota | FailureClass::Temporary | FailureClass::NonRetryable => {
+                *class
+            }
+        };
+        let failure = Self::new(class, Evidence::Typed, format_args!("gRPC {name}"));
+        match status.retry_delay {
+            Some(delay) if class != FailureClass::NonRetryable => failure.retry_after(delay),
+            Some(_) | None => failure,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_stands_at_its_own_place() {
+        for (row, number) in CODES.iter().zip(0..) {
+            assert_eq!(row.0, number);
+            assert_eq!(GrpcStatus::named(row.1), Some(GrpcStatus::new(number)));
+        }
+        for unknown in [-1, 17, i32::MAX] {
+            let failure = Failure::from_grpc(GrpcStatus::new(unknown));
+            assert_eq!(
+                (failure.class(), failure.evidence()),
+                (FailureClass::Temporary, Evidence::Unrecognised)
+            );
+        }
+    }
+
+    #[test]
+    fn details_make_a_quota_of_an_exhausted_resource_only() {
+        let delay = Some(Duration::from_secs(7));
+        for (code, retry_delay, quota_failure, class, named) in [
+            (8, None, false, FailureClass::RateLimit, None),
+            (8, delay, false, FailureClass::RateLimit, delay),
+            (8, None, true, FailureClass::Quota, None),
+            (8, delay, true, FailureClass::RateLimit, delay),
+            (14, delay, true, FailureClass::Temporary, delay),
+            (3, delay, true, FailureClass::NonRetryable, None),
+        ] {
+            let failure = Failure::from_grpc(GrpcStatus {
+                code,
+                retry_delay,
+                quota_failure,
+            });
+            assert_eq!((failure.class(), failure.delay()), (class, named), "{code}");
+        }
+    }
+}

@@ -1,0 +1,264 @@
+//! An HTTP answer that is no success: status, headers and a provider's reason in the body → class.
+
+use std::time::SystemTime;
+
+use serde_json::Value;
+
+use super::{aws, retry_after};
+use crate::failure::{Evidence, Failure, FailureClass};
+
+/// Statuses that differ from their hundred.
+const STATUSES: [(u16, FailureClass); 9] = {
+    use FailureClass::{NonRetryable, RateLimit, Temporary};
+    [
+        (408, Temporary),
+        (425, Temporary),
+        (429, RateLimit),
+        (500, Temporary),
+        (501, NonRetryable),
+        (502, Temporary),
+        (503, Temporary),
+        (504, Temporary),
+        (505, NonRetryable),
+    ]
+};
+
+/// What providers write into an error body, wherever in it they write it. The first row that matches wins.
+const REASONS: [(FailureClass, &[&str]); 3] = [
+    (
+        FailureClass::Quota,
+        &[
+            // Google
+            "quotaExceeded",
+            "dailyLimitExceeded",
+            "QuotaFailure",
+            // RFC 9457 problem type
+            "quota-exceeded",
+            // OpenAI
+            "insufficient_quota",
+        ],
+    ),
+    (
+        FailureClass::Temporary,
+        &[
+            // RFC 9457 problem type
+            "temporary-reduced-capacity",
+            // Stripe: the object is busy for a moment
+            "lock_timeout",
+        ],
+    ),
+    (
+        FailureClass::RateLimit,
+        &[
+            // Google
+            "rateLimitExceeded",
+            "userRateLimitExceeded",
+            "RATE_LIMIT_EXCEEDED",
+            "RESOURCE_EXHAUSTED",
+            // RFC 9457 problem type
+            "abnormal-usage-detected",
+            // OpenAI, Stripe and others
+            "rate_limit",
+            "rate_limit_error",
+            "rate_limit_exceeded",
+        ],
+    ),
+];
+
+/// Headers that say how many more requests are welcome.
+const REMAINING: [&str; 2] = ["x-ratelimit-remaining", "ratelimit-remaining"];
+
+/// An HTTP answer as plain data, from whatever client.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use requeue::{Failure, FailureClass};
+/// use requeue::classify::Answer;
+///
+/// let answer = Answer { status: 503, headers: &[("Retry-After", b"120")], body: b"" };
+/// let failure = Failure::from_answer(&answer, SystemTime::UNIX_EPOCH);
+/// assert_eq!(failure.class(), FailureClass::Temporary);
+/// assert_eq!(failure.delay(), Some(Duration::from_secs(120)));
+/// assert_eq!(failure.reason(), "status 503");
+/// ```
+#[derive(Clone, Copy)]
+pub struct Answer<'a> {
+    /// The status.
+    pub status: u16,
+    /// Names, in any case, and values; a name may occur several times.
+    pub headers: &'a [(&'a str, &'a [u8])],
+    /// The body, or its beginning: only JSON is read, and JSON that is cut off is not.
+    pub body: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    /// The values of a header, without surrounding white space.
+    pub(super) fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        self.headers
+            .iter()
+            .filter(move |header| header.0.eq_ignore_ascii_case(name))
+            .map(|header| header.1.trim_ascii())
+    }
+
+    fn says(&self, name: &str, value: &[u8]) -> bool {
+        self.values(name).any(|found| found.eq_ignore_ascii_case(value))
+    }
+
+    /// What is left of an allowance, by its header: `Some(true)` if nothing is.
+    pub(super) fn is_used_up(&self) -> Option<bool> {
+        let mut remaining = REMAINING.iter().flat_map(|name| self.values(name)).peekable();
+        remaining.peek()?;
+        Some(remaining.any(|value| value == b"0"))
+    }
+}
+
+impl std::fmt::Debug for Answer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Failure {
+    /// Classifies an HTTP answer that is no success. `now` is the time of day, from which dates in headers are counted if the answer has no
+    /// `Date` of its own.
+    ///
+    /// | evidence, the first that applies | class |
+    /// |---|---|
+    /// | 429 with `Retry-After` and `Requeue-Scope: message` | a [postponement](Failure::postpone) |
+    /// | a provider's reason in a JSON body (`rateLimitExceeded`, `quotaExceeded`, problem type `quota-exceeded`, …) or `x-amzn-errortype` | its class |
+    /// | `Stripe-Should-Retry: false`, except on 429; `true` | non-retryable; as the status says, but at least temporary |
+    /// | 403 with `x-ratelimit-remaining: 0` or `Retry-After` | rate-limit |
+    /// | 429 | rate-limit |
+    /// | 408, 425, 500, 502, 503, 504, any other 5xx | temporary |
+    /// | 3xx, 501, 505, any other 4xx | non-retryable |
+    /// | anything else | temporary |
+    ///
+    /// The delay is that of `Retry-After`, else `retryDelay` of a Google error, else of `RateLimit` and its older relatives.
+    #[must_use]
+    pub fn from_answer(answer: &Answer<'_>, now: SystemTime) -> Self {
+        let told = retry_after::retry_after(answer, now);
+        if let (429, true, Some(delay)) = (answer.status, answer.says("requeue-scope", b"message"), told) {
+            return Self::postpone(delay);
+        }
+        let details = Details::of(answer);
+        let failure = verdict(answer, &details, told.is_some());
+        let delay = match failure.class() {
+            FailureClass::NonRetryable => None,
+            FailureClass::Temporary => told.or(details.retry_delay),
+            FailureClass::RateLimit | FailureClass::Quota => {
+                told.or(details.retry_delay).or_else(|| retry_after::reset(answer, now))
+            }
+        };
+        match delay {
+            Some(delay) => failure.retry_after(delay),
+            None => failure,
+        }
+    }
+}
+
+fn verdict(answer: &Answer<'_>, details: &Details, asks_for_patience: bool) -> Failure {
+    let status = answer.status;
+    let typed = |class, reason: std::fmt::Arguments<'_>| Failure::new(class, Evidence::Typed, reason);
+    if let Some((class, reason)) = details.reason() {
+        return typed(class, format_args!("status {status}: {reason}"));
+    }
+    if let Some(code) = details.aws_code.as_deref().and_then(aws::by_code) {
+        return typed(code.class(), format_args!("status {status}: {}", code.reason()));
+    }
+    let class = class_of(status);
+    // An immediate retry is what Stripe speaks of: of no use against a rate limit, whereas waiting in a queue is.
+    if status != 429 && answer.says("stripe-should-retry", b"false") {
+        return typed(
+            FailureClass::NonRetryable,
+            format_args!("status {status}: retry not wanted"),
+        );
+    }
+    if class == FailureClass::NonRetryable && answer.says("stripe-should-retry", b"true") {
+        return typed(FailureClass::Temporary, format_args!("status {status}: retry wanted"));
+    }
+    // GitHub's two limits.
+    if status == 403 && (asks_for_patience || answer.is_used_up() == Some(true)) {
+        return typed(FailureClass::RateLimit, format_args!("status 403: rate limit"));
+    }
+    typed(class, format_args!("status {status}"))
+}
+
+/// The class of a status by itself.
+pub(super) fn class_of(status: u16) -> FailureClass {
+    let of_hundred = match status {
+        300..=499 => FailureClass::NonRetryable,
+        _ => FailureClass::Temporary,
+    };
+    STATUSES
+        .iter()
+        .find(|row| row.0 == status)
+        .map_or(of_hundred, |row| row.1)
+}
+
+/// What an error body tells, as far as it is one of a known shape.
+#[derive(Default)]
+struct Details {
+    /// Words that may be reasons.
+    words: Vec<String>,
+    aws_code: Option<String>,
+    retry_delay: Option<std::time::Duration>,
+}
+
+impl Details {
+    fn of(answer: &Answer<'_>) -> Self {
+        let mut details = Self::default();
+        if answer.status < 400 {
+            return details;
+        }
+        details.aws_code = answer
+            .values("x-amzn-errortype")
+            .find_map(|value| String::from_utf8(value.to_vec()).ok());
+        if let Ok(body) = serde_json::from_slice::<Value>(answer.body) {
+            details.read(&body);
+            details.read(&body["error"]);
+            if details.aws_code.is_none() {
+                details.aws_code = body["__type"].as_str().map(str::to_owned);
+            }
+        }
+        details
+    }
+
+    /// Reads one object: the body itself, or its member `error`.
+    fn read(&mut self, object: &Value) {
+        for word in [object, &object["reason"], &object["code"], &object["status"]] {
+            self.words.extend(word.as_str().map(str::to_owned));
+        }
+        // A problem type is a URI, which ends in the word.
+        let last_segment = |uri: &Value| {
+            uri.as_str()
+                .and_then(|uri| uri.rsplit(['#', '/', '.', ':']).next().map(str::to_owned))
+        };
+        self.words.extend(last_segment(&object["type"]));
+        for entry in list(&object["errors"]).iter().chain(list(&object["details"])) {
+            self.words.extend(entry["reason"].as_str().map(str::to_owned));
+            self.words.extend(last_segment(&entry["@type"]));
+            let named = entry["retryDelay"].as_str().and_then(retry_after::proto_duration);
+            self.retry_delay = self.retry_delay.or(named);
+        }
+    }
+
+    /// The first row of the table that one of the words belongs to, and the word as it stands in the table.
+    fn reason(&self) -> Option<(FailureClass, &'static str)> {
+        REASONS.iter().find_map(|(class, reasons)| {
+            let reason = reasons
+                .iter()
+                .find(|reason| self.words.iter().any(|word| word == *reason))?;
+            // Per-minute limits come with both details. Who can say when to come back has not run out for the day.
+            if *reason == "QuotaFailure" && self.retry_delay.is_some() {
+                return None;
+            }
+            Some((*class, *reason))
+        })
+    }
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}

@@ -1,0 +1,78 @@
+//! Evidence → class: what kind of trouble an error is, in tables that a reader can check.
+//!
+//! The order of evidence: what the handler says itself ([`Failure::rate_limit`] and its sisters); the user's own [`Rules`]; the type, status
+//! or code of an error, at every level of its `source()` chain; and last, the words of its message. What none of these knows is temporary.
+//!
+//! Nothing here waits, reads a clock or logs, and no reason repeats foreign text: an error may quote a body or a secret.
+
+use std::error::Error;
+use std::iter::successors;
+
+use crate::failure::{Evidence, Failure, FailureClass};
+
+mod aws;
+mod grpc;
+mod http;
+mod io;
+mod retry_after;
+mod rules;
+mod text;
+
+pub use grpc::GrpcStatus;
+pub use http::Answer;
+pub use rules::Rules;
+
+/// No honest error is nested deeper; a chain that bites its own tail ends here.
+const MAX_DEPTH: usize = 32;
+
+/// The kinds of errors that are known by their type, in no particular order: no error is of two kinds.
+const BY_TYPE: [fn(&(dyn Error + 'static)) -> Option<Failure>; 4] =
+    [io::io_error, io::elapsed, aws::error_metadata, aws::connector_error];
+
+impl Failure {
+    /// Classifies any error: by type at every level of its `source()` chain, outermost first; failing that by the words of its messages;
+    /// failing that it is temporary. [`Failure::evidence`] tells which it was.
+    ///
+    /// An error that is boxed is passed as `&*error`, which also does for `anyhow::Error`. An answer of a server is classified better by
+    /// [`Failure::from_answer`], an error of the AWS SDK by [`Failure::aws`], a gRPC status by [`Failure::from_grpc`].
+    ///
+    /// ```
+    /// use requeue::{Evidence, Failure, FailureClass};
+    ///
+    /// let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+    /// let failure = Failure::classified(&refused);
+    /// assert_eq!((failure.class(), failure.evidence()), (FailureClass::Temporary, Evidence::Typed));
+    /// assert_eq!(failure.reason(), "connection refused");
+    /// ```
+    #[must_use]
+    pub fn classified(error: &(dyn Error + 'static)) -> Self {
+        recognised(error)
+            .unwrap_or_else(|| Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unrecognised error"))
+    }
+}
+
+/// As [`Failure::classified`], but `None` for what nothing recognises.
+pub(crate) fn recognised(error: &(dyn Error + 'static)) -> Option<Failure> {
+    typed(error).or_else(|| text::classify(chain(error)))
+}
+
+/// By type alone.
+pub(crate) fn typed(error: &(dyn Error + 'static)) -> Option<Failure> {
+    chain(error).find_map(|level| BY_TYPE.iter().find_map(|known| known(level)))
+}
+
+/// An error and all that caused it, outermost first.
+pub(crate) fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    let cause = |error: &&'a (dyn Error + 'static)| -> Option<&'a (dyn Error + 'static)> {
+        let error: &'a (dyn Error + 'static) = *error;
+        // `io::Error` names as its source the source of the error it was made from, and so would hide that one.
+        match error.downcast_ref().and_then(std::io::Error::get_ref) {
+            Some(inner) => Some(inner),
+            None => error.source(),
+        }
+    };
+    successors(Some(error), cause).take(MAX_DEPTH)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,306 @@
+//! When to come back, as answers say it: `Retry-After`, `RateLimit` and its older relatives, and durations in JSON.
+//!
+//! What is malformed is ignored, never an error; what is huge is cut to [`MAX_NAMED`]; what is past is zero.
+
+use std::time::{Duration, SystemTime};
+
+use super::http::Answer;
+
+/// No named delay is longer: 136 years, so that it can be added to any time of day. The policy cuts far earlier.
+const MAX_NAMED: Duration = Duration::from_secs(u32::MAX as u64);
+/// A number this large is no delay but a time of day, in seconds since the epoch.
+const EPOCH_SECONDS: u64 = 1_000_000_000;
+/// And this large, in milliseconds.
+const EPOCH_MILLIS: u64 = EPOCH_SECONDS * 1_000;
+
+/// `Retry-After`, the first that is valid; else the header in which AWS services say the same in milliseconds.
+pub(super) fn retry_after(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
+    let reference = reference(answer, now);
+    let millis = |value| Some(Duration::from_millis(number(value)?).min(MAX_NAMED));
+    answer
+        .values("retry-after")
+        .find_map(|value| parse(value, reference))
+        .or_else(|| answer.values("x-amz-retry-after").find_map(millis))
+}
+
+/// When a used-up allowance is renewed. An allowance that is not used up says nothing about this failure.
+pub(super) fn reset(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
+    let reference = reference(answer, now);
+    let field = || answer.values("ratelimit").filter_map(rate_limit_field).max();
+    let older = || {
+        ["ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"]
+            .iter()
+            .flat_map(|name| answer.values(name))
+            .find_map(|value| delta_or_epoch(value, reference))
+    };
+    field().or_else(|| {
+        if answer.is_used_up() == Some(false) {
+            None
+        } else {
+            older()
+        }
+    })
+}
+
+/// Dates are compared with the server's own clock where it shows it, so that ours may be wrong.
+fn reference(answer: &Answer<'_>, now: SystemTime) -> SystemTime {
+    answer.values("date").find_map(date).unwrap_or(now)
+}
+
+/// Whole seconds, or a date in one of the three forms of RFC 9110.
+fn parse(value: &[u8], reference: SystemTime) -> Option<Duration> {
+    match number(value) {
+        Some(seconds) => Some(Duration::from_secs(seconds).min(MAX_NAMED)),
+        None => Some(until(date(value)?, reference)),
+    }
+}
+
+fn date(value: &[u8]) -> Option<SystemTime> {
+    httpdate::parse_http_date(str::from_utf8(value).ok()?).ok()
+}
+
+fn until(date: SystemTime, reference: SystemTime) -> Duration {
+    date.duration_since(reference).unwrap_or_default().min(MAX_NAMED)
+}
+
+/// Some providers name seconds from now, some a time of day.
+fn delta_or_epoch(value: &[u8], reference: SystemTime) -> Option<Duration> {
+    let since_epoch = match number(value)? {
+        seconds @ ..EPOCH_SECONDS => return Some(Duration::from_secs(seconds)),
+        seconds @ EPOCH_SECONDS..EPOCH_MILLIS => Duration::from_secs(seconds),
+        millis @ EPOCH_MILLIS.. => Duration::from_millis(millis),
+    };
+    let date = SystemTime::UNIX_EPOCH.checked_add(since_epoch)?;
+    Some(until(date, reference))
+}
+
+/// Digits and nothing else: no sign, no point, no unit. What does not fit is as good as the largest number.
+fn number(digits: &[u8]) -> Option<u64> {
+    let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
+    all_digits.then(|| str::from_utf8(digits).ok()?.parse().ok().or(Some(u64::MAX)))?
+}
+
+/// `"per-user";r=0;t=30, "per-app";r=5;t=60`: the longest `t` of an allowance with nothing left; and the draft's older form
+/// `limit=100, remaining=0, reset=30`.
+fn rate_limit_field(field: &[u8]) -> Option<Duration> {
+    let field = str::from_utf8(field).ok()?;
+    let parameter = |part: &str, name: &str| {
+        let (_, value) = part
+            .split(';')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|pair| pair.0.trim() == name)?;
+        number(value.trim().as_bytes())
+    };
+    let items = outside_quotes(field);
+    let used_up = |item: &&String| parameter(item, "r") == Some(0);
+    let renewed = items
+        .iter()
+        .filter(used_up)
+        .filter_map(|item| parameter(item, "t"))
+        .max();
+    let older = || {
+        let find = |name| items.iter().find_map(|item| parameter(item, name));
+        (find("remaining") == Some(0)).then(|| find("reset"))?
+    };
+    let seconds = renewed.or_else(older)?;
+    Some(Duration::from_secs(seconds).min(MAX_NAMED))
+}
+
+/// The items of a list. What stands in quotes is a name that may hold anything, and is left out.
+fn outside_quotes(list: &str) -> Vec<String> {
+    let (mut quoted, mut escaped) = (false, false);
+    let mut bare = String::with_capacity(list.len());
+    for c in list.chars() {
+        match c {
+            _ if escaped => escaped = false,
+            '\\' if quoted => escaped = true,
+            '"' => quoted = !quoted,
+            _ if quoted => {}
+            c => bare.push(c),
+        }
+    }
+    bare.split(',').map(str::to_owned).collect()
+}
+
+/// A duration as protobuf prints it in JSON: `30s`, `1.5s`.
+pub(super) fn proto_duration(text: &str) -> Option<Duration> {
+    let seconds = text.strip_suffix('s')?;
+    let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, "0"));
+    let whole = number(whole.as_bytes())?;
+    let nanos = number(fraction.as_bytes()).filter(|_| fraction.len() <= 9)?;
+    let scale = 10_u64.checked_pow(u32::try_from(9 - fraction.len()).ok()?)?;
+    let fraction = Duration::from_nanos(nanos.checked_mul(scale)?);
+    Some(Duration::from_secs(whole).saturating_add(fraction).min(MAX_NAMED))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// 1994-11-06T08:49:37Z
+    const THEN: u64 = 784_111_777;
+
+    fn at(seconds: u64) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    }
+
+    fn answer<'a>(headers: &'a [(&'a str, &'a [u8])]) -> Answer<'a> {
+        Answer {
+            status: 429,
+            headers,
+            body: b"",
+        }
+    }
+
+    #[test]
+    fn retry_after_is_whole_seconds_or_one_of_three_dates() {
+        for (value, expected) in [
+            ("0", Some(0)),
+            ("120", Some(120)),
+            ("  7 ", Some(7)),
+            ("007", Some(7)),
+            ("1000000000", Some(1_000_000_000)),
+            ("99999999999999999999", Some(u64::from(u32::MAX))),
+            ("Sun, 06 Nov 1994 08:50:37 GMT", Some(60)),
+            ("Sunday, 06-Nov-94 08:50:37 GMT", Some(60)),
+            ("Sun Nov  6 08:50:37 1994", Some(60)),
+            ("Sun, 06 Nov 1994 08:49:36 GMT", Some(0)),
+            ("Fri, 31 Dec 9999 23:59:59 GMT", Some(u64::from(u32::MAX))),
+            ("Mon, 06 Nov 1994 08:50:37 GMT", None),
+            ("Sun, 31 Nov 1994 08:50:37 GMT", None),
+            ("", None),
+            ("-5", None),
+            ("+5", None),
+            ("1.5", None),
+            ("1e9", None),
+            ("30s", None),
+            ("NaN", None),
+            ("3, 4", None),
+            ("٣", None),
+        ] {
+            let headers = [("Retry-After", value.as_bytes())];
+            let delay = retry_after(&answer(&headers), at(THEN));
+            assert_eq!(delay, expected.map(Duration::from_secs), "{value}");
+        }
+    }
+
+    #[test]
+    fn the_first_valid_of_several_counts() {
+        let headers: [(&str, &[u8]); 4] = [
+            ("retry-after", b"soon"),
+            ("RETRY-AFTER", b"\xff"),
+            ("Retry-After", b"9"),
+            ("Retry-After", b"3"),
+        ];
+        assert_eq!(retry_after(&answer(&headers), at(THEN)), Some(Duration::from_secs(9)));
+        let headers: [(&str, &[u8]); 2] = [("x-amz-retry-after", b"1500"), ("Retry-After", b"-1")];
+        assert_eq!(
+            retry_after(&answer(&headers), at(THEN)),
+            Some(Duration::from_millis(1_500))
+        );
+    }
+
+    #[test]
+    fn a_clock_that_is_an_hour_off_changes_nothing_when_the_server_shows_its_own() {
+        let headers: [(&str, &[u8]); 2] = [
+            ("Date", b"Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("Retry-After", b"Sun, 06 Nov 1994 08:50:37 GMT"),
+        ];
+        for now in [THEN - 3_600, THEN, THEN + 3_600] {
+            assert_eq!(retry_after(&answer(&headers), at(now)), Some(Duration::from_mins(1)));
+        }
+        let headers: [(&str, &[u8]); 2] = [("Date", b"yesterday"), headers[1]];
+        assert_eq!(
+            retry_after(&answer(&headers), at(THEN - 3_600)),
+            Some(Duration::from_mins(61))
+        );
+    }
+
+    #[test]
+    fn an_allowance_that_is_used_up_names_its_reset() {
+        let epoch = "1700000030";
+        let millis = "1700000030000";
+        for (headers, expected) in [
+            (&[("RateLimit", r#""p";r=0;t=30"#)][..], Some(30)),
+            (&[("RateLimit", r#""p;r=0;t=9,";r=5;t=30"#)], None),
+            (
+                &[("RateLimit", r#""a";r=0;t=30, "b";r=0;t=60, "c";r=9;t=90"#)],
+                Some(60),
+            ),
+            (
+                &[("RateLimit", r#""a";r=0;t=30"#), ("RateLimit", r#""b";r=0;t=40"#)],
+                Some(40),
+            ),
+            (&[("RateLimit", "limit=100, remaining=0, reset=50")], Some(50)),
+            (&[("RateLimit", "limit=100, remaining=1, reset=50")], None),
+            (&[("RateLimit", r#""a";r=0;t=-3"#)], None),
+            (&[("RateLimit", "\"a\\\";r=0;t=5")], None),
+            (&[("RateLimit-Reset", "15")], Some(15)),
+            (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "0")], Some(15)),
+            (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "1")], None),
+            (&[("X-RateLimit-Reset", epoch)], Some(30)),
+            (&[("x-rate-limit-reset", millis)], Some(30)),
+            (&[("X-RateLimit-Reset", "1600000000")], Some(0)),
+            (&[("X-RateLimit-Reset", "999999999")], Some(999_999_999)),
+            (
+                &[("X-RateLimit-Reset", "99999999999999999999")],
+                Some(u64::from(u32::MAX)),
+            ),
+            (&[("X-RateLimit-Reset", "15.5")], None),
+            (&[], None),
+        ] {
+            let bytes: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+            let delay = reset(&answer(&bytes), at(1_700_000_000));
+            assert_eq!(delay, expected.map(Duration::from_secs), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn durations_of_protobuf_are_read_to_the_nanosecond() {
+        for (text, expected) in [
+            ("30s", Some(Duration::from_secs(30))),
+            ("1.5s", Some(Duration::from_millis(1_500))),
+            ("0.000000001s", Some(Duration::from_nanos(1))),
+            ("99999999999999999999s", Some(MAX_NAMED)),
+            ("30", None),
+            ("s", None),
+            ("-1s", None),
+            ("1.s", None),
+            ("1.0000000001s", None),
+            ("1.5.5s", None),
+        ] {
+            assert_eq!(proto_duration(text), expected, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn no_bytes_in_any_header_cause_a_panic(
+            value in proptest::collection::vec(any::<u8>(), 0..64),
+            date in proptest::collection::vec(any::<u8>(), 0..64),
+            now in 0_u64..=253_402_300_799,
+        ) {
+            for name in ["Retry-After", "x-amz-retry-after", "RateLimit", "RateLimit-Reset", "X-RateLimit-Reset"] {
+                let headers: [(&str, &[u8]); 2] = [(name, &value), ("Date", &date)];
+                let named = retry_after(&answer(&headers), at(now)).or(reset(&answer(&headers), at(now)));
+                prop_assert!(named.is_none_or(|delay| delay <= MAX_NAMED));
+            }
+            let _ = proto_duration(&String::from_utf8_lossy(&value));
+        }
+
+        #[test]
+        fn what_looks_like_a_date_causes_no_panic(value in "(Sun|Sunday)[, ]{1,2}(06[- ]Nov[- ]|Nov  6 |99 Feb )[0-9]{2,4}[ :0-9]{1,12}( GMT)?") {
+            let headers: [(&str, &[u8]); 1] = [("Retry-After", value.as_bytes())];
+            let _ = retry_after(&answer(&headers), SystemTime::UNIX_EPOCH);
+        }
+
+        #[test]
+        fn every_number_of_seconds_is_taken_as_it_is(seconds in any::<u32>()) {
+            let value = seconds.to_string();
+            let headers: [(&str, &[u8]); 1] = [("Retry-After", value.as_bytes())];
+            prop_assert_eq!(retry_after(&answer(&headers), at(THEN)), Some(Duration::from_secs(u64::from(seconds))));
+        }
+    }
+}

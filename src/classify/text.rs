@@ -1,0 +1,363 @@
+//! The words of an error's message: the last resort, because anyone may reword them, and because they may tell of something else.
+//!
+//! Only whole words and whole numbers count: "order 84010 timed out" is a time-out, and "retry in 400ms" is no 400. A number is a status only
+//! where the words around it say so.
+
+use std::error::Error;
+use std::fmt::{self, Write};
+
+use super::{aws, http};
+use crate::failure::{Evidence, Failure, FailureClass};
+
+/// Phrases in lower case, the first row that matches wins: what names the longer wait comes first, what gives up comes last.
+const PHRASES: [(FailureClass, &str, &[&str]); 12] = {
+    use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
+    [
+        (
+            Quota,
+            "quota exceeded",
+            &[
+                "quota exceeded",
+                "exceeded quota",
+                "exceeded your quota",
+                "exceeded your current quota",
+                "insufficient quota",
+                "out of quota",
+                "daily limit exceeded",
+                "quotaexceeded",
+                "dailylimitexceeded",
+            ],
+        ),
+        (
+            RateLimit,
+            "too many requests",
+            &[
+                "too many requests",
+                "rate limit",
+                "rate limited",
+                "rate limit exceeded",
+                "rate exceeded",
+                "ratelimit",
+                "ratelimited",
+                "ratelimitexceeded",
+                "userratelimitexceeded",
+                "request limit exceeded",
+                "resource exhausted",
+                "resourceexhausted",
+                "some resource has been exhausted",
+                "slow down",
+                "throttled",
+                "throttling",
+            ],
+        ),
+        (
+            Temporary,
+            "timed out",
+            &["timed out", "timeout", "time out", "deadline exceeded"],
+        ),
+        (Temporary, "connection refused", &["connection refused"]),
+        (
+            Temporary,
+            "connection reset",
+            &["connection reset", "econnreset", "reset by peer"],
+        ),
+        (
+            Temporary,
+            "connection closed",
+            &[
+                "broken pipe",
+                "connection aborted",
+                "connection closed",
+                "socket hang up",
+            ],
+        ),
+        (
+            Temporary,
+            "name not resolved",
+            &[
+                "dns error",
+                "failed to lookup address information",
+                "name or service not known",
+                "enotfound",
+            ],
+        ),
+        (
+            Temporary,
+            "temporarily unavailable",
+            &["service unavailable", "temporarily unavailable", "try again later"],
+        ),
+        (
+            Temporary,
+            "server error",
+            &["bad gateway", "gateway timeout", "internal server error"],
+        ),
+        (NonRetryable, "bad request", &["bad request", "unprocessable entity"]),
+        (NonRetryable, "unauthorized", &["unauthorized", "unauthenticated"]),
+        (NonRetryable, "forbidden", &["forbidden", "access denied"]),
+    ]
+};
+
+/// A number after one of these is a status, …
+const BEFORE_STATUS: [&str; 6] = ["http", "status", "statuscode", "code", "error", "response"];
+/// or with its phrase behind it; …
+const STATUS_LINES: [&str; 13] = [
+    "400 bad request",
+    "401 unauthorized",
+    "403 forbidden",
+    "404 not found",
+    "408 request timeout",
+    "409 conflict",
+    "410 gone",
+    "422 unprocessable",
+    "429 too many requests",
+    "500 internal server error",
+    "502 bad gateway",
+    "503 service unavailable",
+    "504 gateway timeout",
+];
+/// … unless one of these follows: then it is an amount.
+const UNITS: [&str; 12] = [
+    "ms",
+    "milliseconds",
+    "s",
+    "sec",
+    "secs",
+    "seconds",
+    "minutes",
+    "bytes",
+    "kb",
+    "items",
+    "times",
+    "records",
+];
+/// So much of a message is read; more would be a quoted body.
+const MAX_CHARS: usize = 2_048;
+
+/// What the messages of `chain` say, if anything that is known.
+pub(super) fn classify<'a>(chain: impl Iterator<Item = &'a (dyn Error + 'static)>) -> Option<Failure> {
+    let mut words = Words::default();
+    chain.for_each(|error| words.read(error));
+    words
+        .quota_or_rate_limit()
+        .or_else(|| words.status())
+        .or_else(|| words.other_phrase())
+}
+
+/// Words in lower case between single spaces, levels between bars.
+#[derive(Default)]
+struct Words {
+    spaced: String,
+    /// As written, for codes in which case matters.
+    verbatim: Vec<String>,
+}
+
+impl Words {
+    fn read(&mut self, error: &(dyn Error + 'static)) {
+        let mut text = Bounded::default();
+        // What could not be printed is not evidence; what was printed before that is.
+        let _ = write!(text, "{error}");
+        for word in split(&text.0) {
+            self.spaced.push(' ');
+            self.spaced.push_str(&word.to_lowercase());
+            self.verbatim.push(word.to_owned());
+        }
+        self.spaced.push_str(" |");
+    }
+
+    fn quota_or_rate_limit(&self) -> Option<Failure> {
+        let waits = |class| matches!(class, FailureClass::Quota | FailureClass::RateLimit);
+        self.phrase(waits).or_else(|| {
+            let code = aws::find(|known| self.verbatim.iter().any(|word| word == known))?;
+            Some(Failure::new(code.class(), Evidence::Text, code.reason()))
+        })
+    }
+
+    fn other_phrase(&self) -> Option<Failure> {
+        self.phrase(|_| true)
+    }
+
+    fn phrase(&self, wanted: impl Fn(FailureClass) -> bool) -> Option<Failure> {
+        PHRASES
+            .iter()
+            .find(|(class, _, phrases)| wanted(*class) && phrases.iter().any(|phrase| self.hold(phrase)))
+            .map(|(class, reason, _)| Failure::new(*class, Evidence::Text, reason))
+    }
+
+    /// Whether `phrase` occurs, from the beginning of a word to the end of one.
+    fn hold(&self, phrase: &str) -> bool {
+        self.spaced
+            .match_indices(phrase)
+            .any(|(at, _)| self.spaced[..at].ends_with(' ') && self.spaced[at + phrase.len()..].starts_with(' '))
+    }
+
+    /// The first number that is a status by the words around it.
+    fn status(&self) -> Option<Failure> {
+        let words: Vec<&str> = self.spaced.split_ascii_whitespace().collect();
+        let after_its_name = words.iter().enumerate().find_map(|(at, word)| {
+            // As in "HTTP/1.1 503", where the version stands between.
+            let before = words[..at].iter().rev().find(|word| !is_http_version(word))?;
+            let amount = words.get(at + 1).is_some_and(|unit| UNITS.contains(unit));
+            (BEFORE_STATUS.contains(before) && !amount)
+                .then_some(*word)
+                .and_then(status)
+        });
+        let with_its_phrase = || {
+            STATUS_LINES
+                .iter()
+                .find(|line| self.hold(line))
+                .and_then(|line| status(&line[..3]))
+        };
+        let status = after_its_name.or_else(with_its_phrase)?;
+        Some(Failure::new(
+            http::class_of(status),
+            Evidence::Text,
+            format_args!("status {status}"),
+        ))
+    }
+}
+
+fn status(word: &str) -> Option<u16> {
+    word.parse().ok().filter(|status| (300..600).contains(status))
+}
+
+fn is_http_version(word: &str) -> bool {
+    matches!(word, "1.0" | "1.1" | "2" | "2.0" | "3")
+}
+
+/// Words and numbers; a point or comma between two digits belongs to the number.
+fn split(text: &str) -> impl Iterator<Item = &str> {
+    let bytes = text.as_bytes();
+    let within_number = |at: usize| {
+        let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
+        matches!(bytes[at], b'.' | b',') && digit(at.checked_sub(1)) && digit(at.checked_add(1))
+    };
+    let mut rest = text.char_indices().peekable();
+    std::iter::from_fn(move || {
+        let part = |(at, c): (usize, char)| c.is_alphanumeric() || within_number(at);
+        while rest.next_if(|&next| !part(next)).is_some() {}
+        let &(start, _) = rest.peek()?;
+        let mut end = start;
+        while let Some((at, c)) = rest.next_if(|&next| part(next)) {
+            end = at + c.len_utf8();
+        }
+        Some(&text[start..end])
+    })
+}
+
+/// Takes so many characters and then no more.
+#[derive(Default)]
+struct Bounded(String);
+
+impl fmt::Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = MAX_CHARS.saturating_sub(self.0.len());
+        self.0.extend(text.chars().take(room));
+        if text.len() > room { Err(fmt::Error) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
+
+    fn of(text: &str) -> Option<(FailureClass, String)> {
+        let error: Box<dyn Error> = text.into();
+        let failure = classify(std::iter::once(&*error))?;
+        assert_eq!(failure.evidence(), Evidence::Text);
+        Some((failure.class(), failure.reason().to_owned()))
+    }
+
+    #[test]
+    fn whole_words_and_whole_numbers_count() {
+        for (text, class, reason) in [
+            ("order 84010 timed out", Temporary, "timed out"),
+            ("timeout after 4000 ms", Temporary, "timed out"),
+            ("Timeout: retry in 400ms", Temporary, "timed out"),
+            (
+                "HTTP status client error (429 Too Many Requests) for url (https://x)",
+                RateLimit,
+                "too many requests",
+            ),
+            ("Request failed with status code 429", RateLimit, "status 429"),
+            ("HTTP/1.1 503", Temporary, "status 503"),
+            ("server said: 502 Bad Gateway", Temporary, "status 502"),
+            ("Error: 404", NonRetryable, "status 404"),
+            ("403 Forbidden: rateLimitExceeded", RateLimit, "too many requests"),
+            ("You exceeded your current quota, rate limit 3", Quota, "quota exceeded"),
+            (
+                "ThrottlingException: Rate of requests",
+                RateLimit,
+                "throttled: ThrottlingException",
+            ),
+            ("RESOURCE_EXHAUSTED", RateLimit, "too many requests"),
+            ("Forbidden", NonRetryable, "forbidden"),
+            ("connection reset by peer (os error 104)", Temporary, "connection reset"),
+        ] {
+            assert_eq!(of(text), Some((class, reason.to_owned())), "{text}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_parts_of_words_prove_nothing() {
+        for text in [
+            "",
+            "order 1429 was not booked",
+            "order 429 was not booked",
+            "order 404 not booked",
+            "retry in 400ms",
+            "retry in 400 ms",
+            "error 400 ms ago",
+            "status 0.503",
+            "code 4,290",
+            "status 99999999999999999999",
+            "unforbidden fruits",
+            "expected value at line 1 column 400",
+            "the corporate limits of the town",
+            "ThrottlingExceptionHandler is missing",
+            "\u{0}\u{feff}日本語",
+        ] {
+            assert_eq!(of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_phrase_does_not_span_two_errors() {
+        #[derive(Debug)]
+        struct Outer(Box<dyn Error>);
+        impl fmt::Display for Outer {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("it took too much time")
+            }
+        }
+        impl Error for Outer {
+            fn source(&self) -> Option<&(dyn Error + 'static)> {
+                Some(&*self.0)
+            }
+        }
+        assert_eq!(super::super::recognised(&Outer("out of paper".into())), None);
+        let class = super::super::recognised(&Outer("connection refused".into())).map(|failure| failure.class());
+        assert_eq!(class, Some(Temporary));
+    }
+
+    #[test]
+    fn a_message_that_cannot_be_printed_or_does_not_end_is_survived() {
+        #[derive(Debug)]
+        struct Odd(bool);
+        impl fmt::Display for Odd {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("timed out ")?;
+                if self.0 {
+                    loop {
+                        f.write_str("é and so on ")?;
+                    }
+                }
+                Err(fmt::Error)
+            }
+        }
+        impl Error for Odd {}
+        for odd in [Odd(true), Odd(false)] {
+            assert_eq!(Failure::classified(&odd).reason(), "timed out");
+        }
+    }
+}

@@ -1,0 +1,287 @@
+//! Settings: the environment and the policy document become a [`Config`], with all problems reported together. The only room
+//! that reads the environment.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use crate::policy::RetryPolicy;
+use crate::processor::{Limits, Settings};
+use crate::wire::Wrap;
+
+mod policy;
+
+/// Every variable begins like this.
+const PREFIX: &str = "REQUEUE_";
+/// Left to the tests of this project.
+const TEST_PREFIX: &str = "REQUEUE_TEST_";
+/// One function has at most so many threads and file descriptors. Source: Lambda quotas.
+const MAX_CONCURRENCY: usize = 1_000;
+/// Longest run of a Lambda function. Source: Lambda quotas.
+const MAX_SECONDS: f64 = 900.0;
+
+/// What the environment says, checked.
+///
+/// | variable | meaning | unit, bounds | default |
+/// |---|---|---|---|
+/// | `REQUEUE_TARGET_URL` | where `requeue-lambda` posts each message | `https` URL; `http` to a loopback host only | none: needed by `requeue-lambda` |
+/// | `REQUEUE_ALLOW_HTTP` | allows `http` to any host | `true`, `false` | `false` |
+/// | `REQUEUE_POLICY` | the policy document: JSON, or the path of a file with it | see the README | the preset `standard` |
+/// | `REQUEUE_CONCURRENCY` | most handlers at once | 1 to 1,000 | 10 |
+/// | `REQUEUE_TIMEOUT_SECONDS` | longest run of one handler | seconds, 0.001 to 900 | 30 |
+/// | `REQUEUE_RESERVE_SECONDS` | kept back at the end of an invocation for settling; at most a quarter of it is | seconds, 0.001 to 900 | 5 |
+/// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits by its visibility timeout | `when-needed`, `never` | `when-needed` |
+/// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue | `redrive` | `redrive` |
+///
+/// ```
+/// use requeue::Config;
+/// let error = Config::from_vars([("REQUEUE_CONCURENCY", "4"), ("REQUEUE_WRAP", "maybe")]).unwrap_err();
+/// assert_eq!(
+///     error.to_string(),
+///     "2 settings are invalid:\n  \
+///      REQUEUE_CONCURENCY is unknown; did you mean REQUEUE_CONCURRENCY?\n  \
+///      REQUEUE_WRAP is `maybe`: allowed are when-needed, never"
+/// );
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// The policy.
+    pub policy: RetryPolicy,
+    /// What bounds the work on a batch.
+    pub limits: Limits,
+    /// Whether bodies may be wrapped.
+    pub wrap: Wrap,
+    /// Where to post messages.
+    #[cfg(feature = "http")]
+    pub target: Option<crate::http::TargetUrl>,
+}
+
+impl Config {
+    /// Reads the environment of this process.
+    ///
+    /// # Errors
+    ///
+    /// All problems in one message.
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
+    pub fn from_env() -> Result<Self, InvalidConfig> {
+        let ours = std::env::vars_os().filter_map(|(name, value)| {
+            let name = name.into_string().ok()?;
+            let known = name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX);
+            known.then(|| (name, value.to_string_lossy().into_owned()))
+        });
+        Self::from_vars(ours)
+    }
+
+    /// Reads variables of which each name begins with `REQUEUE_`. An empty value counts as none.
+    ///
+    /// # Errors
+    ///
+    /// All problems in one message.
+    pub fn from_vars<N: Into<String>, V: Into<String>>(
+        vars: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Self, InvalidConfig> {
+        let vars = vars.into_iter().map(|(name, value)| (name.into(), value.into()));
+        let mut vars = Vars {
+            vars: vars.collect(),
+            problems: Vec::new(),
+        };
+        let config = Self::read(&mut vars);
+        vars.refuse_unknown();
+        if vars.problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(InvalidConfig {
+                problems: vars.problems,
+            })
+        }
+    }
+
+    fn read(vars: &mut Vars) -> Self {
+        let defaults = Limits::default();
+        let limits = Limits {
+            concurrency: vars.concurrency(defaults.concurrency),
+            timeout: vars.seconds("TIMEOUT_SECONDS", defaults.timeout),
+            reserve: vars.seconds("RESERVE_SECONDS", defaults.reserve),
+        };
+        vars.one_of("DEAD_LETTER", &[("redrive", ())]);
+        Self {
+            policy: vars.policy(),
+            limits,
+            wrap: vars
+                .one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)])
+                .unwrap_or_default(),
+            #[cfg(feature = "http")]
+            target: vars.target(),
+        }
+    }
+
+    /// The target, for a program that cannot do without.
+    ///
+    /// # Errors
+    ///
+    /// When none is set, with the remedy.
+    #[cfg(feature = "http")]
+    pub fn required_target(&self) -> Result<&crate::http::TargetUrl, InvalidConfig> {
+        let missing =
+            || format!("{PREFIX}TARGET_URL is missing: set it to the URL to which each message is to be posted");
+        self.target.as_ref().ok_or_else(|| InvalidConfig {
+            problems: vec![missing()],
+        })
+    }
+
+    /// The processor's part of it.
+    #[must_use]
+    pub fn into_settings(self) -> Settings {
+        Settings {
+            policy: self.policy,
+            limits: self.limits,
+            wrap: self.wrap,
+            ..Settings::default()
+        }
+    }
+}
+
+/// The names, without prefix, in the order of the table.
+const NAMES: [&str; 8] = [
+    "TARGET_URL",
+    "ALLOW_HTTP",
+    "POLICY",
+    "CONCURRENCY",
+    "TIMEOUT_SECONDS",
+    "RESERVE_SECONDS",
+    "WRAP",
+    "DEAD_LETTER",
+];
+
+/// The variables, and what is wrong with them.
+struct Vars {
+    vars: BTreeMap<String, String>,
+    problems: Vec<String>,
+}
+
+impl Vars {
+    fn get(&self, name: &str) -> Option<String> {
+        self.vars
+            .get(&format!("{PREFIX}{name}"))
+            .filter(|value| !value.is_empty())
+            .cloned()
+    }
+
+    fn problem(&mut self, name: &str, problem: impl fmt::Display) {
+        self.problems.push(format!("{PREFIX}{name} {problem}"));
+    }
+
+    fn parse<T: FromStr>(&mut self, name: &str, allowed: impl Fn(&T) -> bool, what: &str) -> Option<T> {
+        let value = self.get(name)?;
+        let parsed = value.trim().parse().ok().filter(allowed);
+        if parsed.is_none() {
+            self.problem(name, format_args!("is `{value}`: allowed is {what}"));
+        }
+        parsed
+    }
+
+    fn concurrency(&mut self, default: usize) -> usize {
+        let what = format!("a whole number from 1 to {MAX_CONCURRENCY}");
+        self.parse("CONCURRENCY", |n| (1..=MAX_CONCURRENCY).contains(n), &what)
+            .unwrap_or(default)
+    }
+
+    fn seconds(&mut self, name: &str, default: Duration) -> Duration {
+        let what = format!("a number of seconds from 0.001 to {MAX_SECONDS}");
+        let secs = self.parse(name, |secs: &f64| (0.001..=MAX_SECONDS).contains(secs), &what);
+        secs.map_or(default, Duration::from_secs_f64)
+    }
+
+    fn one_of<T: Copy>(&mut self, name: &str, values: &[(&str, T)]) -> Option<T> {
+        let value = self.get(name)?;
+        let found = values
+            .iter()
+            .find(|(word, _)| *word == value)
+            .map(|(_, meaning)| *meaning);
+        if found.is_none() {
+            let words: Vec<&str> = values.iter().map(|(word, _)| *word).collect();
+            self.problem(name, format_args!("is `{value}`: allowed are {}", words.join(", ")));
+        }
+        found
+    }
+
+    fn policy(&mut self) -> RetryPolicy {
+        let Some(value) = self.get("POLICY") else {
+            return RetryPolicy::default();
+        };
+        let document = if value.trim_start().starts_with('{') {
+            Ok(value)
+        } else {
+            std::fs::read_to_string(&value)
+        };
+        let document = match document {
+            Ok(document) => document,
+            Err(error) => {
+                self.problem(
+                    "POLICY",
+                    format_args!("is neither a JSON object nor a file that can be read: {error}"),
+                );
+                return RetryPolicy::default();
+            }
+        };
+        policy::read(&document).unwrap_or_else(|problems| {
+            for problem in problems {
+                self.problem("POLICY", problem);
+            }
+            RetryPolicy::default()
+        })
+    }
+
+    #[cfg(feature = "http")]
+    fn target(&mut self) -> Option<crate::http::TargetUrl> {
+        use crate::http::TargetUrl;
+        let parsers: [(_, fn(&str) -> _); 2] = [("true", TargetUrl::parse_allowing_http), ("false", TargetUrl::parse)];
+        let parse = self.one_of("ALLOW_HTTP", &parsers).unwrap_or(TargetUrl::parse);
+        match parse(&self.get("TARGET_URL")?) {
+            Ok(target) => Some(target),
+            Err(error) => {
+                self.problem("TARGET_URL", format_args!("is invalid: {error}"));
+                None
+            }
+        }
+    }
+
+    fn refuse_unknown(&mut self) {
+        let unknown = self
+            .vars
+            .keys()
+            .filter(|name| !NAMES.iter().any(|known| name.strip_prefix(PREFIX) == Some(known)));
+        let unknown: Vec<String> = unknown.cloned().collect();
+        for name in unknown {
+            let like = |known: &str| strsim::jaro_winkler(&name, &format!("{PREFIX}{known}"));
+            let nearest = NAMES.into_iter().max_by(|one, other| like(one).total_cmp(&like(other)));
+            let hint = nearest.filter(|known| like(known) > 0.9);
+            let hint = hint
+                .map(|known| format!("; did you mean {PREFIX}{known}?"))
+                .unwrap_or_default();
+            self.problems.push(format!("{name} is unknown{hint}"));
+        }
+        self.problems.sort();
+    }
+}
+
+/// Everything that is wrong with the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidConfig {
+    problems: Vec<String>,
+}
+
+impl fmt::Display for InvalidConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.problems.len();
+        write!(
+            f,
+            "{count} setting{} invalid:",
+            if count == 1 { " is" } else { "s are" }
+        )?;
+        self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+impl std::error::Error for InvalidConfig {}

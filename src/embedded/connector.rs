@@ -1,0 +1,114 @@
+//! The face for the real SDK client: an HTTP client without HTTP. Everything above the socket is the SDK's own: serialisation, signing,
+//! retries, time-outs.
+
+use std::time::Duration;
+
+use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedAsyncSleep, SharedHttpClient};
+use aws_smithy_async::rt::sleep::TokioSleep;
+use aws_smithy_runtime_api::client::http::{
+    HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
+};
+use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
+use aws_smithy_runtime_api::client::result::ConnectorError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
+use aws_smithy_types::body::SdkBody;
+
+use super::EmbeddedSqs;
+use super::exchange::{Answer, CONTENT_TYPE, Reply, Request};
+
+impl EmbeddedSqs {
+    /// A client that talks to these queues.
+    ///
+    /// Its retries and time-outs are the SDK's defaults: see [`client_config`](Self::client_config) for others.
+    #[must_use]
+    pub fn client(&self) -> aws_sdk_sqs::Client {
+        aws_sdk_sqs::Client::from_conf(self.client_config().build())
+    }
+
+    /// The configuration of [`client`](Self::client), to be changed before a client is built from it.
+    #[must_use]
+    pub fn client_config(&self) -> aws_sdk_sqs::config::Builder {
+        aws_sdk_sqs::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(self.engine().region().to_owned()))
+            .credentials_provider(Credentials::new("embedded", "embedded", None, None, "embedded"))
+            .sleep_impl(SharedAsyncSleep::new(TokioSleep::new()))
+            .http_client(self.http_client())
+    }
+
+    /// The HTTP client alone, for a configuration of the caller's own.
+    #[must_use]
+    pub fn http_client(&self) -> SharedHttpClient {
+        SharedHttpClient::new(self.clone())
+    }
+}
+
+impl HttpClient for EmbeddedSqs {
+    fn http_connector(&self, settings: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
+        SharedHttpConnector::new(Connector {
+            sqs: self.clone(),
+            read_timeout: settings.read_timeout(),
+        })
+    }
+}
+
+#[derive(Debug)]
+struct Connector {
+    sqs: EmbeddedSqs,
+    /// To be applied by every HTTP client, says the trait; connecting takes no time here.
+    read_timeout: Option<Duration>,
+}
+
+impl HttpConnector for Connector {
+    fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
+        let (sqs, read_timeout) = (self.sqs.clone(), self.read_timeout);
+        HttpConnectorFuture::new(async move {
+            let answer = answer(&sqs, &request);
+            match read_timeout {
+                None => answer.await,
+                Some(limit) => match tokio::time::timeout(limit, answer).await {
+                    Ok(answer) => answer,
+                    Err(elapsed) => Err(ConnectorError::timeout(elapsed.into())),
+                },
+            }
+        })
+    }
+}
+
+async fn answer(sqs: &EmbeddedSqs, request: &HttpRequest) -> Result<HttpResponse, ConnectorError> {
+    let headers = request.headers();
+    let reply = sqs
+        .exchange(Request {
+            target: headers.get("x-amz-target").unwrap_or_default(),
+            trace: headers.get("x-amzn-trace-id"),
+            // Requests of SQS are never streams.
+            body: request.body().bytes().unwrap_or_default(),
+            endpoint: origin(request.uri()),
+        })
+        .await;
+    match reply {
+        Reply::Answer(answer) => response(answer),
+        Reply::Broken => Err(ConnectorError::io("the connection was broken by a fault".into())),
+    }
+}
+
+fn response(answer: Answer) -> Result<HttpResponse, ConnectorError> {
+    let response = http::Response::builder()
+        .status(answer.status)
+        .header("content-type", CONTENT_TYPE)
+        .header("date", httpdate::fmt_http_date(answer.date));
+    let response = match answer.query_error {
+        Some(error) => response.header("x-amzn-query-error", error),
+        None => response,
+    };
+    let response = response
+        .body(SdkBody::from(answer.body))
+        .map_err(|error| ConnectorError::user(error.into()))?;
+    HttpResponse::try_from(response).map_err(|error| ConnectorError::user(error.into()))
+}
+
+/// Scheme and authority of a URI.
+fn origin(uri: &str) -> &str {
+    let authority = uri.find("://").map_or(0, |at| at + 3);
+    uri[authority..].find('/').map_or(uri, |path| &uri[..authority + path])
+}

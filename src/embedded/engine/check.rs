@@ -1,0 +1,231 @@
+//! The rules a message must obey to be accepted. Pure: a draft and the queue's settings in, an error out.
+
+use super::error::{ErrorCode, SqsError};
+use super::limits;
+use super::message::Draft;
+use super::settings::Settings;
+use crate::queue::{Attribute, AttributeValue};
+
+/// Whether a queue with these settings accepts the draft.
+pub(crate) fn draft(draft: &Draft, settings: &Settings) -> Result<(), SqsError> {
+    if draft.body.is_empty() {
+        return Err(SqsError::missing("MessageBody"));
+    }
+    characters(&draft.body)?;
+    attributes(draft)?;
+    let limit = settings.max_message_bytes;
+    if draft.size() as u64 > limit {
+        return Err(SqsError::invalid(format!(
+            "One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
+        )));
+    }
+    if let Some(group) = &draft.group {
+        identifier(group, "MessageGroupId")?;
+    }
+    if let Some(id) = &draft.deduplication {
+        identifier(id, "MessageDeduplicationId")?;
+    }
+    match &settings.fifo {
+        Some(fifo) => fifo_rules(draft, fifo.content_based_deduplication),
+        None => standard_rules(draft),
+    }
+}
+
+/// Whether a batch with these ids and so many bytes is accepted as a whole.
+pub(crate) fn batch<'a>(
+    entry: &str,
+    ids: impl ExactSizeIterator<Item = &'a str> + Clone,
+    bytes: usize,
+) -> Result<(), SqsError> {
+    let count = ids.len();
+    if count == 0 {
+        return Err(SqsError::new(
+            ErrorCode::EmptyBatchRequest,
+            format!("There should be at least one {entry} in the request."),
+        ));
+    }
+    if count > limits::BATCH_ENTRIES {
+        return Err(SqsError::new(
+            ErrorCode::TooManyEntriesInBatchRequest,
+            format!(
+                "Maximum number of entries per request are {}. You have sent {count}.",
+                limits::BATCH_ENTRIES
+            ),
+        ));
+    }
+    if !ids.clone().all(is_batch_id) {
+        return Err(SqsError::new(
+            ErrorCode::InvalidBatchEntryId,
+            "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long.",
+        ));
+    }
+    let mut seen = std::collections::HashSet::new();
+    if let Some(id) = ids.into_iter().find(|id| !seen.insert(*id)) {
+        return Err(SqsError::new(
+            ErrorCode::BatchEntryIdsNotDistinct,
+            format!("Id {id} repeated."),
+        ));
+    }
+    if bytes > limits::BATCH_BYTES {
+        return Err(SqsError::new(
+            ErrorCode::BatchRequestTooLong,
+            format!(
+                "Batch requests cannot be longer than {} bytes. You have sent {bytes} bytes.",
+                limits::BATCH_BYTES
+            ),
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a number that a request names lies in its bounds.
+pub(crate) fn bounds(value: i64, parameter: &str, range: &std::ops::RangeInclusive<u64>) -> Result<u64, SqsError> {
+    u64::try_from(value)
+        .ok()
+        .filter(|value| range.contains(value))
+        .ok_or_else(|| {
+            let (low, high) = (range.start(), range.end());
+            SqsError::invalid_value(value, parameter, format!("{parameter} must be >= {low} and <= {high}."))
+        })
+}
+
+fn is_batch_id(id: &str) -> bool {
+    (1..=limits::BATCH_ID_CHARS).contains(&id.len())
+        && id.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-' || b == b'_')
+}
+
+/// The characters that XML 1.0 can hold. Source: reference, `SendMessage`.
+fn characters(text: &str) -> Result<(), SqsError> {
+    let legal = |c: char| matches!(c, '\u{9}' | '\u{A}' | '\u{D}' | '\u{20}'..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..='\u{10FFFF}');
+    if text.chars().all(legal) {
+        return Ok(());
+    }
+    Err(SqsError::new(
+        ErrorCode::InvalidMessageContents,
+        "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF.",
+    ))
+}
+
+fn attributes(draft: &Draft) -> Result<(), SqsError> {
+    let count = draft.attributes.len();
+    if count > limits::ATTRIBUTES {
+        return Err(SqsError::invalid(format!(
+            "Number of message attributes [{count}] exceeds the allowed maximum [{}].",
+            limits::ATTRIBUTES
+        )));
+    }
+    draft
+        .attributes
+        .iter()
+        .try_for_each(|(name, attribute)| attribute_name(name).and_then(|()| attribute_value(name, attribute)))
+}
+
+fn attribute_name(name: &str) -> Result<(), SqsError> {
+    let lower = name.to_ascii_lowercase();
+    // AWS was seen to accept letters beyond ASCII, against its own documents; only what is documented is relied upon here.
+    let refused = if !(1..=limits::ATTRIBUTE_NAME_CHARS).contains(&name.chars().count()) {
+        Some("Message (user) attribute name must be between 1 and 256 characters long.")
+    } else if lower.starts_with("aws.") || lower.starts_with("amazon.") {
+        Some("Message (user) attribute names starting with 'AWS.' or 'Amazon.' are reserved for use by Amazon.")
+    } else if name.starts_with('.') || name.ends_with('.') || name.contains("..") {
+        Some("Message (user) attribute name can not start or end with '.', or hold successive '.'.")
+    } else if !name
+        .chars()
+        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
+    {
+        Some(
+            "Message (user) attribute name can only contain A-Z, a-z, 0-9, underscore (_), hyphen (-), and period (.).",
+        )
+    } else {
+        None
+    };
+    refused.map_or(Ok(()), |reason| Err(SqsError::invalid(reason)))
+}
+
+fn attribute_value(name: &str, attribute: &Attribute) -> Result<(), SqsError> {
+    let data_type = attribute.data_type.as_str();
+    let kind = data_type.split('.').next().unwrap_or_default();
+    if data_type.chars().count() > limits::ATTRIBUTE_NAME_CHARS {
+        return Err(SqsError::invalid(
+            "Message (user) attribute type must be at most 256 characters long.",
+        ));
+    }
+    match (kind, &attribute.value) {
+        ("String" | "Number", AttributeValue::Text(text)) if text.is_empty() => Err(empty(name, kind)),
+        ("Binary", AttributeValue::Binary(bytes)) if bytes.is_empty() => Err(empty(name, kind)),
+        ("String", AttributeValue::Text(text)) => characters(text),
+        ("Number", AttributeValue::Text(text)) if is_number(text) => Ok(()),
+        ("Number", AttributeValue::Text(_)) => Err(SqsError::invalid(format!(
+            "Can't cast the value of message (user) attribute '{name}' to a number."
+        ))),
+        ("Binary", AttributeValue::Binary(_)) => Ok(()),
+        ("String" | "Number" | "Binary", _) => Err(SqsError::invalid(format!(
+            "The message (user) attribute '{name}' with type '{kind}' must use the field that belongs to its type."
+        ))),
+        _ => Err(SqsError::invalid(format!(
+            "The type of message (user) attribute '{name}' is invalid. You must use only the following supported type prefixes: Binary, Number, String."
+        ))),
+    }
+}
+
+fn empty(name: &str, kind: &str) -> SqsError {
+    SqsError::invalid(format!(
+        "Message (user) attribute '{name}' must contain a non-empty value of type '{kind}'."
+    ))
+}
+
+/// Digits with an optional sign, fraction and exponent, of at most 38 significant digits.
+fn is_number(text: &str) -> bool {
+    let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
+        Some((mantissa, exponent)) => (mantissa, exponent.strip_prefix(['+', '-']).unwrap_or(exponent)),
+        None => (unsigned, "0"),
+    };
+    let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let significant = format!("{whole}{fraction}");
+    let significant = significant.trim_matches('0');
+    let is_empty = exponent.is_empty() || whole.is_empty() && fraction.is_empty();
+    !is_empty && digits(whole) && digits(fraction) && digits(exponent) && significant.len() <= limits::NUMBER_DIGITS
+}
+
+/// Letters, digits and punctuation of ASCII. Source: reference, `SendMessage`.
+fn identifier(id: &str, parameter: &str) -> Result<(), SqsError> {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b.is_ascii_punctuation();
+    if (1..=limits::GROUP_ID_CHARS).contains(&id.len()) && id.bytes().all(legal) {
+        return Ok(());
+    }
+    Err(SqsError::invalid_value(
+        id,
+        parameter,
+        format!("{parameter} can only include alphanumeric and punctuation characters. 1 to 128 in length."),
+    ))
+}
+
+fn standard_rules(draft: &Draft) -> Result<(), SqsError> {
+    if let Some(delay) = draft.delay_secs {
+        bounds(delay, "DelaySeconds", &limits::DELAY_SECS)?;
+    }
+    match &draft.deduplication {
+        Some(id) => Err(SqsError::invalid_value(id, "MessageDeduplicationId", WRONG_TYPE)),
+        None => Ok(()),
+    }
+}
+
+fn fifo_rules(draft: &Draft, content_based: bool) -> Result<(), SqsError> {
+    if draft.group.is_none() {
+        return Err(SqsError::missing("MessageGroupId"));
+    }
+    // Zero is accepted and means nothing: the queue's own delay applies.
+    if let Some(delay) = draft.delay_secs.filter(|delay| *delay != 0) {
+        return Err(SqsError::invalid_value(delay, "DelaySeconds", WRONG_TYPE));
+    }
+    if draft.deduplication.is_none() && !content_based {
+        return Err(SqsError::invalid(
+            "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
+        ));
+    }
+    Ok(())
+}
+
+const WRONG_TYPE: &str = "The request include parameter that is not valid for this queue type.";

@@ -1,0 +1,71 @@
+//! The order of a FIFO queue: which message of which group may be received next.
+
+use std::collections::{BTreeSet, HashMap};
+
+/// The place of a message in its queue: later messages have higher keys.
+pub(crate) type Key = u64;
+
+/// The groups of one queue. A group is *ready* when its first message is visible and none of its messages is in flight.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Groups {
+    by_id: HashMap<String, Group>,
+    /// Ready groups by their first message, so that the oldest message of the queue goes first.
+    ready: BTreeSet<(Key, String)>,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Group {
+    /// All messages, in order, with whether each could be received if it were alone.
+    messages: std::collections::BTreeMap<Key, bool>,
+    in_flight: BTreeSet<Key>,
+    ready_as: Option<Key>,
+}
+
+/// What a message of a group is doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    Visible,
+    Delayed,
+    InFlight,
+    Gone,
+}
+
+impl Groups {
+    /// Notes what has become of a message.
+    pub(crate) fn note(&mut self, id: &str, key: Key, turn: Turn) {
+        let group = self.by_id.entry(id.to_owned()).or_default();
+        match turn {
+            Turn::Gone => group.messages.remove(&key),
+            Turn::Visible => group.messages.insert(key, true),
+            Turn::Delayed | Turn::InFlight => group.messages.insert(key, false),
+        };
+        if turn == Turn::InFlight {
+            group.in_flight.insert(key);
+        } else {
+            group.in_flight.remove(&key);
+        }
+        let first = group.messages.first_key_value();
+        let ready = first.filter(|(_, visible)| **visible && group.in_flight.is_empty());
+        let ready = ready.map(|(key, _)| *key);
+        if ready != group.ready_as {
+            if let Some(old) = group.ready_as {
+                self.ready.remove(&(old, id.to_owned()));
+            }
+            if let Some(new) = ready {
+                self.ready.insert((new, id.to_owned()));
+            }
+            group.ready_as = ready;
+        }
+        if group.messages.is_empty() {
+            self.by_id.remove(id);
+        }
+    }
+
+    /// The first `limit` messages of the ready group that waits longest, up to the first that is not visible.
+    pub(crate) fn next(&self, limit: usize) -> Option<Vec<Key>> {
+        let (_, id) = self.ready.first()?;
+        let group = self.by_id.get(id)?;
+        let visible = group.messages.iter().take_while(|(_, visible)| **visible);
+        Some(visible.map(|(key, _)| *key).take(limit).collect())
+    }
+}

@@ -1,0 +1,59 @@
+//! The numbers of SQS. One place for all of them; nothing here computes.
+//!
+//! "Reference" is the Amazon SQS API reference, "guide" the Amazon SQS developer guide.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+/// Most entries of a batch. Source: reference, `SendMessageBatch`.
+pub(crate) const BATCH_ENTRIES: usize = crate::queue::MAX_BATCH_ENTRIES;
+/// Most bytes of all messages of a batch together. Source: reference, `SendMessageBatch`.
+pub(crate) const BATCH_BYTES: usize = crate::queue::MAX_BATCH_BYTES;
+/// Most characters of a batch entry's id. Source: reference, `SendMessageBatchRequestEntry`.
+pub(crate) const BATCH_ID_CHARS: usize = 80;
+/// Bounds of the queue attribute `MaximumMessageSize`; the upper one is its default. Source: reference, `CreateQueue`.
+pub(crate) const MESSAGE_BYTES: RangeInclusive<u64> = 1_024..=1_048_576;
+/// Bounds of `DelaySeconds`, of a queue and of a message. Source: reference, `SendMessage`.
+pub(crate) const DELAY_SECS: RangeInclusive<u64> = 0..=900;
+/// Bounds of `VisibilityTimeout`; the upper one also bounds the total since the receive. Source: reference, `ChangeMessageVisibility`.
+pub(crate) const VISIBILITY_SECS: RangeInclusive<u64> = 0..=43_200;
+/// Visibility timeout of a queue that names none. Source: reference, `CreateQueue`.
+pub(crate) const DEFAULT_VISIBILITY_SECS: u64 = 30;
+/// Bounds of `MessageRetentionPeriod`: one minute to 14 days. Source: reference, `CreateQueue`.
+pub(crate) const RETENTION_SECS: RangeInclusive<u64> = 60..=1_209_600;
+/// Retention of a queue that names none: 4 days. Source: reference, `CreateQueue`.
+pub(crate) const DEFAULT_RETENTION_SECS: u64 = 345_600;
+/// Bounds of `WaitTimeSeconds`. Source: reference, `ReceiveMessage`.
+pub(crate) const WAIT_SECS: RangeInclusive<u64> = 0..=20;
+/// Bounds of `MaxNumberOfMessages`. Source: reference, `ReceiveMessage`.
+pub(crate) const RECEIVE_MESSAGES: RangeInclusive<u64> = 1..=10;
+/// Bounds of `maxReceiveCount`. Source: the console's form; the documents name no bound.
+pub(crate) const MAX_RECEIVE_COUNT: RangeInclusive<u64> = 1..=1_000;
+/// `maxReceiveCount` of a redrive policy that names none. Source: reference, `CreateQueue`.
+pub(crate) const DEFAULT_MAX_RECEIVE_COUNT: u64 = 10;
+/// Most messages in flight at once. Source: guide, "Amazon SQS visibility timeout".
+pub(crate) const IN_FLIGHT: usize = 120_000;
+/// Most attributes of a message. Source: guide, "Amazon SQS message quotas".
+pub(crate) const ATTRIBUTES: usize = 10;
+/// Most characters of an attribute's name, and of its type. Source: guide, "Amazon SQS message metadata".
+pub(crate) const ATTRIBUTE_NAME_CHARS: usize = 256;
+/// Most significant digits of a `Number`. Source: guide, "Amazon SQS message metadata".
+pub(crate) const NUMBER_DIGITS: usize = 38;
+/// Most characters of a message group id and of a deduplication id. Source: reference, `SendMessage`.
+pub(crate) const GROUP_ID_CHARS: usize = 128;
+/// How long a deduplication id is remembered. Source: reference, `SendMessage`.
+pub(crate) const DEDUPLICATION: Duration = Duration::from_mins(5);
+/// Least time between two purges of a queue. Source: reference, `PurgeQueue`.
+pub(crate) const BETWEEN_PURGES: Duration = Duration::from_mins(1);
+/// How long the name of a deleted queue stays taken. Source: reference, `DeleteQueue`.
+pub(crate) const NAME_HELD: Duration = Duration::from_mins(1);
+/// Most characters of a queue's name, the ending `.fifo` included. Source: reference, `CreateQueue`.
+pub(crate) const QUEUE_NAME_CHARS: usize = 80;
+/// Most queues that one `ListQueues` answers. Source: reference, `ListQueues`.
+pub(crate) const LISTED_QUEUES: usize = 1_000;
+/// Bounds of `MaxNumberOfMessagesPerSecond`; the upper one is the default. Source: reference, `StartMessageMoveTask`.
+pub(crate) const MOVES_PER_SECOND: RangeInclusive<u64> = 1..=500;
+/// Most tasks that one `ListMessageMoveTasks` answers. Source: reference, `ListMessageMoveTasks`.
+pub(crate) const LISTED_MOVE_TASKS: RangeInclusive<u64> = 1..=10;
+/// Most queues that a `RedriveAllowPolicy` names. Source: reference, `CreateQueue`.
+pub(crate) const ALLOWED_SOURCES: usize = 10;

@@ -1,0 +1,111 @@
+//! One message as a queue keeps it. Knows no queue and no rule: see `queue.rs` and `check.rs`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::queue::Attribute;
+
+/// The attributes of a message; shared, since they never change.
+pub(crate) type Attributes = Arc<BTreeMap<String, Attribute>>;
+
+/// A message that somebody wants to send, not checked yet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Draft {
+    pub(crate) body: String,
+    pub(crate) attributes: Attributes,
+    /// `None` means the queue's own; that differs from zero.
+    pub(crate) delay_secs: Option<i64>,
+    pub(crate) group: Option<String>,
+    pub(crate) deduplication: Option<String>,
+    pub(crate) trace: Option<String>,
+}
+
+impl Draft {
+    /// The bytes that count towards the limits: body, and name, type and value of each attribute.
+    pub(crate) fn size(&self) -> usize {
+        let attributes: usize = self
+            .attributes
+            .iter()
+            .map(|(name, attribute)| name.len() + attribute.size())
+            .sum();
+        self.body.len() + attributes
+    }
+}
+
+/// A stored message.
+#[derive(Clone, Debug)]
+pub(crate) struct Message {
+    pub(crate) id: String,
+    pub(crate) body: String,
+    pub(crate) attributes: Attributes,
+    pub(crate) sent: SystemTime,
+    /// When its retention began: when it was sent, except for a message that came from an old event file.
+    pub(crate) retained_from: SystemTime,
+    pub(crate) first_received: Option<SystemTime>,
+    pub(crate) receive_count: u32,
+    pub(crate) trace: Option<String>,
+    pub(crate) group: Option<String>,
+    pub(crate) deduplication: Option<String>,
+    pub(crate) sequence: Option<u64>,
+    /// The ARN of the queue whose redrive policy moved it.
+    pub(crate) dead_letter_source: Option<String>,
+    pub(crate) state: State,
+    /// The number of its latest receive: older receipt handles have lost their power.
+    pub(crate) receipt: u64,
+    /// The sender, where it is known to be another than the one every message has.
+    pub(crate) sender: Option<String>,
+}
+
+/// Where a stored message stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum State {
+    /// It can be received; the order of receives on a standard queue follows `since`.
+    Visible { since: SystemTime },
+    /// It was sent with a delay.
+    Delayed { until: SystemTime },
+    /// It was received and not deleted.
+    InFlight { until: SystemTime, received: SystemTime },
+}
+
+/// A message in the hands of a consumer.
+#[derive(Clone, Debug)]
+pub(crate) struct Received {
+    pub(crate) message: Message,
+    pub(crate) receipt_handle: String,
+}
+
+/// A message that was accepted.
+#[derive(Clone, Debug)]
+pub(crate) struct Sent {
+    pub(crate) id: String,
+    pub(crate) sequence: Option<u64>,
+}
+
+/// The 20 digits of a sequence number. Source: SQS developer guide; AWS's numbers are not consecutive, these are.
+pub(crate) fn sequence_number(sequence: u64) -> String {
+    format!("{}", 10_000_000_000_000_000_000_u128 + u128::from(sequence))
+}
+
+impl Message {
+    /// A draft that was accepted.
+    pub(crate) fn new(draft: Draft, id: String, now: SystemTime) -> Self {
+        Self {
+            id,
+            body: draft.body,
+            attributes: draft.attributes,
+            sent: now,
+            retained_from: now,
+            first_received: None,
+            receive_count: 0,
+            trace: draft.trace,
+            group: draft.group,
+            deduplication: draft.deduplication,
+            sequence: None,
+            dead_letter_source: None,
+            state: State::Visible { since: now },
+            receipt: 0,
+            sender: None,
+        }
+    }
+}

@@ -1,0 +1,345 @@
+//! SQS as a state machine: a request and the time in, an answer out. Reads no clock, waits for nothing, knows no protocol.
+
+mod check;
+mod deduplication;
+pub(crate) mod digest;
+pub(crate) mod error;
+mod groups;
+pub(crate) mod limits;
+pub(crate) mod message;
+mod moves;
+mod queue;
+mod receipt;
+pub(crate) mod settings;
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use error::{ErrorCode, SqsError};
+use message::{Draft, Message, Received, Sent};
+pub(crate) use moves::{MoveStatus, MoveTask};
+use queue::{QueueState, Take};
+use settings::Settings;
+
+use crate::clock::epoch_millis;
+
+/// All queues of one account in one region.
+#[derive(Debug)]
+pub(crate) struct Engine {
+    region: String,
+    account: String,
+    queues: BTreeMap<String, QueueState>,
+    deleted: BTreeMap<String, SystemTime>,
+    moves: Vec<MoveTask>,
+    instances: u64,
+    ids: Ids,
+}
+
+/// A receive as it was asked for; `None` means the queue's own.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Receive {
+    pub(crate) max_messages: Option<i64>,
+    pub(crate) visibility_secs: Option<i64>,
+    pub(crate) wait_secs: Option<i64>,
+}
+
+/// What a receive found.
+#[derive(Debug)]
+pub(crate) struct Delivery {
+    pub(crate) messages: Vec<Received>,
+    /// How long it may wait for a message, if it found none.
+    pub(crate) wait: Duration,
+    /// When looking again is worth while, if nothing else happens.
+    pub(crate) next_due: Option<SystemTime>,
+    /// Messages went to another queue, whose consumers should look.
+    pub(crate) redrove: bool,
+}
+
+impl Engine {
+    pub(crate) fn new(region: &str, account: &str, seed: u64) -> Self {
+        Self {
+            region: region.to_owned(),
+            account: account.to_owned(),
+            queues: BTreeMap::new(),
+            deleted: BTreeMap::new(),
+            moves: Vec::new(),
+            instances: 0,
+            ids: Ids { seed, given: 0 },
+        }
+    }
+
+    pub(crate) fn region(&self) -> &str {
+        &self.region
+    }
+
+    pub(crate) fn account(&self) -> &str {
+        &self.account
+    }
+
+    /// The ARN that a queue of this name has.
+    pub(crate) fn arn(&self, name: &str) -> String {
+        format!("arn:aws:sqs:{}:{}:{name}", self.region, self.account)
+    }
+
+    /// Creates a queue, or finds the one that has these attributes already.
+    pub(crate) fn create_queue(
+        &mut self,
+        name: &str,
+        attributes: &BTreeMap<String, String>,
+        tags: BTreeMap<String, String>,
+        now: SystemTime,
+    ) -> Result<(), SqsError> {
+        let fifo = attributes.get("FifoQueue").is_some_and(|value| value == "true");
+        queue_name(name, fifo)?;
+        let defaults = if fifo { Settings::fifo() } else { Settings::standard() };
+        let settings = defaults.with(attributes)?;
+        if let Some(queue) = self.queues.get(name) {
+            return same_attributes(queue, &settings, attributes);
+        }
+        if self.deleted.get(name).is_some_and(|at| now < *at + limits::NAME_HELD) {
+            return Err(SqsError::new(
+                ErrorCode::QueueDeletedRecently,
+                "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
+            ));
+        }
+        self.check_redrive(name, &settings)?;
+        self.instances += 1;
+        let mut queue = QueueState::new(name, settings, self.instances, now);
+        queue.tags = tags;
+        self.queues.insert(name.to_owned(), queue);
+        Ok(())
+    }
+
+    /// The names of all queues that begin so.
+    pub(crate) fn queue_names(&self, prefix: &str) -> impl Iterator<Item = &str> {
+        self.queues
+            .keys()
+            .map(String::as_str)
+            .filter(move |name| name.starts_with(prefix))
+    }
+
+    /// A queue, after time has passed.
+    pub(crate) fn queue(&mut self, name: &str, now: SystemTime) -> Result<&mut QueueState, SqsError> {
+        self.advance_moves(now);
+        let queue = self.queues.get_mut(name).ok_or_else(SqsError::no_queue)?;
+        queue.advance(now);
+        Ok(queue)
+    }
+
+    pub(crate) fn delete_queue(&mut self, name: &str, now: SystemTime) -> Result<(), SqsError> {
+        self.queues.remove(name).ok_or_else(SqsError::no_queue)?;
+        self.deleted.insert(name.to_owned(), now);
+        Ok(())
+    }
+
+    /// All attributes of a queue.
+    pub(crate) fn attributes(&mut self, name: &str, now: SystemTime) -> Result<BTreeMap<String, String>, SqsError> {
+        let arn = self.arn(name);
+        let queue = self.queue(name, now)?;
+        let counts = queue.counts();
+        let mut out = queue.settings.to_attributes();
+        let seconds = |time| (epoch_millis(time) / 1_000).to_string();
+        out.extend([
+            ("QueueArn".to_owned(), arn),
+            ("CreatedTimestamp".to_owned(), seconds(queue.created)),
+            ("LastModifiedTimestamp".to_owned(), seconds(queue.modified)),
+            ("ApproximateNumberOfMessages".to_owned(), counts.visible.to_string()),
+            (
+                "ApproximateNumberOfMessagesDelayed".to_owned(),
+                counts.delayed.to_string(),
+            ),
+            (
+                "ApproximateNumberOfMessagesNotVisible".to_owned(),
+                counts.in_flight.to_string(),
+            ),
+        ]);
+        Ok(out)
+    }
+
+    pub(crate) fn set_attributes(
+        &mut self,
+        name: &str,
+        attributes: &BTreeMap<String, String>,
+        now: SystemTime,
+    ) -> Result<(), SqsError> {
+        let settings = self.queue(name, now)?.settings.with(attributes)?;
+        self.check_redrive(name, &settings)?;
+        self.queue(name, now)?.configure(settings, now);
+        Ok(())
+    }
+
+    /// The queues whose redrive policy names this one.
+    pub(crate) fn dead_letter_sources(&self, name: &str) -> Vec<&str> {
+        let arn = self.arn(name);
+        let names_it = |queue: &&QueueState| {
+            let policy = queue.settings.redrive.as_ref();
+            policy.is_some_and(|policy| policy.dead_letter_target_arn == arn)
+        };
+        self.queues
+            .values()
+            .filter(names_it)
+            .map(|queue| queue.name.as_str())
+            .collect()
+    }
+
+    pub(crate) fn send(&mut self, name: &str, draft: Draft, now: SystemTime) -> Result<Sent, SqsError> {
+        let id = self.ids.next();
+        self.queue(name, now)?.send(draft, id, now)
+    }
+
+    /// Whether a batch as a whole is in order: see [`check::batch`].
+    pub(crate) fn check_batch<'a>(
+        entry: &str,
+        ids: impl ExactSizeIterator<Item = &'a str> + Clone,
+        bytes: usize,
+    ) -> Result<(), SqsError> {
+        check::batch(entry, ids, bytes)
+    }
+
+    pub(crate) fn receive(&mut self, name: &str, asked: Receive, now: SystemTime) -> Result<Delivery, SqsError> {
+        let dead_letter = self.dead_letter_queue(name);
+        let source_arn = self.arn(name);
+        let queue = self.queue(name, now)?;
+        let limit = match asked.max_messages {
+            None => 1,
+            Some(max) => check::bounds(max, "MaxNumberOfMessages", &limits::RECEIVE_MESSAGES)?,
+        };
+        let visibility = match asked.visibility_secs {
+            None => queue.settings.visibility,
+            Some(secs) => Duration::from_secs(check::bounds(secs, "VisibilityTimeout", &limits::VISIBILITY_SECS)?),
+        };
+        let wait = match asked.wait_secs {
+            None => queue.settings.wait,
+            Some(secs) => Duration::from_secs(check::bounds(secs, "WaitTimeSeconds", &limits::WAIT_SECS)?),
+        };
+        // Only short polling is told; a long poll waits and finds nothing. Source: guide, "Amazon SQS visibility timeout".
+        if wait.is_zero() && queue.is_over_limit() {
+            return Err(SqsError::new(
+                ErrorCode::OverLimit,
+                "The maximum number of in flight messages is reached.",
+            ));
+        }
+        let take = Take {
+            limit: usize::try_from(limit).unwrap_or(1),
+            visibility,
+            max_receive_count: dead_letter.as_ref().map(|(_, max)| *max),
+        };
+        let (messages, moved) = queue.receive(take, now);
+        let redrove = !moved.is_empty();
+        if let Some((dead_letter, _)) = dead_letter {
+            self.dead_letter(&dead_letter, &source_arn, moved, now);
+        }
+        Ok(Delivery {
+            messages,
+            wait,
+            next_due: self.next_due(name, now),
+            redrove,
+        })
+    }
+
+    /// The queue that a queue's redrive policy names, if it exists, and the policy's bound.
+    fn dead_letter_queue(&self, name: &str) -> Option<(String, u64)> {
+        let policy = self.queues.get(name)?.settings.redrive.as_ref()?;
+        let target = name_of(&policy.dead_letter_target_arn);
+        self.queues
+            .contains_key(target)
+            .then(|| (target.to_owned(), policy.max_receive_count))
+    }
+
+    fn dead_letter(&mut self, target: &str, source_arn: &str, moved: Vec<Message>, now: SystemTime) {
+        let Some(queue) = self.queues.get_mut(target) else {
+            return;
+        };
+        for mut message in moved {
+            message.dead_letter_source = Some(source_arn.to_owned());
+            // A FIFO queue's clock starts again, and its deduplication id becomes the message id.
+            // Source: guide, "Using dead-letter queues", and "dead-letter queue redrive".
+            if queue.settings.fifo.is_some() {
+                message.sent = now;
+                message.retained_from = now;
+                message.deduplication = Some(message.id.clone());
+            }
+            queue.accept(message, Duration::ZERO, now);
+        }
+    }
+
+    fn next_due(&self, name: &str, now: SystemTime) -> Option<SystemTime> {
+        let queue = self.queues.get(name).and_then(QueueState::next_due);
+        let moves = self.next_move(now);
+        [queue, moves].into_iter().flatten().min()
+    }
+
+    fn check_redrive(&self, name: &str, settings: &Settings) -> Result<(), SqsError> {
+        let Some(policy) = &settings.redrive else {
+            return Ok(());
+        };
+        let arn = &policy.dead_letter_target_arn;
+        let refused = |reason: &str| Err(SqsError::invalid_value(arn, "RedrivePolicy", reason));
+        let Some(target) = self
+            .queues
+            .get(name_of(arn))
+            .filter(|target| self.arn(&target.name) == *arn)
+        else {
+            return refused("Dead letter target does not exist.");
+        };
+        if target.settings.fifo.is_some() != settings.fifo.is_some() {
+            return refused("Dead-letter queue must be same type of queue as the source.");
+        }
+        let allow = target.settings.redrive_allow.as_ref();
+        if allow.is_some_and(|allow| !allow.allows(&self.arn(name))) {
+            return refused("The source queue is not permitted by the redrive allow policy of the dead-letter queue.");
+        }
+        Ok(())
+    }
+}
+
+/// Message ids: random in shape, and the same in every run with the same seed.
+#[derive(Debug)]
+struct Ids {
+    seed: u64,
+    given: u64,
+}
+
+impl Ids {
+    fn next(&mut self) -> String {
+        use md5::{Digest, Md5};
+        self.given += 1;
+        let digest = Md5::digest([self.seed.to_be_bytes(), self.given.to_be_bytes()].concat());
+        uuid::Builder::from_random_bytes(digest.into()).into_uuid().to_string()
+    }
+}
+
+/// The last part of an ARN or a URL.
+fn name_of(arn: &str) -> &str {
+    arn.rsplit([':', '/']).next().unwrap_or(arn)
+}
+
+fn queue_name(name: &str, fifo: bool) -> Result<(), SqsError> {
+    let stem = name.strip_suffix(".fifo");
+    let (chars, ending) = match (fifo, stem) {
+        (true, Some(stem)) => (stem, true),
+        (true, None) => (name, false),
+        (false, _) => (name, true),
+    };
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    if ending && !chars.is_empty() && name.len() <= limits::QUEUE_NAME_CHARS && chars.bytes().all(legal) {
+        return Ok(());
+    }
+    Err(SqsError::invalid(if fifo {
+        "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo suffix and be 1 to 80 in length."
+    } else {
+        "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length."
+    }))
+}
+
+fn same_attributes(queue: &QueueState, asked: &Settings, named: &BTreeMap<String, String>) -> Result<(), SqsError> {
+    let (existing, asked) = (queue.settings.to_attributes(), asked.to_attributes());
+    // Only what the request names is compared: AWS lets a queue be "created" again without its attributes.
+    match named.keys().find(|name| existing.get(*name) != asked.get(*name)) {
+        None => Ok(()),
+        Some(name) => Err(SqsError::new(
+            ErrorCode::QueueNameExists,
+            format!("A queue already exists with the same name and a different value for attribute {name}"),
+        )),
+    }
+}

@@ -1,0 +1,427 @@
+//! One queue: its messages, and in which order and when they can be received. Every step costs a logarithm, never the length of the queue.
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::time::{Duration, SystemTime};
+
+use super::check;
+use super::deduplication::Memory;
+use super::error::{ErrorCode, SqsError};
+use super::groups::{Groups, Key, Turn};
+use super::limits;
+use super::message::{Draft, Message, Received, Sent, State};
+use super::receipt::Receipt;
+use super::settings::Settings;
+
+/// The state of one queue. Callers call [`advance`](Self::advance) before they look.
+#[derive(Clone, Debug)]
+pub(crate) struct QueueState {
+    pub(crate) name: String,
+    pub(crate) settings: Settings,
+    pub(crate) tags: BTreeMap<String, String>,
+    pub(crate) created: SystemTime,
+    pub(crate) modified: SystemTime,
+    /// Tells this queue from an earlier one of the same name.
+    instance: u64,
+    messages: BTreeMap<Key, Message>,
+    next_key: Key,
+    next_receipt: u64,
+    // Each message is in exactly one of these three, under the time of its state.
+    visible: BTreeSet<(SystemTime, Key)>,
+    delayed: BTreeSet<(SystemTime, Key)>,
+    in_flight: BTreeSet<(SystemTime, Key)>,
+    by_age: BTreeSet<(SystemTime, Key)>,
+    groups: Groups,
+    memory: Memory,
+    /// Receipt handles that were not given out here: see [`put_in_flight`](Self::put_in_flight).
+    foreign_handles: HashMap<String, Receipt>,
+    purged: Option<SystemTime>,
+}
+
+/// What a receive does: so many messages, invisible for so long.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Take {
+    pub(crate) limit: usize,
+    pub(crate) visibility: Duration,
+    /// The redrive policy's bound, where there is a queue to move to.
+    pub(crate) max_receive_count: Option<u64>,
+}
+
+/// How many messages are in which state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) visible: usize,
+    pub(crate) delayed: usize,
+    pub(crate) in_flight: usize,
+}
+
+impl QueueState {
+    pub(crate) fn new(name: &str, settings: Settings, instance: u64, now: SystemTime) -> Self {
+        Self {
+            name: name.to_owned(),
+            settings,
+            tags: BTreeMap::new(),
+            created: now,
+            modified: now,
+            instance,
+            messages: BTreeMap::new(),
+            next_key: 0,
+            next_receipt: 0,
+            visible: BTreeSet::new(),
+            delayed: BTreeSet::new(),
+            in_flight: BTreeSet::new(),
+            by_age: BTreeSet::new(),
+            groups: Groups::default(),
+            memory: Memory::default(),
+            foreign_handles: HashMap::new(),
+            purged: None,
+        }
+    }
+
+    /// Lets time pass: retention ends, delays end, visibility timeouts end.
+    pub(crate) fn advance(&mut self, now: SystemTime) {
+        while let Some((from, key)) = self.by_age.first().copied()
+            && from + self.settings.retention <= now
+        {
+            self.remove(key);
+        }
+        for waiting in [Waiting::Delayed, Waiting::InFlight] {
+            while let Some((until, key)) = self.waiting(waiting).first().copied()
+                && until <= now
+            {
+                self.place(key, State::Visible { since: until });
+            }
+        }
+    }
+
+    /// When the next message becomes visible by itself.
+    pub(crate) fn next_due(&self) -> Option<SystemTime> {
+        let first = |set: &BTreeSet<(SystemTime, Key)>| set.first().map(|(due, _)| *due);
+        [first(&self.delayed), first(&self.in_flight)]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Accepts a message, or recalls the one that it repeats.
+    pub(crate) fn send(&mut self, draft: Draft, id: String, now: SystemTime) -> Result<Sent, SqsError> {
+        check::draft(&draft, &self.settings)?;
+        let Some(fifo) = &self.settings.fifo else {
+            // An explicit zero overrides the queue's delay.
+            let own = draft.delay_secs.and_then(|secs| u64::try_from(secs).ok());
+            let delay = own.map_or(self.settings.delay, Duration::from_secs);
+            return Ok(self.accept(Message::new(draft, id, now), delay, now));
+        };
+        let deduplication = draft
+            .deduplication
+            .clone()
+            .unwrap_or_else(|| super::digest::sha256(&draft.body));
+        let scope = draft.group.clone().filter(|_| fifo.deduplicate_per_group);
+        let scoped = (scope, deduplication.clone());
+        if let Some(earlier) = self.memory.recall(&scoped, now) {
+            return Ok(earlier);
+        }
+        let mut message = Message::new(draft, id, now);
+        message.deduplication = Some(deduplication);
+        let sent = self.accept(message, self.settings.delay, now);
+        self.memory.remember(scoped, sent.clone(), now);
+        Ok(sent)
+    }
+
+    /// Stores a message that is in order, visible after `delay`.
+    pub(crate) fn accept(&mut self, mut message: Message, delay: Duration, now: SystemTime) -> Sent {
+        let key = self.next_key;
+        self.next_key += 1;
+        message.state = match delay {
+            Duration::ZERO => State::Visible { since: now },
+            delay => State::Delayed { until: now + delay },
+        };
+        message.sequence = self.settings.fifo.as_ref().map(|_| key);
+        let sent = Sent {
+            id: message.id.clone(),
+            sequence: message.sequence,
+        };
+        self.by_age.insert((message.retained_from, key));
+        self.index(key, &message);
+        self.messages.insert(key, message);
+        sent
+    }
+
+    /// Receives messages. The second list has left the queue: the redrive policy moves it.
+    pub(crate) fn receive(&mut self, take: Take, now: SystemTime) -> (Vec<Received>, Vec<Message>) {
+        let room = limits::IN_FLIGHT.saturating_sub(self.in_flight.len());
+        let limit = take.limit.min(room);
+        let (mut received, mut moved) = (Vec::new(), Vec::new());
+        while received.len() < limit {
+            let next = self.next(limit - received.len());
+            if next.is_empty() {
+                break;
+            }
+            for key in next {
+                let count = self.messages.get(&key).map_or(0, |message| message.receive_count);
+                if take.max_receive_count.is_some_and(|max| u64::from(count) >= max) {
+                    moved.extend(self.remove(key));
+                } else {
+                    received.extend(self.hand_out(key, take.visibility, now));
+                }
+            }
+        }
+        (received, moved)
+    }
+
+    /// Whether a receive must be refused because too many messages are in flight.
+    pub(crate) fn is_over_limit(&self) -> bool {
+        self.settings.fifo.is_none() && self.in_flight.len() >= limits::IN_FLIGHT
+    }
+
+    fn next(&self, limit: usize) -> Vec<Key> {
+        match &self.settings.fifo {
+            Some(_) => self.groups.next(limit).unwrap_or_default(),
+            None => self.visible.iter().take(limit).map(|(_, key)| *key).collect(),
+        }
+    }
+
+    fn hand_out(&mut self, key: Key, visibility: Duration, now: SystemTime) -> Option<Received> {
+        let receipt = self.new_receipt(key);
+        let message = self.messages.get_mut(&key)?;
+        message.receive_count += 1;
+        message.first_received.get_or_insert(now);
+        message.receipt = receipt.number;
+        self.place(
+            key,
+            State::InFlight {
+                until: now + visibility,
+                received: now,
+            },
+        );
+        Some(Received {
+            message: self.messages.get(&key)?.clone(),
+            receipt_handle: receipt.to_handle(),
+        })
+    }
+
+    /// Stores a message as though it had just been received under a handle of somebody else's making.
+    pub(crate) fn put_in_flight(&mut self, message: Message, handle: &str, visibility: Duration, now: SystemTime) {
+        let key = self.next_key;
+        self.accept(message, Duration::ZERO, now);
+        let receipt = self.new_receipt(key);
+        self.foreign_handles.insert(handle.to_owned(), receipt);
+        if let Some(message) = self.messages.get_mut(&key) {
+            message.receipt = receipt.number;
+        }
+        self.place(
+            key,
+            State::InFlight {
+                until: now + visibility,
+                received: now,
+            },
+        );
+    }
+
+    /// Deletes a message by the handle of its latest receive.
+    pub(crate) fn delete(&mut self, handle: &str) -> Result<(), SqsError> {
+        let receipt = self.receipt(handle)?;
+        let Some(message) = self.messages.get(&receipt.key) else {
+            return Ok(());
+        };
+        let latest = message.receipt == receipt.number;
+        let in_flight = matches!(message.state, State::InFlight { .. });
+        if self.settings.fifo.is_some() && !(latest && in_flight) {
+            return Err(SqsError::invalid_value(
+                handle,
+                "ReceiptHandle",
+                "The receipt handle has expired.",
+            ));
+        }
+        // With an older handle the request succeeds and deletes nothing. Source: reference, `DeleteMessage`.
+        if latest {
+            self.remove(receipt.key);
+        }
+        Ok(())
+    }
+
+    /// Lets a received message become visible `secs` from now.
+    pub(crate) fn change_visibility(&mut self, handle: &str, secs: i64, now: SystemTime) -> Result<(), SqsError> {
+        let secs = check::bounds(secs, "VisibilityTimeout", &limits::VISIBILITY_SECS)?;
+        let receipt = self.receipt(handle)?;
+        let state = self
+            .messages
+            .get(&receipt.key)
+            .filter(|message| message.receipt == receipt.number)
+            .map(|message| message.state);
+        let received = match state {
+            Some(State::InFlight { received, .. }) => received,
+            Some(State::Visible { .. } | State::Delayed { .. }) => {
+                return Err(SqsError::new(
+                    ErrorCode::MessageNotInflight,
+                    "The specified message isn't in flight.",
+                ));
+            }
+            None => {
+                return Err(SqsError::invalid_value(
+                    handle,
+                    "ReceiptHandle",
+                    "Message does not exist or is not available for visibility timeout change.",
+                ));
+            }
+        };
+        let until = now + Duration::from_secs(secs);
+        if until > received + Duration::from_secs(*limits::VISIBILITY_SECS.end()) {
+            return Err(SqsError::invalid_value(
+                secs,
+                "VisibilityTimeout",
+                "Total VisibilityTimeout for the message is beyond the limit [43200 seconds]",
+            ));
+        }
+        self.place(receipt.key, State::InFlight { until, received });
+        Ok(())
+    }
+
+    /// Removes all messages.
+    pub(crate) fn purge(&mut self, now: SystemTime) -> Result<(), SqsError> {
+        if self.purged.is_some_and(|last| now < last + limits::BETWEEN_PURGES) {
+            return Err(SqsError::new(
+                ErrorCode::PurgeQueueInProgress,
+                format!(
+                    "Only one PurgeQueue operation on {} is allowed every 60 seconds.",
+                    self.name
+                ),
+            ));
+        }
+        self.purged = Some(now);
+        let all: Vec<Key> = self.messages.keys().copied().collect();
+        for key in all {
+            self.remove(key);
+        }
+        Ok(())
+    }
+
+    /// Takes the message that has been visible longest out of the queue, for a move task.
+    pub(crate) fn take_visible(&mut self) -> Option<Message> {
+        let (_, key) = self.visible.first().copied()?;
+        self.remove(key)
+    }
+
+    /// The message that [`take_visible`](Self::take_visible) would take.
+    pub(crate) fn peek_visible(&self) -> Option<&Message> {
+        self.messages.get(&self.visible.first()?.1)
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            visible: self.visible.len(),
+            delayed: self.delayed.len(),
+            in_flight: self.in_flight.len(),
+        }
+    }
+
+    /// All messages in the order in which they came.
+    pub(crate) fn messages(&self) -> impl Iterator<Item = &Message> {
+        self.messages.values()
+    }
+
+    /// Changes the settings. A FIFO queue's new delay also holds for messages that wait already.
+    pub(crate) fn configure(&mut self, settings: Settings, now: SystemTime) {
+        let delay_changed = settings.delay != self.settings.delay;
+        self.settings = settings;
+        self.modified = now;
+        if delay_changed && self.settings.fifo.is_some() {
+            let waiting: Vec<Key> = self.delayed.iter().map(|(_, key)| *key).collect();
+            for key in waiting {
+                if let Some(sent) = self.messages.get(&key).map(|message| message.sent) {
+                    let until = sent + self.settings.delay;
+                    self.place(key, State::Delayed { until });
+                }
+            }
+        }
+    }
+
+    fn new_receipt(&mut self, key: Key) -> Receipt {
+        let number = self.next_receipt;
+        self.next_receipt += 1;
+        Receipt {
+            instance: self.instance,
+            key,
+            number,
+        }
+    }
+
+    fn receipt(&self, handle: &str) -> Result<Receipt, SqsError> {
+        let known = |receipt: &Receipt| {
+            receipt.instance == self.instance && receipt.key < self.next_key && receipt.number < self.next_receipt
+        };
+        self.foreign_handles
+            .get(handle)
+            .copied()
+            .or_else(|| Receipt::from_handle(handle).filter(known))
+            .ok_or_else(|| {
+                SqsError::new(
+                    ErrorCode::ReceiptHandleIsInvalid,
+                    format!("The input receipt handle \"{handle}\" is not a valid receipt handle."),
+                )
+            })
+    }
+
+    fn place(&mut self, key: Key, state: State) {
+        let Some(mut message) = self.messages.remove(&key) else {
+            return;
+        };
+        self.unindex(key, &message);
+        message.state = state;
+        self.index(key, &message);
+        self.messages.insert(key, message);
+    }
+
+    fn remove(&mut self, key: Key) -> Option<Message> {
+        let message = self.messages.remove(&key)?;
+        self.unindex(key, &message);
+        self.by_age.remove(&(message.retained_from, key));
+        self.note(key, &message, Turn::Gone);
+        Some(message)
+    }
+
+    fn index(&mut self, key: Key, message: &Message) {
+        let turn = match message.state {
+            State::Visible { since } => {
+                self.visible.insert((since, key));
+                Turn::Visible
+            }
+            State::Delayed { until } => {
+                self.delayed.insert((until, key));
+                Turn::Delayed
+            }
+            State::InFlight { until, .. } => {
+                self.in_flight.insert((until, key));
+                Turn::InFlight
+            }
+        };
+        self.note(key, message, turn);
+    }
+
+    fn unindex(&mut self, key: Key, message: &Message) {
+        match message.state {
+            State::Visible { since } => self.visible.remove(&(since, key)),
+            State::Delayed { until } => self.delayed.remove(&(until, key)),
+            State::InFlight { until, .. } => self.in_flight.remove(&(until, key)),
+        };
+    }
+
+    fn note(&mut self, key: Key, message: &Message, turn: Turn) {
+        if self.settings.fifo.is_some() {
+            self.groups
+                .note(message.group.as_deref().unwrap_or_default(), key, turn);
+        }
+    }
+
+    fn waiting(&self, waiting: Waiting) -> &BTreeSet<(SystemTime, Key)> {
+        match waiting {
+            Waiting::Delayed => &self.delayed,
+            Waiting::InFlight => &self.in_flight,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Waiting {
+    Delayed,
+    InFlight,
+}

@@ -1,0 +1,196 @@
+//! One request and its answer: faults, carrying out, long polling. The same for every transport.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use tokio::time::{Instant, sleep, sleep_until};
+
+use super::EmbeddedSqs;
+use super::engine::Engine;
+use super::engine::error::SqsError;
+use super::fault::{Call, Fates, Fault, FaultHook};
+use super::protocol::{self, Context, Patience};
+
+/// A request as any transport brings it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request<'a> {
+    /// The header `x-amz-target`.
+    pub(crate) target: &'a str,
+    /// The header `x-amzn-trace-id`.
+    pub(crate) trace: Option<&'a str>,
+    pub(crate) body: &'a [u8],
+    /// What the URLs of queues begin with, as this client sees them.
+    pub(crate) endpoint: &'a str,
+}
+
+/// What is to be answered.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Answer(Answer),
+    /// The connection is to break.
+    Broken,
+}
+
+/// An answer as any transport takes it back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    pub(crate) body: Vec<u8>,
+    /// The header `x-amzn-query-error`.
+    pub(crate) query_error: Option<String>,
+    /// The header `Date`.
+    pub(crate) date: SystemTime,
+}
+
+/// The content type of requests and answers.
+pub(crate) const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
+
+/// What a fault leaves of a request.
+pub(crate) enum Course {
+    /// It is refused.
+    Refused { status: u16, code: String },
+    /// It never arrives.
+    Lost,
+    /// It is carried out, with the entries that have a fate of their own.
+    CarriedOut { fates: Fates, after: After },
+}
+
+/// What happens to an answer.
+pub(crate) enum After {
+    Arrives,
+    Lost,
+    Late(std::time::Duration),
+}
+
+impl EmbeddedSqs {
+    /// Answers a request; never, if a fault says so.
+    pub(crate) async fn exchange(&self, request: Request<'_>) -> Reply {
+        let operation = request.target.strip_prefix("AmazonSQS.").unwrap_or(request.target);
+        let (queue, entries) = protocol::outline(request.body);
+        let (fates, after) = match self.course(operation, queue, entries).await {
+            Course::Refused { status, code } => return Reply::Answer(self.refusal(status, &code, &code, REFUSED)),
+            Course::Lost => return Reply::Broken,
+            Course::CarriedOut { fates, after } => (fates, after),
+        };
+        let performed = self
+            .patiently(|engine, now| {
+                let context = Context {
+                    now,
+                    endpoint: request.endpoint,
+                    trace: request.trace,
+                    fates: &fates,
+                };
+                let performed = protocol::perform(engine, operation, request.body, &context)?;
+                Ok((performed.json, performed.news, performed.patience))
+            })
+            .await;
+        match after {
+            After::Arrives => {}
+            After::Lost => return Reply::Broken,
+            After::Late(latency) => sleep(latency).await,
+        }
+        Reply::Answer(match performed {
+            Ok(body) => Answer {
+                status: 200,
+                body,
+                query_error: None,
+                date: self.0.clock.now(),
+            },
+            Err(error) => self.refusal(400, error.code.shape(), error.code.query(), &error.message),
+        })
+    }
+
+    /// Carries out what the engine is asked, again and again while it has nothing and may wait.
+    pub(crate) async fn patiently<T>(
+        &self,
+        mut ask: impl FnMut(&mut Engine, SystemTime) -> Result<(T, bool, Option<Patience>), SqsError>,
+    ) -> Result<T, SqsError> {
+        let begun = Instant::now();
+        loop {
+            // Registered before the engine is asked, so that no news falls in between.
+            let mut news = std::pin::pin!(self.0.news.notified());
+            news.as_mut().enable();
+            let now = self.0.clock.now();
+            let (answer, is_news, patience) = ask(&mut self.engine(), now)?;
+            if is_news {
+                self.0.news.notify_waiters();
+            }
+            let Some(patience) = patience.filter(|patience| begun.elapsed() < patience.wait) else {
+                return Ok(answer);
+            };
+            let end = begun + patience.wait;
+            let due = patience
+                .next_due
+                .map(|due| Instant::now() + due.duration_since(now).unwrap_or_default());
+            tokio::select! {
+                () = &mut news => {}
+                () = sleep_until(due.map_or(end, |due| due.min(end))) => {}
+            }
+        }
+    }
+
+    /// Counts a request and lets the faults have their way with it.
+    pub(crate) async fn course(&self, operation: &str, queue: Option<String>, entries: usize) -> Course {
+        let (call, hook) = self.calls().arrived(operation, queue, entries);
+        let mut fault = hook.map_or(Fault::None, |hook| hook(&call));
+        while let Fault::After(latency, then) = fault {
+            sleep(latency).await;
+            fault = *then;
+        }
+        let carried_out = |fates, after| Course::CarriedOut { fates, after };
+        match fault {
+            // The loop above has ended every latency.
+            Fault::None | Fault::After(..) => carried_out(Fates::default(), After::Arrives),
+            Fault::Refuse { status, code } => Course::Refused { status, code },
+            Fault::LoseRequest => Course::Lost,
+            Fault::LoseAnswer => carried_out(Fates::default(), After::Lost),
+            Fault::AnswerAfter(latency) => carried_out(Fates::default(), After::Late(latency)),
+            Fault::Hang => std::future::pending().await,
+            Fault::Entries(faults) => carried_out(Fates::new(faults), After::Arrives),
+        }
+    }
+
+    fn refusal(&self, status: u16, shape: &str, query: &str, message: &str) -> Answer {
+        let blame = if status < 500 { "Sender" } else { "Receiver" };
+        Answer {
+            status,
+            body: protocol::error_body(shape, message),
+            query_error: Some(format!("{query};{blame}")),
+            date: self.0.clock.now(),
+        }
+    }
+}
+
+const REFUSED: &str = "refused by a fault";
+
+/// How many requests have arrived, and who decides about them.
+#[derive(Default)]
+pub(crate) struct Calls {
+    by_operation: BTreeMap<String, u64>,
+    all: u64,
+    hook: Option<FaultHook>,
+}
+
+impl Calls {
+    pub(crate) fn set_hook(&mut self, hook: Option<FaultHook>) {
+        self.hook = hook;
+    }
+
+    pub(crate) fn count(&self, operation: &str) -> u64 {
+        self.by_operation.get(operation).copied().unwrap_or_default()
+    }
+
+    fn arrived(&mut self, operation: &str, queue: Option<String>, entries: usize) -> (Call, Option<FaultHook>) {
+        self.all += 1;
+        let of_operation = self.by_operation.entry(operation.to_owned()).or_default();
+        *of_operation += 1;
+        let call = Call {
+            operation: operation.to_owned(),
+            number: self.all,
+            of_operation: *of_operation,
+            queue,
+            entries,
+        };
+        (call, self.hook.clone())
+    }
+}

@@ -1,0 +1,201 @@
+//! Lambda's event source mapping for an embedded queue: what batches it hands over, and what it makes of the answers.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde_json::{Map, Value, json};
+
+use super::engine::digest;
+use super::{Delivered, EmbeddedError, EmbeddedSqs};
+use crate::queue::{Attribute, AttributeValue, MAX_BATCH_ENTRIES, QueueArn};
+
+/// An event source mapping with `ReportBatchItemFailures`, one batch after the other.
+///
+/// ```
+/// # use requeue::Clock;
+/// # use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping};
+/// # use std::time::Duration;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let sqs = EmbeddedSqs::new(Clock::system());
+/// let queue = sqs.create_queue("orders", [])?;
+/// sqs.client().send_message().queue_url(queue.url()).message_body("{}").send().await?;
+///
+/// let mapping = EventSourceMapping::new(sqs.clone(), queue.clone(), 10);
+/// let batch = mapping.poll(Duration::ZERO).await?.expect("one message");
+/// // … invoke the function with `batch.event()` …
+/// mapping.acknowledge(&batch, &Answer::Response(br#"{"batchItemFailures":[]}"#.to_vec())).await?;
+/// assert!(sqs.messages(&queue)?.is_empty());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct EventSourceMapping {
+    sqs: EmbeddedSqs,
+    queue: QueueArn,
+    batch_size: usize,
+}
+
+/// How an invocation ended, as Lambda sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// The function answered with these bytes.
+    Response(Vec<u8>),
+    /// It reported an error, ran out of time or crashed.
+    FunctionError,
+}
+
+/// A batch that has been received.
+#[derive(Clone, Debug)]
+pub struct Batch(Vec<Delivered>);
+
+impl EventSourceMapping {
+    /// Hands over at most `batch_size` messages of `queue` at once; AWS allows 1 to 10,000.
+    #[must_use]
+    pub fn new(sqs: EmbeddedSqs, queue: QueueArn, batch_size: usize) -> Self {
+        Self {
+            sqs,
+            queue,
+            batch_size: batch_size.clamp(1, 10_000),
+        }
+    }
+
+    /// Receives a batch; waits up to `wait` for its first message.
+    pub async fn poll(&self, wait: Duration) -> Result<Option<Batch>, EmbeddedError> {
+        let mut messages = Vec::new();
+        let mut patience = wait;
+        while messages.len() < self.batch_size {
+            let wanted = MAX_BATCH_ENTRIES.min(self.batch_size - messages.len());
+            let wanted = u8::try_from(wanted).expect("at most ten");
+            let received = self.sqs.receive(&self.queue, wanted, patience).await?;
+            if received.is_empty() {
+                break;
+            }
+            messages.extend(received);
+            patience = Duration::ZERO;
+        }
+        Ok((!messages.is_empty()).then_some(Batch(messages)))
+    }
+
+    /// Deletes what the answer acknowledges; the rest comes back after its visibility timeout.
+    pub async fn acknowledge(&self, batch: &Batch, answer: &Answer) -> Result<(), EmbeddedError> {
+        let kept = kept(answer, &batch.message_ids());
+        let done = batch
+            .0
+            .iter()
+            .filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
+        let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();
+        for chunk in handles.chunks(MAX_BATCH_ENTRIES) {
+            // The service's own poller: it meets no faults, and a message deleted already is deleted.
+            self.sqs.delete_directly(&self.queue, chunk)?;
+        }
+        Ok(())
+    }
+}
+
+impl Batch {
+    /// The ids of its messages.
+    #[must_use]
+    pub fn message_ids(&self) -> Vec<&str> {
+        self.0.iter().map(|delivered| delivered.message.id.as_str()).collect()
+    }
+
+    /// The event that the function gets. `queue` is where the batch came from.
+    #[must_use]
+    pub fn event(&self, queue: &QueueArn) -> Value {
+        json!({ "Records": self.0.iter().map(|delivered| record(delivered, queue)).collect::<Vec<_>>() })
+    }
+}
+
+/// One record. Source of its shape: Lambda developer guide, "Using Lambda with Amazon SQS".
+fn record(delivered: &Delivered, queue: &QueueArn) -> Value {
+    let message = &delivered.message;
+    let attributes: Map<String, Value> = message
+        .attributes
+        .iter()
+        .map(|(name, attribute)| (name.clone(), attribute_value(attribute)))
+        .collect();
+    let mut record = json!({
+        "messageId": message.id,
+        "receiptHandle": delivered.receipt_handle,
+        "body": message.body,
+        "attributes": message.system_attributes,
+        "messageAttributes": attributes,
+        "md5OfBody": digest::of_body(&message.body),
+        "eventSource": "aws:sqs",
+        "eventSourceARN": queue.to_string(),
+        "awsRegion": queue.region(),
+    });
+    if let Some(digest) = digest::of_attributes(message.attributes.iter()) {
+        record["md5OfMessageAttributes"] = digest.into();
+    }
+    record
+}
+
+fn attribute_value(attribute: &Attribute) -> Value {
+    let (name, value) = match &attribute.value {
+        AttributeValue::Text(text) => ("stringValue", text.clone()),
+        AttributeValue::Binary(bytes) => ("binaryValue", BASE64.encode(bytes)),
+    };
+    json!({ name: value, "stringListValues": [], "binaryListValues": [], "dataType": attribute.data_type })
+}
+
+/// The ids that Lambda leaves in the queue.
+///
+/// Source: Lambda developer guide, "Handling errors for an SQS event source": success is an empty or missing list and an empty or
+/// null response; a complete failure is invalid JSON, and an item with a missing, empty or unknown id.
+fn kept<'a>(answer: &'a Answer, batch: &[&'a str]) -> Vec<&'a str> {
+    let Answer::Response(bytes) = answer else {
+        return batch.to_vec();
+    };
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    let Ok(response) = serde_json::from_slice::<Value>(bytes) else {
+        return batch.to_vec();
+    };
+    let Some(items) = response.get("batchItemFailures").and_then(Value::as_array) else {
+        return Vec::new();
+    };
+    let known = |item: &Value| {
+        let id = item.get("itemIdentifier").and_then(Value::as_str)?;
+        batch.iter().copied().find(|known| *known == id)
+    };
+    items
+        .iter()
+        .map(known)
+        .collect::<Option<Vec<_>>>()
+        .unwrap_or_else(|| batch.to_vec())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_response_is_read_by_lambdas_rules() {
+        let (none, one, all): (&[&str], &[&str], &[&str]) = (&[], &["b"], &["a", "b"]);
+        for (response, expected) in [
+            (r#"{"batchItemFailures":[]}"#, none),
+            (r#"{"batchItemFailures":null}"#, none),
+            ("{}", none),
+            ("null", none),
+            ("", none),
+            (r#"{"batch_item_failures":[{"itemIdentifier":"b"}]}"#, none),
+            (r#"{"batchItemFailures":[{"itemIdentifier":"b"}]}"#, one),
+            (
+                r#"{"batchItemFailures":[{"itemIdentifier":"b"},{"itemIdentifier":"new"}]}"#,
+                all,
+            ),
+            (r#"{"batchItemFailures":[{"itemIdentifier":""}]}"#, all),
+            (r#"{"batchItemFailures":[{"itemIdentifier":null}]}"#, all),
+            (r#"{"batchItemFailures":[{"foo":"b"}]}"#, all),
+            ("{", all),
+        ] {
+            let answer = Answer::Response(response.as_bytes().to_vec());
+            assert_eq!(kept(&answer, &["a", "b"]), expected, "{response}");
+        }
+        assert_eq!(kept(&Answer::FunctionError, &["a", "b"]), all);
+    }
+}

@@ -1,0 +1,281 @@
+//! SQS in this process: for tests, for simulations, and for a laptop without AWS.
+//!
+//! One engine, which follows AWS's documented semantics and takes its time from a [`Clock`], behind several faces:
+//! the real `aws_sdk_sqs` client without a socket ([`EmbeddedSqs::client`]), loopback HTTP for other processes ([`EmbeddedSqs::serve`]),
+//! the crate's own port ([`Queue`](crate::queue::Queue), without serialisation), and a look at what lies in a queue
+//! ([`EmbeddedSqs::messages`]).
+//!
+//! With tokio's paused clock hours pass in milliseconds:
+//!
+//! ```
+//! # use std::time::{Duration, SystemTime};
+//! # use requeue::Clock;
+//! # use requeue::embedded::EmbeddedSqs;
+//! # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
+//! let sqs = EmbeddedSqs::new(Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)));
+//! let queue = sqs.create_queue("orders", [("VisibilityTimeout", "60")])?;
+//! let client = sqs.client();
+//! client.send_message().queue_url(queue.url()).message_body("{}").delay_seconds(900).send().await?;
+//!
+//! let poll = || client.receive_message().queue_url(queue.url()).wait_time_seconds(20).send();
+//! let mut polls = 1;
+//! while poll().await?.messages().is_empty() {
+//!     polls += 1;
+//! }
+//! assert_eq!(polls, 45);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! What it is not: durable, distributed, authenticated. There is one account and one region, and a queue is found by its name alone,
+//! whatever host, region and account its URL or ARN names.
+
+mod connector;
+mod engine;
+mod exchange;
+mod fault;
+mod mapping;
+mod port;
+mod protocol;
+mod server;
+#[cfg(test)]
+mod tests;
+mod view;
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+pub use fault::{Call, EntryFate, EntryFault, Fault};
+pub use mapping::{Answer, Batch, EventSourceMapping};
+pub use server::Server;
+pub use view::{Delivered, InFlight, MessageState, MessageView};
+
+use engine::error::SqsError;
+use engine::{Engine, Receive};
+use exchange::Calls;
+
+use crate::Clock;
+use crate::queue::QueueArn;
+
+/// The region of queues, unless another is named.
+pub const DEFAULT_REGION: &str = "us-east-1";
+/// The account of queues, unless another is named.
+pub const DEFAULT_ACCOUNT: &str = "000000000000";
+
+/// SQS in this process. Clones share the same queues.
+#[derive(Clone)]
+pub struct EmbeddedSqs(Arc<Shared>);
+
+struct Shared {
+    engine: Mutex<Engine>,
+    clock: Clock,
+    /// Wakes long polls.
+    news: Notify,
+    calls: Mutex<Calls>,
+}
+
+impl EmbeddedSqs {
+    /// No queues yet; in [`DEFAULT_REGION`] and [`DEFAULT_ACCOUNT`].
+    #[must_use]
+    pub fn new(clock: Clock) -> Self {
+        Self::within(clock, DEFAULT_REGION, DEFAULT_ACCOUNT)
+    }
+
+    /// As [`new`](Self::new), elsewhere: what is to be found in the ARNs of queues.
+    #[must_use]
+    pub fn within(clock: Clock, region: &str, account: &str) -> Self {
+        // Two instances must not give the same ids: an id is an idempotency key.
+        let (seed, _) = uuid::Uuid::new_v4().as_u64_pair();
+        Self::seeded(clock, region, account, seed)
+    }
+
+    /// As [`within`](Self::within), with the same message ids in every run with the same seed.
+    #[must_use]
+    pub fn seeded(clock: Clock, region: &str, account: &str, seed: u64) -> Self {
+        Self(Arc::new(Shared {
+            engine: Mutex::new(Engine::new(region, account, seed)),
+            clock,
+            news: Notify::new(),
+            calls: Mutex::default(),
+        }))
+    }
+
+    /// Creates a queue; the attributes are those of `CreateQueue`, as in `("VisibilityTimeout", "60")`.
+    ///
+    /// A name that ends in `.fifo` makes a FIFO queue. Creating a queue again with the same attributes changes nothing.
+    pub fn create_queue<'a>(
+        &self,
+        name: &str,
+        attributes: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<QueueArn, EmbeddedError> {
+        let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        let mut attributes: BTreeMap<String, String> = attributes.into_iter().map(owned).collect();
+        if name.strip_suffix(".fifo").is_some() {
+            attributes
+                .entry("FifoQueue".to_owned())
+                .or_insert_with(|| "true".to_owned());
+        }
+        let now = self.0.clock.now();
+        let mut engine = self.engine();
+        engine.create_queue(name, &attributes, BTreeMap::new(), now)?;
+        Ok(arn(&engine, name))
+    }
+
+    /// All queues, by name.
+    #[must_use]
+    pub fn queues(&self) -> Vec<QueueArn> {
+        let engine = self.engine();
+        engine.queue_names("").map(|name| arn(&engine, name)).collect()
+    }
+
+    /// All attributes of a queue, as `GetQueueAttributes` answers them.
+    pub fn attributes(&self, queue: &QueueArn) -> Result<BTreeMap<String, String>, EmbeddedError> {
+        let now = self.0.clock.now();
+        Ok(self.engine().attributes(queue.name(), now)?)
+    }
+
+    /// Every message of a queue, in the order in which they came. Receives none of them.
+    pub fn messages(&self, queue: &QueueArn) -> Result<Vec<MessageView>, EmbeddedError> {
+        let now = self.0.clock.now();
+        let mut engine = self.engine();
+        Ok(engine
+            .queue(queue.name(), now)?
+            .messages()
+            .map(MessageView::of)
+            .collect())
+    }
+
+    /// Stores a message as though a consumer had just received it, under the receipt handle that it names.
+    ///
+    /// So an event file can be replayed: its messages can be deleted, and their visibility changed, by the handles in the file.
+    pub fn put_in_flight(&self, queue: &QueueArn, message: InFlight) -> Result<(), EmbeddedError> {
+        let now = self.0.clock.now();
+        let mut engine = self.engine();
+        let queue = engine.queue(queue.name(), now)?;
+        let handle = message.receipt_handle.clone();
+        let visibility = queue.settings.visibility;
+        queue.put_in_flight(message.into_message(now), &handle, visibility, now);
+        Ok(())
+    }
+
+    /// Receives at most `max` (1 to 10) messages without the SDK, waiting up to `wait` (at most 20 s) for the first.
+    ///
+    /// The fast way for simulations. It meets no fault and is not counted.
+    pub async fn receive(&self, queue: &QueueArn, max: u8, wait: Duration) -> Result<Vec<Delivered>, EmbeddedError> {
+        let asked = Receive {
+            max_messages: Some(i64::from(max)),
+            visibility_secs: None,
+            wait_secs: Some(i64::try_from(wait.as_secs()).unwrap_or(i64::MAX)),
+        };
+        let delivery = self
+            .patiently(|engine, now| {
+                let delivery = engine.receive(queue.name(), asked, now)?;
+                let patience = protocol::Patience {
+                    wait: delivery.wait,
+                    next_due: delivery.next_due,
+                };
+                let (news, empty) = (delivery.redrove, delivery.messages.is_empty());
+                Ok((delivery, news, empty.then_some(patience)))
+            })
+            .await?;
+        let delivered = delivery.messages.into_iter().map(|received| Delivered {
+            message: MessageView::of(&received.message),
+            receipt_handle: received.receipt_handle,
+        });
+        Ok(delivered.collect())
+    }
+
+    /// Deletes by receipt handles as SQS's own consumers do, without faults and uncounted. Handles that are not valid any more are ignored.
+    pub(crate) fn delete_directly(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<(), EmbeddedError> {
+        let now = self.0.clock.now();
+        let mut engine = self.engine();
+        let queue = engine.queue(queue.name(), now)?;
+        for handle in receipt_handles {
+            // As in SQS, an outdated handle deletes nothing and is no error for the poller.
+            let _ = queue.delete(handle);
+        }
+        Ok(())
+    }
+
+    /// Lets `faults` decide what goes wrong with each request from now on, through whichever face it comes.
+    ///
+    /// ```
+    /// # use requeue::{Clock, embedded::{EmbeddedSqs, Fault}};
+    /// # let sqs = EmbeddedSqs::new(Clock::system());
+    /// sqs.set_faults(|call| match call.operation.as_str() {
+    ///     "SendMessageBatch" if call.of_operation <= 2 => Fault::refuse(503, "ServiceUnavailable"),
+    ///     _ => Fault::None,
+    /// });
+    /// ```
+    pub fn set_faults(&self, faults: impl Fn(&Call) -> Fault + Send + Sync + 'static) {
+        self.calls().set_hook(Some(Arc::new(faults)));
+    }
+
+    /// Ends what [`set_faults`](Self::set_faults) began.
+    pub fn clear_faults(&self) {
+        self.calls().set_hook(None);
+    }
+
+    /// How many requests of this operation (as in `SendMessageBatch`) have arrived, the SDK's retries included.
+    #[must_use]
+    pub fn call_count(&self, operation: &str) -> u64 {
+        self.calls().count(operation)
+    }
+
+    fn engine(&self) -> MutexGuard<'_, Engine> {
+        self.0.engine.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn calls(&self) -> MutexGuard<'_, Calls> {
+        self.0.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for EmbeddedSqs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let engine = self.engine();
+        let queues: Vec<&str> = engine.queue_names("").collect();
+        f.debug_struct("EmbeddedSqs")
+            .field("region", &engine.region())
+            .field("queues", &queues)
+            .finish_non_exhaustive()
+    }
+}
+
+fn arn(engine: &Engine, name: &str) -> QueueArn {
+    engine
+        .arn(name)
+        .parse()
+        .expect("region, account and name have no colon and no slash")
+}
+
+/// What SQS would have answered instead of obeying.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EmbeddedError {
+    /// The error code, as in `AWS.SimpleQueueService.NonExistentQueue`.
+    pub code: &'static str,
+    /// The sentence.
+    pub message: String,
+}
+
+impl From<SqsError> for EmbeddedError {
+    fn from(error: SqsError) -> Self {
+        Self {
+            code: error.code.query(),
+            message: error.message,
+        }
+    }
+}
+
+impl fmt::Display for EmbeddedError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code, self.message)
+    }
+}
+
+impl std::error::Error for EmbeddedError {}

@@ -1,0 +1,52 @@
+//! What is settled without calling the handler. Decides by the values it is given; reads no clock.
+
+use std::time::SystemTime;
+
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Wait};
+use crate::message::Delivery;
+use crate::policy::{self, RetryPolicy};
+
+/// How much of the invocation is left for a handler.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum TimeLeft {
+    Enough,
+    /// The reserve for settling has begun: nothing starts any more.
+    TooLittle,
+}
+
+/// `None` when the handler is to be called.
+pub(crate) fn gate(
+    policy: &RetryPolicy,
+    delivery: &Delivery,
+    now: SystemTime,
+    time_left: TimeLeft,
+    sample: f64,
+) -> Option<Disposition> {
+    if delivery.is_of_later_version {
+        return Some(Disposition::Release(ReleaseReason::LaterVersion));
+    }
+    if let Some(due) = delivery.state.not_before.filter(|due| *due > now) {
+        return Some(Disposition::Defer {
+            why: Deferral::NotDue,
+            wait: Wait::until(due, now),
+        });
+    }
+    let age = now.duration_since(delivery.first_sent).unwrap_or_default();
+    if policy.message_ttl.is_some_and(|ttl| age > ttl) {
+        return Some(Disposition::DeadLetter(DeadLetterReason::Expired));
+    }
+    let given_up = delivery.state.dead_letter.is_some()
+        || policy::is_given_up(policy, &delivery.progress(), delivery.copy_first_received);
+    if given_up {
+        return Some(Disposition::Release(ReleaseReason::GivenUp));
+    }
+    match time_left {
+        TimeLeft::Enough => None,
+        TimeLeft::TooLittle => Some(policy::defer(
+            Deferral::NoTimeLeft,
+            delivery.state.deferrals,
+            now,
+            sample,
+        )),
+    }
+}

@@ -1,0 +1,41 @@
+//! The one trait a user implements; async functions qualify.
+
+use std::future::Future;
+
+use crate::failure::Failure;
+use crate::message::{Message, Raw};
+
+/// Works on one message.
+///
+/// Every async function of the shape `async fn(Message<T>) -> Result<(), E>` with `E: Into<Failure>` is a handler. Implement the
+/// trait for a type that carries state:
+///
+/// ```
+/// use requeue::{Failure, Handler, Message};
+///
+/// struct Charge { currency: String }
+///
+/// impl Handler for Charge {
+///     async fn handle(&self, message: Message) -> Result<(), Failure> {
+///         println!("{} bytes in {}", message.body().len(), self.currency);
+///         Ok(())
+///     }
+/// }
+/// ```
+pub trait Handler<T = Raw>: Send + Sync + 'static {
+    /// Works on one message. It may run several times for the same message, so it must be idempotent; see
+    /// [`Message::original_id`]. A panic counts as a temporary failure. The future is dropped when its time is over.
+    fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), Failure>> + Send;
+}
+
+impl<F, T, R, E> Handler<T> for F
+where
+    F: Fn(Message<T>) -> R + Send + Sync + 'static,
+    R: Future<Output = Result<(), E>> + Send,
+    E: Into<Failure>,
+    T: Send + 'static,
+{
+    async fn handle(&self, message: Message<T>) -> Result<(), Failure> {
+        self(message).await.map_err(Into::into)
+    }
+}

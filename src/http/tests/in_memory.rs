@@ -1,0 +1,279 @@
+//! Time-outs and slow servers, in virtual time; and HTTP/2, which TLS would have to negotiate.
+
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use ::http::{StatusCode, Uri};
+use hyper::rt::{Read, ReadBufCursor, Write};
+use hyper_util::client::legacy::connect::{Connected, Connection};
+use tokio::io::DuplexStream;
+use tower::Service;
+
+use super::*;
+
+/// Connects to a server task in this process: no socket, so that time can be virtual.
+#[derive(Clone)]
+struct InMemory {
+    accept: Arc<dyn Fn(DuplexStream) + Send + Sync>,
+    http2: bool,
+}
+
+impl InMemory {
+    fn raw<F: Future<Output = ()> + Send + 'static>(talk: impl Fn(DuplexStream) -> F + Send + Sync + 'static) -> Self {
+        Self {
+            accept: Arc::new(move |stream| drop(tokio::spawn(talk(stream)))),
+            http2: false,
+        }
+    }
+
+    /// As if TLS had negotiated HTTP/2.
+    fn over_http2(self) -> Self {
+        Self { http2: true, ..self }
+    }
+
+    fn target(self) -> HttpTarget<Self> {
+        HttpTarget::with_connector(in_memory(), self)
+    }
+}
+
+fn in_memory() -> HttpSettings {
+    HttpSettings::new(TargetUrl::parse("http://localhost/").expect("it is loopback"))
+}
+
+impl Service<Uri> for InMemory {
+    type Response = Pipe;
+    type Error = Infallible;
+    type Future = std::future::Ready<Result<Pipe, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        let (near, far) = tokio::io::duplex(64 * 1024);
+        (self.accept)(far);
+        std::future::ready(Ok(Pipe {
+            stream: TokioIo::new(near),
+            http2: self.http2,
+        }))
+    }
+}
+
+struct Pipe {
+    stream: TokioIo<DuplexStream>,
+    http2: bool,
+}
+
+impl Connection for Pipe {
+    fn connected(&self) -> Connected {
+        let connected = Connected::new();
+        if self.http2 {
+            connected.negotiated_h2()
+        } else {
+            connected
+        }
+    }
+}
+
+impl Read for Pipe {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: ReadBufCursor<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl Write for Pipe {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_memory_all_is_as_on_a_socket() {
+    fn busy(_: &request::Parts) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::from("busy"));
+        *response.status_mut() = StatusCode::SERVICE_UNAVAILABLE;
+        response
+    }
+    let seen = Seen::default();
+    let requests = Arc::clone(&seen);
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    let target = InMemory::raw(move |stream| {
+        count.fetch_add(1, Ordering::SeqCst);
+        serve(stream, busy, Arc::clone(&requests))
+    })
+    .target();
+    for _ in 0..3 {
+        assert_eq!(failure(&target).await.reason(), "status 503");
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+    tokio::time::sleep(IDLE_TIMEOUT * 2).await;
+    assert_eq!(failure(&target).await.reason(), "status 503");
+    assert_eq!(connections.load(Ordering::SeqCst), 2);
+    assert_eq!(seen.lock().expect("no test panicked").len(), 4);
+}
+
+#[tokio::test(start_paused = true)]
+async fn messages_share_one_connection_over_http2() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    let answer = |request: Request<Incoming>| async move {
+        let body = if request.headers()["idempotency-key"] == "endless" {
+            "x".repeat(1_000_000)
+        } else {
+            "done".to_owned()
+        };
+        Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(body))))
+    };
+    let target = InMemory::raw(move |stream| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        async move {
+            let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+        }
+    })
+    .over_http2()
+    .target();
+    target.deliver(message()).await.expect("it is accepted");
+    let all = tokio::join!(
+        target.deliver(message()),
+        target.deliver(Delivery::new("endless", "")),
+        target.deliver(message()),
+    );
+    assert_eq!(all, (Ok(()), Ok(()), Ok(())));
+    target.deliver(message()).await.expect("it is accepted");
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_http2_connection_is_noticed_before_the_time_out() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    let target = InMemory::raw(move |mut stream| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async move {
+            // Empty settings, and then nothing but silence.
+            let _ = stream.write_all(&[0, 0, 0, 4, 0, 0, 0, 0, 0]).await;
+            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+        }
+    })
+    .over_http2()
+    .target();
+    for _ in 0..2 {
+        let begun = Instant::now();
+        assert_eq!(failure(&target).await.reason(), "timed out");
+        assert!(begun.elapsed() <= PING_INTERVAL + PING_TIMEOUT + Duration::from_secs(1));
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 2);
+}
+
+/// A server that sends `head` and from then on one byte a second; without a head, nothing at all.
+fn trickling(head: &'static str) -> HttpTarget<InMemory> {
+    InMemory::raw(move |mut stream| async move {
+        read_head(&mut stream).await;
+        if head.is_empty() {
+            std::future::pending::<()>().await;
+        }
+        let _ = stream.write_all(head.as_bytes()).await;
+        while stream.write_all(b"x").await.is_ok() {
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+    })
+    .target()
+}
+
+#[tokio::test(start_paused = true)]
+async fn slowness_is_bounded_by_the_time_outs() {
+    for (head, reason, limit) in [
+        ("", Some("no answer in time"), TIMEOUT),
+        ("HTTP/1.1 200 OK\r\nX: ", Some("no answer in time"), TIMEOUT),
+        (
+            "HTTP/1.1 503 Busy\r\nContent-Length: 9999\r\n\r\n",
+            Some("status 503"),
+            BODY_PATIENCE,
+        ),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", None, BODY_PATIENCE),
+        ("HTTP/1.1 200 OK\r\n\r\n", None, BODY_PATIENCE),
+    ] {
+        let begun = Instant::now();
+        let result = trickling(head).deliver(message()).await;
+        assert_eq!(result.err().as_ref().map(Failure::reason), reason, "{head}");
+        let took = begun.elapsed();
+        assert!(
+            took >= limit && took < limit + Duration::from_millis(50),
+            "{head}: {took:?}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_body_is_not_waited_for_beyond_the_whole_time_out() {
+    let settings = in_memory().timeout(Duration::from_secs(1));
+    let target = InMemory::raw(|mut stream| async move {
+        read_head(&mut stream).await;
+        let _ = stream.write_all(b"HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n").await;
+        std::future::pending::<()>().await;
+    });
+    let begun = Instant::now();
+    let failed = failure(&HttpTarget::with_connector(settings, target)).await;
+    assert_eq!(failed.reason(), "status 500");
+    assert!(begun.elapsed() < Duration::from_millis(1_050));
+}
+
+/// Never connects.
+#[derive(Clone)]
+struct Unreachable;
+
+impl Service<Uri> for Unreachable {
+    type Response = Pipe;
+    type Error = Infallible;
+    type Future = std::future::Pending<Result<Pipe, Infallible>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, _: Uri) -> Self::Future {
+        std::future::pending()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn connecting_has_a_time_out_of_its_own() {
+    let begun = Instant::now();
+    let failed = failure(&HttpTarget::with_connector(in_memory(), Unreachable)).await;
+    assert_eq!(
+        (failed.class(), failed.evidence(), failed.reason()),
+        (FailureClass::Temporary, Evidence::Typed, "connect timed out")
+    );
+    let took = begun.elapsed();
+    assert!(took >= CONNECT_TIMEOUT && took < CONNECT_TIMEOUT + Duration::from_millis(50));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delivery_that_is_dropped_closes_its_connection() {
+    let (closed, mut notice) = tokio::sync::mpsc::unbounded_channel();
+    let target = InMemory::raw(move |mut stream| {
+        let closed = closed.clone();
+        async move {
+            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            let _ = closed.send(());
+        }
+    })
+    .target();
+    let abandoned = tokio::time::timeout(Duration::from_secs(1), target.deliver(message())).await;
+    assert!(abandoned.is_err());
+    notice.recv().await.expect("the server sees the end");
+}

@@ -1,0 +1,68 @@
+//! The target against real servers: on loopback sockets in real time, and in memory in virtual time.
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use ::http::{Response, request};
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+
+use super::*;
+
+mod in_memory;
+mod on_sockets;
+
+/// What a server was sent.
+type Seen = Arc<Mutex<Vec<(request::Parts, Bytes)>>>;
+
+async fn serve<S>(stream: S, answer: fn(&request::Parts) -> Response<Full<Bytes>>, seen: Seen)
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = service_fn(move |request: Request<Incoming>| {
+        let seen = Arc::clone(&seen);
+        async move {
+            let (head, body) = request.into_parts();
+            let body = body.collect().await.expect("the body arrives").to_bytes();
+            let response = answer(&head);
+            seen.lock().expect("no test panicked").push((head, body));
+            Ok::<_, Infallible>(response)
+        }
+    });
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
+}
+
+async fn read_head(stream: &mut (impl AsyncRead + Unpin)) {
+    let mut head = Vec::new();
+    while !head.windows(4).any(|end| end == b"\r\n\r\n") {
+        match stream.read_u8().await {
+            Ok(byte) => head.push(byte),
+            Err(_) => return,
+        }
+    }
+}
+
+fn ok(_: &request::Parts) -> Response<Full<Bytes>> {
+    Response::new(Full::from("done"))
+}
+
+fn ok_and_close(_: &request::Parts) -> Response<Full<Bytes>> {
+    let mut response = Response::new(Full::from("done"));
+    response
+        .headers_mut()
+        .insert("connection", HeaderValue::from_static("close"));
+    response
+}
+
+fn message() -> Delivery<'static> {
+    Delivery::new("id-1", r#"{"order":7}"#)
+}
+
+async fn failure(target: &HttpTarget<impl Connector>) -> Failure {
+    target.deliver(message()).await.expect_err("the delivery fails")
+}

@@ -1,0 +1,403 @@
+//! What goes over the wire, and what comes back.
+
+use std::net::SocketAddr;
+
+use tokio::net::{TcpListener, TcpStream};
+
+use super::*;
+
+/// A server on a loopback socket, and how many connections it accepted.
+struct Server {
+    address: SocketAddr,
+    accepted: Arc<AtomicUsize>,
+}
+
+impl Server {
+    /// Lets `talk` handle each connection.
+    async fn raw<F: Future<Output = ()> + Send + 'static>(talk: impl Fn(TcpStream) -> F + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&accepted);
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
+                tokio::spawn(talk(stream));
+            }
+        });
+        Self { address, accepted }
+    }
+
+    /// Sends `answer` as it is, once the request's head is there, and closes.
+    async fn canned(answer: impl Into<Vec<u8>>) -> Self {
+        let answer: Arc<[u8]> = answer.into().into();
+        Self::raw(move |mut stream| {
+            let answer = Arc::clone(&answer);
+            async move {
+                read_head(&mut stream).await;
+                let _ = stream.write_all(&answer).await;
+                let _ = stream.shutdown().await;
+                // Whatever is unread when a socket closes makes a reset of it.
+                let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+            }
+        })
+        .await
+    }
+
+    /// Answers every request with `answer`, as HTTP has it.
+    async fn answering(answer: fn(&request::Parts) -> Response<Full<Bytes>>) -> (Self, Seen) {
+        let seen = Seen::default();
+        let requests = Arc::clone(&seen);
+        let server = Self::raw(move |stream| serve(stream, answer, Arc::clone(&requests))).await;
+        (server, seen)
+    }
+
+    fn settings(&self) -> HttpSettings {
+        let url = format!("http://{}/orders?key=s3cret", self.address);
+        HttpSettings::new(TargetUrl::parse(&url).expect("it is loopback"))
+    }
+
+    fn target(&self) -> HttpTarget {
+        HttpTarget::new(self.settings()).expect("http needs no certificates")
+    }
+}
+
+#[tokio::test]
+async fn a_message_arrives_with_what_the_target_needs_to_know() {
+    let (server, seen) = Server::answering(ok).await;
+    let settings = server
+        .settings()
+        .header("Authorization", "Bearer x")
+        .expect("it may be set");
+    let target = HttpTarget::new(settings.clone()).expect("http needs no certificates");
+    let time = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1_000 + 999);
+    let delivery = Delivery {
+        retry_count: 3,
+        receive_count: 2,
+        first_received: Some(time(1_700_000_001)),
+        first_sent: Some(time(1_700_000_000)),
+        ..message()
+    };
+    let mut delivery = delivery.header("x-tenant", "blue").expect("it may be set");
+    delivery
+        .headers
+        .insert("content-length", HeaderValue::from_static("9999"));
+    target.deliver(delivery).await.expect("it is accepted");
+
+    let (head, body) = seen.lock().expect("no test panicked").pop().expect("it arrived");
+    assert_eq!(
+        (head.method, head.uri.to_string().as_str()),
+        (Method::POST, "/orders?key=s3cret")
+    );
+    assert_eq!(body, r#"{"order":7}"#);
+    for (name, value) in [
+        ("host", server.address.to_string().as_str()),
+        ("user-agent", concat!("requeue/", env!("CARGO_PKG_VERSION"))),
+        ("content-type", "application/json"),
+        ("content-length", "11"),
+        ("authorization", "Bearer x"),
+        ("x-tenant", "blue"),
+        ("idempotency-key", "id-1"),
+        ("webhook-id", "id-1"),
+        ("x-requeue-retry-count", "3"),
+        ("x-requeue-receive-count", "2"),
+        ("x-requeue-first-receive-time", "1700000001"),
+        ("x-requeue-first-sent-time", "1700000000"),
+    ] {
+        let values: Vec<_> = head.headers.get_all(name).iter().collect();
+        assert_eq!(values, [value], "{name}");
+    }
+    for absent in ["accept-encoding", "cookie", "referer"] {
+        assert!(!head.headers.contains_key(absent));
+    }
+}
+
+#[tokio::test]
+async fn the_message_names_its_content_type_before_the_settings_do() {
+    let (server, seen) = Server::answering(ok).await;
+    let configured = server.settings().content_type("application/cbor").expect("it is valid");
+    for (settings, own, expected) in [
+        (server.settings(), None, "application/json"),
+        (configured.clone(), None, "application/cbor"),
+        (
+            configured,
+            Some("application/cloudevents+json"),
+            "application/cloudevents+json",
+        ),
+    ] {
+        let target = HttpTarget::new(settings).expect("http needs no certificates");
+        let delivery = Delivery {
+            content_type: own,
+            ..message()
+        };
+        target.deliver(delivery).await.expect("it is accepted");
+        let (head, _) = seen.lock().expect("no test panicked").pop().expect("it arrived");
+        assert_eq!(head.headers["content-type"], expected);
+    }
+}
+
+#[tokio::test]
+async fn no_message_smuggles_a_header() {
+    let (server, seen) = Server::answering(ok).await;
+    let target = server.target();
+    for text in [
+        "text/plain\r\nX-Admin: yes",
+        "text/plain\nX",
+        "text/plain\0",
+        "",
+        " ",
+        "täxt",
+    ] {
+        let by_type = Delivery {
+            content_type: Some(text),
+            ..message()
+        };
+        let failure = target.deliver(by_type).await.expect_err("it is refused");
+        assert_eq!(failure.class(), FailureClass::NonRetryable, "{text:?}");
+        assert_eq!(failure.reason(), "invalid value of header content-type");
+    }
+    let by_id = Delivery::new("id\r\nX-Admin: yes", "");
+    let failure = target.deliver(by_id).await.expect_err("it is refused");
+    assert_eq!(failure.class(), FailureClass::NonRetryable);
+    assert!(seen.lock().expect("no test panicked").is_empty());
+}
+
+#[tokio::test]
+async fn the_status_decides_and_the_connection_is_kept() {
+    fn echo(head: &request::Parts) -> Response<Full<Bytes>> {
+        let mut response = Response::new(Full::from("because"));
+        let asked = head.headers["x-answer"].to_str().expect("it is a number");
+        *response.status_mut() = asked.parse().expect("it is a status");
+        response
+    }
+    let (server, _) = Server::answering(echo).await;
+    let target = server.target();
+    for (status, expected) in [
+        ("200", None),
+        ("201", None),
+        ("202", None),
+        ("204", None),
+        ("299", None),
+        ("300", Some(FailureClass::NonRetryable)),
+        ("304", Some(FailureClass::NonRetryable)),
+        ("400", Some(FailureClass::NonRetryable)),
+        ("404", Some(FailureClass::NonRetryable)),
+        ("408", Some(FailureClass::Temporary)),
+        ("410", Some(FailureClass::NonRetryable)),
+        ("425", Some(FailureClass::Temporary)),
+        ("429", Some(FailureClass::RateLimit)),
+        ("500", Some(FailureClass::Temporary)),
+        ("501", Some(FailureClass::NonRetryable)),
+        ("503", Some(FailureClass::Temporary)),
+        ("599", Some(FailureClass::Temporary)),
+        ("999", Some(FailureClass::Temporary)),
+    ] {
+        let delivery = message().header("x-answer", status).expect("it may be set");
+        let result = target.deliver(delivery).await;
+        assert_eq!(result.err().map(|failure| failure.class()), expected, "{status}");
+    }
+    assert_eq!(server.accepted.load(Ordering::SeqCst), 1);
+}
+
+#[tokio::test]
+async fn a_delay_is_read_from_the_head_and_from_the_body() {
+    let head = "HTTP/1.1 503 Busy\r\nRetry-After: Sun, 06 Nov 1994 08:50:37 GMT\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 0\r\n\r\n";
+    let failed = failure(&Server::canned(head).await.target()).await;
+    assert_eq!(
+        (failed.class(), failed.delay()),
+        (FailureClass::Temporary, Some(Duration::from_mins(1)))
+    );
+
+    let body = r#"{"error":{"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"7s"}]}}"#;
+    let answer = format!("HTTP/1.1 429 Slow\r\nContent-Length: {}\r\n\r\n{body}", body.len());
+    let failed = failure(&Server::canned(answer).await.target()).await;
+    assert_eq!(
+        (failed.class(), failed.delay()),
+        (FailureClass::RateLimit, Some(Duration::from_secs(7)))
+    );
+
+    let postponed = "HTTP/1.1 429 Later\r\nRetry-After: 3600\r\nRequeue-Scope: message\r\nContent-Length: 0\r\n\r\n";
+    assert!(failure(&Server::canned(postponed).await.target()).await.is_postponed());
+}
+
+#[tokio::test]
+async fn without_a_date_the_injected_clock_counts() {
+    let head = "HTTP/1.1 503 Busy\r\nRetry-After: Sun, 06 Nov 1994 08:50:37 GMT\r\nContent-Length: 0\r\n\r\n";
+    let server = Server::canned(head).await;
+    let clock = Clock::starting_at(httpdate::parse_http_date("Sun, 06 Nov 1994 07:50:37 GMT").expect("it is a date"));
+    let target = HttpTarget::new(server.settings().clock(clock)).expect("http needs no certificates");
+    let delay = failure(&target).await.delay().expect("it is named");
+    assert!(delay <= Duration::from_hours(1) && delay > Duration::from_mins(59));
+}
+
+#[tokio::test]
+async fn a_redirect_is_a_failure_and_not_followed() {
+    let (canary, _) = Server::answering(ok).await;
+    for status in [301, 302, 303, 307, 308] {
+        let answer = format!(
+            "HTTP/1.1 {status} Go\r\nLocation: http://{}/\r\nContent-Length: 0\r\n\r\n",
+            canary.address
+        );
+        let failed = failure(&Server::canned(answer).await.target()).await;
+        assert_eq!(
+            (failed.class(), failed.reason()),
+            (FailureClass::NonRetryable, &*format!("status {status}"))
+        );
+    }
+    assert_eq!(canary.accepted.load(Ordering::SeqCst), 0);
+}
+
+#[tokio::test]
+async fn a_compressed_answer_is_left_alone() {
+    let mut answer = b"HTTP/1.1 403 No\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\n\r\n".to_vec();
+    answer.extend_from_slice(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
+    let failed = failure(&Server::canned(answer).await.target()).await;
+    assert_eq!(
+        (failed.class(), failed.reason()),
+        (FailureClass::NonRetryable, "status 403")
+    );
+}
+
+#[tokio::test]
+async fn of_a_huge_answer_only_the_beginning_is_read() {
+    for (status, expected) in [("200", None), ("503", Some(FailureClass::Temporary))] {
+        for framing in ["Content-Length: 10000000", "Transfer-Encoding: chunked"] {
+            let sent = Arc::new(AtomicUsize::new(0));
+            let count = Arc::clone(&sent);
+            let server = Server::raw(move |mut stream| {
+                let count = Arc::clone(&count);
+                async move {
+                    read_head(&mut stream).await;
+                    let head = format!("HTTP/1.1 {status} X\r\n{framing}\r\n\r\n");
+                    let _ = stream.write_all(head.as_bytes()).await;
+                    let block = format!("400\r\n{}\r\n", "x".repeat(1_024));
+                    while stream.write_all(block.as_bytes()).await.is_ok() {
+                        count.fetch_add(block.len(), Ordering::SeqCst);
+                    }
+                }
+            })
+            .await;
+            let result = server.target().deliver(message()).await;
+            assert_eq!(
+                result.err().map(|failure| failure.class()),
+                expected,
+                "{status} {framing}"
+            );
+            // The rest of what was sent lies in the buffers of the sockets.
+            assert!(sent.load(Ordering::SeqCst) < 9_000_000);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_huge_head_is_refused() {
+    let answer = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1_000_000));
+    let failed = failure(&Server::canned(answer).await.target()).await;
+    assert_eq!(
+        (failed.class(), failed.reason()),
+        (FailureClass::Temporary, "head of the answer too large or not HTTP")
+    );
+    let answer = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(1_000));
+    let failed = failure(&Server::canned(answer).await.target()).await;
+    assert_eq!(failed.class(), FailureClass::Temporary);
+}
+
+#[tokio::test]
+async fn an_answer_that_breaks_off_is_temporary() {
+    for (answer, reason) in [
+        ("", "connection closed before the answer"),
+        ("HTTP/1.1 200", "connection closed before the answer"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "answer cut short"),
+        (
+            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+            "answer cut short",
+        ),
+        ("HTTP/1.1 503 No\r\nContent-Length: 10\r\n\r\nhalf", "status 503"),
+        ("SSH-2.0-OpenSSH_9.6\r\n", "head of the answer too large or not HTTP"),
+    ] {
+        let failed = failure(&Server::canned(answer).await.target()).await;
+        assert_eq!(
+            (failed.class(), failed.evidence(), failed.reason()),
+            (FailureClass::Temporary, Evidence::Typed, reason),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_reset_is_temporary_before_and_within_the_answer() {
+    for (answer, reason) in [
+        ("", "connection reset"),
+        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "answer cut short"),
+    ] {
+        let server = Server::raw(move |mut stream| async move {
+            // The body of the request stays unread: closing then resets the connection.
+            read_head(&mut stream).await;
+            let _ = stream.write_all(answer.as_bytes()).await;
+        })
+        .await;
+        let failed = failure(&server.target()).await;
+        assert_eq!((failed.class(), failed.reason()), (FailureClass::Temporary, reason));
+    }
+}
+
+#[tokio::test]
+async fn no_connection_is_temporary_and_says_why() {
+    let nobody = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let port = nobody.local_addr().expect("it is bound").port();
+    drop(nobody);
+    let no_tls = Server::raw(|mut stream| async move {
+        let _ = stream.write_all(b"HTTP/1.1 400 Bad Request\r\n\r\n").await;
+        let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    })
+    .await;
+    for (url, reason) in [
+        (format!("http://127.0.0.1:{port}/?key=s3cret"), "connection refused"),
+        (format!("https://{}/?key=s3cret", no_tls.address), "TLS failed"),
+    ] {
+        let settings = HttpSettings::new(TargetUrl::parse(&url).expect("it is valid"));
+        let target = HttpTarget::with_connector(settings, connector::without_roots());
+        let failed = failure(&target).await;
+        assert_eq!(
+            (failed.class(), failed.evidence(), failed.reason()),
+            (FailureClass::Temporary, Evidence::Typed, reason)
+        );
+    }
+}
+
+#[tokio::test]
+async fn connections_are_reused_and_a_dead_one_is_replaced() {
+    let (server, seen) = Server::answering(ok).await;
+    let target = server.target();
+    for _ in 0..5 {
+        target.deliver(message()).await.expect("it is accepted");
+    }
+    assert_eq!(server.accepted.load(Ordering::SeqCst), 1);
+    let both = tokio::join!(target.deliver(message()), target.deliver(message()));
+    assert_eq!(both, (Ok(()), Ok(())));
+    assert!(server.accepted.load(Ordering::SeqCst) <= 2);
+    assert_eq!(seen.lock().expect("no test panicked").len(), 7);
+
+    let (server, _) = Server::answering(ok_and_close).await;
+    let target = server.target();
+    for _ in 0..3 {
+        target.deliver(message()).await.expect("it is accepted");
+    }
+    assert_eq!(server.accepted.load(Ordering::SeqCst), 3);
+}
+
+#[tokio::test]
+async fn neither_target_nor_failure_prints_a_secret() {
+    let settings = Server::canned("")
+        .await
+        .settings()
+        .header("X-Key", "s3cret")
+        .expect("it may be set");
+    let target = HttpTarget::new(settings).expect("http needs no certificates");
+    let delivery = Delivery::new("id-1", "s3cret")
+        .header("X-Other", "s3cret")
+        .expect("it may be set");
+    let printed = format!("{delivery:?} {target:?}");
+    let failed = target.deliver(delivery).await.expect_err("nobody answers");
+    assert!(!format!("{printed} {failed:?}").contains("s3cret"));
+}

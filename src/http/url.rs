@@ -1,0 +1,222 @@
+//! Where to deliver to, checked once.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+use ::http::Uri;
+use ::http::uri::Scheme;
+
+/// The URL of a target: `https`, or `http` to this machine itself.
+///
+/// It is printed without path and query: with many services these are the secret.
+///
+/// ```
+/// use requeue::http::{TargetUrl, TargetUrlError};
+///
+/// let url = TargetUrl::parse("https://example.com/hooks/T0KEN?key=s3cret")?;
+/// assert_eq!(url.to_string(), "https://example.com/…");
+/// assert!(TargetUrl::parse("http://localhost:3000/").is_ok());
+/// assert_eq!(TargetUrl::parse("http://example.com/"), Err(TargetUrlError::Insecure));
+/// # Ok::<(), TargetUrlError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct TargetUrl(Uri);
+
+impl TargetUrl {
+    /// Accepts `https`, and `http` if the host is `localhost` or a loopback address.
+    pub fn parse(text: &str) -> Result<Self, TargetUrlError> {
+        let url = Self::parse_allowing_http(text)?;
+        if url.is_https() || is_loopback(url.host()) {
+            Ok(url)
+        } else {
+            Err(TargetUrlError::Insecure)
+        }
+    }
+
+    /// Accepts `http` to any host: everyone on the way can read and change the messages.
+    pub fn parse_allowing_http(text: &str) -> Result<Self, TargetUrlError> {
+        // `Uri` would drop the fragment without a word.
+        if text.contains('#') {
+            return Err(TargetUrlError::Fragment);
+        }
+        let uri: Uri = text.parse().map_err(|_| TargetUrlError::Malformed)?;
+        let (Some(scheme), Some(authority)) = (uri.scheme(), uri.authority()) else {
+            return Err(TargetUrlError::Relative);
+        };
+        if *scheme != Scheme::HTTPS && *scheme != Scheme::HTTP {
+            return Err(TargetUrlError::Scheme);
+        }
+        if authority.as_str().contains('@') {
+            return Err(TargetUrlError::Credentials);
+        }
+        let host = authority.host();
+        if host.is_empty() {
+            return Err(TargetUrlError::Relative);
+        }
+        // What follows the host is nothing or a port that is one.
+        let port = &authority.as_str()[host.len()..];
+        if !port.is_empty() && authority.port_u16().is_none_or(|port| port == 0) {
+            return Err(TargetUrlError::Port);
+        }
+        Ok(Self(uri))
+    }
+
+    /// The host, without the port.
+    #[must_use]
+    pub fn host(&self) -> &str {
+        self.0.host().unwrap_or_default()
+    }
+
+    /// Whether messages travel encrypted.
+    #[must_use]
+    pub fn is_https(&self) -> bool {
+        self.0.scheme() == Some(&Scheme::HTTPS)
+    }
+
+    pub(super) fn uri(&self) -> &Uri {
+        &self.0
+    }
+}
+
+/// Names are not looked up: only what says by itself that it stays on this machine.
+fn is_loopback(host: &str) -> bool {
+    let address = host
+        .strip_prefix('[')
+        .and_then(|host| host.strip_suffix(']'))
+        .unwrap_or(host);
+    host.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}
+
+impl FromStr for TargetUrl {
+    type Err = TargetUrlError;
+
+    fn from_str(text: &str) -> Result<Self, TargetUrlError> {
+        Self::parse(text)
+    }
+}
+
+impl fmt::Display for TargetUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let authority = self.0.authority().map_or("", |authority| authority.as_str());
+        let rest = match self.0.path_and_query().map_or("/", |rest| rest.as_str()) {
+            "/" => "/",
+            _ => "/…",
+        };
+        write!(f, "{}://{authority}{rest}", self.0.scheme_str().unwrap_or_default())
+    }
+}
+
+impl fmt::Debug for TargetUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "TargetUrl({self})")
+    }
+}
+
+/// Why a text is no [`TargetUrl`]. It repeats nothing of the text, which may hold a secret.
+///
+/// ```
+/// use requeue::http::{TargetUrl, TargetUrlError};
+/// assert_eq!(TargetUrl::parse("https://user:pass@example.com/"), Err(TargetUrlError::Credentials));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TargetUrlError {
+    /// It is no URL at all.
+    Malformed,
+    /// Scheme or host is missing.
+    Relative,
+    /// Neither `https` nor `http`.
+    Scheme,
+    /// `http` to another machine.
+    Insecure,
+    /// A user or password before the host.
+    Credentials,
+    /// A fragment, which HTTP does not send.
+    Fragment,
+    /// No number between 1 and 65,535.
+    Port,
+}
+
+impl fmt::Display for TargetUrlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Malformed => "the target is no valid URL",
+            Self::Relative => "the target URL needs a scheme and a host",
+            Self::Scheme => "the target URL must begin with https://",
+            Self::Insecure => "the target URL must begin with https://, unless its host is a loopback address or http is allowed explicitly",
+            Self::Credentials => "the target URL must not hold a user or password; send them as a header",
+            Self::Fragment => "the target URL must not hold a fragment",
+            Self::Port => "the port of the target URL must be a number between 1 and 65535",
+        })
+    }
+}
+
+impl std::error::Error for TargetUrlError {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use TargetUrlError::{Credentials, Fragment, Insecure, Malformed, Port, Relative, Scheme};
+
+    #[test]
+    fn a_url_is_encrypted_or_stays_on_this_machine() {
+        for (text, expected) in [
+            ("https://example.com", Ok(())),
+            ("HTTPS://EXAMPLE.COM:8443/a?b=c", Ok(())),
+            ("https://[2001:db8::1]:8443/", Ok(())),
+            ("http://localhost:3000/", Ok(())),
+            ("http://LocalHost/", Ok(())),
+            ("http://127.0.0.1:9000/", Ok(())),
+            ("http://127.255.255.254/", Ok(())),
+            ("http://[::1]:80/", Ok(())),
+            ("http://example.com/", Err(Insecure)),
+            ("http://localhost.example.com/", Err(Insecure)),
+            ("http://128.0.0.1/", Err(Insecure)),
+            ("http://2130706433/", Err(Insecure)),
+            ("http://127.1/", Err(Insecure)),
+            ("http://0.0.0.0/", Err(Insecure)),
+            ("http://169.254.169.254/", Err(Insecure)),
+            ("http://[::ffff:127.0.0.1]/", Err(Insecure)),
+            ("http://[::]/", Err(Insecure)),
+            ("ftp://example.com/", Err(Scheme)),
+            ("file:///etc/passwd", Err(Malformed)),
+            ("https://user:pass@example.com/", Err(Credentials)),
+            ("https://user@example.com/", Err(Credentials)),
+            ("http://localhost@example.com/", Err(Credentials)),
+            ("https://example.com/#top", Err(Fragment)),
+            ("https://example.com:0/", Err(Port)),
+            ("https://example.com:65536/", Err(Port)),
+            ("https://example.com:/", Err(Port)),
+            ("example.com", Err(Relative)),
+            ("/orders", Err(Relative)),
+            ("https://", Err(Malformed)),
+            ("https:///orders", Err(Malformed)),
+            ("https://:8080/", Err(Relative)),
+            ("https://exa mple.com/", Err(Malformed)),
+            ("https://example.com/\r\nHost: x", Err(Malformed)),
+            ("", Err(Malformed)),
+        ] {
+            assert_eq!(TargetUrl::parse(text).map(|_| ()), expected, "{text}");
+        }
+        assert!(TargetUrl::parse_allowing_http("http://example.com/").is_ok());
+        assert_eq!(TargetUrl::parse_allowing_http("ftp://example.com/"), Err(Scheme));
+    }
+
+    #[test]
+    fn neither_a_url_nor_its_error_prints_a_secret() {
+        let url = TargetUrl::parse("https://example.com:444/s3cret?s3cret=s3cret").expect("it is valid");
+        assert_eq!(
+            format!("{url} {url:?}"),
+            "https://example.com:444/… TargetUrl(https://example.com:444/…)"
+        );
+        for text in [
+            "https://s3cret:s3cret@example.com/",
+            "http://example.com/s3cret?s3cret",
+            "s3cret",
+            "s3cret://s3cret/",
+        ] {
+            let error = TargetUrl::parse(text).expect_err("it is invalid");
+            assert!(!format!("{error} {error:?}").contains("s3cret"));
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! Reads the event of an SQS event source mapping. Lenient: a record with a missing or broken field becomes a [`Record`] that
+//! lacks it, and never an error for its neighbours.
+
+use std::collections::BTreeMap;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess};
+
+use super::lenient::{Lenient, Shape, Text};
+use crate::clock::from_epoch_millis;
+use crate::message::Record;
+use crate::queue::{Attribute, AttributeValue, QueueArn};
+
+/// The event that Lambda hands to a function for a batch of SQS messages.
+///
+/// ```
+/// let event: requeue::SqsEvent = serde_json::from_str(r#"{"Records": [{"messageId": "1", "body": 5}]}"#).unwrap();
+/// let records = event.records.unwrap();
+/// assert_eq!(records[0].message_id.as_deref(), Some("1"));
+/// assert_eq!(records[0].body, None);
+/// ```
+#[derive(Clone, Default)]
+pub struct SqsEvent {
+    /// The records; `None` if the event has none because it is of another kind.
+    pub records: Option<Vec<Record>>,
+}
+
+impl<'de> Deserialize<'de> for SqsEvent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Lenient::<Self>::deserialize(deserializer).map(|event| event.0)
+    }
+}
+
+impl Shape for SqsEvent {
+    fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
+        #[derive(Deserialize)]
+        enum Member {
+            Records,
+            #[serde(other)]
+            Other,
+        }
+        while let Some(member) = map.next_key()? {
+            match member {
+                Member::Records => self.records = map.next_value::<Lenient<Records>>()?.0.0,
+                Member::Other => skip(&mut map)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A list of records; what is no object counts as a record that lacks everything.
+#[derive(Default)]
+struct Records(Option<Vec<Record>>);
+
+impl Shape for Records {
+    fn list<'de, A: SeqAccess<'de>>(&mut self, mut list: A) -> Result<(), A::Error> {
+        let mut records = Vec::new();
+        // All records of a batch come from one queue: its ARN is read and kept once.
+        let mut known: Option<(String, Option<Arc<QueueArn>>)> = None;
+        while let Some(Lenient(LooseRecord { mut record, arn })) = list.next_element()? {
+            if let Some(arn) = arn.0 {
+                let queue = match &known {
+                    Some((text, queue)) if *text == arn => queue.clone(),
+                    _ => {
+                        let queue = QueueArn::from_str(&arn).ok().map(Arc::new);
+                        known = Some((arn, queue.clone()));
+                        queue
+                    }
+                };
+                record.queue = queue;
+            }
+            records.push(record);
+        }
+        self.0 = Some(records);
+        Ok(())
+    }
+}
+
+struct LooseRecord {
+    record: Record,
+    arn: Text,
+}
+
+impl Default for LooseRecord {
+    fn default() -> Self {
+        let record = Record {
+            attributes: Some(BTreeMap::new()),
+            ..Record::default()
+        };
+        Self {
+            record,
+            arn: Text::default(),
+        }
+    }
+}
+
+impl Shape for LooseRecord {
+    fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        enum Member {
+            MessageId,
+            ReceiptHandle,
+            Body,
+            Attributes,
+            MessageAttributes,
+            #[serde(rename = "eventSourceARN")]
+            EventSourceArn,
+            #[serde(other)]
+            Other,
+        }
+        while let Some(member) = map.next_key()? {
+            match member {
+                Member::MessageId => self.record.message_id = text(&mut map)?,
+                Member::ReceiptHandle => self.record.receipt_handle = text(&mut map)?,
+                Member::Body => self.record.body = text(&mut map)?,
+                Member::Attributes => {
+                    let system: SystemAttributes = map.next_value::<Lenient<_>>()?.0;
+                    self.record.receive_count = system.receive_count;
+                    self.record.sent = system.sent;
+                    self.record.first_received = system.first_received;
+                    self.record.group_id = system.group_id;
+                }
+                Member::MessageAttributes => {
+                    self.record.attributes = map.next_value::<Lenient<MessageAttributes>>()?.0.0;
+                }
+                Member::EventSourceArn => self.arn = map.next_value::<Lenient<Text>>()?.0,
+                Member::Other => skip(&mut map)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What SQS itself says of a message: all values are texts, times are milliseconds since the epoch.
+#[derive(Default)]
+struct SystemAttributes {
+    receive_count: Option<u32>,
+    sent: Option<SystemTime>,
+    first_received: Option<SystemTime>,
+    group_id: Option<String>,
+}
+
+impl Shape for SystemAttributes {
+    fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
+        #[derive(Deserialize)]
+        enum Member {
+            ApproximateReceiveCount,
+            SentTimestamp,
+            ApproximateFirstReceiveTimestamp,
+            MessageGroupId,
+            #[serde(other)]
+            Other,
+        }
+        while let Some(member) = map.next_key()? {
+            match member {
+                Member::ApproximateReceiveCount => self.receive_count = number(&mut map)?,
+                Member::SentTimestamp => self.sent = number(&mut map)?.map(from_epoch_millis),
+                Member::ApproximateFirstReceiveTimestamp => {
+                    self.first_received = number(&mut map)?.map(from_epoch_millis);
+                }
+                Member::MessageGroupId => self.group_id = text(&mut map)?,
+                Member::Other => skip(&mut map)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All message attributes, or `None` when one of them cannot be read: a copy would lose it.
+struct MessageAttributes(Option<BTreeMap<String, Attribute>>);
+
+impl Default for MessageAttributes {
+    fn default() -> Self {
+        Self(Some(BTreeMap::new()))
+    }
+}
+
+impl Shape for MessageAttributes {
+    fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
+        while let Some((name, Lenient(loose))) = map.next_entry::<String, Lenient<LooseAttribute>>()? {
+            match (loose.read(), &mut self.0) {
+                (Some(attribute), Some(attributes)) => drop(attributes.insert(name, attribute)),
+                _ => self.0 = None,
+            }
+        }
+        Ok(())
+    }
+
+    fn other(&mut self) {
+        self.0 = None;
+    }
+}
+
+#[derive(Default)]
+struct LooseAttribute {
+    data_type: Option<String>,
+    string_value: Option<String>,
+    binary_value: Option<String>,
+}
+
+impl LooseAttribute {
+    fn read(self) -> Option<Attribute> {
+        let data_type = self.data_type?;
+        let value = if data_type == "Binary" || data_type.starts_with("Binary.") {
+            AttributeValue::Binary(BASE64.decode(self.binary_value?).ok()?)
+        } else {
+            AttributeValue::Text(self.string_value?)
+        };
+        Some(Attribute { data_type, value })
+    }
+}
+
+impl Shape for LooseAttribute {
+    fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        enum Member {
+            DataType,
+            StringValue,
+            BinaryValue,
+            #[serde(other)]
+            Other,
+        }
+        while let Some(member) = map.next_key()? {
+            match member {
+                Member::DataType => self.data_type = text(&mut map)?,
+                Member::StringValue => self.string_value = text(&mut map)?,
+                Member::BinaryValue => self.binary_value = text(&mut map)?,
+                Member::Other => skip(&mut map)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn text<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Option<String>, A::Error> {
+    Ok(map.next_value::<Lenient<Text>>()?.0.0)
+}
+
+fn number<'de, N: FromStr, A: MapAccess<'de>>(map: &mut A) -> Result<Option<N>, A::Error> {
+    Ok(text(map)?.and_then(|digits| digits.parse().ok()))
+}
+
+fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {
+    map.next_value::<IgnoredAny>().map(drop)
+}

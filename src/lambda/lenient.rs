@@ -1,0 +1,112 @@
+//! JSON of which any part may be missing or of another kind than expected, read in one pass.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// What a value is expected to be. Each method stands for a kind of JSON value; those that are not overridden note the value as
+/// [`other`](Shape::other) and skip it.
+pub(super) trait Shape: Default {
+    fn text(&mut self, _: Cow<'_, str>) {
+        self.other();
+    }
+
+    fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
+        self.other();
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+
+    fn list<'de, A: SeqAccess<'de>>(&mut self, mut list: A) -> Result<(), A::Error> {
+        self.other();
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(())
+    }
+
+    /// It is of a kind that was not expected. A `null` is not: it counts as missing.
+    fn other(&mut self) {}
+}
+
+/// A value of any kind, read as `S`.
+pub(super) struct Lenient<S>(pub(super) S);
+
+impl<'de, S: Shape> Deserialize<'de> for Lenient<S> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(LenientVisitor(PhantomData)).map(Self)
+    }
+}
+
+struct LenientVisitor<S>(PhantomData<S>);
+
+impl<S: Shape> LenientVisitor<S> {
+    fn other<E>() -> Result<S, E> {
+        let mut shape = S::default();
+        shape.other();
+        Ok(shape)
+    }
+}
+
+impl<'de, S: Shape> Visitor<'de> for LenientVisitor<S> {
+    type Value = S;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any JSON value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<S, E> {
+        let mut shape = S::default();
+        shape.text(Cow::Borrowed(text));
+        Ok(shape)
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<S, E> {
+        let mut shape = S::default();
+        shape.text(Cow::Owned(text));
+        Ok(shape)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<S, A::Error> {
+        let mut shape = S::default();
+        shape.map(map)?;
+        Ok(shape)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, list: A) -> Result<S, A::Error> {
+        let mut shape = S::default();
+        shape.list(list)?;
+        Ok(shape)
+    }
+
+    fn visit_unit<E>(self) -> Result<S, E> {
+        Ok(S::default())
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<S, E> {
+        Self::other()
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<S, E> {
+        Self::other()
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<S, E> {
+        Self::other()
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<S, E> {
+        Self::other()
+    }
+}
+
+/// A text, or nothing.
+#[derive(Default)]
+pub(super) struct Text(pub(super) Option<String>);
+
+impl Shape for Text {
+    fn text(&mut self, text: Cow<'_, str>) {
+        self.0 = Some(text.into_owned());
+    }
+}

@@ -1,0 +1,247 @@
+//! Lambda's side: an SQS event becomes records, a report becomes a batch response. The only room that knows Lambda.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::{Duration, SystemTime};
+
+use aws_lambda_events::sqs::SqsBatchResponse;
+use lambda_runtime::{Diagnostic, LambdaEvent};
+use tokio::runtime::{Builder, Handle, RuntimeFlavor};
+use tokio::time::Instant;
+use tower::Service;
+
+use crate::clock::epoch_millis;
+use crate::config::{Config, InvalidConfig};
+use crate::handler::Handler;
+use crate::message::Body;
+use crate::processor::{BatchProcessor, Settings};
+use crate::queue::{Queue, SqsQueue};
+use crate::report::{Report, Unreportable};
+use crate::telemetry;
+
+mod event;
+mod lenient;
+
+pub use event::SqsEvent;
+
+/// Runs a Lambda function that hands each SQS message to `handler`: all of its `main`.
+///
+/// Settings come from the environment; see the table in the crate's documentation. Handlers run on the tokio runtime from which
+/// this is called, or on one of two threads if that one has fewer. The conversation with Lambda and SQS has a thread
+/// to itself, so that no handler, not even one that blocks, can keep the invocation from its answer.
+///
+/// ```no_run
+/// # use requeue::{Failure, Message};
+/// async fn charge(message: Message) -> Result<(), Failure> { Ok(()) }
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), requeue::Error> {
+///     requeue::run(charge).await
+/// }
+/// ```
+///
+/// # Errors
+///
+/// When the settings are invalid, with every problem in one message; when the Runtime API cannot be reached.
+pub async fn run<H, T>(handler: H) -> Result<(), Error>
+where
+    H: Handler<T>,
+    T: Body,
+{
+    let config = Config::from_env()?;
+    run_with(handler, config).await
+}
+
+/// As [`run`], with settings that have been read already.
+///
+/// # Errors
+///
+/// When the Runtime API cannot be reached.
+pub async fn run_with<H, T>(handler: H, config: Config) -> Result<(), Error>
+where
+    H: Handler<T>,
+    T: Body,
+{
+    telemetry::init();
+    let spare = (workers() < 2).then(two_workers).transpose()?;
+    let handlers = spare
+        .as_ref()
+        .map_or_else(Handle::current, |runtime| runtime.handle().clone());
+    let (ended, end) = tokio::sync::oneshot::channel();
+    std::thread::Builder::new().name("requeue".to_owned()).spawn(move || {
+        let served = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Error::from)
+            .and_then(|runtime| {
+                runtime.block_on(async move {
+                    let queue = SqsQueue::from_env().await;
+                    let settings = Settings {
+                        handlers: Some(handlers),
+                        ..config.into_settings()
+                    };
+                    lambda_runtime::run(BatchProcessor::new(handler, queue, settings))
+                        .await
+                        .map_err(Error)
+                })
+            });
+        // Nobody waits for it only when the caller is being torn down.
+        let _ = ended.send(served);
+    })?;
+    let served = end
+        .await
+        .unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))));
+    if let Some(runtime) = spare {
+        runtime.shutdown_background();
+    }
+    served
+}
+
+fn workers() -> usize {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::CurrentThread => 1,
+        _ => Handle::current().metrics().num_workers(),
+    }
+}
+
+fn two_workers() -> std::io::Result<tokio::runtime::Runtime> {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .thread_name("handler")
+        .enable_all()
+        .build()
+}
+
+impl<H, Q, T> BatchProcessor<H, Q, T>
+where
+    H: Handler<T>,
+    Q: Queue,
+    T: Body,
+{
+    /// Works on one invocation.
+    ///
+    /// # Errors
+    ///
+    /// [`InvocationError::NoRecords`] when the event is none of SQS; [`InvocationError::Unreportable`] when a record without an id
+    /// must stay in the queue.
+    pub async fn invoke(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, InvocationError> {
+        let records = event.payload.records.ok_or(InvocationError::NoRecords)?;
+        let deadline = Instant::now() + time_left(event.context.deadline, self.clock().now());
+        let report = self.process(records, deadline).await;
+        telemetry::observe(&report);
+        respond(&report)
+    }
+}
+
+/// What is left until the deadline of the Runtime API. No function runs longer than 15 minutes; an emulator that names no deadline
+/// gets those.
+fn time_left(deadline_millis: u64, now: SystemTime) -> Duration {
+    const LONGEST: Duration = Duration::from_secs(900);
+    match deadline_millis {
+        0 => LONGEST,
+        millis => Duration::from_millis(millis.saturating_sub(epoch_millis(now))).min(LONGEST),
+    }
+}
+
+/// The batch response that says what the report says.
+///
+/// # Errors
+///
+/// [`InvocationError::Unreportable`].
+pub fn respond(report: &Report) -> Result<SqsBatchResponse, InvocationError> {
+    let mut response = SqsBatchResponse::default();
+    response.set_failures(report.failed_ids()?);
+    Ok(response)
+}
+
+impl<H, Q, T> Service<LambdaEvent<SqsEvent>> for BatchProcessor<H, Q, T>
+where
+    H: Handler<T>,
+    Q: Queue,
+    T: Body,
+{
+    type Response = SqsBatchResponse;
+    type Error = InvocationError;
+    type Future = Pin<Box<dyn Future<Output = Result<SqsBatchResponse, InvocationError>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), InvocationError>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, event: LambdaEvent<SqsEvent>) -> Self::Future {
+        let processor = self.clone();
+        Box::pin(async move { processor.invoke(event).await })
+    }
+}
+
+/// Why an invocation fails as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvocationError {
+    /// The event has no `Records`.
+    NoRecords,
+    /// A record without a message id must stay in the queue, and no response can say so.
+    Unreportable,
+}
+
+impl std::fmt::Display for InvocationError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoRecords => f.write_str(
+                "the event has no list `Records`: this function is to be invoked by an SQS event source mapping, or with an event of that shape",
+            ),
+            Self::Unreportable => Unreportable.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for InvocationError {}
+
+impl From<Unreportable> for InvocationError {
+    fn from(_: Unreportable) -> Self {
+        Self::Unreportable
+    }
+}
+
+impl From<InvocationError> for Diagnostic {
+    fn from(error: InvocationError) -> Self {
+        let error_type = match error {
+            InvocationError::NoRecords => "Requeue.NoRecords",
+            InvocationError::Unreportable => "Requeue.Unreportable",
+        };
+        Self {
+            error_type: error_type.to_owned(),
+            error_message: error.to_string(),
+        }
+    }
+}
+
+/// Why the function cannot run. Prints the same, readable text as `Display` and as `Debug`, because that is what a `main`
+/// that returns it shows.
+pub struct Error(lambda_runtime::Error);
+
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::fmt::Debug for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for Error {}
+
+impl From<InvalidConfig> for Error {
+    fn from(error: InvalidConfig) -> Self {
+        Self(error.into())
+    }
+}
+
+impl From<std::io::Error> for Error {
+    fn from(error: std::io::Error) -> Self {
+        Self(error.into())
+    }
+}

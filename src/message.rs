@@ -1,0 +1,347 @@
+//! One delivery: as SQS gave it to us (`Record`), as the processor sees it (`Delivery`), and as the handler sees it (`Message`).
+//! Knows nothing of Lambda's event format.
+
+use std::collections::BTreeMap;
+use std::num::NonZeroU32;
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use crate::failure::{Evidence, Failure, FailureClass};
+use crate::policy::Progress;
+use crate::queue::{Attribute, QueueArn};
+use crate::state::RetryState;
+use crate::wire::{self, Origin};
+
+/// If SQS says that a copy was sent this much later than we sent it, somebody else sent it: an operator's redrive.
+const REDRIVE_TOLERANCE: Duration = Duration::from_secs(120);
+/// After so many redrives nothing starts afresh any more.
+const MAX_REDRIVES: u32 = 10;
+
+/// One record as it came from SQS. Whatever is missing or broken is `None`: it must not keep its neighbours from their turn.
+///
+/// ```
+/// let record = requeue::Record { body: Some("{}".into()), ..Default::default() };
+/// assert!(record.message_id.is_none());
+/// ```
+#[derive(Clone, Default)]
+pub struct Record {
+    /// The message id.
+    pub message_id: Option<String>,
+    /// The receipt handle.
+    pub receipt_handle: Option<String>,
+    /// The body.
+    pub body: Option<String>,
+    /// The queue it came from.
+    pub queue: Option<Arc<QueueArn>>,
+    /// `ApproximateReceiveCount`.
+    pub receive_count: Option<u32>,
+    /// `SentTimestamp`.
+    pub sent: Option<SystemTime>,
+    /// `ApproximateFirstReceiveTimestamp`.
+    pub first_received: Option<SystemTime>,
+    /// `MessageGroupId`.
+    pub group_id: Option<String>,
+    /// The message attributes; `None` when one of them cannot be read.
+    pub attributes: Option<BTreeMap<String, Attribute>>,
+}
+
+/// One record after decoding: what the gate, the policy and settling work with.
+pub(crate) struct Delivery {
+    /// Its place in the batch.
+    pub(crate) position: usize,
+    pub(crate) message_id: Option<String>,
+    /// The receipt handle of this delivery first, then those of further deliveries of the same message in the same batch.
+    pub(crate) receipt_handles: Vec<String>,
+    pub(crate) queue: Option<Arc<QueueArn>>,
+    pub(crate) receive_count: u32,
+    pub(crate) first_sent: SystemTime,
+    pub(crate) first_received: SystemTime,
+    /// When this copy was first received.
+    pub(crate) copy_first_received: SystemTime,
+    pub(crate) group_id: Option<String>,
+    pub(crate) attributes: BTreeMap<String, Attribute>,
+    pub(crate) state: RetryState,
+    /// Why no handler can be given this record.
+    pub(crate) defect: Option<Failure>,
+    /// A later version of this library wrote the message's state.
+    pub(crate) is_of_later_version: bool,
+    /// The body as first delivered.
+    payload: String,
+}
+
+impl Delivery {
+    /// Reads a record. `received` is the time of this batch, for a record that does not say; `max_retries` bounds the count that
+    /// a producer may claim.
+    pub(crate) fn decode(position: usize, record: Record, received: SystemTime, max_retries: u32) -> Self {
+        let broken = |what| Failure::new(FailureClass::NonRetryable, Evidence::Body, what);
+        let mut defect = record
+            .attributes
+            .is_none()
+            .then(|| broken("a message attribute cannot be read"));
+        let body = record.body.filter(|body| !body.is_empty()).unwrap_or_else(|| {
+            defect = Some(broken("the record has no body"));
+            String::new()
+        });
+        let read = wire::read(&body, max_retries);
+        let is_of_later_version = matches!(read.origin, Origin::LaterVersion(_));
+        let state = match read.origin {
+            Origin::Fresh { retry_count } => RetryState {
+                retry_count,
+                ..RetryState::default()
+            },
+            Origin::Ours(state) => *state,
+            Origin::LaterVersion(_) => RetryState::default(),
+        };
+        let payload = match read.payload {
+            std::borrow::Cow::Borrowed(whole) if whole.len() == body.len() => None,
+            other => Some(other.into_owned()),
+        };
+        let sent = record.sent.unwrap_or(received);
+        let copy_first_received = record.first_received.unwrap_or(received);
+        let state = restart_if_redriven(state, sent);
+        Self {
+            position,
+            message_id: record.message_id.filter(|id| !id.is_empty()),
+            receipt_handles: record
+                .receipt_handle
+                .filter(|handle| !handle.is_empty())
+                .into_iter()
+                .collect(),
+            queue: record.queue,
+            receive_count: record.receive_count.unwrap_or(1).max(1),
+            first_sent: state.first_sent.unwrap_or(sent),
+            first_received: state.first_received.unwrap_or(copy_first_received),
+            copy_first_received,
+            group_id: record.group_id,
+            attributes: record.attributes.unwrap_or_default(),
+            payload: payload.unwrap_or(body),
+            state,
+            defect,
+            is_of_later_version,
+        }
+    }
+
+    /// Adds a further delivery of the same message: one message, one outcome. SQS honours the receipt handle of the latest
+    /// receive, so that one comes first.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        if other.receive_count > self.receive_count {
+            std::mem::swap(self, &mut other);
+        }
+        self.position = self.position.min(other.position);
+        self.receipt_handles.append(&mut other.receipt_handles);
+    }
+
+    /// The body as first delivered.
+    pub(crate) fn payload(&self) -> &str {
+        &self.payload
+    }
+
+    /// The id of the first delivery.
+    pub(crate) fn original_id(&self) -> Option<&str> {
+        self.state.original_message_id.as_deref().or(self.message_id.as_deref())
+    }
+
+    pub(crate) fn is_fifo(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.is_fifo())
+    }
+
+    /// Failed attempts before this one. A FIFO message is never re-sent, so its receives count.
+    pub(crate) fn failures(&self) -> u32 {
+        if self.is_fifo() {
+            self.receive_count - 1
+        } else {
+            self.state.retry_count
+        }
+    }
+
+    pub(crate) fn progress(&self) -> Progress<'_> {
+        Progress {
+            state: &self.state,
+            first_received: self.first_received,
+            receive_count: self.receive_count,
+        }
+    }
+}
+
+fn restart_if_redriven(state: RetryState, sent: SystemTime) -> RetryState {
+    let redriven = state.retry_timestamp.is_some_and(|ours| {
+        sent.duration_since(ours).is_ok_and(|later| later > REDRIVE_TOLERANCE) && state.redrives < MAX_REDRIVES
+    });
+    if !redriven {
+        return state;
+    }
+    RetryState {
+        original_message_id: state.original_message_id,
+        redrives: state.redrives + 1,
+        unknown: state.unknown,
+        ..RetryState::default()
+    }
+}
+
+/// Which attempt a delivery is, counted from 1.
+pub type Attempt = NonZeroU32;
+
+/// One delivery as the handler sees it.
+///
+/// The body is a type of your own that serde can read, or [`Raw`] for the text itself, which is the same, byte for byte, on
+/// every attempt.
+///
+/// ```
+/// # use requeue::{Failure, Message};
+/// #[derive(serde::Deserialize)]
+/// struct Order { id: String }
+///
+/// async fn charge(message: Message<Order>) -> Result<(), Failure> {
+///     if message.is_last_attempt() {
+///         println!("order {} had its last chance", message.body().id);
+///     }
+///     Ok(())
+/// }
+/// ```
+pub struct Message<T = Raw> {
+    body: T,
+    delivery: Arc<Delivery>,
+    max_retries: u32,
+    deadline: Instant,
+}
+
+impl<T: Body> Message<T> {
+    /// Reads the body; fails with a non-retryable failure when it does not fit the type.
+    pub(crate) fn new(delivery: &Arc<Delivery>, max_retries: u32, deadline: Instant) -> Result<Self, Failure> {
+        let body = T::read(Raw(Arc::clone(delivery)))?;
+        Ok(Self {
+            body,
+            delivery: Arc::clone(delivery),
+            max_retries,
+            deadline,
+        })
+    }
+}
+
+impl<T> Message<T> {
+    /// The body.
+    pub fn body(&self) -> &T {
+        &self.body
+    }
+
+    /// The body, moved out.
+    pub fn into_body(self) -> T {
+        self.body
+    }
+
+    /// The id of this delivery's message, which changes with every retry; `None` in a malformed event.
+    pub fn id(&self) -> Option<&str> {
+        self.delivery.message_id.as_deref()
+    }
+
+    /// The id that the message had when it was first delivered: the same on every attempt, so the idempotency key.
+    pub fn original_id(&self) -> Option<&str> {
+        self.delivery.original_id()
+    }
+
+    /// The queue; `None` in a malformed event.
+    pub fn queue(&self) -> Option<&QueueArn> {
+        self.delivery.queue.as_deref()
+    }
+
+    /// The message attributes.
+    pub fn attributes(&self) -> &BTreeMap<String, Attribute> {
+        &self.delivery.attributes
+    }
+
+    /// The message group: on a standard queue the tenant of fair queues.
+    pub fn group_id(&self) -> Option<&str> {
+        self.delivery.group_id.as_deref()
+    }
+
+    /// Which attempt this is: 1 the first time.
+    pub fn attempt(&self) -> Attempt {
+        Attempt::MIN.saturating_add(self.delivery.failures())
+    }
+
+    /// Retries used so far.
+    pub fn retry_count(&self) -> u32 {
+        self.delivery.failures()
+    }
+
+    /// How often SQS delivered this copy: more than once after a crash or a time-out of the function.
+    pub fn receive_count(&self) -> u32 {
+        self.delivery.receive_count
+    }
+
+    /// Whether a further failure finds all retries used. Time budgets may end the retries earlier.
+    pub fn is_last_attempt(&self) -> bool {
+        self.delivery.failures() >= self.max_retries
+    }
+
+    /// When the message was first sent, by SQS's clock.
+    pub fn first_sent(&self) -> SystemTime {
+        self.delivery.first_sent
+    }
+
+    /// When the message was first received, by SQS's clock.
+    pub fn first_received(&self) -> SystemTime {
+        self.delivery.first_received
+    }
+
+    /// What is left until the handler is cancelled.
+    pub fn time_left(&self) -> Duration {
+        self.deadline.saturating_duration_since(Instant::now())
+    }
+}
+
+/// What can be read from a message body: every type that serde can read from JSON, and [`Raw`].
+pub trait Body: Sized + Send + 'static {
+    /// Reads the body as first delivered.
+    fn read(raw: Raw) -> Result<Self, Failure>;
+}
+
+impl<T: DeserializeOwned + Send + 'static> Body for T {
+    /// The failure says where the body does not fit, and not what stands there.
+    fn read(raw: Raw) -> Result<Self, Failure> {
+        serde_json::from_str(&raw).map_err(|error| {
+            let place = format_args!(
+                "the body does not fit the handler's type (line {}, column {})",
+                error.line(),
+                error.column()
+            );
+            Failure::new(FailureClass::NonRetryable, Evidence::Body, place)
+        })
+    }
+}
+
+impl Body for Raw {
+    fn read(raw: Raw) -> Result<Self, Failure> {
+        Ok(raw)
+    }
+}
+
+/// The text of a body, byte for byte as first delivered. Cheap to clone.
+#[derive(Clone)]
+pub struct Raw(Arc<Delivery>);
+
+impl Deref for Raw {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        self.0.payload()
+    }
+}
+
+impl AsRef<[u8]> for Raw {
+    fn as_ref(&self) -> &[u8] {
+        self.0.payload().as_bytes()
+    }
+}
+
+impl From<Raw> for Bytes {
+    /// Shares the text; nothing is copied.
+    fn from(raw: Raw) -> Self {
+        Bytes::from_owner(raw)
+    }
+}

@@ -1,0 +1,418 @@
+//! One batch, step by step: decode, gate, handle, classify, decide, settle. On this page the whole path of a message can be read.
+//!
+//! Has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and knows neither Lambda nor HTTP.
+
+use std::collections::HashMap;
+use std::marker::PhantomData;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use futures_util::StreamExt;
+use futures_util::stream;
+use tokio::runtime::Handle;
+use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::task::AbortOnDropHandle;
+
+use crate::clock::{Clock, Sampler};
+use crate::disposition::{Deferral, Disposition, ReleaseReason};
+use crate::failure::{Evidence, Failure, FailureClass};
+use crate::gate::{TimeLeft, gate};
+use crate::handler::Handler;
+use crate::message::{Body, Delivery, Message, Raw, Record};
+use crate::policy::{self, RetryPolicy};
+use crate::queue::Queue;
+use crate::report::{Outcome, Report};
+use crate::settle::{Settled, Settler, Verdict, Window};
+use crate::wire::Wrap;
+
+/// What bounds the work on a batch.
+///
+/// ```
+/// let limits = requeue::Limits { concurrency: 4, ..Default::default() };
+/// assert_eq!(limits.timeout.as_secs(), 30);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most handlers at once. Default 10.
+    pub concurrency: usize,
+    /// Longest run of one handler. Default 30 s.
+    pub timeout: Duration,
+    /// Kept back at the end of an invocation, for settling. Default 5 s, but never more than a quarter of what the
+    /// invocation has left at its start.
+    pub reserve: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            concurrency: 10,
+            timeout: Duration::from_secs(30),
+            reserve: Duration::from_secs(5),
+        }
+    }
+}
+
+/// Everything that a processor can be told, with its defaults.
+///
+/// ```
+/// use requeue::{Limits, Settings};
+/// let settings = Settings { limits: Limits { concurrency: 50, ..Limits::default() }, ..Settings::default() };
+/// # let _ = settings;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Default: the built-in policy `standard`.
+    pub policy: RetryPolicy,
+    /// Default: see [`Limits`].
+    pub limits: Limits,
+    /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
+    pub wrap: Wrap,
+    /// Default: this machine's.
+    pub clock: Clock,
+    /// Default: the thread's random generator.
+    pub sampler: Sampler,
+    /// The runtime on which handlers run. Default: the one on which the processor is made.
+    pub handlers: Option<Handle>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            policy: RetryPolicy::default(),
+            limits: Limits::default(),
+            wrap: Wrap::WhenNeeded,
+            clock: Clock::system(),
+            sampler: Sampler::random(),
+            handlers: None,
+        }
+    }
+}
+
+/// Works on batches: the core that Lambda, the command line and the tests share.
+///
+/// Cheap to clone; clones work for the same handler and queue.
+pub struct BatchProcessor<H, Q, T = Raw> {
+    inner: Arc<Inner<H, Q>>,
+    body: PhantomData<fn() -> T>,
+}
+
+struct Inner<H, Q> {
+    handler: Arc<H>,
+    settler: Settler<Q>,
+    policy: RetryPolicy,
+    limits: Limits,
+    handlers: Handle,
+}
+
+/// When what must end in an invocation.
+#[derive(Clone, Copy)]
+struct Times {
+    window: Window,
+    /// No handler starts or runs after this.
+    cutoff: Instant,
+    /// How long an aborted handler has to yield.
+    grace: Duration,
+}
+
+impl Times {
+    fn new(started: Instant, deadline: Instant, limits: &Limits) -> Self {
+        let reserve = limits.reserve.min(deadline.saturating_duration_since(started) / 4);
+        // A tenth of the reserve is for the response itself.
+        let window = Window {
+            started,
+            deadline: deadline - reserve / 10,
+        };
+        Self {
+            window,
+            cutoff: deadline - reserve,
+            grace: reserve / 2,
+        }
+    }
+}
+
+impl<H, Q, T> BatchProcessor<H, Q, T>
+where
+    H: Handler<T>,
+    Q: Queue,
+    T: Body,
+{
+    /// A processor that hands messages to `handler` and settles them in `queue`.
+    ///
+    /// # Panics
+    ///
+    /// Outside a tokio runtime, unless the settings name one for the handlers.
+    pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
+        let Settings {
+            policy,
+            limits,
+            wrap,
+            clock,
+            sampler,
+            handlers,
+        } = settings;
+        let settler = Settler {
+            queue: Arc::new(queue),
+            clock,
+            sampler,
+            wrap,
+        };
+        let handlers = handlers.unwrap_or_else(Handle::current);
+        let inner = Inner {
+            handler: Arc::new(handler),
+            settler,
+            policy,
+            limits,
+            handlers,
+        };
+        Self {
+            inner: Arc::new(inner),
+            body: PhantomData,
+        }
+    }
+
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.inner.settler.clock
+    }
+
+    /// Works on one batch. Returns before `deadline` whatever handlers and queue do, as long as this future itself is polled.
+    pub async fn process(&self, records: Vec<Record>, deadline: Instant) -> Report {
+        let started = Instant::now();
+        let inner = &self.inner;
+        let times = Times::new(started, deadline, &inner.limits);
+        let deliveries = decode(records, inner.settler.clock.now(), inner.policy.max_retries);
+
+        let (verdicts, decided) = mpsc::unbounded_channel();
+        let handling = async move {
+            let lanes = stream::iter(lanes(deliveries));
+            lanes
+                .for_each_concurrent(inner.limits.concurrency, |lane| self.run_lane(lane, times, &verdicts))
+                .await;
+            drop(verdicts);
+        };
+        let ((), mut settled) = tokio::join!(handling, inner.settler.settle(decided, times.window));
+        settled.sort_unstable_by_key(|settled| settled.verdict.delivery.position);
+
+        let unreportable = settled
+            .iter()
+            .any(|Settled { verdict, settlement }| settlement.is_kept() && verdict.delivery.message_id.is_none());
+        if unreportable {
+            inner.settler.delete_completed(&settled, times.window.deadline).await;
+        }
+        Report {
+            outcomes: settled.into_iter().map(outcome).collect(),
+            elapsed: started.elapsed(),
+        }
+    }
+
+    /// Works on messages that must keep their order: after one that stays in the queue, the others stay too.
+    async fn run_lane(&self, lane: Vec<Arc<Delivery>>, times: Times, verdicts: &UnboundedSender<Verdict>) {
+        let mut blocked = false;
+        for delivery in lane {
+            let verdict = if blocked {
+                let disposition = Disposition::Release(ReleaseReason::BehindFailed);
+                Verdict {
+                    delivery,
+                    disposition,
+                    failure: None,
+                    elapsed: None,
+                }
+            } else {
+                self.run(delivery, times).await
+            };
+            blocked = verdict.disposition != Disposition::Complete;
+            // The receiver lives until every sender is gone.
+            let _ = verdicts.send(verdict);
+        }
+    }
+
+    /// Gate, handle, classify, decide: from a delivery to what is to happen to it.
+    async fn run(&self, delivery: Arc<Delivery>, times: Times) -> Verdict {
+        let Inner { settler, policy, .. } = &*self.inner;
+        let sample = settler.sampler.sample();
+        let time_left = if Instant::now() < times.cutoff {
+            TimeLeft::Enough
+        } else {
+            TimeLeft::TooLittle
+        };
+
+        if let Some(disposition) = gate(policy, &delivery, settler.clock.now(), time_left, sample) {
+            let disposition = feasible(&delivery, disposition, settler.clock.now(), sample);
+            return Verdict {
+                delivery,
+                disposition,
+                failure: None,
+                elapsed: None,
+            };
+        }
+
+        let began = Instant::now();
+        let handled = self.handle(&delivery, times).await;
+        let elapsed = Some(began.elapsed());
+
+        let now = settler.clock.now();
+        let (disposition, failure) = match handled {
+            Handled::Done => (Disposition::Complete, None),
+            Handled::Failed(failure) => (
+                policy::decide(policy, &delivery.progress(), &failure, now, sample),
+                Some(failure),
+            ),
+            Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
+        };
+        let disposition = feasible(&delivery, disposition, now, sample);
+        Verdict {
+            delivery,
+            disposition,
+            failure,
+            elapsed,
+        }
+    }
+
+    /// Runs the handler in a task of its own, so that neither its panic nor its time-out reaches a neighbour.
+    async fn handle(&self, delivery: &Arc<Delivery>, times: Times) -> Handled {
+        if let Some(defect) = &delivery.defect {
+            return Handled::Failed(defect.clone());
+        }
+        let limit = times.cutoff.min(Instant::now() + self.inner.limits.timeout);
+        let handler = Arc::clone(&self.inner.handler);
+        let delivery = Arc::clone(delivery);
+        let max_retries = self.inner.policy.max_retries;
+        let mut task = AbortOnDropHandle::new(self.inner.handlers.spawn(async move {
+            let message = Message::new(&delivery, max_retries, limit)?;
+            handler.handle(message).await
+        }));
+        if let Ok(ended) = timeout_at(limit, &mut task).await {
+            return handled(ended);
+        }
+        task.abort();
+        match timeout(times.grace, &mut task).await {
+            Ok(ended) => handled(ended),
+            Err(_) => Handled::Abandoned,
+        }
+    }
+}
+
+/// How a handler ended.
+enum Handled {
+    Done,
+    Failed(Failure),
+    /// It blocks its thread: it may still work on the message, so nobody else may yet.
+    Abandoned,
+}
+
+fn handled(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Handled {
+    match ended {
+        Ok(Ok(())) => Handled::Done,
+        Ok(Err(failure)) => Handled::Failed(failure),
+        Err(error) if error.is_panic() => Handled::Failed(Failure::new(
+            FailureClass::Temporary,
+            Evidence::Panic,
+            "the handler panicked",
+        )),
+        Err(_) => Handled::Failed(Failure::new(
+            FailureClass::Temporary,
+            Evidence::TimeOut,
+            "the handler ran out of time",
+        )),
+    }
+}
+
+/// Reads each record, and joins those that are the same message delivered twice.
+fn decode(records: Vec<Record>, received: SystemTime, max_retries: u32) -> Vec<Delivery> {
+    let mut deliveries: Vec<Delivery> = Vec::with_capacity(records.len());
+    let mut positions: HashMap<String, usize> = HashMap::with_capacity(records.len());
+    for (position, record) in records.into_iter().enumerate() {
+        let delivery = Delivery::decode(position, record, received, max_retries);
+        let Some(id) = &delivery.message_id else {
+            deliveries.push(delivery);
+            continue;
+        };
+        match positions.get(id) {
+            None => {
+                positions.insert(id.clone(), deliveries.len());
+                deliveries.push(delivery);
+            }
+            Some(&at) => deliveries[at].join(delivery),
+        }
+    }
+    deliveries
+}
+
+/// One lane for each message, except that the messages of a FIFO group share one, in their order.
+fn lanes(deliveries: Vec<Delivery>) -> Vec<Vec<Arc<Delivery>>> {
+    let mut lanes: Vec<Vec<Arc<Delivery>>> = Vec::with_capacity(deliveries.len());
+    let mut groups: HashMap<Option<String>, usize> = HashMap::new();
+    for delivery in deliveries {
+        let delivery = Arc::new(delivery);
+        if !delivery.is_fifo() {
+            lanes.push(vec![delivery]);
+            continue;
+        }
+        let lane = *groups.entry(delivery.group_id.clone()).or_insert(lanes.len());
+        match lanes.get_mut(lane) {
+            Some(group) => group.push(delivery),
+            None => lanes.push(vec![delivery]),
+        }
+    }
+    lanes
+}
+
+/// The disposition that can be carried out for this record: a copy needs a queue in which order does not matter, and what SQS
+/// shall keep needs an id.
+fn feasible(delivery: &Delivery, disposition: Disposition, now: SystemTime, sample: f64) -> Disposition {
+    match disposition {
+        Disposition::Complete => disposition,
+        Disposition::Requeue { .. } | Disposition::Defer { .. } => {
+            if delivery.is_fifo() {
+                Disposition::Release(ReleaseReason::Fifo)
+            } else if delivery.queue.is_none() {
+                Disposition::Release(ReleaseReason::NoQueue)
+            } else {
+                disposition
+            }
+        }
+        Disposition::Release(ReleaseReason::GivenUp) | Disposition::DeadLetter(_) => {
+            let copyable = delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo();
+            if delivery.message_id.is_none() && copyable {
+                policy::defer(Deferral::Unreportable, delivery.state.deferrals, now, sample)
+            } else {
+                disposition
+            }
+        }
+        Disposition::Release(_) => disposition,
+    }
+}
+
+fn outcome(settled: Settled) -> Outcome {
+    let Settled {
+        verdict:
+            Verdict {
+                delivery,
+                disposition,
+                failure,
+                elapsed,
+            },
+        settlement,
+    } = settled;
+    Outcome {
+        message_id: delivery.message_id.clone(),
+        original_message_id: delivery.original_id().map(str::to_owned),
+        retry_count: delivery.state.retry_count,
+        hops: delivery.state.hops,
+        receive_count: delivery.receive_count,
+        class: failure.as_ref().map(Failure::class),
+        reason: failure.map(|failure| failure.reason().to_owned()),
+        disposition,
+        settlement,
+        elapsed,
+    }
+}
+
+impl<H, Q, T> Clone for BatchProcessor<H, Q, T> {
+    fn clone(&self) -> Self {
+        Self {
+            inner: Arc::clone(&self.inner),
+            body: PhantomData,
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! What a queue call can answer instead of carrying out what was asked.
+
+use std::fmt;
+
+/// What the service said of one entry of a call that it answered.
+pub type Confirmation = Result<(), EntryError>;
+
+/// One entry was not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EntryError {
+    /// The service's code, or `Unconfirmed` when it did not mention the entry.
+    pub code: String,
+    /// Sending the same entry again cannot help.
+    pub sender_fault: bool,
+}
+
+impl EntryError {
+    /// The service answered this.
+    #[must_use]
+    pub fn answered(code: &str, sender_fault: bool) -> Self {
+        Self {
+            code: short(code).to_owned(),
+            sender_fault,
+        }
+    }
+
+    /// The service did not say, so it may have been carried out: trying again might do it twice.
+    #[must_use]
+    pub fn unconfirmed() -> Self {
+        Self {
+            code: "Unconfirmed".to_owned(),
+            sender_fault: true,
+        }
+    }
+}
+
+/// A whole call failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CallError {
+    /// The service's code, or one of ours for a call without an answer.
+    pub code: String,
+    /// What that means.
+    pub kind: CallErrorKind,
+}
+
+/// What a failed call means for its entries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallErrorKind {
+    /// The service refused it, and will again: configuration, permission, encryption.
+    Refused,
+    /// The service refused the request as such, perhaps for the sake of one entry: each alone may pass.
+    Malformed,
+    /// The service refused it for now: throttled, or an error on its side.
+    Unavailable,
+    /// There is no answer: the service may or may not have carried it out.
+    Ambiguous,
+}
+
+impl CallError {
+    /// The service answered with this HTTP status and this code.
+    #[must_use]
+    pub fn answered(status: u16, code: &str) -> Self {
+        let code = short(code);
+        let kind = if status >= 500 || UNAVAILABLE.contains(&code) {
+            CallErrorKind::Unavailable
+        } else if MALFORMED.contains(&code) {
+            CallErrorKind::Malformed
+        } else {
+            CallErrorKind::Refused
+        };
+        Self {
+            code: code.to_owned(),
+            kind,
+        }
+    }
+
+    /// There is no answer, for the reason that `code` names.
+    #[must_use]
+    pub fn ambiguous(code: &str) -> Self {
+        Self {
+            code: code.to_owned(),
+            kind: CallErrorKind::Ambiguous,
+        }
+    }
+}
+
+impl fmt::Display for CallError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.code)
+    }
+}
+
+impl std::error::Error for CallError {}
+
+/// Codes that mean "later". Source: SQS API reference, `SendMessageBatch` and common errors; the SDK's list of throttling codes.
+const UNAVAILABLE: [&str; 8] = [
+    "InternalError",
+    "InternalFailure",
+    "KmsThrottled",
+    "RequestThrottled",
+    "ServiceUnavailable",
+    "Throttling",
+    "ThrottlingException",
+    "TooManyRequestsException",
+];
+
+/// Codes for which one entry may be the cause. Source: SQS API reference, `SendMessageBatch`.
+const MALFORMED: [&str; 7] = [
+    "BatchEntryIdsNotDistinct",
+    "BatchRequestTooLong",
+    "InvalidBatchEntryId",
+    "InvalidMessageContents",
+    "InvalidParameterValue",
+    "MissingParameter",
+    "TooManyEntriesInBatchRequest",
+];
+
+/// SQS prefixes some codes for the sake of old clients: `AWS.SimpleQueueService.BatchRequestTooLong`.
+fn short(code: &str) -> &str {
+    code.rsplit(['.', '#']).next().unwrap_or(code)
+}

@@ -1,0 +1,113 @@
+//! Words that a handler appends to a fallible call to say what its failure means.
+
+use std::any::type_name;
+use std::error::Error;
+
+use crate::failure::{Evidence, Failure};
+
+/// Turns the error of any [`Result`] into a [`Failure`]: `charge(order).temporary()?`.
+///
+/// The reason names the error's type and never holds its text, which may quote a body or a secret; whoever wants own words says
+/// `.map_err(|_| Failure::temporary("the ledger is locked"))`.
+///
+/// ```
+/// use requeue::{Failure, FailureClass, ResultExt};
+///
+/// fn amount(body: &str) -> Result<u64, Failure> {
+///     body.parse::<u64>().non_retryable()
+/// }
+/// let failure = amount("my secret").unwrap_err();
+/// assert_eq!(failure.class(), FailureClass::NonRetryable);
+/// assert_eq!(failure.reason(), "core::num::error::ParseIntError");
+/// ```
+pub trait ResultExt<T, E>: Sized {
+    /// The callee limits the rate: [`Failure::rate_limit`].
+    fn rate_limit(self) -> Result<T, Failure>;
+    /// An allowance is used up: [`Failure::quota`].
+    fn quota(self) -> Result<T, Failure>;
+    /// It may work later: [`Failure::temporary`].
+    fn temporary(self) -> Result<T, Failure>;
+    /// It will never work: [`Failure::non_retryable`].
+    fn non_retryable(self) -> Result<T, Failure>;
+    /// Whatever the built-in tables make of it: [`Failure::classified`]. Takes every error that is `Send` and `Sync`, boxed ones and strings.
+    fn classified(self) -> Result<T, Failure>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>;
+}
+
+impl<T, E> ResultExt<T, E> for Result<T, E> {
+    fn rate_limit(self) -> Result<T, Failure> {
+        self.map_err(|_| Failure::rate_limit(type_name::<E>()))
+    }
+
+    fn quota(self) -> Result<T, Failure> {
+        self.map_err(|_| Failure::quota(type_name::<E>()))
+    }
+
+    fn temporary(self) -> Result<T, Failure> {
+        self.map_err(|_| Failure::temporary(type_name::<E>()))
+    }
+
+    fn non_retryable(self) -> Result<T, Failure> {
+        self.map_err(|_| Failure::non_retryable(type_name::<E>()))
+    }
+
+    fn classified(self) -> Result<T, Failure>
+    where
+        E: Into<Box<dyn Error + Send + Sync>>,
+    {
+        self.map_err(|error| {
+            let failure = Failure::classified(&*error.into());
+            match failure.evidence() {
+                Evidence::Unrecognised => {
+                    let reason = format_args!("unrecognised: {}", type_name::<E>());
+                    Failure::new(failure.class(), Evidence::Unrecognised, reason)
+                }
+                Evidence::Handler
+                | Evidence::Typed
+                | Evidence::Text
+                | Evidence::Body
+                | Evidence::Panic
+                | Evidence::TimeOut => failure,
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::failure::FailureClass;
+
+    #[test]
+    fn the_word_decides_the_class_and_the_text_stays_out() {
+        let secret = || Err::<(), _>("429 with a secret".to_owned());
+        for (result, class) in [
+            (secret().rate_limit(), FailureClass::RateLimit),
+            (secret().quota(), FailureClass::Quota),
+            (secret().temporary(), FailureClass::Temporary),
+            (secret().non_retryable(), FailureClass::NonRetryable),
+        ] {
+            let failure = result.expect_err("the error was given");
+            assert_eq!(
+                (failure.class(), failure.evidence(), failure.reason()),
+                (class, Evidence::Handler, "alloc::string::String")
+            );
+        }
+    }
+
+    #[test]
+    fn what_is_classified_may_be_typed_boxed_or_words() {
+        let refused = || std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
+        let boxed: Box<dyn Error + Send + Sync> = refused().into();
+        for (result, reason) in [
+            (Err(refused()).classified(), "connection refused"),
+            (Err(boxed).classified(), "connection refused"),
+            (Err("it timed out").classified(), "timed out"),
+            (Err("gone fishing").classified(), "unrecognised: &str"),
+        ] {
+            let failure = Result::<(), _>::expect_err(result, "the error was given");
+            assert_eq!((failure.class(), failure.reason()), (FailureClass::Temporary, reason));
+        }
+    }
+}

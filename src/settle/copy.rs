@@ -1,0 +1,162 @@
+//! One copy on its way back into the queue, and what is known of it.
+
+use std::time::{Duration, SystemTime};
+
+use super::{Settled, Verdict};
+use crate::disposition::{Deferral, Delay, Disposition, Wait};
+use crate::failure::{Failure, FailureClass};
+use crate::message::Delivery;
+use crate::queue::{MAX_BATCH_BYTES, Outgoing};
+use crate::report::Settlement;
+use crate::state::RetryState;
+use crate::wire::{self, NotWrappable, Stamped, Wrap};
+
+/// A verdict that asks for a copy, and that copy.
+pub(super) struct Copy {
+    pub(super) verdict: Verdict,
+    pub(super) fate: Fate,
+    /// `None` when the body cannot carry the count.
+    body: Option<Stamped>,
+    /// Why the original could not be deleted.
+    pub(super) not_deleted: Option<String>,
+}
+
+/// What is known of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// To be sent, or to be sent again after trouble of this code.
+    Pending(Option<String>),
+    /// SQS named it as sent.
+    Confirmed,
+    /// It cannot be sent, or not in time.
+    Refused(String),
+}
+
+impl Copy {
+    /// Builds the whole outgoing message before anything is done; what cannot be built is never sent.
+    pub(super) fn new(verdict: Verdict, wrap: Wrap) -> Self {
+        let delivery = &verdict.delivery;
+        let state = next_state(
+            delivery,
+            &verdict.disposition,
+            verdict.failure.as_ref().map(Failure::class),
+        );
+        let mut copy = match wire::stamp(delivery.payload(), &state, wrap) {
+            Ok(body) => Self {
+                verdict,
+                fate: Fate::Pending(None),
+                body: Some(body),
+                not_deleted: None,
+            },
+            Err(NotWrappable) => Self {
+                verdict,
+                fate: Fate::Refused("NotWrappable".to_owned()),
+                body: None,
+                not_deleted: None,
+            },
+        };
+        if copy.size() > MAX_BATCH_BYTES {
+            copy.fate = Fate::Refused("MessageTooLong".to_owned());
+        }
+        copy
+    }
+
+    /// The bytes it takes in a request.
+    pub(super) fn size(&self) -> usize {
+        if self.is_pending() { self.outgoing().size() } else { 0 }
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        matches!(self.fate, Fate::Pending(_))
+    }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.fate == Fate::Confirmed
+    }
+
+    /// Writes the time of sending into the body.
+    pub(super) fn set_timestamp(&mut self, now: SystemTime) {
+        if let Some(body) = &mut self.body {
+            body.set_timestamp(now);
+        }
+    }
+
+    pub(super) fn outgoing(&self) -> Outgoing<'_> {
+        let delivery = &self.verdict.delivery;
+        Outgoing {
+            body: self.body.as_ref().map_or("", Stamped::as_str),
+            delay: self
+                .verdict
+                .disposition
+                .wait()
+                .map_or(Delay::default(), |wait| wait.delay()),
+            attributes: &delivery.attributes,
+            group_id: delivery.group_id.as_deref(),
+        }
+    }
+
+    pub(super) fn receipt_handles(&self) -> &[String] {
+        &self.verdict.delivery.receipt_handles
+    }
+
+    /// How long the original shall stay invisible when no copy can be sent.
+    pub(super) fn fallback(&self) -> Duration {
+        match self.verdict.disposition {
+            Disposition::Requeue { fallback, .. } => fallback,
+            Disposition::Defer { wait, .. } => wait.total(),
+            Disposition::Complete | Disposition::Release(_) | Disposition::DeadLetter(_) => Duration::ZERO,
+        }
+    }
+
+    pub(super) fn into_settled(self) -> Settled {
+        let settlement = match (self.fate, self.not_deleted) {
+            (Fate::Confirmed, None) => Settlement::Moved,
+            (Fate::Confirmed, Some(code)) => Settlement::MovedNotDeleted { code },
+            (Fate::Refused(code) | Fate::Pending(Some(code)), _) => Settlement::Unconfirmed { code },
+            (Fate::Pending(None), _) => Settlement::Unconfirmed {
+                code: "NotSent".to_owned(),
+            },
+        };
+        Settled {
+            verdict: self.verdict,
+            settlement,
+        }
+    }
+}
+
+/// The state that the copy carries.
+fn next_state(delivery: &Delivery, disposition: &Disposition, class: Option<FailureClass>) -> RetryState {
+    let mut state = delivery.state.clone();
+    state.original_message_id = delivery.original_id().map(str::to_owned);
+    state.first_sent = Some(delivery.first_sent);
+    state.first_received = Some(delivery.first_received);
+    state.not_before = disposition.wait().and_then(|wait: Wait| wait.not_before());
+    match disposition {
+        Disposition::Requeue { wait, .. } => {
+            state.retry_count = state.retry_count.saturating_add(1);
+            state.delay = Some(wait.total());
+            state.class = class;
+            if let Some(class) = class {
+                let count = &mut state.counts[class as usize];
+                *count = count.saturating_add(1);
+            }
+        }
+        Disposition::Defer {
+            why: Deferral::NotDue, ..
+        } => state.hops = state.hops.saturating_add(1),
+        Disposition::Defer {
+            why: Deferral::NoTimeLeft | Deferral::Unreportable,
+            ..
+        } => {
+            state.deferrals = state.deferrals.saturating_add(1);
+        }
+        Disposition::Defer {
+            why: Deferral::Postponed,
+            ..
+        }
+        | Disposition::Complete
+        | Disposition::Release(_)
+        | Disposition::DeadLetter(_) => {}
+    }
+    state
+}

@@ -1,0 +1,115 @@
+//! What a batch looks like from outside: log lines, computed from its report alone.
+
+use lambda_runtime::tracing::dispatcher;
+use tracing::{Level, error, event, info};
+
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
+use crate::report::{Outcome, Report, Settlement};
+
+/// Sends log lines to the standard output, as JSON or text, as Lambda's logging controls say, unless a subscriber is installed
+/// already; and keeps the text of panics, which may quote a message, out of the log.
+pub(crate) fn init() {
+    if !dispatcher::has_been_set() {
+        lambda_runtime::tracing::init_default_subscriber();
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        error!(place, "panic");
+    }));
+}
+
+/// One line for each message that did not simply complete, and one for the batch.
+pub(crate) fn observe(report: &Report) {
+    let mut counts = Counts::default();
+    for outcome in &report.outcomes {
+        counts.add(outcome);
+        if !matches!(
+            (&outcome.disposition, &outcome.settlement),
+            (Disposition::Complete, Settlement::Done)
+        ) {
+            observe_message(outcome);
+        }
+    }
+    info!(
+        received = report.outcomes.len(),
+        completed = counts.completed,
+        requeued = counts.requeued,
+        deferred = counts.deferred,
+        released = counts.released,
+        deadLettered = counts.dead_lettered,
+        sendUnconfirmed = counts.send_unconfirmed,
+        deleteFailed = counts.delete_failed,
+        elapsedMs = millis(report.elapsed),
+        "batch"
+    );
+}
+
+fn observe_message(outcome: &Outcome) {
+    macro_rules! line {
+        ($level:expr) => {
+            event!(
+                $level,
+                messageId = outcome.message_id,
+                originalMessageId = outcome.original_message_id,
+                retryCount = outcome.retry_count,
+                hops = outcome.hops,
+                receiveCount = outcome.receive_count,
+                class = outcome.class.map(|class| class.as_str()),
+                disposition = outcome.disposition.as_str(),
+                delaySeconds = outcome.disposition.wait().map(|wait| wait.total().as_secs()),
+                reason = reason(outcome),
+                settlement = outcome.settlement.as_str(),
+                code = outcome.settlement.code(),
+                elapsedMs = outcome.elapsed.map(millis),
+                "message"
+            )
+        };
+    }
+    match &outcome.settlement {
+        Settlement::Unconfirmed { .. } | Settlement::MovedNotDeleted { .. } => line!(Level::WARN),
+        Settlement::Done | Settlement::Kept | Settlement::Moved => line!(Level::INFO),
+    }
+}
+
+/// The failure's own words, or else why the message was not simply handled.
+fn reason(outcome: &Outcome) -> Option<&str> {
+    let ours = match outcome.disposition {
+        Disposition::DeadLetter(reason) => Some(DeadLetterReason::as_str(reason)),
+        Disposition::Defer { why, .. } => Some(Deferral::as_str(why)),
+        Disposition::Release(reason) => Some(ReleaseReason::as_str(reason)),
+        Disposition::Complete | Disposition::Requeue { .. } => None,
+    };
+    outcome.reason.as_deref().or(ours)
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+#[derive(Default)]
+struct Counts {
+    completed: usize,
+    requeued: usize,
+    deferred: usize,
+    released: usize,
+    dead_lettered: usize,
+    send_unconfirmed: usize,
+    delete_failed: usize,
+}
+
+impl Counts {
+    fn add(&mut self, outcome: &Outcome) {
+        match outcome.disposition {
+            Disposition::Complete => self.completed += 1,
+            Disposition::Requeue { .. } => self.requeued += 1,
+            Disposition::Defer { .. } => self.deferred += 1,
+            Disposition::Release(_) => self.released += 1,
+            Disposition::DeadLetter(_) => self.dead_lettered += 1,
+        }
+        match outcome.settlement {
+            Settlement::Unconfirmed { .. } => self.send_unconfirmed += 1,
+            Settlement::MovedNotDeleted { .. } => self.delete_failed += 1,
+            Settlement::Done | Settlement::Kept | Settlement::Moved => {}
+        }
+    }
+}

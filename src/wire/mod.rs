@@ -1,0 +1,125 @@
+//! Our members in the text of a body: found, taken out, put in. Edits text, never parses and prints, so that the handler sees on
+//! every attempt the bytes that were first delivered. Knows no clock, no queue and no policy.
+//!
+//! | payload | on the wire |
+//! |---|---|
+//! | a JSON object | its own bytes, our four members before its closing brace |
+//! | … that bears one of our names itself | our value in that place, the producer's kept in `retryState.original` |
+//! | … that bears one of them twice, or `retryBody`, or a character that SQS refuses | as anything else |
+//! | anything else | `{"retryBody":"<the text>", our four members}` |
+
+mod json;
+mod object;
+mod stamp;
+mod state_text;
+
+use std::borrow::Cow;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+
+use self::object::{Name, Object};
+use self::state_text::StateText;
+use crate::state::RetryState;
+
+pub use self::stamp::Wrap;
+pub(crate) use self::stamp::{NotWrappable, Stamped, stamp};
+
+/// What a received body is.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Body<'a> {
+    /// The body as first delivered, byte for byte; of a later version's message the whole text.
+    pub(crate) payload: Cow<'a, str>,
+    /// Who wrote it.
+    pub(crate) origin: Origin,
+}
+
+/// Who wrote a received body.
+#[derive(Debug, PartialEq)]
+pub(crate) enum Origin {
+    /// The producer: this is the first delivery.
+    Fresh {
+        /// A plain integer `retryCount` that the producer's object carries, 0 without one: messages in flight in the well-known
+        /// article's format go on counting.
+        retry_count: u32,
+    },
+    /// This library.
+    Ours(Box<RetryState>),
+    /// A later version of this library, whose `v` this is: to be released untouched.
+    LaterVersion(u64),
+}
+
+/// Takes a body apart. A producer's count above `retry_count_cap` is not believed. Never fails: what is not ours is the producer's.
+pub(crate) fn read(body: &str, retry_count_cap: u32) -> Body<'_> {
+    let Some(object) = Object::locate(body) else {
+        return Body::fresh(body, 0);
+    };
+    match ours(&object) {
+        Some(Ours::State(payload, state)) => Body {
+            payload: Cow::Owned(payload),
+            origin: Origin::Ours(state),
+        },
+        Some(Ours::Later(version)) => Body {
+            payload: Cow::Borrowed(body),
+            origin: Origin::LaterVersion(version),
+        },
+        None => Body::fresh(body, believed_count(&object, retry_count_cap)),
+    }
+}
+
+impl<'a> Body<'a> {
+    fn fresh(body: &'a str, retry_count: u32) -> Self {
+        Self {
+            payload: Cow::Borrowed(body),
+            origin: Origin::Fresh { retry_count },
+        }
+    }
+}
+
+enum Ours {
+    State(String, Box<RetryState>),
+    Later(u64),
+}
+
+/// `None` unless all four members are there, once each, and well-formed.
+fn ours(object: &Object) -> Option<Ours> {
+    if object.is_ambiguous() {
+        return None;
+    }
+    let retry_count = object.value(Name::RetryCount).and_then(count)?;
+    let original_message_id = object.value(Name::OriginalMessageId).and_then(json::string)?;
+    let retry_timestamp = object.value(Name::RetryTimestamp).and_then(rfc3339)?;
+    match state_text::read(object.value(Name::RetryState)?)? {
+        StateText::Later(version) => Some(Ours::Later(version)),
+        StateText::Known(mut state, originals) => {
+            let payload = match object.body() {
+                Some(wrapped) => json::string(wrapped)?,
+                None => object.restored(&originals),
+            };
+            state.retry_count = retry_count;
+            state.original_message_id = Some(original_message_id).filter(|id| !id.is_empty());
+            state.retry_timestamp = Some(retry_timestamp);
+            Some(Ours::State(payload, state))
+        }
+    }
+}
+
+fn believed_count(object: &Object, cap: u32) -> u32 {
+    if object.is_ambiguous() {
+        return 0;
+    }
+    let retry_count = object.value(Name::RetryCount).and_then(count);
+    retry_count.filter(|count| *count <= cap).unwrap_or(0)
+}
+
+fn count(text: &str) -> Option<u32> {
+    u32::try_from(json::plain_integer(text)?).ok()
+}
+
+fn rfc3339(text: &str) -> Option<SystemTime> {
+    let timestamp: Timestamp = json::string(text)?.parse().ok()?;
+    Some(timestamp.into())
+}
+
+#[cfg(test)]
+mod tests;

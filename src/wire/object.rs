@@ -1,0 +1,203 @@
+//! A JSON object as text, and where in it the members lie that bear our names.
+
+use std::ops::Range;
+
+use super::json;
+
+/// The name of one of the four members that we add.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    RetryCount,
+    OriginalMessageId,
+    RetryTimestamp,
+    RetryState,
+}
+
+impl Name {
+    /// All four, in the order in which they are added.
+    pub(super) const ALL: [Self; 4] = [
+        Self::RetryCount,
+        Self::OriginalMessageId,
+        Self::RetryTimestamp,
+        Self::RetryState,
+    ];
+
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::RetryCount => "retryCount",
+            Self::OriginalMessageId => "originalMessageId",
+            Self::RetryTimestamp => "retryTimestamp",
+            Self::RetryState => "retryState",
+        }
+    }
+
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|candidate| candidate.as_str() == name)
+    }
+}
+
+/// The member of an envelope that holds the payload.
+pub(super) const BODY: &str = "retryBody";
+
+/// A member that bears one of our names.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub(super) name: Name,
+    pub(super) value: Range<usize>,
+    /// How many members precede it.
+    index: usize,
+    /// Where the value before it ends, or the opening brace.
+    gap: usize,
+    /// Where its key begins.
+    key: usize,
+}
+
+/// A JSON object as text.
+#[derive(Debug)]
+pub(super) struct Object<'a> {
+    text: &'a str,
+    len: usize,
+    /// In the order of the text, each name once.
+    members: Vec<Member>,
+    body: Option<&'a str>,
+    ambiguous: bool,
+}
+
+impl<'a> Object<'a> {
+    /// `None` unless `text` is one JSON object and, around it, white space.
+    pub(super) fn locate(text: &'a str) -> Option<Self> {
+        let mut object = Self {
+            text,
+            len: 0,
+            members: Vec::new(),
+            body: None,
+            ambiguous: false,
+        };
+        let mut gap = text.find('{')? + 1;
+        json::each_member(text, |key, value| {
+            let value_span = object.span(value);
+            match Key::of(key) {
+                Some(Key::Member(name)) if object.member(name).is_none() => object.members.push(Member {
+                    name,
+                    value: value_span.clone(),
+                    index: object.len,
+                    gap,
+                    key: object.span(key).start,
+                }),
+                Some(Key::Body) if object.body.is_none() => object.body = Some(value),
+                Some(Key::Member(_) | Key::Body) => object.ambiguous = true,
+                None => {}
+            }
+            object.len += 1;
+            gap = value_span.end;
+            Some(())
+        })?;
+        Some(object)
+    }
+
+    pub(super) fn text(&self) -> &'a str {
+        self.text
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Whether one of our names, or the envelope's, occurs twice: then nothing can be said about whose they are.
+    pub(super) fn is_ambiguous(&self) -> bool {
+        self.ambiguous
+    }
+
+    /// The value of the envelope's member.
+    pub(super) fn body(&self) -> Option<&'a str> {
+        self.body
+    }
+
+    /// The members that bear our names, in the order of the text.
+    pub(super) fn members(&self) -> &[Member] {
+        &self.members
+    }
+
+    pub(super) fn member(&self, name: Name) -> Option<&Member> {
+        self.members.iter().find(|member| member.name == name)
+    }
+
+    pub(super) fn value(&self, name: Name) -> Option<&'a str> {
+        self.member(name).map(|member| &self.text[member.value.clone()])
+    }
+
+    /// Where the closing brace stands.
+    pub(super) fn closing_brace(&self) -> usize {
+        self.text.rfind('}').expect("an object ends with a brace")
+    }
+
+    /// The text without the members that bear our names, except that those in `originals` get their old value back.
+    pub(super) fn restored(&self, originals: &[(Name, String)]) -> String {
+        let mut restored = String::with_capacity(self.text.len());
+        let mut done = 0;
+        let mut removed = 0;
+        for member in &self.members {
+            let original = originals.iter().find(|(name, _)| *name == member.name);
+            let (cut, replacement) = if let Some((_, text)) = original {
+                (member.value.clone(), text.as_str())
+            } else {
+                let is_first_left = member.index == removed;
+                removed += 1;
+                (self.extent(member, is_first_left), "")
+            };
+            restored.push_str(&self.text[done..cut.start]);
+            restored.push_str(replacement);
+            done = cut.end;
+        }
+        restored.push_str(&self.text[done..]);
+        restored
+    }
+
+    /// The member together with the comma that goes when it goes: the one before it, or, when no member before it is left, the one
+    /// after it. White space around this stays: unless someone else has moved our members, it is the producer's.
+    fn extent(&self, member: &Member, is_first_left: bool) -> Range<usize> {
+        if is_first_left {
+            let rest = &self.text[member.value.end..];
+            let next = rest.trim_start_matches([' ', '\t', '\n', '\r']).strip_prefix(',');
+            let end = next.map_or(member.value.end, |next| self.text.len() - next.len());
+            return member.key..end;
+        }
+        let comma = self.text[member.gap..member.key].find(',');
+        member.gap + comma.expect("a comma stands between two members")..member.value.end
+    }
+
+    /// Where `part`, which was cut out of the text, lies in it.
+    fn span(&self, part: &str) -> Range<usize> {
+        let start = part.as_ptr().addr() - self.text.as_ptr().addr();
+        start..start + part.len()
+    }
+}
+
+enum Key {
+    Member(Name),
+    Body,
+}
+
+impl Key {
+    /// The longest of our names with every character escaped, and the quotes.
+    const MAX_LEN: usize = Name::OriginalMessageId.as_str().len() * "\\u0000".len() + 2;
+
+    /// Reads a key with its quotes and escapes.
+    fn of(key: &str) -> Option<Self> {
+        if key.len() > Self::MAX_LEN {
+            return None;
+        }
+        if key.contains('\\') {
+            Self::from_name(&json::string(key)?)
+        } else {
+            Self::from_name(key.trim_matches('"'))
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        if name == BODY {
+            return Some(Self::Body);
+        }
+        Name::from_name(name).map(Self::Member)
+    }
+}

@@ -1,0 +1,185 @@
+//! A payload with our members: the text of a copy, ready to be sent except for the time of sending.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+
+use super::json;
+use super::object::{BODY, Name, Object};
+use super::state_text;
+use crate::clock::epoch_millis;
+use crate::state::RetryState;
+
+/// What to do with a body that cannot hold the retry count itself, because it is no JSON object.
+///
+/// ```
+/// assert_eq!(requeue::Wrap::default(), requeue::Wrap::WhenNeeded);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Wrap {
+    /// The copy is a JSON object that holds the body as a string. The handler still sees the body alone.
+    #[default]
+    WhenNeeded,
+    /// No copy: the message waits by its visibility timeout. Needed when a filter of the event source mapping looks at such bodies.
+    Never,
+}
+
+/// The payload cannot hold our members itself, and wrapping is switched off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct NotWrappable;
+
+impl fmt::Display for NotWrappable {
+    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("the body is not a JSON object that can hold a retry count, and wrapping is switched off")
+    }
+}
+
+impl std::error::Error for NotWrappable {}
+
+/// The body of a copy.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Stamped {
+    text: String,
+    /// Where the time of sending stands, always [`TIMESTAMP_LEN`] bytes.
+    timestamp: usize,
+}
+
+/// `2026-11-21T01:02:03.004Z`
+const TIMESTAMP_LEN: usize = 24;
+
+/// Room for our members without anything unusual in them.
+const USUAL_LEN: usize = 512;
+
+/// Adds our members to `payload`. [`read`](super::read) takes them out again, whatever the payload is. They say that the copy was
+/// sent at `state.retry_timestamp`, or in 1970: [`Stamped::set_timestamp`] must be called before each attempt to send it.
+pub(crate) fn stamp(payload: &str, state: &RetryState, wrap: Wrap) -> Result<Stamped, NotWrappable> {
+    match (Object::locate(payload).filter(can_hold_members), wrap) {
+        (Some(object), _) => Ok(edited(&object, state)),
+        (None, Wrap::WhenNeeded) => Ok(wrapped(payload, state)),
+        (None, Wrap::Never) => Err(NotWrappable),
+    }
+}
+
+fn can_hold_members(object: &Object) -> bool {
+    let looks_like_an_envelope = object.body().is_some();
+    // Only an envelope's content can hold these characters: elsewhere SQS has refused them already.
+    let needs_escaping = json::is_refused(object.text());
+    !object.is_ambiguous() && !looks_like_an_envelope && !needs_escaping
+}
+
+fn edited(object: &Object, state: &RetryState) -> Stamped {
+    let text = object.text();
+    let originals: Vec<(Name, &str)> = object
+        .members()
+        .iter()
+        .map(|member| (member.name, &text[member.value.clone()]))
+        .collect();
+    let mut draft = Draft::new(text.len(), state, &originals);
+    let mut done = 0;
+    for member in object.members() {
+        draft.text.push_str(&text[done..member.value.start]);
+        draft.push_value(member.name);
+        done = member.value.end;
+    }
+    let end = object.closing_brace();
+    draft.text.push_str(&text[done..end]);
+    let mut separator = if object.is_empty() { "" } else { "," };
+    for name in Name::ALL {
+        if object.member(name).is_none() {
+            draft.push_member(separator, name);
+            separator = ",";
+        }
+    }
+    draft.text.push_str(&text[end..]);
+    draft.finished()
+}
+
+fn wrapped(payload: &str, state: &RetryState) -> Stamped {
+    let mut draft = Draft::new(payload.len(), state, &[]);
+    draft.push_key("{", BODY);
+    json::push(&mut draft.text, &payload);
+    for name in Name::ALL {
+        draft.push_member(",", name);
+    }
+    draft.text.push('}');
+    draft.finished()
+}
+
+/// A body in the making.
+struct Draft<'a> {
+    text: String,
+    timestamp: usize,
+    state: &'a RetryState,
+    originals: &'a [(Name, &'a str)],
+}
+
+impl<'a> Draft<'a> {
+    fn new(payload_len: usize, state: &'a RetryState, originals: &'a [(Name, &'a str)]) -> Self {
+        Self {
+            text: String::with_capacity(payload_len + USUAL_LEN),
+            timestamp: 0,
+            state,
+            originals,
+        }
+    }
+
+    fn push_member(&mut self, separator: &str, name: Name) {
+        self.push_key(separator, name.as_str());
+        self.push_value(name);
+    }
+
+    fn push_key(&mut self, separator: &str, name: &str) {
+        for part in [separator, "\"", name, "\":"] {
+            self.text.push_str(part);
+        }
+    }
+
+    fn push_value(&mut self, name: Name) {
+        match name {
+            Name::RetryCount => json::push(&mut self.text, &self.state.retry_count),
+            Name::OriginalMessageId => {
+                let id = self.state.original_message_id.as_deref().unwrap_or_default();
+                json::push(&mut self.text, &id);
+            }
+            Name::RetryTimestamp => {
+                let time = self.state.retry_timestamp.unwrap_or(SystemTime::UNIX_EPOCH);
+                self.timestamp = self.text.len() + "\"".len();
+                json::push(&mut self.text, &timestamp_text(time));
+            }
+            Name::RetryState => state_text::push(&mut self.text, self.state, self.originals),
+        }
+    }
+
+    fn finished(self) -> Stamped {
+        Stamped {
+            text: self.text,
+            timestamp: self.timestamp,
+        }
+    }
+}
+
+impl Stamped {
+    /// Says that the copy is sent at `now`; the length of the text stays the same.
+    pub(crate) fn set_timestamp(&mut self, now: SystemTime) {
+        let place = self.timestamp..self.timestamp + TIMESTAMP_LEN;
+        self.text.replace_range(place, &timestamp_text(now));
+    }
+
+    /// The text.
+    pub(crate) fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The text.
+    pub(crate) fn into_string(self) -> String {
+        self.text
+    }
+}
+
+/// Times outside the years 1970 to 9999 become the nearest one inside, so that the length never varies.
+fn timestamp_text(time: SystemTime) -> String {
+    let millis = i64::try_from(epoch_millis(time)).unwrap_or(i64::MAX);
+    let timestamp = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
+    format!("{timestamp:.3}")
+}

@@ -1,0 +1,163 @@
+//! A Lambda Runtime API on loopback, and a function process that talks to it.
+//!
+//! Source of the paths and headers: Lambda developer guide, "Using the Lambda runtime API for custom runtimes".
+
+use std::collections::HashMap;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode};
+use serde_json::Value;
+use tokio::process::{Child, Command};
+use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
+
+use super::http;
+
+/// How an invocation ended.
+#[derive(Debug, PartialEq)]
+pub enum Ended {
+    /// The function answered.
+    Response(Value),
+    /// The function reported an error.
+    Error(Value),
+    /// The process ended, or never asked for work.
+    Crashed,
+    /// The deadline passed, and Lambda ended the environment.
+    TimedOut,
+}
+
+struct Invocation {
+    id: String,
+    event: Vec<u8>,
+    deadline: SystemTime,
+    ended: oneshot::Sender<Ended>,
+}
+
+struct Shared {
+    queue: AsyncMutex<mpsc::UnboundedReceiver<Invocation>>,
+    running: Mutex<HashMap<String, oneshot::Sender<Ended>>>,
+    init_error: Mutex<Option<Value>>,
+}
+
+/// One execution environment: the Runtime API and the process of the function.
+pub struct Function {
+    invocations: mpsc::UnboundedSender<Invocation>,
+    shared: Arc<Shared>,
+    process: Child,
+    count: u64,
+    _server: http::Server,
+}
+
+impl Function {
+    /// Starts `binary` with `environment` beside what Lambda itself sets.
+    pub async fn start(binary: &str, environment: &[(&str, &str)]) -> Self {
+        let (invocations, queue) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared {
+            queue: AsyncMutex::new(queue),
+            running: Mutex::default(),
+            init_error: Mutex::default(),
+        });
+        let api = Arc::clone(&shared);
+        let server = http::Server::start(move |request| answer(Arc::clone(&api), request)).await;
+        let mut command = Command::new(binary);
+        command
+            .env_clear()
+            .env("AWS_LAMBDA_RUNTIME_API", server.authority())
+            .env("AWS_LAMBDA_FUNCTION_NAME", "orders")
+            .env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
+            .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256")
+            .env("AWS_LAMBDA_LOG_FORMAT", "JSON")
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "canary-secret-key")
+            .env("AWS_REGION", "us-east-1")
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        let process = command.spawn().expect("the function's binary is built");
+        Self { invocations, shared, process, count: 0, _server: server }
+    }
+
+    /// Invokes the function, and waits for its end at most until the deadline.
+    pub async fn invoke(&mut self, event: &Value, timeout: Duration) -> Ended {
+        self.count += 1;
+        let (ended, end) = oneshot::channel();
+        let invocation = Invocation {
+            id: format!("request-{}", self.count),
+            event: serde_json::to_vec(event).expect("an event is JSON"),
+            deadline: SystemTime::now() + timeout,
+            ended,
+        };
+        self.invocations.send(invocation).expect("the server runs as long as this");
+        tokio::select! {
+            ended = end => ended.unwrap_or(Ended::Crashed),
+            _ = self.process.wait() => Ended::Crashed,
+            () = tokio::time::sleep(timeout) => Ended::TimedOut,
+        }
+    }
+
+    /// The process id: another one means that the environment was replaced.
+    pub fn pid(&self) -> Option<u32> {
+        self.process.id()
+    }
+
+    /// What the function reported when it could not start.
+    pub fn init_error(&self) -> Option<Value> {
+        self.shared.init_error.lock().expect("no test panics while it holds this").clone()
+    }
+
+    /// Ends the process and returns all that it printed.
+    pub async fn stop(mut self) -> String {
+        let _ = self.process.start_kill();
+        let output = self.process.wait_with_output().await.expect("a child's output");
+        String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned()
+    }
+
+    /// Waits until the process ends by itself, and returns its exit code and all that it printed.
+    pub async fn ended(self) -> (Option<i32>, String) {
+        let output = self.process.wait_with_output().await.expect("a child's output");
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+    }
+}
+
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    let path = request.uri().path().to_owned();
+    let path = path.trim_start_matches("/2018-06-01/runtime/");
+    match (request.method(), path.split('/').collect::<Vec<_>>().as_slice()) {
+        (&Method::GET, ["invocation", "next"]) => next(&shared).await,
+        (&Method::POST, ["invocation", id, kind]) => {
+            let id = (*id).to_owned();
+            let response = *kind == "response";
+            let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
+            let ended = if response { Ended::Response(body) } else { Ended::Error(body) };
+            if let Some(waiting) = shared.running.lock().expect("no panic").remove(&id) {
+                let _ = waiting.send(ended);
+            }
+            http::status(StatusCode::ACCEPTED)
+        }
+        (&Method::POST, ["init", "error"]) => {
+            let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            *shared.init_error.lock().expect("no panic") = serde_json::from_slice(&body).ok();
+            http::status(StatusCode::ACCEPTED)
+        }
+        _ => http::status(StatusCode::NOT_FOUND),
+    }
+}
+
+async fn next(shared: &Shared) -> Response<Full<Bytes>> {
+    let Some(invocation) = shared.queue.lock().await.recv().await else { return http::status(StatusCode::GONE) };
+    let deadline = invocation.deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
+    shared.running.lock().expect("no panic").insert(invocation.id.clone(), invocation.ended);
+    Response::builder()
+        .header("Lambda-Runtime-Aws-Request-Id", invocation.id)
+        .header("Lambda-Runtime-Deadline-Ms", deadline.to_string())
+        .header("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:us-east-1:000000000000:function:orders")
+        .header("Lambda-Runtime-Trace-Id", "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=0")
+        .body(Full::new(Bytes::from(invocation.event)))
+        .expect("valid headers")
+}
