@@ -1,0 +1,548 @@
+#!/usr/bin/env python3
+"""The real deployment, on an emulator: `sam build` and `sam deploy` of `template.yaml`, the packaged binaries, Lambda's poller.
+
+What became of a message is read from the queues and from the endpoint that was called, never from our own log lines.
+
+Needs $REQUEUE_TEST_MINISTACK (endpoint URL) and, on the PATH, cargo-lambda and sam; `tests/run deployed` sees to both.
+"""
+
+import base64
+import http.server
+import io
+import json
+import os
+import platform
+import re
+import socket
+import struct
+import subprocess
+import sys
+import threading
+import time
+import unittest
+import zipfile
+from collections import defaultdict
+from pathlib import Path
+
+import boto3
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "target" / "sam"
+ENDPOINT = os.environ.get("REQUEUE_TEST_MINISTACK", "")
+ARCHITECTURE = "arm64" if platform.machine() in ("arm64", "aarch64") else "x86_64"
+
+# Patience in seconds, so that a test is over before its reader is.
+POLICY = {
+    "maxRetries": 2,
+    "maxDelaySeconds": 1,
+    "baseDelayMultiplier": 1.0,
+    "jitterPercentage": 0.0,
+    "totalTimeoutSeconds": 600,
+    "errorConfigs": {
+        "RATE_LIMIT": {"baseDelay": 1, "maxDelay": 1},
+        "QUOTA": {"baseDelay": 1, "maxDelay": 1},
+        "TEMPORARY": {"baseDelay": 1, "maxDelay": 1},
+        "DEFAULT": {"baseDelay": 1, "maxDelay": 1},
+    },
+}
+RETRY_AFTER = 3
+
+# A text that only the embedded SQS contains: it is for the laptop and must not be in a package.
+MARKER = b"Source queue must be configured as a Dead Letter Queue."
+
+
+def aws(service):
+    return boto3.client(
+        service,
+        endpoint_url=ENDPOINT,
+        region_name="us-east-1",
+        aws_access_key_id="test",
+        aws_secret_access_key="test",
+    )
+
+
+def run(*command, **environment):
+    """A command in the project; its output is shown only when it fails."""
+    command = [str(word) for word in command]
+    environment = {**os.environ, "CARGO_LAMBDA_COMPILER": "cargo", "SAM_CLI_TELEMETRY": "0", **environment}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{done.stdout}{done.stderr}")
+
+
+def build_application():
+    """`sam build`; the directory with the built template."""
+    architecture = ["--parameter-overrides", f"Architecture={ARCHITECTURE}"]
+    run("sam", "build", "--template", "template.yaml", "--build-dir", BUILD, *architecture)
+    return BUILD
+
+
+def build_trouble():
+    """The packaged example whose handler panics, blocks and hangs on command; the path of its bootstrap."""
+    machine = ["--arm64"] if ARCHITECTURE == "arm64" else []
+    run("cargo", "lambda", "build", "--release", "--locked", *machine, "--example", "trouble")
+    return ROOT / "target" / "lambda" / "trouble" / "bootstrap"
+
+
+def wait_for(what, condition, seconds=30):
+    """The first true value of `condition`, asked again and again."""
+    deadline = time.monotonic() + seconds
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"not within {seconds} s: {what}")
+        time.sleep(0.1)
+
+
+class Target(http.server.ThreadingHTTPServer):
+    """The endpoint. A body names what it wants to hear: the n-th call gets the n-th word after "answers", then the last again.
+
+    In JSON that is the member "answers" (or "answer"), in other text the words `answers=…,…`; "order A-…" identifies either.
+    """
+
+    daemon_threads = True
+
+    def __init__(self):
+        super().__init__(("127.0.0.1", 0), Endpoint)
+        self.calls = defaultdict(list)
+        self.closing = threading.Event()
+        threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    @property
+    def url(self):
+        return f"http://127.0.0.1:{self.server_port}/orders"
+
+    def called(self, order):
+        return list(self.calls[order])
+
+    def close(self):
+        self.closing.set()
+        self.shutdown()
+        self.server_close()
+
+    def handle_error(self, request, client_address):
+        pass
+
+
+class Endpoint(http.server.BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def do_POST(self):
+        at = time.monotonic()
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        text = body.decode()
+        order = re.search(r"A-[\w-]+", text)[0]
+        answers = re.search(r'"answers?":\s*\[?([^\]}]*)|answers?=([\w,-]+)', text)
+        answers = re.findall(r"[\w-]+", answers[1] or answers[2])
+        calls = self.server.calls[order]
+        answer = answers[min(len(calls), len(answers) - 1)]
+        calls.append({"body": body, "headers": dict(self.headers), "at": at, "answer": answer})
+        getattr(self, answer.replace("-", "_"))()
+
+    def ok(self):
+        self.reply(200)
+
+    def rate_limit(self):
+        self.reply(429, {"Retry-After": str(RETRY_AFTER)})
+
+    def unavailable(self):
+        self.reply(503)
+
+    def quota(self):
+        self.reply(403, body=b'{"error":{"errors":[{"reason":"quotaExceeded"}]}}')
+
+    def invalid(self):
+        self.reply(400)
+
+    def hang(self):
+        self.server.closing.wait(60)
+        self.close_connection = True
+
+    def reset(self):
+        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.connection.close()
+        self.close_connection = True
+
+    def reply(self, status, headers=None, body=b""):
+        self.send_response(status)
+        for name, value in {"Content-Type": "application/json", "Content-Length": len(body), **(headers or {})}.items():
+            self.send_header(name, str(value))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_):
+        pass
+
+
+class Queue:
+    """A deployed queue, its dead-letter queue and the mapping between the queue and its function."""
+
+    def __init__(self, url, dead_letter_url, function):
+        self.sqs = aws("sqs")
+        self.url = url
+        self.dead_letter_url = dead_letter_url
+        self.function = function
+        self.taken = []
+
+    def send(self, *bodies, **options):
+        """Sends the bodies in one call, so that they come as one batch; their ids."""
+        entries = [{"Id": str(place), "MessageBody": body, **options} for place, body in enumerate(bodies)]
+        sent = self.sqs.send_message_batch(QueueUrl=self.url, Entries=entries)
+        ids = {entry["Id"]: entry["MessageId"] for entry in sent["Successful"]}
+        return [ids[entry["Id"]] for entry in entries]
+
+    def counts(self):
+        """Messages that are visible, in flight, delayed."""
+        names = [f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed")]
+        attributes = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
+        return tuple(int(attributes[name]) for name in names)
+
+    def wait_for_counts(self, expected, seconds=30):
+        wait_for(f"{expected} of {self.url}, was {self.counts()}", lambda: self.counts() == expected, seconds)
+
+    def receive(self, url, mine, what, seconds=30):
+        """Takes the messages for which `mine` is true out of the queue, the first one given back."""
+
+        def found():
+            answer = self.sqs.receive_message(
+                QueueUrl=url,
+                MaxNumberOfMessages=10,
+                WaitTimeSeconds=1,
+                MessageAttributeNames=["All"],
+                MessageSystemAttributeNames=["All"],
+            )
+            for message in answer.get("Messages", []):
+                self.sqs.delete_message(QueueUrl=url, ReceiptHandle=message["ReceiptHandle"])
+                self.taken.append((url, message))
+            return next((message for place, message in self.taken if place == url and mine(message["Body"])), None)
+
+        return wait_for(what, found, seconds)
+
+    def dead_letter(self, mark, seconds=30):
+        """The message in the dead-letter queue whose body has `mark` in it."""
+        return self.receive(self.dead_letter_url, lambda body: mark in body, f"{mark} in the dead-letter queue", seconds)
+
+    def copy(self, mark, seconds=30):
+        """The message in the queue whose body has `mark` in it; with the mapping off nobody else takes it."""
+        return self.receive(self.url, lambda body: mark in body, f"a copy of {mark}", seconds)
+
+    def polled(self, enabled):
+        """Switches the function's polling on or off."""
+        self.configure(Enabled=enabled)
+
+    def configure(self, **settings):
+        client = aws("lambda")
+        (mapping,) = client.list_event_source_mappings(FunctionName=self.function)["EventSourceMappings"]
+        client.update_event_source_mapping(UUID=mapping["UUID"], **settings)
+
+
+def order(name, *answers, **members):
+    return json.dumps({"orderId": f"A-{name}", "amount": 12.50, "answers": answers, **members})
+
+
+ATTRIBUTES = {
+    "tenant": {"DataType": "String", "StringValue": "acme · 十二"},
+    "weight": {"DataType": "Number.kilogram", "StringValue": "0.5"},
+    "thumbprint": {"DataType": "Binary.sha", "BinaryValue": b"\x00\x01\xfe\xff"},
+}
+
+TEXTS = {
+    "plain": "order A-plain, \"by hand\"\n\tanswers=unavailable,ok\\ Zürich 東京 🧾",
+    "xml": '<?xml version="1.0"?>\n<order id="A-xml" do="answers=unavailable,ok"/>\n',
+    "array": '[ {"orderId":"A-array", "answers":["unavailable","ok"]} , 1.0 ]',
+    "broken": '{"orderId":"A-broken","note":"answers=unavailable,ok"',
+}
+
+
+class Deployed(unittest.TestCase):
+    """`requeue-lambda` from the template."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.maxDiff = None
+        built = build_application()
+        cls.bootstrap = built / "Function" / "bootstrap"
+        cls.target = Target()
+        cls.addClassCleanup(cls.target.close)
+        parameters = {
+            "Architecture": ARCHITECTURE,
+            "TargetUrl": cls.target.url,
+            "Policy": json.dumps(POLICY),
+            "MessageTimeout": 1,
+            "FunctionTimeout": 10,
+            "MaximumConcurrency": 2,
+        }
+        overrides = [f"{name}={json.dumps(str(value))}" for name, value in parameters.items()]
+        run(
+            *("sam", "deploy", "--template", built / "template.yaml", "--stack-name", "requeue", "--resolve-s3"),
+            *("--capabilities", "CAPABILITY_IAM", "--no-confirm-changeset", "--region", "us-east-1"),
+            *("--parameter-overrides", *overrides),
+            AWS_ENDPOINT_URL=ENDPOINT,
+            AWS_ACCESS_KEY_ID="test",
+            AWS_SECRET_ACCESS_KEY="test",
+        )
+        (stack,) = aws("cloudformation").describe_stacks(StackName="requeue")["Stacks"]
+        outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
+        cls.queue = Queue(outputs["QueueUrl"], outputs["DeadLetterQueueUrl"], outputs["FunctionName"])
+        # The emulator hands a template's numbers to the mapping as texts, and then cannot compare them; AWS makes them numbers.
+        cls.queue.configure(BatchSize=10, ScalingConfig={"MaximumConcurrency": 2})
+
+    def tearDown(self):
+        self.queue.wait_for_counts((0, 0, 0))
+
+    def wait_for_calls(self, name, count, seconds=30):
+        wait_for(f"call {count} for {name}", lambda: len(self.target.called(f"A-{name}")) >= count, seconds)
+        return self.target.called(f"A-{name}")
+
+    def assert_calls(self, name, body, message_id, answers):
+        """The endpoint was called once for each of `answers`, always with the same bytes and the same key."""
+        calls = self.wait_for_calls(name, len(answers))
+        self.queue.wait_for_counts((0, 0, 0))
+        calls = self.target.called(f"A-{name}")
+        self.assertEqual([call["answer"] for call in calls], answers)
+        self.assertEqual({call["body"] for call in calls}, {body.encode()})
+        self.assertEqual({call["headers"]["Idempotency-Key"] for call in calls}, {message_id})
+        retry_counts = [call["headers"]["X-Requeue-Retry-Count"] for call in calls]
+        self.assertEqual(retry_counts, [str(count) for count in range(len(answers))])
+        return calls
+
+    def assert_given_up(self, name, body, message_id, *, failure, reason, retry_count):
+        """The message is in the dead-letter queue, says why, and carries the body's own bytes."""
+        dead = self.queue.dead_letter(f"A-{name}")
+        self.assertTrue(dead["Body"].startswith(body[:-1]), dead["Body"])
+        members = json.loads(dead["Body"])
+        self.assertEqual(members["originalMessageId"], message_id)
+        letter = members["retryState"]["deadLetter"]
+        self.assertEqual((letter["class"], letter["retryCount"]), (failure, retry_count))
+        if reason:
+            self.assertEqual(letter["reason"], reason)
+        return dead
+
+    def test_a_message_that_succeeds_is_done(self):
+        body = order("success", "ok")
+        (message_id,) = self.queue.send(body)
+        self.assert_calls("success", body, message_id, ["ok"])
+
+    def test_a_batch_that_succeeds_is_done_once(self):
+        bodies = [order(f"batch-{place}", "ok") for place in range(10)]
+        ids = self.queue.send(*bodies)
+        for place, (body, message_id) in enumerate(zip(bodies, ids)):
+            self.assert_calls(f"batch-{place}", body, message_id, ["ok"])
+
+    def test_a_temporary_failure_is_retried_with_the_same_bytes(self):
+        body = order("temporary", "unavailable", "reset", "ok", big=12345678901234567890, float=1.0)
+        (message_id,) = self.queue.send(body, MessageAttributes=ATTRIBUTES)
+        self.assert_calls("temporary", body, message_id, ["unavailable", "reset", "ok"])
+
+    def test_an_endpoint_that_does_not_answer_is_a_temporary_failure(self):
+        body = order("hang", "hang", "ok")
+        (message_id,) = self.queue.send(body)
+        first, second = self.assert_calls("hang", body, message_id, ["hang", "ok"])
+        self.assertGreaterEqual(second["at"] - first["at"], 1.9)
+
+    def test_a_used_up_quota_is_retried(self):
+        body = order("quota", "quota", "ok")
+        (message_id,) = self.queue.send(body)
+        self.assert_calls("quota", body, message_id, ["quota", "ok"])
+
+    def test_a_rate_limit_waits_as_long_as_it_says(self):
+        body = order("rate", "rate-limit", "ok")
+        (message_id,) = self.queue.send(body)
+        first, second = self.assert_calls("rate", body, message_id, ["rate-limit", "ok"])
+        self.assertGreaterEqual(second["at"] - first["at"], RETRY_AFTER)
+
+    def test_a_copy_carries_the_members_the_attributes_and_the_group(self):
+        body = order("copy", "rate-limit")
+        (message_id,) = self.queue.send(body, MessageAttributes=ATTRIBUTES, MessageGroupId="tenant-a")
+        self.wait_for_calls("copy", 1)
+        self.queue.polled(False)
+        self.addCleanup(self.queue.polled, True)
+        copy = self.queue.copy("A-copy")
+        self.assertNotEqual(copy["MessageId"], message_id)
+        self.assertTrue(copy["Body"].startswith(body[:-1]), copy["Body"])
+        members = json.loads(copy["Body"])
+        added = {"retryCount", "originalMessageId", "retryTimestamp", "retryState"}
+        self.assertEqual(set(members), set(json.loads(body)) | added)
+        self.assertEqual((members["retryCount"], members["originalMessageId"]), (1, message_id))
+        state = members["retryState"]
+        self.assertEqual((state["v"], state["class"]), (1, "rate-limit"))
+        self.assertIn(state["delay"], (RETRY_AFTER, RETRY_AFTER + 1))
+        self.assertEqual(copy["MessageAttributes"], ATTRIBUTES)
+        self.assertEqual(copy["Attributes"]["MessageGroupId"], "tenant-a")
+
+    def test_a_message_that_is_refused_is_called_once_and_given_up(self):
+        body = order("refused", "invalid")
+        (message_id,) = self.queue.send(body, MessageAttributes=ATTRIBUTES)
+        dead = self.assert_given_up("refused", body, message_id, failure="non-retryable", reason=None, retry_count=0)
+        self.assertEqual(dead["MessageAttributes"], ATTRIBUTES)
+        self.assertEqual(len(self.target.called("A-refused")), 1)
+
+    def test_a_message_that_never_succeeds_is_given_up_when_its_retries_are_used(self):
+        body = order("exhausted", "unavailable")
+        (message_id,) = self.queue.send(body)
+        self.assert_given_up("exhausted", body, message_id, failure="temporary", reason="retries-exhausted", retry_count=2)
+        self.assertEqual(len(self.target.called("A-exhausted")), 3)
+
+    def test_bodies_that_are_no_json_object_are_retried_with_the_same_bytes(self):
+        ids = self.queue.send(*TEXTS.values(), MessageAttributes=ATTRIBUTES)
+        for (name, text), message_id in zip(TEXTS.items(), ids):
+            self.assert_calls(name, text, message_id, ["unavailable", "ok"])
+
+    def test_a_copy_of_a_text_is_wrapped(self):
+        text = '"order" A-wrapped\n answers=rate-limit \\ 🧾'
+        (message_id,) = self.queue.send(text, MessageAttributes=ATTRIBUTES)
+        self.wait_for_calls("wrapped", 1)
+        self.queue.polled(False)
+        self.addCleanup(self.queue.polled, True)
+        copy = self.queue.copy("A-wrapped")
+        members = json.loads(copy["Body"])
+        self.assertEqual((members["retryBody"], members["retryCount"]), (text, 1))
+        self.assertEqual(members["originalMessageId"], message_id)
+        self.assertEqual(copy["MessageAttributes"], ATTRIBUTES)
+
+    def test_one_batch_of_every_answer_ends_with_each_message_where_it_belongs(self):
+        names = ["ok", "unavailable", "invalid", "reset", "hang", "quota"]
+        answers = [[name] if name in ("ok", "invalid") else [name, "ok"] for name in names]
+        bodies = [order(f"mixed-{name}", *said) for name, said in zip(names, answers)]
+        ids = self.queue.send(*bodies)
+        for name, said, body, message_id in zip(names, answers, bodies, ids):
+            if name == "invalid":
+                self.assert_given_up("mixed-invalid", body, message_id, failure="non-retryable", reason=None, retry_count=0)
+            else:
+                self.assert_calls(f"mixed-{name}", body, message_id, said)
+
+    def test_the_package_is_without_the_embedded_queue(self):
+        run("cargo", "build", "--locked", "--bin", "requeue")
+        command_line = ROOT / "target" / "debug" / "requeue"
+        self.assertTrue(MARKER in command_line.read_bytes(), "the embedded queue no longer contains the text")
+        self.assertFalse(MARKER in self.bootstrap.read_bytes())
+
+
+class Trouble(unittest.TestCase):
+    """A packaged release Lambda on the library whose handler does what a message says: {"do":"panic"} and the like."""
+
+    NAME = "trouble"
+
+    @classmethod
+    def setUpClass(cls):
+        bootstrap = build_trouble()
+        sqs = aws("sqs")
+        dead_letters = sqs.create_queue(QueueName=f"{cls.NAME}-dead-letters")["QueueUrl"]
+        redrive = {"deadLetterTargetArn": cls.arn(f"{cls.NAME}-dead-letters"), "maxReceiveCount": 5}
+        attributes = {"VisibilityTimeout": "60", "RedrivePolicy": json.dumps(redrive)}
+        url = sqs.create_queue(QueueName=cls.NAME, Attributes=attributes)["QueueUrl"]
+        client = aws("lambda")
+        client.create_function(
+            FunctionName=cls.NAME,
+            Runtime="provided.al2023",
+            Handler="bootstrap",
+            Role="arn:aws:iam::000000000000:role/trouble",
+            Architectures=[ARCHITECTURE],
+            Code={"ZipFile": cls.zipped(bootstrap)},
+            Timeout=10,
+            MemorySize=256,
+            Environment={
+                "Variables": {
+                    "REQUEUE_POLICY": json.dumps(POLICY),
+                    "REQUEUE_TIMEOUT_SECONDS": "1",
+                    "REQUEUE_DEAD_LETTER": "annotate",
+                    "REQUEUE_RECURSIVE_LOOP": "Allow",
+                }
+            },
+        )
+        client.get_waiter("function_active_v2").wait(FunctionName=cls.NAME)
+        client.create_event_source_mapping(
+            FunctionName=cls.NAME,
+            EventSourceArn=cls.arn(cls.NAME),
+            BatchSize=10,
+            FunctionResponseTypes=["ReportBatchItemFailures"],
+            ScalingConfig={"MaximumConcurrency": 2},
+        )
+        cls.queue = Queue(url, dead_letters, cls.NAME)
+        # The first invocation starts the process.
+        cls.queue.send(cls.message("first", "ok"))
+        wait_for("the function's process", cls.processes)
+        cls.queue.wait_for_counts((0, 0, 0))
+
+    @staticmethod
+    def arn(queue):
+        return f"arn:aws:sqs:us-east-1:000000000000:{queue}"
+
+    @staticmethod
+    def zipped(bootstrap):
+        data = io.BytesIO()
+        with zipfile.ZipFile(data, "w", zipfile.ZIP_DEFLATED) as archive:
+            entry = zipfile.ZipInfo("bootstrap")
+            entry.external_attr = 0o755 << 16
+            archive.writestr(entry, bootstrap.read_bytes(), zipfile.ZIP_DEFLATED)
+        return data.getvalue()
+
+    @staticmethod
+    def message(name, do):
+        return json.dumps({"id": f"T-{name}", "do": do})
+
+    @classmethod
+    def processes(cls):
+        """The process ids of the function's execution environments."""
+        found = set()
+        for process in Path("/proc").glob("[0-9]*"):
+            try:
+                environment = (process / "environ").read_bytes().split(b"\0")
+            except OSError:
+                continue
+            if f"AWS_LAMBDA_FUNCTION_NAME={cls.NAME}".encode() in environment:
+                found.add(int(process.name))
+        return found
+
+    def batch(self, name, do):
+        """A batch of nine that succeed around one that does not, delivered together; its id."""
+        bodies = [self.message(f"{name}-neighbour-{place}", "ok") for place in range(9)]
+        bodies.insert(4, self.message(name, do))
+        before = self.processes()
+        self.queue.polled(False)
+        message_id = self.queue.send(*bodies)[4]
+        self.queue.polled(True)
+        wait_for("the batch", lambda: self.queue.counts()[0] == 0)
+        return message_id, before
+
+    def assert_contained(self, name, do, failure):
+        """The neighbours are gone after their first receive, the one is in the queue as a copy, the process lives."""
+        message_id, before = self.batch(name, do)
+        # A batch that failed as a whole would stay in flight for the visibility timeout, a minute.
+        wait_for("done neighbours", lambda: sum(self.queue.counts()) <= 1, 10)
+        dead = self.queue.dead_letter(f'"T-{name}"')
+        members = json.loads(dead["Body"])
+        self.assertEqual((members["originalMessageId"], members["do"]), (message_id, do))
+        letter = members["retryState"]["deadLetter"]
+        self.assertEqual((letter["class"], letter["retryCount"]), (failure, 2 if failure == "temporary" else 0))
+        self.queue.wait_for_counts((0, 0, 0))
+        self.assertLessEqual(before, self.processes(), "a process was restarted")
+
+    def test_a_panic_stays_with_its_message(self):
+        self.assert_contained("panic", "panic", "temporary")
+
+    def test_a_handler_that_never_ends_is_cancelled(self):
+        self.assert_contained("hang", "hang", "temporary")
+
+    def test_a_temporary_failure_stays_with_its_message(self):
+        self.assert_contained("temporary", "temporary", "temporary")
+
+    def test_a_final_failure_stays_with_its_message(self):
+        self.assert_contained("final", "non-retryable", "non-retryable")
+
+    def test_a_handler_that_blocks_its_thread_is_abandoned(self):
+        self.addCleanup(self.queue.sqs.purge_queue, QueueUrl=self.queue.url)
+        _, before = self.batch("block", "block")
+        # Released, not sent again: the original alone is left, in flight, and the invocation has ended in time.
+        self.queue.wait_for_counts((0, 1, 0), 20)
+        self.assertLessEqual(before, self.processes(), "a process was restarted")
+        self.queue.send(self.message("after", "ok"))
+        self.queue.wait_for_counts((0, 1, 0), 20)
+
+
+if __name__ == "__main__":
+    if not ENDPOINT:
+        sys.exit("REQUEUE_TEST_MINISTACK is not set; run `tests/run deployed`")
+    unittest.main()

@@ -1,0 +1,82 @@
+# Two independent emulators of SQS on free loopback ports. Sourced, after tools.sh.
+#
+# start_emulators exports REQUEUE_TEST_MOTO and REQUEUE_TEST_MINISTACK (endpoint URLs); stop_emulators ends what was started, with
+# every function process that ministack runs.
+
+EMULATORS=()
+EMULATOR_FILES=
+
+free_port() {
+  python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
+}
+
+# answers PID URL: wait until the process serves HTTP; fail when it has ended or a minute is over.
+answers() {
+  local tries
+  for ((tries = 0; tries < 600; tries++)); do
+    kill -0 "$1" 2>/dev/null || return 1
+    python3 -c 'import sys, urllib.request; urllib.request.urlopen(sys.argv[1], timeout=5)' "$2" 2>/dev/null && return
+    sleep 0.1
+  done
+  return 1
+}
+
+# The environment of an emulator: nothing of ours, since ministack hands its own on to the functions it runs.
+emulate() {
+  env -i PATH="$PATH" HOME="$EMULATOR_FILES" TMPDIR="$EMULATOR_FILES" PYTHONDONTWRITEBYTECODE=1 \
+    AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_DEFAULT_REGION=us-east-1 "$@"
+}
+
+emulate_moto() {
+  emulate "$TOOLS/moto/bin/python" -m moto.server -H 127.0.0.1 -p "$1"
+}
+
+emulate_ministack() {
+  emulate GATEWAY_PORT="$1" BIND_HOST=127.0.0.1 AWS_ENDPOINT_URL="http://127.0.0.1:$1" LOG_LEVEL=INFO \
+    STATE_DIR="$EMULATOR_FILES/state" S3_DATA_DIR="$EMULATOR_FILES/s3" "$TOOLS/ministack/bin/python" -m ministack
+}
+
+# start_emulator NAME READY-PATH VARIABLE: another process may take the port between our look and its bind, hence the tries.
+start_emulator() {
+  local port pid try
+  for try in 1 2 3 4 5; do
+    port=$(free_port)
+    set -m # a process group of its own, so that its children end with it
+    "emulate_$1" "$port" >"$EMULATOR_FILES/$1.log" 2>&1 &
+    pid=$!
+    set +m
+    EMULATORS+=("$pid")
+    if answers "$pid" "http://127.0.0.1:$port$2"; then
+      export "$3=http://127.0.0.1:$port"
+      return
+    fi
+    echo "$1 did not start on port $port (try $try)" >&2
+    kill -TERM -- "-$pid" 2>/dev/null || true
+  done
+  cat "$EMULATOR_FILES/$1.log" >&2
+  return 1
+}
+
+start_emulators() {
+  EMULATOR_FILES=$(mktemp -d)
+  start_emulator moto /moto-api/ REQUEUE_TEST_MOTO
+  start_emulator ministack /_ministack/health REQUEUE_TEST_MINISTACK
+}
+
+stop_emulators() {
+  local pid
+  for pid in "${EMULATORS[@]}"; do
+    kill -TERM -- "-$pid" 2>/dev/null || true
+  done
+  for pid in "${EMULATORS[@]}"; do
+    for _ in {1..50}; do
+      kill -0 -- "-$pid" 2>/dev/null || break
+      sleep 0.1
+    done
+    kill -KILL -- "-$pid" 2>/dev/null || true
+    wait "$pid" 2>/dev/null || true
+  done
+  EMULATORS=()
+  [[ -z $EMULATOR_FILES ]] || rm -rf "$EMULATOR_FILES"
+  EMULATOR_FILES=
+}
