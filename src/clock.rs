@@ -69,12 +69,7 @@ impl Sampler {
     pub fn seeded(seed: u64) -> Self {
         use rand::{RngExt, SeedableRng, rngs::StdRng};
         let generator = std::sync::Mutex::new(StdRng::seed_from_u64(seed));
-        Self(Arc::new(move || {
-            generator
-                .lock()
-                .unwrap_or_else(std::sync::PoisonError::into_inner)
-                .random()
-        }))
+        Self(Arc::new(move || generator.lock().unwrap_or_else(std::sync::PoisonError::into_inner).random()))
     }
 
     /// One number for all, for tests that look at the boundaries of a jitter.
@@ -104,7 +99,5 @@ pub(crate) fn epoch_millis(time: SystemTime) -> u64 {
 
 /// The inverse of [`epoch_millis`]; a number no clock can show counts as the epoch.
 pub(crate) fn from_epoch_millis(millis: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH
-        .checked_add(Duration::from_millis(millis))
-        .unwrap_or(SystemTime::UNIX_EPOCH)
+    SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(SystemTime::UNIX_EPOCH)
 }

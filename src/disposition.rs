@@ -72,10 +72,7 @@ impl Wait {
     /// A wait until `due`, which the copy goes on carrying when it must hop once more.
     #[must_use]
     pub fn until(due: SystemTime, now: SystemTime) -> Self {
-        Self {
-            not_before: Some(due),
-            ..Self::from(due.duration_since(now).unwrap_or_default(), now)
-        }
+        Self { not_before: Some(due), ..Self::from(due.duration_since(now).unwrap_or_default(), now) }
     }
 
     /// The whole wait, in whole seconds.
@@ -236,9 +233,7 @@ impl DeadLetterReason {
 }
 
 fn whole_secs(duration: Duration) -> u64 {
-    duration
-        .as_secs()
-        .saturating_add(u64::from(duration.subsec_nanos() > 0))
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 
 #[cfg(test)]
@@ -247,20 +242,10 @@ mod tests {
 
     #[test]
     fn a_delay_is_whole_seconds_up_to_900() {
-        for (millis, secs) in [
-            (0, 0),
-            (1, 1),
-            (1_000, 1),
-            (899_001, 900),
-            (900_000, 900),
-            (900_001, 900),
-            (u64::MAX, 900),
-        ] {
-            assert_eq!(
-                Delay::at_most(Duration::from_millis(millis)).as_secs(),
-                secs,
-                "{millis} ms"
-            );
+        for (millis, secs) in
+            [(0, 0), (1, 1), (1_000, 1), (899_001, 900), (900_000, 900), (900_001, 900), (u64::MAX, 900)]
+        {
+            assert_eq!(Delay::at_most(Duration::from_millis(millis)).as_secs(), secs, "{millis} ms");
         }
     }
 

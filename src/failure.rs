@@ -123,29 +123,17 @@ impl Failure {
     #[must_use]
     pub fn postpone(delay: Duration) -> Self {
         let postponed = Self::new(FailureClass::Temporary, Evidence::Handler, "postponed");
-        Self {
-            postponed: true,
-            ..postponed.retry_after(delay)
-        }
+        Self { postponed: true, ..postponed.retry_after(delay) }
     }
 
     pub(crate) fn new(class: FailureClass, evidence: Evidence, reason: impl fmt::Display) -> Self {
-        Self {
-            class,
-            delay: None,
-            postponed: false,
-            evidence,
-            reason: Reason::new(reason),
-        }
+        Self { class, delay: None, postponed: false, evidence, reason: Reason::new(reason) }
     }
 
     /// The callee named the time after which to try again, as with `Retry-After`. It wins over the policy's curve and is never cut short.
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
-        Self {
-            delay: Some(delay),
-            ..self
-        }
+        Self { delay: Some(delay), ..self }
     }
 
     /// The class.
@@ -190,11 +178,7 @@ impl Reason {
     fn new(words: impl fmt::Display) -> Self {
         let words = words.to_string();
         let harmless = |c: char| {
-            if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') {
-                ' '
-            } else {
-                c
-            }
+            if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') { ' ' } else { c }
         };
         Self(words.chars().map(harmless).take(Self::MAX_CHARS).collect())
     }

@@ -26,10 +26,7 @@ pub(crate) fn gate(
         return Some(Disposition::Release(ReleaseReason::LaterVersion));
     }
     if let Some(due) = delivery.state.not_before.filter(|due| *due > now) {
-        return Some(Disposition::Defer {
-            why: Deferral::NotDue,
-            wait: Wait::until(due, now),
-        });
+        return Some(Disposition::Defer { why: Deferral::NotDue, wait: Wait::until(due, now) });
     }
     let age = now.duration_since(delivery.first_sent).unwrap_or_default();
     if policy.message_ttl.is_some_and(|ttl| age > ttl) {
@@ -42,11 +39,6 @@ pub(crate) fn gate(
     }
     match time_left {
         TimeLeft::Enough => None,
-        TimeLeft::TooLittle => Some(policy::defer(
-            Deferral::NoTimeLeft,
-            delivery.state.deferrals,
-            now,
-            sample,
-        )),
+        TimeLeft::TooLittle => Some(policy::defer(Deferral::NoTimeLeft, delivery.state.deferrals, now, sample)),
     }
 }

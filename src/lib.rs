@@ -1,27 +1,88 @@
-//! Requeue: the retry layer that SQS and Lambda lack.
+//! Requeue is the retry layer that SQS and Lambda lack.
+//!
+//! Teams put SQS in front of a Lambda that calls something which rate-limits, runs out of quota, or is briefly down. SQS and
+//! Lambda alone retry everything alike, at a fixed pace, a handful of times. Requeue gives every kind of failure its own patience,
+//! kept in the queue itself: a message that failed is sent again as a copy with a delay and a count, and then the original is
+//! deleted. Nothing waits in memory, and nothing is lost.
+//!
+//! ```no_run
+//! use requeue::{Failure, Message, ResultExt};
+//! # async fn bank_charge(_: &str) -> Result<(), std::io::Error> { Ok(()) }
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Order { id: String }
+//!
+//! async fn charge(message: Message<Order>) -> Result<(), Failure> {
+//!     if message.body().id.is_empty() {
+//!         return Err(Failure::non_retryable("an order without an id"));
+//!     }
+//!     bank_charge(&message.body().id).await.classified()
+//! }
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), requeue::Error> {
+//!     requeue::run(charge).await
+//! }
+//! ```
+//!
+//! # The path of a message
+//!
+//! | step | what it does | where |
+//! |---|---|---|
+//! | event | Lambda's SQS event becomes records | `lambda/` |
+//! | decode | a record becomes a delivery: the body as first delivered, and what the message has been through | `message.rs`, `wire/` |
+//! | gate | settle without a call: not due, expired, given up, no time left | `gate.rs` |
+//! | handle | the user's code, in a task of its own, under a time-out | [`Handler`], [`http`] |
+//! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
+//! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
+//! | settle | send the copy, see it confirmed, delete the original | `settle/`, [`queue`] |
+//! | respond | the [`Report`] becomes `batchItemFailures` | `lambda/` |
+//! | observe | the same report becomes log lines | `telemetry.rs` |
+//!
+//! Values only move down. `processor.rs` is the page on which the whole path can be read, in order.
+//!
+//! # What never happens
+//!
+//! * No original is deleted before SQS has confirmed its copy by name.
+//! * No handler, be it one that panics, hangs or blocks its thread, changes what happens to its neighbours.
+//! * No body, attribute value, header, secret or receipt handle is logged.
+//! * The policy reads no clock and draws no random number; both are arguments.
+//! * No file but `queue/sqs.rs` calls the AWS SDK, and none but `lambda/` knows Lambda. A test reads the sources and says so.
+//!
+//! # Features
+//!
+//! | feature | what it adds |
+//! |---|---|
+//! | `http` | [`http::HttpTarget`] and the binary `requeue-lambda` |
+//! | `embedded` | [`embedded::EmbeddedSqs`]: SQS in this process, in virtual time, for tests |
+//! | `cli` (default) | both, and the command line `requeue` |
+//!
+//! A Lambda of your own needs none of them: `requeue = { version = "0.1", default-features = false }`.
 
-pub mod classify;
-mod clock;
-mod config;
-mod disposition;
-#[cfg(feature = "embedded")]
-pub mod embedded;
-mod failure;
+// In the order of the data path; then what the path rests on.
+mod lambda;
+mod message;
+mod wire;
 mod gate;
 mod handler;
 #[cfg(feature = "http")]
 pub mod http;
-mod lambda;
-mod message;
+pub mod classify;
+mod failure;
+mod result_ext;
 pub mod policy;
+mod disposition;
 mod processor;
+mod settle;
 pub mod queue;
 mod report;
-mod result_ext;
-mod settle;
-mod state;
 mod telemetry;
-mod wire;
+
+mod clock;
+mod config;
+#[cfg(feature = "embedded")]
+pub mod embedded;
+mod state;
 
 pub use clock::{Clock, Sampler};
 pub use config::{Config, InvalidConfig};

@@ -79,10 +79,7 @@ impl Delivery {
     /// a producer may claim.
     pub(crate) fn decode(position: usize, record: Record, received: SystemTime, max_retries: u32) -> Self {
         let broken = |what| Failure::new(FailureClass::NonRetryable, Evidence::Body, what);
-        let mut defect = record
-            .attributes
-            .is_none()
-            .then(|| broken("a message attribute cannot be read"));
+        let mut defect = record.attributes.is_none().then(|| broken("a message attribute cannot be read"));
         let body = record.body.filter(|body| !body.is_empty()).unwrap_or_else(|| {
             defect = Some(broken("the record has no body"));
             String::new()
@@ -90,10 +87,7 @@ impl Delivery {
         let read = wire::read(&body, max_retries);
         let is_of_later_version = matches!(read.origin, Origin::LaterVersion(_));
         let state = match read.origin {
-            Origin::Fresh { retry_count } => RetryState {
-                retry_count,
-                ..RetryState::default()
-            },
+            Origin::Fresh { retry_count } => RetryState { retry_count, ..RetryState::default() },
             Origin::Ours(state) => *state,
             Origin::LaterVersion(_) => RetryState::default(),
         };
@@ -107,11 +101,7 @@ impl Delivery {
         Self {
             position,
             message_id: record.message_id.filter(|id| !id.is_empty()),
-            receipt_handles: record
-                .receipt_handle
-                .filter(|handle| !handle.is_empty())
-                .into_iter()
-                .collect(),
+            receipt_handles: record.receipt_handle.filter(|handle| !handle.is_empty()).into_iter().collect(),
             queue: record.queue,
             receive_count: record.receive_count.unwrap_or(1).max(1),
             first_sent: state.first_sent.unwrap_or(sent),
@@ -152,19 +142,11 @@ impl Delivery {
 
     /// Failed attempts before this one. A FIFO message is never re-sent, so its receives count.
     pub(crate) fn failures(&self) -> u32 {
-        if self.is_fifo() {
-            self.receive_count - 1
-        } else {
-            self.state.retry_count
-        }
+        if self.is_fifo() { self.receive_count - 1 } else { self.state.retry_count }
     }
 
     pub(crate) fn progress(&self) -> Progress<'_> {
-        Progress {
-            state: &self.state,
-            first_received: self.first_received,
-            receive_count: self.receive_count,
-        }
+        Progress { state: &self.state, first_received: self.first_received, receive_count: self.receive_count }
     }
 }
 
@@ -214,12 +196,7 @@ impl<T: Body> Message<T> {
     /// Reads the body; fails with a non-retryable failure when it does not fit the type.
     pub(crate) fn new(delivery: &Arc<Delivery>, max_retries: u32, deadline: Instant) -> Result<Self, Failure> {
         let body = T::read(Raw(Arc::clone(delivery)))?;
-        Ok(Self {
-            body,
-            delivery: Arc::clone(delivery),
-            max_retries,
-            deadline,
-        })
+        Ok(Self { body, delivery: Arc::clone(delivery), max_retries, deadline })
     }
 }
 

@@ -45,11 +45,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self {
-            concurrency: 10,
-            timeout: Duration::from_secs(30),
-            reserve: Duration::from_secs(5),
-        }
+        Self { concurrency: 10, timeout: Duration::from_secs(30), reserve: Duration::from_secs(5) }
     }
 }
 
@@ -119,15 +115,8 @@ impl Times {
     fn new(started: Instant, deadline: Instant, limits: &Limits) -> Self {
         let reserve = limits.reserve.min(deadline.saturating_duration_since(started) / 4);
         // A tenth of the reserve is for the response itself.
-        let window = Window {
-            started,
-            deadline: deadline - reserve / 10,
-        };
-        Self {
-            window,
-            cutoff: deadline - reserve,
-            grace: reserve / 2,
-        }
+        let window = Window { started, deadline: deadline - reserve / 10 };
+        Self { window, cutoff: deadline - reserve, grace: reserve / 2 }
     }
 }
 
@@ -143,32 +132,11 @@ where
     ///
     /// Outside a tokio runtime, unless the settings name one for the handlers.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
-        let Settings {
-            policy,
-            limits,
-            wrap,
-            clock,
-            sampler,
-            handlers,
-        } = settings;
-        let settler = Settler {
-            queue: Arc::new(queue),
-            clock,
-            sampler,
-            wrap,
-        };
+        let Settings { policy, limits, wrap, clock, sampler, handlers } = settings;
+        let settler = Settler { queue: Arc::new(queue), clock, sampler, wrap };
         let handlers = handlers.unwrap_or_else(Handle::current);
-        let inner = Inner {
-            handler: Arc::new(handler),
-            settler,
-            policy,
-            limits,
-            handlers,
-        };
-        Self {
-            inner: Arc::new(inner),
-            body: PhantomData,
-        }
+        let inner = Inner { handler: Arc::new(handler), settler, policy, limits, handlers };
+        Self { inner: Arc::new(inner), body: PhantomData }
     }
 
     pub(crate) fn clock(&self) -> &Clock {
@@ -185,9 +153,7 @@ where
         let (verdicts, decided) = mpsc::unbounded_channel();
         let handling = async move {
             let lanes = stream::iter(lanes(deliveries));
-            lanes
-                .for_each_concurrent(inner.limits.concurrency, |lane| self.run_lane(lane, times, &verdicts))
-                .await;
+            lanes.for_each_concurrent(inner.limits.concurrency, |lane| self.run_lane(lane, times, &verdicts)).await;
             drop(verdicts);
         };
         let ((), mut settled) = tokio::join!(handling, inner.settler.settle(decided, times.window));
@@ -199,10 +165,7 @@ where
         if unreportable {
             inner.settler.delete_completed(&settled, times.window.deadline).await;
         }
-        Report {
-            outcomes: settled.into_iter().map(outcome).collect(),
-            elapsed: started.elapsed(),
-        }
+        Report { outcomes: settled.into_iter().map(outcome).collect(), elapsed: started.elapsed() }
     }
 
     /// Works on messages that must keep their order: after one that stays in the queue, the others stay too.
@@ -211,12 +174,7 @@ where
         for delivery in lane {
             let verdict = if blocked {
                 let disposition = Disposition::Release(ReleaseReason::BehindFailed);
-                Verdict {
-                    delivery,
-                    disposition,
-                    failure: None,
-                    elapsed: None,
-                }
+                Verdict { delivery, disposition, failure: None, elapsed: None }
             } else {
                 self.run(delivery, times).await
             };
@@ -230,20 +188,11 @@ where
     async fn run(&self, delivery: Arc<Delivery>, times: Times) -> Verdict {
         let Inner { settler, policy, .. } = &*self.inner;
         let sample = settler.sampler.sample();
-        let time_left = if Instant::now() < times.cutoff {
-            TimeLeft::Enough
-        } else {
-            TimeLeft::TooLittle
-        };
+        let time_left = if Instant::now() < times.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
 
         if let Some(disposition) = gate(policy, &delivery, settler.clock.now(), time_left, sample) {
             let disposition = feasible(&delivery, disposition, settler.clock.now(), sample);
-            return Verdict {
-                delivery,
-                disposition,
-                failure: None,
-                elapsed: None,
-            };
+            return Verdict { delivery, disposition, failure: None, elapsed: None };
         }
 
         let began = Instant::now();
@@ -253,19 +202,13 @@ where
         let now = settler.clock.now();
         let (disposition, failure) = match handled {
             Handled::Done => (Disposition::Complete, None),
-            Handled::Failed(failure) => (
-                policy::decide(policy, &delivery.progress(), &failure, now, sample),
-                Some(failure),
-            ),
+            Handled::Failed(failure) => {
+                (policy::decide(policy, &delivery.progress(), &failure, now, sample), Some(failure))
+            }
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
         let disposition = feasible(&delivery, disposition, now, sample);
-        Verdict {
-            delivery,
-            disposition,
-            failure,
-            elapsed,
-        }
+        Verdict { delivery, disposition, failure, elapsed }
     }
 
     /// Runs the handler in a task of its own, so that neither its panic nor its time-out reaches a neighbour.
@@ -304,16 +247,12 @@ fn handled(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Handle
     match ended {
         Ok(Ok(())) => Handled::Done,
         Ok(Err(failure)) => Handled::Failed(failure),
-        Err(error) if error.is_panic() => Handled::Failed(Failure::new(
-            FailureClass::Temporary,
-            Evidence::Panic,
-            "the handler panicked",
-        )),
-        Err(_) => Handled::Failed(Failure::new(
-            FailureClass::Temporary,
-            Evidence::TimeOut,
-            "the handler ran out of time",
-        )),
+        Err(error) if error.is_panic() => {
+            Handled::Failed(Failure::new(FailureClass::Temporary, Evidence::Panic, "the handler panicked"))
+        }
+        Err(_) => {
+            Handled::Failed(Failure::new(FailureClass::Temporary, Evidence::TimeOut, "the handler ran out of time"))
+        }
     }
 }
 
@@ -384,16 +323,7 @@ fn feasible(delivery: &Delivery, disposition: Disposition, now: SystemTime, samp
 }
 
 fn outcome(settled: Settled) -> Outcome {
-    let Settled {
-        verdict:
-            Verdict {
-                delivery,
-                disposition,
-                failure,
-                elapsed,
-            },
-        settlement,
-    } = settled;
+    let Settled { verdict: Verdict { delivery, disposition, failure, elapsed }, settlement } = settled;
     Outcome {
         message_id: delivery.message_id.clone(),
         original_message_id: delivery.original_id().map(str::to_owned),
@@ -410,9 +340,6 @@ fn outcome(settled: Settled) -> Outcome {
 
 impl<H, Q, T> Clone for BatchProcessor<H, Q, T> {
     fn clone(&self) -> Self {
-        Self {
-            inner: Arc::clone(&self.inner),
-            body: PhantomData,
-        }
+        Self { inner: Arc::clone(&self.inner), body: PhantomData }
     }
 }

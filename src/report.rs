@@ -100,8 +100,7 @@ impl Report {
     /// [`Unreportable`] when SQS must keep a message without an id, which no response can say. The invocation must then fail.
     pub fn failed_ids(&self) -> Result<Vec<&str>, Unreportable> {
         let kept = self.outcomes.iter().filter(|outcome| outcome.settlement.is_kept());
-        kept.map(|outcome| outcome.message_id.as_deref().ok_or(Unreportable))
-            .collect()
+        kept.map(|outcome| outcome.message_id.as_deref().ok_or(Unreportable)).collect()
     }
 }
 

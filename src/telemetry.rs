@@ -1,32 +1,16 @@
 //! What a batch looks like from outside: log lines, computed from its report alone.
 
-use lambda_runtime::tracing::dispatcher;
-use tracing::{Level, error, event, info};
+use tracing::{Level, event, info};
 
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
 use crate::report::{Outcome, Report, Settlement};
-
-/// Sends log lines to the standard output, as JSON or text, as Lambda's logging controls say, unless a subscriber is installed
-/// already; and keeps the text of panics, which may quote a message, out of the log.
-pub(crate) fn init() {
-    if !dispatcher::has_been_set() {
-        lambda_runtime::tracing::init_default_subscriber();
-    }
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        error!(place, "panic");
-    }));
-}
 
 /// One line for each message that did not simply complete, and one for the batch.
 pub(crate) fn observe(report: &Report) {
     let mut counts = Counts::default();
     for outcome in &report.outcomes {
         counts.add(outcome);
-        if !matches!(
-            (&outcome.disposition, &outcome.settlement),
-            (Disposition::Complete, Settlement::Done)
-        ) {
+        if !matches!((&outcome.disposition, &outcome.settlement), (Disposition::Complete, Settlement::Done)) {
             observe_message(outcome);
         }
     }

@@ -32,11 +32,7 @@ const CODES: [(FailureClass, &str, &[&str]); 5] = [
             "EC2ThrottledException",
         ],
     ),
-    (
-        FailureClass::Quota,
-        "quota",
-        &["ServiceQuotaExceededException", "ServiceQuotaExceeded"],
-    ),
+    (FailureClass::Quota, "quota", &["ServiceQuotaExceededException", "ServiceQuotaExceeded"]),
     (
         FailureClass::Temporary,
         "transient",
@@ -112,10 +108,7 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn aws(error: &(impl ProvideErrorMetadata + Error + 'static)) -> Self {
-        error
-            .code()
-            .and_then(by_code)
-            .unwrap_or_else(|| Self::classified(error))
+        error.code().and_then(by_code).unwrap_or_else(|| Self::classified(error))
     }
 }
 
@@ -148,11 +141,7 @@ pub(super) fn connector_error(error: &(dyn Error + 'static)) -> Option<Failure> 
     if connector.is_timeout() {
         Some(temporary("timed out"))
     } else if connector.is_io() {
-        Some(
-            chain(error)
-                .find_map(io::io_error)
-                .unwrap_or_else(|| temporary("connection failed")),
-        )
+        Some(chain(error).find_map(io::io_error).unwrap_or_else(|| temporary("connection failed")))
     } else {
         None
     }
@@ -179,22 +168,10 @@ mod tests {
                 FailureClass::RateLimit,
                 "throttled: ThrottlingException",
             ),
-            (
-                "AWS.SimpleQueueService.NonExistentQueue",
-                FailureClass::NonRetryable,
-                "refused: NonExistentQueue",
-            ),
-            (
-                "ServiceQuotaExceededException",
-                FailureClass::Quota,
-                "quota: ServiceQuotaExceededException",
-            ),
+            ("AWS.SimpleQueueService.NonExistentQueue", FailureClass::NonRetryable, "refused: NonExistentQueue"),
+            ("ServiceQuotaExceededException", FailureClass::Quota, "quota: ServiceQuotaExceededException"),
             ("RequestTimeout", FailureClass::Temporary, "transient: RequestTimeout"),
-            (
-                "AccessDeniedException",
-                FailureClass::NonRetryable,
-                "access denied: AccessDeniedException",
-            ),
+            ("AccessDeniedException", FailureClass::NonRetryable, "access denied: AccessDeniedException"),
         ] {
             for failure in [Failure::aws(&with_code(code)), Failure::classified(&with_code(code))] {
                 assert_eq!((failure.class(), failure.reason()), (class, reason), "{code}");
@@ -206,10 +183,7 @@ mod tests {
     #[test]
     fn an_unknown_code_is_temporary_and_its_text_stays_out() {
         let failure = Failure::aws(&with_code("BrandNewException"));
-        assert_eq!(
-            (failure.class(), failure.evidence()),
-            (FailureClass::Temporary, Evidence::Unrecognised)
-        );
+        assert_eq!((failure.class(), failure.evidence()), (FailureClass::Temporary, Evidence::Unrecognised));
         assert!(!failure.reason().contains("secret"));
     }
 
@@ -219,11 +193,7 @@ mod tests {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let refused = Sdk::dispatch_failure(ConnectorError::io(refused.into()));
         let io = Sdk::dispatch_failure(ConnectorError::io("403".into()));
-        for (error, reason) in [
-            (timeout, "timed out"),
-            (refused, "connection refused"),
-            (io, "connection failed"),
-        ] {
+        for (error, reason) in [(timeout, "timed out"), (refused, "connection refused"), (io, "connection failed")] {
             let failure = Failure::aws(&error);
             assert_eq!(
                 (failure.class(), failure.evidence(), failure.reason()),

@@ -56,11 +56,7 @@ impl GrpcStatus {
     /// A status without details.
     #[must_use]
     pub const fn new(code: i32) -> Self {
-        Self {
-            code,
-            retry_delay: None,
-            quota_failure: false,
-        }
+        Self { code, retry_delay: None, quota_failure: false }
     }
 
     /// The status of a name such as `RESOURCE_EXHAUSTED`, without details.
@@ -106,10 +102,7 @@ mod tests {
         }
         for unknown in [-1, 17, i32::MAX] {
             let failure = Failure::from_grpc(GrpcStatus::new(unknown));
-            assert_eq!(
-                (failure.class(), failure.evidence()),
-                (FailureClass::Temporary, Evidence::Unrecognised)
-            );
+            assert_eq!((failure.class(), failure.evidence()), (FailureClass::Temporary, Evidence::Unrecognised));
         }
     }
 
@@ -124,11 +117,7 @@ mod tests {
             (14, delay, true, FailureClass::Temporary, delay),
             (3, delay, true, FailureClass::NonRetryable, None),
         ] {
-            let failure = Failure::from_grpc(GrpcStatus {
-                code,
-                retry_delay,
-                quota_failure,
-            });
+            let failure = Failure::from_grpc(GrpcStatus { code, retry_delay, quota_failure });
             assert_eq!((failure.class(), failure.delay()), (class, named), "{code}");
         }
     }

@@ -114,9 +114,7 @@ impl<'a> Answer<'a> {
 
 impl std::fmt::Debug for Answer<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answer")
-            .field("status", &self.status)
-            .finish_non_exhaustive()
+        f.debug_struct("Answer").field("status", &self.status).finish_non_exhaustive()
     }
 }
 
@@ -170,10 +168,7 @@ fn verdict(answer: &Answer<'_>, details: &Details, asks_for_patience: bool) -> F
     let class = class_of(status);
     // An immediate retry is what Stripe speaks of: of no use against a rate limit, whereas waiting in a queue is.
     if status != 429 && answer.says("stripe-should-retry", b"false") {
-        return typed(
-            FailureClass::NonRetryable,
-            format_args!("status {status}: retry not wanted"),
-        );
+        return typed(FailureClass::NonRetryable, format_args!("status {status}: retry not wanted"));
     }
     if class == FailureClass::NonRetryable && answer.says("stripe-should-retry", b"true") {
         return typed(FailureClass::Temporary, format_args!("status {status}: retry wanted"));
@@ -191,10 +186,7 @@ pub(super) fn class_of(status: u16) -> FailureClass {
         300..=499 => FailureClass::NonRetryable,
         _ => FailureClass::Temporary,
     };
-    STATUSES
-        .iter()
-        .find(|row| row.0 == status)
-        .map_or(of_hundred, |row| row.1)
+    STATUSES.iter().find(|row| row.0 == status).map_or(of_hundred, |row| row.1)
 }
 
 /// What an error body tells, as far as it is one of a known shape.
@@ -212,9 +204,7 @@ impl Details {
         if answer.status < 400 {
             return details;
         }
-        details.aws_code = answer
-            .values("x-amzn-errortype")
-            .find_map(|value| String::from_utf8(value.to_vec()).ok());
+        details.aws_code = answer.values("x-amzn-errortype").find_map(|value| String::from_utf8(value.to_vec()).ok());
         if let Ok(body) = serde_json::from_slice::<Value>(answer.body) {
             details.read(&body);
             details.read(&body["error"]);
@@ -231,10 +221,8 @@ impl Details {
             self.words.extend(word.as_str().map(str::to_owned));
         }
         // A problem type is a URI, which ends in the word.
-        let last_segment = |uri: &Value| {
-            uri.as_str()
-                .and_then(|uri| uri.rsplit(['#', '/', '.', ':']).next().map(str::to_owned))
-        };
+        let last_segment =
+            |uri: &Value| uri.as_str().and_then(|uri| uri.rsplit(['#', '/', '.', ':']).next().map(str::to_owned));
         self.words.extend(last_segment(&object["type"]));
         for entry in list(&object["errors"]).iter().chain(list(&object["details"])) {
             self.words.extend(entry["reason"].as_str().map(str::to_owned));
@@ -247,9 +235,7 @@ impl Details {
     /// The first row of the table that one of the words belongs to, and the word as it stands in the table.
     fn reason(&self) -> Option<(FailureClass, &'static str)> {
         REASONS.iter().find_map(|(class, reasons)| {
-            let reason = reasons
-                .iter()
-                .find(|reason| self.words.iter().any(|word| word == *reason))?;
+            let reason = reasons.iter().find(|reason| self.words.iter().any(|word| word == *reason))?;
             // Per-minute limits come with both details. Who can say when to come back has not run out for the day.
             if *reason == "QuotaFailure" && self.retry_delay.is_some() {
                 return None;

@@ -27,11 +27,7 @@ const KINDS: [(ErrorKind, FailureClass, &str); 28] = {
         (ErrorKind::ResourceBusy, Temporary, "resource busy"),
         (ErrorKind::ExecutableFileBusy, Temporary, "executable busy"),
         (ErrorKind::Deadlock, Temporary, "deadlock"),
-        (
-            ErrorKind::StaleNetworkFileHandle,
-            Temporary,
-            "stale network file handle",
-        ),
+        (ErrorKind::StaleNetworkFileHandle, Temporary, "stale network file handle"),
         (ErrorKind::OutOfMemory, Temporary, "out of memory"),
         (ErrorKind::StorageFull, Temporary, "storage full"),
         (ErrorKind::QuotaExceeded, Quota, "storage quota exceeded"),

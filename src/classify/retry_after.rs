@@ -33,13 +33,7 @@ pub(super) fn reset(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
             .flat_map(|name| answer.values(name))
             .find_map(|value| delta_or_epoch(value, reference))
     };
-    field().or_else(|| {
-        if answer.is_used_up() == Some(false) {
-            None
-        } else {
-            older()
-        }
-    })
+    field().or_else(|| if answer.is_used_up() == Some(false) { None } else { older() })
 }
 
 /// Dates are compared with the server's own clock where it shows it, so that ours may be wrong.
@@ -85,19 +79,12 @@ fn number(digits: &[u8]) -> Option<u64> {
 fn rate_limit_field(field: &[u8]) -> Option<Duration> {
     let field = str::from_utf8(field).ok()?;
     let parameter = |part: &str, name: &str| {
-        let (_, value) = part
-            .split(';')
-            .filter_map(|pair| pair.split_once('='))
-            .find(|pair| pair.0.trim() == name)?;
+        let (_, value) = part.split(';').filter_map(|pair| pair.split_once('=')).find(|pair| pair.0.trim() == name)?;
         number(value.trim().as_bytes())
     };
     let items = outside_quotes(field);
     let used_up = |item: &&String| parameter(item, "r") == Some(0);
-    let renewed = items
-        .iter()
-        .filter(used_up)
-        .filter_map(|item| parameter(item, "t"))
-        .max();
+    let renewed = items.iter().filter(used_up).filter_map(|item| parameter(item, "t")).max();
     let older = || {
         let find = |name| items.iter().find_map(|item| parameter(item, name));
         (find("remaining") == Some(0)).then(|| find("reset"))?
@@ -147,11 +134,7 @@ mod tests {
     }
 
     fn answer<'a>(headers: &'a [(&'a str, &'a [u8])]) -> Answer<'a> {
-        Answer {
-            status: 429,
-            headers,
-            body: b"",
-        }
+        Answer { status: 429, headers, body: b"" }
     }
 
     #[test]
@@ -188,34 +171,22 @@ mod tests {
 
     #[test]
     fn the_first_valid_of_several_counts() {
-        let headers: [(&str, &[u8]); 4] = [
-            ("retry-after", b"soon"),
-            ("RETRY-AFTER", b"\xff"),
-            ("Retry-After", b"9"),
-            ("Retry-After", b"3"),
-        ];
+        let headers: [(&str, &[u8]); 4] =
+            [("retry-after", b"soon"), ("RETRY-AFTER", b"\xff"), ("Retry-After", b"9"), ("Retry-After", b"3")];
         assert_eq!(retry_after(&answer(&headers), at(THEN)), Some(Duration::from_secs(9)));
         let headers: [(&str, &[u8]); 2] = [("x-amz-retry-after", b"1500"), ("Retry-After", b"-1")];
-        assert_eq!(
-            retry_after(&answer(&headers), at(THEN)),
-            Some(Duration::from_millis(1_500))
-        );
+        assert_eq!(retry_after(&answer(&headers), at(THEN)), Some(Duration::from_millis(1_500)));
     }
 
     #[test]
     fn a_clock_that_is_an_hour_off_changes_nothing_when_the_server_shows_its_own() {
-        let headers: [(&str, &[u8]); 2] = [
-            ("Date", b"Sun, 06 Nov 1994 08:49:37 GMT"),
-            ("Retry-After", b"Sun, 06 Nov 1994 08:50:37 GMT"),
-        ];
+        let headers: [(&str, &[u8]); 2] =
+            [("Date", b"Sun, 06 Nov 1994 08:49:37 GMT"), ("Retry-After", b"Sun, 06 Nov 1994 08:50:37 GMT")];
         for now in [THEN - 3_600, THEN, THEN + 3_600] {
             assert_eq!(retry_after(&answer(&headers), at(now)), Some(Duration::from_mins(1)));
         }
         let headers: [(&str, &[u8]); 2] = [("Date", b"yesterday"), headers[1]];
-        assert_eq!(
-            retry_after(&answer(&headers), at(THEN - 3_600)),
-            Some(Duration::from_mins(61))
-        );
+        assert_eq!(retry_after(&answer(&headers), at(THEN - 3_600)), Some(Duration::from_mins(61)));
     }
 
     #[test]
@@ -225,14 +196,8 @@ mod tests {
         for (headers, expected) in [
             (&[("RateLimit", r#""p";r=0;t=30"#)][..], Some(30)),
             (&[("RateLimit", r#""p;r=0;t=9,";r=5;t=30"#)], None),
-            (
-                &[("RateLimit", r#""a";r=0;t=30, "b";r=0;t=60, "c";r=9;t=90"#)],
-                Some(60),
-            ),
-            (
-                &[("RateLimit", r#""a";r=0;t=30"#), ("RateLimit", r#""b";r=0;t=40"#)],
-                Some(40),
-            ),
+            (&[("RateLimit", r#""a";r=0;t=30, "b";r=0;t=60, "c";r=9;t=90"#)], Some(60)),
+            (&[("RateLimit", r#""a";r=0;t=30"#), ("RateLimit", r#""b";r=0;t=40"#)], Some(40)),
             (&[("RateLimit", "limit=100, remaining=0, reset=50")], Some(50)),
             (&[("RateLimit", "limit=100, remaining=1, reset=50")], None),
             (&[("RateLimit", r#""a";r=0;t=-3"#)], None),
@@ -244,10 +209,7 @@ mod tests {
             (&[("x-rate-limit-reset", millis)], Some(30)),
             (&[("X-RateLimit-Reset", "1600000000")], Some(0)),
             (&[("X-RateLimit-Reset", "999999999")], Some(999_999_999)),
-            (
-                &[("X-RateLimit-Reset", "99999999999999999999")],
-                Some(u64::from(u32::MAX)),
-            ),
+            (&[("X-RateLimit-Reset", "99999999999999999999")], Some(u64::from(u32::MAX))),
             (&[("X-RateLimit-Reset", "15.5")], None),
             (&[], None),
         ] {

@@ -46,10 +46,7 @@ impl Rules {
     #[must_use]
     pub fn classify(&self, error: &(dyn Error + 'static)) -> Failure {
         let matching = |rule: &Rule| chain(error).find_map(rule);
-        self.0
-            .iter()
-            .find_map(matching)
-            .unwrap_or_else(|| Failure::classified(error))
+        self.0.iter().find_map(matching).unwrap_or_else(|| Failure::classified(error))
     }
 }
 

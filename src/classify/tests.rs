@@ -11,11 +11,7 @@ use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 
 fn answered(status: u16, headers: &[(&str, &str)], body: &str) -> Failure {
     let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
-    let answer = Answer {
-        status,
-        headers: &headers,
-        body: body.as_bytes(),
-    };
+    let answer = Answer { status, headers: &headers, body: body.as_bytes() };
     let failure = Failure::from_answer(&answer, SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
     assert!(failure.is_postponed() || failure.evidence() == Evidence::Typed);
     failure
@@ -60,23 +56,12 @@ fn a_status_alone_decides() {
         (u16::MAX, Temporary),
     ] {
         let failure = answered(status, &[], "");
-        assert_eq!(
-            (failure.class(), failure.reason()),
-            (class, &*format!("status {status}")),
-            "{status}"
-        );
+        assert_eq!((failure.class(), failure.reason()), (class, &*format!("status {status}")), "{status}");
     }
 }
 
 /// Status, headers, body; class, reason, delay in seconds.
-type Row<'a> = (
-    u16,
-    &'a [(&'a str, &'a str)],
-    &'a str,
-    FailureClass,
-    &'a str,
-    Option<u64>,
-);
+type Row<'a> = (u16, &'a [(&'a str, &'a str)], &'a str, FailureClass, &'a str, Option<u64>);
 
 fn assert_rows(rows: &[Row<'_>]) {
     for (status, headers, body, class, reason, delay) in rows {
@@ -107,22 +92,8 @@ fn google_says_in_the_body_why_it_forbids() {
         (403, &[], &RATE[..40], NonRetryable, "status 403", None),
         (403, &[], "rateLimitExceeded", NonRetryable, "status 403", None),
         (429, &[], RPC, Quota, "status 429: QuotaFailure", None),
-        (
-            429,
-            &[],
-            RPC_SOON,
-            RateLimit,
-            "status 429: RESOURCE_EXHAUSTED",
-            Some(36),
-        ),
-        (
-            429,
-            soon,
-            RPC_SOON,
-            RateLimit,
-            "status 429: RESOURCE_EXHAUSTED",
-            Some(5),
-        ),
+        (429, &[], RPC_SOON, RateLimit, "status 429: RESOURCE_EXHAUSTED", Some(36)),
+        (429, soon, RPC_SOON, RateLimit, "status 429: RESOURCE_EXHAUSTED", Some(5)),
         (301, &[], RATE, NonRetryable, "status 301", None),
     ]);
 }
@@ -138,14 +109,7 @@ fn problem_types_and_error_codes_of_providers_are_known() {
     let aws = &[("x-amzn-ErrorType", "ThrottlingException:http://x")];
     assert_rows(&[
         (429, &[], QUOTA, Quota, "status 429: quota-exceeded", None),
-        (
-            503,
-            &[],
-            CAPACITY,
-            Temporary,
-            "status 503: temporary-reduced-capacity",
-            None,
-        ),
+        (503, &[], CAPACITY, Temporary, "status 503: temporary-reduced-capacity", None),
         (429, &[], OPENAI, Quota, "status 429: insufficient_quota", None),
         (429, &[], PLAIN, RateLimit, "status 429: rate_limit_exceeded", None),
         (400, &[], AWS, RateLimit, THROTTLED, None),

@@ -50,47 +50,17 @@ const PHRASES: [(FailureClass, &str, &[&str]); 12] = {
                 "throttling",
             ],
         ),
-        (
-            Temporary,
-            "timed out",
-            &["timed out", "timeout", "time out", "deadline exceeded"],
-        ),
+        (Temporary, "timed out", &["timed out", "timeout", "time out", "deadline exceeded"]),
         (Temporary, "connection refused", &["connection refused"]),
-        (
-            Temporary,
-            "connection reset",
-            &["connection reset", "econnreset", "reset by peer"],
-        ),
-        (
-            Temporary,
-            "connection closed",
-            &[
-                "broken pipe",
-                "connection aborted",
-                "connection closed",
-                "socket hang up",
-            ],
-        ),
+        (Temporary, "connection reset", &["connection reset", "econnreset", "reset by peer"]),
+        (Temporary, "connection closed", &["broken pipe", "connection aborted", "connection closed", "socket hang up"]),
         (
             Temporary,
             "name not resolved",
-            &[
-                "dns error",
-                "failed to lookup address information",
-                "name or service not known",
-                "enotfound",
-            ],
+            &["dns error", "failed to lookup address information", "name or service not known", "enotfound"],
         ),
-        (
-            Temporary,
-            "temporarily unavailable",
-            &["service unavailable", "temporarily unavailable", "try again later"],
-        ),
-        (
-            Temporary,
-            "server error",
-            &["bad gateway", "gateway timeout", "internal server error"],
-        ),
+        (Temporary, "temporarily unavailable", &["service unavailable", "temporarily unavailable", "try again later"]),
+        (Temporary, "server error", &["bad gateway", "gateway timeout", "internal server error"]),
         (NonRetryable, "bad request", &["bad request", "unprocessable entity"]),
         (NonRetryable, "unauthorized", &["unauthorized", "unauthenticated"]),
         (NonRetryable, "forbidden", &["forbidden", "access denied"]),
@@ -116,20 +86,8 @@ const STATUS_LINES: [&str; 13] = [
     "504 gateway timeout",
 ];
 /// … unless one of these follows: then it is an amount.
-const UNITS: [&str; 12] = [
-    "ms",
-    "milliseconds",
-    "s",
-    "sec",
-    "secs",
-    "seconds",
-    "minutes",
-    "bytes",
-    "kb",
-    "items",
-    "times",
-    "records",
-];
+const UNITS: [&str; 12] =
+    ["ms", "milliseconds", "s", "sec", "secs", "seconds", "minutes", "bytes", "kb", "items", "times", "records"];
 /// So much of a message is read; more would be a quoted body.
 const MAX_CHARS: usize = 2_048;
 
@@ -137,10 +95,7 @@ const MAX_CHARS: usize = 2_048;
 pub(super) fn classify<'a>(chain: impl Iterator<Item = &'a (dyn Error + 'static)>) -> Option<Failure> {
     let mut words = Words::default();
     chain.for_each(|error| words.read(error));
-    words
-        .quota_or_rate_limit()
-        .or_else(|| words.status())
-        .or_else(|| words.other_phrase())
+    words.quota_or_rate_limit().or_else(|| words.status()).or_else(|| words.other_phrase())
 }
 
 /// Words in lower case between single spaces, levels between bars.
@@ -197,22 +152,11 @@ impl Words {
             // As in "HTTP/1.1 503", where the version stands between.
             let before = words[..at].iter().rev().find(|word| !is_http_version(word))?;
             let amount = words.get(at + 1).is_some_and(|unit| UNITS.contains(unit));
-            (BEFORE_STATUS.contains(before) && !amount)
-                .then_some(*word)
-                .and_then(status)
+            (BEFORE_STATUS.contains(before) && !amount).then_some(*word).and_then(status)
         });
-        let with_its_phrase = || {
-            STATUS_LINES
-                .iter()
-                .find(|line| self.hold(line))
-                .and_then(|line| status(&line[..3]))
-        };
+        let with_its_phrase = || STATUS_LINES.iter().find(|line| self.hold(line)).and_then(|line| status(&line[..3]));
         let status = after_its_name.or_else(with_its_phrase)?;
-        Some(Failure::new(
-            http::class_of(status),
-            Evidence::Text,
-            format_args!("status {status}"),
-        ))
+        Some(Failure::new(http::class_of(status), Evidence::Text, format_args!("status {status}")))
     }
 }
 
@@ -274,22 +218,14 @@ mod tests {
             ("order 84010 timed out", Temporary, "timed out"),
             ("timeout after 4000 ms", Temporary, "timed out"),
             ("Timeout: retry in 400ms", Temporary, "timed out"),
-            (
-                "HTTP status client error (429 Too Many Requests) for url (https://x)",
-                RateLimit,
-                "too many requests",
-            ),
+            ("HTTP status client error (429 Too Many Requests) for url (https://x)", RateLimit, "too many requests"),
             ("Request failed with status code 429", RateLimit, "status 429"),
             ("HTTP/1.1 503", Temporary, "status 503"),
             ("server said: 502 Bad Gateway", Temporary, "status 502"),
             ("Error: 404", NonRetryable, "status 404"),
             ("403 Forbidden: rateLimitExceeded", RateLimit, "too many requests"),
             ("You exceeded your current quota, rate limit 3", Quota, "quota exceeded"),
-            (
-                "ThrottlingException: Rate of requests",
-                RateLimit,
-                "throttled: ThrottlingException",
-            ),
+            ("ThrottlingException: Rate of requests", RateLimit, "throttled: ThrottlingException"),
             ("RESOURCE_EXHAUSTED", RateLimit, "too many requests"),
             ("Forbidden", NonRetryable, "forbidden"),
             ("connection reset by peer (os error 104)", Temporary, "connection reset"),

@@ -82,19 +82,10 @@ impl Config {
         vars: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, InvalidConfig> {
         let vars = vars.into_iter().map(|(name, value)| (name.into(), value.into()));
-        let mut vars = Vars {
-            vars: vars.collect(),
-            problems: Vec::new(),
-        };
+        let mut vars = Vars { vars: vars.collect(), problems: Vec::new() };
         let config = Self::read(&mut vars);
         vars.refuse_unknown();
-        if vars.problems.is_empty() {
-            Ok(config)
-        } else {
-            Err(InvalidConfig {
-                problems: vars.problems,
-            })
-        }
+        if vars.problems.is_empty() { Ok(config) } else { Err(InvalidConfig { problems: vars.problems }) }
     }
 
     fn read(vars: &mut Vars) -> Self {
@@ -108,9 +99,7 @@ impl Config {
         Self {
             policy: vars.policy(),
             limits,
-            wrap: vars
-                .one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)])
-                .unwrap_or_default(),
+            wrap: vars.one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)]).unwrap_or_default(),
             #[cfg(feature = "http")]
             target: vars.target(),
         }
@@ -125,34 +114,19 @@ impl Config {
     pub fn required_target(&self) -> Result<&crate::http::TargetUrl, InvalidConfig> {
         let missing =
             || format!("{PREFIX}TARGET_URL is missing: set it to the URL to which each message is to be posted");
-        self.target.as_ref().ok_or_else(|| InvalidConfig {
-            problems: vec![missing()],
-        })
+        self.target.as_ref().ok_or_else(|| InvalidConfig { problems: vec![missing()] })
     }
 
     /// The processor's part of it.
     #[must_use]
     pub fn into_settings(self) -> Settings {
-        Settings {
-            policy: self.policy,
-            limits: self.limits,
-            wrap: self.wrap,
-            ..Settings::default()
-        }
+        Settings { policy: self.policy, limits: self.limits, wrap: self.wrap, ..Settings::default() }
     }
 }
 
 /// The names, without prefix, in the order of the table.
-const NAMES: [&str; 8] = [
-    "TARGET_URL",
-    "ALLOW_HTTP",
-    "POLICY",
-    "CONCURRENCY",
-    "TIMEOUT_SECONDS",
-    "RESERVE_SECONDS",
-    "WRAP",
-    "DEAD_LETTER",
-];
+const NAMES: [&str; 8] =
+    ["TARGET_URL", "ALLOW_HTTP", "POLICY", "CONCURRENCY", "TIMEOUT_SECONDS", "RESERVE_SECONDS", "WRAP", "DEAD_LETTER"];
 
 /// The variables, and what is wrong with them.
 struct Vars {
@@ -162,10 +136,7 @@ struct Vars {
 
 impl Vars {
     fn get(&self, name: &str) -> Option<String> {
-        self.vars
-            .get(&format!("{PREFIX}{name}"))
-            .filter(|value| !value.is_empty())
-            .cloned()
+        self.vars.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
     }
 
     fn problem(&mut self, name: &str, problem: impl fmt::Display) {
@@ -183,8 +154,7 @@ impl Vars {
 
     fn concurrency(&mut self, default: usize) -> usize {
         let what = format!("a whole number from 1 to {MAX_CONCURRENCY}");
-        self.parse("CONCURRENCY", |n| (1..=MAX_CONCURRENCY).contains(n), &what)
-            .unwrap_or(default)
+        self.parse("CONCURRENCY", |n| (1..=MAX_CONCURRENCY).contains(n), &what).unwrap_or(default)
     }
 
     fn seconds(&mut self, name: &str, default: Duration) -> Duration {
@@ -195,10 +165,7 @@ impl Vars {
 
     fn one_of<T: Copy>(&mut self, name: &str, values: &[(&str, T)]) -> Option<T> {
         let value = self.get(name)?;
-        let found = values
-            .iter()
-            .find(|(word, _)| *word == value)
-            .map(|(_, meaning)| *meaning);
+        let found = values.iter().find(|(word, _)| *word == value).map(|(_, meaning)| *meaning);
         if found.is_none() {
             let words: Vec<&str> = values.iter().map(|(word, _)| *word).collect();
             self.problem(name, format_args!("is `{value}`: allowed are {}", words.join(", ")));
@@ -210,18 +177,11 @@ impl Vars {
         let Some(value) = self.get("POLICY") else {
             return RetryPolicy::default();
         };
-        let document = if value.trim_start().starts_with('{') {
-            Ok(value)
-        } else {
-            std::fs::read_to_string(&value)
-        };
+        let document = if value.trim_start().starts_with('{') { Ok(value) } else { std::fs::read_to_string(&value) };
         let document = match document {
             Ok(document) => document,
             Err(error) => {
-                self.problem(
-                    "POLICY",
-                    format_args!("is neither a JSON object nor a file that can be read: {error}"),
-                );
+                self.problem("POLICY", format_args!("is neither a JSON object nor a file that can be read: {error}"));
                 return RetryPolicy::default();
             }
         };
@@ -248,18 +208,14 @@ impl Vars {
     }
 
     fn refuse_unknown(&mut self) {
-        let unknown = self
-            .vars
-            .keys()
-            .filter(|name| !NAMES.iter().any(|known| name.strip_prefix(PREFIX) == Some(known)));
+        let unknown =
+            self.vars.keys().filter(|name| !NAMES.iter().any(|known| name.strip_prefix(PREFIX) == Some(known)));
         let unknown: Vec<String> = unknown.cloned().collect();
         for name in unknown {
             let like = |known: &str| strsim::jaro_winkler(&name, &format!("{PREFIX}{known}"));
             let nearest = NAMES.into_iter().max_by(|one, other| like(one).total_cmp(&like(other)));
             let hint = nearest.filter(|known| like(known) > 0.9);
-            let hint = hint
-                .map(|known| format!("; did you mean {PREFIX}{known}?"))
-                .unwrap_or_default();
+            let hint = hint.map(|known| format!("; did you mean {PREFIX}{known}?")).unwrap_or_default();
             self.problems.push(format!("{name} is unknown{hint}"));
         }
         self.problems.sort();
@@ -275,11 +231,7 @@ pub struct InvalidConfig {
 impl fmt::Display for InvalidConfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.problems.len();
-        write!(
-            f,
-            "{count} setting{} invalid:",
-            if count == 1 { " is" } else { "s are" }
-        )?;
+        write!(f, "{count} setting{} invalid:", if count == 1 { " is" } else { "s are" })?;
         self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
     }
 }

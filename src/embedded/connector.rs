@@ -45,10 +45,7 @@ impl EmbeddedSqs {
 
 impl HttpClient for EmbeddedSqs {
     fn http_connector(&self, settings: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
-        SharedHttpConnector::new(Connector {
-            sqs: self.clone(),
-            read_timeout: settings.read_timeout(),
-        })
+        SharedHttpConnector::new(Connector { sqs: self.clone(), read_timeout: settings.read_timeout() })
     }
 }
 
@@ -101,9 +98,7 @@ fn response(answer: Answer) -> Result<HttpResponse, ConnectorError> {
         Some(error) => response.header("x-amzn-query-error", error),
         None => response,
     };
-    let response = response
-        .body(SdkBody::from(answer.body))
-        .map_err(|error| ConnectorError::user(error.into()))?;
+    let response = response.body(SdkBody::from(answer.body)).map_err(|error| ConnectorError::user(error.into()))?;
     HttpResponse::try_from(response).map_err(|error| ConnectorError::user(error.into()))
 }
 

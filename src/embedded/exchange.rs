@@ -74,12 +74,7 @@ impl EmbeddedSqs {
         };
         let performed = self
             .patiently(|engine, now| {
-                let context = Context {
-                    now,
-                    endpoint: request.endpoint,
-                    trace: request.trace,
-                    fates: &fates,
-                };
+                let context = Context { now, endpoint: request.endpoint, trace: request.trace, fates: &fates };
                 let performed = protocol::perform(engine, operation, request.body, &context)?;
                 Ok((performed.json, performed.news, performed.patience))
             })
@@ -90,12 +85,7 @@ impl EmbeddedSqs {
             After::Late(latency) => sleep(latency).await,
         }
         Reply::Answer(match performed {
-            Ok(body) => Answer {
-                status: 200,
-                body,
-                query_error: None,
-                date: self.0.clock.now(),
-            },
+            Ok(body) => Answer { status: 200, body, query_error: None, date: self.0.clock.now() },
             Err(error) => self.refusal(400, error.code.shape(), error.code.query(), &error.message),
         })
     }
@@ -119,9 +109,7 @@ impl EmbeddedSqs {
                 return Ok(answer);
             };
             let end = begun + patience.wait;
-            let due = patience
-                .next_due
-                .map(|due| Instant::now() + due.duration_since(now).unwrap_or_default());
+            let due = patience.next_due.map(|due| Instant::now() + due.duration_since(now).unwrap_or_default());
             tokio::select! {
                 () = &mut news => {}
                 () = sleep_until(due.map_or(end, |due| due.min(end))) => {}
@@ -135,13 +123,7 @@ impl EmbeddedSqs {
         let mut fault = hook.map_or(Fault::None, |hook| {
             // Only who decides needs to know; reading the request costs a pass over its body.
             let (queue, entries) = outline();
-            hook(&Call {
-                operation: operation.to_owned(),
-                number,
-                of_operation,
-                queue,
-                entries,
-            })
+            hook(&Call { operation: operation.to_owned(), number, of_operation, queue, entries })
         });
         while let Fault::After(latency, then) = fault {
             sleep(latency).await;

@@ -56,10 +56,7 @@ impl Fault {
     /// [`Fault::Refuse`].
     #[must_use]
     pub fn refuse(status: u16, code: impl Into<String>) -> Self {
-        Self::Refuse {
-            status,
-            code: code.into(),
-        }
+        Self::Refuse { status, code: code.into() }
     }
 
     /// [`Fault::After`].
@@ -107,9 +104,6 @@ impl Fates {
     }
 
     pub(crate) fn of(&self, position: usize) -> Option<&EntryFate> {
-        self.0
-            .iter()
-            .find(|fault| fault.position == position)
-            .map(|fault| &fault.fate)
+        self.0.iter().find(|fault| fault.position == position).map(|fault| &fault.fate)
     }
 }

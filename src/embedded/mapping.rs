@@ -54,11 +54,7 @@ impl EventSourceMapping {
     /// Hands over at most `batch_size` messages of `queue` at once; AWS allows 1 to 10,000.
     #[must_use]
     pub fn new(sqs: EmbeddedSqs, queue: QueueArn, batch_size: usize) -> Self {
-        Self {
-            sqs,
-            queue,
-            batch_size: batch_size.clamp(1, 10_000),
-        }
+        Self { sqs, queue, batch_size: batch_size.clamp(1, 10_000) }
     }
 
     /// Receives a batch; waits up to `wait` for its first message.
@@ -81,10 +77,7 @@ impl EventSourceMapping {
     /// Deletes what the answer acknowledges; the rest comes back after its visibility timeout.
     pub async fn acknowledge(&self, batch: &Batch, answer: &Answer) -> Result<(), EmbeddedError> {
         let kept = kept(answer, &batch.message_ids());
-        let done = batch
-            .0
-            .iter()
-            .filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
+        let done = batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
         let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();
         for chunk in handles.chunks(MAX_BATCH_ENTRIES) {
             // The service's own poller: it meets no faults, and a message deleted already is deleted.
@@ -111,11 +104,8 @@ impl Batch {
 /// One record. Source of its shape: Lambda developer guide, "Using Lambda with Amazon SQS".
 fn record(delivered: &Delivered, queue: &QueueArn) -> Value {
     let message = &delivered.message;
-    let attributes: Map<String, Value> = message
-        .attributes
-        .iter()
-        .map(|(name, attribute)| (name.clone(), attribute_value(attribute)))
-        .collect();
+    let attributes: Map<String, Value> =
+        message.attributes.iter().map(|(name, attribute)| (name.clone(), attribute_value(attribute))).collect();
     let mut record = json!({
         "messageId": message.id,
         "receiptHandle": delivered.receipt_handle,
@@ -162,11 +152,7 @@ fn kept<'a>(answer: &'a Answer, batch: &[&'a str]) -> Vec<&'a str> {
         let id = item.get("itemIdentifier").and_then(Value::as_str)?;
         batch.iter().copied().find(|known| *known == id)
     };
-    items
-        .iter()
-        .map(known)
-        .collect::<Option<Vec<_>>>()
-        .unwrap_or_else(|| batch.to_vec())
+    items.iter().map(known).collect::<Option<Vec<_>>>().unwrap_or_else(|| batch.to_vec())
 }
 
 #[cfg(test)]
@@ -184,10 +170,7 @@ mod tests {
             ("", none),
             (r#"{"batch_item_failures":[{"itemIdentifier":"b"}]}"#, none),
             (r#"{"batchItemFailures":[{"itemIdentifier":"b"}]}"#, one),
-            (
-                r#"{"batchItemFailures":[{"itemIdentifier":"b"},{"itemIdentifier":"new"}]}"#,
-                all,
-            ),
+            (r#"{"batchItemFailures":[{"itemIdentifier":"b"},{"itemIdentifier":"new"}]}"#, all),
             (r#"{"batchItemFailures":[{"itemIdentifier":""}]}"#, all),
             (r#"{"batchItemFailures":[{"itemIdentifier":null}]}"#, all),
             (r#"{"batchItemFailures":[{"foo":"b"}]}"#, all),

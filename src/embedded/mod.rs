@@ -116,9 +116,7 @@ impl EmbeddedSqs {
         let owned = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
         let mut attributes: BTreeMap<String, String> = attributes.into_iter().map(owned).collect();
         if name.strip_suffix(".fifo").is_some() {
-            attributes
-                .entry("FifoQueue".to_owned())
-                .or_insert_with(|| "true".to_owned());
+            attributes.entry("FifoQueue".to_owned()).or_insert_with(|| "true".to_owned());
         }
         let now = self.0.clock.now();
         let mut engine = self.engine();
@@ -143,11 +141,7 @@ impl EmbeddedSqs {
     pub fn messages(&self, queue: &QueueArn) -> Result<Vec<MessageView>, EmbeddedError> {
         let now = self.0.clock.now();
         let mut engine = self.engine();
-        Ok(engine
-            .queue(queue.name(), now)?
-            .messages()
-            .map(MessageView::of)
-            .collect())
+        Ok(engine.queue(queue.name(), now)?.messages().map(MessageView::of).collect())
     }
 
     /// Stores a message as though a consumer had just received it, under the receipt handle that it names.
@@ -179,10 +173,7 @@ impl EmbeddedSqs {
         let delivery = self
             .patiently(|engine, now| {
                 let delivery = engine.receive(queue.name(), asked, now)?;
-                let patience = protocol::Patience {
-                    wait: delivery.wait,
-                    next_due: delivery.next_due,
-                };
+                let patience = protocol::Patience { wait: delivery.wait, next_due: delivery.next_due };
                 let (news, empty) = (delivery.redrove, delivery.messages.is_empty());
                 Ok((delivery, news, empty.then_some(patience)))
             })
@@ -244,18 +235,12 @@ impl fmt::Debug for EmbeddedSqs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let engine = self.engine();
         let queues: Vec<&str> = engine.queue_names("").collect();
-        f.debug_struct("EmbeddedSqs")
-            .field("region", &engine.region())
-            .field("queues", &queues)
-            .finish_non_exhaustive()
+        f.debug_struct("EmbeddedSqs").field("region", &engine.region()).field("queues", &queues).finish_non_exhaustive()
     }
 }
 
 fn arn(engine: &Engine, name: &str) -> QueueArn {
-    engine
-        .arn(name)
-        .parse()
-        .expect("region, account and name have no colon and no slash")
+    engine.arn(name).parse().expect("region, account and name have no colon and no slash")
 }
 
 /// What SQS would have answered instead of obeying.
@@ -269,10 +254,7 @@ pub struct EmbeddedError {
 
 impl From<SqsError> for EmbeddedError {
     fn from(error: SqsError) -> Self {
-        Self {
-            code: error.code.query(),
-            message: error.message,
-        }
+        Self { code: error.code.query(), message: error.message }
     }
 }
 

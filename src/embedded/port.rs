@@ -28,21 +28,13 @@ impl Queue for EmbeddedSqs {
             };
             engine.send(queue.name(), draft, now).map(drop)
         };
-        let batch = Batch {
-            operation: "SendMessageBatch",
-            entry: "SendMessageBatchRequestEntry",
-            bytes,
-        };
+        let batch = Batch { operation: "SendMessageBatch", entry: "SendMessageBatchRequestEntry", bytes };
         self.batch(batch, queue, entries, send).await
     }
 
     async fn delete(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
         let delete = |engine: &mut Engine, now, handle: &&str| engine.queue(queue.name(), now)?.delete(handle);
-        let batch = Batch {
-            operation: "DeleteMessageBatch",
-            entry: "DeleteMessageBatchRequestEntry",
-            bytes: 0,
-        };
+        let batch = Batch { operation: "DeleteMessageBatch", entry: "DeleteMessageBatchRequestEntry", bytes: 0 };
         self.batch(batch, queue, receipt_handles, delete).await
     }
 

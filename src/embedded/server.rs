@@ -160,8 +160,5 @@ fn response(answer: Answer) -> io::Result<Response<Full<Bytes>>> {
 }
 
 fn plain(status: u16) -> io::Result<Response<Full<Bytes>>> {
-    Response::builder()
-        .status(status)
-        .body(Full::default())
-        .map_err(io::Error::other)
+    Response::builder().status(status).body(Full::default()).map_err(io::Error::other)
 }

@@ -21,20 +21,13 @@ fn start() -> SystemTime {
 
 fn with_queue(attributes: &[(&str, &str)]) -> (EmbeddedSqs, QueueArn) {
     let sqs = EmbeddedSqs::seeded(Clock::starting_at(start()), "us-east-1", "000000000000", 7);
-    let queue = sqs
-        .create_queue("orders", attributes.iter().copied())
-        .expect("a legal queue");
+    let queue = sqs.create_queue("orders", attributes.iter().copied()).expect("a legal queue");
     (sqs, queue)
 }
 
 fn outgoing(body: &str, secs: u64) -> Outgoing<'_> {
     static NO_ATTRIBUTES: BTreeMap<String, Attribute> = BTreeMap::new();
-    Outgoing {
-        body,
-        delay: Delay::at_most(Duration::from_secs(secs)),
-        attributes: &NO_ATTRIBUTES,
-        group_id: None,
-    }
+    Outgoing { body, delay: Delay::at_most(Duration::from_secs(secs)), attributes: &NO_ATTRIBUTES, group_id: None }
 }
 
 fn without_retries(sqs: &EmbeddedSqs) -> aws_sdk_sqs::Client {
@@ -42,12 +35,7 @@ fn without_retries(sqs: &EmbeddedSqs) -> aws_sdk_sqs::Client {
 }
 
 async fn send(client: &aws_sdk_sqs::Client, queue: &QueueArn, body: &str) -> Result<(), String> {
-    let sent = client
-        .send_message()
-        .queue_url(queue.url())
-        .message_body(body)
-        .send()
-        .await;
+    let sent = client.send_message().queue_url(queue.url()).message_body(body).send().await;
     sent.map(drop).map_err(|error| match error {
         SdkError::ServiceError(error) => error.err().meta().code().unwrap_or("no code").to_owned(),
         SdkError::DispatchFailure(failure) if failure.is_io() => "io".to_owned(),
@@ -68,23 +56,14 @@ async fn a_fault_decides_what_the_client_sees_and_what_is_stored() {
         (Fault::AnswerAfter(Duration::from_mins(1)), Err("time-out"), 1),
         (Fault::Hang, Err("time-out"), 0),
         (Fault::after(Duration::from_secs(1), Fault::None), Ok(()), 1),
-        (
-            Fault::after(Duration::from_secs(1), refuse()),
-            Err("AccessDeniedException"),
-            0,
-        ),
+        (Fault::after(Duration::from_secs(1), refuse()), Err("AccessDeniedException"), 0),
         (Fault::after(Duration::from_mins(1), Fault::None), Err("time-out"), 0),
     ] {
         let (sqs, queue) = with_queue(&[]);
         let chosen = fault.clone();
         sqs.set_faults(move |_| chosen.clone());
-        let timeouts = TimeoutConfig::builder()
-            .operation_timeout(Duration::from_secs(30))
-            .build();
-        let config = sqs
-            .client_config()
-            .retry_config(RetryConfig::disabled())
-            .timeout_config(timeouts);
+        let timeouts = TimeoutConfig::builder().operation_timeout(Duration::from_secs(30)).build();
+        let config = sqs.client_config().retry_config(RetryConfig::disabled()).timeout_config(timeouts);
         let client = aws_sdk_sqs::Client::from_conf(config.build());
         let outcome = send(&client, &queue, "x").await;
         assert_eq!(outcome, seen.map_err(str::to_owned), "{fault:?}");
@@ -106,44 +85,23 @@ async fn the_sdk_retries_what_the_fault_says_is_temporary() {
 #[tokio::test(start_paused = true)]
 async fn entries_of_a_batch_can_have_their_own_fate() {
     let (sqs, queue) = with_queue(&[]);
-    let refused = EntryFate::Refused {
-        code: "InternalError".to_owned(),
-        sender_fault: false,
-    };
+    let refused = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
     let fates = [(0, refused), (1, EntryFate::Ignored), (2, EntryFate::Unmentioned)];
     let faults: Vec<EntryFault> = fates.map(|(position, fate)| EntryFault { position, fate }).into();
     sqs.set_faults(move |_| Fault::Entries(faults.clone()));
     let bodies = ["refused", "ignored", "unmentioned", "plain"];
     let entries = bodies.map(|body| outgoing(body, 0));
     let confirmations = sqs.send(&queue, &entries).await.expect("an answer");
-    let codes: Vec<_> = confirmations
-        .iter()
-        .map(|c| c.as_ref().err().map(|e| e.code.as_str()))
-        .collect();
-    assert_eq!(
-        codes,
-        [Some("InternalError"), Some("Unconfirmed"), Some("Unconfirmed"), None]
-    );
+    let codes: Vec<_> = confirmations.iter().map(|c| c.as_ref().err().map(|e| e.code.as_str())).collect();
+    assert_eq!(codes, [Some("InternalError"), Some("Unconfirmed"), Some("Unconfirmed"), None]);
     let stored = || sqs.messages(&queue).expect("it exists").into_iter().map(|m| m.body);
     assert_eq!(stored().collect::<Vec<_>>(), ["unmentioned", "plain"]);
 
-    let entry = |id: &str| {
-        aws_sdk_sqs::types::SendMessageBatchRequestEntry::builder()
-            .id(id)
-            .message_body(id)
-            .build()
-    };
+    let entry = |id: &str| aws_sdk_sqs::types::SendMessageBatchRequestEntry::builder().id(id).message_body(id).build();
     let entries = bodies.map(|body| entry(body).expect("id and body"));
-    let batch = without_retries(&sqs)
-        .send_message_batch()
-        .queue_url(queue.url())
-        .set_entries(Some(entries.into()));
+    let batch = without_retries(&sqs).send_message_batch().queue_url(queue.url()).set_entries(Some(entries.into()));
     let answer = batch.send().await.expect("an answer");
-    let sent: Vec<&str> = answer
-        .successful()
-        .iter()
-        .map(aws_sdk_sqs::types::SendMessageBatchResultEntry::id)
-        .collect();
+    let sent: Vec<&str> = answer.successful().iter().map(aws_sdk_sqs::types::SendMessageBatchResultEntry::id).collect();
     let failed: Vec<(&str, bool)> = answer.failed().iter().map(|e| (e.id(), e.sender_fault())).collect();
     assert_eq!((sent, failed), (vec!["plain"], vec![("refused", false)]));
     assert_eq!(stored().count(), 4);
@@ -176,42 +134,22 @@ async fn the_port_sends_receives_delays_and_deletes() {
     let sent = sqs.send(&queue, &[outgoing("now", 0), outgoing("later", 900)]).await;
     assert_eq!(sent, Ok(vec![Ok(()), Ok(())]));
     let first = sqs.receive(&queue, 10, Duration::ZERO).await.expect("it exists");
-    assert_eq!(
-        first.iter().map(|d| d.message.body.as_str()).collect::<Vec<_>>(),
-        ["now"]
-    );
+    assert_eq!(first.iter().map(|d| d.message.body.as_str()).collect::<Vec<_>>(), ["now"]);
     let handle = first[0].receipt_handle.as_str();
     let changes = [(handle, Duration::from_secs(1_000)), ("nonsense", Duration::ZERO)];
     let confirmations = sqs.change_visibility(&queue, &changes).await.expect("an answer");
     assert_eq!(confirmations[0], Ok(()));
-    assert_eq!(
-        confirmations[1].as_ref().map_err(|e| e.code.as_str()),
-        Err("ReceiptHandleIsInvalid")
-    );
+    assert_eq!(confirmations[1].as_ref().map_err(|e| e.code.as_str()), Err("ReceiptHandleIsInvalid"));
 
-    let states: Vec<MessageState> = sqs
-        .messages(&queue)
-        .expect("it exists")
-        .iter()
-        .map(|m| m.state)
-        .collect();
+    let states: Vec<MessageState> = sqs.messages(&queue).expect("it exists").iter().map(|m| m.state).collect();
     let later = |secs| start() + Duration::from_secs(secs);
-    assert_eq!(
-        states,
-        [
-            MessageState::InFlightUntil(later(1_000)),
-            MessageState::DelayedUntil(later(900))
-        ]
-    );
+    assert_eq!(states, [MessageState::InFlightUntil(later(1_000)), MessageState::DelayedUntil(later(900))]);
 
     let begun = Instant::now();
     let mut polls = 0;
     let second = loop {
         polls += 1;
-        let found = sqs
-            .receive(&queue, 10, Duration::from_secs(20))
-            .await
-            .expect("it exists");
+        let found = sqs.receive(&queue, 10, Duration::from_secs(20)).await.expect("it exists");
         if !found.is_empty() {
             break found;
         }
@@ -257,10 +195,7 @@ async fn a_replayed_message_obeys_the_handle_of_its_file() {
 
     let seen = sqs.messages(&queue).expect("it exists");
     assert_eq!(seen.len(), 2);
-    assert_eq!(
-        seen[0].state,
-        MessageState::InFlightUntil(start() + Duration::from_secs(30))
-    );
+    assert_eq!(seen[0].state, MessageState::InFlightUntil(start() + Duration::from_secs(30)));
     assert_eq!(seen[0].system_attributes["SentTimestamp"], "1545082649183");
     assert_eq!(seen[0].system_attributes["AWSTraceHeader"], "Root=1-2-3");
 
@@ -283,17 +218,11 @@ async fn the_number_in_flight_is_limited() {
         sqs.send(&queue, &batch).await.expect("sent");
     }
     for _ in 0..12_000 {
-        assert_eq!(
-            sqs.receive(&queue, 10, Duration::ZERO).await.map(|found| found.len()),
-            Ok(10)
-        );
+        assert_eq!(sqs.receive(&queue, 10, Duration::ZERO).await.map(|found| found.len()), Ok(10));
     }
     let short = sqs.receive(&queue, 10, Duration::ZERO).await.map(|found| found.len());
     assert_eq!(short.map_err(|error| error.code), Err("OverLimit"));
-    let long = sqs
-        .receive(&queue, 10, Duration::from_secs(1))
-        .await
-        .map(|found| found.len());
+    let long = sqs.receive(&queue, 10, Duration::from_secs(1)).await.map(|found| found.len());
     assert_eq!(long, Ok(0), "a long poll is not told");
 }
 
@@ -301,14 +230,8 @@ async fn the_number_in_flight_is_limited() {
 async fn the_same_seed_gives_the_same_ids() {
     let ids = || async {
         let (sqs, queue) = with_queue(&[]);
-        sqs.send(&queue, &[outgoing("x", 0), outgoing("y", 0)])
-            .await
-            .expect("sent");
-        sqs.messages(&queue)
-            .expect("it exists")
-            .into_iter()
-            .map(|m| m.id)
-            .collect::<Vec<_>>()
+        sqs.send(&queue, &[outgoing("x", 0), outgoing("y", 0)]).await.expect("sent");
+        sqs.messages(&queue).expect("it exists").into_iter().map(|m| m.id).collect::<Vec<_>>()
     };
     let (first, second) = (ids().await, ids().await);
     assert_eq!(first, second);

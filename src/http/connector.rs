@@ -57,9 +57,7 @@ pub(super) fn for_url(url: &TargetUrl) -> io::Result<TlsConnector> {
     let builder = if url.is_https() {
         builder.with_provider_and_native_roots(provider)?.https_only()
     } else {
-        builder
-            .with_tls_config(trusting(RootCertStore::empty())?)
-            .https_or_http()
+        builder.with_tls_config(trusting(RootCertStore::empty())?).https_or_http()
     };
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -70,10 +68,7 @@ pub(super) fn for_url(url: &TargetUrl) -> io::Result<TlsConnector> {
 fn trusting(roots: RootCertStore) -> io::Result<ClientConfig> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    Ok(builder
-        .map_err(io::Error::other)?
-        .with_root_certificates(roots)
-        .with_no_client_auth())
+    Ok(builder.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth())
 }
 
 /// Over TCP, and over TLS that trusts nobody.

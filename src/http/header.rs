@@ -111,10 +111,7 @@ pub(super) fn assemble(settings: &HttpSettings, delivery: Delivery<'_>) -> Resul
     headers.insert(WEBHOOK_ID, id);
     headers.insert(RETRY_COUNT, delivery.retry_count.into());
     headers.insert(RECEIVE_COUNT, delivery.receive_count.into());
-    for (name, time) in [
-        (FIRST_RECEIVE_TIME, delivery.first_received),
-        (FIRST_SENT_TIME, delivery.first_sent),
-    ] {
+    for (name, time) in [(FIRST_RECEIVE_TIME, delivery.first_received), (FIRST_SENT_TIME, delivery.first_sent)] {
         if let Some(time) = time {
             headers.insert(name, unix_seconds(time).into());
         }
@@ -145,27 +142,11 @@ mod tests {
             ("User-Agent", "x", Ok(())),
             ("webhook-signature", "v1,x", Ok(())),
             ("Host", "x", Err(HeaderError::Reserved("host".into()))),
-            (
-                "Content-Length",
-                "0",
-                Err(HeaderError::Reserved("content-length".into())),
-            ),
-            (
-                "Transfer-Encoding",
-                "chunked",
-                Err(HeaderError::Reserved("transfer-encoding".into())),
-            ),
+            ("Content-Length", "0", Err(HeaderError::Reserved("content-length".into()))),
+            ("Transfer-Encoding", "chunked", Err(HeaderError::Reserved("transfer-encoding".into()))),
             ("Content-Type", "x/y", Err(HeaderError::Reserved("content-type".into()))),
-            (
-                "Idempotency-Key",
-                "x",
-                Err(HeaderError::Reserved("idempotency-key".into())),
-            ),
-            (
-                "X-Requeue-Anything",
-                "x",
-                Err(HeaderError::Reserved("x-requeue-anything".into())),
-            ),
+            ("Idempotency-Key", "x", Err(HeaderError::Reserved("idempotency-key".into()))),
+            ("X-Requeue-Anything", "x", Err(HeaderError::Reserved("x-requeue-anything".into()))),
             ("X-Tenant", "a\r\nb", Err(HeaderError::Value("x-tenant".into()))),
             ("X-Tenant", "a\nb", Err(HeaderError::Value("x-tenant".into()))),
             ("X-Tenant", "a\0b", Err(HeaderError::Value("x-tenant".into()))),

@@ -123,10 +123,7 @@ impl HttpSettings {
     /// The longest that connecting may take, TLS included. Default 5 s.
     #[must_use]
     pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
-        Self {
-            connect_timeout,
-            ..self
-        }
+        Self { connect_timeout, ..self }
     }
 
     /// The clock with which dates in an answer are compared that has no `Date` of its own. Default: this machine's.
@@ -266,11 +263,7 @@ impl<C: Connector> HttpTarget<C> {
         let (head, body) = match timeout_at(deadline, self.client.request(request)).await {
             Ok(answer) => answer.map_err(|error| transport::failure(&error))?.into_parts(),
             Err(_) => {
-                return Err(Failure::new(
-                    FailureClass::Temporary,
-                    Evidence::Typed,
-                    "no answer in time",
-                ));
+                return Err(Failure::new(FailureClass::Temporary, Evidence::Typed, "no answer in time"));
             }
         };
         let body = Beginning::of(body, deadline.min(Instant::now() + BODY_PATIENCE)).await;
@@ -282,34 +275,19 @@ impl<C: Connector> HttpTarget<C> {
             // What we stopped reading is a success. What the other side broke off is how servers say that they failed after all.
             return match body.end {
                 End::Reached | End::NotWaitedFor => Ok(()),
-                End::Broken => Err(Failure::new(
-                    FailureClass::Temporary,
-                    Evidence::Typed,
-                    "answer cut short",
-                )),
+                End::Broken => Err(Failure::new(FailureClass::Temporary, Evidence::Typed, "answer cut short")),
             };
         }
-        let headers: Vec<(&str, &[u8])> = head
-            .headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_bytes()))
-            .collect();
-        let answer = Answer {
-            status: head.status.as_u16(),
-            headers: &headers,
-            body: &body.bytes,
-        };
+        let headers: Vec<(&str, &[u8])> =
+            head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
+        let answer = Answer { status: head.status.as_u16(), headers: &headers, body: &body.bytes };
         Err(Failure::from_answer(&answer, self.settings.clock.now()))
     }
 }
 
 impl<C: Connector> Handler for HttpTarget<C> {
     async fn handle(&self, message: Message) -> Result<(), Failure> {
-        let content_type = match message
-            .attributes()
-            .get(CONTENT_TYPE_ATTRIBUTE)
-            .map(|attribute| &attribute.value)
-        {
+        let content_type = match message.attributes().get(CONTENT_TYPE_ATTRIBUTE).map(|attribute| &attribute.value) {
             Some(AttributeValue::Text(text)) => Some(text.as_str()),
             Some(AttributeValue::Binary(_)) | None => None,
         };
@@ -327,9 +305,7 @@ impl<C: Connector> Handler for HttpTarget<C> {
 
 impl<C> fmt::Debug for HttpTarget<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpTarget")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
+        f.debug_struct("HttpTarget").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 

@@ -15,10 +15,7 @@ type Kind = (fn(&hyper::Error) -> bool, &'static str);
 const HYPER: [Kind; 6] = [
     (hyper::Error::is_timeout, "timed out"),
     (hyper::Error::is_parse, "head of the answer too large or not HTTP"),
-    (
-        hyper::Error::is_incomplete_message,
-        "connection closed before the answer",
-    ),
+    (hyper::Error::is_incomplete_message, "connection closed before the answer"),
     (hyper::Error::is_body_write_aborted, "body not sent"),
     (hyper::Error::is_canceled, "connection closed"),
     (hyper::Error::is_closed, "connection closed"),
@@ -27,11 +24,7 @@ const HYPER: [Kind; 6] = [
 pub(super) fn failure(error: &legacy::Error) -> Failure {
     let reason = classify::chain(error).find_map(known);
     let by_type = || classify::typed(error).map(|failure| failure.reason().to_owned());
-    let unknown = if error.is_connect() {
-        "connect failed"
-    } else {
-        "transport failed"
-    };
+    let unknown = if error.is_connect() { "connect failed" } else { "transport failed" };
     let reason = by_type().unwrap_or_else(|| reason.unwrap_or(unknown).to_owned());
     Failure::new(FailureClass::Temporary, Evidence::Typed, reason)
 }

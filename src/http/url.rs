@@ -27,11 +27,7 @@ impl TargetUrl {
     /// Accepts `https`, and `http` if the host is `localhost` or a loopback address.
     pub fn parse(text: &str) -> Result<Self, TargetUrlError> {
         let url = Self::parse_allowing_http(text)?;
-        if url.is_https() || is_loopback(url.host()) {
-            Ok(url)
-        } else {
-            Err(TargetUrlError::Insecure)
-        }
+        if url.is_https() || is_loopback(url.host()) { Ok(url) } else { Err(TargetUrlError::Insecure) }
     }
 
     /// Accepts `http` to any host: everyone on the way can read and change the messages.
@@ -81,10 +77,7 @@ impl TargetUrl {
 
 /// Names are not looked up: only what says by itself that it stays on this machine.
 fn is_loopback(host: &str) -> bool {
-    let address = host
-        .strip_prefix('[')
-        .and_then(|host| host.strip_suffix(']'))
-        .unwrap_or(host);
+    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
     host.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }
 
@@ -205,16 +198,10 @@ mod tests {
     #[test]
     fn neither_a_url_nor_its_error_prints_a_secret() {
         let url = TargetUrl::parse("https://example.com:444/s3cret?s3cret=s3cret").expect("it is valid");
-        assert_eq!(
-            format!("{url} {url:?}"),
-            "https://example.com:444/… TargetUrl(https://example.com:444/…)"
-        );
-        for text in [
-            "https://s3cret:s3cret@example.com/",
-            "http://example.com/s3cret?s3cret",
-            "s3cret",
-            "s3cret://s3cret/",
-        ] {
+        assert_eq!(format!("{url} {url:?}"), "https://example.com:444/… TargetUrl(https://example.com:444/…)");
+        for text in
+            ["https://s3cret:s3cret@example.com/", "http://example.com/s3cret?s3cret", "s3cret", "s3cret://s3cret/"]
+        {
             let error = TargetUrl::parse(text).expect_err("it is invalid");
             assert!(!format!("{error} {error:?}").contains("s3cret"));
         }

@@ -89,14 +89,8 @@ struct LooseRecord {
 
 impl Default for LooseRecord {
     fn default() -> Self {
-        let record = Record {
-            attributes: Some(BTreeMap::new()),
-            ..Record::default()
-        };
-        Self {
-            record,
-            arn: Text::default(),
-        }
+        let record = Record { attributes: Some(BTreeMap::new()), ..Record::default() };
+        Self { record, arn: Text::default() }
     }
 }
 

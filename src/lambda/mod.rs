@@ -63,39 +63,38 @@ where
     H: Handler<T>,
     T: Body,
 {
-    telemetry::init();
+    init_logging();
     let spare = (workers() < 2).then(two_workers).transpose()?;
-    let handlers = spare
-        .as_ref()
-        .map_or_else(Handle::current, |runtime| runtime.handle().clone());
+    let handlers = spare.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone());
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("requeue".to_owned()).spawn(move || {
-        let served = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(Error::from)
-            .and_then(|runtime| {
-                runtime.block_on(async move {
-                    let queue = SqsQueue::from_env().await;
-                    let settings = Settings {
-                        handlers: Some(handlers),
-                        ..config.into_settings()
-                    };
-                    lambda_runtime::run(BatchProcessor::new(handler, queue, settings))
-                        .await
-                        .map_err(Error)
-                })
-            });
+        let served = Builder::new_current_thread().enable_all().build().map_err(Error::from).and_then(|runtime| {
+            runtime.block_on(async move {
+                let queue = SqsQueue::from_env().await;
+                let settings = Settings { handlers: Some(handlers), ..config.into_settings() };
+                lambda_runtime::run(BatchProcessor::new(handler, queue, settings)).await.map_err(Error)
+            })
+        });
         // Nobody waits for it only when the caller is being torn down.
         let _ = ended.send(served);
     })?;
-    let served = end
-        .await
-        .unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))));
+    let served = end.await.unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))));
     if let Some(runtime) = spare {
         runtime.shutdown_background();
     }
     served
+}
+
+/// Sends log lines to the standard output, as JSON or text, as Lambda's logging controls say, unless a subscriber is installed
+/// already; and keeps the text of panics, which may quote a message, out of the log.
+fn init_logging() {
+    if !lambda_runtime::tracing::dispatcher::has_been_set() {
+        lambda_runtime::tracing::init_default_subscriber();
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(place, "panic");
+    }));
 }
 
 fn workers() -> usize {
@@ -106,11 +105,7 @@ fn workers() -> usize {
 }
 
 fn two_workers() -> std::io::Result<tokio::runtime::Runtime> {
-    Builder::new_multi_thread()
-        .worker_threads(2)
-        .thread_name("handler")
-        .enable_all()
-        .build()
+    Builder::new_multi_thread().worker_threads(2).thread_name("handler").enable_all().build()
 }
 
 impl<H, Q, T> BatchProcessor<H, Q, T>
@@ -209,10 +204,7 @@ impl From<InvocationError> for Diagnostic {
             InvocationError::NoRecords => "Requeue.NoRecords",
             InvocationError::Unreportable => "Requeue.Unreportable",
         };
-        Self {
-            error_type: error_type.to_owned(),
-            error_message: error.to_string(),
-        }
+        Self { error_type: error_type.to_owned(), error_message: error.to_string() }
     }
 }
 

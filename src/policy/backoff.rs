@@ -32,11 +32,7 @@ impl Backoff {
             Self::Exponential { base, multiplier } => {
                 let secs = base.as_secs_f64() * multiplier.powf(f64::from(retries));
                 // 0 · ∞ is no number: a base of zero stays zero.
-                if base.is_zero() {
-                    base
-                } else {
-                    Duration::try_from_secs_f64(secs).unwrap_or(Duration::MAX)
-                }
+                if base.is_zero() { base } else { Duration::try_from_secs_f64(secs).unwrap_or(Duration::MAX) }
             }
         }
     }

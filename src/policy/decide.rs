@@ -32,10 +32,7 @@ pub(crate) fn decide(
 ) -> Disposition {
     if failure.is_postponed() {
         let wait = spread_named(policy, failure.delay().unwrap_or_default(), sample);
-        return Disposition::Defer {
-            why: Deferral::Postponed,
-            wait: Wait::from(wait, now),
-        };
+        return Disposition::Defer { why: Deferral::Postponed, wait: Wait::from(wait, now) };
     }
     match policy.class(failure.class()) {
         None => Disposition::DeadLetter(DeadLetterReason::NonRetryable),
@@ -56,12 +53,7 @@ fn retry(
         return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
     }
     // Whole seconds only: SQS knows no others, and a wait that is rounded up must not leave the budget.
-    let left = Duration::from_secs(
-        class
-            .total_timeout
-            .saturating_sub(age(progress.first_received, now))
-            .as_secs(),
-    );
+    let left = Duration::from_secs(class.total_timeout.saturating_sub(age(progress.first_received, now)).as_secs());
     if left.is_zero() {
         return Disposition::DeadLetter(DeadLetterReason::TooOld);
     }
@@ -69,38 +61,21 @@ fn retry(
         Some(named) if named.min(policy.max_retry_after) > left => Disposition::DeadLetter(DeadLetterReason::TooOld),
         Some(named) => {
             let wait = spread_named(policy, named, sample).min(left);
-            Disposition::Requeue {
-                wait: Wait::from(wait, now),
-                fallback: wait,
-            }
+            Disposition::Requeue { wait: Wait::from(wait, now), fallback: wait }
         }
         None => {
-            let previous = progress
-                .state
-                .delay
-                .filter(|_| progress.state.class == Some(failure.class()));
+            let previous = progress.state.delay.filter(|_| progress.state.class == Some(failure.class()));
             let curve = |retries| curve(class, retries, previous, sample).min(left);
             // A message that cannot be re-sent keeps its count of zero; its receives count for it.
             let receives = progress.receive_count.saturating_sub(1);
-            Disposition::Requeue {
-                wait: Wait::from(curve(count), now),
-                fallback: curve(count.max(receives)),
-            }
+            Disposition::Requeue { wait: Wait::from(curve(count), now), fallback: curve(count.max(receives)) }
         }
     }
 }
 
 fn curve(class: &ClassPolicy, retries: u32, previous: Option<Duration>, sample: f64) -> Duration {
     let delay = class.backoff.delay(retries).min(class.max_delay);
-    class.jitter.apply(
-        &Spread {
-            delay,
-            base: class.backoff.base(),
-            cap: class.max_delay,
-            previous,
-        },
-        sample,
-    )
+    class.jitter.apply(&Spread { delay, base: class.backoff.base(), cap: class.max_delay, previous }, sample)
 }
 
 /// A named delay is a lower bound: the spread comes on top.
@@ -114,17 +89,11 @@ pub(crate) fn defer(why: Deferral, deferrals: u32, now: SystemTime, sample: f64)
     let wait = match deferrals {
         0 => Duration::from_secs(1).mul_f64(sample),
         _ => {
-            let doubled = 2_u64
-                .checked_pow(deferrals)
-                .map_or(MAX_DEFERRAL, Duration::from_secs)
-                .min(MAX_DEFERRAL);
+            let doubled = 2_u64.checked_pow(deferrals).map_or(MAX_DEFERRAL, Duration::from_secs).min(MAX_DEFERRAL);
             doubled + doubled.mul_f64(sample)
         }
     };
-    Disposition::Defer {
-        why,
-        wait: Wait::from(wait, now),
-    }
+    Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
 /// Whether the budgets were used up on an earlier receive of this copy already, so that its handler need not run again.

@@ -43,12 +43,7 @@ impl Jitter {
     /// The delay that `sample`, in `0.0..1.0`, picks from the range.
     #[must_use]
     pub fn apply(self, spread: &Spread, sample: f64) -> Duration {
-        let Spread {
-            delay,
-            base,
-            cap,
-            previous,
-        } = *spread;
+        let Spread { delay, base, cap, previous } = *spread;
         let (from, to) = match self {
             Self::Full => (Duration::ZERO, delay),
             Self::Equal => (delay / 2, delay),

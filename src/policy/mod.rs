@@ -58,10 +58,7 @@ impl Default for RetryPolicy {
     fn default() -> Self {
         const HOUR: u64 = 3_600;
         let class = |base, max_delay, total_timeout| ClassPolicy {
-            backoff: Backoff::Exponential {
-                base: Duration::from_secs(base),
-                multiplier: 3.0,
-            },
+            backoff: Backoff::Exponential { base: Duration::from_secs(base), multiplier: 3.0 },
             max_delay: Duration::from_secs(max_delay),
             jitter: Jitter::Equal,
             max_retries: None,

@@ -62,11 +62,7 @@ impl QueueArn {
 
 impl fmt::Display for QueueArn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "arn:{}:sqs:{}:{}:{}",
-            self.partition, self.region, self.account, self.name
-        )
+        write!(f, "arn:{}:sqs:{}:{}:{}", self.partition, self.region, self.account, self.name)
     }
 }
 
@@ -78,19 +74,11 @@ impl FromStr for QueueArn {
         let ["arn", partition, "sqs", region, account, name] = parts[..] else {
             return Err(InvalidQueueArn);
         };
-        if [partition, region, account, name]
-            .iter()
-            .any(|part| part.is_empty() || part.contains('/'))
-        {
+        if [partition, region, account, name].iter().any(|part| part.is_empty() || part.contains('/')) {
             return Err(InvalidQueueArn);
         }
         let [partition, region, account, name] = [partition, region, account, name].map(str::to_owned);
-        Ok(Self {
-            partition,
-            region,
-            account,
-            name,
-        })
+        Ok(Self { partition, region, account, name })
     }
 }
 

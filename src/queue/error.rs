@@ -18,19 +18,13 @@ impl EntryError {
     /// The service answered this.
     #[must_use]
     pub fn answered(code: &str, sender_fault: bool) -> Self {
-        Self {
-            code: short(code).to_owned(),
-            sender_fault,
-        }
+        Self { code: short(code).to_owned(), sender_fault }
     }
 
     /// The service did not say, so it may have been carried out: trying again might do it twice.
     #[must_use]
     pub fn unconfirmed() -> Self {
-        Self {
-            code: "Unconfirmed".to_owned(),
-            sender_fault: true,
-        }
+        Self { code: "Unconfirmed".to_owned(), sender_fault: true }
     }
 }
 
@@ -68,19 +62,13 @@ impl CallError {
         } else {
             CallErrorKind::Refused
         };
-        Self {
-            code: code.to_owned(),
-            kind,
-        }
+        Self { code: code.to_owned(), kind }
     }
 
     /// There is no answer, for the reason that `code` names.
     #[must_use]
     pub fn ambiguous(code: &str) -> Self {
-        Self {
-            code: code.to_owned(),
-            kind: CallErrorKind::Ambiguous,
-        }
+        Self { code: code.to_owned(), kind: CallErrorKind::Ambiguous }
     }
 }
 

@@ -66,12 +66,7 @@ impl Outgoing<'_> {
     /// The bytes that SQS counts: body, and name, type and value of each attribute.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.body.len()
-            + self
-                .attributes
-                .iter()
-                .map(|(name, attribute)| name.len() + attribute.size())
-                .sum::<usize>()
+        self.body.len() + self.attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum::<usize>()
     }
 }
 

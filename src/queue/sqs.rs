@@ -31,20 +31,14 @@ impl SqsQueue {
     #[must_use]
     pub fn new(client: &Client) -> Self {
         let config = client.config().to_builder().retry_config(RetryConfig::disabled());
-        Self {
-            client: Client::from_conf(config.build()),
-        }
+        Self { client: Client::from_conf(config.build()) }
     }
 
     /// By AWS's standard environment: credentials, region, endpoints.
     pub async fn from_env() -> Self {
-        let http = aws_smithy_http_client::Builder::new()
-            .tls_provider(tls::Provider::Rustls(CryptoMode::Ring))
-            .build_https();
-        let config = aws_config::defaults(BehaviorVersion::latest())
-            .http_client(http)
-            .load()
-            .await;
+        let http =
+            aws_smithy_http_client::Builder::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
+        let config = aws_config::defaults(BehaviorVersion::latest()).http_client(http).load().await;
         Self::new(&Client::new(&config))
     }
 
@@ -62,11 +56,7 @@ macro_rules! send {
         match $self.region_other_than_ours($queue) {
             None => request.send().await,
             Some(region) => {
-                request
-                    .customize()
-                    .config_override(aws_sdk_sqs::Config::builder().region(region))
-                    .send()
-                    .await
+                request.customize().config_override(aws_sdk_sqs::Config::builder().region(region)).send().await
             }
         }
         .map_err(|error| call_error(&error))
@@ -75,32 +65,18 @@ macro_rules! send {
 
 impl Queue for SqsQueue {
     async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
-        let requests = entries
-            .iter()
-            .enumerate()
-            .map(|(at, entry)| send_entry(at, entry))
-            .collect();
-        let answer = send!(
-            self,
-            queue,
-            self.client.send_message_batch().set_entries(Some(requests))
-        )?;
+        let requests = entries.iter().enumerate().map(|(at, entry)| send_entry(at, entry)).collect();
+        let answer = send!(self, queue, self.client.send_message_batch().set_entries(Some(requests)))?;
         let confirmed = answer.successful().iter().map(|entry| entry.id());
         Ok(confirmations(entries.len(), confirmed, answer.failed()))
     }
 
     async fn delete(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
         let requests = receipt_handles.iter().enumerate().map(|(at, handle)| {
-            let entry = DeleteMessageBatchRequestEntry::builder()
-                .id(at.to_string())
-                .receipt_handle(*handle);
+            let entry = DeleteMessageBatchRequestEntry::builder().id(at.to_string()).receipt_handle(*handle);
             entry.build().expect("id and receipt handle are set")
         });
-        let answer = send!(
-            self,
-            queue,
-            self.client.delete_message_batch().set_entries(Some(requests.collect()))
-        )?;
+        let answer = send!(self, queue, self.client.delete_message_batch().set_entries(Some(requests.collect())))?;
         let confirmed = answer.successful().iter().map(|entry| entry.id());
         Ok(confirmations(receipt_handles.len(), confirmed, answer.failed()))
     }
@@ -111,16 +87,11 @@ impl Queue for SqsQueue {
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
         let requests = entries.iter().enumerate().map(|(at, (handle, timeout))| {
-            let entry = ChangeMessageVisibilityBatchRequestEntry::builder()
-                .id(at.to_string())
-                .receipt_handle(*handle);
+            let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(at.to_string()).receipt_handle(*handle);
             let entry = entry.visibility_timeout(i32::try_from(timeout.as_secs()).unwrap_or(i32::MAX));
             entry.build().expect("id and receipt handle are set")
         });
-        let request = self
-            .client
-            .change_message_visibility_batch()
-            .set_entries(Some(requests.collect()));
+        let request = self.client.change_message_visibility_batch().set_entries(Some(requests.collect()));
         let answer = send!(self, queue, request)?;
         let confirmed = answer.successful().iter().map(|entry| entry.id());
         Ok(confirmations(entries.len(), confirmed, answer.failed()))
@@ -129,10 +100,7 @@ impl Queue for SqsQueue {
 
 /// Entry ids are positions: a message id may be longer than the 80 characters that an entry id may have.
 fn send_entry(at: usize, message: &Outgoing<'_>) -> SendMessageBatchRequestEntry {
-    let attributes = message
-        .attributes
-        .iter()
-        .map(|(name, attribute)| (name.clone(), attribute_value(attribute)));
+    let attributes = message.attributes.iter().map(|(name, attribute)| (name.clone(), attribute_value(attribute)));
     let entry = SendMessageBatchRequestEntry::builder()
         .id(at.to_string())
         .message_body(message.body)
@@ -181,10 +149,7 @@ fn call_error<E: ProvideErrorMetadata>(error: &SdkError<E>) -> CallError {
         // An answer that cannot be read: the request may have been carried out.
         _ => ("UnreadableAnswer", CallErrorKind::Ambiguous),
     };
-    CallError {
-        code: code.to_owned(),
-        kind,
-    }
+    CallError { code: code.to_owned(), kind }
 }
 
 #[cfg(test)]
@@ -192,25 +157,15 @@ mod tests {
     use super::*;
 
     fn failed(id: &str, sender_fault: bool) -> BatchResultErrorEntry {
-        let entry = BatchResultErrorEntry::builder()
-            .id(id)
-            .code("AWS.SimpleQueueService.InternalError");
+        let entry = BatchResultErrorEntry::builder().id(id).code("AWS.SimpleQueueService.InternalError");
         entry.sender_fault(sender_fault).build().expect("all is set")
     }
 
     #[test]
     fn an_entry_is_confirmed_by_its_id_and_by_nothing_else() {
-        let results = confirmations(
-            5,
-            ["3", "0", "9", "x", "1"].into_iter(),
-            &[failed("4", false), failed("1", true)],
-        );
+        let results = confirmations(5, ["3", "0", "9", "x", "1"].into_iter(), &[failed("4", false), failed("1", true)]);
         let confirmed: Vec<bool> = results.iter().map(Result::is_ok).collect();
-        assert_eq!(
-            confirmed,
-            [true, false, false, true, false],
-            "1 is in both lists, 2 in neither, 4 failed"
-        );
+        assert_eq!(confirmed, [true, false, false, true, false], "1 is in both lists, 2 in neither, 4 failed");
         assert_eq!(results[4], Err(EntryError::answered("InternalError", false)));
         assert_eq!(results[2], Err(EntryError::unconfirmed()));
     }

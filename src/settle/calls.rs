@@ -19,10 +19,7 @@ const MAX_TRIES: u32 = 5;
 /// An ambiguous answer is tried again at most once: each further try may store the copies once more.
 const MAX_AMBIGUOUS_TRIES: u32 = 2;
 /// The pauses between tries: 100 ms, doubled up to 5 s, shortened by up to a tenth at random.
-const PAUSE: Backoff = Backoff::Exponential {
-    base: Duration::from_millis(100),
-    multiplier: 2.0,
-};
+const PAUSE: Backoff = Backoff::Exponential { base: Duration::from_millis(100), multiplier: 2.0 };
 const MAX_PAUSE: Duration = Duration::from_secs(5);
 const PAUSE_JITTER: Jitter = Jitter::Proportional(0.1);
 
@@ -71,20 +68,12 @@ impl<Q: Queue> Settler<Q> {
         for copy in without {
             copy.not_deleted = Some("NoReceiptHandle".to_owned());
         }
-        let handles: Vec<String> = with_handle
-            .iter()
-            .map(|copy| copy.receipt_handles()[0].clone())
-            .collect();
+        let handles: Vec<String> = with_handle.iter().map(|copy| copy.receipt_handles()[0].clone()).collect();
         let handles: Vec<&str> = handles.iter().map(String::as_str).collect();
         // Further deliveries of the same message in the same batch have receipt handles of their own.
-        let more: Vec<String> = with_handle
-            .iter()
-            .flat_map(|copy| copy.receipt_handles()[1..].iter().cloned())
-            .collect();
-        for (copy, deleted) in with_handle
-            .into_iter()
-            .zip(self.delete_handles(queue, &handles, deadline).await)
-        {
+        let more: Vec<String> =
+            with_handle.iter().flat_map(|copy| copy.receipt_handles()[1..].iter().cloned()).collect();
+        for (copy, deleted) in with_handle.into_iter().zip(self.delete_handles(queue, &handles, deadline).await) {
             copy.not_deleted = deleted.err();
         }
         for chunk in more.chunks(MAX_BATCH_ENTRIES) {
@@ -134,13 +123,8 @@ impl<Q: Queue> Settler<Q> {
             let Ok(confirmations) = within(window.deadline, call).await else {
                 return;
             };
-            let refused = entries
-                .iter()
-                .zip(confirmations)
-                .filter(|(_, confirmation)| confirmation.is_err());
-            entries = refused
-                .map(|(&(handle, wish), _)| (handle, wish.min(MODEST_VISIBILITY)))
-                .collect();
+            let refused = entries.iter().zip(confirmations).filter(|(_, confirmation)| confirmation.is_err());
+            entries = refused.map(|(&(handle, wish), _)| (handle, wish.min(MODEST_VISIBILITY))).collect();
         }
     }
 }
@@ -198,19 +182,12 @@ impl Tries {
         };
         let delay = PAUSE.delay(self.made).min(MAX_PAUSE);
         self.made += 1;
-        let spread = Spread {
-            delay,
-            base: PAUSE.base(),
-            cap: MAX_PAUSE,
-            previous: None,
-        };
+        let spread = Spread { delay, base: PAUSE.base(), cap: MAX_PAUSE, previous: None };
         (again && self.made < MAX_TRIES).then(|| PAUSE_JITTER.apply(&spread, sample))
     }
 }
 
 async fn within<T>(deadline: Instant, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
     let limit = deadline.min(Instant::now() + CALL_TIMEOUT);
-    timeout_at(limit, call)
-        .await
-        .unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
+    timeout_at(limit, call).await.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
 }

@@ -36,24 +36,12 @@ impl Copy {
     /// Builds the whole outgoing message before anything is done; what cannot be built is never sent.
     pub(super) fn new(verdict: Verdict, wrap: Wrap) -> Self {
         let delivery = &verdict.delivery;
-        let state = next_state(
-            delivery,
-            &verdict.disposition,
-            verdict.failure.as_ref().map(Failure::class),
-        );
+        let state = next_state(delivery, &verdict.disposition, verdict.failure.as_ref().map(Failure::class));
         let mut copy = match wire::stamp(delivery.payload(), &state, wrap) {
-            Ok(body) => Self {
-                verdict,
-                fate: Fate::Pending(None),
-                body: Some(body),
-                not_deleted: None,
-            },
-            Err(NotWrappable) => Self {
-                verdict,
-                fate: Fate::Refused("NotWrappable".to_owned()),
-                body: None,
-                not_deleted: None,
-            },
+            Ok(body) => Self { verdict, fate: Fate::Pending(None), body: Some(body), not_deleted: None },
+            Err(NotWrappable) => {
+                Self { verdict, fate: Fate::Refused("NotWrappable".to_owned()), body: None, not_deleted: None }
+            }
         };
         if copy.size() > MAX_BATCH_BYTES {
             copy.fate = Fate::Refused("MessageTooLong".to_owned());
@@ -85,11 +73,7 @@ impl Copy {
         let delivery = &self.verdict.delivery;
         Outgoing {
             body: self.body.as_ref().map_or("", Stamped::as_str),
-            delay: self
-                .verdict
-                .disposition
-                .wait()
-                .map_or(Delay::default(), |wait| wait.delay()),
+            delay: self.verdict.disposition.wait().map_or(Delay::default(), |wait| wait.delay()),
             attributes: &delivery.attributes,
             group_id: delivery.group_id.as_deref(),
         }
@@ -113,14 +97,9 @@ impl Copy {
             (Fate::Confirmed, None) => Settlement::Moved,
             (Fate::Confirmed, Some(code)) => Settlement::MovedNotDeleted { code },
             (Fate::Refused(code) | Fate::Pending(Some(code)), _) => Settlement::Unconfirmed { code },
-            (Fate::Pending(None), _) => Settlement::Unconfirmed {
-                code: "NotSent".to_owned(),
-            },
+            (Fate::Pending(None), _) => Settlement::Unconfirmed { code: "NotSent".to_owned() },
         };
-        Settled {
-            verdict: self.verdict,
-            settlement,
-        }
+        Settled { verdict: self.verdict, settlement }
     }
 }
 
@@ -141,19 +120,11 @@ fn next_state(delivery: &Delivery, disposition: &Disposition, class: Option<Fail
                 *count = count.saturating_add(1);
             }
         }
-        Disposition::Defer {
-            why: Deferral::NotDue, ..
-        } => state.hops = state.hops.saturating_add(1),
-        Disposition::Defer {
-            why: Deferral::NoTimeLeft | Deferral::Unreportable,
-            ..
-        } => {
+        Disposition::Defer { why: Deferral::NotDue, .. } => state.hops = state.hops.saturating_add(1),
+        Disposition::Defer { why: Deferral::NoTimeLeft | Deferral::Unreportable, .. } => {
             state.deferrals = state.deferrals.saturating_add(1);
         }
-        Disposition::Defer {
-            why: Deferral::Postponed,
-            ..
-        }
+        Disposition::Defer { why: Deferral::Postponed, .. }
         | Disposition::Complete
         | Disposition::Release(_)
         | Disposition::DeadLetter(_) => {}

@@ -109,9 +109,7 @@ impl<Q: Queue> Settler<Q> {
             Disposition::Release(_) | Disposition::DeadLetter(_) => Settlement::Kept,
             Disposition::Requeue { .. } | Disposition::Defer { .. } => match verdict.delivery.queue.clone() {
                 Some(queue) => return Prepared::Copy(queue, Copy::new(verdict, self.wrap)),
-                None => Settlement::Unconfirmed {
-                    code: "NoQueueArn".to_owned(),
-                },
+                None => Settlement::Unconfirmed { code: "NoQueueArn".to_owned() },
             },
         };
         Prepared::Settled(Settled { verdict, settlement })
@@ -120,10 +118,7 @@ impl<Q: Queue> Settler<Q> {
     async fn settle_chunk(&self, queue: Arc<QueueArn>, mut copies: Vec<Copy>, window: Window) -> Vec<Settled> {
         self.send(&queue, &mut copies, window.deadline).await;
         let (mut moved, kept): (Vec<Copy>, Vec<Copy>) = copies.into_iter().partition(Copy::is_confirmed);
-        tokio::join!(
-            self.delete(&queue, &mut moved, window.deadline),
-            self.keep_invisible(&queue, &kept, window)
-        );
+        tokio::join!(self.delete(&queue, &mut moved, window.deadline), self.keep_invisible(&queue, &kept, window));
         moved.into_iter().chain(kept).map(Copy::into_settled).collect()
     }
 
@@ -134,10 +129,7 @@ impl<Q: Queue> Settler<Q> {
             if let (Settlement::Done | Settlement::MovedNotDeleted { .. }, Some(queue)) =
                 (settlement, &verdict.delivery.queue)
             {
-                handles
-                    .entry(queue)
-                    .or_default()
-                    .extend(verdict.delivery.receipt_handles.iter().map(String::as_str));
+                handles.entry(queue).or_default().extend(verdict.delivery.receipt_handles.iter().map(String::as_str));
             }
         }
         for (queue, handles) in handles {
@@ -163,11 +155,7 @@ struct Chunk {
 
 impl Default for Chunk {
     fn default() -> Self {
-        Self {
-            copies: Vec::with_capacity(MAX_BATCH_ENTRIES),
-            bytes: 0,
-            since: Instant::now(),
-        }
+        Self { copies: Vec::with_capacity(MAX_BATCH_ENTRIES), bytes: 0, since: Instant::now() }
     }
 }
 

@@ -55,24 +55,15 @@ pub(crate) fn read(body: &str, retry_count_cap: u32) -> Body<'_> {
         return Body::fresh(body, 0);
     };
     match ours(&object) {
-        Some(Ours::State(payload, state)) => Body {
-            payload: Cow::Owned(payload),
-            origin: Origin::Ours(state),
-        },
-        Some(Ours::Later(version)) => Body {
-            payload: Cow::Borrowed(body),
-            origin: Origin::LaterVersion(version),
-        },
+        Some(Ours::State(payload, state)) => Body { payload: Cow::Owned(payload), origin: Origin::Ours(state) },
+        Some(Ours::Later(version)) => Body { payload: Cow::Borrowed(body), origin: Origin::LaterVersion(version) },
         None => Body::fresh(body, believed_count(&object, retry_count_cap)),
     }
 }
 
 impl<'a> Body<'a> {
     fn fresh(body: &'a str, retry_count: u32) -> Self {
-        Self {
-            payload: Cow::Borrowed(body),
-            origin: Origin::Fresh { retry_count },
-        }
+        Self { payload: Cow::Borrowed(body), origin: Origin::Fresh { retry_count } }
     }
 }
 

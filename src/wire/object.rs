@@ -15,12 +15,8 @@ pub(super) enum Name {
 
 impl Name {
     /// All four, in the order in which they are added.
-    pub(super) const ALL: [Self; 4] = [
-        Self::RetryCount,
-        Self::OriginalMessageId,
-        Self::RetryTimestamp,
-        Self::RetryState,
-    ];
+    pub(super) const ALL: [Self; 4] =
+        [Self::RetryCount, Self::OriginalMessageId, Self::RetryTimestamp, Self::RetryState];
 
     pub(super) const fn as_str(self) -> &'static str {
         match self {
@@ -66,13 +62,7 @@ pub(super) struct Object<'a> {
 impl<'a> Object<'a> {
     /// `None` unless `text` is one JSON object and, around it, white space.
     pub(super) fn locate(text: &'a str) -> Option<Self> {
-        let mut object = Self {
-            text,
-            len: 0,
-            members: Vec::new(),
-            body: None,
-            ambiguous: false,
-        };
+        let mut object = Self { text, len: 0, members: Vec::new(), body: None, ambiguous: false };
         let mut gap = text.find('{')? + 1;
         json::each_member(text, |key, value| {
             let value_span = object.span(value);
@@ -187,11 +177,7 @@ impl Key {
         if key.len() > Self::MAX_LEN {
             return None;
         }
-        if key.contains('\\') {
-            Self::from_name(&json::string(key)?)
-        } else {
-            Self::from_name(key.trim_matches('"'))
-        }
+        if key.contains('\\') { Self::from_name(&json::string(key)?) } else { Self::from_name(key.trim_matches('"')) }
     }
 
     fn from_name(name: &str) -> Option<Self> {

@@ -70,11 +70,8 @@ fn can_hold_members(object: &Object) -> bool {
 
 fn edited(object: &Object, state: &RetryState) -> Stamped {
     let text = object.text();
-    let originals: Vec<(Name, &str)> = object
-        .members()
-        .iter()
-        .map(|member| (member.name, &text[member.value.clone()]))
-        .collect();
+    let originals: Vec<(Name, &str)> =
+        object.members().iter().map(|member| (member.name, &text[member.value.clone()])).collect();
     let mut draft = Draft::new(text.len(), state, &originals);
     let mut done = 0;
     for member in object.members() {
@@ -116,12 +113,7 @@ struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     fn new(payload_len: usize, state: &'a RetryState, originals: &'a [(Name, &'a str)]) -> Self {
-        Self {
-            text: String::with_capacity(payload_len + USUAL_LEN),
-            timestamp: 0,
-            state,
-            originals,
-        }
+        Self { text: String::with_capacity(payload_len + USUAL_LEN), timestamp: 0, state, originals }
     }
 
     fn push_member(&mut self, separator: &str, name: Name) {
@@ -152,10 +144,7 @@ impl<'a> Draft<'a> {
     }
 
     fn finished(self) -> Stamped {
-        Stamped {
-            text: self.text,
-            timestamp: self.timestamp,
-        }
+        Stamped { text: self.text, timestamp: self.timestamp }
     }
 }
 

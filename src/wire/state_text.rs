@@ -106,10 +106,7 @@ impl<'a> Fields<'a> {
 }
 
 /// An absent member is fine, a malformed one is not.
-#[allow(
-    clippy::option_option,
-    reason = "the outer `None` means malformed, the inner one absent"
-)]
+#[allow(clippy::option_option, reason = "the outer `None` means malformed, the inner one absent")]
 fn present<T>(text: Option<&str>, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
     match text {
         Some(text) => read(text).map(Some),
@@ -186,11 +183,7 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "deferrals", non_zero(state.deferrals))?;
         entry(&mut map, "hops", non_zero(state.hops))?;
         entry(&mut map, "redrives", non_zero(state.redrives))?;
-        entry(
-            &mut map,
-            "original",
-            (!self.originals.is_empty()).then_some(Originals(self.originals)),
-        )?;
+        entry(&mut map, "original", (!self.originals.is_empty()).then_some(Originals(self.originals)))?;
         entry(&mut map, "deadLetter", state.dead_letter.as_deref().map(raw))?;
         for (name, text) in &state.unknown {
             map.serialize_entry(name, raw(text))?;

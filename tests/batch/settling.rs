@@ -13,28 +13,17 @@ async fn ten_that_fail_together_cost_two_requests() {
     for n in 0..10 {
         world.send(&format!(r#"{{"n":{n}}}"#)).await;
     }
-    let processor = world.processor(Script::always(
-        Failure::rate_limit("later").retry_after(Duration::from_secs(40)),
-    ));
+    let processor = world.processor(Script::always(Failure::rate_limit("later").retry_after(Duration::from_secs(40))));
     let invocation = world.invoke(&processor).await.unwrap();
 
     assert_eq!(invocation.failed(), Vec::<&str>::new());
-    assert_eq!(
-        (world.calls("SendMessageBatch"), world.calls("DeleteMessageBatch")),
-        (1, 1)
-    );
+    assert_eq!((world.calls("SendMessageBatch"), world.calls("DeleteMessageBatch")), (1, 1));
     assert_eq!(world.calls("ChangeMessageVisibilityBatch"), 0);
     let copies = world.messages();
     assert_eq!(copies.len(), 10);
     let due = world.clock.now() + Duration::from_secs(40);
     assert!(copies.iter().all(|copy| copy.state == MessageState::DelayedUntil(due)));
-    assert!(
-        copies[0]
-            .body
-            .starts_with(r#"{"n":0,"retryCount":1,"originalMessageId":""#),
-        "{}",
-        copies[0].body
-    );
+    assert!(copies[0].body.starts_with(r#"{"n":0,"retryCount":1,"originalMessageId":""#), "{}", copies[0].body);
 }
 
 #[tokio::test(start_paused = true)]
@@ -60,9 +49,6 @@ async fn a_refused_send_deletes_nothing_and_is_reported() {
     let processor = world.processor(Script::always(Failure::temporary("no")));
     let invocation = world.invoke(&processor).await.unwrap();
     assert_eq!(invocation.failed(), [id.as_str()]);
-    assert_eq!(
-        (world.calls("SendMessageBatch"), world.calls("DeleteMessageBatch")),
-        (1, 0)
-    );
+    assert_eq!((world.calls("SendMessageBatch"), world.calls("DeleteMessageBatch")), (1, 0));
     assert_eq!(world.messages().len(), 1);
 }

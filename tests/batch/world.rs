@@ -35,9 +35,7 @@ impl World {
     pub fn with_queue(name: &str, attributes: &[(&str, &str)]) -> Self {
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000));
         let sqs = EmbeddedSqs::new(clock.clone());
-        let dead = name
-            .strip_suffix(".fifo")
-            .map_or(format!("{name}-dlq"), |name| format!("{name}-dlq.fifo"));
+        let dead = name.strip_suffix(".fifo").map_or(format!("{name}-dlq"), |name| format!("{name}-dlq.fifo"));
         let dead_letters = sqs.create_queue(&dead, []).expect("a queue");
         let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{MAX_RECEIVE_COUNT}}}"#);
         let visibility = VISIBILITY.as_secs().to_string();
@@ -47,30 +45,14 @@ impl World {
         let settings = Settings {
             clock: clock.clone(),
             sampler: Sampler::always(0.0),
-            limits: Limits {
-                concurrency: 10,
-                ..Limits::default()
-            },
+            limits: Limits { concurrency: 10, ..Limits::default() },
             ..Settings::default()
         };
-        Self {
-            sqs,
-            queue,
-            dead_letters,
-            clock,
-            settings,
-        }
+        Self { sqs, queue, dead_letters, clock, settings }
     }
 
     pub async fn send(&self, body: &str) -> String {
-        let sent = self
-            .sqs
-            .client()
-            .send_message()
-            .queue_url(self.queue.url())
-            .message_body(body)
-            .send()
-            .await;
+        let sent = self.sqs.client().send_message().queue_url(self.queue.url()).message_body(body).send().await;
         sent.expect("sent").message_id().expect("an id").to_owned()
     }
 
@@ -142,18 +124,8 @@ impl Invocation {
     /// The ids in `batchItemFailures`, in the order of the batch.
     pub fn failed(&self) -> Vec<&str> {
         let response = self.answer.as_ref().expect("the invocation succeeded");
-        let listed = |id: &&String| {
-            response
-                .batch_item_failures
-                .iter()
-                .any(|item| item.item_identifier == **id)
-        };
-        assert!(
-            response
-                .batch_item_failures
-                .iter()
-                .all(|item| self.ids.contains(&item.item_identifier))
-        );
+        let listed = |id: &&String| response.batch_item_failures.iter().any(|item| item.item_identifier == **id);
+        assert!(response.batch_item_failures.iter().all(|item| self.ids.contains(&item.item_identifier)));
         self.ids.iter().filter(listed).map(String::as_str).collect()
     }
 }
@@ -177,10 +149,7 @@ pub enum Act {
 
 impl Script {
     pub fn new(act: impl Fn(&str) -> Act + Send + Sync + 'static) -> Self {
-        Self {
-            act: Arc::new(act),
-            seen: Arc::default(),
-        }
+        Self { act: Arc::new(act), seen: Arc::default() }
     }
 
     pub fn always(failure: Failure) -> Self {

@@ -43,22 +43,14 @@ pub(crate) fn check<F>(name: &'static str, expected: &'static str, run: fn(Bench
 where
     F: Future<Output = Observed> + Send + 'static,
 {
-    Check {
-        name,
-        expected,
-        pace: Pace::Seconds,
-        run: Box::new(move |bench| Box::pin(run(bench))),
-    }
+    Check { name, expected, pace: Pace::Seconds, run: Box::new(move |bench| Box::pin(run(bench))) }
 }
 
 pub(crate) fn long<F>(name: &'static str, expected: &'static str, run: fn(Bench) -> F) -> Check
 where
     F: Future<Output = Observed> + Send + 'static,
 {
-    Check {
-        pace: Pace::Hours,
-        ..check(name, expected, run)
-    }
+    Check { pace: Pace::Hours, ..check(name, expected, run) }
 }
 
 /// An implementation under test.
@@ -95,29 +87,17 @@ impl Bench {
     }
 
     pub(crate) async fn queue_named(&self, name: String, attributes: &[(&str, &str)]) -> Result<Queue, String> {
-        let attributes = attributes
-            .iter()
-            .map(|(name, value)| (QueueAttributeName::from(*name), (*value).to_owned()));
-        let create = self
-            .client
-            .create_queue()
-            .queue_name(&name)
-            .set_attributes(Some(attributes.collect()));
+        let attributes = attributes.iter().map(|(name, value)| (QueueAttributeName::from(*name), (*value).to_owned()));
+        let create = self.client.create_queue().queue_name(&name).set_attributes(Some(attributes.collect()));
         let url = create.send().await.map_err(code)?.queue_url.unwrap_or_default();
-        Ok(Queue {
-            client: self.client.clone(),
-            name,
-            url,
-        })
+        Ok(Queue { client: self.client.clone(), name, url })
     }
 
     /// A queue with a dead-letter queue behind it.
     pub(crate) async fn queue_with_dead_letters(&self, max_receives: u32) -> Result<(Queue, Queue), String> {
         let dead = self.queue(&[]).await?;
         let policy = redrive_policy(&dead.arn().await?, max_receives);
-        let queue = self
-            .queue(&[("VisibilityTimeout", "0"), ("RedrivePolicy", &policy)])
-            .await?;
+        let queue = self.queue(&[("VisibilityTimeout", "0"), ("RedrivePolicy", &policy)]).await?;
         Ok((queue, dead))
     }
 }
@@ -142,8 +122,7 @@ impl Queue {
 
     pub(crate) async fn send_to_group(&self, group: &str, body: &str) -> Result<SendMessageOutput, String> {
         let id = uuid::Uuid::new_v4().to_string();
-        self.send_with(body, |m| m.message_group_id(group).message_deduplication_id(id))
-            .await
+        self.send_with(body, |m| m.message_group_id(group).message_deduplication_id(id)).await
     }
 
     /// Up to ten messages that are there now, with all their attributes.
@@ -177,20 +156,12 @@ impl Queue {
     }
 
     pub(crate) async fn change_visibility(&self, handle: &str, secs: i32) -> Result<(), String> {
-        let change = self
-            .client
-            .change_message_visibility()
-            .queue_url(&self.url)
-            .receipt_handle(handle);
+        let change = self.client.change_message_visibility().queue_url(&self.url).receipt_handle(handle);
         change.visibility_timeout(secs).send().await.map(drop).map_err(code)
     }
 
     pub(crate) async fn attributes(&self) -> Result<HashMap<QueueAttributeName, String>, String> {
-        let get = self
-            .client
-            .get_queue_attributes()
-            .queue_url(&self.url)
-            .attribute_names(QueueAttributeName::All);
+        let get = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(QueueAttributeName::All);
         Ok(get.send().await.map_err(code)?.attributes.unwrap_or_default())
     }
 
@@ -203,11 +174,7 @@ impl Queue {
     }
 
     pub(crate) async fn set(&self, name: QueueAttributeName, value: &str) -> Result<(), String> {
-        let set = self
-            .client
-            .set_queue_attributes()
-            .queue_url(&self.url)
-            .attributes(name, value);
+        let set = self.client.set_queue_attributes().queue_url(&self.url).attributes(name, value);
         set.send().await.map(drop).map_err(code)
     }
 
@@ -224,58 +191,31 @@ impl Queue {
     }
 
     pub(crate) async fn send_batch(&self, entries: Vec<SendMessageBatchRequestEntry>) -> Result<String, String> {
-        let batch = self
-            .client
-            .send_message_batch()
-            .queue_url(&self.url)
-            .set_entries(Some(entries));
+        let batch = self.client.send_message_batch().queue_url(&self.url).set_entries(Some(entries));
         let answer = batch.send().await.map_err(code)?;
-        Ok(parts(
-            answer.successful.iter().map(|entry| entry.id.as_str()),
-            &answer.failed,
-        ))
+        Ok(parts(answer.successful.iter().map(|entry| entry.id.as_str()), &answer.failed))
     }
 
     pub(crate) async fn delete_batch(&self, handles: &[&str]) -> Result<String, String> {
         let entry = |(id, handle): (usize, &&str)| {
-            let entry = DeleteMessageBatchRequestEntry::builder()
-                .id(id.to_string())
-                .receipt_handle(*handle);
+            let entry = DeleteMessageBatchRequestEntry::builder().id(id.to_string()).receipt_handle(*handle);
             entry.build().expect("id and handle")
         };
         let entries = handles.iter().enumerate().map(entry).collect();
-        let batch = self
-            .client
-            .delete_message_batch()
-            .queue_url(&self.url)
-            .set_entries(Some(entries));
+        let batch = self.client.delete_message_batch().queue_url(&self.url).set_entries(Some(entries));
         let answer = batch.send().await.map_err(code)?;
-        Ok(parts(
-            answer.successful.iter().map(|entry| entry.id.as_str()),
-            &answer.failed,
-        ))
+        Ok(parts(answer.successful.iter().map(|entry| entry.id.as_str()), &answer.failed))
     }
 
     pub(crate) async fn change_visibility_batch(&self, changes: &[(&str, i32)]) -> Result<String, String> {
         let entry = |(id, (handle, secs)): (usize, &(&str, i32))| {
             let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(id.to_string());
-            entry
-                .receipt_handle(*handle)
-                .visibility_timeout(*secs)
-                .build()
-                .expect("id and handle")
+            entry.receipt_handle(*handle).visibility_timeout(*secs).build().expect("id and handle")
         };
         let entries = changes.iter().enumerate().map(entry).collect();
-        let batch = self
-            .client
-            .change_message_visibility_batch()
-            .queue_url(&self.url)
-            .set_entries(Some(entries));
+        let batch = self.client.change_message_visibility_batch().queue_url(&self.url).set_entries(Some(entries));
         let answer = batch.send().await.map_err(code)?;
-        Ok(parts(
-            answer.successful.iter().map(|entry| entry.id.as_str()),
-            &answer.failed,
-        ))
+        Ok(parts(answer.successful.iter().map(|entry| entry.id.as_str()), &answer.failed))
     }
 }
 
@@ -327,10 +267,7 @@ pub(crate) fn outcome<T>(result: Result<T, String>) -> String {
 #[allow(clippy::needless_pass_by_value, reason = "callers name a constant")]
 pub(crate) fn system(message: &Message, name: MessageSystemAttributeName) -> String {
     let attributes = message.attributes();
-    attributes
-        .and_then(|attributes| attributes.get(&name))
-        .cloned()
-        .unwrap_or_else(|| "none".to_owned())
+    attributes.and_then(|attributes| attributes.get(&name)).cloned().unwrap_or_else(|| "none".to_owned())
 }
 
 pub(crate) fn receive_count(message: &Message) -> String {
@@ -339,11 +276,7 @@ pub(crate) fn receive_count(message: &Message) -> String {
 
 pub(crate) fn bodies(messages: &[Message]) -> String {
     let bodies: Vec<&str> = messages.iter().filter_map(Message::body).collect();
-    if bodies.is_empty() {
-        "nothing".to_owned()
-    } else {
-        bodies.join(",")
-    }
+    if bodies.is_empty() { "nothing".to_owned() } else { bodies.join(",") }
 }
 
 /// A handle that may be missing on an implementation that is wrong.

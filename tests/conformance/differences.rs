@@ -25,10 +25,7 @@ pub(crate) fn known(check: &str, implementation: &str) -> Option<&'static str> {
 pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         check: "attributes out of bounds are refused",
-        instead: &[(
-            "moto",
-            "43201: ok, 901: ok, 59: ok, 21: ok, 1048577: InvalidAttributeValue, text: no code",
-        )],
+        instead: &[("moto", "43201: ok, 901: ok, 59: ok, 21: ok, 1048577: InvalidAttributeValue, text: no code")],
         why: "Reference, CreateQueue: each attribute names its bounds.",
     },
     Difference {
@@ -61,10 +58,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "a group has 1 to 128 letters, digits and signs",
-        instead: &[
-            ("moto", "128: ok, 129: ok, space: ok"),
-            ("ministack", "128: ok, 129: ok, space: ok"),
-        ],
+        instead: &[("moto", "128: ok, 129: ok, space: ok"), ("ministack", "128: ok, 129: ok, space: ok")],
         why: "Reference, SendMessage, MessageGroupId.",
     },
     Difference {
@@ -102,10 +96,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "a value is not empty",
-        instead: &[
-            ("moto", "String: ok, Number: ok, Binary: ok"),
-            ("ministack", "String: ok, Number: ok, Binary: ok"),
-        ],
+        instead: &[("moto", "String: ok, Number: ok, Binary: ok"), ("ministack", "String: ok, Number: ok, Binary: ok")],
         why: "Guide, message metadata: name, type and value must not be empty or null.",
     },
     Difference {
@@ -115,10 +106,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
                 "moto",
                 "AWS.x: ok, amazon.x: ok, .a: ok, a.: ok, a..b: ok, a b: InvalidParameterValue, a-b_c.d: ok, 256: ok, 257: ok",
             ),
-            (
-                "ministack",
-                "AWS.x: ok, amazon.x: ok, .a: ok, a.: ok, a..b: ok, a b: ok, a-b_c.d: ok, 256: ok, 257: ok",
-            ),
+            ("ministack", "AWS.x: ok, amazon.x: ok, .a: ok, a.: ok, a..b: ok, a b: ok, a-b_c.d: ok, 256: ok, 257: ok"),
         ],
         why: "Guide, message metadata, name.",
     },
@@ -142,10 +130,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "the visibility of a deleted message cannot be changed",
-        instead: &[
-            ("moto", "ReceiptHandleIsInvalid"),
-            ("ministack", "ReceiptHandleIsInvalid"),
-        ],
+        instead: &[("moto", "ReceiptHandleIsInvalid"), ("ministack", "ReceiptHandleIsInvalid")],
         why: "Seen on AWS: the handle is valid, the message is not there.",
     },
     Difference {
@@ -155,10 +140,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "a visibility timeout is 0 to 43200 seconds",
-        instead: &[
-            ("moto", "-1: ok, 43201: InvalidParameterValue, 0: ok"),
-            ("ministack", "-1: ok, 43201: ok, 0: ok"),
-        ],
+        instead: &[("moto", "-1: ok, 43201: InvalidParameterValue, 0: ok"), ("ministack", "-1: ok, 43201: ok, 0: ok")],
         why: "Reference, ChangeMessageVisibility.",
     },
     Difference {
@@ -191,10 +173,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "a dead-letter queue exists and is of the same type",
-        instead: &[
-            ("moto", "missing refused, fifo accepted"),
-            ("ministack", "missing refused, fifo accepted"),
-        ],
+        instead: &[("moto", "missing refused, fifo accepted"), ("ministack", "missing refused, fifo accepted")],
         why: "Guide, dead-letter queues: that of a FIFO queue must also be FIFO.",
     },
     Difference {
@@ -204,18 +183,12 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "a move task brings messages back to where they came from, as new ones",
-        instead: &[
-            ("moto", "unexpected no code"),
-            ("ministack", "unexpected InvalidAction"),
-        ],
+        instead: &[("moto", "unexpected no code"), ("ministack", "unexpected InvalidAction")],
         why: "Reference, StartMessageMoveTask.",
     },
     Difference {
         check: "a move task can name another destination",
-        instead: &[
-            ("moto", "unexpected no code"),
-            ("ministack", "unexpected InvalidAction"),
-        ],
+        instead: &[("moto", "unexpected no code"), ("ministack", "unexpected InvalidAction")],
         why: "Reference, StartMessageMoveTask.",
     },
     Difference {
@@ -228,10 +201,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "what was sent to a dead-letter queue has nowhere to go back to",
-        instead: &[
-            ("moto", "unexpected no code"),
-            ("ministack", "unexpected InvalidAction"),
-        ],
+        instead: &[("moto", "unexpected no code"), ("ministack", "unexpected InvalidAction")],
         why: "Reference, StartMessageMoveTask: without a destination messages go to their own source queues.",
     },
     Difference {

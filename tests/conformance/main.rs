@@ -5,10 +5,7 @@
 //! Where they deviate from the documents stands in `differences.rs`; a deviation that does not stand there fails, and so does
 //! a row that is no longer true.
 
-#![allow(
-    clippy::disallowed_methods,
-    reason = "a test may read its settings from the environment"
-)]
+#![allow(clippy::disallowed_methods, reason = "a test may read its settings from the environment")]
 
 mod bench;
 mod checks;
@@ -31,9 +28,7 @@ const AT_ONCE: usize = 6;
 
 #[tokio::test(start_paused = true)]
 async fn the_embedded_sqs_in_virtual_time_does_what_is_documented() {
-    let sqs = EmbeddedSqs::new(Clock::starting_at(
-        SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
-    ));
+    let sqs = EmbeddedSqs::new(Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)));
     let config = sqs.client_config().retry_config(RetryConfig::disabled());
     let bench = Bench::new(Client::from_conf(config.build()));
     let mut observed = Vec::new();
@@ -81,10 +76,7 @@ fn emulator(variable: &str) -> Option<String> {
         return Some(url);
     }
     let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
-    assert!(
-        skipped,
-        "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without"
-    );
+    assert!(skipped, "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without");
     eprintln!("SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; nothing was compared");
     None
 }
@@ -105,9 +97,7 @@ async fn in_real_time(url: &str) -> Vec<(Check, String)> {
 }
 
 async fn run(check: Check, bench: Bench) -> (Check, String) {
-    let observed = (check.run)(bench)
-        .await
-        .unwrap_or_else(|code| format!("unexpected {code}"));
+    let observed = (check.run)(bench).await.unwrap_or_else(|code| format!("unexpected {code}"));
     (check, observed)
 }
 
@@ -117,9 +107,7 @@ fn judge(implementation: &str, observed: &[(Check, String)]) {
         let (name, documented) = (check.name, check.expected);
         match known(name, implementation) {
             None if observed == documented => {}
-            None => wrong.push(format!(
-                "{name}\n    documented: {documented}\n    observed:   {observed}"
-            )),
+            None => wrong.push(format!("{name}\n    documented: {documented}\n    observed:   {observed}")),
             Some(difference) if observed == difference => {}
             // Also when it has become right: the table must stay true.
             Some(difference) => wrong.push(format!(
@@ -128,9 +116,5 @@ fn judge(implementation: &str, observed: &[(Check, String)]) {
         }
     }
     let (count, all) = (wrong.len(), observed.len());
-    assert!(
-        wrong.is_empty(),
-        "{implementation}, {count} of {all}:\n{}",
-        wrong.join("\n")
-    );
+    assert!(wrong.is_empty(), "{implementation}, {count} of {all}:\n{}", wrong.join("\n"));
 }

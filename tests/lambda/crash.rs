@@ -37,10 +37,7 @@ async fn run(kill: Option<(u64, Fault)>) -> Run {
     stage.sqs.set_faults(move |call| {
         let fault = match &kill {
             Some((at, fault)) if call.number - first == *at => {
-                let killed = Command::new("kill")
-                    .args(["-KILL", &pid])
-                    .status()
-                    .expect("kill is a command");
+                let killed = Command::new("kill").args(["-KILL", &pid]).status().expect("kill is a command");
                 assert!(killed.success());
                 fault.clone()
             }
@@ -54,12 +51,7 @@ async fn run(kill: Option<(u64, Fault)>) -> Run {
     let ended = function.invoke(&batch.event(&stage.queue), TIMEOUT).await;
     stage.acknowledge(&batch, &ended).await;
     stage.sqs.clear_faults();
-    Run {
-        stage,
-        ended,
-        sent,
-        calls,
-    }
+    Run { stage, ended, sent, calls }
 }
 
 #[tokio::test]
@@ -92,13 +84,8 @@ async fn a_kill_at_any_queue_call_loses_nothing_and_doubles_only_what_was_sent_a
                 ids.iter().any(|(now, _)| now == *id) && ids.iter().any(|(_, first)| first.as_ref() == Some(id))
             });
             let calls = run.calls.lock().unwrap();
-            let entries = |name| {
-                calls
-                    .iter()
-                    .filter(|(call, _)| call == name)
-                    .map(|(_, entries)| entries)
-                    .sum::<usize>()
-            };
+            let entries =
+                |name| calls.iter().filter(|(call, _)| call == name).map(|(_, entries)| entries).sum::<usize>();
             let sent_and_not_deleted = entries("SendMessageBatch") - entries("DeleteMessageBatch");
             assert_eq!(doubled.count(), sent_and_not_deleted, "{what}");
         }

@@ -14,19 +14,11 @@ async fn each_class_of_answer_ends_where_it_should() {
     let mut function = stage.requeue_lambda(&[]).await;
     let mut sent = Vec::new();
     for answer in ["ok", "rate-limit", "unavailable", "quota", "invalid"] {
-        sent.push(
-            stage
-                .send(&format!(r#"{{"answer":"{answer}","text":"{CANARY}"}}"#))
-                .await,
-        );
+        sent.push(stage.send(&format!(r#"{{"answer":"{answer}","text":"{CANARY}"}}"#)).await);
     }
     let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
 
-    assert_eq!(
-        failed(&ended),
-        [sent[4].as_str()],
-        "what is final is left to the redrive policy"
-    );
+    assert_eq!(failed(&ended), [sent[4].as_str()], "what is final is left to the redrive policy");
     let now = SystemTime::now();
     let mut delays = Vec::new();
     for message in stage.messages() {
@@ -35,22 +27,13 @@ async fn each_class_of_answer_ends_where_it_should() {
             MessageState::DelayedUntil(until) => until.duration_since(now).unwrap_or_default().as_secs_f64().round(),
             MessageState::Visible | MessageState::InFlightUntil(_) => -1.0,
         };
-        delays.push((
-            body["answer"].as_str().unwrap().to_owned(),
-            secs,
-            body["originalMessageId"].clone(),
-        ));
+        delays.push((body["answer"].as_str().unwrap().to_owned(), secs, body["originalMessageId"].clone()));
     }
     delays.sort_by(|one, other| one.0.cmp(&other.0));
-    let [invalid, quota, rate_limit, unavailable] = &delays[..] else {
-        panic!("four messages: {delays:?}")
-    };
+    let [invalid, quota, rate_limit, unavailable] = &delays[..] else { panic!("four messages: {delays:?}") };
     assert_eq!((invalid.0.as_str(), invalid.1), ("invalid", -1.0));
     assert!((58.0..=120.0).contains(&quota.1), "{quota:?}");
-    assert!(
-        (38.0..=44.0).contains(&rate_limit.1),
-        "the named 40 s and up to a tenth: {rate_limit:?}"
-    );
+    assert!((38.0..=44.0).contains(&rate_limit.1), "the named 40 s and up to a tenth: {rate_limit:?}");
     assert!((0.0..=2.0).contains(&unavailable.1), "{unavailable:?}");
     assert_eq!(quota.2, json!(sent[3]));
 
@@ -70,30 +53,16 @@ async fn what_is_final_reaches_the_dead_letter_queue_by_the_redrive_policy() {
         let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
         assert_eq!(failed(&ended), [id.as_str()]);
     }
-    assert!(
-        stage
-            .sqs
-            .receive(&stage.queue, 10, Duration::from_secs(5))
-            .await
-            .unwrap()
-            .is_empty()
-    );
+    assert!(stage.sqs.receive(&stage.queue, 10, Duration::from_secs(5)).await.unwrap().is_empty());
     let dead = stage.dead();
-    assert_eq!(
-        (dead.len(), dead[0].id.as_str(), dead[0].body.as_str()),
-        (1, id.as_str(), r#"{"answer":"invalid"}"#)
-    );
+    assert_eq!((dead.len(), dead[0].id.as_str(), dead[0].body.as_str()), (1, id.as_str(), r#"{"answer":"invalid"}"#));
 }
 
 #[tokio::test]
 async fn the_target_sees_the_same_bytes_on_every_attempt() {
     let stage = Stage::new().await;
     let mut function = stage.requeue_lambda(&[]).await;
-    let bodies = [
-        "{ \"answer\" : \"unavailable\", \"n\": 1.0e2 }\n",
-        "plain text",
-        "[1, 2]",
-    ];
+    let bodies = ["{ \"answer\" : \"unavailable\", \"n\": 1.0e2 }\n", "plain text", "[1, 2]"];
     for body in bodies {
         stage.send(body).await;
     }
@@ -116,41 +85,14 @@ async fn the_target_sees_the_same_bytes_on_every_attempt() {
 async fn trouble_with_sqs_loses_nothing() {
     let refused = |position, sender_fault| EntryFault {
         position,
-        fate: EntryFate::Refused {
-            code: "InternalError".to_owned(),
-            sender_fault,
-        },
+        fate: EntryFate::Refused { code: "InternalError".to_owned(), sender_fault },
     };
     let cases: [(&str, &str, Fault, usize, usize); 5] = [
-        (
-            "a refused send",
-            "SendMessageBatch",
-            Fault::refuse(403, "AccessDeniedException"),
-            3,
-            0,
-        ),
-        (
-            "one entry refused",
-            "SendMessageBatch",
-            Fault::Entries(vec![refused(1, true)]),
-            1,
-            2,
-        ),
+        ("a refused send", "SendMessageBatch", Fault::refuse(403, "AccessDeniedException"), 3, 0),
+        ("one entry refused", "SendMessageBatch", Fault::Entries(vec![refused(1, true)]), 1, 2),
         ("a lost answer", "SendMessageBatch", Fault::LoseAnswer, 3, 6),
-        (
-            "a refused delete",
-            "DeleteMessageBatch",
-            Fault::refuse(403, "AccessDeniedException"),
-            0,
-            3,
-        ),
-        (
-            "a failed delete of one",
-            "DeleteMessageBatch",
-            Fault::Entries(vec![refused(0, false)]),
-            0,
-            3,
-        ),
+        ("a refused delete", "DeleteMessageBatch", Fault::refuse(403, "AccessDeniedException"), 0, 3),
+        ("a failed delete of one", "DeleteMessageBatch", Fault::Entries(vec![refused(0, false)]), 0, 3),
     ];
     for (what, operation, fault, reported, copies) in cases {
         let stage = Stage::new().await;
@@ -159,24 +101,14 @@ async fn trouble_with_sqs_loses_nothing() {
         for n in 0..3 {
             sent.push(stage.send(&format!(r#"{{"answer":"unavailable","n":{n}}}"#)).await);
         }
-        stage.sqs.set_faults(move |call| {
-            if call.operation == operation {
-                fault.clone()
-            } else {
-                Fault::None
-            }
-        });
+        stage.sqs.set_faults(move |call| if call.operation == operation { fault.clone() } else { Fault::None });
         let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
 
         let listed = failed(&ended);
         assert_eq!(listed.len(), reported, "{what}");
         assert!(listed.iter().all(|id| sent.contains(id)), "{what}");
         let ids = stage.ids();
-        assert_eq!(
-            ids.iter().filter(|(_, original)| original.is_some()).count(),
-            copies,
-            "{what}: {ids:?}"
-        );
+        assert_eq!(ids.iter().filter(|(_, original)| original.is_some()).count(), copies, "{what}: {ids:?}");
         for id in &sent {
             let there = ids.iter().any(|(now, first)| now == id || first.as_ref() == Some(id));
             assert!(there, "{what}: {id} is lost");

@@ -18,10 +18,8 @@ async fn send(stage: &Stage, tasks: &[&str]) -> Vec<String> {
 /// The tasks of the copies in the queue, sorted.
 fn copies(stage: &Stage) -> Vec<String> {
     let copies = stage.messages().into_iter().filter_map(|message| json(&message.body));
-    let mut tasks: Vec<String> = copies
-        .filter(|body| body["retryCount"] == 1)
-        .map(|body| body["do"].as_str().unwrap().to_owned())
-        .collect();
+    let mut tasks: Vec<String> =
+        copies.filter(|body| body["retryCount"] == 1).map(|body| body["do"].as_str().unwrap().to_owned()).collect();
     tasks.sort_unstable();
     tasks
 }
@@ -79,9 +77,7 @@ async fn handlers_that_block_all_threads_cannot_keep_back_the_answer() {
 #[tokio::test]
 async fn a_time_out_of_one_message_leaves_the_others_alone() {
     let stage = Stage::new().await;
-    let mut function = stage
-        .trouble(&[("REQUEUE_TIMEOUT_SECONDS", "0.3"), ("REQUEUE_CONCURRENCY", "2")])
-        .await;
+    let mut function = stage.trouble(&[("REQUEUE_TIMEOUT_SECONDS", "0.3"), ("REQUEUE_CONCURRENCY", "2")]).await;
     send(&stage, &["hang", "ok", "hang", "ok", "rate-limit"]).await;
     let begun = Instant::now();
     let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;

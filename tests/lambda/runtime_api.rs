@@ -55,11 +55,8 @@ impl Function {
     /// Starts `binary` with `environment` beside what Lambda itself sets.
     pub async fn start(binary: &str, environment: &[(&str, &str)]) -> Self {
         let (invocations, queue) = mpsc::unbounded_channel();
-        let shared = Arc::new(Shared {
-            queue: AsyncMutex::new(queue),
-            running: Mutex::default(),
-            init_error: Mutex::default(),
-        });
+        let shared =
+            Arc::new(Shared { queue: AsyncMutex::new(queue), running: Mutex::default(), init_error: Mutex::default() });
         let api = Arc::clone(&shared);
         let server = http::Server::start(move |request| answer(Arc::clone(&api), request)).await;
         let mut command = Command::new(binary);
@@ -79,13 +76,7 @@ impl Function {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         let process = command.spawn().expect("the function's binary is built");
-        Self {
-            invocations,
-            shared,
-            process,
-            count: 0,
-            _server: server,
-        }
+        Self { invocations, shared, process, count: 0, _server: server }
     }
 
     /// Invokes the function, and waits for its end at most until the deadline.
@@ -98,9 +89,7 @@ impl Function {
             deadline: SystemTime::now() + timeout,
             ended,
         };
-        self.invocations
-            .send(invocation)
-            .expect("the server runs as long as this");
+        self.invocations.send(invocation).expect("the server runs as long as this");
         tokio::select! {
             ended = end => ended.unwrap_or(Ended::Crashed),
             _ = self.process.wait() => Ended::Crashed,
@@ -115,11 +104,7 @@ impl Function {
 
     /// What the function reported when it could not start.
     pub fn init_error(&self) -> Option<Value> {
-        self.shared
-            .init_error
-            .lock()
-            .expect("no test panics while it holds this")
-            .clone()
+        self.shared.init_error.lock().expect("no test panics while it holds this").clone()
     }
 
     /// Ends the process and returns all that it printed.
@@ -132,10 +117,7 @@ impl Function {
     /// Waits until the process ends by itself, and returns its exit code and all that it printed.
     pub async fn ended(self) -> (Option<i32>, String) {
         let output = self.process.wait_with_output().await.expect("a child's output");
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
-        )
+        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     }
 }
 
@@ -147,30 +129,16 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Ful
         (&Method::POST, ["invocation", id, kind]) => {
             let id = (*id).to_owned();
             let response = *kind == "response";
-            let body = request
-                .into_body()
-                .collect()
-                .await
-                .map(http_body_util::Collected::to_bytes)
-                .unwrap_or_default();
+            let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
-            let ended = if response {
-                Ended::Response(body)
-            } else {
-                Ended::Error(body)
-            };
+            let ended = if response { Ended::Response(body) } else { Ended::Error(body) };
             if let Some(waiting) = shared.running.lock().expect("no panic").remove(&id) {
                 let _ = waiting.send(ended);
             }
             http::status(StatusCode::ACCEPTED)
         }
         (&Method::POST, ["init", "error"]) => {
-            let body = request
-                .into_body()
-                .collect()
-                .await
-                .map(http_body_util::Collected::to_bytes)
-                .unwrap_or_default();
+            let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
             *shared.init_error.lock().expect("no panic") = serde_json::from_slice(&body).ok();
             http::status(StatusCode::ACCEPTED)
         }
@@ -182,27 +150,13 @@ async fn next(shared: &Shared) -> Response<Full<Bytes>> {
     let Some(invocation) = shared.queue.lock().await.recv().await else {
         return http::status(StatusCode::GONE);
     };
-    let deadline = invocation
-        .deadline
-        .duration_since(SystemTime::UNIX_EPOCH)
-        .expect("after 1970")
-        .as_millis();
-    shared
-        .running
-        .lock()
-        .expect("no panic")
-        .insert(invocation.id.clone(), invocation.ended);
+    let deadline = invocation.deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
+    shared.running.lock().expect("no panic").insert(invocation.id.clone(), invocation.ended);
     Response::builder()
         .header("Lambda-Runtime-Aws-Request-Id", invocation.id)
         .header("Lambda-Runtime-Deadline-Ms", deadline.to_string())
-        .header(
-            "Lambda-Runtime-Invoked-Function-Arn",
-            "arn:aws:lambda:us-east-1:000000000000:function:orders",
-        )
-        .header(
-            "Lambda-Runtime-Trace-Id",
-            "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=0",
-        )
+        .header("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:us-east-1:000000000000:function:orders")
+        .header("Lambda-Runtime-Trace-Id", "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=0")
         .body(Full::new(Bytes::from(invocation.event)))
         .expect("valid headers")
 }

@@ -33,26 +33,16 @@ impl Stage {
         let sqs = EmbeddedSqs::new(Clock::system());
         let dead_letters = sqs.create_queue("orders-dlq", []).unwrap();
         let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":2}}"#);
-        let queue = sqs
-            .create_queue("orders", [("VisibilityTimeout", "2"), ("RedrivePolicy", &redrive)])
-            .unwrap();
+        let queue = sqs.create_queue("orders", [("VisibilityTimeout", "2"), ("RedrivePolicy", &redrive)]).unwrap();
         let server = sqs.serve(0).await.unwrap();
-        Self {
-            sqs,
-            queue,
-            dead_letters,
-            target: Target::start().await,
-            server,
-        }
+        Self { sqs, queue, dead_letters, target: Target::start().await, server }
     }
 
     /// The ready Lambda, posting to this stage's target.
     pub async fn requeue_lambda(&self, settings: &[(&str, &str)]) -> Function {
         let url = self.target.server.url();
-        let mut environment = vec![
-            ("AWS_ENDPOINT_URL_SQS", self.server.url()),
-            ("REQUEUE_TARGET_URL", format!("{url}/?{CANARY}")),
-        ];
+        let mut environment =
+            vec![("AWS_ENDPOINT_URL_SQS", self.server.url()), ("REQUEUE_TARGET_URL", format!("{url}/?{CANARY}"))];
         environment.extend(settings.iter().map(|(name, value)| (*name, (*value).to_owned())));
         Self::start(env!("CARGO_BIN_EXE_requeue-lambda"), &environment).await
     }
@@ -68,23 +58,13 @@ impl Stage {
     }
 
     async fn start(binary: &str, environment: &[(&str, String)]) -> Function {
-        let environment: Vec<(&str, &str)> = environment
-            .iter()
-            .map(|(name, value)| (*name, value.as_str()))
-            .collect();
+        let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
         Function::start(binary, &environment).await
     }
 
     pub async fn send(&self, body: &str) -> String {
-        let sent = self
-            .sqs
-            .client()
-            .send_message()
-            .queue_url(self.queue.url())
-            .message_body(body)
-            .send()
-            .await
-            .unwrap();
+        let sent =
+            self.sqs.client().send_message().queue_url(self.queue.url()).message_body(body).send().await.unwrap();
         sent.message_id().unwrap().to_owned()
     }
 
@@ -94,11 +74,7 @@ impl Stage {
 
     /// Receives what is in the queue as one batch.
     pub async fn receive(&self) -> Batch {
-        self.mapping()
-            .poll(Duration::from_secs(5))
-            .await
-            .unwrap()
-            .expect("a message")
+        self.mapping().poll(Duration::from_secs(5)).await.unwrap().expect("a message")
     }
 
     /// One invocation with all that is in the queue, as Lambda does it.
@@ -128,10 +104,7 @@ impl Stage {
     /// The ids of the messages in the queue, and for each copy the id that it had at first.
     pub fn ids(&self) -> Vec<(String, Option<String>)> {
         let original = |message: &MessageView| Some(json(&message.body)?["originalMessageId"].as_str()?.to_owned());
-        self.messages()
-            .iter()
-            .map(|message| (message.id.clone(), original(message)))
-            .collect()
+        self.messages().iter().map(|message| (message.id.clone(), original(message))).collect()
     }
 }
 
@@ -141,14 +114,9 @@ pub fn json(text: &str) -> Option<Value> {
 
 /// The ids in `batchItemFailures`, sorted.
 pub fn failed(ended: &Ended) -> Vec<String> {
-    let Ended::Response(response) = ended else {
-        panic!("the function did not answer: {ended:?}")
-    };
+    let Ended::Response(response) = ended else { panic!("the function did not answer: {ended:?}") };
     let items = response["batchItemFailures"].as_array().expect("a list");
-    let mut ids: Vec<String> = items
-        .iter()
-        .map(|item| item["itemIdentifier"].as_str().unwrap().to_owned())
-        .collect();
+    let mut ids: Vec<String> = items.iter().map(|item| item["itemIdentifier"].as_str().unwrap().to_owned()).collect();
     ids.sort_unstable();
     ids
 }
@@ -175,9 +143,7 @@ impl Target {
 async fn answer(request: Request<Incoming>, bodies: Arc<Mutex<Vec<String>>>) -> Response<Full<Bytes>> {
     let body = request.into_body().collect().await.unwrap().to_bytes();
     let text = String::from_utf8_lossy(&body).into_owned();
-    let wish = json(&text)
-        .and_then(|body| Some(body.get("answer")?.as_str()?.to_owned()))
-        .unwrap_or_default();
+    let wish = json(&text).and_then(|body| Some(body.get("answer")?.as_str()?.to_owned())).unwrap_or_default();
     bodies.lock().unwrap().push(text);
     let reason = |reason| Full::from(format!(r#"{{"error":{{"errors":[{{"reason":"{reason}"}}]}}}}"#));
     let mut response = match wish.as_str() {

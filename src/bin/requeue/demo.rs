@@ -56,10 +56,7 @@ const MIX: [(u32, Kind, u32); 10] = [
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .start_paused(true)
-        .build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
     runtime.block_on(demo(arguments))
 }
 
@@ -90,11 +87,7 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
         demo.sent.len(),
         demo.sent.iter().filter(|(_, kind)| *kind != Kind::Ok).count(),
     ));
-    let settings = Settings {
-        clock: clock.clone(),
-        sampler: Sampler::seeded(arguments.seed),
-        ..Settings::default()
-    };
+    let settings = Settings { clock: clock.clone(), sampler: Sampler::seeded(arguments.seed), ..Settings::default() };
     let target = HttpSettings::new(TargetUrl::parse(endpoint::URL)?).clock(clock);
     let target = HttpTarget::with_connector(target, demo.endpoint.clone());
     let processor = BatchProcessor::new(target, SqsQueue::new(&demo.sqs.client()), settings);
@@ -111,28 +104,17 @@ impl Demo {
         let sqs = EmbeddedSqs::new(clock.clone());
         let dead_letters = sqs.create_queue("orders-dlq", [("MessageRetentionPeriod", "1209600")])?;
         let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{MAX_RECEIVE_COUNT}}}"#);
-        let queue = sqs.create_queue(
-            "orders",
-            [("VisibilityTimeout", VISIBILITY_TIMEOUT), ("RedrivePolicy", &redrive)],
-        )?;
+        let queue =
+            sqs.create_queue("orders", [("VisibilityTimeout", VISIBILITY_TIMEOUT), ("RedrivePolicy", &redrive)])?;
         let started = Instant::now();
         let client = sqs.client();
         let chance = Sampler::seeded(arguments.seed);
         let mut sent = Vec::new();
         for number in 1..=arguments.messages {
             let (kind, times) = pick(chance.sample());
-            let times = if times == 0 {
-                String::new()
-            } else {
-                format!(r#","times":{times}"#)
-            };
+            let times = if times == 0 { String::new() } else { format!(r#","times":{times}"#) };
             let body = format!(r#"{{"orderId":"A-{number:05}","answer":"{}"{times}}}"#, kind.word());
-            let message = client
-                .send_message()
-                .queue_url(queue.url())
-                .message_body(body)
-                .send()
-                .await?;
+            let message = client.send_message().queue_url(queue.url()).message_body(body).send().await?;
             sent.push((message.message_id().unwrap_or_default().to_owned(), kind));
         }
         Ok(Self {
@@ -180,11 +162,7 @@ impl Demo {
             return Ok(());
         }
         progress.next_line = (minute + 1).next_multiple_of(10);
-        let done = self
-            .sent
-            .iter()
-            .filter(|(id, _)| self.endpoint.calls(id).accepted > 0)
-            .count();
+        let done = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 0).count();
         let line = format!(
             "{:>12}  {done} done, {} waiting, {} in the dead-letter queue, {} invocations",
             duration(self.started.elapsed()),
@@ -225,62 +203,33 @@ impl Demo {
             rows.add_row(self.row(kind, &dead));
         }
         anstream::println!("{rows}");
-        let lost = self
-            .sent
-            .iter()
-            .filter(|(id, _)| self.endpoint.calls(id).accepted == 0 && !dead.contains(id))
-            .count();
-        let twice = self
-            .sent
-            .iter()
-            .filter(|(id, _)| self.endpoint.calls(id).accepted > 1)
-            .count();
+        let lost =
+            self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted == 0 && !dead.contains(id)).count();
+        let twice = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 1).count();
         let left = self.sqs.messages(&self.queue)?.len();
         anstream::println!(
             "{} sent = {} done + {} in the dead-letter queue + {left} left in the queue; {lost} lost, {twice} done twice; {} of virtual time",
             self.sent.len(),
-            self.sent
-                .iter()
-                .filter(|(id, _)| self.endpoint.calls(id).accepted > 0)
-                .count(),
+            self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 0).count(),
             dead.len(),
             duration(self.started.elapsed()),
         );
-        Ok(if lost == 0 && left == 0 {
-            ExitCode::SUCCESS
-        } else {
-            ExitCode::FAILURE
-        })
+        Ok(if lost == 0 && left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
     fn row(&self, kind: Kind, dead: &[String]) -> Vec<String> {
         let of_kind: Vec<&String> = self.sent.iter().filter(|(_, k)| *k == kind).map(|(id, _)| id).collect();
         let calls = |id: &String| self.endpoint.calls(id);
-        let done: Vec<_> = of_kind
-            .iter()
-            .map(|id| calls(id))
-            .filter(|calls| calls.accepted > 0)
-            .collect();
+        let done: Vec<_> = of_kind.iter().map(|id| calls(id)).filter(|calls| calls.accepted > 0).collect();
         let at_once = done.iter().filter(|calls| calls.count == 1).count();
         let mut why: BTreeMap<&str, u32> = BTreeMap::new();
         for id in of_kind.iter().filter(|id| dead.contains(id)) {
-            let reason = self
-                .progress
-                .borrow()
-                .reasons
-                .get(*id)
-                .map_or("?", |reason| reason.as_str());
+            let reason = self.progress.borrow().reasons.get(*id).map_or("?", |reason| reason.as_str());
             *why.entry(reason).or_default() += 1;
         }
-        let why: Vec<String> = why
-            .into_iter()
-            .map(|(reason, count)| format!("{count} {reason}"))
-            .collect();
+        let why: Vec<String> = why.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         let total_calls: u32 = of_kind.iter().map(|id| calls(id).count).sum();
-        let times: Vec<Duration> = done
-            .iter()
-            .filter_map(|calls| Some(calls.accepted_at? - self.started))
-            .collect();
+        let times: Vec<Duration> = done.iter().filter_map(|calls| Some(calls.accepted_at? - self.started)).collect();
         vec![
             kind.deed().to_owned(),
             of_kind.len().to_string(),

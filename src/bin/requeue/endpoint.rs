@@ -54,15 +54,8 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All of them, in the order of the demo's table.
-    pub(crate) const ALL: [Self; 7] = [
-        Self::Ok,
-        Self::RateLimit,
-        Self::Quota,
-        Self::Unavailable,
-        Self::Hang,
-        Self::Reset,
-        Self::Invalid,
-    ];
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Ok, Self::RateLimit, Self::Quota, Self::Unavailable, Self::Hang, Self::Reset, Self::Invalid];
 
     /// The word in a message.
     pub(crate) const fn word(self) -> &'static str {
@@ -118,16 +111,10 @@ impl Endpoint {
     async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
         let (head, body) = request.into_parts();
         let id = header(&head.headers, "idempotency-key").unwrap_or_default().to_owned();
-        let attempts_before = header(&head.headers, "x-requeue-retry-count")
-            .and_then(|n| n.parse().ok())
-            .unwrap_or(0);
+        let attempts_before = header(&head.headers, "x-requeue-retry-count").and_then(|n| n.parse().ok()).unwrap_or(0);
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
         let wish: Wish = serde_json::from_slice(&body).unwrap_or_default();
-        let kind = if wish.times.is_some_and(|times| attempts_before >= times) {
-            Kind::Ok
-        } else {
-            wish.answer
-        };
+        let kind = if wish.times.is_some_and(|times| attempts_before >= times) { Kind::Ok } else { wish.answer };
         sleep(LATENCY).await;
         self.note(id, kind);
         respond(kind).await
@@ -152,9 +139,7 @@ async fn respond(kind: Kind) -> io::Result<Response<Full<Bytes>>> {
         Kind::RateLimit => response(429).header("retry-after", "5").body(Full::default()),
         Kind::Quota => {
             let body = r#"{"error":{"code":403,"errors":[{"domain":"usageLimits","reason":"quotaExceeded"}]}}"#;
-            response(403)
-                .header("content-type", "application/json")
-                .body(Full::from(body))
+            response(403).header("content-type", "application/json").body(Full::from(body))
         }
         Kind::Unavailable => plain(503),
         Kind::Hang => pending().await,
@@ -184,9 +169,7 @@ impl tower::Service<Uri> for Endpoint {
         tokio::spawn(async move {
             let service = service_fn(|request| endpoint.answer(request));
             // An error is a connection that was reset on purpose, or a client that went away.
-            let _ = http1::Builder::new()
-                .serve_connection(TokioIo::new(theirs), service)
-                .await;
+            let _ = http1::Builder::new().serve_connection(TokioIo::new(theirs), service).await;
         });
         ready(Ok(TokioIo::new(Pipe(ours))))
     }

@@ -50,11 +50,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let records = read_event(arguments)?;
     match &arguments.target_url {
         None => {
-            let runtime = runtime(if arguments.is_embedded() {
-                Time::Virtual
-            } else {
-                Time::Real
-            })?;
+            let runtime = runtime(if arguments.is_embedded() { Time::Virtual } else { Time::Real })?;
             runtime.block_on(async {
                 let settings = HttpSettings::new(TargetUrl::parse(endpoint::URL)?).timeout(config.limits.timeout);
                 let target = HttpTarget::with_connector(settings, Endpoint::default());
@@ -108,9 +104,7 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
     })?;
     if let Some(url) = &arguments.queue_url {
         let queue = Arc::new(queue_of_url(url)?);
-        records
-            .iter_mut()
-            .for_each(|record| record.queue = Some(Arc::clone(&queue)));
+        records.iter_mut().for_each(|record| record.queue = Some(Arc::clone(&queue)));
     }
     Ok(records)
 }
@@ -135,17 +129,9 @@ async fn invoke(
     records: Vec<Record>,
     target: impl Handler,
 ) -> Result<ExitCode, Error> {
-    let clock = if arguments.is_embedded() {
-        Clock::starting_at(received(&records))
-    } else {
-        Clock::system()
-    };
+    let clock = if arguments.is_embedded() { Clock::starting_at(received(&records)) } else { Clock::system() };
     let sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
-    let settings = Settings {
-        clock: clock.clone(),
-        sampler,
-        ..config.into_settings()
-    };
+    let settings = Settings { clock: clock.clone(), sampler, ..config.into_settings() };
     let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
     if !arguments.is_embedded() {
         let processor = BatchProcessor::new(target, SqsQueue::from_env().await, settings);
@@ -161,10 +147,7 @@ async fn invoke(
 /// The time at which the batch was received, by its own time stamps: an event file is replayed as if it had just come, so that no
 /// message is too old for its policy.
 fn received(records: &[Record]) -> SystemTime {
-    let times = records
-        .iter()
-        .flat_map(|record| [record.sent, record.first_received])
-        .flatten();
+    let times = records.iter().flat_map(|record| [record.sent, record.first_received]).flatten();
     times.max().unwrap_or_else(SystemTime::now)
 }
 
@@ -177,10 +160,7 @@ fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<ExitC
             (outcome.retry_count + 1).to_string(),
             outcome.class.map_or(String::new(), |class| class.to_string()),
             disposition(outcome),
-            outcome
-                .disposition
-                .wait()
-                .map_or(String::new(), |wait| duration(wait.total())),
+            outcome.disposition.wait().map_or(String::new(), |wait| duration(wait.total())),
             place(outcome),
         ]);
     }
@@ -274,10 +254,6 @@ impl Embedded {
                 }
             }
         }
-        if places.is_empty() {
-            place(outcome).to_owned()
-        } else {
-            places.join("; ")
-        }
+        if places.is_empty() { place(outcome).to_owned() } else { places.join("; ") }
     }
 }

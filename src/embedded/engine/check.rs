@@ -47,10 +47,7 @@ pub(crate) fn batch<'a>(
     if count > limits::BATCH_ENTRIES {
         return Err(SqsError::new(
             ErrorCode::TooManyEntriesInBatchRequest,
-            format!(
-                "Maximum number of entries per request are {}. You have sent {count}.",
-                limits::BATCH_ENTRIES
-            ),
+            format!("Maximum number of entries per request are {}. You have sent {count}.", limits::BATCH_ENTRIES),
         ));
     }
     if !ids.clone().all(is_batch_id) {
@@ -61,18 +58,12 @@ pub(crate) fn batch<'a>(
     }
     let mut seen = std::collections::HashSet::new();
     if let Some(id) = ids.into_iter().find(|id| !seen.insert(*id)) {
-        return Err(SqsError::new(
-            ErrorCode::BatchEntryIdsNotDistinct,
-            format!("Id {id} repeated."),
-        ));
+        return Err(SqsError::new(ErrorCode::BatchEntryIdsNotDistinct, format!("Id {id} repeated.")));
     }
     if bytes > limits::BATCH_BYTES {
         return Err(SqsError::new(
             ErrorCode::BatchRequestTooLong,
-            format!(
-                "Batch requests cannot be longer than {} bytes. You have sent {bytes} bytes.",
-                limits::BATCH_BYTES
-            ),
+            format!("Batch requests cannot be longer than {} bytes. You have sent {bytes} bytes.", limits::BATCH_BYTES),
         ));
     }
     Ok(())
@@ -80,13 +71,10 @@ pub(crate) fn batch<'a>(
 
 /// Whether a number that a request names lies in its bounds.
 pub(crate) fn bounds(value: i64, parameter: &str, range: &std::ops::RangeInclusive<u64>) -> Result<u64, SqsError> {
-    u64::try_from(value)
-        .ok()
-        .filter(|value| range.contains(value))
-        .ok_or_else(|| {
-            let (low, high) = (range.start(), range.end());
-            SqsError::invalid_value(value, parameter, format!("{parameter} must be >= {low} and <= {high}."))
-        })
+    u64::try_from(value).ok().filter(|value| range.contains(value)).ok_or_else(|| {
+        let (low, high) = (range.start(), range.end());
+        SqsError::invalid_value(value, parameter, format!("{parameter} must be >= {low} and <= {high}."))
+    })
 }
 
 fn is_batch_id(id: &str) -> bool {
@@ -129,10 +117,7 @@ fn attribute_name(name: &str) -> Result<(), SqsError> {
         Some("Message (user) attribute names starting with 'AWS.' or 'Amazon.' are reserved for use by Amazon.")
     } else if name.starts_with('.') || name.ends_with('.') || name.contains("..") {
         Some("Message (user) attribute name can not start or end with '.', or hold successive '.'.")
-    } else if !name
-        .chars()
-        .all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))
-    {
+    } else if !name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')) {
         Some(
             "Message (user) attribute name can only contain A-Z, a-z, 0-9, underscore (_), hyphen (-), and period (.).",
         )
@@ -146,18 +131,16 @@ fn attribute_value(name: &str, attribute: &Attribute) -> Result<(), SqsError> {
     let data_type = attribute.data_type.as_str();
     let kind = data_type.split('.').next().unwrap_or_default();
     if data_type.chars().count() > limits::ATTRIBUTE_NAME_CHARS {
-        return Err(SqsError::invalid(
-            "Message (user) attribute type must be at most 256 characters long.",
-        ));
+        return Err(SqsError::invalid("Message (user) attribute type must be at most 256 characters long."));
     }
     match (kind, &attribute.value) {
         ("String" | "Number", AttributeValue::Text(text)) if text.is_empty() => Err(empty(name, kind)),
         ("Binary", AttributeValue::Binary(bytes)) if bytes.is_empty() => Err(empty(name, kind)),
         ("String", AttributeValue::Text(text)) => characters(text),
         ("Number", AttributeValue::Text(text)) if is_number(text) => Ok(()),
-        ("Number", AttributeValue::Text(_)) => Err(SqsError::invalid(format!(
-            "Can't cast the value of message (user) attribute '{name}' to a number."
-        ))),
+        ("Number", AttributeValue::Text(_)) => {
+            Err(SqsError::invalid(format!("Can't cast the value of message (user) attribute '{name}' to a number.")))
+        }
         ("Binary", AttributeValue::Binary(_)) => Ok(()),
         ("String" | "Number" | "Binary", _) => Err(SqsError::invalid(format!(
             "The message (user) attribute '{name}' with type '{kind}' must use the field that belongs to its type."
@@ -169,9 +152,7 @@ fn attribute_value(name: &str, attribute: &Attribute) -> Result<(), SqsError> {
 }
 
 fn empty(name: &str, kind: &str) -> SqsError {
-    SqsError::invalid(format!(
-        "Message (user) attribute '{name}' must contain a non-empty value of type '{kind}'."
-    ))
+    SqsError::invalid(format!("Message (user) attribute '{name}' must contain a non-empty value of type '{kind}'."))
 }
 
 /// Digits with an optional sign, fraction and exponent, of at most 38 significant digits.

@@ -11,10 +11,7 @@ pub(crate) struct SqsError {
 
 impl SqsError {
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self {
-            code,
-            message: message.into(),
-        }
+        Self { code, message: message.into() }
     }
 
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
@@ -22,16 +19,11 @@ impl SqsError {
     }
 
     pub(crate) fn invalid_value(value: impl fmt::Display, parameter: &str, reason: impl fmt::Display) -> Self {
-        Self::invalid(format!(
-            "Value {value} for parameter {parameter} is invalid. Reason: {reason}"
-        ))
+        Self::invalid(format!("Value {value} for parameter {parameter} is invalid. Reason: {reason}"))
     }
 
     pub(crate) fn missing(parameter: &str) -> Self {
-        Self::new(
-            ErrorCode::MissingParameter,
-            format!("The request must contain the parameter {parameter}."),
-        )
+        Self::new(ErrorCode::MissingParameter, format!("The request must contain the parameter {parameter}."))
     }
 
     pub(crate) fn no_queue() -> Self {

@@ -36,10 +36,7 @@ impl Index {
 
     /// Of a FIFO queue: the first of a group is next.
     pub(crate) fn by_group() -> Self {
-        Self {
-            groups: Some(Groups::default()),
-            ..Self::default()
-        }
+        Self { groups: Some(Groups::default()), ..Self::default() }
     }
 
     pub(crate) fn insert(&mut self, key: Key, message: &Message) {
@@ -103,11 +100,7 @@ impl Index {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        Counts {
-            visible: self.visible.len(),
-            delayed: self.delayed.len(),
-            in_flight: self.in_flight.len(),
-        }
+        Counts { visible: self.visible.len(), delayed: self.delayed.len(), in_flight: self.in_flight.len() }
     }
 
     fn first_waiting(&self) -> Option<(SystemTime, Key)> {

@@ -24,11 +24,7 @@ pub(crate) struct Draft {
 impl Draft {
     /// The bytes that count towards the limits: body, and name, type and value of each attribute.
     pub(crate) fn size(&self) -> usize {
-        let attributes: usize = self
-            .attributes
-            .iter()
-            .map(|(name, attribute)| name.len() + attribute.size())
-            .sum();
+        let attributes: usize = self.attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum();
         self.body.len() + attributes
     }
 }

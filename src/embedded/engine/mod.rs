@@ -116,10 +116,7 @@ impl Engine {
 
     /// The names of all queues that begin so.
     pub(crate) fn queue_names(&self, prefix: &str) -> impl Iterator<Item = &str> {
-        self.queues
-            .keys()
-            .map(String::as_str)
-            .filter(move |name| name.starts_with(prefix))
+        self.queues.keys().map(String::as_str).filter(move |name| name.starts_with(prefix))
     }
 
     /// A queue, after time has passed.
@@ -148,14 +145,8 @@ impl Engine {
             ("CreatedTimestamp".to_owned(), seconds(queue.created)),
             ("LastModifiedTimestamp".to_owned(), seconds(queue.modified)),
             ("ApproximateNumberOfMessages".to_owned(), counts.visible.to_string()),
-            (
-                "ApproximateNumberOfMessagesDelayed".to_owned(),
-                counts.delayed.to_string(),
-            ),
-            (
-                "ApproximateNumberOfMessagesNotVisible".to_owned(),
-                counts.in_flight.to_string(),
-            ),
+            ("ApproximateNumberOfMessagesDelayed".to_owned(), counts.delayed.to_string()),
+            ("ApproximateNumberOfMessagesNotVisible".to_owned(), counts.in_flight.to_string()),
         ]);
         Ok(out)
     }
@@ -179,11 +170,7 @@ impl Engine {
             let policy = queue.settings.redrive.as_ref();
             policy.is_some_and(|policy| policy.dead_letter_target_arn == arn)
         };
-        self.queues
-            .values()
-            .filter(names_it)
-            .map(|queue| queue.name.as_str())
-            .collect()
+        self.queues.values().filter(names_it).map(|queue| queue.name.as_str()).collect()
     }
 
     pub(crate) fn send(&mut self, name: &str, draft: Draft, now: SystemTime) -> Result<Sent, SqsError> {
@@ -218,10 +205,7 @@ impl Engine {
         };
         // Only short polling is told; a long poll waits and finds nothing. Source: guide, "Amazon SQS visibility timeout".
         if wait.is_zero() && queue.is_over_limit() {
-            return Err(SqsError::new(
-                ErrorCode::OverLimit,
-                "The maximum number of in flight messages is reached.",
-            ));
+            return Err(SqsError::new(ErrorCode::OverLimit, "The maximum number of in flight messages is reached."));
         }
         let take = Take {
             limit: usize::try_from(limit).unwrap_or(1),
@@ -233,21 +217,14 @@ impl Engine {
         if let Some((dead_letter, _)) = dead_letter {
             self.dead_letter(&dead_letter, &source_arn, moved, now);
         }
-        Ok(Delivery {
-            messages,
-            wait,
-            next_due: self.next_due(name, now),
-            redrove,
-        })
+        Ok(Delivery { messages, wait, next_due: self.next_due(name, now), redrove })
     }
 
     /// The queue that a queue's redrive policy names, if it exists, and the policy's bound.
     fn dead_letter_queue(&self, name: &str) -> Option<(String, u64)> {
         let policy = self.queues.get(name)?.settings.redrive.as_ref()?;
         let target = name_of(&policy.dead_letter_target_arn);
-        self.queues
-            .contains_key(target)
-            .then(|| (target.to_owned(), policy.max_receive_count))
+        self.queues.contains_key(target).then(|| (target.to_owned(), policy.max_receive_count))
     }
 
     fn dead_letter(&mut self, target: &str, source_arn: &str, moved: Vec<Message>, now: SystemTime) {
@@ -279,11 +256,7 @@ impl Engine {
         };
         let arn = &policy.dead_letter_target_arn;
         let refused = |reason: &str| Err(SqsError::invalid_value(arn, "RedrivePolicy", reason));
-        let Some(target) = self
-            .queues
-            .get(name_of(arn))
-            .filter(|target| self.arn(&target.name) == *arn)
-        else {
+        let Some(target) = self.queues.get(name_of(arn)).filter(|target| self.arn(&target.name) == *arn) else {
             return refused("Dead letter target does not exist.");
         };
         if target.settings.fifo.is_some() != settings.fifo.is_some() {

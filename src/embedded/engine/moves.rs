@@ -60,9 +60,7 @@ impl Engine {
     ) -> Result<String, SqsError> {
         let source = self.existing(source_arn)?;
         if self.dead_letter_sources(&source).is_empty() {
-            return Err(SqsError::invalid(
-                "Source queue must be configured as a Dead Letter Queue.",
-            ));
+            return Err(SqsError::invalid("Source queue must be configured as a Dead Letter Queue."));
         }
         if let Some(arn) = destination_arn {
             self.existing(arn)?;
@@ -117,10 +115,7 @@ impl Engine {
         self.advance_moves(now);
         let task = self.moves.iter_mut().find(|task| task.handle == handle);
         let Some(task) = task.filter(|task| task.status == MoveStatus::Running) else {
-            return Err(SqsError::new(
-                ErrorCode::ResourceNotFound,
-                "Task does not exist or is not running.",
-            ));
+            return Err(SqsError::new(ErrorCode::ResourceNotFound, "Task does not exist or is not running."));
         };
         task.status = MoveStatus::Cancelled;
         Ok(task.moved)

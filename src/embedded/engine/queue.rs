@@ -89,10 +89,7 @@ impl QueueState {
             let delay = own.map_or(self.settings.delay, Duration::from_secs);
             return Ok(self.accept(Message::new(draft, id, now), delay, now));
         };
-        let deduplication = draft
-            .deduplication
-            .clone()
-            .unwrap_or_else(|| super::digest::sha256(&draft.body));
+        let deduplication = draft.deduplication.clone().unwrap_or_else(|| super::digest::sha256(&draft.body));
         let scope = draft.group.clone().filter(|_| fifo.deduplicate_per_group);
         let scoped = (scope, deduplication.clone());
         if let Some(earlier) = self.memory.recall(&scoped, now) {
@@ -114,10 +111,7 @@ impl QueueState {
             delay => State::Delayed { until: now + delay },
         };
         message.sequence = self.settings.fifo.as_ref().map(|_| key);
-        let sent = Sent {
-            id: message.id.clone(),
-            sequence: message.sequence,
-        };
+        let sent = Sent { id: message.id.clone(), sequence: message.sequence };
         self.index.insert(key, &message);
         self.messages.insert(key, message);
         sent
@@ -156,17 +150,8 @@ impl QueueState {
         message.receive_count += 1;
         message.first_received.get_or_insert(now);
         message.receipt = receipt.number;
-        self.place(
-            key,
-            State::InFlight {
-                until: now + visibility,
-                received: now,
-            },
-        );
-        Some(Received {
-            message: self.messages.get(&key)?.clone(),
-            receipt_handle: receipt.to_handle(),
-        })
+        self.place(key, State::InFlight { until: now + visibility, received: now });
+        Some(Received { message: self.messages.get(&key)?.clone(), receipt_handle: receipt.to_handle() })
     }
 
     /// Stores a message as though it had just been received under a handle of somebody else's making.
@@ -193,13 +178,7 @@ impl QueueState {
         if let Some(message) = self.messages.get_mut(&key) {
             message.receipt = receipt.number;
         }
-        self.place(
-            key,
-            State::InFlight {
-                until: now + visibility,
-                received: now,
-            },
-        );
+        self.place(key, State::InFlight { until: now + visibility, received: now });
         Ok(())
     }
 
@@ -212,11 +191,7 @@ impl QueueState {
         let latest = message.receipt == receipt.number;
         let in_flight = matches!(message.state, State::InFlight { .. });
         if self.settings.fifo.is_some() && !(latest && in_flight) {
-            return Err(SqsError::invalid_value(
-                handle,
-                "ReceiptHandle",
-                "The receipt handle has expired.",
-            ));
+            return Err(SqsError::invalid_value(handle, "ReceiptHandle", "The receipt handle has expired."));
         }
         // With an older handle the request succeeds and deletes nothing. Source: reference, `DeleteMessage`.
         if latest {
@@ -237,10 +212,7 @@ impl QueueState {
         let received = match state {
             Some(State::InFlight { received, .. }) => received,
             Some(State::Visible { .. } | State::Delayed { .. }) => {
-                return Err(SqsError::new(
-                    ErrorCode::MessageNotInflight,
-                    "The specified message isn't in flight.",
-                ));
+                return Err(SqsError::new(ErrorCode::MessageNotInflight, "The specified message isn't in flight."));
             }
             None => {
                 return Err(SqsError::invalid_value(
@@ -267,10 +239,7 @@ impl QueueState {
         if self.purged.is_some_and(|last| now < last + limits::BETWEEN_PURGES) {
             return Err(SqsError::new(
                 ErrorCode::PurgeQueueInProgress,
-                format!(
-                    "Only one PurgeQueue operation on {} is allowed every 60 seconds.",
-                    self.name
-                ),
+                format!("Only one PurgeQueue operation on {} is allowed every 60 seconds.", self.name),
             ));
         }
         self.purged = Some(now);
@@ -319,27 +288,21 @@ impl QueueState {
     fn new_receipt(&mut self, key: Key) -> Receipt {
         let number = self.next_receipt;
         self.next_receipt += 1;
-        Receipt {
-            instance: self.instance,
-            key,
-            number,
-        }
+        Receipt { instance: self.instance, key, number }
     }
 
     fn receipt(&self, handle: &str) -> Result<Receipt, SqsError> {
         let known = |receipt: &Receipt| {
             receipt.instance == self.instance && receipt.key < self.next_key && receipt.number < self.next_receipt
         };
-        self.foreign_handles
-            .get(handle)
-            .copied()
-            .or_else(|| Receipt::from_handle(handle).filter(known))
-            .ok_or_else(|| {
+        self.foreign_handles.get(handle).copied().or_else(|| Receipt::from_handle(handle).filter(known)).ok_or_else(
+            || {
                 SqsError::new(
                     ErrorCode::ReceiptHandleIsInvalid,
                     format!("The input receipt handle \"{handle}\" is not a valid receipt handle."),
                 )
-            })
+            },
+        )
     }
 
     fn place(&mut self, key: Key, state: State) {

@@ -22,10 +22,6 @@ impl Receipt {
         let text = String::from_utf8(STANDARD.decode(handle).ok()?).ok()?;
         let mut words = text.strip_prefix("requeue ")?.split(' ').map(str::parse);
         let mut next = || words.next()?.ok();
-        Some(Self {
-            instance: next()?,
-            key: next()?,
-            number: next()?,
-        })
+        Some(Self { instance: next()?, key: next()?, number: next()? })
     }
 }

@@ -67,12 +67,7 @@ pub(crate) struct Fifo {
     throughput_per_group: bool,
 }
 
-const PASSIVE: [&str; 4] = [
-    "KmsDataKeyReusePeriodSeconds",
-    "KmsMasterKeyId",
-    "Policy",
-    "SqsManagedSseEnabled",
-];
+const PASSIVE: [&str; 4] = ["KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "Policy", "SqsManagedSseEnabled"];
 
 impl Settings {
     /// The settings of a queue that names none.
@@ -91,10 +86,7 @@ impl Settings {
     }
 
     pub(crate) fn fifo() -> Self {
-        Self {
-            fifo: Some(Fifo::default()),
-            ..Self::standard()
-        }
+        Self { fifo: Some(Fifo::default()), ..Self::standard() }
     }
 
     /// These settings with the named ones changed; nothing is changed when one is refused.
@@ -170,18 +162,9 @@ impl Settings {
         if let Some(fifo) = &self.fifo {
             let (scope, limit) = (fifo.deduplicate_per_group, fifo.throughput_per_group);
             put("FifoQueue", "true".to_owned());
-            put(
-                "ContentBasedDeduplication",
-                fifo.content_based_deduplication.to_string(),
-            );
-            put(
-                "DeduplicationScope",
-                if scope { "messageGroup" } else { "queue" }.to_owned(),
-            );
-            put(
-                "FifoThroughputLimit",
-                if limit { "perMessageGroupId" } else { "perQueue" }.to_owned(),
-            );
+            put("ContentBasedDeduplication", fifo.content_based_deduplication.to_string());
+            put("DeduplicationScope", if scope { "messageGroup" } else { "queue" }.to_owned());
+            put("FifoThroughputLimit", if limit { "perMessageGroupId" } else { "perQueue" }.to_owned());
         }
         out
     }
@@ -191,9 +174,7 @@ fn redrive_policy(value: &str) -> Result<RedrivePolicy, SqsError> {
     let refused = |reason: &str| SqsError::invalid_value(value, "RedrivePolicy", reason);
     let policy: Value = serde_json::from_str(value).map_err(|_| refused("Redrive policy is not a valid JSON map."))?;
     let Some(arn) = policy.get("deadLetterTargetArn").and_then(Value::as_str) else {
-        return Err(refused(
-            "Redrive policy does not contain mandatory attribute: deadLetterTargetArn.",
-        ));
+        return Err(refused("Redrive policy does not contain mandatory attribute: deadLetterTargetArn."));
     };
     // Templates of all ages write the count as a number and as a string.
     let count = match policy.get("maxReceiveCount") {
@@ -202,13 +183,8 @@ fn redrive_policy(value: &str) -> Result<RedrivePolicy, SqsError> {
         Some(other) => other.as_u64(),
     };
     match count.filter(|count| limits::MAX_RECEIVE_COUNT.contains(count)) {
-        Some(max_receive_count) => Ok(RedrivePolicy {
-            dead_letter_target_arn: arn.to_owned(),
-            max_receive_count,
-        }),
-        None => Err(refused(
-            "Invalid value for maxReceiveCount: must be a whole number from 1 to 1000.",
-        )),
+        Some(max_receive_count) => Ok(RedrivePolicy { dead_letter_target_arn: arn.to_owned(), max_receive_count }),
+        None => Err(refused("Invalid value for maxReceiveCount: must be a whole number from 1 to 1000.")),
     }
 }
 
@@ -220,19 +196,13 @@ fn redrive_allow(value: &str) -> Result<RedriveAllow, SqsError> {
     let by_queue = policy.redrive_permission == Permission::ByQueue;
     let named = policy.source_queue_arns.len();
     if by_queue != (1..=limits::ALLOWED_SOURCES).contains(&named) {
-        return Err(refused(
-            "sourceQueueArns must name 1 to 10 queues with byQueue, and none otherwise.",
-        ));
+        return Err(refused("sourceQueueArns must name 1 to 10 queues with byQueue, and none otherwise."));
     }
     Ok(policy)
 }
 
 fn number(name: &str, value: &str, range: &std::ops::RangeInclusive<u64>) -> Result<u64, SqsError> {
-    value
-        .parse()
-        .ok()
-        .filter(|number| range.contains(number))
-        .ok_or_else(|| invalid(name))
+    value.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| invalid(name))
 }
 
 fn json(value: &impl Serialize) -> String {
@@ -240,10 +210,7 @@ fn json(value: &impl Serialize) -> String {
 }
 
 fn invalid(name: &str) -> SqsError {
-    SqsError::new(
-        ErrorCode::InvalidAttributeValue,
-        format!("Invalid value for the parameter {name}."),
-    )
+    SqsError::new(ErrorCode::InvalidAttributeValue, format!("Invalid value for the parameter {name}."))
 }
 
 pub(crate) fn unknown(name: &str) -> SqsError {

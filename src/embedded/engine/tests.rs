@@ -56,16 +56,8 @@ impl Trial {
         let attributes = [("FifoQueue", "true"), ("ContentBasedDeduplication", "true")];
         let attributes = attributes.map(|(name, value)| (name.to_owned(), value.to_owned()));
         let attributes = if fifo { attributes.into() } else { BTreeMap::new() };
-        engine
-            .create_queue(name, &attributes, BTreeMap::new(), now)
-            .expect("a legal queue");
-        Self {
-            engine,
-            name,
-            now,
-            sent: 0,
-            alive: BTreeMap::new(),
-        }
+        engine.create_queue(name, &attributes, BTreeMap::new(), now).expect("a legal queue");
+        Self { engine, name, now, sent: 0, alive: BTreeMap::new() }
     }
 
     fn fifo(&self) -> bool {
@@ -92,12 +84,8 @@ impl Trial {
             ..Draft::default()
         };
         self.engine.send(self.name, draft, self.now).expect("a legal message");
-        let known = Known {
-            group,
-            hidden_until: self.now + Duration::from_secs(u64::from(delay)),
-            handle: None,
-            received: 0,
-        };
+        let known =
+            Known { group, hidden_until: self.now + Duration::from_secs(u64::from(delay)), handle: None, received: 0 };
         self.alive.insert(self.sent, known);
         self.sent += 1;
     }
@@ -109,17 +97,9 @@ impl Trial {
             wait_secs: Some(0),
         };
         let possible = self.possible();
-        let found = self
-            .engine
-            .receive(self.name, asked, self.now)
-            .expect("it exists")
-            .messages;
+        let found = self.engine.receive(self.name, asked, self.now).expect("it exists").messages;
         assert!(found.len() <= usize::from(max));
-        assert_eq!(
-            found.is_empty(),
-            possible.is_empty(),
-            "a receive finds something if there is something"
-        );
+        assert_eq!(found.is_empty(), possible.is_empty(), "a receive finds something if there is something");
         let mut last_of_group = BTreeMap::new();
         for received in found {
             let number: u32 = received.message.body.parse().expect("a number");
@@ -145,10 +125,7 @@ impl Trial {
             let held = |known: &&Known| known.group == group && known.handle.is_some() && hidden(known);
             self.fifo() && self.alive.values().any(|known| held(&known))
         };
-        let visible = self
-            .alive
-            .iter()
-            .filter(|(_, known)| !hidden(known) && !locked(known.group));
+        let visible = self.alive.iter().filter(|(_, known)| !hidden(known) && !locked(known.group));
         visible.map(|(number, _)| *number).collect()
     }
 
@@ -162,10 +139,7 @@ impl Trial {
             return;
         };
         let handle = known.handle.expect("held");
-        let deleted = self
-            .engine
-            .queue(self.name, self.now)
-            .and_then(|queue| queue.delete(&handle));
+        let deleted = self.engine.queue(self.name, self.now).and_then(|queue| queue.delete(&handle));
         let expired = self.fifo() && known.hidden_until <= self.now;
         assert_eq!(deleted.is_err(), expired);
         if !expired {
@@ -190,10 +164,7 @@ impl Trial {
     fn agrees(&mut self) {
         let now = self.now;
         let queue = self.engine.queue(self.name, now).expect("it exists");
-        let numbers: Vec<u32> = queue
-            .messages()
-            .filter_map(|message| message.body.parse().ok())
-            .collect();
+        let numbers: Vec<u32> = queue.messages().filter_map(|message| message.body.parse().ok()).collect();
         assert_eq!(numbers, self.alive.keys().copied().collect::<Vec<_>>());
         for (message, known) in queue.messages().zip(self.alive.values()) {
             let hidden = !matches!(message.state, State::Visible { .. });
@@ -223,13 +194,8 @@ fn a_handle_of_an_earlier_process_means_nothing() {
     let now = SystemTime::UNIX_EPOCH + Duration::from_hours(1);
     let receive = |seed| {
         let mut engine = Engine::new("r", "1", seed);
-        engine
-            .create_queue("q", &BTreeMap::new(), BTreeMap::new(), now)
-            .expect("a legal queue");
-        let draft = Draft {
-            body: "x".to_owned(),
-            ..Draft::default()
-        };
+        engine.create_queue("q", &BTreeMap::new(), BTreeMap::new(), now).expect("a legal queue");
+        let draft = Draft { body: "x".to_owned(), ..Draft::default() };
         engine.send("q", draft, now).expect("a legal message");
         let found = engine.receive("q", Receive::default(), now).expect("it exists");
         (engine, found.messages[0].receipt_handle.clone())

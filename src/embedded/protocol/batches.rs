@@ -15,16 +15,9 @@ pub(super) fn send(
 ) -> Result<BatchAnswer<SentShape>, SqsError> {
     let name = queue_name(&asked.queue_url).to_owned();
     engine.queue(&name, context.now)?;
-    let entries: Vec<(String, Result<Draft, SqsError>)> = asked
-        .entries
-        .into_iter()
-        .map(|entry| (entry.id, draft(entry.message, context)))
-        .collect();
-    let bytes = entries
-        .iter()
-        .filter_map(|(_, draft)| draft.as_ref().ok())
-        .map(Draft::size)
-        .sum();
+    let entries: Vec<(String, Result<Draft, SqsError>)> =
+        asked.entries.into_iter().map(|entry| (entry.id, draft(entry.message, context))).collect();
+    let bytes = entries.iter().filter_map(|(_, draft)| draft.as_ref().ok()).map(Draft::size).sum();
     let ids = entries.iter().map(|(id, _)| id.as_str());
     Engine::check_batch("SendMessageBatchRequestEntry", ids, bytes)?;
     Ok(each(context, entries, |id, draft| {
@@ -57,17 +50,12 @@ pub(super) fn change_visibility(
     context: &Context<'_>,
 ) -> Result<BatchAnswer<Done>, SqsError> {
     let queue = engine.queue(queue_name(&asked.queue_url), context.now)?;
-    let entries: Vec<(String, VisibilityEntry)> = asked
-        .entries
-        .into_iter()
-        .map(|entry| (entry.id.clone(), entry))
-        .collect();
+    let entries: Vec<(String, VisibilityEntry)> =
+        asked.entries.into_iter().map(|entry| (entry.id.clone(), entry)).collect();
     let ids = entries.iter().map(|(id, _)| id.as_str());
     Engine::check_batch("ChangeMessageVisibilityBatchRequestEntry", ids, 0)?;
     Ok(each(context, entries, |id, entry| {
-        let secs = entry
-            .visibility_timeout
-            .ok_or_else(|| SqsError::missing("VisibilityTimeout"))?;
+        let secs = entry.visibility_timeout.ok_or_else(|| SqsError::missing("VisibilityTimeout"))?;
         queue.change_visibility(&entry.receipt_handle, secs, context.now)?;
         Ok(Done { id })
     }))

@@ -55,16 +55,9 @@ pub(super) fn receive(
         wait_secs: asked.wait_time_seconds,
     };
     let delivery = engine.receive(queue_name(&asked.queue_url), how, context.now)?;
-    let patience = Patience {
-        wait: delivery.wait,
-        next_due: delivery.next_due,
-    };
+    let patience = Patience { wait: delivery.wait, next_due: delivery.next_due };
     let empty = delivery.messages.is_empty();
-    let messages = delivery
-        .messages
-        .into_iter()
-        .map(|received| wanted.shape(received))
-        .collect();
+    let messages = delivery.messages.into_iter().map(|received| wanted.shape(received)).collect();
     told(Messages { messages }).map(|performed| Performed {
         news: delivery.redrove,
         patience: empty.then_some(patience),
@@ -108,14 +101,9 @@ pub(super) fn draft(asked: MessageToSend, context: &Context<'_>) -> Result<Draft
 }
 
 fn attribute(name: &str, shape: AttributeShape) -> Result<Attribute, SqsError> {
-    let data_type = shape
-        .data_type
-        .filter(|data_type| !data_type.is_empty())
-        .ok_or_else(|| {
-            SqsError::invalid(format!(
-                "The message (user) attribute '{name}' must contain a non-empty attribute type."
-            ))
-        })?;
+    let data_type = shape.data_type.filter(|data_type| !data_type.is_empty()).ok_or_else(|| {
+        SqsError::invalid(format!("The message (user) attribute '{name}' must contain a non-empty attribute type."))
+    })?;
     let value = match (shape.string_value, shape.binary_value) {
         (Some(text), None) => AttributeValue::Text(text),
         (None, Some(base64)) => STANDARD
@@ -126,9 +114,7 @@ fn attribute(name: &str, shape: AttributeShape) -> Result<Attribute, SqsError> {
         (None, None) if data_type.starts_with("Binary") => AttributeValue::Binary(Vec::new()),
         (None, None) => AttributeValue::Text(String::new()),
         (Some(_), Some(_)) => {
-            return Err(SqsError::invalid(format!(
-                "Message (user) attribute '{name}' has multiple values."
-            )));
+            return Err(SqsError::invalid(format!("Message (user) attribute '{name}' has multiple values.")));
         }
     };
     Ok(Attribute { data_type, value })
@@ -138,9 +124,7 @@ fn trace_header(attributes: BTreeMap<String, AttributeShape>) -> Result<Option<S
     let mut header = None;
     for (name, shape) in attributes {
         if name != TRACE_HEADER {
-            return Err(SqsError::invalid(format!(
-                "Message system attribute name '{name}' is invalid."
-            )));
+            return Err(SqsError::invalid(format!("Message system attribute name '{name}' is invalid.")));
         }
         let text = shape.string_value.filter(|text| !text.is_empty());
         if shape.data_type.as_deref() != Some("String") || text.is_none() {
@@ -163,15 +147,9 @@ pub(super) struct Digests {
 impl Digests {
     pub(super) fn of(draft: &Draft, context: &Context<'_>) -> Self {
         // A header that came with the request is no system attribute of the sender's.
-        let own = draft
-            .trace
-            .clone()
-            .filter(|header| Some(header.as_str()) != context.trace);
+        let own = draft.trace.clone().filter(|header| Some(header.as_str()) != context.trace);
         let system = own.map(|header| {
-            let attribute = Attribute {
-                data_type: "String".to_owned(),
-                value: AttributeValue::Text(header),
-            };
+            let attribute = Attribute { data_type: "String".to_owned(), value: AttributeValue::Text(header) };
             (TRACE_HEADER.to_owned(), attribute)
         });
         Self {
@@ -206,10 +184,7 @@ impl<'a> Wanted<'a> {
         let system: Vec<&str> = names.map(String::as_str).collect();
         match system.iter().find(|name| !SYSTEM_ATTRIBUTES.contains(name)) {
             Some(name) => Err(super::super::engine::settings::unknown(name)),
-            None => Ok(Self {
-                system,
-                attributes: asked.message_attribute_names.as_deref().unwrap_or_default(),
-            }),
+            None => Ok(Self { system, attributes: asked.message_attribute_names.as_deref().unwrap_or_default() }),
         }
     }
 
@@ -229,9 +204,8 @@ impl<'a> Wanted<'a> {
         let mut attributes = system_attributes(&message);
         attributes.retain(|name, _| all || self.system.contains(name));
         let wanted = || message.attributes.iter().filter(|(name, _)| self.wants(name));
-        let message_attributes: BTreeMap<String, AttributeShape> = wanted()
-            .map(|(name, attribute)| (name.clone(), shape_of(attribute)))
-            .collect();
+        let message_attributes: BTreeMap<String, AttributeShape> =
+            wanted().map(|(name, attribute)| (name.clone(), shape_of(attribute))).collect();
         MessageShape {
             message_id: message.id.clone(),
             receipt_handle: received.receipt_handle,
@@ -249,9 +223,5 @@ fn shape_of(attribute: &Attribute) -> AttributeShape {
         AttributeValue::Text(text) => (Some(text.clone()), None),
         AttributeValue::Binary(bytes) => (None, Some(STANDARD.encode(bytes))),
     };
-    AttributeShape {
-        data_type: Some(attribute.data_type.clone()),
-        string_value,
-        binary_value,
-    }
+    AttributeShape { data_type: Some(attribute.data_type.clone()), string_value, binary_value }
 }

@@ -87,10 +87,7 @@ pub(crate) fn error_body(shape: &str, message: &str) -> Vec<u8> {
         kind: String,
         message: &'a str,
     }
-    to_json(&Body {
-        kind: format!("com.amazonaws.sqs#{shape}"),
-        message,
-    })
+    to_json(&Body { kind: format!("com.amazonaws.sqs#{shape}"), message })
 }
 
 /// The queue and the number of entries that a request names, as far as that can be said of any operation.
@@ -140,16 +137,9 @@ fn to_json(value: &impl Serialize) -> Vec<u8> {
 
 #[allow(clippy::unnecessary_wraps, reason = "all arms of `perform` look alike")]
 fn told(answer: impl Serialize) -> Result<Performed, SqsError> {
-    Ok(Performed {
-        json: to_json(&answer),
-        news: false,
-        patience: None,
-    })
+    Ok(Performed { json: to_json(&answer), news: false, patience: None })
 }
 
 fn changed(answer: impl Serialize) -> Result<Performed, SqsError> {
-    told(answer).map(|performed| Performed {
-        news: true,
-        ..performed
-    })
+    told(answer).map(|performed| Performed { news: true, ..performed })
 }

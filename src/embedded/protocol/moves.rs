@@ -14,9 +14,7 @@ pub(super) fn start(engine: &mut Engine, asked: &StartMoveTask, context: &Contex
 
 pub(super) fn list(engine: &mut Engine, asked: &ListMoveTasks, context: &Context<'_>) -> Result<MoveTasks, SqsError> {
     let tasks = engine.move_tasks(&asked.source_arn, asked.max_results, context.now)?;
-    Ok(MoveTasks {
-        results: tasks.into_iter().map(shape).collect(),
-    })
+    Ok(MoveTasks { results: tasks.into_iter().map(shape).collect() })
 }
 
 pub(super) fn cancel(
@@ -25,9 +23,7 @@ pub(super) fn cancel(
     context: &Context<'_>,
 ) -> Result<MovedCount, SqsError> {
     let approximate_number_of_messages_moved = engine.cancel_move(&asked.task_handle, context.now)?;
-    Ok(MovedCount {
-        approximate_number_of_messages_moved,
-    })
+    Ok(MovedCount { approximate_number_of_messages_moved })
 }
 
 fn shape(task: &MoveTask) -> MoveTaskShape {

@@ -41,18 +41,14 @@ pub(super) fn create(engine: &mut Engine, asked: &CreateQueue, context: &Context
     let attributes = asked.attributes.as_ref().unwrap_or(&none);
     let tags = asked.tags.clone().unwrap_or_default();
     engine.create_queue(&asked.queue_name, attributes, tags, context.now)?;
-    Ok(QueueUrl {
-        queue_url: queue_url(engine, context, &asked.queue_name),
-    })
+    Ok(QueueUrl { queue_url: queue_url(engine, context, &asked.queue_name) })
 }
 
 pub(super) fn url(engine: &mut Engine, asked: &GetQueueUrl, context: &Context<'_>) -> Result<QueueUrl, SqsError> {
     engine.queue(&asked.queue_name, context.now)?;
     match &asked.owner {
         Some(owner) if owner != engine.account() => Err(SqsError::no_queue()),
-        _ => Ok(QueueUrl {
-            queue_url: queue_url(engine, context, &asked.queue_name),
-        }),
+        _ => Ok(QueueUrl { queue_url: queue_url(engine, context, &asked.queue_name) }),
     }
 }
 
@@ -67,11 +63,7 @@ pub(super) fn list(engine: &mut Engine, asked: &ListQueues, context: &Context<'_
     };
     // The token is the last name of the page before.
     let after = asked.next_token.as_deref().unwrap_or_default();
-    let mut names: Vec<&str> = engine
-        .queue_names(prefix)
-        .filter(|name| *name > after)
-        .take(limit + 1)
-        .collect();
+    let mut names: Vec<&str> = engine.queue_names(prefix).filter(|name| *name > after).take(limit + 1).collect();
     // Without `MaxResults` there is no token, whatever was left out. Source: reference, `ListQueues`.
     let more = names.len() > limit;
     names.truncate(limit);
@@ -90,9 +82,7 @@ pub(super) fn dead_letter_sources(
     let name = queue_name(&asked.queue_url);
     engine.queue(name, context.now)?;
     let sources = engine.dead_letter_sources(name);
-    Ok(Sources {
-        queue_urls: sources.iter().map(|name| queue_url(engine, context, name)).collect(),
-    })
+    Ok(Sources { queue_urls: sources.iter().map(|name| queue_url(engine, context, name)).collect() })
 }
 
 pub(super) fn attributes(
@@ -133,17 +123,12 @@ pub(super) fn purge(engine: &mut Engine, asked: &OfQueue, context: &Context<'_>)
 
 pub(super) fn tags(engine: &mut Engine, asked: &OfQueue, context: &Context<'_>) -> Result<Tags, SqsError> {
     let queue = engine.queue(queue_name(&asked.queue_url), context.now)?;
-    Ok(Tags {
-        tags: queue.tags.clone(),
-    })
+    Ok(Tags { tags: queue.tags.clone() })
 }
 
 pub(super) fn tag(engine: &mut Engine, asked: TagQueue, context: &Context<'_>) -> Result<Nothing, SqsError> {
     if asked.tags.is_empty() {
-        return Err(SqsError::new(
-            ErrorCode::MissingParameter,
-            "The request must contain the parameter Tags.",
-        ));
+        return Err(SqsError::new(ErrorCode::MissingParameter, "The request must contain the parameter Tags."));
     }
     let queue = engine.queue(queue_name(&asked.queue_url), context.now)?;
     queue.tags.extend(asked.tags);

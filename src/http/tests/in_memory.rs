@@ -20,10 +20,7 @@ struct InMemory {
 
 impl InMemory {
     fn raw<F: Future<Output = ()> + Send + 'static>(talk: impl Fn(DuplexStream) -> F + Send + Sync + 'static) -> Self {
-        Self {
-            accept: Arc::new(move |stream| drop(tokio::spawn(talk(stream)))),
-            http2: false,
-        }
+        Self { accept: Arc::new(move |stream| drop(tokio::spawn(talk(stream)))), http2: false }
     }
 
     /// As if TLS had negotiated HTTP/2.
@@ -52,10 +49,7 @@ impl Service<Uri> for InMemory {
     fn call(&mut self, _: Uri) -> Self::Future {
         let (near, far) = tokio::io::duplex(64 * 1024);
         (self.accept)(far);
-        std::future::ready(Ok(Pipe {
-            stream: TokioIo::new(near),
-            http2: self.http2,
-        }))
+        std::future::ready(Ok(Pipe { stream: TokioIo::new(near), http2: self.http2 }))
     }
 }
 
@@ -67,11 +61,7 @@ struct Pipe {
 impl Connection for Pipe {
     fn connected(&self) -> Connected {
         let connected = Connected::new();
-        if self.http2 {
-            connected.negotiated_h2()
-        } else {
-            connected
-        }
+        if self.http2 { connected.negotiated_h2() } else { connected }
     }
 }
 
@@ -130,11 +120,8 @@ async fn messages_share_one_connection_over_http2() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
     let answer = |request: Request<Incoming>| async move {
-        let body = if request.headers()["idempotency-key"] == "endless" {
-            "x".repeat(1_000_000)
-        } else {
-            "done".to_owned()
-        };
+        let body =
+            if request.headers()["idempotency-key"] == "endless" { "x".repeat(1_000_000) } else { "done".to_owned() };
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(body))))
     };
     let target = InMemory::raw(move |stream| {
@@ -199,11 +186,7 @@ async fn slowness_is_bounded_by_the_time_outs() {
     for (head, reason, limit) in [
         ("", Some("no answer in time"), TIMEOUT),
         ("HTTP/1.1 200 OK\r\nX: ", Some("no answer in time"), TIMEOUT),
-        (
-            "HTTP/1.1 503 Busy\r\nContent-Length: 9999\r\n\r\n",
-            Some("status 503"),
-            BODY_PATIENCE,
-        ),
+        ("HTTP/1.1 503 Busy\r\nContent-Length: 9999\r\n\r\n", Some("status 503"), BODY_PATIENCE),
         ("HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", None, BODY_PATIENCE),
         ("HTTP/1.1 200 OK\r\n\r\n", None, BODY_PATIENCE),
     ] {
@@ -211,10 +194,7 @@ async fn slowness_is_bounded_by_the_time_outs() {
         let result = trickling(head).deliver(message()).await;
         assert_eq!(result.err().as_ref().map(Failure::reason), reason, "{head}");
         let took = begun.elapsed();
-        assert!(
-            took >= limit && took < limit + Duration::from_millis(50),
-            "{head}: {took:?}"
-        );
+        assert!(took >= limit && took < limit + Duration::from_millis(50), "{head}: {took:?}");
     }
 }
 

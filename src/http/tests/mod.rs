@@ -32,9 +32,7 @@ where
             Ok::<_, Infallible>(response)
         }
     });
-    let _ = hyper::server::conn::http1::Builder::new()
-        .serve_connection(TokioIo::new(stream), service)
-        .await;
+    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
 }
 
 async fn read_head(stream: &mut (impl AsyncRead + Unpin)) {
@@ -53,9 +51,7 @@ fn ok(_: &request::Parts) -> Response<Full<Bytes>> {
 
 fn ok_and_close(_: &request::Parts) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::from("done"));
-    response
-        .headers_mut()
-        .insert("connection", HeaderValue::from_static("close"));
+    response.headers_mut().insert("connection", HeaderValue::from_static("close"));
     response
 }
 

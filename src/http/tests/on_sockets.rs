@@ -65,10 +65,7 @@ impl Server {
 #[tokio::test]
 async fn a_message_arrives_with_what_the_target_needs_to_know() {
     let (server, seen) = Server::answering(ok).await;
-    let settings = server
-        .settings()
-        .header("Authorization", "Bearer x")
-        .expect("it may be set");
+    let settings = server.settings().header("Authorization", "Bearer x").expect("it may be set");
     let target = HttpTarget::new(settings.clone()).expect("http needs no certificates");
     let time = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1_000 + 999);
     let delivery = Delivery {
@@ -79,16 +76,11 @@ async fn a_message_arrives_with_what_the_target_needs_to_know() {
         ..message()
     };
     let mut delivery = delivery.header("x-tenant", "blue").expect("it may be set");
-    delivery
-        .headers
-        .insert("content-length", HeaderValue::from_static("9999"));
+    delivery.headers.insert("content-length", HeaderValue::from_static("9999"));
     target.deliver(delivery).await.expect("it is accepted");
 
     let (head, body) = seen.lock().expect("no test panicked").pop().expect("it arrived");
-    assert_eq!(
-        (head.method, head.uri.to_string().as_str()),
-        (Method::POST, "/orders?key=s3cret")
-    );
+    assert_eq!((head.method, head.uri.to_string().as_str()), (Method::POST, "/orders?key=s3cret"));
     assert_eq!(body, r#"{"order":7}"#);
     for (name, value) in [
         ("host", server.address.to_string().as_str()),
@@ -119,17 +111,10 @@ async fn the_message_names_its_content_type_before_the_settings_do() {
     for (settings, own, expected) in [
         (server.settings(), None, "application/json"),
         (configured.clone(), None, "application/cbor"),
-        (
-            configured,
-            Some("application/cloudevents+json"),
-            "application/cloudevents+json",
-        ),
+        (configured, Some("application/cloudevents+json"), "application/cloudevents+json"),
     ] {
         let target = HttpTarget::new(settings).expect("http needs no certificates");
-        let delivery = Delivery {
-            content_type: own,
-            ..message()
-        };
+        let delivery = Delivery { content_type: own, ..message() };
         target.deliver(delivery).await.expect("it is accepted");
         let (head, _) = seen.lock().expect("no test panicked").pop().expect("it arrived");
         assert_eq!(head.headers["content-type"], expected);
@@ -140,18 +125,8 @@ async fn the_message_names_its_content_type_before_the_settings_do() {
 async fn no_message_smuggles_a_header() {
     let (server, seen) = Server::answering(ok).await;
     let target = server.target();
-    for text in [
-        "text/plain\r\nX-Admin: yes",
-        "text/plain\nX",
-        "text/plain\0",
-        "",
-        " ",
-        "täxt",
-    ] {
-        let by_type = Delivery {
-            content_type: Some(text),
-            ..message()
-        };
+    for text in ["text/plain\r\nX-Admin: yes", "text/plain\nX", "text/plain\0", "", " ", "täxt"] {
+        let by_type = Delivery { content_type: Some(text), ..message() };
         let failure = target.deliver(by_type).await.expect_err("it is refused");
         assert_eq!(failure.class(), FailureClass::NonRetryable, "{text:?}");
         assert_eq!(failure.reason(), "invalid value of header content-type");
@@ -203,18 +178,12 @@ async fn the_status_decides_and_the_connection_is_kept() {
 async fn a_delay_is_read_from_the_head_and_from_the_body() {
     let head = "HTTP/1.1 503 Busy\r\nRetry-After: Sun, 06 Nov 1994 08:50:37 GMT\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 0\r\n\r\n";
     let failed = failure(&Server::canned(head).await.target()).await;
-    assert_eq!(
-        (failed.class(), failed.delay()),
-        (FailureClass::Temporary, Some(Duration::from_mins(1)))
-    );
+    assert_eq!((failed.class(), failed.delay()), (FailureClass::Temporary, Some(Duration::from_mins(1))));
 
     let body = r#"{"error":{"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"7s"}]}}"#;
     let answer = format!("HTTP/1.1 429 Slow\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let failed = failure(&Server::canned(answer).await.target()).await;
-    assert_eq!(
-        (failed.class(), failed.delay()),
-        (FailureClass::RateLimit, Some(Duration::from_secs(7)))
-    );
+    assert_eq!((failed.class(), failed.delay()), (FailureClass::RateLimit, Some(Duration::from_secs(7))));
 
     let postponed = "HTTP/1.1 429 Later\r\nRetry-After: 3600\r\nRequeue-Scope: message\r\nContent-Length: 0\r\n\r\n";
     assert!(failure(&Server::canned(postponed).await.target()).await.is_postponed());
@@ -234,15 +203,10 @@ async fn without_a_date_the_injected_clock_counts() {
 async fn a_redirect_is_a_failure_and_not_followed() {
     let (canary, _) = Server::answering(ok).await;
     for status in [301, 302, 303, 307, 308] {
-        let answer = format!(
-            "HTTP/1.1 {status} Go\r\nLocation: http://{}/\r\nContent-Length: 0\r\n\r\n",
-            canary.address
-        );
+        let answer =
+            format!("HTTP/1.1 {status} Go\r\nLocation: http://{}/\r\nContent-Length: 0\r\n\r\n", canary.address);
         let failed = failure(&Server::canned(answer).await.target()).await;
-        assert_eq!(
-            (failed.class(), failed.reason()),
-            (FailureClass::NonRetryable, &*format!("status {status}"))
-        );
+        assert_eq!((failed.class(), failed.reason()), (FailureClass::NonRetryable, &*format!("status {status}")));
     }
     assert_eq!(canary.accepted.load(Ordering::SeqCst), 0);
 }
@@ -252,10 +216,7 @@ async fn a_compressed_answer_is_left_alone() {
     let mut answer = b"HTTP/1.1 403 No\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\n\r\n".to_vec();
     answer.extend_from_slice(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
     let failed = failure(&Server::canned(answer).await.target()).await;
-    assert_eq!(
-        (failed.class(), failed.reason()),
-        (FailureClass::NonRetryable, "status 403")
-    );
+    assert_eq!((failed.class(), failed.reason()), (FailureClass::NonRetryable, "status 403"));
 }
 
 #[tokio::test]
@@ -278,11 +239,7 @@ async fn of_a_huge_answer_only_the_beginning_is_read() {
             })
             .await;
             let result = server.target().deliver(message()).await;
-            assert_eq!(
-                result.err().map(|failure| failure.class()),
-                expected,
-                "{status} {framing}"
-            );
+            assert_eq!(result.err().map(|failure| failure.class()), expected, "{status} {framing}");
             // The rest of what was sent lies in the buffers of the sockets.
             assert!(sent.load(Ordering::SeqCst) < 9_000_000);
         }
@@ -308,10 +265,7 @@ async fn an_answer_that_breaks_off_is_temporary() {
         ("", "connection closed before the answer"),
         ("HTTP/1.1 200", "connection closed before the answer"),
         ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "answer cut short"),
-        (
-            "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
-            "answer cut short",
-        ),
+        ("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n", "answer cut short"),
         ("HTTP/1.1 503 No\r\nContent-Length: 10\r\n\r\nhalf", "status 503"),
         ("SSH-2.0-OpenSSH_9.6\r\n", "head of the answer too large or not HTTP"),
     ] {
@@ -326,10 +280,9 @@ async fn an_answer_that_breaks_off_is_temporary() {
 
 #[tokio::test]
 async fn a_reset_is_temporary_before_and_within_the_answer() {
-    for (answer, reason) in [
-        ("", "connection reset"),
-        ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "answer cut short"),
-    ] {
+    for (answer, reason) in
+        [("", "connection reset"), ("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf", "answer cut short")]
+    {
         let server = Server::raw(move |mut stream| async move {
             // The body of the request stays unread: closing then resets the connection.
             read_head(&mut stream).await;
@@ -388,15 +341,9 @@ async fn connections_are_reused_and_a_dead_one_is_replaced() {
 
 #[tokio::test]
 async fn neither_target_nor_failure_prints_a_secret() {
-    let settings = Server::canned("")
-        .await
-        .settings()
-        .header("X-Key", "s3cret")
-        .expect("it may be set");
+    let settings = Server::canned("").await.settings().header("X-Key", "s3cret").expect("it may be set");
     let target = HttpTarget::new(settings).expect("http needs no certificates");
-    let delivery = Delivery::new("id-1", "s3cret")
-        .header("X-Other", "s3cret")
-        .expect("it may be set");
+    let delivery = Delivery::new("id-1", "s3cret").header("X-Other", "s3cret").expect("it may be set");
     let printed = format!("{delivery:?} {target:?}");
     let failed = target.deliver(delivery).await.expect_err("nobody answers");
     assert!(!format!("{printed} {failed:?}").contains("s3cret"));

@@ -22,12 +22,9 @@ fn nesting_of_any_depth_costs_no_stack() {
         let body = stamped("{}").replacen("\"v\":1", &format!("\"v\":1,{part}"), 1);
         assert!(matches!(read(&body, CAP).origin, Origin::Ours(_)));
     }
-    for (part, value) in [
-        ("60", &array),
-        ("{\"rate-limit\":2}", &object),
-        ("\"rate-limit\"", &array),
-        ("\"id-1\"", &object),
-    ] {
+    for (part, value) in
+        [("60", &array), ("{\"rate-limit\":2}", &object), ("\"rate-limit\"", &array), ("\"id-1\"", &object)]
+    {
         assert_fresh(&stamped("{}").replacen(part, value, 1), 2);
     }
 }
@@ -75,9 +72,7 @@ fn what_escapes_say_in_a_kept_value_stays_escaped_on_the_wire() {
     let body = stamped("{}").replacen("\"v\":1", &original, 1);
     let read = read(&body, CAP);
     assert_eq!(read.payload, "{\"retryCount\":\"\u{FFFF}\"}");
-    let Origin::Ours(state) = read.origin else {
-        panic!("not recognised")
-    };
+    let Origin::Ours(state) = read.origin else { panic!("not recognised") };
     assert_survives(&read.payload, &[*state.clone(), *state]);
 }
 

@@ -37,10 +37,7 @@ fn stamped(payload: &str) -> String {
 fn assert_fresh(body: &str, retry_count: u32) {
     let read = read(body, CAP);
     assert_eq!(read.origin, Origin::Fresh { retry_count }, "{body:?}");
-    assert!(
-        matches!(read.payload, Cow::Borrowed(payload) if payload == body),
-        "{body:?}"
-    );
+    assert!(matches!(read.payload, Cow::Borrowed(payload) if payload == body), "{body:?}");
 }
 
 /// Stamps `payload` with one state after the other, as the attempts of a message do.

@@ -8,13 +8,7 @@ use serde_json::Value;
 
 use super::*;
 
-const NAMES: [&str; 5] = [
-    "retryCount",
-    "originalMessageId",
-    "retryTimestamp",
-    "retryState",
-    "retryBody",
-];
+const NAMES: [&str; 5] = ["retryCount", "originalMessageId", "retryTimestamp", "retryState", "retryBody"];
 
 fn space() -> impl Strategy<Value = String> {
     "[ \t\n\r]{0,2}"
@@ -55,21 +49,9 @@ fn our_key() -> impl Strategy<Value = String> {
 }
 
 fn number_text() -> impl Strategy<Value = String> {
-    let odd = vec![
-        "-0",
-        "5.0",
-        "1e2",
-        "1E+400",
-        "0.10",
-        "12345678901234567890123",
-        "-1",
-        "4294967296",
-        "1700000000000",
-    ];
-    prop_oneof![
-        select(odd).prop_map(str::to_owned),
-        (0_u32..60).prop_map(|n| n.to_string())
-    ]
+    let odd =
+        vec!["-0", "5.0", "1e2", "1E+400", "0.10", "12345678901234567890123", "-1", "4294967296", "1700000000000"];
+    prop_oneof![select(odd).prop_map(str::to_owned), (0_u32..60).prop_map(|n| n.to_string())]
 }
 
 fn joined(open: &str, close: &str, parts: &[String]) -> String {
@@ -138,13 +120,7 @@ fn any_time() -> impl Strategy<Value = SystemTime> {
 }
 
 fn any_state() -> impl Strategy<Value = RetryState> {
-    let outer = (
-        any::<u32>(),
-        option::of(".{1,9}"),
-        any_time(),
-        option::of(any_time()),
-        option::of(any_time()),
-    );
+    let outer = (any::<u32>(), option::of(".{1,9}"), any_time(), option::of(any_time()), option::of(any_time()));
     let inner = (
         option::of(select(FailureClass::ALL.as_slice())),
         option::of(any::<u32>()),
@@ -152,10 +128,7 @@ fn any_state() -> impl Strategy<Value = RetryState> {
         option::of(any_time()),
         prop::array::uniform3(prop_oneof![Just(0), any::<u32>()]),
     );
-    let foreign = (
-        option::of(object_of(string_text(), json())),
-        vec(("u.{0,3}", json()), 0..3),
-    );
+    let foreign = (option::of(object_of(string_text(), json())), vec(("u.{0,3}", json()), 0..3));
     (outer, inner, foreign).prop_map(|(outer, inner, foreign)| RetryState {
         retry_count: outer.0,
         original_message_id: outer.1,

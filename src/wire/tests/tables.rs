@@ -15,10 +15,7 @@ fn an_object_keeps_its_bytes_and_gets_our_members_at_its_end() {
         ),
         (r#"{"a":{"retryState":[]}}"#, r#"{"a":{"retryState":[]},MEMBERS}"#),
         (r#"{"\ud800":"}"}"#, r#"{"\ud800":"}",MEMBERS}"#),
-        (
-            r#"{"RetryCount":1,"retrycount ":"é"}"#,
-            r#"{"RetryCount":1,"retrycount ":"é",MEMBERS}"#,
-        ),
+        (r#"{"RetryCount":1,"retrycount ":"é"}"#, r#"{"RetryCount":1,"retrycount ":"é",MEMBERS}"#),
     ];
     for (payload, expected) in cases {
         assert_eq!(stamped(payload), expected.replace("MEMBERS", MEMBERS));
@@ -72,10 +69,7 @@ fn anything_else_is_wrapped() {
         ("\u{feff}{\"a\":1}", "\"\u{feff}{\\\"a\\\":1}\""),
         ("{\"a\":\"\\x\"}", r#""{\"a\":\"\\x\"}""#),
         ("{\"a\":\"\n\"}", r#""{\"a\":\"\n\"}""#),
-        (
-            "{\"retryCount\":1,\"retryCount\":2}",
-            r#""{\"retryCount\":1,\"retryCount\":2}""#,
-        ),
+        ("{\"retryCount\":1,\"retryCount\":2}", r#""{\"retryCount\":1,\"retryCount\":2}""#),
         ("{\"retryBody\":1}", r#""{\"retryBody\":1}""#),
         ("{\"retry\\u0042ody\":\"x\"}", r#""{\"retry\\u0042ody\":\"x\"}""#),
         ("\u{0}\u{1f}\u{7f}\u{85}", "\"\\u0000\\u001f\u{7f}\u{85}\""),
@@ -193,33 +187,24 @@ fn a_body_with_a_malformed_member_is_the_producers() {
     for (part, replacement) in cases {
         let changed = body.replacen(part, replacement, 1);
         assert_ne!(changed, body, "{part} is not in the body");
-        let believed = if read(&changed, CAP).origin == (Origin::Fresh { retry_count: 2 }) {
-            2
-        } else {
-            0
-        };
+        let believed = if read(&changed, CAP).origin == (Origin::Fresh { retry_count: 2 }) { 2 } else { 0 };
         assert_fresh(&changed, believed);
         assert_survives(&changed, &[state(), state()]);
     }
     for count in ["-1", "2.0", "\"2\"", "null", "4294967296"] {
-        assert_fresh(
-            &body.replacen("\"retryCount\":2", &format!("\"retryCount\":{count}"), 1),
-            0,
-        );
+        assert_fresh(&body.replacen("\"retryCount\":2", &format!("\"retryCount\":{count}"), 1), 0);
     }
 }
 
 #[test]
 fn a_later_version_is_recognised_and_left_alone() {
-    for (version, expected) in [
-        ("2", 2),
-        ("3000000000", 3_000_000_000),
-        ("18446744073709551616", u64::MAX),
-    ] {
+    for (version, expected) in [("2", 2), ("3000000000", 3_000_000_000), ("18446744073709551616", u64::MAX)] {
         for payload in ["{\"a\":1}", "text"] {
-            let body = stamped(payload)
-                .replacen("\"v\":1", &format!("\"v\":{version}"), 1)
-                .replacen("\"class\":\"rate-limit\"", "\"class\":[]", 1);
+            let body = stamped(payload).replacen("\"v\":1", &format!("\"v\":{version}"), 1).replacen(
+                "\"class\":\"rate-limit\"",
+                "\"class\":[]",
+                1,
+            );
             let read = read(&body, CAP);
             assert_eq!(read.origin, Origin::LaterVersion(expected));
             assert_eq!(read.payload, body);
@@ -245,23 +230,11 @@ fn our_members_are_found_wherever_someone_else_has_moved_them() {
     ];
     let cases = [
         (format!("{{ {count} , {id},{time} ,{retry_state} }}"), "{   }"),
-        (
-            format!("{{{count}\r\n\t , {id},{time},{retry_state}\n,\n\"a\":1}}"),
-            "{ \n\"a\":1}",
-        ),
+        (format!("{{{count}\r\n\t , {id},{time},{retry_state}\n,\n\"a\":1}}"), "{ \n\"a\":1}"),
         (format!("{{{count},{id},{time},{retry_state},\"a\":1}}"), "{\"a\":1}"),
-        (
-            format!("{{\"a\":1,{count},\"b\":2 ,{id},{time}, \"c\":3,{retry_state}}}"),
-            "{\"a\":1,\"b\":2 , \"c\":3}",
-        ),
-        (
-            format!("{{{retry_state},\"a\":1, {time} ,{id}, \"b\":2,{count}\n}}"),
-            "{\"a\":1 , \"b\":2\n}",
-        ),
-        (
-            format!("{{{retry_state},{time},\"retryBody\":\"x\",{id},{count}}}"),
-            "x",
-        ),
+        (format!("{{\"a\":1,{count},\"b\":2 ,{id},{time}, \"c\":3,{retry_state}}}"), "{\"a\":1,\"b\":2 , \"c\":3}"),
+        (format!("{{{retry_state},\"a\":1, {time} ,{id}, \"b\":2,{count}\n}}"), "{\"a\":1 , \"b\":2\n}"),
+        (format!("{{{retry_state},{time},\"retryBody\":\"x\",{id},{count}}}"), "x"),
     ];
     for (body, payload) in cases {
         let read = read(&body, CAP);
@@ -283,10 +256,7 @@ fn every_field_of_the_state_has_its_place() {
         hops: 4,
         redrives: 5,
         dead_letter: Some("{ \"class\" :\"quota\"}".to_owned()),
-        unknown: vec![
-            ("z".to_owned(), "[1 ]".to_owned()),
-            ("\u{FFFF}".to_owned(), "1e999".to_owned()),
-        ],
+        unknown: vec![("z".to_owned(), "[1 ]".to_owned()), ("\u{FFFF}".to_owned(), "1e999".to_owned())],
         ..state()
     };
     let text = stamp("{\"retryCount\":null}", &full, Wrap::Never).map(Stamped::into_string);
@@ -307,29 +277,17 @@ fn an_empty_state_is_written_in_full() {
     let expected =
         r#"{"retryCount":0,"originalMessageId":"","retryTimestamp":"1970-01-01T00:00:00.000Z","retryState":{"v":1}}"#;
     assert_eq!(text.as_deref(), Ok(expected));
-    let unsent = RetryState {
-        retry_timestamp: Some(SystemTime::UNIX_EPOCH),
-        ..RetryState::default()
-    };
+    let unsent = RetryState { retry_timestamp: Some(SystemTime::UNIX_EPOCH), ..RetryState::default() };
     assert_eq!(read(expected, CAP).origin, Origin::Ours(Box::new(unsent)));
 }
 
 #[test]
 fn the_time_of_sending_is_set_in_place() {
     let cases = [
-        (
-            SystemTime::UNIX_EPOCH + Duration::from_micros(1_999),
-            "1970-01-01T00:00:00.001Z",
-        ),
-        (
-            SystemTime::UNIX_EPOCH - Duration::from_secs(1),
-            "1970-01-01T00:00:00.000Z",
-        ),
+        (SystemTime::UNIX_EPOCH + Duration::from_micros(1_999), "1970-01-01T00:00:00.001Z"),
+        (SystemTime::UNIX_EPOCH - Duration::from_secs(1), "1970-01-01T00:00:00.000Z"),
         (from_epoch_millis(1_795_222_923_999), "2026-11-21T01:02:03.999Z"),
-        (
-            from_epoch_millis(state_text::max_millis() + 1),
-            "9999-12-30T22:00:00.999Z",
-        ),
+        (from_epoch_millis(state_text::max_millis() + 1), "9999-12-30T22:00:00.999Z"),
         (from_epoch_millis(u64::MAX), "9999-12-30T22:00:00.999Z"),
     ];
     for payload in ["{}", "text \u{1}", "{\"retryTimestamp\":[\"é\"], \"a\":1}"] {

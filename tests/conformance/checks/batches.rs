@@ -4,11 +4,9 @@ use crate::bench::{Bench, Check, Observed, Queue, check, entry, entry_with, hand
 
 pub(crate) fn checks() -> Vec<Check> {
     vec![
-        check(
-            "an empty batch is refused",
-            "AWS.SimpleQueueService.EmptyBatchRequest",
-            |b| async move { Ok(outcome(b.queue(&[]).await?.send_batch(vec![]).await)) },
-        ),
+        check("an empty batch is refused", "AWS.SimpleQueueService.EmptyBatchRequest", |b| async move {
+            Ok(outcome(b.queue(&[]).await?.send_batch(vec![]).await))
+        }),
         check(
             "a batch has at most ten entries",
             "10: ok, 11: AWS.SimpleQueueService.TooManyEntriesInBatchRequest, deletes: AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
@@ -23,15 +21,11 @@ pub(crate) fn checks() -> Vec<Check> {
                 ))
             },
         ),
-        check(
-            "ids are distinct",
-            "AWS.SimpleQueueService.BatchEntryIdsNotDistinct, nothing sent",
-            |b| async move {
-                let queue = b.queue(&[]).await?;
-                let refused = outcome(queue.send_batch(vec![entry("a", "x"), entry("a", "y")]).await);
-                Ok(format!("{refused}, {}", sent(&queue).await?))
-            },
-        ),
+        check("ids are distinct", "AWS.SimpleQueueService.BatchEntryIdsNotDistinct, nothing sent", |b| async move {
+            let queue = b.queue(&[]).await?;
+            let refused = outcome(queue.send_batch(vec![entry("a", "x"), entry("a", "y")]).await);
+            Ok(format!("{refused}, {}", sent(&queue).await?))
+        }),
         check(
             "an id has 1 to 80 letters, digits, hyphens and underscores",
             "80: ok, 81: AWS.SimpleQueueService.InvalidBatchEntryId, dot: AWS.SimpleQueueService.InvalidBatchEntryId, empty: AWS.SimpleQueueService.InvalidBatchEntryId",
@@ -40,10 +34,7 @@ pub(crate) fn checks() -> Vec<Check> {
                 let long = "x".repeat(81);
                 let mut seen = Vec::new();
                 for (what, id) in [("80", &long[..80]), ("81", &long[..]), ("dot", "a.b"), ("empty", "")] {
-                    seen.push(format!(
-                        "{what}: {}",
-                        outcome(queue.send_batch(vec![entry(id, "x")]).await)
-                    ));
+                    seen.push(format!("{what}: {}", outcome(queue.send_batch(vec![entry(id, "x")]).await)));
                 }
                 Ok(seen.join(", "))
             },
@@ -66,9 +57,7 @@ pub(crate) fn checks() -> Vec<Check> {
             "ok 0,2; failed 1 InvalidMessageContents (sender), 2 sent",
             |b| async move {
                 let queue = b.queue(&[]).await?;
-                let parts = queue
-                    .send_batch(vec![entry("0", "x"), entry("1", "\u{1}"), entry("2", "y")])
-                    .await?;
+                let parts = queue.send_batch(vec![entry("0", "x"), entry("1", "\u{1}"), entry("2", "y")]).await?;
                 Ok(format!("{parts}, {}", sent(&queue).await?))
             },
         ),
@@ -87,21 +76,15 @@ pub(crate) fn checks() -> Vec<Check> {
             "ok 0; failed 1 InvalidParameterValue (sender)",
             |b| async move {
                 let queue = b.queue(&[("MaximumMessageSize", "1024")]).await?;
-                queue
-                    .send_batch(vec![entry("0", "x"), entry("1", &"x".repeat(1_025))])
-                    .await
+                queue.send_batch(vec![entry("0", "x"), entry("1", &"x".repeat(1_025))]).await
             },
         ),
-        check(
-            "each entry has its own delay",
-            "1 visible, 1 delayed, 0 in flight",
-            |b| async move {
-                let queue = b.queue(&[]).await?;
-                let late = entry_with("1", "x", |entry| entry.delay_seconds(60));
-                queue.send_batch(vec![entry("0", "x"), late]).await?;
-                queue.counts().await
-            },
-        ),
+        check("each entry has its own delay", "1 visible, 1 delayed, 0 in flight", |b| async move {
+            let queue = b.queue(&[]).await?;
+            let late = entry_with("1", "x", |entry| entry.delay_seconds(60));
+            queue.send_batch(vec![entry("0", "x"), late]).await?;
+            queue.counts().await
+        }),
         check(
             "a bad handle fails its own deletion only",
             "ok 0; failed 1 ReceiptHandleIsInvalid (sender)",
@@ -119,9 +102,7 @@ pub(crate) fn checks() -> Vec<Check> {
                 queue.send("x").await?;
                 queue.send("y").await?;
                 let (first, second) = (queue.next().await?, queue.next().await?);
-                queue
-                    .change_visibility_batch(&[(handle(&first), 5), ("nonsense", 5), (handle(&second), 43_201)])
-                    .await
+                queue.change_visibility_batch(&[(handle(&first), 5), ("nonsense", 5), (handle(&second), 43_201)]).await
             },
         ),
         check(
@@ -129,39 +110,22 @@ pub(crate) fn checks() -> Vec<Check> {
             "AWS.SimpleQueueService.NonExistentQueue",
             |b| async move {
                 let queue = b.queue(&[]).await?;
-                let nowhere = Queue {
-                    url: queue.url.replace(&queue.name, &Bench::name()),
-                    ..queue
-                };
+                let nowhere = Queue { url: queue.url.replace(&queue.name, &Bench::name()), ..queue };
                 Ok(outcome(nowhere.send_batch(vec![entry("0", "x")]).await))
             },
         ),
-        check(
-            "a batch answers the ids and digests of its messages",
-            "true true",
-            digests,
-        ),
+        check("a batch answers the ids and digests of its messages", "true true", digests),
     ]
 }
 
 async fn sent(queue: &Queue) -> Observed {
-    let count = queue
-        .attribute(aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages)
-        .await?;
-    Ok(if count == "0" {
-        "nothing sent".to_owned()
-    } else {
-        format!("{count} sent")
-    })
+    let count = queue.attribute(aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages).await?;
+    Ok(if count == "0" { "nothing sent".to_owned() } else { format!("{count} sent") })
 }
 
 async fn digests(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
-    let batch = bench
-        .client
-        .send_message_batch()
-        .queue_url(&queue.url)
-        .entries(entry("0", "x"));
+    let batch = bench.client.send_message_batch().queue_url(&queue.url).entries(entry("0", "x"));
     let answer = batch.send().await.map_err(crate::bench::code)?;
     let sent = answer.successful.into_iter().next().ok_or("nothing")?;
     let message = queue.next().await?;

@@ -23,26 +23,17 @@ pub(crate) fn checks() -> Vec<Check> {
             let queue = b.fifo(&[]).await?;
             Ok(outcome(queue.send_with("x", |m| m.message_deduplication_id("d")).await))
         }),
-        check(
-            "a FIFO message needs a deduplication id",
-            "InvalidParameterValue",
-            |b| async move {
-                let queue = b.fifo(&[]).await?;
-                Ok(outcome(queue.send_with("x", |m| m.message_group_id("g")).await))
-            },
-        ),
+        check("a FIFO message needs a deduplication id", "InvalidParameterValue", |b| async move {
+            let queue = b.fifo(&[]).await?;
+            Ok(outcome(queue.send_with("x", |m| m.message_group_id("g")).await))
+        }),
         check(
             "a FIFO message has no delay of its own, though zero is accepted",
             "1: InvalidParameterValue, 0: ok",
             |b| async move {
                 let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
-                let send = async |secs| {
-                    outcome(
-                        queue
-                            .send_with("x", |m| m.message_group_id("g").delay_seconds(secs))
-                            .await,
-                    )
-                };
+                let send =
+                    async |secs| outcome(queue.send_with("x", |m| m.message_group_id("g").delay_seconds(secs)).await);
                 Ok(format!("1: {}, 0: {}", send(1).await, send(0).await))
             },
         ),
@@ -63,24 +54,16 @@ pub(crate) fn checks() -> Vec<Check> {
             }
             Ok(bodies(&queue.receive().await?))
         }),
-        check(
-            "a group waits while one of its messages is in flight",
-            "1 nothing, then 2",
-            |b| async move {
-                let queue = b.fifo(&[]).await?;
-                queue.send_to_group("g", "1").await?;
-                queue.send_to_group("g", "2").await?;
-                let first = queue.receive_with(|r| r.max_number_of_messages(1)).await?;
-                let locked = bodies(&queue.receive().await?);
-                let message = first.first().ok_or("silence")?;
-                queue.delete(handle(message)).await?;
-                Ok(format!(
-                    "{} {locked}, then {}",
-                    bodies(&first),
-                    bodies(&queue.receive().await?)
-                ))
-            },
-        ),
+        check("a group waits while one of its messages is in flight", "1 nothing, then 2", |b| async move {
+            let queue = b.fifo(&[]).await?;
+            queue.send_to_group("g", "1").await?;
+            queue.send_to_group("g", "2").await?;
+            let first = queue.receive_with(|r| r.max_number_of_messages(1)).await?;
+            let locked = bodies(&queue.receive().await?);
+            let message = first.first().ok_or("silence")?;
+            queue.delete(handle(message)).await?;
+            Ok(format!("{} {locked}, then {}", bodies(&first), bodies(&queue.receive().await?)))
+        }),
         check("other groups go on", "b1", |b| async move {
             let queue = b.fifo(&[]).await?;
             for (group, body) in [("a", "a1"), ("a", "a2"), ("b", "b1")] {
@@ -89,44 +72,23 @@ pub(crate) fn checks() -> Vec<Check> {
             queue.receive_with(|r| r.max_number_of_messages(1)).await?;
             Ok(bodies(&queue.receive().await?))
         }),
-        check(
-            "a released message comes back before its successors",
-            "1 then 1,2",
-            |b| async move {
-                let queue = b.fifo(&[]).await?;
-                queue.send_to_group("g", "1").await?;
-                queue.send_to_group("g", "2").await?;
-                let first = queue.receive_with(|r| r.max_number_of_messages(1)).await?;
-                queue
-                    .change_visibility(handle(first.first().ok_or("silence")?), 0)
-                    .await?;
-                Ok(format!("{} then {}", bodies(&first), bodies(&queue.receive().await?)))
-            },
-        ),
-        check(
-            "a group waits for every message that is in flight",
-            "nothing, then 1,2",
-            released_head,
-        ),
-        check(
-            "a repeated deduplication id is accepted and not delivered",
-            "same id, x",
-            |b| async move {
-                let queue = b.fifo(&[]).await?;
-                let send = async |body| {
-                    queue
-                        .send_with(body, |m| m.message_group_id("g").message_deduplication_id("d"))
-                        .await
-                };
-                let (first, second) = (send("x").await?, send("y").await?);
-                let id = if first.message_id == second.message_id {
-                    "same id"
-                } else {
-                    "another id"
-                };
-                Ok(format!("{id}, {}", bodies(&queue.receive().await?)))
-            },
-        ),
+        check("a released message comes back before its successors", "1 then 1,2", |b| async move {
+            let queue = b.fifo(&[]).await?;
+            queue.send_to_group("g", "1").await?;
+            queue.send_to_group("g", "2").await?;
+            let first = queue.receive_with(|r| r.max_number_of_messages(1)).await?;
+            queue.change_visibility(handle(first.first().ok_or("silence")?), 0).await?;
+            Ok(format!("{} then {}", bodies(&first), bodies(&queue.receive().await?)))
+        }),
+        check("a group waits for every message that is in flight", "nothing, then 1,2", released_head),
+        check("a repeated deduplication id is accepted and not delivered", "same id, x", |b| async move {
+            let queue = b.fifo(&[]).await?;
+            let send =
+                async |body| queue.send_with(body, |m| m.message_group_id("g").message_deduplication_id("d")).await;
+            let (first, second) = (send("x").await?, send("y").await?);
+            let id = if first.message_id == second.message_id { "same id" } else { "another id" };
+            Ok(format!("{id}, {}", bodies(&queue.receive().await?)))
+        }),
         check("a deduplication id outlives its message", "nothing", |b| async move {
             let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
             let send = async || queue.send_with("x", |m| m.message_group_id("g")).await;
@@ -135,22 +97,15 @@ pub(crate) fn checks() -> Vec<Check> {
             send().await?;
             Ok(bodies(&queue.receive().await?))
         }),
-        check(
-            "content-based deduplication looks at the body only",
-            "x",
-            |b| async move {
-                let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
-                for group in ["g", "h"] {
-                    queue.send_with("x", |m| m.message_group_id(group)).await?;
-                }
-                Ok(bodies(&queue.receive().await?))
-            },
-        ),
+        check("content-based deduplication looks at the body only", "x", |b| async move {
+            let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
+            for group in ["g", "h"] {
+                queue.send_with("x", |m| m.message_group_id(group)).await?;
+            }
+            Ok(bodies(&queue.receive().await?))
+        }),
         check("deduplication can be scoped to the group", "x,x", |b| async move {
-            let scope = [
-                ("ContentBasedDeduplication", "true"),
-                ("DeduplicationScope", "messageGroup"),
-            ];
+            let scope = [("ContentBasedDeduplication", "true"), ("DeduplicationScope", "messageGroup")];
             let queue = b.fifo(&scope).await?;
             for group in ["g", "h", "g"] {
                 queue.send_with("x", |m| m.message_group_id(group)).await?;
@@ -162,16 +117,12 @@ pub(crate) fn checks() -> Vec<Check> {
             "g d 20 digits, rising",
             |b| async move {
                 let queue = b.fifo(&[]).await?;
-                let first = queue
-                    .send_with("x", |m| m.message_group_id("g").message_deduplication_id("d"))
-                    .await?;
+                let first = queue.send_with("x", |m| m.message_group_id("g").message_deduplication_id("d")).await?;
                 let second = queue.send_to_group("g", "y").await?;
                 let message = queue.next().await?;
                 let number = system(&message, MessageSystemAttributeName::SequenceNumber);
-                let (first, second) = (
-                    first.sequence_number.unwrap_or_default(),
-                    second.sequence_number.unwrap_or_default(),
-                );
+                let (first, second) =
+                    (first.sequence_number.unwrap_or_default(), second.sequence_number.unwrap_or_default());
                 let rising = first == number && first < second;
                 Ok(format!(
                     "{} {} {} digits, {}",
@@ -182,60 +133,40 @@ pub(crate) fn checks() -> Vec<Check> {
                 ))
             },
         ),
-        check(
-            "an expired handle does not delete a FIFO message",
-            "InvalidParameterValue, x",
-            |b| async move {
-                let queue = b.fifo(&[("VisibilityTimeout", "1")]).await?;
-                queue.send_to_group("g", "x").await?;
-                let message = queue.next().await?;
-                pause(1_500).await;
-                let delete = outcome(queue.delete(handle(&message)).await);
-                Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
-            },
-        ),
-        check(
-            "a FIFO queue's delay holds for all its messages",
-            "nothing, x",
-            |b| async move {
-                let queue = b.fifo(&[("DelaySeconds", "1")]).await?;
-                queue.send_to_group("g", "x").await?;
-                let early = bodies(&queue.receive().await?);
-                pause(1_500).await;
-                Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
-            },
-        ),
-        check(
-            "a FIFO queue's new delay holds also for what was sent before",
-            "x",
-            |b| async move {
-                let queue = b.fifo(&[("DelaySeconds", "60")]).await?;
-                queue.send_to_group("g", "x").await?;
-                queue.set(QueueAttributeName::DelaySeconds, "0").await?;
-                Ok(bodies(&queue.receive().await?))
-            },
-        ),
-        check(
-            "a poisonous head goes to the dead-letter queue and its group goes on",
-            "1, then 2, dead 1",
-            poison,
-        ),
-        long(
-            "a deduplication id is remembered for five minutes",
-            "nothing, x",
-            |b| async move {
-                let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
-                let send = async || queue.send_with("x", |m| m.message_group_id("g")).await;
-                send().await?;
-                queue.delete(handle(&queue.next().await?)).await?;
-                pause(299_000).await;
-                send().await?;
-                let early = bodies(&queue.receive().await?);
-                pause(1_000).await;
-                send().await?;
-                Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
-            },
-        ),
+        check("an expired handle does not delete a FIFO message", "InvalidParameterValue, x", |b| async move {
+            let queue = b.fifo(&[("VisibilityTimeout", "1")]).await?;
+            queue.send_to_group("g", "x").await?;
+            let message = queue.next().await?;
+            pause(1_500).await;
+            let delete = outcome(queue.delete(handle(&message)).await);
+            Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
+        }),
+        check("a FIFO queue's delay holds for all its messages", "nothing, x", |b| async move {
+            let queue = b.fifo(&[("DelaySeconds", "1")]).await?;
+            queue.send_to_group("g", "x").await?;
+            let early = bodies(&queue.receive().await?);
+            pause(1_500).await;
+            Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
+        }),
+        check("a FIFO queue's new delay holds also for what was sent before", "x", |b| async move {
+            let queue = b.fifo(&[("DelaySeconds", "60")]).await?;
+            queue.send_to_group("g", "x").await?;
+            queue.set(QueueAttributeName::DelaySeconds, "0").await?;
+            Ok(bodies(&queue.receive().await?))
+        }),
+        check("a poisonous head goes to the dead-letter queue and its group goes on", "1, then 2, dead 1", poison),
+        long("a deduplication id is remembered for five minutes", "nothing, x", |b| async move {
+            let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
+            let send = async || queue.send_with("x", |m| m.message_group_id("g")).await;
+            send().await?;
+            queue.delete(handle(&queue.next().await?)).await?;
+            pause(299_000).await;
+            send().await?;
+            let early = bodies(&queue.receive().await?);
+            pause(1_000).await;
+            send().await?;
+            Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
+        }),
     ]
 }
 
@@ -256,16 +187,11 @@ async fn released_head(bench: Bench) -> Observed {
 async fn poison(bench: Bench) -> Observed {
     let dead = bench.fifo(&[]).await?;
     let policy = redrive_policy(&dead.arn().await?, 1);
-    let queue = bench
-        .fifo(&[("VisibilityTimeout", "0"), ("RedrivePolicy", &policy)])
-        .await?;
+    let queue = bench.fifo(&[("VisibilityTimeout", "0"), ("RedrivePolicy", &policy)]).await?;
     queue.send_to_group("g", "1").await?;
     queue.send_to_group("g", "2").await?;
     let take = async || queue.receive_with(|r| r.max_number_of_messages(1)).await;
     let first = bodies(&take().await?);
     let second = bodies(&take().await?);
-    Ok(format!(
-        "{first}, then {second}, dead {}",
-        bodies(&dead.receive().await?)
-    ))
+    Ok(format!("{first}, then {second}, dead {}", bodies(&dead.receive().await?)))
 }

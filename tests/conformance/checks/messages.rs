@@ -32,62 +32,32 @@ pub(crate) fn checks() -> Vec<Check> {
                 Ok(names.join(","))
             },
         ),
-        check(
-            "nothing that was not asked for is answered",
-            "0 system, 0 own",
-            not_asked,
-        ),
-        check(
-            "own attributes can be asked for by prefix and by name",
-            "a.1,a.2,b",
-            by_prefix,
-        ),
-        check(
-            "a trace header travels as a system attribute",
-            "Root=1-5-a",
-            trace_attribute,
-        ),
-        check(
-            "a trace header of one entry of a batch belongs to that entry",
-            "Root=1-5-b none",
-            trace_entry,
-        ),
+        check("nothing that was not asked for is answered", "0 system, 0 own", not_asked),
+        check("own attributes can be asked for by prefix and by name", "a.1,a.2,b", by_prefix),
+        check("a trace header travels as a system attribute", "Root=1-5-a", trace_attribute),
+        check("a trace header of one entry of a batch belongs to that entry", "Root=1-5-b none", trace_entry),
         check(
             "the trace header of the request becomes that of each of its messages",
             "Root=1-5-c;Lineage=1:a:0 Root=1-5-c;Lineage=1:a:0 Root=1-5-c;Lineage=1:a:0",
             trace_request,
         ),
-        check(
-            "no system attribute but the trace header can be sent",
-            "InvalidParameterValue",
-            |b| async move {
-                let queue = b.queue(&[]).await?;
-                let value = MessageSystemAttributeValue::builder()
-                    .data_type("String")
-                    .string_value("x");
-                let value = value.build().expect("a type");
-                Ok(outcome(
-                    queue
-                        .send_with("x", |m| m.message_system_attributes("SenderId".into(), value))
-                        .await,
-                ))
-            },
-        ),
-        check(
-            "a group on a standard queue is kept and orders nothing",
-            "tenant-1 tenant-1",
-            |b| async move {
-                let queue = b.queue(&[]).await?;
-                for body in ["x", "y"] {
-                    queue.send_with(body, |m| m.message_group_id("tenant-1")).await?;
-                }
-                let mut groups = Vec::new();
-                for message in [queue.next().await?, queue.next().await?] {
-                    groups.push(system(&message, MessageSystemAttributeName::MessageGroupId));
-                }
-                Ok(groups.join(" "))
-            },
-        ),
+        check("no system attribute but the trace header can be sent", "InvalidParameterValue", |b| async move {
+            let queue = b.queue(&[]).await?;
+            let value = MessageSystemAttributeValue::builder().data_type("String").string_value("x");
+            let value = value.build().expect("a type");
+            Ok(outcome(queue.send_with("x", |m| m.message_system_attributes("SenderId".into(), value)).await))
+        }),
+        check("a group on a standard queue is kept and orders nothing", "tenant-1 tenant-1", |b| async move {
+            let queue = b.queue(&[]).await?;
+            for body in ["x", "y"] {
+                queue.send_with(body, |m| m.message_group_id("tenant-1")).await?;
+            }
+            let mut groups = Vec::new();
+            for message in [queue.next().await?, queue.next().await?] {
+                groups.push(system(&message, MessageSystemAttributeName::MessageGroupId));
+            }
+            Ok(groups.join(" "))
+        }),
         check(
             "a group has 1 to 128 letters, digits and signs",
             "128: ok, 129: InvalidParameterValue, space: InvalidParameterValue",
@@ -102,39 +72,24 @@ pub(crate) fn checks() -> Vec<Check> {
                 ))
             },
         ),
-        check(
-            "a standard queue refuses a deduplication id",
-            "InvalidParameterValue",
-            |b| async move {
-                let queue = b.queue(&[]).await?;
-                Ok(outcome(queue.send_with("x", |m| m.message_deduplication_id("d")).await))
-            },
-        ),
+        check("a standard queue refuses a deduplication id", "InvalidParameterValue", |b| async move {
+            let queue = b.queue(&[]).await?;
+            Ok(outcome(queue.send_with("x", |m| m.message_deduplication_id("d")).await))
+        }),
     ]
 }
 
 pub(super) fn text(data_type: &str, value: &str) -> MessageAttributeValue {
-    MessageAttributeValue::builder()
-        .data_type(data_type)
-        .string_value(value)
-        .build()
-        .expect("a type")
+    MessageAttributeValue::builder().data_type(data_type).string_value(value).build().expect("a type")
 }
 
 pub(super) async fn with_trace(queue: &Queue, body: &str, header: &str) -> Result<(), String> {
     let name = MessageSystemAttributeNameForSends::AwsTraceHeader;
-    queue
-        .send_with(body, |m| m.message_system_attributes(name, trace(header)))
-        .await
-        .map(drop)
+    queue.send_with(body, |m| m.message_system_attributes(name, trace(header))).await.map(drop)
 }
 
 fn trace(header: &str) -> MessageSystemAttributeValue {
-    MessageSystemAttributeValue::builder()
-        .data_type("String")
-        .string_value(header)
-        .build()
-        .expect("a type")
+    MessageSystemAttributeValue::builder().data_type("String").string_value(header).build().expect("a type")
 }
 
 async fn round_trip(bench: Bench) -> Observed {
@@ -144,23 +99,14 @@ async fn round_trip(bench: Bench) -> Observed {
     let message = queue.next().await?;
     let same = |same: bool| if same { "same" } else { "other" };
     let digests_agree = sent.md5_of_message_body == message.md5_of_body;
-    let digest = message
-        .md5_of_body
-        .clone()
-        .filter(|_| digests_agree)
-        .unwrap_or_default();
+    let digest = message.md5_of_body.clone().filter(|_| digests_agree).unwrap_or_default();
     let ids = same(sent.message_id == message.message_id);
-    Ok(format!(
-        "{} body, {ids} id, {digest}",
-        same(message.body() == Some(body))
-    ))
+    Ok(format!("{} body, {ids} id, {digest}", same(message.body() == Some(body))))
 }
 
 async fn attributes(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
-    let binary = MessageAttributeValue::builder()
-        .data_type("Binary")
-        .binary_value(Blob::new([0_u8, 255]));
+    let binary = MessageAttributeValue::builder().data_type("Binary").binary_value(Blob::new([0_u8, 255]));
     let sent = queue
         .send_with("x", |m| {
             m.message_attributes("s", text("String", "ü"))
@@ -178,32 +124,16 @@ async fn attributes(bench: Bench) -> Observed {
     let mut seen: Vec<String> = message.message_attributes().into_iter().flatten().map(shown).collect();
     seen.sort();
     let digest = |digest: Option<String>| digest.unwrap_or_default();
-    let digests = (
-        digest(sent.md5_of_message_attributes),
-        digest(message.md5_of_message_attributes),
-    );
+    let digests = (digest(sent.md5_of_message_attributes), digest(message.md5_of_message_attributes));
     Ok(format!("{}; {} {}", seen.join(", "), digests.0, digests.1))
 }
 
 async fn not_asked(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
-    queue
-        .send_with("x", |m| m.message_attributes("a", text("String", "x")))
-        .await?;
-    let answer = bench
-        .client
-        .receive_message()
-        .queue_url(&queue.url)
-        .wait_time_seconds(2)
-        .send()
-        .await
-        .map_err(code)?;
-    let message = answer
-        .messages
-        .unwrap_or_default()
-        .into_iter()
-        .next()
-        .ok_or("silence")?;
+    queue.send_with("x", |m| m.message_attributes("a", text("String", "x"))).await?;
+    let answer =
+        bench.client.receive_message().queue_url(&queue.url).wait_time_seconds(2).send().await.map_err(code)?;
+    let message = answer.messages.unwrap_or_default().into_iter().next().ok_or("silence")?;
     Ok(format!(
         "{} system, {} own",
         message.attributes.unwrap_or_default().len(),
@@ -215,13 +145,9 @@ async fn by_prefix(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
     let names = ["a.1", "a.2", "b", "c"];
     let attributes = names.map(|name| (name.to_owned(), text("String", "x"))).into();
-    queue
-        .send_with("x", |m| m.set_message_attributes(Some(attributes)))
-        .await?;
+    queue.send_with("x", |m| m.set_message_attributes(Some(attributes))).await?;
     let wanted = Some(vec!["a.*".to_owned(), "b".to_owned()]);
-    let found = queue
-        .receive_with(|r| r.wait_time_seconds(2).set_message_attribute_names(wanted))
-        .await?;
+    let found = queue.receive_with(|r| r.wait_time_seconds(2).set_message_attribute_names(wanted)).await?;
     let message = found.into_iter().next().ok_or("silence")?;
     let mut names: Vec<String> = message.message_attributes.unwrap_or_default().into_keys().collect();
     names.sort();
@@ -246,23 +172,13 @@ async fn trace_entry(bench: Bench) -> Observed {
 async fn trace_request(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
     let header = "Root=1-5-c;Lineage=1:a:0";
-    let send = bench
-        .client
-        .send_message()
-        .queue_url(&queue.url)
-        .message_body("a")
-        .customize();
+    let send = bench.client.send_message().queue_url(&queue.url).message_body("a").customize();
     let send = send.mutate_request(move |request| {
         request.headers_mut().insert("x-amzn-trace-id", header);
     });
     send.send().await.map_err(code)?;
     let entries = Some(vec![entry("0", "b"), entry("1", "c")]);
-    let batch = bench
-        .client
-        .send_message_batch()
-        .queue_url(&queue.url)
-        .set_entries(entries)
-        .customize();
+    let batch = bench.client.send_message_batch().queue_url(&queue.url).set_entries(entries).customize();
     let batch = batch.mutate_request(move |request| {
         request.headers_mut().insert("x-amzn-trace-id", header);
     });

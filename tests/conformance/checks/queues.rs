@@ -6,19 +6,11 @@ use crate::bench::{Bench, Check, Observed, bodies, check, code, long, outcome, p
 
 pub(crate) fn checks() -> Vec<Check> {
     vec![
-        check(
-            "creating a queue again with the same attributes finds it",
-            "same",
-            again,
-        ),
-        check(
-            "creating a queue again with another attribute is refused",
-            "QueueAlreadyExists",
-            |b| async move {
-                let queue = b.queue(&[("VisibilityTimeout", "40")]).await?;
-                Ok(outcome(b.queue_named(queue.name, &[("VisibilityTimeout", "41")]).await))
-            },
-        ),
+        check("creating a queue again with the same attributes finds it", "same", again),
+        check("creating a queue again with another attribute is refused", "QueueAlreadyExists", |b| async move {
+            let queue = b.queue(&[("VisibilityTimeout", "40")]).await?;
+            Ok(outcome(b.queue_named(queue.name, &[("VisibilityTimeout", "41")]).await))
+        }),
         check(
             "a queue that does not exist is named so",
             "url AWS.SimpleQueueService.NonExistentQueue, send AWS.SimpleQueueService.NonExistentQueue",
@@ -34,11 +26,9 @@ pub(crate) fn checks() -> Vec<Check> {
             "43201: InvalidAttributeValue, 901: InvalidAttributeValue, 59: InvalidAttributeValue, 21: InvalidAttributeValue, 1048577: InvalidAttributeValue, text: InvalidAttributeValue",
             out_of_bounds,
         ),
-        check(
-            "an unknown attribute is refused",
-            "InvalidAttributeName",
-            |b| async move { Ok(outcome(b.queue(&[("Colour", "red")]).await)) },
-        ),
+        check("an unknown attribute is refused", "InvalidAttributeName", |b| async move {
+            Ok(outcome(b.queue(&[("Colour", "red")]).await))
+        }),
         check(
             "a queue has the documented defaults",
             "delay 0, size 1048576, retention 345600, wait 0, visibility 30",
@@ -52,36 +42,19 @@ pub(crate) fn checks() -> Vec<Check> {
         check("only the attributes asked for are answered", "1", |b| async move {
             let queue = b.queue(&[]).await?;
             let get = b.client.get_queue_attributes().queue_url(&queue.url);
-            let answer = get
-                .attribute_names(QueueAttributeName::DelaySeconds)
-                .send()
-                .await
-                .map_err(code)?;
+            let answer = get.attribute_names(QueueAttributeName::DelaySeconds).send().await.map_err(code)?;
             Ok(answer.attributes.unwrap_or_default().len().to_string())
         }),
-        check(
-            "messages are counted by what they are doing",
-            "1 visible, 2 delayed, 1 in flight",
-            counts,
-        ),
+        check("messages are counted by what they are doing", "1 visible, 2 delayed, 1 in flight", counts),
         check("queues are listed by prefix", "2 of 2, then 1 and a token", listing),
-        check(
-            "a purge empties the queue",
-            "0 visible, 0 delayed, 0 in flight",
-            |b| async move {
-                let queue = b.queue(&[]).await?;
-                queue.send("x").await?;
-                queue.send_with("y", |m| m.delay_seconds(60)).await?;
-                queue.receive().await?;
-                b.client
-                    .purge_queue()
-                    .queue_url(&queue.url)
-                    .send()
-                    .await
-                    .map_err(code)?;
-                queue.counts().await
-            },
-        ),
+        check("a purge empties the queue", "0 visible, 0 delayed, 0 in flight", |b| async move {
+            let queue = b.queue(&[]).await?;
+            queue.send("x").await?;
+            queue.send_with("y", |m| m.delay_seconds(60)).await?;
+            queue.receive().await?;
+            b.client.purge_queue().queue_url(&queue.url).send().await.map_err(code)?;
+            queue.counts().await
+        }),
         check(
             "a second purge within a minute is refused",
             "AWS.SimpleQueueService.PurgeQueueInProgress",
@@ -113,9 +86,7 @@ pub(crate) fn checks() -> Vec<Check> {
 
 async fn again(bench: Bench) -> Observed {
     let queue = bench.queue(&[("VisibilityTimeout", "40")]).await?;
-    let with = bench
-        .queue_named(queue.name.clone(), &[("VisibilityTimeout", "40")])
-        .await?;
+    let with = bench.queue_named(queue.name.clone(), &[("VisibilityTimeout", "40")]).await?;
     let without = bench.queue_named(queue.name.clone(), &[]).await?;
     let same = queue.url == with.url && queue.url == without.url;
     Ok(if same { "same" } else { "another" }.to_owned())
@@ -125,28 +96,15 @@ async fn missing(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
     let url = bench.client.get_queue_url().queue_name(Bench::name()).send().await;
     let nowhere = queue.url.replace(&queue.name, &Bench::name());
-    let send = bench
-        .client
-        .send_message()
-        .queue_url(nowhere)
-        .message_body("x")
-        .send()
-        .await;
-    Ok(format!(
-        "url {}, send {}",
-        outcome(url.map_err(code)),
-        outcome(send.map_err(code))
-    ))
+    let send = bench.client.send_message().queue_url(nowhere).message_body("x").send().await;
+    Ok(format!("url {}, send {}", outcome(url.map_err(code)), outcome(send.map_err(code))))
 }
 
 async fn names(bench: Bench) -> Observed {
     let mut seen = Vec::new();
     let long = format!("{}{}", Bench::name(), "x".repeat(80));
     for (what, name) in [("80", &long[..80]), ("81", &long[..81]), ("dot", "a.b"), ("empty", "")] {
-        seen.push(format!(
-            "{what}: {}",
-            outcome(bench.queue_named(name.to_owned(), &[]).await)
-        ));
+        seen.push(format!("{what}: {}", outcome(bench.queue_named(name.to_owned(), &[]).await)));
     }
     Ok(seen.join(", "))
 }
@@ -198,44 +156,22 @@ async fn listing(bench: Bench) -> Observed {
     let list = || bench.client.list_queues().queue_name_prefix(&prefix);
     let all = list().send().await.map_err(code)?.queue_urls.unwrap_or_default().len();
     let page = list().max_results(1).send().await.map_err(code)?;
-    let token = if page.next_token.is_some() {
-        "a token"
-    } else {
-        "no token"
-    };
-    Ok(format!(
-        "{all} of 2, then {} and {token}",
-        page.queue_urls.unwrap_or_default().len()
-    ))
+    let token = if page.next_token.is_some() { "a token" } else { "no token" };
+    Ok(format!("{all} of 2, then {} and {token}", page.queue_urls.unwrap_or_default().len()))
 }
 
 async fn deleted(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
-    bench
-        .client
-        .delete_queue()
-        .queue_url(&queue.url)
-        .send()
-        .await
-        .map_err(code)?;
+    bench.client.delete_queue().queue_url(&queue.url).send().await.map_err(code)?;
     let send = outcome(queue.send("x").await);
-    Ok(format!(
-        "send {send}, create {}",
-        outcome(bench.queue_named(queue.name, &[]).await)
-    ))
+    Ok(format!("send {send}, create {}", outcome(bench.queue_named(queue.name, &[]).await)))
 }
 
 async fn reborn(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
     queue.send("x").await?;
     let old = queue.next().await?;
-    bench
-        .client
-        .delete_queue()
-        .queue_url(&queue.url)
-        .send()
-        .await
-        .map_err(code)?;
+    bench.client.delete_queue().queue_url(&queue.url).send().await.map_err(code)?;
     pause(60_000).await;
     let queue = bench.queue_named(queue.name, &[]).await?;
     let send = outcome(queue.send("y").await);
@@ -257,38 +193,15 @@ async fn receive_bounds(bench: Bench) -> Observed {
 
 async fn tags(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
-    let tag = bench
-        .client
-        .tag_queue()
-        .queue_url(&queue.url)
-        .tags("a", "1")
-        .tags("b", "2");
+    let tag = bench.client.tag_queue().queue_url(&queue.url).tags("a", "1").tags("b", "2");
     tag.send().await.map_err(code)?;
     let read = async || {
-        let answer = bench
-            .client
-            .list_queue_tags()
-            .queue_url(&queue.url)
-            .send()
-            .await
-            .map_err(code)?;
-        let mut tags: Vec<String> = answer
-            .tags
-            .unwrap_or_default()
-            .iter()
-            .map(|(k, v)| format!("{k}={v}"))
-            .collect();
+        let answer = bench.client.list_queue_tags().queue_url(&queue.url).send().await.map_err(code)?;
+        let mut tags: Vec<String> = answer.tags.unwrap_or_default().iter().map(|(k, v)| format!("{k}={v}")).collect();
         tags.sort();
         Ok::<_, String>(tags.join(" "))
     };
     let before = read().await?;
-    bench
-        .client
-        .untag_queue()
-        .queue_url(&queue.url)
-        .tag_keys("a")
-        .send()
-        .await
-        .map_err(code)?;
+    bench.client.untag_queue().queue_url(&queue.url).tag_keys("a").send().await.map_err(code)?;
     Ok(format!("{before}, then {}", read().await?))
 }

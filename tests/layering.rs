@@ -1,0 +1,113 @@
+//! What each room must not know: reads `src/` and fails on a forbidden name.
+
+#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A name, the only places below `src/` that may use it, and why.
+const ONLY_IN: [(&str, &[&str], &str); 11] = [
+    ("aws_sdk_sqs::", &["queue/sqs.rs", "embedded/"], "the port is the only way to the queue"),
+    ("aws_config::", &["queue/sqs.rs"], "one place constructs the client"),
+    ("lambda_runtime::", &["lambda/"], "the rest runs without Lambda"),
+    ("aws_lambda_events::", &["lambda/"], "the rest runs without Lambda"),
+    ("hyper::", &["http/", "embedded/", "bin/requeue/endpoint.rs"], "HTTP is one handler among others"),
+    ("hyper_util::", &["http/", "embedded/", "bin/requeue/endpoint.rs"], "HTTP is one handler among others"),
+    ("rustls::", &["http/", "queue/sqs.rs"], "HTTP is one handler among others"),
+    ("std::env", &["config/", "bin/requeue/invoke.rs"], "settings are read once, in one place"),
+    ("SystemTime::now", &["clock.rs", "bin/requeue/"], "time is injected"),
+    ("rand::", &["clock.rs"], "chance is injected"),
+    ("static mut", &[], "there is no global mutable state"),
+];
+
+/// What the pure core may import.
+const POLICY_IMPORTS: [&str; 6] =
+    ["std::", "super::", "crate::disposition::", "crate::failure::", "crate::state::", "crate::policy"];
+
+fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            sources(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+/// Path below `src/`, and the lines of code: without comments, and without tests.
+fn code() -> Vec<(String, Vec<String>)> {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut paths = Vec::new();
+    sources(&src, &mut paths);
+    assert!(paths.len() > 30, "the sources are there");
+    let of_tests = |path: &str| path.contains("/tests/") || path.ends_with("/tests.rs");
+    paths
+        .into_iter()
+        .map(|path| {
+            let name = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
+            let text = fs::read_to_string(&path).unwrap();
+            let code = text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
+            let code = code.filter(|line| !line.trim_start().starts_with("//")).map(str::to_owned);
+            (name, code.collect())
+        })
+        .filter(|(name, _)| !of_tests(&format!("/{name}")))
+        .collect()
+}
+
+#[test]
+fn a_room_knows_only_what_it_may_know() {
+    let mut trouble = Vec::new();
+    for (path, lines) in code() {
+        for (name, allowed, why) in ONLY_IN {
+            let uses = lines.iter().any(|line| {
+                line.match_indices(name).any(|(at, _)| {
+                    let before = line[..at].chars().next_back();
+                    before.is_none_or(|c| !c.is_alphanumeric() && c != '_')
+                })
+            });
+            if uses && !allowed.iter().any(|place| path.starts_with(place)) {
+                trouble.push(format!("{path} names `{name}`: {why}"));
+            }
+        }
+    }
+    assert!(trouble.is_empty(), "{}", trouble.join("\n"));
+}
+
+#[test]
+fn the_policy_imports_std_and_plain_types_only() {
+    for (path, lines) in code() {
+        if !path.starts_with("policy/") {
+            continue;
+        }
+        for line in &lines {
+            if let Some(import) = line.strip_prefix("use ") {
+                assert!(POLICY_IMPORTS.iter().any(|allowed| import.starts_with(allowed)), "{path}: {line}");
+            }
+            for forbidden in ["async ", "tracing", "Clock", "Sampler", "Instant"] {
+                assert!(!line.contains(forbidden), "{path}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_queue_is_called_by_settling_only() {
+    for (path, lines) in code() {
+        let exempt = ["settle/", "embedded/", "bin/"].iter().any(|room| path.starts_with(room));
+        for line in lines.iter().filter(|_| !exempt) {
+            for call in ["queue.send(", "queue.delete(", "queue.change_visibility("] {
+                assert!(!line.contains(call), "{path}: {line}");
+            }
+        }
+    }
+}
+
+#[test]
+fn every_file_says_what_it_is_for() {
+    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for (path, _) in code() {
+        let text = fs::read_to_string(src.join(&path)).unwrap();
+        assert!(text.starts_with("//! "), "{path} begins with what it is for and what it must not know");
+    }
+}
