@@ -33,6 +33,7 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_RESERVE_SECONDS` | kept back at the end of an invocation for settling; at most a quarter of it is | seconds, 0.001 to 900 | 5 |
 /// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits by its visibility timeout | `when-needed`, `never` | `when-needed` |
 /// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue | `redrive` | `redrive` |
+/// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, and a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
 ///
 /// ```
 /// use requeue::Config;
@@ -52,9 +53,25 @@ pub struct Config {
     pub limits: Limits,
     /// Whether bodies may be wrapped.
     pub wrap: Wrap,
+    /// What Lambda does about a message that the function sends to its own queue.
+    pub recursive_loop: RecursiveLoop,
     /// Where to post messages.
     #[cfg(feature = "http")]
     pub target: Option<crate::http::TargetUrl>,
+}
+
+/// The function's property of the same name: what Lambda does when a function sends to the queue that invokes it.
+///
+/// ```
+/// assert_eq!(requeue::RecursiveLoop::default(), requeue::RecursiveLoop::Terminate);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecursiveLoop {
+    /// It lets it.
+    Allow,
+    /// It refuses to invoke the function after about 16 rounds; the message reaches the dead-letter queue unseen.
+    #[default]
+    Terminate,
 }
 
 impl Config {
@@ -100,6 +117,7 @@ impl Config {
             policy: vars.policy(),
             limits,
             wrap: vars.one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)]).unwrap_or_default(),
+            recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
             #[cfg(feature = "http")]
             target: vars.target(),
         }
@@ -124,8 +142,12 @@ impl Config {
     }
 }
 
+/// The words of the property itself.
+const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
+    [("Allow", RecursiveLoop::Allow), ("Terminate", RecursiveLoop::Terminate)];
+
 /// The names, without prefix, in the order of the table.
-const NAMES: [&str; 8] =
+const NAMES: [&str; 9] =
     ["TARGET_URL", "ALLOW_HTTP", "POLICY", "CONCURRENCY", "TIMEOUT_SECONDS", "RESERVE_SECONDS", "WRAP", "DEAD_LETTER"];
 
 /// The variables, and what is wrong with them.

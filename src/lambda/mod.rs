@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tower::Service;
 
 use crate::clock::epoch_millis;
-use crate::config::{Config, InvalidConfig};
+use crate::config::{Config, InvalidConfig, RecursiveLoop};
 use crate::handler::Handler;
 use crate::message::Body;
 use crate::processor::{BatchProcessor, Settings};
@@ -64,6 +64,7 @@ where
     T: Body,
 {
     init_logging();
+    warn_of_loop_detection(&config);
     let spare = (workers() < 2).then(two_workers).transpose()?;
     let handlers = spare.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone());
     let (ended, end) = tokio::sync::oneshot::channel();
@@ -83,6 +84,20 @@ where
         runtime.shutdown_background();
     }
     served
+}
+
+/// Lambda's recursive loop detection counts to about 16; the margin is for messages that share an invocation and so a count.
+/// Source: Lambda developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
+const SAFE_RETRIES: u32 = 10;
+
+fn warn_of_loop_detection(config: &Config) {
+    if config.recursive_loop == RecursiveLoop::Terminate && config.policy.max_retries > SAFE_RETRIES {
+        tracing::warn!(
+            maxRetries = config.policy.max_retries,
+            "Lambda may take retries for a runaway loop and cut a message off after about 16 of them: set the function's property \
+             RecursiveLoop and REQUEUE_RECURSIVE_LOOP to Allow, or maxRetries to 10 at most"
+        );
+    }
 }
 
 /// Sends log lines to the standard output, as JSON or text, as Lambda's logging controls say, unless a subscriber is installed
