@@ -147,8 +147,17 @@ const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
     [("Allow", RecursiveLoop::Allow), ("Terminate", RecursiveLoop::Terminate)];
 
 /// The names, without prefix, in the order of the table.
-const NAMES: [&str; 9] =
-    ["TARGET_URL", "ALLOW_HTTP", "POLICY", "CONCURRENCY", "TIMEOUT_SECONDS", "RESERVE_SECONDS", "WRAP", "DEAD_LETTER"];
+const NAMES: [&str; 9] = [
+    "TARGET_URL",
+    "ALLOW_HTTP",
+    "POLICY",
+    "CONCURRENCY",
+    "TIMEOUT_SECONDS",
+    "RESERVE_SECONDS",
+    "WRAP",
+    "DEAD_LETTER",
+    "RECURSIVE_LOOP",
+];
 
 /// The variables, and what is wrong with them.
 struct Vars {
