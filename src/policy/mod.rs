@@ -8,8 +8,11 @@ use crate::failure::FailureClass;
 mod backoff;
 mod decide;
 mod jitter;
+#[cfg(test)]
+mod tests;
 
 pub use backoff::Backoff;
+pub use decide::History;
 pub(crate) use decide::{Progress, decide, defer, is_given_up};
 pub use jitter::{Jitter, Spread};
 
@@ -106,4 +109,28 @@ pub struct ClassPolicy {
     pub max_retries: Option<u32>,
     /// No retry later than this after the message was first received.
     pub total_timeout: Duration,
+}
+
+impl ClassPolicy {
+    /// The delay after so many retries of this class: the backoff, capped, then spread by `sample`, uniform in `0.0..1.0`.
+    /// `previous` is the delay before this one, for [`Jitter::Decorrelated`].
+    ///
+    /// On the wire it is rounded up to whole seconds; what exceeds 900 s is waited in several hops.
+    ///
+    /// ```
+    /// use requeue::policy::RetryPolicy;
+    /// let policy = RetryPolicy::default();
+    /// let shortest = |retries| policy.quota.delay(retries, None, 0.0).as_secs();
+    /// assert_eq!([shortest(0), shortest(1), shortest(2), shortest(3)], [60, 180, 300, 300]);
+    /// ```
+    #[must_use]
+    pub fn delay(&self, retries: u32, previous: Option<Duration>, sample: f64) -> Duration {
+        let spread = Spread {
+            delay: self.backoff.delay(retries).min(self.max_delay),
+            base: self.backoff.base(),
+            cap: self.max_delay,
+            previous,
+        };
+        self.jitter.apply(&spread, sample)
+    }
 }
