@@ -8,6 +8,7 @@ use crate::failure::FailureClass;
 mod backoff;
 mod decide;
 mod jitter;
+mod presets;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ pub use backoff::Backoff;
 pub use decide::History;
 pub(crate) use decide::{Progress, decide, defer, is_given_up};
 pub use jitter::{Jitter, Spread};
+pub(crate) use presets::Preset;
 
 /// Everything that bounds the retries of a message. [`RetryPolicy::default`] is the built-in `standard`.
 ///
@@ -53,31 +55,6 @@ impl RetryPolicy {
             FailureClass::Quota => Some(&self.quota),
             FailureClass::Temporary => Some(&self.temporary),
             FailureClass::NonRetryable => None,
-        }
-    }
-}
-
-impl Default for RetryPolicy {
-    fn default() -> Self {
-        const HOUR: u64 = 3_600;
-        let class = |base, max_delay, total_timeout| ClassPolicy {
-            backoff: Backoff::Exponential {
-                base: Duration::from_secs(base),
-                multiplier: 3.0,
-            },
-            max_delay: Duration::from_secs(max_delay),
-            jitter: Jitter::Equal,
-            max_retries: None,
-            total_timeout: Duration::from_secs(total_timeout),
-        };
-        Self {
-            max_retries: 50,
-            max_retry_after: Duration::from_secs(43_200),
-            message_ttl: None,
-            max_deferrals: 100,
-            rate_limit: class(60, 300, 12 * HOUR),
-            quota: class(120, 600, 48 * HOUR),
-            temporary: class(2, 60, 12 * HOUR),
         }
     }
 }
