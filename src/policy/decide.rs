@@ -8,9 +8,9 @@ use crate::failure::Failure;
 use crate::state::RetryState;
 
 /// The longest that is added to a named delay.
-const MAX_SPREAD: Duration = Duration::from_secs(60);
+const MAX_SPREAD: Duration = Duration::from_mins(1);
 /// The longest wait between two deferrals, before the spread.
-const MAX_DEFERRAL: Duration = Duration::from_secs(900);
+const MAX_DEFERRAL: Duration = Duration::from_mins(15);
 
 /// What a decision needs to know about a message: how often it was tried again, and since when.
 ///
@@ -181,15 +181,12 @@ pub(crate) fn decide(
 
 /// What is to happen to a message that could not be started, having been deferred so often already.
 pub(crate) fn defer(why: Deferral, deferrals: u32, now: SystemTime, sample: f64) -> Disposition {
-    let wait = match deferrals {
-        0 => jitter::part(Duration::from_secs(1), sample),
-        _ => {
-            let doubled = 2_u64
-                .checked_pow(deferrals)
-                .map_or(MAX_DEFERRAL, Duration::from_secs)
-                .min(MAX_DEFERRAL);
-            doubled + jitter::part(doubled, sample)
-        }
+    let wait = if deferrals == 0 {
+        jitter::part(Duration::from_secs(1), sample)
+    } else {
+        let doubled = 2_u64.checked_pow(deferrals).map_or(MAX_DEFERRAL, Duration::from_secs);
+        let doubled = doubled.min(MAX_DEFERRAL);
+        doubled + jitter::part(doubled, sample)
     };
     Disposition::Defer {
         why,

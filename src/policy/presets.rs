@@ -106,7 +106,7 @@ impl Preset {
         };
         RetryPolicy {
             max_retries: self.max_retries,
-            max_retry_after: Duration::from_secs(43_200),
+            max_retry_after: Duration::from_hours(12),
             message_ttl: None,
             max_deferrals: 100,
             rate_limit: class(self.rate_limit),

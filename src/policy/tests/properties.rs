@@ -63,9 +63,9 @@ fn states() -> impl Strategy<Value = RetryState> {
     )
         .prop_map(|(retry_count, counts, class, delay, deferrals)| RetryState {
             retry_count,
-            counts,
             class,
             delay,
+            counts,
             deferrals,
             ..RetryState::default()
         })
