@@ -112,27 +112,14 @@ pub(super) fn resolve(
             }
         }
     }
-    let growth = entry
-        .growth
-        .as_ref()
-        .or(globals.growth.as_ref())
-        .map(|given| &given.value);
-    let base = entry.base.as_ref().map_or(row.backoff.base(), |given| given.value);
-    let multiplier = entry
-        .multiplier
-        .as_ref()
-        .map(|given| given.value)
-        .or(globals.multiplier);
-    let jitter = entry
-        .jitter
-        .as_ref()
-        .or(globals.jitter.as_ref())
-        .map(|given| given.value);
-    let cap = entry
-        .max_delay
-        .as_ref()
-        .or(globals.max_delay.as_ref())
-        .map(|given| given.value);
+    let growth = nearest(entry.growth.as_ref(), globals.growth.as_ref());
+    let base = nearest(entry.base.as_ref(), None).unwrap_or(row.backoff.base());
+    let multiplier = nearest(entry.multiplier.as_ref(), None).or(globals.multiplier);
+    let cap = match &growth {
+        // A list names its own longest delay.
+        Some(list @ Growth::List { .. }) => nearest(entry.max_delay.as_ref(), None).unwrap_or(longest(list)),
+        _ => nearest(entry.max_delay.as_ref(), globals.max_delay.as_ref()).unwrap_or(row.max_delay),
+    };
     let total_timeout = entry.total_timeout.or(globals.total_timeout);
     ClassPolicy {
         backoff: match growth {
@@ -143,19 +130,17 @@ pub(super) fn resolve(
             Some(Growth::Linear) => Backoff::Linear { base },
             Some(Growth::Fibonacci) => Backoff::Fibonacci { base },
             Some(Growth::Constant) => Backoff::Constant { base },
-            Some(Growth::List { first, then }) => Backoff::List {
-                first: *first,
-                then: then.clone(),
-            },
+            Some(Growth::List { first, then }) => Backoff::List { first, then },
         },
-        max_delay: match growth {
-            Some(list @ Growth::List { .. }) => entry.max_delay.as_ref().map_or(longest(list), |given| given.value),
-            _ => cap.unwrap_or(row.max_delay),
-        },
-        jitter: jitter.unwrap_or(row.jitter),
-        max_retries: entry.max_retries,
+        max_delay: cap,
+        jitter: nearest(entry.jitter.as_ref(), globals.jitter.as_ref()).unwrap_or(row.jitter),
+        max_retries: entry.max_retries.or(row.max_retries),
         total_timeout: total_timeout.unwrap_or(row.total_timeout),
     }
+}
+
+fn nearest<T: Clone>(own: Option<&Given<T>>, global: Option<&Given<T>>) -> Option<T> {
+    own.or(global).map(|given| given.value.clone())
 }
 
 /// What the entry says that cannot be, or would have no effect.
