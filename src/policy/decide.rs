@@ -2,17 +2,150 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{ClassPolicy, RetryPolicy, jitter::Spread};
+use super::{ClassPolicy, RetryPolicy, jitter};
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Wait};
 use crate::failure::Failure;
 use crate::state::RetryState;
 
 /// The longest that is added to a named delay.
-const MAX_SPREAD: Duration = Duration::from_secs(60);
+const MAX_SPREAD: Duration = Duration::from_mins(1);
 /// The longest wait between two deferrals, before the spread.
-const MAX_DEFERRAL: Duration = Duration::from_secs(900);
+const MAX_DEFERRAL: Duration = Duration::from_mins(15);
 
-/// What the policy needs to know about a message.
+/// What a decision needs to know about a message: how often it was tried again, and since when.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use requeue::policy::History;
+///
+/// let fresh = History::starting(SystemTime::UNIX_EPOCH);
+/// let tried_twice = History { retries: 2, class_retries: 1, previous: Some(Duration::from_secs(60)), ..fresh };
+/// assert_eq!((fresh.retries, tried_twice.receives), (0, 1));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct History {
+    /// Retries used so far, whatever the failures.
+    pub retries: u32,
+    /// Retries used so far for failures of the class of this one.
+    pub class_retries: u32,
+    /// The delay after the last failure, if that was of the same class. Only [`Decorrelated`](super::Jitter::Decorrelated) asks.
+    pub previous: Option<Duration>,
+    /// When the message was first received, ever: the age budget begins there.
+    pub first_received: SystemTime,
+    /// How often SQS delivered this copy; 1 the first time.
+    pub receives: u32,
+}
+
+impl History {
+    /// The history of a message that is received for the first time.
+    #[must_use]
+    pub const fn starting(first_received: SystemTime) -> Self {
+        Self {
+            retries: 0,
+            class_retries: 0,
+            previous: None,
+            first_received,
+            receives: 1,
+        }
+    }
+}
+
+impl RetryPolicy {
+    /// What is to happen to a message that failed with `failure`: it is requeued after a delay, deferred because that was the
+    /// handler's wish, or dead-lettered.
+    ///
+    /// Pure: `now` is the time of the decision, and `sample`, uniform in `0.0..1.0`, the only chance in it. The delay is what the
+    /// failure names, or else the [curve](ClassPolicy::delay) of its class, cut to what is left of the age budget. A time before
+    /// the first receipt counts as that moment: clocks differ.
+    ///
+    /// ```
+    /// use std::time::{Duration, SystemTime};
+    /// use requeue::policy::{History, Jitter, RetryPolicy};
+    /// use requeue::{DeadLetterReason, Disposition, Failure};
+    ///
+    /// let mut policy = RetryPolicy::default();
+    /// policy.rate_limit.jitter = Jitter::None;
+    ///
+    /// let received = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+    /// let decide = |retries| {
+    ///     let history = History { retries, class_retries: retries, ..History::starting(received) };
+    ///     policy.decide(&history, &Failure::rate_limit("429"), received + Duration::from_secs(5), 0.5)
+    /// };
+    /// let delay = |retries| decide(retries).wait().map(|wait| wait.delay().as_secs());
+    /// assert_eq!([delay(0), delay(1), delay(2)], [Some(60), Some(180), Some(300)]);
+    /// assert_eq!(decide(50), Disposition::DeadLetter(DeadLetterReason::RetriesExhausted));
+    /// ```
+    #[must_use]
+    pub fn decide(&self, history: &History, failure: &Failure, now: SystemTime, sample: f64) -> Disposition {
+        if failure.is_postponed() {
+            let wait = spread_named(self, failure.delay().unwrap_or_default(), sample);
+            return Disposition::Defer {
+                why: Deferral::Postponed,
+                wait: Wait::from(wait, now),
+            };
+        }
+        match self.class(failure.class()) {
+            None => Disposition::DeadLetter(DeadLetterReason::NonRetryable),
+            Some(class) => retry(self, class, history, failure.delay(), now, sample),
+        }
+    }
+}
+
+fn retry(
+    policy: &RetryPolicy,
+    class: &ClassPolicy,
+    history: &History,
+    named: Option<Duration>,
+    now: SystemTime,
+    sample: f64,
+) -> Disposition {
+    if no_retry_left(policy, class, history.retries, history.class_retries) {
+        return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
+    }
+    let left = time_left(class, history.first_received, now);
+    if left.is_zero() {
+        return Disposition::DeadLetter(DeadLetterReason::TooOld);
+    }
+    match named {
+        Some(named) if named.min(policy.max_retry_after) > left => Disposition::DeadLetter(DeadLetterReason::TooOld),
+        Some(named) => {
+            let wait = spread_named(policy, named, sample).min(left);
+            Disposition::Requeue {
+                wait: Wait::from(wait, now),
+                fallback: wait,
+            }
+        }
+        None => {
+            let curve = |retries| class.delay(retries, history.previous, sample).min(left);
+            // A message that cannot be re-sent keeps its count; its receives, of which each may have failed in its own way, count
+            // for it.
+            let attempts = history.retries.max(history.receives.saturating_sub(1));
+            Disposition::Requeue {
+                wait: Wait::from(curve(history.class_retries), now),
+                fallback: curve(attempts),
+            }
+        }
+    }
+}
+
+/// A named delay is a lower bound: the spread comes on top.
+fn spread_named(policy: &RetryPolicy, named: Duration, sample: f64) -> Duration {
+    let named = named.min(policy.max_retry_after);
+    named.saturating_add(jitter::part((named / 10).min(MAX_SPREAD), sample))
+}
+
+fn no_retry_left(policy: &RetryPolicy, class: &ClassPolicy, retries: u32, class_retries: u32) -> bool {
+    retries >= policy.max_retries || class.max_retries.is_some_and(|max| class_retries >= max)
+}
+
+/// What is left of the age budget at the time `at`, in whole seconds: SQS knows no others, and a wait that is rounded up must
+/// not leave the budget.
+fn time_left(class: &ClassPolicy, first_received: SystemTime, at: SystemTime) -> Duration {
+    let age = at.duration_since(first_received).unwrap_or_default();
+    Duration::from_secs(class.total_timeout.saturating_sub(age).as_secs())
+}
+
+/// What the crate knows about a message.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Progress<'a> {
     pub(crate) state: &'a RetryState,
@@ -30,86 +163,44 @@ pub(crate) fn decide(
     now: SystemTime,
     sample: f64,
 ) -> Disposition {
-    if failure.is_postponed() {
-        let wait = spread_named(policy, failure.delay().unwrap_or_default(), sample);
-        return Disposition::Defer { why: Deferral::Postponed, wait: Wait::from(wait, now) };
-    }
-    match policy.class(failure.class()) {
-        None => Disposition::DeadLetter(DeadLetterReason::NonRetryable),
-        Some(class) => retry(policy, class, progress, failure, now, sample),
-    }
-}
-
-fn retry(
-    policy: &RetryPolicy,
-    class: &ClassPolicy,
-    progress: &Progress<'_>,
-    failure: &Failure,
-    now: SystemTime,
-    sample: f64,
-) -> Disposition {
-    let count = progress.state.count(failure.class());
-    if progress.state.retry_count >= policy.max_retries || class.max_retries.is_some_and(|max| count >= max) {
-        return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
-    }
-    // Whole seconds only: SQS knows no others, and a wait that is rounded up must not leave the budget.
-    let left = Duration::from_secs(class.total_timeout.saturating_sub(age(progress.first_received, now)).as_secs());
-    if left.is_zero() {
-        return Disposition::DeadLetter(DeadLetterReason::TooOld);
-    }
-    match failure.delay() {
-        Some(named) if named.min(policy.max_retry_after) > left => Disposition::DeadLetter(DeadLetterReason::TooOld),
-        Some(named) => {
-            let wait = spread_named(policy, named, sample).min(left);
-            Disposition::Requeue { wait: Wait::from(wait, now), fallback: wait }
-        }
-        None => {
-            let previous = progress.state.delay.filter(|_| progress.state.class == Some(failure.class()));
-            let curve = |retries| curve(class, retries, previous, sample).min(left);
-            // A message that cannot be re-sent keeps its count of zero; its receives count for it.
-            let receives = progress.receive_count.saturating_sub(1);
-            Disposition::Requeue { wait: Wait::from(curve(count), now), fallback: curve(count.max(receives)) }
-        }
-    }
-}
-
-fn curve(class: &ClassPolicy, retries: u32, previous: Option<Duration>, sample: f64) -> Duration {
-    let delay = class.backoff.delay(retries).min(class.max_delay);
-    class.jitter.apply(&Spread { delay, base: class.backoff.base(), cap: class.max_delay, previous }, sample)
-}
-
-/// A named delay is a lower bound: the spread comes on top.
-fn spread_named(policy: &RetryPolicy, named: Duration, sample: f64) -> Duration {
-    let named = named.min(policy.max_retry_after);
-    named + (named / 10).min(MAX_SPREAD).mul_f64(sample)
+    let Progress {
+        state,
+        first_received,
+        receive_count,
+    } = *progress;
+    let class = failure.class();
+    let history = History {
+        retries: state.retry_count,
+        class_retries: state.count(class),
+        previous: state.delay.filter(|_| state.class == Some(class)),
+        first_received,
+        receives: receive_count,
+    };
+    policy.decide(&history, failure, now, sample)
 }
 
 /// What is to happen to a message that could not be started, having been deferred so often already.
 pub(crate) fn defer(why: Deferral, deferrals: u32, now: SystemTime, sample: f64) -> Disposition {
-    let wait = match deferrals {
-        0 => Duration::from_secs(1).mul_f64(sample),
-        _ => {
-            let doubled = 2_u64.checked_pow(deferrals).map_or(MAX_DEFERRAL, Duration::from_secs).min(MAX_DEFERRAL);
-            doubled + doubled.mul_f64(sample)
-        }
+    let wait = if deferrals == 0 {
+        jitter::part(Duration::from_secs(1), sample)
+    } else {
+        let doubled = 2_u64.checked_pow(deferrals).map_or(MAX_DEFERRAL, Duration::from_secs);
+        let doubled = doubled.min(MAX_DEFERRAL);
+        doubled + jitter::part(doubled, sample)
     };
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
 /// Whether the budgets were used up on an earlier receive of this copy already, so that its handler need not run again.
 pub(crate) fn is_given_up(policy: &RetryPolicy, progress: &Progress<'_>, copy_first_received: SystemTime) -> bool {
-    let Some(class) = progress.state.class else {
+    let state = progress.state;
+    let Some((class, budget)) = state
+        .class
+        .and_then(|class| policy.class(class).map(|budget| (class, budget)))
+    else {
         return false;
     };
-    let Some(budget) = policy.class(class) else {
-        return false;
-    };
-    let exhausted = progress.state.retry_count >= policy.max_retries
-        || budget.max_retries.is_some_and(|max| progress.state.count(class) >= max)
-        || age(progress.first_received, copy_first_received) >= budget.total_timeout;
+    let exhausted = no_retry_left(policy, budget, state.retry_count, state.count(class))
+        || time_left(budget, progress.first_received, copy_first_received).is_zero();
     progress.receive_count > 1 && exhausted
-}
-
-fn age(first_received: SystemTime, now: SystemTime) -> Duration {
-    now.duration_since(first_received).unwrap_or_default()
 }

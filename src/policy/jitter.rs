@@ -4,6 +4,8 @@ use std::time::Duration;
 
 /// How a delay is spread. It is applied after the cap, so that it survives the cap.
 ///
+/// Its range reaches neither beyond the capped delay nor, for [`Decorrelated`](Self::Decorrelated), beyond the cap.
+///
 /// ```
 /// use std::time::Duration;
 /// use requeue::policy::{Jitter, Spread};
@@ -18,7 +20,7 @@ pub enum Jitter {
     Full,
     /// v/2 … v
     Equal,
-    /// v·(1−p) … v, with p in `0.0..=1.0`
+    /// v·(1−p) … v, with p in `0.0..=1.0`; what lies outside counts as the nearer end.
     Proportional(f64),
     /// base … max(base, min(cap, 3 · previous delay))
     Decorrelated,
@@ -27,6 +29,15 @@ pub enum Jitter {
 }
 
 /// What a jitter spreads.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::policy::{Jitter, Spread};
+///
+/// let secs = Duration::from_secs;
+/// let spread = Spread { delay: secs(60), base: secs(2), cap: secs(60), previous: Some(secs(10)) };
+/// assert_eq!(Jitter::Decorrelated.apply(&spread, 0.5), secs(16), "half-way from 2 to 30");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Spread {
     /// The capped delay, v.
@@ -47,10 +58,118 @@ impl Jitter {
         let (from, to) = match self {
             Self::Full => (Duration::ZERO, delay),
             Self::Equal => (delay / 2, delay),
-            Self::Proportional(share) => (delay.mul_f64((1.0 - share).clamp(0.0, 1.0)), delay),
-            Self::Decorrelated => (base, base.max(cap.min(previous.unwrap_or(base).saturating_mul(3)))),
+            Self::Proportional(share) => (part(delay, 1.0 - share), delay),
+            Self::Decorrelated => {
+                let base = base.min(cap);
+                (base, base.max(cap.min(previous.unwrap_or(base).saturating_mul(3))))
+            }
             Self::None => (delay, delay),
         };
-        from + to.saturating_sub(from).mul_f64(sample.clamp(0.0, 1.0))
+        from + part(to.saturating_sub(from), sample)
+    }
+}
+
+/// This share of the whole. A share below 0, or no number at all, counts as 0, one above 1 as 1: no arithmetic here can panic,
+/// and no part is more than the whole.
+pub(super) fn part(whole: Duration, share: f64) -> Duration {
+    let share = if share > 0.0 { share.min(1.0) } else { 0.0 };
+    Duration::try_from_secs_f64(whole.as_secs_f64() * share).map_or(whole, |part| part.min(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a random generator draws at most.
+    const ALMOST_ONE: f64 = 1.0_f64.next_down();
+
+    fn spread(delay: u64, previous: Option<u64>) -> Spread {
+        let secs = Duration::from_secs;
+        Spread {
+            delay: secs(delay),
+            base: secs(2),
+            cap: secs(60),
+            previous: previous.map(secs),
+        }
+    }
+
+    #[test]
+    fn a_sample_picks_its_place_in_the_range() {
+        let table = [
+            (Jitter::Full, spread(60, None), [0.0, 30.0, 60.0]),
+            (Jitter::Equal, spread(60, None), [30.0, 45.0, 60.0]),
+            (Jitter::Equal, spread(1, None), [0.5, 0.75, 1.0]),
+            (Jitter::Proportional(0.1), spread(60, None), [54.0, 57.0, 60.0]),
+            (Jitter::Proportional(0.0), spread(60, None), [60.0, 60.0, 60.0]),
+            (Jitter::Proportional(1.0), spread(60, None), [0.0, 30.0, 60.0]),
+            (Jitter::Decorrelated, spread(2, None), [2.0, 4.0, 6.0]),
+            (Jitter::Decorrelated, spread(18, Some(10)), [2.0, 16.0, 30.0]),
+            (Jitter::Decorrelated, spread(60, Some(20)), [2.0, 31.0, 60.0]),
+            (Jitter::Decorrelated, spread(60, Some(21)), [2.0, 31.0, 60.0]),
+            (Jitter::Decorrelated, spread(2, Some(0)), [2.0, 2.0, 2.0]),
+            (Jitter::None, spread(60, None), [60.0, 60.0, 60.0]),
+        ];
+        for (jitter, spread, expected) in table {
+            for (sample, secs) in [0.0, 0.5, ALMOST_ONE].into_iter().zip(expected) {
+                let delay = jitter.apply(&spread, sample);
+                assert_eq!(
+                    delay,
+                    Duration::from_secs_f64(secs),
+                    "{jitter:?} of {spread:?} at {sample}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_no_share_counts_as_the_nearer_end() {
+        for (share, from) in [(-0.1, 60), (1.1, 0), (f64::INFINITY, 0), (f64::NAN, 0)] {
+            let delay = Jitter::Proportional(share).apply(&spread(60, None), 0.0);
+            assert_eq!(delay, Duration::from_secs(from), "proportional {share}");
+        }
+        for (sample, secs) in [
+            (-0.1, 0),
+            (1.0, 60),
+            (7.0, 60),
+            (f64::NEG_INFINITY, 0),
+            (f64::INFINITY, 60),
+            (f64::NAN, 0),
+        ] {
+            let delay = Jitter::Full.apply(&spread(60, None), sample);
+            assert_eq!(delay, Duration::from_secs(secs), "sample {sample}");
+        }
+    }
+
+    #[test]
+    fn the_longest_delay_there_is_can_be_spread() {
+        let spread = Spread {
+            delay: Duration::MAX,
+            base: Duration::MAX,
+            cap: Duration::MAX,
+            previous: Some(Duration::MAX),
+        };
+        let jitters = [
+            Jitter::Full,
+            Jitter::Equal,
+            Jitter::Proportional(0.0),
+            Jitter::Proportional(0.5),
+            Jitter::Decorrelated,
+            Jitter::None,
+        ];
+        for jitter in jitters {
+            for sample in [0.0, 0.5, ALMOST_ONE, 1.0] {
+                assert!(jitter.apply(&spread, sample) <= Duration::MAX);
+            }
+            assert_eq!(jitter.apply(&spread, 1.0), Duration::MAX, "{jitter:?}");
+        }
+    }
+
+    #[test]
+    fn a_base_above_the_cap_does_not_lift_it() {
+        let spread = Spread {
+            base: Duration::from_secs(90),
+            ..spread(60, None)
+        };
+        assert_eq!(Jitter::Decorrelated.apply(&spread, 0.5), spread.cap);
     }
 }

@@ -8,10 +8,15 @@ use crate::failure::FailureClass;
 mod backoff;
 mod decide;
 mod jitter;
+mod presets;
+#[cfg(test)]
+mod tests;
 
 pub use backoff::Backoff;
+pub use decide::History;
 pub(crate) use decide::{Progress, decide, defer, is_given_up};
 pub use jitter::{Jitter, Spread};
+pub(crate) use presets::Preset;
 
 /// Everything that bounds the retries of a message. [`RetryPolicy::default`] is the built-in `standard`.
 ///
@@ -54,28 +59,6 @@ impl RetryPolicy {
     }
 }
 
-impl Default for RetryPolicy {
-    fn default() -> Self {
-        const HOUR: u64 = 3_600;
-        let class = |base, max_delay, total_timeout| ClassPolicy {
-            backoff: Backoff::Exponential { base: Duration::from_secs(base), multiplier: 3.0 },
-            max_delay: Duration::from_secs(max_delay),
-            jitter: Jitter::Equal,
-            max_retries: None,
-            total_timeout: Duration::from_secs(total_timeout),
-        };
-        Self {
-            max_retries: 50,
-            max_retry_after: Duration::from_secs(43_200),
-            message_ttl: None,
-            max_deferrals: 100,
-            rate_limit: class(60, 300, 12 * HOUR),
-            quota: class(120, 600, 48 * HOUR),
-            temporary: class(2, 60, 12 * HOUR),
-        }
-    }
-}
-
 /// The patience for one class of failures.
 ///
 /// ```
@@ -103,4 +86,28 @@ pub struct ClassPolicy {
     pub max_retries: Option<u32>,
     /// No retry later than this after the message was first received.
     pub total_timeout: Duration,
+}
+
+impl ClassPolicy {
+    /// The delay after so many retries of this class: the backoff, capped, then spread by `sample`, uniform in `0.0..1.0`.
+    /// `previous` is the delay before this one, for [`Jitter::Decorrelated`].
+    ///
+    /// On the wire it is rounded up to whole seconds; what exceeds 900 s is waited in several hops.
+    ///
+    /// ```
+    /// use requeue::policy::RetryPolicy;
+    /// let policy = RetryPolicy::default();
+    /// let shortest = |retries| policy.quota.delay(retries, None, 0.0).as_secs();
+    /// assert_eq!([shortest(0), shortest(1), shortest(2), shortest(3)], [60, 180, 300, 300]);
+    /// ```
+    #[must_use]
+    pub fn delay(&self, retries: u32, previous: Option<Duration>, sample: f64) -> Duration {
+        let spread = Spread {
+            delay: self.backoff.delay(retries).min(self.max_delay),
+            base: self.backoff.base(),
+            cap: self.max_delay,
+            previous,
+        };
+        self.jitter.apply(&spread, sample)
+    }
 }

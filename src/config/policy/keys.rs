@@ -1,0 +1,195 @@
+//! The keys of the document: one table, from which it is read and from which its schema is made.
+
+use std::time::Duration;
+
+use super::shapes::{Backoffs, Count, Entries, Ignored, Jitters, Number, Presets, Seconds, Shape, Words};
+use crate::policy::Jitter;
+
+/// Every retry and every deferral is a message sent, received and deleted; nobody wants to pay for more of one message.
+pub(super) const MAX_COPIES: u32 = 10_000;
+/// No delay, since a delay of nothing is a loop at full speed. On the wire it is rounded up to a whole second.
+const MIN_DELAY: f64 = 0.001;
+/// Allowances are renewed once a day at the latest; what waits longer is a schedule and not a retry.
+const MAX_DELAY: f64 = 86_400.0;
+/// Budgets are spent in whole seconds.
+const MIN_AGE: f64 = 1.0;
+/// A queue keeps a message for 14 days at most, and the last wait may add 900 s to a message's age. Source: SQS message quotas.
+const MAX_AGE: f64 = 14.0 * 86_400.0 - 900.0;
+/// Beyond this the second delay is the cap in any case.
+const MAX_MULTIPLIER: f64 = 100.0;
+/// A list of more delays is a curve.
+pub(super) const MAX_LISTED: usize = 100;
+
+/// How delays grow, as the document says it; a list brings its delays.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Growth {
+    Exponential,
+    Linear,
+    Fibonacci,
+    Constant,
+    List { first: Duration, then: Vec<Duration> },
+}
+
+/// The classes of the document. Both names of each are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    RateLimit,
+    Quota,
+    Temporary,
+    /// Serves the classes without an entry.
+    Default,
+}
+
+impl Class {
+    pub(super) fn name(self) -> &'static str {
+        let found = CLASSES.iter().find(|(_, class)| *class == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+pub(super) const CLASSES: [(&str, Class); 7] = [
+    ("RATE_LIMIT", Class::RateLimit),
+    ("RATE_LIMIT_EXCEEDED", Class::RateLimit),
+    ("QUOTA", Class::Quota),
+    ("QUOTA_EXCEEDED", Class::Quota),
+    ("TEMPORARY", Class::Temporary),
+    ("TEMPORARY_ERROR", Class::Temporary),
+    ("DEFAULT", Class::Default),
+];
+
+pub(super) const GROWTHS: Words<Growth> = Words(&[
+    ("exponential", Growth::Exponential),
+    ("linear", Growth::Linear),
+    ("fibonacci", Growth::Fibonacci),
+    ("constant", Growth::Constant),
+]);
+
+pub(super) const JITTERS: Words<Jitter> = Words(&[
+    ("full", Jitter::Full),
+    ("equal", Jitter::Equal),
+    ("decorrelated", Jitter::Decorrelated),
+    ("none", Jitter::None),
+]);
+
+/// A key, and what may stand there.
+pub(super) struct Key<S> {
+    pub(super) name: &'static str,
+    /// Shown by editors.
+    #[cfg(test)]
+    about: &'static str,
+    pub(super) shape: S,
+}
+
+/// What the tables know of a key.
+pub(super) trait Listed: Sync {
+    fn name(&self) -> &'static str;
+    #[cfg(test)]
+    fn schema(&self) -> serde_json::Value;
+}
+
+impl<S: Shape + Sync> Listed for Key<S> {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> serde_json::Value {
+        let mut schema = self.shape.schema();
+        schema["description"] = self.about.into();
+        schema
+    }
+}
+
+pub(super) const DELAY: Seconds = Seconds(Number {
+    min: MIN_DELAY,
+    max: MAX_DELAY,
+    what: "a number of seconds",
+});
+const AGE: Seconds = Seconds(Number {
+    min: MIN_AGE,
+    max: MAX_AGE,
+    what: "a number of seconds",
+});
+const FACTOR: Number = Number {
+    min: 1.0,
+    max: MAX_MULTIPLIER,
+    what: "a number",
+};
+pub(super) const SHARE: Number = Number {
+    min: 0.0,
+    max: 1.0,
+    what: "a share",
+};
+
+/// Writes each key once: as a constant to read by, and in the table of its object.
+macro_rules! keys {
+    ($($constant:ident, $name:literal, $shape:ty = $value:expr, $about:literal;)*) => {
+        $(
+            pub(crate) const $constant: Key<$shape> = Key {
+                name: $name,
+                #[cfg(test)]
+                about: $about,
+                shape: $value,
+            };
+        )*
+        pub(crate) const ALL: &[&dyn Listed] = &[$(&$constant),*];
+    };
+}
+
+/// The keys of the document itself.
+pub(super) mod global {
+    use super::{
+        AGE, Backoffs, Count, DELAY, Entries, FACTOR, Ignored, Jitters, Key, Listed, Number, Presets, SHARE, Seconds,
+    };
+
+    keys! {
+        SCHEMA, "$schema", Ignored = Ignored,
+            "Where an editor finds this schema.";
+        PRESET, "preset", Presets = Presets,
+            "The built-in policy, which the other keys change. Default: standard.";
+        MAX_RETRIES, "maxRetries", Count = Count,
+            "Most retries for failures of any class.";
+        MULTIPLIER, "baseDelayMultiplier", Number = FACTOR,
+            "By what an exponential delay is multiplied each time.";
+        MAX_DELAY, "maxDelaySeconds", Seconds = DELAY,
+            "The longest delay of classes that name no maxDelay.";
+        BACKOFF, "backoff", Backoffs = Backoffs,
+            "How delays grow: one of the words, or a list of seconds of which the last one repeats.";
+        JITTER, "jitter", Jitters = Jitters,
+            "How delays are spread.";
+        JITTER_PERCENTAGE, "jitterPercentage", Number = SHARE,
+            "The same as {\"proportional\": share} for jitter: 0.1 takes away up to a tenth of each delay.";
+        TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
+            "No retry later than this after the message was first received.";
+        MAX_RETRY_AFTER, "maxRetryAfterSeconds", Seconds = AGE,
+            "The longest delay that a failure itself may name.";
+        MESSAGE_TTL, "messageTtlSeconds", Seconds = AGE,
+            "A message older than this when its turn comes is dead-lettered without a call.";
+        MAX_DEFERRALS, "maxDeferrals", Count = Count,
+            "Most copies because it was not the message's turn; then it is called.";
+        CLASSES, "errorConfigs", Entries = Entries,
+            "The patience for each class of failures; DEFAULT serves the classes without an entry.";
+    }
+}
+
+/// The keys of one class.
+pub(super) mod class {
+    use super::{AGE, Backoffs, Count, DELAY, FACTOR, Jitters, Key, Listed, Number, Seconds};
+
+    keys! {
+        BASE, "baseDelay", Seconds = DELAY,
+            "The first delay, in seconds.";
+        MAX_DELAY, "maxDelay", Seconds = DELAY,
+            "The longest delay, in seconds.";
+        MULTIPLIER, "multiplier", Number = FACTOR,
+            "By what an exponential delay is multiplied each time.";
+        BACKOFF, "backoff", Backoffs = Backoffs,
+            "How delays grow: one of the words, or a list of seconds of which the last one repeats.";
+        JITTER, "jitter", Jitters = Jitters,
+            "How delays are spread.";
+        MAX_RETRIES, "maxRetries", Count = Count,
+            "Most retries for failures of this class.";
+        TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
+            "No retry for a failure of this class later than this after the message was first received.";
+    }
+}

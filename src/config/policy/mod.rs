@@ -1,0 +1,127 @@
+//! The policy document: JSON text becomes a [`RetryPolicy`], or a list of everything that is wrong with it. Knows neither files
+//! nor variables.
+//!
+//! ```json
+//! {
+//!   "preset": "standard",
+//!   "maxRetries": 50,
+//!   "backoff": "exponential",
+//!   "baseDelayMultiplier": 3.0,
+//!   "maxDelaySeconds": 60,
+//!   "jitter": { "proportional": 0.1 },
+//!   "totalTimeoutSeconds": 43200,
+//!   "errorConfigs": {
+//!     "RATE_LIMIT": { "baseDelay": 60, "maxDelay": 300, "jitter": "full" },
+//!     "QUOTA": { "backoff": [300, 900, 3600], "maxRetries": 20, "totalTimeoutSeconds": 172800 },
+//!     "DEFAULT": { "baseDelay": 2, "multiplier": 2 }
+//!   }
+//! }
+//! ```
+//!
+//! Every key may be left out. The table of keys, with their bounds, is `keys.rs`, and `infra/policy.schema.json` is the same
+//! for editors.
+//!
+//! - A value of a class beats the global one, and that beats the preset's, which replaces the whole table. `DEFAULT` is the entry
+//!   of each class that has none of its own; it adds nothing to an entry.
+//! - `backoff` is `"exponential"`, `"linear"`, `"fibonacci"`, `"constant"`, or a list of seconds of which the last one repeats. A
+//!   list names its own longest delay, so only a `maxDelay` of the same class bounds it.
+//! - `jitter` is `"full"`, `"equal"`, `"decorrelated"`, `"none"`, or `{"proportional": share}`, for which `jitterPercentage` is
+//!   another name.
+//! - Numbers of seconds may have fractions. What would have no effect, or contradicts itself, is refused.
+
+use crate::policy::{Preset, RetryPolicy};
+
+mod json;
+mod keys;
+mod resolve;
+#[cfg(test)]
+mod schema;
+mod section;
+mod shapes;
+#[cfg(test)]
+mod tests;
+
+use json::Json;
+use keys::{CLASSES, Class, Listed, global};
+use resolve::{Entry, Globals, resolve};
+use section::Section;
+
+/// Reads a document; the error holds every problem, each with the path of its key, its value, and what is allowed.
+pub(super) fn read(document: &str) -> Result<RetryPolicy, Vec<String>> {
+    // Some editors begin a file with a byte order mark.
+    let document = document.strip_prefix('\u{feff}').unwrap_or(document);
+    let json = Json::parse(document).map_err(|error| vec![format!("is not JSON: {error}")])?;
+    let mut problems = Vec::new();
+    match policy(json, &mut problems) {
+        Some(policy) if problems.is_empty() => Ok(policy),
+        _ => Err(problems),
+    }
+}
+
+fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<RetryPolicy> {
+    let mut section = Section::open(json, "", &names(global::ALL), problems)?;
+    let preset = section.read(&global::PRESET, problems).unwrap_or(Preset::STANDARD);
+    let built_in = preset.policy();
+    let max_retries = section.read(&global::MAX_RETRIES, problems);
+    let max_retry_after = section.read(&global::MAX_RETRY_AFTER, problems);
+    let message_ttl = section.read(&global::MESSAGE_TTL, problems);
+    let max_deferrals = section.read(&global::MAX_DEFERRALS, problems);
+    let globals = Globals::read(&mut section, preset, problems);
+    let entries = entries(&section, problems);
+
+    let none = Entry::default();
+    let own = |class| entries.iter().find(|(name, _)| *name == class).map(|(_, entry)| entry);
+    let default = own(Class::Default).unwrap_or(&none);
+    let mut serve = |class, row| resolve(class, own(class).unwrap_or(default), &globals, row, problems);
+    let policy = RetryPolicy {
+        max_retries: max_retries.unwrap_or(built_in.max_retries),
+        max_retry_after: max_retry_after.unwrap_or(built_in.max_retry_after),
+        message_ttl,
+        max_deferrals: max_deferrals.unwrap_or(built_in.max_deferrals),
+        rate_limit: serve(Class::RateLimit, &built_in.rate_limit),
+        quota: serve(Class::Quota, &built_in.quota),
+        temporary: serve(Class::Temporary, &built_in.temporary),
+    };
+    // An entry that serves no class, since all have their own, is checked all the same.
+    if [Class::RateLimit, Class::Quota, Class::Temporary]
+        .into_iter()
+        .all(|class| own(class).is_some())
+    {
+        serve(Class::Default, &built_in.temporary);
+    }
+    Some(policy)
+}
+
+/// The entries of `errorConfigs`. One that cannot be read counts as an unsound one without values.
+fn entries(section: &Section<'_>, problems: &mut Vec<String>) -> Vec<(Class, Entry)> {
+    let Some(json) = section.json(global::CLASSES.name) else {
+        return Vec::new();
+    };
+    let known = CLASSES.map(|(name, _)| name);
+    let Some(section) = Section::open(json, global::CLASSES.name, &known, problems) else {
+        return Vec::new();
+    };
+    let mut entries: Vec<(Class, Entry)> = Vec::new();
+    for (name, class) in CLASSES {
+        let Some(json) = section.json(name) else {
+            continue;
+        };
+        let path = section.path_to(name);
+        if let Some((_, earlier)) = entries.iter().find(|(other, _)| *other == class) {
+            problems.push(format!(
+                "{path} is a second entry for a class: allowed is one, and there is {}",
+                earlier.path
+            ));
+        }
+        let entry = match Section::open(json, &path, &names(keys::class::ALL), problems) {
+            Some(mut section) => Entry::read(&mut section, path, problems),
+            None => Entry::unsound(path),
+        };
+        entries.push((class, entry));
+    }
+    entries
+}
+
+fn names(keys: &[&dyn Listed]) -> Vec<&'static str> {
+    keys.iter().map(|key| key.name()).collect()
+}

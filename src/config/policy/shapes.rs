@@ -1,0 +1,266 @@
+//! What may stand at a key: how it is read, what is said when it is something else, and how a schema puts it.
+
+use std::time::Duration;
+
+#[cfg(test)]
+use serde_json::{Value, json};
+
+use super::json::Json;
+use super::keys::{self, Growth};
+use crate::policy::{Jitter, Preset};
+
+/// What may stand at a key.
+pub(super) trait Shape {
+    /// What it is read to.
+    type Value;
+
+    /// Reads a value; when it is refused, the problems say why.
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Self::Value>;
+
+    /// The same as JSON Schema.
+    #[cfg(test)]
+    fn schema(&self) -> Value;
+}
+
+/// A whole number from 0 to [`MAX_COPIES`](keys::MAX_COPIES).
+pub(super) struct Count;
+
+/// A number within bounds.
+pub(super) struct Number {
+    pub(super) min: f64,
+    pub(super) max: f64,
+    pub(super) what: &'static str,
+}
+
+/// A number of seconds within bounds; fractions are allowed.
+pub(super) struct Seconds(pub(super) Number);
+
+/// One of some words.
+pub(super) struct Words<T: 'static>(pub(super) &'static [(&'static str, T)]);
+
+/// The name of a preset.
+pub(super) struct Presets;
+
+/// One of the words of [`GROWTHS`](keys::GROWTHS), or a list of delays.
+pub(super) struct Backoffs;
+
+/// One of the words of [`JITTERS`](keys::JITTERS), or a share.
+pub(super) struct Jitters;
+
+/// An object of classes, which the parent reads.
+pub(super) struct Entries;
+
+/// For others; not read.
+pub(super) struct Ignored;
+
+impl Shape for Count {
+    type Value = u32;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<u32> {
+        let whole = json
+            .number()
+            .filter(|number| (0.0..=f64::from(keys::MAX_COPIES)).contains(number) && number.fract() == 0.0);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "whole, and within the bounds of a u32"
+        )]
+        let count = whole.map(|number| number as u32);
+        count.or_else(|| {
+            refuse(
+                json,
+                path,
+                &format!("a whole number from 0 to {}", keys::MAX_COPIES),
+                problems,
+            )
+        })
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        json!({ "type": "integer", "minimum": 0, "maximum": keys::MAX_COPIES })
+    }
+}
+
+impl Shape for Number {
+    type Value = f64;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<f64> {
+        let number = json.number().filter(|number| (self.min..=self.max).contains(number));
+        number.or_else(|| {
+            refuse(
+                json,
+                path,
+                &format!("{} from {} to {}", self.what, self.min, self.max),
+                problems,
+            )
+        })
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        json!({ "type": "number", "minimum": self.min, "maximum": self.max })
+    }
+}
+
+impl Shape for Seconds {
+    type Value = Duration;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Duration> {
+        self.0.read(json, path, problems).map(Duration::from_secs_f64)
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        self.0.schema()
+    }
+}
+
+impl<T: Clone> Words<T> {
+    fn find(&self, json: Json<'_>) -> Option<T> {
+        let text = json.text()?;
+        self.0
+            .iter()
+            .find(|(word, _)| *word == text)
+            .map(|(_, meaning)| meaning.clone())
+    }
+
+    fn list(&self) -> String {
+        self.0.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        json!({ "enum": self.0.iter().map(|(word, _)| *word).collect::<Vec<_>>() })
+    }
+}
+
+impl Shape for Presets {
+    type Value = Preset;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Preset> {
+        let found = json
+            .text()
+            .and_then(|text| Preset::ALL.into_iter().find(|preset| preset.name == text));
+        found.or_else(|| refuse(json, path, &Preset::ALL.map(|preset| preset.name).join(", "), problems))
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        json!({ "enum": Preset::ALL.map(|preset| preset.name) })
+    }
+}
+
+impl Shape for Backoffs {
+    type Value = Growth;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Growth> {
+        if let Some(growth) = keys::GROWTHS.find(json) {
+            return Some(growth);
+        }
+        let Some(items) = json
+            .items()
+            .filter(|items| (1..=keys::MAX_LISTED).contains(&items.len()))
+        else {
+            let allowed = format!(
+                "{}, or a list of 1 to {} delays",
+                keys::GROWTHS.list(),
+                keys::MAX_LISTED
+            );
+            return refuse(json, path, &allowed, problems);
+        };
+        let read = |(at, item)| keys::DELAY.read(item, &format!("{path}[{at}]"), problems);
+        // Every item is read before one that is refused ends it: all problems are told.
+        let delays: Vec<Option<Duration>> = items.into_iter().enumerate().map(read).collect();
+        let mut delays = delays.into_iter().collect::<Option<Vec<Duration>>>()?.into_iter();
+        Some(Growth::List {
+            first: delays.next()?,
+            then: delays.collect(),
+        })
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        let list =
+            json!({ "type": "array", "items": keys::DELAY.schema(), "minItems": 1, "maxItems": keys::MAX_LISTED });
+        json!({ "anyOf": [keys::GROWTHS.schema(), list] })
+    }
+}
+
+impl Jitters {
+    const SHARE: &str = "proportional";
+}
+
+impl Shape for Jitters {
+    type Value = Jitter;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Jitter> {
+        if let Some(jitter) = keys::JITTERS.find(json) {
+            return Some(jitter);
+        }
+        match json.members().as_deref() {
+            Some([(name, share)]) if name == Self::SHARE => keys::SHARE
+                .read(*share, &format!("{path}.{}", Self::SHARE), problems)
+                .map(Jitter::Proportional),
+            _ => {
+                let allowed = format!(
+                    "{}, or {{\"{}\": a share from 0 to 1}}",
+                    keys::JITTERS.list(),
+                    Self::SHARE
+                );
+                refuse(json, path, &allowed, problems)
+            }
+        }
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        let share = json!({
+            "type": "object",
+            "properties": { Self::SHARE: keys::SHARE.schema() },
+            "required": [Self::SHARE],
+            "additionalProperties": false,
+        });
+        json!({ "anyOf": [keys::JITTERS.schema(), share] })
+    }
+}
+
+impl Shape for Entries {
+    type Value = ();
+
+    fn read(&self, _: Json<'_>, _: &str, _: &mut Vec<String>) -> Option<()> {
+        Some(())
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        let names = keys::CLASSES
+            .iter()
+            .map(|(name, _)| ((*name).to_owned(), json!({ "$ref": "#/$defs/class" })));
+        json!({ "type": "object", "properties": Value::Object(names.collect()), "additionalProperties": false })
+    }
+}
+
+impl Shape for Ignored {
+    type Value = ();
+
+    fn read(&self, _: Json<'_>, _: &str, _: &mut Vec<String>) -> Option<()> {
+        Some(())
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        json!({})
+    }
+}
+
+/// Notes that a value is none of those allowed.
+pub(super) fn refuse<T>(json: Json<'_>, path: &str, allowed: &str, problems: &mut Vec<String>) -> Option<T> {
+    let place = if path.is_empty() {
+        String::new()
+    } else {
+        format!("{path} ")
+    };
+    problems.push(format!("{place}is {json}: allowed is {allowed}"));
+    None
+}

@@ -1,0 +1,450 @@
+//! Documents and what becomes of them.
+
+use std::time::Duration;
+
+use super::read;
+use crate::policy::{Backoff, ClassPolicy, Jitter, RetryPolicy};
+
+mod properties;
+
+const ARTICLE: &str = r#"
+{ "maxRetries": 50, "baseDelayMultiplier": 3.0, "maxDelaySeconds": 60, "jitterPercentage": 0.1, "totalTimeoutSeconds": 43200,
+  "errorConfigs": { "RATE_LIMIT": {"baseDelay": 60, "maxDelay": 300}, "QUOTA": {"baseDelay": 120, "maxDelay": 600},
+                    "TEMPORARY": {"baseDelay": 2, "maxDelay": 60}, "DEFAULT": {"baseDelay": 2, "maxDelay": 60} } }"#;
+
+const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn accepted(document: &str) -> RetryPolicy {
+    read(document).unwrap_or_else(|problems| panic!("{document} is refused: {problems:#?}"))
+}
+
+fn article() -> RetryPolicy {
+    let class = |base, cap| ClassPolicy {
+        backoff: Backoff::Exponential {
+            base: secs(base),
+            multiplier: 3.0,
+        },
+        max_delay: secs(cap),
+        jitter: Jitter::Proportional(0.1),
+        max_retries: None,
+        total_timeout: secs(43_200),
+    };
+    RetryPolicy {
+        rate_limit: class(60, 300),
+        quota: class(120, 600),
+        temporary: class(2, 60),
+        ..RetryPolicy::standard()
+    }
+}
+
+#[test]
+fn the_example_of_the_article_is_accepted_as_it_stands() {
+    assert_eq!(accepted(ARTICLE), article());
+}
+
+#[test]
+fn both_names_of_a_class_mean_the_same() {
+    let renamed = ARTICLE
+        .replace("RATE_LIMIT", "RATE_LIMIT_EXCEEDED")
+        .replace("QUOTA", "QUOTA_EXCEEDED")
+        .replace("TEMPORARY", "TEMPORARY_ERROR");
+    assert_eq!(accepted(&renamed), article());
+    // The class that names no maxDelay takes the global one.
+    assert_eq!(
+        accepted(&ARTICLE.replace(r#""TEMPORARY": {"baseDelay": 2, "maxDelay": 60},"#, "")),
+        article()
+    );
+    assert_eq!(
+        accepted(&ARTICLE.replace(r#"{"baseDelay": 2, "maxDelay": 60}"#, r#"{"baseDelay": 2}"#)),
+        article()
+    );
+}
+
+#[test]
+fn an_empty_document_is_the_standard_policy() {
+    for document in [
+        "{}",
+        " {\n} ",
+        "\u{feff}{}",
+        r#"{"errorConfigs": {}}"#,
+        r#"{"$schema": "infra/policy.schema.json"}"#,
+    ] {
+        assert_eq!(accepted(document), RetryPolicy::standard(), "{document}");
+    }
+}
+
+#[test]
+fn a_preset_replaces_the_table_and_other_keys_change_it() {
+    assert_eq!(accepted(r#"{"preset": "standard"}"#), RetryPolicy::standard());
+    assert_eq!(accepted(r#"{"preset": "high-volume"}"#), RetryPolicy::high_volume());
+    assert_eq!(accepted(r#"{"preset": "critical"}"#), RetryPolicy::critical());
+
+    let mut expected = RetryPolicy::critical();
+    expected.max_retries = 7;
+    expected.quota.max_delay = secs(20);
+    let document = r#"{"preset": "critical", "maxRetries": 7, "errorConfigs": {"QUOTA": {"maxDelay": 20}}}"#;
+    assert_eq!(accepted(document), expected);
+}
+
+#[test]
+fn every_key_reaches_its_place() {
+    let document = r#"{
+        "maxRetries": 0, "maxRetryAfterSeconds": 90.5, "messageTtlSeconds": 3600, "maxDeferrals": 10000,
+        "backoff": "linear", "jitter": "none", "totalTimeoutSeconds": 600, "maxDelaySeconds": 5e2,
+        "errorConfigs": {
+            "RATE_LIMIT": {"baseDelay": 0.5, "multiplier": 1.5, "backoff": "exponential", "jitter": {"proportional": 1},
+                           "maxRetries": 3.0, "totalTimeoutSeconds": 7, "maxDelay": 86400},
+            "QUOTA": {"backoff": [5, 30.5, 300], "jitter": "full"},
+            "DEFAULT": {"backoff": "fibonacci"}
+        }
+    }"#;
+    let expected = RetryPolicy {
+        max_retries: 0,
+        max_retry_after: Duration::from_millis(90_500),
+        message_ttl: Some(secs(3_600)),
+        max_deferrals: 10_000,
+        rate_limit: ClassPolicy {
+            backoff: Backoff::Exponential {
+                base: Duration::from_millis(500),
+                multiplier: 1.5,
+            },
+            max_delay: secs(86_400),
+            jitter: Jitter::Proportional(1.0),
+            max_retries: Some(3),
+            total_timeout: secs(7),
+        },
+        quota: ClassPolicy {
+            backoff: Backoff::List {
+                first: secs(5),
+                then: vec![Duration::from_millis(30_500), secs(300)],
+            },
+            max_delay: secs(300),
+            jitter: Jitter::Full,
+            max_retries: None,
+            total_timeout: secs(600),
+        },
+        temporary: ClassPolicy {
+            backoff: Backoff::Fibonacci { base: secs(2) },
+            max_delay: secs(500),
+            jitter: Jitter::None,
+            max_retries: None,
+            total_timeout: secs(600),
+        },
+    };
+    assert_eq!(accepted(document), expected);
+}
+
+#[test]
+fn the_nearest_value_wins() {
+    let rate_limit = |document| accepted(document).rate_limit;
+    let multiplier = |document| match rate_limit(document).backoff {
+        Backoff::Exponential { multiplier, .. } => multiplier,
+        other => panic!("{other:?}"),
+    };
+    // Preset, then global, then DEFAULT, then the class; DEFAULT adds nothing to an entry.
+    for (document, expected) in [
+        (r#"{"preset": "critical"}"#, 2.0),
+        (r#"{"preset": "critical", "baseDelayMultiplier": 4}"#, 4.0),
+        (
+            r#"{"baseDelayMultiplier": 4, "errorConfigs": {"DEFAULT": {"multiplier": 5}}}"#,
+            5.0,
+        ),
+        (
+            r#"{"baseDelayMultiplier": 4, "errorConfigs": {"DEFAULT": {"multiplier": 5}, "RATE_LIMIT": {}}}"#,
+            4.0,
+        ),
+        (
+            r#"{"errorConfigs": {"DEFAULT": {"multiplier": 5}, "RATE_LIMIT": {"multiplier": 6}}}"#,
+            6.0,
+        ),
+        (
+            r#"{"backoff": "constant", "errorConfigs": {"DEFAULT": {"backoff": "exponential"}}}"#,
+            3.0,
+        ),
+    ] {
+        assert_eq!(multiplier(document).to_bits(), f64::to_bits(expected), "{document}");
+    }
+    for (document, expected) in [
+        (r"{}", 300),
+        (r#"{"maxDelaySeconds": 130}"#, 130),
+        (r#"{"maxDelaySeconds": 600}"#, 600),
+        (
+            r#"{"maxDelaySeconds": 130, "errorConfigs": {"RATE_LIMIT": {"maxDelay": 200}}}"#,
+            200,
+        ),
+        (
+            r#"{"maxDelaySeconds": 130, "errorConfigs": {"RATE_LIMIT": {"backoff": [200, 90]}}}"#,
+            200,
+        ),
+        (r#"{"maxDelaySeconds": 60, "backoff": [100, 90]}"#, 100),
+        (
+            r#"{"backoff": [100, 90], "errorConfigs": {"RATE_LIMIT": {"maxDelay": 200}}}"#,
+            200,
+        ),
+    ] {
+        assert_eq!(rate_limit(document).max_delay, secs(expected), "{document}");
+    }
+    assert_eq!(
+        rate_limit(r#"{"jitterPercentage": 0.2}"#).jitter,
+        Jitter::Proportional(0.2)
+    );
+    assert_eq!(accepted(r#"{"totalTimeoutSeconds": 60}"#).quota.total_timeout, secs(60));
+}
+
+#[test]
+fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
+    let count = ["0", "10000"];
+    let delay = ["0.001", "86400"];
+    let age = ["1", "1208700"];
+    for (key, accepted, refused) in [
+        ("maxRetries", count, ["-1", "10001"]),
+        ("maxDeferrals", count, ["0.5", "1e9"]),
+        ("baseDelayMultiplier", ["1", "100"], ["0.999", "100.1"]),
+        ("jitterPercentage", ["0", "1"], ["-0.1", "10"]),
+        ("totalTimeoutSeconds", age, ["0.9", "1208701"]),
+        ("maxRetryAfterSeconds", age, ["0", "1e999"]),
+        ("messageTtlSeconds", age, ["-1e999", "1e300"]),
+        ("errorConfigs.QUOTA.baseDelay", delay, ["0", "86401"]),
+        (
+            "errorConfigs.QUOTA.maxDelay",
+            ["120", "86400"],
+            ["-5", "99999999999999999999999"],
+        ),
+        ("errorConfigs.QUOTA.multiplier", ["1", "100"], ["0", "1e400"]),
+        ("errorConfigs.QUOTA.maxRetries", count, ["1.5", "4294967296"]),
+        ("errorConfigs.QUOTA.totalTimeoutSeconds", age, ["0", "1e9"]),
+    ] {
+        let document = |value: &str| match key.strip_prefix("errorConfigs.QUOTA.") {
+            None => format!(r#"{{"{key}": {value}}}"#),
+            Some("baseDelay") => {
+                format!(r#"{{"errorConfigs": {{"QUOTA": {{"baseDelay": {value}, "maxDelay": 86400}}}}}}"#)
+            }
+            Some(key) => format!(r#"{{"errorConfigs": {{"QUOTA": {{"{key}": {value}}}}}}}"#),
+        };
+        for value in accepted {
+            assert!(
+                read(&document(value)).is_ok(),
+                "{key} {value}: {:?}",
+                read(&document(value))
+            );
+        }
+        for value in refused.into_iter().chain(["null", "true", r#""5""#, "[]", "{}"]) {
+            let problems = read(&document(value)).expect_err(key);
+            let [problem] = &problems[..] else {
+                panic!("{problems:?}")
+            };
+            assert!(
+                problem.starts_with(&format!("{key} is `{value}`: allowed is a")),
+                "{problem}"
+            );
+        }
+    }
+}
+
+#[test]
+fn each_problem_names_the_key_its_value_and_what_is_allowed() {
+    let one_key: [(&str, &str); 24] = [
+        (r#"{"maxRetrys": 5}"#, "maxRetrys is unknown; did you mean maxRetries?"),
+        (
+            r#"{"MAXRETRIES": 5}"#,
+            "MAXRETRIES is unknown; did you mean maxRetries?",
+        ),
+        (
+            r#"{"errorConfigs": {"rate-limit": {}}}"#,
+            "errorConfigs.rate-limit is unknown; did you mean RATE_LIMIT?",
+        ),
+        (
+            r#"{"errorConfigs": {"QUOTA": {"base_delay": 1}}}"#,
+            "errorConfigs.QUOTA.base_delay is unknown; did you mean baseDelay?",
+        ),
+        (
+            r#"{"errorConfigs": {"QUOTA": {"x": 1}}}"#,
+            "errorConfigs.QUOTA.x is unknown: allowed are baseDelay, maxDelay, multiplier, backoff, jitter, maxRetries, \
+             totalTimeoutSeconds",
+        ),
+        (
+            r#"{"maxRetries": 5, "maxRetries": 5}"#,
+            "maxRetries stands more than once",
+        ),
+        (
+            r#"{"maxRetries": 5, "maxRetries": 5, "max\u0052etries": 5}"#,
+            "maxRetries stands more than once",
+        ),
+        (
+            r#"{"errorConfigs": {"QUOTA": {"jitter": "none", "jitter": "full"}}}"#,
+            "errorConfigs.QUOTA.jitter stands more than once",
+        ),
+        (
+            r#"{"errorConfigs": {"QUOTA": {}, "QUOTA_EXCEEDED": {}}}"#,
+            "errorConfigs.QUOTA_EXCEEDED is a second entry for a class: allowed is one, and there is errorConfigs.QUOTA",
+        ),
+        (
+            r#"{"preset": "fast"}"#,
+            r#"preset is `"fast"`: allowed is standard, high-volume, critical"#,
+        ),
+        (r#"{"errorConfigs": []}"#, "errorConfigs is `[]`: allowed is an object"),
+        (
+            r#"{"errorConfigs": {"QUOTA": 5}}"#,
+            "errorConfigs.QUOTA is `5`: allowed is an object",
+        ),
+        ("[]", "is `[]`: allowed is an object"),
+        (
+            r#"{"jitter": "ful"}"#,
+            r#"jitter is `"ful"`: allowed is full, equal, decorrelated, none, or {"proportional": a share from 0 to 1}"#,
+        ),
+        (
+            r#"{"jitter": {"proportional": 2}}"#,
+            "jitter.proportional is `2`: allowed is a share from 0 to 1",
+        ),
+        (
+            r#"{"jitter": {"proportional": 1, "x": 1}}"#,
+            r#"jitter is `{"proportional": 1, "x": 1}`: allowed is full, equal, decorrelated, none, or {"proportional": a share from 0 to 1}"#,
+        ),
+        (
+            r#"{"jitter": "full", "jitterPercentage": 0.1}"#,
+            "jitterPercentage says the same as jitter: allowed is one of them",
+        ),
+        (
+            r#"{"backoff": []}"#,
+            "backoff is `[]`: allowed is exponential, linear, fibonacci, constant, or a list of 1 to 100 delays",
+        ),
+        (
+            r#"{"backoff": [5, 0]}"#,
+            "backoff[1] is `0`: allowed is a number of seconds from 0.001 to 86400",
+        ),
+        (
+            r#"{"maxDelaySeconds": 30, "errorConfigs": {"QUOTA": {"baseDelay": 1}}}"#,
+            "maxDelaySeconds is 30: allowed is at least 60, by the preset standard for RATE_LIMIT",
+        ),
+        (
+            r#"{"errorConfigs": {"RATE_LIMIT": {"baseDelay": 300.5}}}"#,
+            "errorConfigs.RATE_LIMIT.baseDelay is 300.5: allowed is at most 300, by the preset standard for RATE_LIMIT",
+        ),
+        (
+            r#"{"maxDelaySeconds": 200, "errorConfigs": {"RATE_LIMIT": {"baseDelay": 201}}}"#,
+            "errorConfigs.RATE_LIMIT.baseDelay is 201: allowed is at most 200, by maxDelaySeconds",
+        ),
+        (
+            r#"{"errorConfigs": {"DEFAULT": {"baseDelay": 9, "maxDelay": 8}}}"#,
+            "errorConfigs.DEFAULT.baseDelay is 9: allowed is at most 8, by errorConfigs.DEFAULT.maxDelay",
+        ),
+        (
+            r#"{"errorConfigs": {"DEFAULT": {"baseDelay": 9, "maxDelay": 8}, "QUOTA": {}, "RATE_LIMIT": {}, "TEMPORARY": {}}}"#,
+            "errorConfigs.DEFAULT.baseDelay is 9: allowed is at most 8, by errorConfigs.DEFAULT.maxDelay",
+        ),
+    ];
+    for (document, problem) in one_key {
+        assert_eq!(read(document), Err(vec![problem.to_owned()]), "{document}");
+    }
+}
+
+#[test]
+fn what_would_have_no_effect_is_refused() {
+    for (document, problem) in [
+        (
+            r#"{"errorConfigs": {"QUOTA": {"baseDelay": 5, "backoff": [5]}}}"#,
+            "errorConfigs.QUOTA.baseDelay is 5: allowed is none, since errorConfigs.QUOTA.backoff is a list of delays",
+        ),
+        (
+            r#"{"backoff": [5], "errorConfigs": {"QUOTA": {"baseDelay": 5}}}"#,
+            "errorConfigs.QUOTA.baseDelay is 5: allowed is none, since backoff is a list of delays",
+        ),
+        (
+            r#"{"errorConfigs": {"QUOTA": {"maxDelay": 29, "backoff": [5, 30]}}}"#,
+            "errorConfigs.QUOTA.backoff has a delay of 30: allowed is at most 29, by errorConfigs.QUOTA.maxDelay",
+        ),
+        (
+            r#"{"errorConfigs": {"QUOTA": {"multiplier": 2, "backoff": "linear"}}}"#,
+            "errorConfigs.QUOTA.multiplier is 2: allowed is none, since errorConfigs.QUOTA.backoff is not exponential",
+        ),
+        (
+            r#"{"backoff": "constant", "errorConfigs": {"QUOTA": {"multiplier": 2}}}"#,
+            "errorConfigs.QUOTA.multiplier is 2: allowed is none, since backoff is not exponential",
+        ),
+        (
+            r#"{"jitter": "decorrelated", "backoff": [5]}"#,
+            "jitter is decorrelated: allowed is another, since backoff is not exponential",
+        ),
+    ] {
+        assert_eq!(read(document), Err(vec![problem.to_owned()]), "{document}");
+    }
+}
+
+#[test]
+fn all_problems_are_told_at_once() {
+    let document = r#"{
+        "maxRetries": -1,
+        "presett": "critical",
+        "jitter": "loud",
+        "maxDelaySeconds": 1,
+        "errorConfigs": {
+            "QUOTA": {"baseDelay": "5", "maxDelay": 3, "backoff": [1, -2, "x"]},
+            "TEMPORARY": {"baseDelay": 9, "maxDelay": 3},
+            "RATE_LIMITED": {}
+        }
+    }"#;
+    let problems = read(document).expect_err("refused");
+    let begins = [
+        "presett is unknown",
+        "maxRetries is `-1`",
+        "jitter is `\"loud\"`",
+        "errorConfigs.RATE_LIMITED is unknown",
+        "errorConfigs.QUOTA.baseDelay is `\"5\"`",
+        "errorConfigs.QUOTA.backoff[1] is `-2`",
+        "errorConfigs.QUOTA.backoff[2] is `\"x\"`",
+        "errorConfigs.TEMPORARY.baseDelay is 9: allowed is at most 3",
+    ];
+    assert_eq!(problems.len(), begins.len(), "{problems:#?}");
+    for (problem, begin) in problems.iter().zip(begins) {
+        assert!(problem.starts_with(begin), "{problem}");
+    }
+}
+
+#[test]
+fn broken_json_is_told_with_line_and_column() {
+    for (document, place) in [
+        ("", "line 1 column 0"),
+        ("{", "line 1 column 1"),
+        ("{\n  \"maxRetries\": 5,\n}", "line 3 column 1"),
+        ("{\n  \"maxRetries\" 5}", "line 2 column 16"),
+        ("{} {}", "line 1 column 4"),
+        ("{\"maxRetries\": 05}", "line 1 column 17"),
+        ("{\"maxRetries\": NaN}", "line 1 column 16"),
+        ("standard", "line 1 column 1"),
+    ] {
+        let problems = read(document).expect_err(document);
+        let [problem] = &problems[..] else {
+            panic!("{problems:?}")
+        };
+        assert!(
+            problem.starts_with("is not JSON: ") && problem.ends_with(place),
+            "{document}: {problem}"
+        );
+    }
+}
+
+#[test]
+fn what_a_problem_shows_is_one_short_line() {
+    let long = format!(
+        "{{\"maxRetries\": \"{}\", \"{}\": 1, \"a\\nb\": [\n1,\n\n2]}}",
+        "x".repeat(1_000),
+        "y".repeat(1_000)
+    );
+    for problem in read(&long).expect_err("refused") {
+        assert!(problem.len() < 300 && !problem.contains('\n'), "{problem}");
+    }
+}
+
+#[test]
+fn no_depth_is_too_deep() {
+    for depth in [100, 1_000, 200_000] {
+        for value in [
+            format!("{}{}", "[".repeat(depth), "]".repeat(depth)),
+            "{\"jitter\":".repeat(depth),
+        ] {
+            assert!(read(&format!("{{\"backoff\": {value}}}")).is_err());
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! What holds for every document, and that the schema says the same as the code.
+
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+use serde_json::{Value, json};
+
+use super::super::schema::{allows, schema};
+use super::super::{keys, names as names_of, read};
+use super::secs;
+use crate::policy::{Backoff, Jitter, RetryPolicy};
+
+fn numbers() -> impl Strategy<Value = Value> {
+    prop_oneof![
+        (-2_i64..20_000).prop_map(Value::from),
+        (0.0..3.0).prop_map(Value::from),
+        (0_u32..200).prop_map(|halves| Value::from(f64::from(halves) / 2.0)),
+        any::<f64>().prop_map(Value::from),
+        any::<u64>().prop_map(Value::from),
+    ]
+}
+
+fn words() -> impl Strategy<Value = String> {
+    let known = [
+        "standard",
+        "high-volume",
+        "critical",
+        "exponential",
+        "linear",
+        "fibonacci",
+        "constant",
+        "full",
+        "equal",
+        "decorrelated",
+        "none",
+    ];
+    prop_oneof![9 => prop::sample::select(known.map(str::to_owned).to_vec()), 1 => any::<String>()]
+}
+
+fn names() -> impl Strategy<Value = String> {
+    let globals = names_of(keys::global::ALL);
+    let classes = names_of(keys::class::ALL);
+    let names = keys::CLASSES.map(|(name, _)| name);
+    let known = globals
+        .into_iter()
+        .chain(classes)
+        .chain(names)
+        .chain(["proportional"])
+        .map(str::to_owned);
+    prop_oneof![19 => prop::sample::select(known.collect::<Vec<_>>()), 1 => any::<String>()]
+}
+
+/// Anything, but often made of what the document knows.
+fn values() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        6 => numbers(),
+        3 => words().prop_map(Value::from),
+        1 => any::<bool>().prop_map(Value::from),
+        1 => Just(Value::Null),
+    ];
+    leaf.prop_recursive(3, 24, 6, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            prop::collection::hash_map(names(), inner, 0..6)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+/// A name, and what mostly stands there.
+type Member = (&'static str, fn() -> BoxedStrategy<Value>);
+
+/// An object with some of these members.
+fn objects(keys: &'static [Member]) -> BoxedStrategy<Value> {
+    let members: Vec<_> = keys
+        .iter()
+        .map(|(name, values)| prop::option::weighted(0.3, values()).prop_map(|v| (*name, v)))
+        .collect();
+    members
+        .prop_map(|members| {
+            members
+                .into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+                .collect()
+        })
+        .prop_map(Value::Object)
+        .boxed()
+}
+
+fn counts() -> BoxedStrategy<Value> {
+    (0_u32..=10_000).prop_map(Value::from).boxed()
+}
+
+fn factors() -> BoxedStrategy<Value> {
+    (1.0..=100.0).prop_map(Value::from).boxed()
+}
+
+fn ages() -> BoxedStrategy<Value> {
+    prop_oneof![20 => (1.0..1_208_700.0).prop_map(Value::from), 1 => numbers()].boxed()
+}
+
+fn short() -> BoxedStrategy<Value> {
+    prop_oneof![20 => (0.001..100.0).prop_map(Value::from), 1 => numbers()].boxed()
+}
+
+fn long() -> BoxedStrategy<Value> {
+    prop_oneof![20 => (100.0..86_400.0).prop_map(Value::from), 1 => values()].boxed()
+}
+
+fn jitters() -> BoxedStrategy<Value> {
+    let share = (0.0..=1.0).prop_map(|share| json!({ "proportional": share }));
+    let word = prop::sample::select(vec!["full", "equal", "decorrelated", "none"]).prop_map(Value::from);
+    prop_oneof![5 => share, 5 => word, 1 => values()].boxed()
+}
+
+fn backoffs() -> BoxedStrategy<Value> {
+    let list = prop::collection::vec(short(), 1..5).prop_map(Value::from);
+    let word = prop::sample::select(vec!["exponential", "linear", "fibonacci", "constant"]).prop_map(Value::from);
+    prop_oneof![5 => list, 9 => word, 1 => values()].boxed()
+}
+
+fn presets() -> BoxedStrategy<Value> {
+    prop::sample::select(vec!["standard", "high-volume", "critical"])
+        .prop_map(Value::from)
+        .boxed()
+}
+
+fn classes() -> BoxedStrategy<Value> {
+    objects(&[
+        ("baseDelay", short),
+        ("maxDelay", long),
+        ("multiplier", factors),
+        ("backoff", backoffs),
+        ("jitter", jitters),
+        ("maxRetries", counts),
+        ("totalTimeoutSeconds", ages),
+    ])
+}
+
+fn entries() -> BoxedStrategy<Value> {
+    objects(&[
+        ("RATE_LIMIT", classes),
+        ("QUOTA", classes),
+        ("QUOTA_EXCEEDED", classes),
+        ("TEMPORARY_ERROR", classes),
+        ("DEFAULT", classes),
+    ])
+}
+
+fn documents() -> BoxedStrategy<Value> {
+    objects(&[
+        ("preset", presets),
+        ("maxRetries", counts),
+        ("baseDelayMultiplier", factors),
+        ("maxDelaySeconds", long),
+        ("jitterPercentage", || (0.0..=1.0).prop_map(Value::from).boxed()),
+        ("jitter", jitters),
+        ("backoff", backoffs),
+        ("totalTimeoutSeconds", ages),
+        ("maxRetryAfterSeconds", ages),
+        ("messageTtlSeconds", ages),
+        ("maxDeferrals", counts),
+        ("errorConfigs", entries),
+    ])
+}
+
+/// A problem between two values, each of which alone is as the schema wants it.
+fn is_between_values(problem: &str) -> bool {
+    [", since ", ", by ", " says the same as ", " is a second entry "]
+        .iter()
+        .any(|words| problem.contains(words))
+}
+
+fn assert_bounded(policy: &RetryPolicy) {
+    const LONGEST: Duration = secs(14 * 86_400);
+    assert!(policy.max_retries <= 10_000 && policy.max_deferrals <= 10_000);
+    assert!(policy.max_retry_after <= LONGEST && policy.message_ttl.is_none_or(|ttl| ttl <= LONGEST));
+    for class in [&policy.rate_limit, &policy.quota, &policy.temporary] {
+        assert!(
+            class.max_delay <= secs(86_400) && class.total_timeout <= LONGEST,
+            "{class:?}"
+        );
+        assert!(
+            !class.backoff.base().is_zero() && class.backoff.base() <= class.max_delay,
+            "{class:?}"
+        );
+        assert!(class.max_retries.is_none_or(|max| max <= 10_000), "{class:?}");
+        assert!(
+            matches!(class.backoff, Backoff::Exponential { multiplier, .. } if (1.0..=100.0).contains(&multiplier))
+                || !matches!(class.backoff, Backoff::Exponential { .. }),
+            "{class:?}"
+        );
+        assert!(
+            !matches!(class.jitter, Jitter::Proportional(share) if !(0.0..=1.0).contains(&share)),
+            "{class:?}"
+        );
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_048))]
+
+    #[test]
+    fn no_text_and_no_json_panics(text in any::<String>(), value in values(), inner in values()) {
+        let _ = read(&text);
+        for document in [value.clone(), json!({ "errorConfigs": value }), json!({ "errorConfigs": { "QUOTA": inner } })] {
+            match read(&document.to_string()) {
+                Ok(policy) => assert_bounded(&policy),
+                Err(problems) => prop_assert!(!problems.is_empty() && problems.iter().all(|problem| !problem.contains('\n'))),
+            }
+        }
+    }
+
+    #[test]
+    fn a_document_with_a_piece_cut_out_never_panics(document in documents(), from in 0_usize..400, len in 0_usize..40) {
+        let text = document.to_string();
+        let cut: String = text.chars().enumerate().filter(|(at, _)| !(from..from + len).contains(at)).map(|(_, c)| c).collect();
+        if let Ok(policy) = read(&cut) {
+            assert_bounded(&policy);
+        }
+    }
+
+    #[test]
+    fn the_schema_and_the_code_accept_the_same(document in prop_oneof![4 => documents(), 1 => values()]) {
+        let by_schema = allows(&schema(), &document);
+        match read(&document.to_string()) {
+            Ok(policy) => {
+                assert_bounded(&policy);
+                prop_assert!(by_schema, "only the code accepts {document}");
+            }
+            Err(problems) => {
+                let between = problems.iter().all(|problem| is_between_values(problem));
+                prop_assert_eq!(by_schema, between, "{} {:#?}", document, problems);
+            }
+        }
+    }
+}
+
+#[test]
+fn the_generated_documents_are_of_both_kinds() {
+    let mut runner = TestRunner::deterministic();
+    let accepted =
+        (0..1_000).filter(|_| read(&documents().new_tree(&mut runner).expect("a tree").current().to_string()).is_ok());
+    let accepted = accepted.count();
+    assert!((200..900).contains(&accepted), "{accepted} of 1,000");
+}

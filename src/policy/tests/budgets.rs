@@ -1,0 +1,158 @@
+//! Every budget at its limit and on both sides of it.
+
+use super::*;
+
+const EXHAUSTED: Disposition = Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
+const TOO_OLD: Disposition = Disposition::DeadLetter(DeadLetterReason::TooOld);
+
+#[test]
+fn retries_end_at_the_smaller_of_both_maxima() {
+    // overall maximum, maximum of the class, retries, of this class → goes on
+    for (max, class_max, retries, class_retries, goes_on) in [
+        (7, None, 6, 6, true),
+        (7, None, 7, 7, false),
+        (7, None, 8, 8, false),
+        (7, None, 7, 0, false),
+        (7, None, u32::MAX, 0, false),
+        (7, Some(3), 5, 2, true),
+        (7, Some(3), 5, 3, false),
+        (7, Some(3), 5, 4, false),
+        (7, Some(9), 7, 1, false),
+        (7, Some(0), 0, 0, false),
+        (0, None, 0, 0, false),
+        (u32::MAX, None, u32::MAX - 1, 0, true),
+        (u32::MAX, None, u32::MAX, 0, false),
+    ] {
+        let class = ClassPolicy {
+            max_retries: class_max,
+            ..plain()
+        };
+        let policy = RetryPolicy {
+            max_retries: max,
+            ..policy(class)
+        };
+        let history = History {
+            retries,
+            class_retries,
+            ..after_retries(0)
+        };
+        // A named delay saves nothing.
+        for failure in [
+            Failure::temporary("away"),
+            Failure::temporary("away").retry_after(secs(1)),
+        ] {
+            let decided = policy.decide(&history, &failure, received(), 0.5);
+            assert_eq!(decided != EXHAUSTED, goes_on, "{max} {class_max:?} {history:?}");
+        }
+    }
+}
+
+#[test]
+fn the_maximum_of_one_class_does_not_bind_another() {
+    let mut policy = policy(plain());
+    policy.rate_limit.max_retries = Some(0);
+    let decide = |failure| policy.decide(&after_retries(0), &failure, received(), 0.5);
+    assert_eq!(decide(Failure::rate_limit("429")), EXHAUSTED);
+    assert_eq!(decide(Failure::temporary("away")), requeued(10, 10));
+}
+
+#[test]
+fn the_last_wait_is_cut_to_what_is_left_and_then_nothing_is() {
+    let class = ClassPolicy {
+        total_timeout: secs(1_000),
+        ..plain()
+    };
+    let policy = policy(class);
+    let at = |now| policy.decide(&after_retries(0), &Failure::temporary("away"), now, 0.5);
+    for (age_millis, wait) in [
+        (0, Some(10)),
+        (989_000, Some(10)),
+        (990_000, Some(10)),
+        (991_000, Some(9)),
+        (998_999, Some(1)),
+        (999_000, Some(1)),
+        (999_001, None),
+        (1_000_000, None),
+        (1_001_000, None),
+    ] {
+        let decided = at(received() + Duration::from_millis(age_millis));
+        assert_eq!(delay_secs(decided), wait, "{age_millis} ms");
+        assert_eq!(decided == TOO_OLD, wait.is_none(), "{age_millis} ms");
+    }
+    // A clock that runs behind SQS's.
+    assert_eq!(delay_secs(at(received() - secs(3_600))), Some(10));
+    assert_eq!(delay_secs(at(SystemTime::UNIX_EPOCH)), Some(10));
+}
+
+#[test]
+fn the_budgets_of_classes_differ() {
+    let at_13_hours = received() + secs(13 * 3_600);
+    let decide = |failure| RetryPolicy::default().decide(&after_retries(0), &failure, at_13_hours, 0.5);
+    assert_eq!(decide(Failure::temporary("away")), TOO_OLD);
+    assert_eq!(decide(Failure::rate_limit("429")), TOO_OLD);
+    assert_eq!(delay_secs(decide(Failure::quota("used up"))), Some(90));
+}
+
+#[test]
+fn a_non_retryable_failure_ends_at_once_whatever_it_names() {
+    let failure = Failure::non_retryable("wrong").retry_after(secs(5));
+    let decided = RetryPolicy::default().decide(&after_retries(0), &failure, received(), 0.5);
+    assert_eq!(decided, Disposition::DeadLetter(DeadLetterReason::NonRetryable));
+}
+
+#[test]
+fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
+    use FailureClass::{NonRetryable, Temporary};
+    let class = ClassPolicy {
+        max_retries: Some(3),
+        total_timeout: secs(1_000),
+        ..plain()
+    };
+    let policy = RetryPolicy {
+        max_retries: 7,
+        ..policy(class)
+    };
+    // class of the last failure, retries, of this class, receives, age when this copy was first received → given up
+    for (class, retries, class_retries, receive_count, age, given_up) in [
+        (Some(Temporary), 6, 2, 2, 0, false),
+        (Some(Temporary), 7, 2, 2, 0, true),
+        (Some(Temporary), 8, 2, 2, 0, true),
+        (Some(Temporary), 6, 3, 2, 0, true),
+        (Some(Temporary), 6, 4, 2, 0, true),
+        (Some(Temporary), 1, 1, 2, 998, false),
+        (Some(Temporary), 1, 1, 2, 999, false),
+        (Some(Temporary), 1, 1, 2, 1_000, true),
+        (Some(Temporary), 1, 1, 2, 1_001, true),
+        // The handler is called on the first receive, however little is left.
+        (Some(Temporary), 7, 3, 0, 1_001, false),
+        (Some(Temporary), 7, 3, 1, 1_001, false),
+        // Nothing failed yet, or nothing that can be tried again.
+        (None, 7, 0, 2, 1_001, false),
+        (Some(NonRetryable), 7, 0, 2, 1_001, false),
+    ] {
+        let mut state = RetryState {
+            retry_count: retries,
+            class,
+            ..RetryState::default()
+        };
+        state.counts[Temporary as usize] = class_retries;
+        let progress = Progress {
+            state: &state,
+            first_received: received(),
+            receive_count,
+        };
+        let answer = is_given_up(&policy, &progress, received() + secs(age));
+        assert_eq!(answer, given_up, "{progress:?} at {age}");
+        // It is what the decision said on that earlier receive.
+        if given_up {
+            let decided = decide(
+                &policy,
+                &progress,
+                &Failure::temporary("away"),
+                received() + secs(age),
+                0.5,
+            );
+            assert!(matches!(decided, Disposition::DeadLetter(_)), "{decided:?}");
+        }
+    }
+}

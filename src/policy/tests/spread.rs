@@ -1,0 +1,87 @@
+//! What comes back together, and what does not.
+
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+use proptest::test_runner::TestRunner;
+
+use super::*;
+
+#[test]
+fn a_deferral_waits_at_most_a_second_at_first_and_then_twice_as_long_each_time() {
+    for (deferrals, at_samples) in [
+        (0, [0, 1, 1]),
+        (1, [2, 3, 4]),
+        (2, [4, 6, 8]),
+        (9, [512, 768, 1_024]),
+        (10, [900, 1_350, 1_800]),
+        (11, [900, 1_350, 1_800]),
+        (63, [900, 1_350, 1_800]),
+        (64, [900, 1_350, 1_800]),
+        (u32::MAX, [900, 1_350, 1_800]),
+    ] {
+        for (sample, expected) in [0.0, 0.5, ALMOST_ONE].into_iter().zip(at_samples) {
+            let decided = defer(Deferral::NoTimeLeft, deferrals, received(), sample);
+            assert_eq!(delay_secs(decided), Some(expected), "{deferrals} at {sample}");
+        }
+    }
+    assert_eq!(
+        delay_secs(defer(Deferral::NoTimeLeft, 3, received(), f64::NAN)),
+        Some(8)
+    );
+}
+
+#[test]
+fn ten_thousand_messages_that_fail_together_do_not_come_back_together() {
+    const MESSAGES: usize = 10_000;
+    let mut runner = TestRunner::deterministic();
+    let mut sample = || (0.0..1.0_f64).new_tree(&mut runner).expect("a range").current();
+    // All of them at the cap of 60 s, so that the range is (from, 60].
+    for (jitter, from) in [
+        (Jitter::Full, 0),
+        (Jitter::Equal, 30),
+        (Jitter::Proportional(0.1), 54),
+        (Jitter::Proportional(0.5), 30),
+        (Jitter::Decorrelated, 10),
+    ] {
+        let class = ClassPolicy {
+            jitter,
+            max_delay: secs(60),
+            ..plain()
+        };
+        let policy = policy(class);
+        let history = History {
+            previous: Some(secs(60)),
+            ..after_retries(9)
+        };
+        let mut seconds = [0; 61];
+        for _ in 0..MESSAGES {
+            let decided = policy.decide(&history, &Failure::temporary("away"), received(), sample());
+            seconds[usize::from(decided.wait().expect("requeued").delay().as_secs())] += 1;
+        }
+        let mean = MESSAGES / (60 - from);
+        for (second, messages) in seconds.into_iter().enumerate() {
+            let (fewest, most) = if second > from { (mean / 2, 2 * mean) } else { (0, 1) };
+            assert!(
+                (fewest..=most).contains(&messages),
+                "{jitter:?}: {messages} in second {second}"
+            );
+        }
+    }
+}
+
+#[test]
+fn what_was_told_the_same_retry_after_spreads_too() {
+    let mut runner = TestRunner::deterministic();
+    let failure = Failure::rate_limit("429").retry_after(secs(600));
+    let mut seconds = [0; 61];
+    for _ in 0..10_000 {
+        let sample = (0.0..1.0_f64).new_tree(&mut runner).expect("a range").current();
+        let decided = RetryPolicy::default().decide(&after_retries(0), &failure, received(), sample);
+        let total = delay_secs(decided).expect("requeued");
+        seconds[usize::try_from(total - 600).expect("few")] += 1;
+    }
+    assert!(
+        seconds.iter().all(|&messages| messages <= 2 * 10_000 / 60),
+        "{seconds:?}"
+    );
+}
