@@ -280,3 +280,36 @@ async fn numbers(bench: Bench) -> Observed {
     let rising = if sent.is_sorted() { "rising" } else { "not rising" };
     Ok(format!("{} digits, {same} when received, {rising}", sent[0].len()))
 }
+
+async fn reset(bench: Bench) -> Observed {
+    let dead = bench.fifo(&[]).await?;
+    let policy = redrive_policy(&dead.arn().await?, 1);
+    let queue = bench
+        .fifo(&[("VisibilityTimeout", "0"), ("RedrivePolicy", &policy)])
+        .await?;
+    queue.send_to_group("g", "x").await?;
+    let before = queue.next().await?;
+    pause(50).await;
+    queue.receive().await?;
+    let after = dead.next().await?;
+    let sent = |message| system(message, MessageSystemAttributeName::SentTimestamp);
+    let deduplication = system(&after, MessageSystemAttributeName::MessageDeduplicationId);
+    Ok(format!(
+        "{} id, {}, {}",
+        if before.message_id == after.message_id {
+            "same"
+        } else {
+            "another"
+        },
+        if sent(&before) < sent(&after) {
+            "later"
+        } else {
+            "as before"
+        },
+        if after.message_id == Some(deduplication) {
+            "its id"
+        } else {
+            "another id"
+        },
+    ))
+}
