@@ -12,6 +12,7 @@ use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
+use aws_smithy_types::retry::ErrorKind;
 
 use super::EmbeddedSqs;
 use super::exchange::{Answer, CONTENT_TYPE, Reply, Request};
@@ -85,7 +86,11 @@ async fn answer(sqs: &EmbeddedSqs, request: &HttpRequest) -> Result<HttpResponse
         .await;
     match reply {
         Reply::Answer(answer) => response(answer),
-        Reply::Broken => Err(ConnectorError::io("the connection was broken by a fault".into())),
+        // As the SDK's own HTTP client says it when the other side hangs up.
+        Reply::Broken => Err(ConnectorError::other(
+            "the connection was broken by a fault".into(),
+            Some(ErrorKind::TransientError),
+        )),
     }
 }
 

@@ -38,8 +38,7 @@ async fn send(client: &aws_sdk_sqs::Client, queue: &QueueArn, body: &str) -> Res
     let sent = client.send_message().queue_url(queue.url()).message_body(body).send().await;
     sent.map(drop).map_err(|error| match error {
         SdkError::ServiceError(error) => error.err().meta().code().unwrap_or("no code").to_owned(),
-        SdkError::DispatchFailure(failure) if failure.is_io() => "io".to_owned(),
-        SdkError::DispatchFailure(failure) if failure.is_timeout() => "dispatch time-out".to_owned(),
+        SdkError::DispatchFailure(failure) if !failure.is_timeout() => "no connection".to_owned(),
         SdkError::TimeoutError(_) => "time-out".to_owned(),
         other => format!("{other:?}"),
     })
@@ -51,8 +50,8 @@ async fn a_fault_decides_what_the_client_sees_and_what_is_stored() {
     for (fault, seen, stored) in [
         (Fault::None, Ok(()), 1),
         (refuse(), Err("AccessDeniedException"), 0),
-        (Fault::LoseRequest, Err("io"), 0),
-        (Fault::LoseAnswer, Err("io"), 1),
+        (Fault::LoseRequest, Err("no connection"), 0),
+        (Fault::LoseAnswer, Err("no connection"), 1),
         (Fault::AnswerAfter(Duration::from_mins(1)), Err("time-out"), 1),
         (Fault::Hang, Err("time-out"), 0),
         (Fault::after(Duration::from_secs(1), Fault::None), Ok(()), 1),
@@ -236,4 +235,39 @@ async fn the_same_seed_gives_the_same_ids() {
     let (first, second) = (ids().await, ids().await);
     assert_eq!(first, second);
     assert_ne!(first[0], first[1]);
+}
+
+/// In real time: a paused clock runs ahead of real sockets.
+#[tokio::test]
+async fn other_processes_meet_the_same_queues_and_the_same_faults() {
+    let sqs = EmbeddedSqs::new(Clock::system());
+    let server = sqs.serve(0).await.expect("a free port");
+    let config = sqs.client_config().retry_config(RetryConfig::disabled());
+    let http = aws_smithy_http_client::Builder::new().build_http();
+    let client = aws_sdk_sqs::Client::from_conf(config.http_client(http).endpoint_url(server.url()).build());
+
+    let created = client
+        .create_queue()
+        .queue_name("orders")
+        .send()
+        .await
+        .expect("a legal queue");
+    let url = created.queue_url().expect("a queue has a URL");
+    assert_eq!(url, format!("{}/000000000000/orders", server.url()));
+    let queue = sqs.queues().remove(0);
+    assert_eq!(send(&client, &queue, "x").await, Ok(()), "whatever host its URL names");
+
+    for (fault, seen, stored) in [
+        (Fault::LoseRequest, "no connection", 1),
+        (Fault::LoseAnswer, "no connection", 2),
+        (Fault::refuse(500, "InternalFailure"), "InternalFailure", 2),
+    ] {
+        let chosen = fault.clone();
+        sqs.set_faults(move |_| chosen.clone());
+        assert_eq!(send(&client, &queue, "x").await, Err(seen.to_owned()), "{fault:?}");
+        assert_eq!(sqs.messages(&queue).expect("it exists").len(), stored, "{fault:?}");
+    }
+    sqs.clear_faults();
+    server.stop().await;
+    assert_eq!(send(&client, &queue, "x").await, Err("no connection".to_owned()));
 }

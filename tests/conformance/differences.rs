@@ -233,8 +233,8 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         why: "Reference, CreateQueue, DeduplicationScope.",
     },
     Difference {
-        check: "a FIFO message says its group, its deduplication id and its number",
-        instead: &[("moto", "g d 20 digits, not rising")],
+        check: "the numbers of a group have 20 digits and rise",
+        instead: &[("moto", "20 digits, the same when received, not rising")],
         why: "Reference, SendMessage: SequenceNumber keeps increasing for a group.",
     },
     Difference {

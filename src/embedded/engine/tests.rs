@@ -9,7 +9,7 @@ use super::message::{Draft, State};
 use super::{Engine, Receive};
 
 /// One thing that happens.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 enum Step {
     Send { group: u8, delay: u16 },
     Receive { max: u8, visibility: u16 },
@@ -179,13 +179,17 @@ proptest! {
     #[test]
     fn a_standard_queue_keeps_its_word(steps in prop::collection::vec(step(), 1..120)) {
         let mut trial = Trial::new("q");
-        steps.into_iter().for_each(|step| trial.take(step));
+        for step in steps {
+            trial.take(step);
+        }
     }
 
     #[test]
     fn a_fifo_queue_keeps_its_word_and_its_order(steps in prop::collection::vec(step(), 1..120)) {
         let mut trial = Trial::new("q.fifo");
-        steps.into_iter().for_each(|step| trial.take(step));
+        for step in steps {
+            trial.take(step);
+        }
     }
 }
 

@@ -113,60 +113,80 @@ pub(crate) fn checks() -> Vec<Check> {
             Ok(bodies(&queue.receive().await?))
         }),
         check(
-            "a FIFO message says its group, its deduplication id and its number",
-            "g d 20 digits, rising",
+            "a FIFO message says its group and its deduplication id",
+            "g d",
             |b| async move {
                 let queue = b.fifo(&[]).await?;
-                let first = queue.send_with("x", |m| m.message_group_id("g").message_deduplication_id("d")).await?;
-                let second = queue.send_to_group("g", "y").await?;
+                queue
+                    .send_with("x", |m| m.message_group_id("g").message_deduplication_id("d"))
+                    .await?;
                 let message = queue.next().await?;
-                let number = system(&message, MessageSystemAttributeName::SequenceNumber);
-                let (first, second) =
-                    (first.sequence_number.unwrap_or_default(), second.sequence_number.unwrap_or_default());
-                let rising = first == number && first < second;
+                let group = system(&message, MessageSystemAttributeName::MessageGroupId);
                 Ok(format!(
-                    "{} {} {} digits, {}",
-                    system(&message, MessageSystemAttributeName::MessageGroupId),
-                    system(&message, MessageSystemAttributeName::MessageDeduplicationId),
-                    number.len(),
-                    if rising { "rising" } else { "not rising" }
+                    "{group} {}",
+                    system(&message, MessageSystemAttributeName::MessageDeduplicationId)
                 ))
             },
         ),
-        check("an expired handle does not delete a FIFO message", "InvalidParameterValue, x", |b| async move {
-            let queue = b.fifo(&[("VisibilityTimeout", "1")]).await?;
-            queue.send_to_group("g", "x").await?;
-            let message = queue.next().await?;
-            pause(1_500).await;
-            let delete = outcome(queue.delete(handle(&message)).await);
-            Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
-        }),
-        check("a FIFO queue's delay holds for all its messages", "nothing, x", |b| async move {
-            let queue = b.fifo(&[("DelaySeconds", "1")]).await?;
-            queue.send_to_group("g", "x").await?;
-            let early = bodies(&queue.receive().await?);
-            pause(1_500).await;
-            Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
-        }),
-        check("a FIFO queue's new delay holds also for what was sent before", "x", |b| async move {
-            let queue = b.fifo(&[("DelaySeconds", "60")]).await?;
-            queue.send_to_group("g", "x").await?;
-            queue.set(QueueAttributeName::DelaySeconds, "0").await?;
-            Ok(bodies(&queue.receive().await?))
-        }),
-        check("a poisonous head goes to the dead-letter queue and its group goes on", "1, then 2, dead 1", poison),
-        long("a deduplication id is remembered for five minutes", "nothing, x", |b| async move {
-            let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
-            let send = async || queue.send_with("x", |m| m.message_group_id("g")).await;
-            send().await?;
-            queue.delete(handle(&queue.next().await?)).await?;
-            pause(299_000).await;
-            send().await?;
-            let early = bodies(&queue.receive().await?);
-            pause(1_000).await;
-            send().await?;
-            Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
-        }),
+        check(
+            "the numbers of a group have 20 digits and rise",
+            "20 digits, the same when received, rising",
+            numbers,
+        ),
+        check(
+            "an expired handle does not delete a FIFO message",
+            "InvalidParameterValue, x",
+            |b| async move {
+                let queue = b.fifo(&[("VisibilityTimeout", "1")]).await?;
+                queue.send_to_group("g", "x").await?;
+                let message = queue.next().await?;
+                pause(1_500).await;
+                let delete = outcome(queue.delete(handle(&message)).await);
+                Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
+            },
+        ),
+        check(
+            "a FIFO queue's delay holds for all its messages",
+            "nothing, x",
+            |b| async move {
+                let queue = b.fifo(&[("DelaySeconds", "1")]).await?;
+                queue.send_to_group("g", "x").await?;
+                let early = bodies(&queue.receive().await?);
+                pause(1_500).await;
+                Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
+            },
+        ),
+        check(
+            "a FIFO queue's new delay holds also for what was sent before",
+            "x",
+            |b| async move {
+                let queue = b.fifo(&[("DelaySeconds", "60")]).await?;
+                queue.send_to_group("g", "x").await?;
+                queue.set(QueueAttributeName::DelaySeconds, "0").await?;
+                Ok(bodies(&queue.receive().await?))
+            },
+        ),
+        check(
+            "a poisonous head goes to the dead-letter queue and its group goes on",
+            "1, then 2, dead 1",
+            poison,
+        ),
+        long(
+            "a deduplication id is remembered for five minutes",
+            "nothing, x",
+            |b| async move {
+                let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
+                let send = async || queue.send_with("x", |m| m.message_group_id("g")).await;
+                send().await?;
+                queue.delete(handle(&queue.next().await?)).await?;
+                pause(299_000).await;
+                send().await?;
+                let early = bodies(&queue.receive().await?);
+                pause(1_000).await;
+                send().await?;
+                Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
+            },
+        ),
     ]
 }
 
@@ -194,4 +214,52 @@ async fn poison(bench: Bench) -> Observed {
     let first = bodies(&take().await?);
     let second = bodies(&take().await?);
     Ok(format!("{first}, then {second}, dead {}", bodies(&dead.receive().await?)))
+}
+
+async fn numbers(bench: Bench) -> Observed {
+    let queue = bench.fifo(&[]).await?;
+    let mut sent = Vec::new();
+    // Enough that numbers drawn by lot would hardly rise.
+    for body in 0..10 {
+        let message = queue.send_to_group("g", &body.to_string()).await?;
+        sent.push(message.sequence_number.unwrap_or_default());
+    }
+    let number = |message| system(message, MessageSystemAttributeName::SequenceNumber);
+    let received: Vec<String> = queue.receive().await?.iter().map(number).collect();
+    let same = if received == sent { "the same" } else { "others" };
+    let rising = if sent.is_sorted() { "rising" } else { "not rising" };
+    Ok(format!("{} digits, {same} when received, {rising}", sent[0].len()))
+}
+
+async fn reset(bench: Bench) -> Observed {
+    let dead = bench.fifo(&[]).await?;
+    let policy = redrive_policy(&dead.arn().await?, 1);
+    let queue = bench
+        .fifo(&[("VisibilityTimeout", "0"), ("RedrivePolicy", &policy)])
+        .await?;
+    queue.send_to_group("g", "x").await?;
+    let before = queue.next().await?;
+    pause(50).await;
+    queue.receive().await?;
+    let after = dead.next().await?;
+    let sent = |message| system(message, MessageSystemAttributeName::SentTimestamp);
+    let deduplication = system(&after, MessageSystemAttributeName::MessageDeduplicationId);
+    Ok(format!(
+        "{} id, {}, {}",
+        if before.message_id == after.message_id {
+            "same"
+        } else {
+            "another"
+        },
+        if sent(&before) < sent(&after) {
+            "later"
+        } else {
+            "as before"
+        },
+        if after.message_id == Some(deduplication) {
+            "its id"
+        } else {
+            "another id"
+        },
+    ))
 }
