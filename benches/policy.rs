@@ -19,19 +19,11 @@ fn received() -> SystemTime {
 
 fn history(retries: u32) -> History {
     let previous = Some(Duration::from_secs(60));
-    History {
-        retries,
-        class_retries: retries,
-        previous,
-        ..History::starting(received())
-    }
+    History { retries, class_retries: retries, previous, ..History::starting(received()) }
 }
 
 fn unlimited(backoff: Backoff, jitter: Jitter) -> RetryPolicy {
-    let mut policy = RetryPolicy {
-        max_retries: u32::MAX,
-        ..RetryPolicy::standard()
-    };
+    let mut policy = RetryPolicy { max_retries: u32::MAX, ..RetryPolicy::standard() };
     policy.temporary.backoff = backoff;
     policy.temporary.jitter = jitter;
     policy
@@ -46,57 +38,26 @@ fn decide(bencher: Bencher<'_, '_>, policy: &RetryPolicy, history: &History, fai
 
 #[divan::bench(args = RETRIES)]
 fn exponential(bencher: Bencher<'_, '_>, retries: u32) {
-    let backoff = Backoff::Exponential {
-        base: Duration::from_secs(2),
-        multiplier: 3.0,
-    };
-    decide(
-        bencher,
-        &unlimited(backoff, Jitter::Equal),
-        &history(retries),
-        &Failure::temporary("503"),
-    );
+    let backoff = Backoff::Exponential { base: Duration::from_secs(2), multiplier: 3.0 };
+    decide(bencher, &unlimited(backoff, Jitter::Equal), &history(retries), &Failure::temporary("503"));
 }
 
 #[divan::bench(args = RETRIES)]
 fn fibonacci(bencher: Bencher<'_, '_>, retries: u32) {
-    let backoff = Backoff::Fibonacci {
-        base: Duration::from_secs(2),
-    };
-    decide(
-        bencher,
-        &unlimited(backoff, Jitter::Equal),
-        &history(retries),
-        &Failure::temporary("503"),
-    );
+    let backoff = Backoff::Fibonacci { base: Duration::from_secs(2) };
+    decide(bencher, &unlimited(backoff, Jitter::Equal), &history(retries), &Failure::temporary("503"));
 }
 
 #[divan::bench(args = RETRIES)]
 fn list_of_delays(bencher: Bencher<'_, '_>, retries: u32) {
-    let backoff = Backoff::List {
-        first: Duration::from_secs(5),
-        then: vec![Duration::from_secs(30); 99],
-    };
-    decide(
-        bencher,
-        &unlimited(backoff, Jitter::Full),
-        &history(retries),
-        &Failure::temporary("503"),
-    );
+    let backoff = Backoff::List { first: Duration::from_secs(5), then: vec![Duration::from_secs(30); 99] };
+    decide(bencher, &unlimited(backoff, Jitter::Full), &history(retries), &Failure::temporary("503"));
 }
 
 #[divan::bench]
 fn decorrelated(bencher: Bencher<'_, '_>) {
-    let backoff = Backoff::Exponential {
-        base: Duration::from_secs(2),
-        multiplier: 3.0,
-    };
-    decide(
-        bencher,
-        &unlimited(backoff, Jitter::Decorrelated),
-        &history(10),
-        &Failure::temporary("503"),
-    );
+    let backoff = Backoff::Exponential { base: Duration::from_secs(2), multiplier: 3.0 };
+    decide(bencher, &unlimited(backoff, Jitter::Decorrelated), &history(10), &Failure::temporary("503"));
 }
 
 #[divan::bench]
@@ -107,10 +68,5 @@ fn named_delay(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn retries_exhausted(bencher: Bencher<'_, '_>) {
-    decide(
-        bencher,
-        &RetryPolicy::standard(),
-        &history(50),
-        &Failure::quota("used up"),
-    );
+    decide(bencher, &RetryPolicy::standard(), &history(50), &Failure::quota("used up"));
 }

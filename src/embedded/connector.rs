@@ -87,10 +87,9 @@ async fn answer(sqs: &EmbeddedSqs, request: &HttpRequest) -> Result<HttpResponse
     match reply {
         Reply::Answer(answer) => response(answer),
         // As the SDK's own HTTP client says it when the other side hangs up.
-        Reply::Broken => Err(ConnectorError::other(
-            "the connection was broken by a fault".into(),
-            Some(ErrorKind::TransientError),
-        )),
+        Reply::Broken => {
+            Err(ConnectorError::other("the connection was broken by a fault".into(), Some(ErrorKind::TransientError)))
+        }
     }
 }
 

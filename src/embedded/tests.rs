@@ -246,12 +246,7 @@ async fn other_processes_meet_the_same_queues_and_the_same_faults() {
     let http = aws_smithy_http_client::Builder::new().build_http();
     let client = aws_sdk_sqs::Client::from_conf(config.http_client(http).endpoint_url(server.url()).build());
 
-    let created = client
-        .create_queue()
-        .queue_name("orders")
-        .send()
-        .await
-        .expect("a legal queue");
+    let created = client.create_queue().queue_name("orders").send().await.expect("a legal queue");
     let url = created.queue_url().expect("a queue has a URL");
     assert_eq!(url, format!("{}/000000000000/orders", server.url()));
     let queue = sqs.queues().remove(0);

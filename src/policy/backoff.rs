@@ -110,10 +110,7 @@ mod tests {
 
     #[test]
     fn an_exponential_delay_is_multiplied_each_time_and_saturates() {
-        let exponential = |base, multiplier| Backoff::Exponential {
-            base: Duration::from_secs_f64(base),
-            multiplier,
-        };
+        let exponential = |base, multiplier| Backoff::Exponential { base: Duration::from_secs_f64(base), multiplier };
         let table = [
             (exponential(2.0, 3.0), 0, secs(2)),
             (exponential(2.0, 3.0), 4, secs(162)),
@@ -136,30 +133,12 @@ mod tests {
     #[test]
     fn each_backoff_gives_its_exact_sequence() {
         let table: [(Backoff, [u64; 7]); 6] = [
-            (
-                Backoff::Exponential {
-                    base: secs(2),
-                    multiplier: 3.0,
-                },
-                [2, 6, 18, 54, 162, 486, 1_458],
-            ),
+            (Backoff::Exponential { base: secs(2), multiplier: 3.0 }, [2, 6, 18, 54, 162, 486, 1_458]),
             (Backoff::Linear { base: secs(5) }, [5, 10, 15, 20, 25, 30, 35]),
             (Backoff::Fibonacci { base: secs(5) }, [5, 5, 10, 15, 25, 40, 65]),
             (Backoff::Constant { base: secs(5) }, [5, 5, 5, 5, 5, 5, 5]),
-            (
-                Backoff::List {
-                    first: secs(5),
-                    then: vec![secs(30), secs(300)],
-                },
-                [5, 30, 300, 300, 300, 300, 300],
-            ),
-            (
-                Backoff::List {
-                    first: secs(5),
-                    then: Vec::new(),
-                },
-                [5, 5, 5, 5, 5, 5, 5],
-            ),
+            (Backoff::List { first: secs(5), then: vec![secs(30), secs(300)] }, [5, 30, 300, 300, 300, 300, 300]),
+            (Backoff::List { first: secs(5), then: Vec::new() }, [5, 5, 5, 5, 5, 5, 5]),
         ];
         for (backoff, expected) in table {
             let delays: Vec<u64> = (0..7).map(|retries| backoff.delay(retries).as_secs()).collect();
@@ -178,22 +157,13 @@ mod tests {
             (Backoff::Fibonacci { base: Duration::MAX }, Duration::MAX),
             (Backoff::Fibonacci { base: Duration::ZERO }, Duration::ZERO),
             (Backoff::Constant { base: nanosecond }, nanosecond),
-            (
-                Backoff::List {
-                    first: secs(1),
-                    then: vec![secs(2)],
-                },
-                secs(2),
-            ),
+            (Backoff::List { first: secs(1), then: vec![secs(2)] }, secs(2)),
         ];
         for (backoff, expected) in table {
             assert_eq!(backoff.delay(u32::MAX), expected, "{backoff:?}");
         }
         // The number of steps after which Fibonacci's numbers are cut off changes nothing.
         let shortest = Backoff::Fibonacci { base: nanosecond };
-        assert_eq!(
-            (shortest.delay(139), shortest.delay(140)),
-            (Duration::MAX, Duration::MAX)
-        );
+        assert_eq!((shortest.delay(139), shortest.delay(140)), (Duration::MAX, Duration::MAX));
     }
 }

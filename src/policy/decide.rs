@@ -40,13 +40,7 @@ impl History {
     /// The history of a message that is received for the first time.
     #[must_use]
     pub const fn starting(first_received: SystemTime) -> Self {
-        Self {
-            retries: 0,
-            class_retries: 0,
-            previous: None,
-            first_received,
-            receives: 1,
-        }
+        Self { retries: 0, class_retries: 0, previous: None, first_received, receives: 1 }
     }
 }
 
@@ -79,10 +73,7 @@ impl RetryPolicy {
     pub fn decide(&self, history: &History, failure: &Failure, now: SystemTime, sample: f64) -> Disposition {
         if failure.is_postponed() {
             let wait = spread_named(self, failure.delay().unwrap_or_default(), sample);
-            return Disposition::Defer {
-                why: Deferral::Postponed,
-                wait: Wait::from(wait, now),
-            };
+            return Disposition::Defer { why: Deferral::Postponed, wait: Wait::from(wait, now) };
         }
         match self.class(failure.class()) {
             None => Disposition::DeadLetter(DeadLetterReason::NonRetryable),
@@ -110,20 +101,14 @@ fn retry(
         Some(named) if named.min(policy.max_retry_after) > left => Disposition::DeadLetter(DeadLetterReason::TooOld),
         Some(named) => {
             let wait = spread_named(policy, named, sample).min(left);
-            Disposition::Requeue {
-                wait: Wait::from(wait, now),
-                fallback: wait,
-            }
+            Disposition::Requeue { wait: Wait::from(wait, now), fallback: wait }
         }
         None => {
             let curve = |retries| class.delay(retries, history.previous, sample).min(left);
             // A message that cannot be re-sent keeps its count; its receives, of which each may have failed in its own way, count
             // for it.
             let attempts = history.retries.max(history.receives.saturating_sub(1));
-            Disposition::Requeue {
-                wait: Wait::from(curve(history.class_retries), now),
-                fallback: curve(attempts),
-            }
+            Disposition::Requeue { wait: Wait::from(curve(history.class_retries), now), fallback: curve(attempts) }
         }
     }
 }
@@ -163,11 +148,7 @@ pub(crate) fn decide(
     now: SystemTime,
     sample: f64,
 ) -> Disposition {
-    let Progress {
-        state,
-        first_received,
-        receive_count,
-    } = *progress;
+    let Progress { state, first_received, receive_count } = *progress;
     let class = failure.class();
     let history = History {
         retries: state.retry_count,
@@ -194,10 +175,7 @@ pub(crate) fn defer(why: Deferral, deferrals: u32, now: SystemTime, sample: f64)
 /// Whether the budgets were used up on an earlier receive of this copy already, so that its handler need not run again.
 pub(crate) fn is_given_up(policy: &RetryPolicy, progress: &Progress<'_>, copy_first_received: SystemTime) -> bool {
     let state = progress.state;
-    let Some((class, budget)) = state
-        .class
-        .and_then(|class| policy.class(class).map(|budget| (class, budget)))
-    else {
+    let Some((class, budget)) = state.class.and_then(|class| policy.class(class).map(|budget| (class, budget))) else {
         return false;
     };
     let exhausted = no_retry_left(policy, budget, state.retry_count, state.count(class))

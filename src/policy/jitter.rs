@@ -85,12 +85,7 @@ mod tests {
 
     fn spread(delay: u64, previous: Option<u64>) -> Spread {
         let secs = Duration::from_secs;
-        Spread {
-            delay: secs(delay),
-            base: secs(2),
-            cap: secs(60),
-            previous: previous.map(secs),
-        }
+        Spread { delay: secs(delay), base: secs(2), cap: secs(60), previous: previous.map(secs) }
     }
 
     #[test]
@@ -112,11 +107,7 @@ mod tests {
         for (jitter, spread, expected) in table {
             for (sample, secs) in [0.0, 0.5, ALMOST_ONE].into_iter().zip(expected) {
                 let delay = jitter.apply(&spread, sample);
-                assert_eq!(
-                    delay,
-                    Duration::from_secs_f64(secs),
-                    "{jitter:?} of {spread:?} at {sample}"
-                );
+                assert_eq!(delay, Duration::from_secs_f64(secs), "{jitter:?} of {spread:?} at {sample}");
             }
         }
     }
@@ -127,14 +118,9 @@ mod tests {
             let delay = Jitter::Proportional(share).apply(&spread(60, None), 0.0);
             assert_eq!(delay, Duration::from_secs(from), "proportional {share}");
         }
-        for (sample, secs) in [
-            (-0.1, 0),
-            (1.0, 60),
-            (7.0, 60),
-            (f64::NEG_INFINITY, 0),
-            (f64::INFINITY, 60),
-            (f64::NAN, 0),
-        ] {
+        for (sample, secs) in
+            [(-0.1, 0), (1.0, 60), (7.0, 60), (f64::NEG_INFINITY, 0), (f64::INFINITY, 60), (f64::NAN, 0)]
+        {
             let delay = Jitter::Full.apply(&spread(60, None), sample);
             assert_eq!(delay, Duration::from_secs(secs), "sample {sample}");
         }
@@ -142,12 +128,8 @@ mod tests {
 
     #[test]
     fn the_longest_delay_there_is_can_be_spread() {
-        let spread = Spread {
-            delay: Duration::MAX,
-            base: Duration::MAX,
-            cap: Duration::MAX,
-            previous: Some(Duration::MAX),
-        };
+        let spread =
+            Spread { delay: Duration::MAX, base: Duration::MAX, cap: Duration::MAX, previous: Some(Duration::MAX) };
         let jitters = [
             Jitter::Full,
             Jitter::Equal,
@@ -166,10 +148,7 @@ mod tests {
 
     #[test]
     fn a_base_above_the_cap_does_not_lift_it() {
-        let spread = Spread {
-            base: Duration::from_secs(90),
-            ..spread(60, None)
-        };
+        let spread = Spread { base: Duration::from_secs(90), ..spread(60, None) };
         assert_eq!(Jitter::Decorrelated.apply(&spread, 0.5), spread.cap);
     }
 }

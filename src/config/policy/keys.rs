@@ -100,26 +100,10 @@ impl<S: Shape + Sync> Listed for Key<S> {
     }
 }
 
-pub(super) const DELAY: Seconds = Seconds(Number {
-    min: MIN_DELAY,
-    max: MAX_DELAY,
-    what: "a number of seconds",
-});
-const AGE: Seconds = Seconds(Number {
-    min: MIN_AGE,
-    max: MAX_AGE,
-    what: "a number of seconds",
-});
-const FACTOR: Number = Number {
-    min: 1.0,
-    max: MAX_MULTIPLIER,
-    what: "a number",
-};
-pub(super) const SHARE: Number = Number {
-    min: 0.0,
-    max: 1.0,
-    what: "a share",
-};
+pub(super) const DELAY: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_DELAY, what: "a number of seconds" });
+const AGE: Seconds = Seconds(Number { min: MIN_AGE, max: MAX_AGE, what: "a number of seconds" });
+const FACTOR: Number = Number { min: 1.0, max: MAX_MULTIPLIER, what: "a number" };
+pub(super) const SHARE: Number = Number { min: 0.0, max: 1.0, what: "a share" };
 
 /// Writes each key once: as a constant to read by, and in the table of its object.
 macro_rules! keys {

@@ -83,10 +83,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<RetryPolicy> {
         temporary: serve(Class::Temporary, &built_in.temporary),
     };
     // An entry that serves no class, since all have their own, is checked all the same.
-    if [Class::RateLimit, Class::Quota, Class::Temporary]
-        .into_iter()
-        .all(|class| own(class).is_some())
-    {
+    if [Class::RateLimit, Class::Quota, Class::Temporary].into_iter().all(|class| own(class).is_some()) {
         serve(Class::Default, &built_in.temporary);
     }
     Some(policy)
@@ -108,10 +105,8 @@ fn entries(section: &Section<'_>, problems: &mut Vec<String>) -> Vec<(Class, Ent
         };
         let path = section.path_to(name);
         if let Some((_, earlier)) = entries.iter().find(|(other, _)| *other == class) {
-            problems.push(format!(
-                "{path} is a second entry for a class: allowed is one, and there is {}",
-                earlier.path
-            ));
+            problems
+                .push(format!("{path} is a second entry for a class: allowed is one, and there is {}", earlier.path));
         }
         let entry = match Section::open(json, &path, &names(keys::class::ALL), problems) {
             Some(mut section) => Entry::read(&mut section, path, problems),

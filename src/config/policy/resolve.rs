@@ -22,15 +22,9 @@ impl Globals {
         let jitter = section.given(&global::JITTER, problems);
         let percentage = section.given(&global::JITTER_PERCENTAGE, problems);
         if let (Some(jitter), Some(percentage)) = (&jitter, &percentage) {
-            problems.push(format!(
-                "{} says the same as {}: allowed is one of them",
-                percentage.path, jitter.path
-            ));
+            problems.push(format!("{} says the same as {}: allowed is one of them", percentage.path, jitter.path));
         }
-        let percentage = percentage.map(|Given { value, path }| Given {
-            value: Jitter::Proportional(value),
-            path,
-        });
+        let percentage = percentage.map(|Given { value, path }| Given { value: Jitter::Proportional(value), path });
         Self {
             preset,
             max_delay: section.given(&global::MAX_DELAY, problems),
@@ -59,10 +53,7 @@ pub(super) struct Entry {
 impl Default for Entry {
     /// Nothing.
     fn default() -> Self {
-        Self {
-            sound: true,
-            ..Self::unsound(String::new())
-        }
+        Self { sound: true, ..Self::unsound(String::new()) }
     }
 }
 
@@ -123,10 +114,9 @@ pub(super) fn resolve(
     let total_timeout = entry.total_timeout.or(globals.total_timeout);
     ClassPolicy {
         backoff: match growth {
-            None | Some(Growth::Exponential) => Backoff::Exponential {
-                base,
-                multiplier: multiplier.unwrap_or(globals.preset.multiplier),
-            },
+            None | Some(Growth::Exponential) => {
+                Backoff::Exponential { base, multiplier: multiplier.unwrap_or(globals.preset.multiplier) }
+            }
             Some(Growth::Linear) => Backoff::Linear { base },
             Some(Growth::Fibonacci) => Backoff::Fibonacci { base },
             Some(Growth::Constant) => Backoff::Constant { base },
@@ -152,30 +142,22 @@ fn contradictions(name: Class, entry: &Entry, globals: &Globals, row: &ClassPoli
     if *growth != Growth::Exponential {
         if let Some(multiplier) = &entry.multiplier {
             let Given { value, path: place } = multiplier;
-            problems.push(format!(
-                "{place} is {value}: allowed is none, since {path} is not exponential"
-            ));
+            problems.push(format!("{place} is {value}: allowed is none, since {path} is not exponential"));
         }
         let jitter = entry.jitter.as_ref().or(globals.jitter.as_ref());
         if let Some(jitter) = jitter.filter(|jitter| jitter.value == Jitter::Decorrelated) {
             let place = &jitter.path;
-            problems.push(format!(
-                "{place} is decorrelated: allowed is another, since {path} is not exponential"
-            ));
+            problems.push(format!("{place} is decorrelated: allowed is another, since {path} is not exponential"));
         }
     }
     if matches!(growth, Growth::List { .. }) {
         if let Some(Given { value, path: place }) = &entry.base {
             let base = value.as_secs_f64();
-            problems.push(format!(
-                "{place} is {base}: allowed is none, since {path} is a list of delays"
-            ));
+            problems.push(format!("{place} is {base}: allowed is none, since {path} is a list of delays"));
         }
         if let Some(cap) = entry.max_delay.as_ref().filter(|cap| cap.value < longest(growth)) {
             let (longest, cap, place) = (longest(growth).as_secs_f64(), cap.value.as_secs_f64(), &cap.path);
-            problems.push(format!(
-                "{path} has a delay of {longest}: allowed is at most {cap}, by {place}"
-            ));
+            problems.push(format!("{path} has a delay of {longest}: allowed is at most {cap}, by {place}"));
         }
     } else {
         problems.extend(first_above_longest(name, entry, globals, row));
@@ -197,11 +179,7 @@ fn first_above_longest(name: Class, entry: &Entry, globals: &Globals, row: &Clas
     Some(match (&entry.base, cap) {
         (None, Some(Given { path, .. })) => format!("{path} is {longest}: allowed is at least {first}, by {preset}"),
         (base, cap) => {
-            format!(
-                "{} is {first}: allowed is at most {longest}, by {}",
-                place(base.as_ref()),
-                place(cap)
-            )
+            format!("{} is {first}: allowed is at most {longest}, by {}", place(base.as_ref()), place(cap))
         }
     })
 }

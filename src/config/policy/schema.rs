@@ -46,32 +46,23 @@ fn valid(root: &Value, schema: &Value, document: &Value) -> bool {
     };
     schema.iter().all(|(word, rule)| match (word.as_str(), document) {
         ("$ref", _) => {
-            let pointer = rule
-                .as_str()
-                .and_then(|place| place.strip_prefix('#'))
-                .expect("a place in this file");
+            let pointer = rule.as_str().and_then(|place| place.strip_prefix('#')).expect("a place in this file");
             valid(root, root.pointer(pointer).expect("it exists"), document)
         }
         ("enum", _) => rule.as_array().expect("values").contains(document),
-        ("anyOf", _) => rule
-            .as_array()
-            .expect("schemas")
-            .iter()
-            .any(|rule| valid(root, rule, document)),
+        ("anyOf", _) => rule.as_array().expect("schemas").iter().any(|rule| valid(root, rule, document)),
         ("type", _) => is_of_type(rule.as_str().expect("a type"), document),
         ("minimum", Value::Number(number)) => number.as_f64() >= rule.as_f64(),
         ("maximum", Value::Number(number)) => number.as_f64() <= rule.as_f64(),
         ("minItems", Value::Array(items)) => items.len() as u64 >= rule.as_u64().expect("a number"),
         ("maxItems", Value::Array(items)) => items.len() as u64 <= rule.as_u64().expect("a number"),
         ("items", Value::Array(items)) => items.iter().all(|item| valid(root, rule, item)),
-        ("required", Value::Object(members)) => rule
-            .as_array()
-            .expect("names")
-            .iter()
-            .all(|name| members.contains_key(name.as_str().expect("a name"))),
-        ("properties", Value::Object(members)) => members
-            .iter()
-            .all(|(name, member)| rule.get(name).is_none_or(|rule| valid(root, rule, member))),
+        ("required", Value::Object(members)) => {
+            rule.as_array().expect("names").iter().all(|name| members.contains_key(name.as_str().expect("a name")))
+        }
+        ("properties", Value::Object(members)) => {
+            members.iter().all(|(name, member)| rule.get(name).is_none_or(|rule| valid(root, rule, member)))
+        }
         ("additionalProperties", Value::Object(members)) => {
             assert_eq!(rule, false, "no other rule is in use");
             members.keys().all(|name| schema["properties"].get(name).is_some())
@@ -94,11 +85,7 @@ fn is_of_type(name: &str, document: &Value) -> bool {
 fn the_schema_file_is_the_one_that_the_keys_make() {
     let file = std::fs::read_to_string(FILE).expect("the file exists");
     let file: Value = serde_json::from_str(&file).expect("the file is JSON");
-    assert_eq!(
-        file,
-        schema(),
-        "write it anew: cargo test write_the_schema_file -- --ignored"
-    );
+    assert_eq!(file, schema(), "write it anew: cargo test write_the_schema_file -- --ignored");
 }
 
 #[test]

@@ -28,17 +28,10 @@ impl<'d> Section<'d> {
         let Some(members) = json.members() else {
             return refuse(json, path, "an object", problems);
         };
-        let mut section = Self {
-            path: path.to_owned(),
-            members,
-            sound: true,
-        };
+        let mut section = Self { path: path.to_owned(), members, sound: true };
         let before = problems.len();
         for (at, (name, _)) in section.members.iter().enumerate() {
-            let earlier = section.members[..at]
-                .iter()
-                .filter(|(earlier, _)| earlier == name)
-                .count();
+            let earlier = section.members[..at].iter().filter(|(earlier, _)| earlier == name).count();
             if !known.contains(&name.as_str()) {
                 let hint = hint(name, known);
                 problems.push(format!("{} is unknown{hint}", section.path_to(&shortened(name))));
@@ -73,11 +66,7 @@ impl<'d> Section<'d> {
 
     /// A name with all those above it.
     pub(super) fn path_to(&self, name: &str) -> String {
-        if self.path.is_empty() {
-            name.to_owned()
-        } else {
-            format!("{}.{name}", self.path)
-        }
+        if self.path.is_empty() { name.to_owned() } else { format!("{}.{name}", self.path) }
     }
 }
 

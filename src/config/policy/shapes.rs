@@ -66,14 +66,7 @@ impl Shape for Count {
             reason = "whole, and within the bounds of a u32"
         )]
         let count = whole.map(|number| number as u32);
-        count.or_else(|| {
-            refuse(
-                json,
-                path,
-                &format!("a whole number from 0 to {}", keys::MAX_COPIES),
-                problems,
-            )
-        })
+        count.or_else(|| refuse(json, path, &format!("a whole number from 0 to {}", keys::MAX_COPIES), problems))
     }
 
     #[cfg(test)]
@@ -87,14 +80,7 @@ impl Shape for Number {
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<f64> {
         let number = json.number().filter(|number| (self.min..=self.max).contains(number));
-        number.or_else(|| {
-            refuse(
-                json,
-                path,
-                &format!("{} from {} to {}", self.what, self.min, self.max),
-                problems,
-            )
-        })
+        number.or_else(|| refuse(json, path, &format!("{} from {} to {}", self.what, self.min, self.max), problems))
     }
 
     #[cfg(test)]
@@ -119,10 +105,7 @@ impl Shape for Seconds {
 impl<T: Clone> Words<T> {
     fn find(&self, json: Json<'_>) -> Option<T> {
         let text = json.text()?;
-        self.0
-            .iter()
-            .find(|(word, _)| *word == text)
-            .map(|(_, meaning)| meaning.clone())
+        self.0.iter().find(|(word, _)| *word == text).map(|(_, meaning)| meaning.clone())
     }
 
     fn list(&self) -> String {
@@ -139,9 +122,7 @@ impl Shape for Presets {
     type Value = Preset;
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Preset> {
-        let found = json
-            .text()
-            .and_then(|text| Preset::ALL.into_iter().find(|preset| preset.name == text));
+        let found = json.text().and_then(|text| Preset::ALL.into_iter().find(|preset| preset.name == text));
         found.or_else(|| refuse(json, path, &Preset::ALL.map(|preset| preset.name).join(", "), problems))
     }
 
@@ -158,25 +139,15 @@ impl Shape for Backoffs {
         if let Some(growth) = keys::GROWTHS.find(json) {
             return Some(growth);
         }
-        let Some(items) = json
-            .items()
-            .filter(|items| (1..=keys::MAX_LISTED).contains(&items.len()))
-        else {
-            let allowed = format!(
-                "{}, or a list of 1 to {} delays",
-                keys::GROWTHS.list(),
-                keys::MAX_LISTED
-            );
+        let Some(items) = json.items().filter(|items| (1..=keys::MAX_LISTED).contains(&items.len())) else {
+            let allowed = format!("{}, or a list of 1 to {} delays", keys::GROWTHS.list(), keys::MAX_LISTED);
             return refuse(json, path, &allowed, problems);
         };
         let read = |(at, item)| keys::DELAY.read(item, &format!("{path}[{at}]"), problems);
         // Every item is read before one that is refused ends it: all problems are told.
         let delays: Vec<Option<Duration>> = items.into_iter().enumerate().map(read).collect();
         let mut delays = delays.into_iter().collect::<Option<Vec<Duration>>>()?.into_iter();
-        Some(Growth::List {
-            first: delays.next()?,
-            then: delays.collect(),
-        })
+        Some(Growth::List { first: delays.next()?, then: delays.collect() })
     }
 
     #[cfg(test)]
@@ -199,15 +170,11 @@ impl Shape for Jitters {
             return Some(jitter);
         }
         match json.members().as_deref() {
-            Some([(name, share)]) if name == Self::SHARE => keys::SHARE
-                .read(*share, &format!("{path}.{}", Self::SHARE), problems)
-                .map(Jitter::Proportional),
+            Some([(name, share)]) if name == Self::SHARE => {
+                keys::SHARE.read(*share, &format!("{path}.{}", Self::SHARE), problems).map(Jitter::Proportional)
+            }
             _ => {
-                let allowed = format!(
-                    "{}, or {{\"{}\": a share from 0 to 1}}",
-                    keys::JITTERS.list(),
-                    Self::SHARE
-                );
+                let allowed = format!("{}, or {{\"{}\": a share from 0 to 1}}", keys::JITTERS.list(), Self::SHARE);
                 refuse(json, path, &allowed, problems)
             }
         }
@@ -234,9 +201,7 @@ impl Shape for Entries {
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        let names = keys::CLASSES
-            .iter()
-            .map(|(name, _)| ((*name).to_owned(), json!({ "$ref": "#/$defs/class" })));
+        let names = keys::CLASSES.iter().map(|(name, _)| ((*name).to_owned(), json!({ "$ref": "#/$defs/class" })));
         json!({ "type": "object", "properties": Value::Object(names.collect()), "additionalProperties": false })
     }
 }
@@ -256,11 +221,7 @@ impl Shape for Ignored {
 
 /// Notes that a value is none of those allowed.
 pub(super) fn refuse<T>(json: Json<'_>, path: &str, allowed: &str, problems: &mut Vec<String>) -> Option<T> {
-    let place = if path.is_empty() {
-        String::new()
-    } else {
-        format!("{path} ")
-    };
+    let place = if path.is_empty() { String::new() } else { format!("{path} ") };
     problems.push(format!("{place}is {json}: allowed is {allowed}"));
     None
 }

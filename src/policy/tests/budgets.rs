@@ -23,24 +23,11 @@ fn retries_end_at_the_smaller_of_both_maxima() {
         (u32::MAX, None, u32::MAX - 1, 0, true),
         (u32::MAX, None, u32::MAX, 0, false),
     ] {
-        let class = ClassPolicy {
-            max_retries: class_max,
-            ..plain()
-        };
-        let policy = RetryPolicy {
-            max_retries: max,
-            ..policy(class)
-        };
-        let history = History {
-            retries,
-            class_retries,
-            ..after_retries(0)
-        };
+        let class = ClassPolicy { max_retries: class_max, ..plain() };
+        let policy = RetryPolicy { max_retries: max, ..policy(class) };
+        let history = History { retries, class_retries, ..after_retries(0) };
         // A named delay saves nothing.
-        for failure in [
-            Failure::temporary("away"),
-            Failure::temporary("away").retry_after(secs(1)),
-        ] {
+        for failure in [Failure::temporary("away"), Failure::temporary("away").retry_after(secs(1))] {
             let decided = policy.decide(&history, &failure, received(), 0.5);
             assert_eq!(decided != EXHAUSTED, goes_on, "{max} {class_max:?} {history:?}");
         }
@@ -58,10 +45,7 @@ fn the_maximum_of_one_class_does_not_bind_another() {
 
 #[test]
 fn the_last_wait_is_cut_to_what_is_left_and_then_nothing_is() {
-    let class = ClassPolicy {
-        total_timeout: secs(1_000),
-        ..plain()
-    };
+    let class = ClassPolicy { total_timeout: secs(1_000), ..plain() };
     let policy = policy(class);
     let at = |now| policy.decide(&after_retries(0), &Failure::temporary("away"), now, 0.5);
     for (age_millis, wait) in [
@@ -103,15 +87,8 @@ fn a_non_retryable_failure_ends_at_once_whatever_it_names() {
 #[test]
 fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
     use FailureClass::{NonRetryable, Temporary};
-    let class = ClassPolicy {
-        max_retries: Some(3),
-        total_timeout: secs(1_000),
-        ..plain()
-    };
-    let policy = RetryPolicy {
-        max_retries: 7,
-        ..policy(class)
-    };
+    let class = ClassPolicy { max_retries: Some(3), total_timeout: secs(1_000), ..plain() };
+    let policy = RetryPolicy { max_retries: 7, ..policy(class) };
     // class of the last failure, retries, of this class, receives, age when this copy was first received → given up
     for (class, retries, class_retries, receive_count, age, given_up) in [
         (Some(Temporary), 6, 2, 2, 0, false),
@@ -130,28 +107,14 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
         (None, 7, 0, 2, 1_001, false),
         (Some(NonRetryable), 7, 0, 2, 1_001, false),
     ] {
-        let mut state = RetryState {
-            retry_count: retries,
-            class,
-            ..RetryState::default()
-        };
+        let mut state = RetryState { retry_count: retries, class, ..RetryState::default() };
         state.counts[Temporary as usize] = class_retries;
-        let progress = Progress {
-            state: &state,
-            first_received: received(),
-            receive_count,
-        };
+        let progress = Progress { state: &state, first_received: received(), receive_count };
         let answer = is_given_up(&policy, &progress, received() + secs(age));
         assert_eq!(answer, given_up, "{progress:?} at {age}");
         // It is what the decision said on that earlier receive.
         if given_up {
-            let decided = decide(
-                &policy,
-                &progress,
-                &Failure::temporary("away"),
-                received() + secs(age),
-                0.5,
-            );
+            let decided = decide(&policy, &progress, &Failure::temporary("away"), received() + secs(age), 0.5);
             assert!(matches!(decided, Disposition::DeadLetter(_)), "{decided:?}");
         }
     }

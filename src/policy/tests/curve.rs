@@ -4,11 +4,7 @@ use super::*;
 
 /// The seconds after each number of retries, at the samples 0, ½ and just under 1.
 fn sequence(jitter: Jitter, max_delay: u64, sample: f64) -> Vec<u64> {
-    let class = ClassPolicy {
-        jitter,
-        max_delay: secs(max_delay),
-        ..plain()
-    };
+    let class = ClassPolicy { jitter, max_delay: secs(max_delay), ..plain() };
     let mut policy = policy(class);
     policy.max_retries = u32::MAX;
     // As in a body: the whole seconds of one wait are the `previous` of the next.
@@ -16,10 +12,7 @@ fn sequence(jitter: Jitter, max_delay: u64, sample: f64) -> Vec<u64> {
     [0, 1, 5, 6, 7, 8, u32::MAX - 1]
         .into_iter()
         .map(|retries| {
-            let history = History {
-                previous,
-                ..after_retries(retries)
-            };
+            let history = History { previous, ..after_retries(retries) };
             let decided = policy.decide(&history, &Failure::temporary("away"), received(), sample);
             previous = decided.wait().map(|wait| wait.total());
             delay_secs(decided).expect("requeued")
@@ -41,18 +34,10 @@ fn every_jitter_gives_its_exact_sequence_up_to_the_cap_and_beyond_every_number()
         (Jitter::Equal, ALMOST_ONE, [10, 20, 320, 640, 1_000, 1_000, 1_000]),
         (Jitter::Proportional(0.25), 0.0, [8, 15, 240, 480, 750, 750, 750]),
         (Jitter::Proportional(0.25), 0.5, [9, 18, 280, 560, 875, 875, 875]),
-        (
-            Jitter::Proportional(0.25),
-            ALMOST_ONE,
-            [10, 20, 320, 640, 1_000, 1_000, 1_000],
-        ),
+        (Jitter::Proportional(0.25), ALMOST_ONE, [10, 20, 320, 640, 1_000, 1_000, 1_000]),
         (Jitter::Decorrelated, 0.0, [10, 10, 10, 10, 10, 10, 10]),
         (Jitter::Decorrelated, 0.5, [20, 35, 58, 92, 143, 220, 335]),
-        (
-            Jitter::Decorrelated,
-            ALMOST_ONE,
-            [30, 90, 270, 810, 1_000, 1_000, 1_000],
-        ),
+        (Jitter::Decorrelated, ALMOST_ONE, [30, 90, 270, 810, 1_000, 1_000, 1_000]),
     ];
     for (jitter, sample, expected) in table {
         assert_eq!(sequence(jitter, 1_000, sample), expected, "{jitter:?} at {sample}");
@@ -62,10 +47,7 @@ fn every_jitter_gives_its_exact_sequence_up_to_the_cap_and_beyond_every_number()
 #[test]
 fn a_curve_meets_the_longest_delay_of_sqs_on_both_sides() {
     for (cap, not_before) in [(899, None), (900, None), (901, Some(received() + secs(901)))] {
-        let class = ClassPolicy {
-            max_delay: secs(cap),
-            ..plain()
-        };
+        let class = ClassPolicy { max_delay: secs(cap), ..plain() };
         let decided = policy(class).decide(&after_retries(40), &Failure::temporary("away"), received(), 0.5);
         let wait = decided.wait().expect("requeued");
         assert_eq!((wait.total(), wait.not_before()), (secs(cap), not_before));
@@ -75,13 +57,8 @@ fn a_curve_meets_the_longest_delay_of_sqs_on_both_sides() {
 
 #[test]
 fn a_part_of_a_second_is_rounded_up() {
-    let class = ClassPolicy {
-        backoff: Backoff::Exponential {
-            base: Duration::from_millis(100),
-            multiplier: 2.0,
-        },
-        ..plain()
-    };
+    let class =
+        ClassPolicy { backoff: Backoff::Exponential { base: Duration::from_millis(100), multiplier: 2.0 }, ..plain() };
     let policy = policy(class);
     let after =
         |retries| delay_secs(policy.decide(&after_retries(retries), &Failure::temporary("away"), received(), 0.5));
@@ -97,11 +74,7 @@ fn another_class_begins_its_own_curve() {
         ..RetryState::default()
     };
     state.counts[FailureClass::RateLimit as usize] = 5;
-    let progress = Progress {
-        state: &state,
-        first_received: received(),
-        receive_count: 1,
-    };
+    let progress = Progress { state: &state, first_received: received(), receive_count: 1 };
     for (jitter, wait) in [(Jitter::None, 10), (Jitter::Decorrelated, 30)] {
         let policy = policy(ClassPolicy { jitter, ..plain() });
         let decided = decide(&policy, &progress, &Failure::temporary("away"), received(), ALMOST_ONE);
@@ -121,12 +94,7 @@ fn a_message_that_cannot_be_sent_again_counts_its_receives() {
         (3, 1, 1, 20, 80),
         (0, 0, u32::MAX, 10, 1_000),
     ] {
-        let history = History {
-            retries,
-            class_retries,
-            receives,
-            ..after_retries(0)
-        };
+        let history = History { retries, class_retries, receives, ..after_retries(0) };
         let decided = policy(plain()).decide(&history, &Failure::temporary("away"), received(), 0.5);
         assert_eq!(decided, requeued(wait, fallback), "{history:?}");
     }

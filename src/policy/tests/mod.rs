@@ -37,10 +37,7 @@ fn failure(class: FailureClass) -> Failure {
 /// 10 s doubled up to 1,000 s, without jitter, retries and time in plenty.
 fn plain() -> ClassPolicy {
     ClassPolicy {
-        backoff: Backoff::Exponential {
-            base: secs(10),
-            multiplier: 2.0,
-        },
+        backoff: Backoff::Exponential { base: secs(10), multiplier: 2.0 },
         max_delay: secs(1_000),
         jitter: Jitter::None,
         max_retries: None,
@@ -49,18 +46,11 @@ fn plain() -> ClassPolicy {
 }
 
 fn policy(temporary: ClassPolicy) -> RetryPolicy {
-    RetryPolicy {
-        temporary,
-        ..RetryPolicy::default()
-    }
+    RetryPolicy { temporary, ..RetryPolicy::default() }
 }
 
 fn after_retries(retries: u32) -> History {
-    History {
-        retries,
-        class_retries: retries,
-        ..History::starting(received())
-    }
+    History { retries, class_retries: retries, ..History::starting(received()) }
 }
 
 fn delay_secs(disposition: Disposition) -> Option<u64> {
@@ -68,8 +58,5 @@ fn delay_secs(disposition: Disposition) -> Option<u64> {
 }
 
 fn requeued(wait: u64, fallback: u64) -> Disposition {
-    Disposition::Requeue {
-        wait: Wait::from(secs(wait), received()),
-        fallback: secs(fallback),
-    }
+    Disposition::Requeue { wait: Wait::from(secs(wait), received()), fallback: secs(fallback) }
 }

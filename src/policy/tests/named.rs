@@ -4,10 +4,7 @@ use super::*;
 
 #[test]
 fn a_named_delay_is_a_lower_bound_with_little_on_top() {
-    let policy = policy(ClassPolicy {
-        max_delay: secs(20),
-        ..plain()
-    });
+    let policy = policy(ClassPolicy { max_delay: secs(20), ..plain() });
     for (named, at_samples) in [
         (0, [0, 0, 0]),
         (1, [1, 2, 2]),
@@ -34,10 +31,7 @@ fn a_named_delay_is_a_lower_bound_with_little_on_top() {
 
 #[test]
 fn a_named_delay_that_does_not_fit_ends_the_retries_and_is_not_cut() {
-    let policy = policy(ClassPolicy {
-        total_timeout: secs(1_000),
-        ..plain()
-    });
+    let policy = policy(ClassPolicy { total_timeout: secs(1_000), ..plain() });
     for (named_millis, age, wait) in [
         (99_000, 900, Some(100)),
         (99_999, 900, Some(100)),
@@ -81,24 +75,13 @@ fn a_policy_without_bounds_does_not_overflow() {
 
 #[test]
 fn a_postponement_asks_no_budget() {
-    let policy = RetryPolicy {
-        max_retries: 0,
-        ..RetryPolicy::default()
-    };
+    let policy = RetryPolicy { max_retries: 0, ..RetryPolicy::default() };
     let long_ago = received() + secs(1_000_000);
-    for (delay, sample, total) in [
-        (0, 0.5, 0),
-        (899, 0.0, 899),
-        (900, 0.0, 900),
-        (901, 0.0, 901),
-        (900, ALMOST_ONE, 960),
-        (50_000, 0.0, 43_200),
-    ] {
+    for (delay, sample, total) in
+        [(0, 0.5, 0), (899, 0.0, 899), (900, 0.0, 900), (901, 0.0, 901), (900, ALMOST_ONE, 960), (50_000, 0.0, 43_200)]
+    {
         let decided = policy.decide(&after_retries(99), &Failure::postpone(secs(delay)), long_ago, sample);
-        let expected = Disposition::Defer {
-            why: Deferral::Postponed,
-            wait: Wait::from(secs(total), long_ago),
-        };
+        let expected = Disposition::Defer { why: Deferral::Postponed, wait: Wait::from(secs(total), long_ago) };
         assert_eq!(decided, expected, "{delay} at {sample}");
     }
 }

@@ -54,21 +54,16 @@ fn counts() -> impl Strategy<Value = u32> {
 fn states() -> impl Strategy<Value = RetryState> {
     let class = prop::option::of(prop::sample::select(FailureClass::ALL.to_vec()));
     let delay = prop::option::of((0_u64..100_000).prop_map(secs));
-    (
-        counts(),
-        [counts(), counts(), counts(), counts()],
-        class,
-        delay,
-        counts(),
-    )
-        .prop_map(|(retry_count, counts, class, delay, deferrals)| RetryState {
+    (counts(), [counts(), counts(), counts(), counts()], class, delay, counts()).prop_map(
+        |(retry_count, counts, class, delay, deferrals)| RetryState {
             retry_count,
             class,
             delay,
             counts,
             deferrals,
             ..RetryState::default()
-        })
+        },
+    )
 }
 
 /// A failure, and the delay that it names.

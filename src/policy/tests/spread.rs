@@ -24,10 +24,7 @@ fn a_deferral_waits_at_most_a_second_at_first_and_then_twice_as_long_each_time()
             assert_eq!(delay_secs(decided), Some(expected), "{deferrals} at {sample}");
         }
     }
-    assert_eq!(
-        delay_secs(defer(Deferral::NoTimeLeft, 3, received(), f64::NAN)),
-        Some(8)
-    );
+    assert_eq!(delay_secs(defer(Deferral::NoTimeLeft, 3, received(), f64::NAN)), Some(8));
 }
 
 #[test]
@@ -43,16 +40,9 @@ fn ten_thousand_messages_that_fail_together_do_not_come_back_together() {
         (Jitter::Proportional(0.5), 30),
         (Jitter::Decorrelated, 10),
     ] {
-        let class = ClassPolicy {
-            jitter,
-            max_delay: secs(60),
-            ..plain()
-        };
+        let class = ClassPolicy { jitter, max_delay: secs(60), ..plain() };
         let policy = policy(class);
-        let history = History {
-            previous: Some(secs(60)),
-            ..after_retries(9)
-        };
+        let history = History { previous: Some(secs(60)), ..after_retries(9) };
         let mut seconds = [0; 61];
         for _ in 0..MESSAGES {
             let decided = policy.decide(&history, &Failure::temporary("away"), received(), sample());
@@ -61,10 +51,7 @@ fn ten_thousand_messages_that_fail_together_do_not_come_back_together() {
         let mean = MESSAGES / (60 - from);
         for (second, messages) in seconds.into_iter().enumerate() {
             let (fewest, most) = if second > from { (mean / 2, 2 * mean) } else { (0, 1) };
-            assert!(
-                (fewest..=most).contains(&messages),
-                "{jitter:?}: {messages} in second {second}"
-            );
+            assert!((fewest..=most).contains(&messages), "{jitter:?}: {messages} in second {second}");
         }
     }
 }
@@ -80,8 +67,5 @@ fn what_was_told_the_same_retry_after_spreads_too() {
         let total = delay_secs(decided).expect("requeued");
         seconds[usize::try_from(total - 600).expect("few")] += 1;
     }
-    assert!(
-        seconds.iter().all(|&messages| messages <= 2 * 10_000 / 60),
-        "{seconds:?}"
-    );
+    assert!(seconds.iter().all(|&messages| messages <= 2 * 10_000 / 60), "{seconds:?}");
 }

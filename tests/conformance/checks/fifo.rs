@@ -112,81 +112,48 @@ pub(crate) fn checks() -> Vec<Check> {
             }
             Ok(bodies(&queue.receive().await?))
         }),
-        check(
-            "a FIFO message says its group and its deduplication id",
-            "g d",
-            |b| async move {
-                let queue = b.fifo(&[]).await?;
-                queue
-                    .send_with("x", |m| m.message_group_id("g").message_deduplication_id("d"))
-                    .await?;
-                let message = queue.next().await?;
-                let group = system(&message, MessageSystemAttributeName::MessageGroupId);
-                Ok(format!(
-                    "{group} {}",
-                    system(&message, MessageSystemAttributeName::MessageDeduplicationId)
-                ))
-            },
-        ),
-        check(
-            "the numbers of a group have 20 digits and rise",
-            "20 digits, the same when received, rising",
-            numbers,
-        ),
-        check(
-            "an expired handle does not delete a FIFO message",
-            "InvalidParameterValue, x",
-            |b| async move {
-                let queue = b.fifo(&[("VisibilityTimeout", "1")]).await?;
-                queue.send_to_group("g", "x").await?;
-                let message = queue.next().await?;
-                pause(1_500).await;
-                let delete = outcome(queue.delete(handle(&message)).await);
-                Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
-            },
-        ),
-        check(
-            "a FIFO queue's delay holds for all its messages",
-            "nothing, x",
-            |b| async move {
-                let queue = b.fifo(&[("DelaySeconds", "1")]).await?;
-                queue.send_to_group("g", "x").await?;
-                let early = bodies(&queue.receive().await?);
-                pause(1_500).await;
-                Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
-            },
-        ),
-        check(
-            "a FIFO queue's new delay holds also for what was sent before",
-            "x",
-            |b| async move {
-                let queue = b.fifo(&[("DelaySeconds", "60")]).await?;
-                queue.send_to_group("g", "x").await?;
-                queue.set(QueueAttributeName::DelaySeconds, "0").await?;
-                Ok(bodies(&queue.receive().await?))
-            },
-        ),
-        check(
-            "a poisonous head goes to the dead-letter queue and its group goes on",
-            "1, then 2, dead 1",
-            poison,
-        ),
-        long(
-            "a deduplication id is remembered for five minutes",
-            "nothing, x",
-            |b| async move {
-                let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
-                let send = async || queue.send_with("x", |m| m.message_group_id("g")).await;
-                send().await?;
-                queue.delete(handle(&queue.next().await?)).await?;
-                pause(299_000).await;
-                send().await?;
-                let early = bodies(&queue.receive().await?);
-                pause(1_000).await;
-                send().await?;
-                Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
-            },
-        ),
+        check("a FIFO message says its group and its deduplication id", "g d", |b| async move {
+            let queue = b.fifo(&[]).await?;
+            queue.send_with("x", |m| m.message_group_id("g").message_deduplication_id("d")).await?;
+            let message = queue.next().await?;
+            let group = system(&message, MessageSystemAttributeName::MessageGroupId);
+            Ok(format!("{group} {}", system(&message, MessageSystemAttributeName::MessageDeduplicationId)))
+        }),
+        check("the numbers of a group have 20 digits and rise", "20 digits, the same when received, rising", numbers),
+        check("an expired handle does not delete a FIFO message", "InvalidParameterValue, x", |b| async move {
+            let queue = b.fifo(&[("VisibilityTimeout", "1")]).await?;
+            queue.send_to_group("g", "x").await?;
+            let message = queue.next().await?;
+            pause(1_500).await;
+            let delete = outcome(queue.delete(handle(&message)).await);
+            Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
+        }),
+        check("a FIFO queue's delay holds for all its messages", "nothing, x", |b| async move {
+            let queue = b.fifo(&[("DelaySeconds", "1")]).await?;
+            queue.send_to_group("g", "x").await?;
+            let early = bodies(&queue.receive().await?);
+            pause(1_500).await;
+            Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
+        }),
+        check("a FIFO queue's new delay holds also for what was sent before", "x", |b| async move {
+            let queue = b.fifo(&[("DelaySeconds", "60")]).await?;
+            queue.send_to_group("g", "x").await?;
+            queue.set(QueueAttributeName::DelaySeconds, "0").await?;
+            Ok(bodies(&queue.receive().await?))
+        }),
+        check("a poisonous head goes to the dead-letter queue and its group goes on", "1, then 2, dead 1", poison),
+        long("a deduplication id is remembered for five minutes", "nothing, x", |b| async move {
+            let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
+            let send = async || queue.send_with("x", |m| m.message_group_id("g")).await;
+            send().await?;
+            queue.delete(handle(&queue.next().await?)).await?;
+            pause(299_000).await;
+            send().await?;
+            let early = bodies(&queue.receive().await?);
+            pause(1_000).await;
+            send().await?;
+            Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
+        }),
     ]
 }
 
@@ -234,9 +201,7 @@ async fn numbers(bench: Bench) -> Observed {
 async fn reset(bench: Bench) -> Observed {
     let dead = bench.fifo(&[]).await?;
     let policy = redrive_policy(&dead.arn().await?, 1);
-    let queue = bench
-        .fifo(&[("VisibilityTimeout", "0"), ("RedrivePolicy", &policy)])
-        .await?;
+    let queue = bench.fifo(&[("VisibilityTimeout", "0"), ("RedrivePolicy", &policy)]).await?;
     queue.send_to_group("g", "x").await?;
     let before = queue.next().await?;
     pause(50).await;
@@ -246,20 +211,8 @@ async fn reset(bench: Bench) -> Observed {
     let deduplication = system(&after, MessageSystemAttributeName::MessageDeduplicationId);
     Ok(format!(
         "{} id, {}, {}",
-        if before.message_id == after.message_id {
-            "same"
-        } else {
-            "another"
-        },
-        if sent(&before) < sent(&after) {
-            "later"
-        } else {
-            "as before"
-        },
-        if after.message_id == Some(deduplication) {
-            "its id"
-        } else {
-            "another id"
-        },
+        if before.message_id == after.message_id { "same" } else { "another" },
+        if sent(&before) < sent(&after) { "later" } else { "as before" },
+        if after.message_id == Some(deduplication) { "its id" } else { "another id" },
     ))
 }

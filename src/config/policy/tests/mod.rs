@@ -22,10 +22,7 @@ fn accepted(document: &str) -> RetryPolicy {
 
 fn article() -> RetryPolicy {
     let class = |base, cap| ClassPolicy {
-        backoff: Backoff::Exponential {
-            base: secs(base),
-            multiplier: 3.0,
-        },
+        backoff: Backoff::Exponential { base: secs(base), multiplier: 3.0 },
         max_delay: secs(cap),
         jitter: Jitter::Proportional(0.1),
         max_retries: None,
@@ -52,25 +49,15 @@ fn both_names_of_a_class_mean_the_same() {
         .replace("TEMPORARY", "TEMPORARY_ERROR");
     assert_eq!(accepted(&renamed), article());
     // The class that names no maxDelay takes the global one.
-    assert_eq!(
-        accepted(&ARTICLE.replace(r#""TEMPORARY": {"baseDelay": 2, "maxDelay": 60},"#, "")),
-        article()
-    );
-    assert_eq!(
-        accepted(&ARTICLE.replace(r#"{"baseDelay": 2, "maxDelay": 60}"#, r#"{"baseDelay": 2}"#)),
-        article()
-    );
+    assert_eq!(accepted(&ARTICLE.replace(r#""TEMPORARY": {"baseDelay": 2, "maxDelay": 60},"#, "")), article());
+    assert_eq!(accepted(&ARTICLE.replace(r#"{"baseDelay": 2, "maxDelay": 60}"#, r#"{"baseDelay": 2}"#)), article());
 }
 
 #[test]
 fn an_empty_document_is_the_standard_policy() {
-    for document in [
-        "{}",
-        " {\n} ",
-        "\u{feff}{}",
-        r#"{"errorConfigs": {}}"#,
-        r#"{"$schema": "infra/policy.schema.json"}"#,
-    ] {
+    for document in
+        ["{}", " {\n} ", "\u{feff}{}", r#"{"errorConfigs": {}}"#, r#"{"$schema": "infra/policy.schema.json"}"#]
+    {
         assert_eq!(accepted(document), RetryPolicy::standard(), "{document}");
     }
 }
@@ -106,20 +93,14 @@ fn every_key_reaches_its_place() {
         message_ttl: Some(secs(3_600)),
         max_deferrals: 10_000,
         rate_limit: ClassPolicy {
-            backoff: Backoff::Exponential {
-                base: Duration::from_millis(500),
-                multiplier: 1.5,
-            },
+            backoff: Backoff::Exponential { base: Duration::from_millis(500), multiplier: 1.5 },
             max_delay: secs(86_400),
             jitter: Jitter::Proportional(1.0),
             max_retries: Some(3),
             total_timeout: secs(7),
         },
         quota: ClassPolicy {
-            backoff: Backoff::List {
-                first: secs(5),
-                then: vec![Duration::from_millis(30_500), secs(300)],
-            },
+            backoff: Backoff::List { first: secs(5), then: vec![Duration::from_millis(30_500), secs(300)] },
             max_delay: secs(300),
             jitter: Jitter::Full,
             max_retries: None,
@@ -147,22 +128,10 @@ fn the_nearest_value_wins() {
     for (document, expected) in [
         (r#"{"preset": "critical"}"#, 2.0),
         (r#"{"preset": "critical", "baseDelayMultiplier": 4}"#, 4.0),
-        (
-            r#"{"baseDelayMultiplier": 4, "errorConfigs": {"DEFAULT": {"multiplier": 5}}}"#,
-            5.0,
-        ),
-        (
-            r#"{"baseDelayMultiplier": 4, "errorConfigs": {"DEFAULT": {"multiplier": 5}, "RATE_LIMIT": {}}}"#,
-            4.0,
-        ),
-        (
-            r#"{"errorConfigs": {"DEFAULT": {"multiplier": 5}, "RATE_LIMIT": {"multiplier": 6}}}"#,
-            6.0,
-        ),
-        (
-            r#"{"backoff": "constant", "errorConfigs": {"DEFAULT": {"backoff": "exponential"}}}"#,
-            3.0,
-        ),
+        (r#"{"baseDelayMultiplier": 4, "errorConfigs": {"DEFAULT": {"multiplier": 5}}}"#, 5.0),
+        (r#"{"baseDelayMultiplier": 4, "errorConfigs": {"DEFAULT": {"multiplier": 5}, "RATE_LIMIT": {}}}"#, 4.0),
+        (r#"{"errorConfigs": {"DEFAULT": {"multiplier": 5}, "RATE_LIMIT": {"multiplier": 6}}}"#, 6.0),
+        (r#"{"backoff": "constant", "errorConfigs": {"DEFAULT": {"backoff": "exponential"}}}"#, 3.0),
     ] {
         assert_eq!(multiplier(document).to_bits(), f64::to_bits(expected), "{document}");
     }
@@ -170,26 +139,14 @@ fn the_nearest_value_wins() {
         (r"{}", 300),
         (r#"{"maxDelaySeconds": 130}"#, 130),
         (r#"{"maxDelaySeconds": 600}"#, 600),
-        (
-            r#"{"maxDelaySeconds": 130, "errorConfigs": {"RATE_LIMIT": {"maxDelay": 200}}}"#,
-            200,
-        ),
-        (
-            r#"{"maxDelaySeconds": 130, "errorConfigs": {"RATE_LIMIT": {"backoff": [200, 90]}}}"#,
-            200,
-        ),
+        (r#"{"maxDelaySeconds": 130, "errorConfigs": {"RATE_LIMIT": {"maxDelay": 200}}}"#, 200),
+        (r#"{"maxDelaySeconds": 130, "errorConfigs": {"RATE_LIMIT": {"backoff": [200, 90]}}}"#, 200),
         (r#"{"maxDelaySeconds": 60, "backoff": [100, 90]}"#, 100),
-        (
-            r#"{"backoff": [100, 90], "errorConfigs": {"RATE_LIMIT": {"maxDelay": 200}}}"#,
-            200,
-        ),
+        (r#"{"backoff": [100, 90], "errorConfigs": {"RATE_LIMIT": {"maxDelay": 200}}}"#, 200),
     ] {
         assert_eq!(rate_limit(document).max_delay, secs(expected), "{document}");
     }
-    assert_eq!(
-        rate_limit(r#"{"jitterPercentage": 0.2}"#).jitter,
-        Jitter::Proportional(0.2)
-    );
+    assert_eq!(rate_limit(r#"{"jitterPercentage": 0.2}"#).jitter, Jitter::Proportional(0.2));
     assert_eq!(accepted(r#"{"totalTimeoutSeconds": 60}"#).quota.total_timeout, secs(60));
 }
 
@@ -207,11 +164,7 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
         ("maxRetryAfterSeconds", age, ["0", "1e999"]),
         ("messageTtlSeconds", age, ["-1e999", "1e300"]),
         ("errorConfigs.QUOTA.baseDelay", delay, ["0", "86401"]),
-        (
-            "errorConfigs.QUOTA.maxDelay",
-            ["120", "86400"],
-            ["-5", "99999999999999999999999"],
-        ),
+        ("errorConfigs.QUOTA.maxDelay", ["120", "86400"], ["-5", "99999999999999999999999"]),
         ("errorConfigs.QUOTA.multiplier", ["1", "100"], ["0", "1e400"]),
         ("errorConfigs.QUOTA.maxRetries", count, ["1.5", "4294967296"]),
         ("errorConfigs.QUOTA.totalTimeoutSeconds", age, ["0", "1e9"]),
@@ -224,21 +177,12 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
             Some(key) => format!(r#"{{"errorConfigs": {{"QUOTA": {{"{key}": {value}}}}}}}"#),
         };
         for value in accepted {
-            assert!(
-                read(&document(value)).is_ok(),
-                "{key} {value}: {:?}",
-                read(&document(value))
-            );
+            assert!(read(&document(value)).is_ok(), "{key} {value}: {:?}", read(&document(value)));
         }
         for value in refused.into_iter().chain(["null", "true", r#""5""#, "[]", "{}"]) {
             let problems = read(&document(value)).expect_err(key);
-            let [problem] = &problems[..] else {
-                panic!("{problems:?}")
-            };
-            assert!(
-                problem.starts_with(&format!("{key} is `{value}`: allowed is a")),
-                "{problem}"
-            );
+            let [problem] = &problems[..] else { panic!("{problems:?}") };
+            assert!(problem.starts_with(&format!("{key} is `{value}`: allowed is a")), "{problem}");
         }
     }
 }
@@ -247,14 +191,8 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
 fn each_problem_names_the_key_its_value_and_what_is_allowed() {
     let one_key: [(&str, &str); 24] = [
         (r#"{"maxRetrys": 5}"#, "maxRetrys is unknown; did you mean maxRetries?"),
-        (
-            r#"{"MAXRETRIES": 5}"#,
-            "MAXRETRIES is unknown; did you mean maxRetries?",
-        ),
-        (
-            r#"{"errorConfigs": {"rate-limit": {}}}"#,
-            "errorConfigs.rate-limit is unknown; did you mean RATE_LIMIT?",
-        ),
+        (r#"{"MAXRETRIES": 5}"#, "MAXRETRIES is unknown; did you mean maxRetries?"),
+        (r#"{"errorConfigs": {"rate-limit": {}}}"#, "errorConfigs.rate-limit is unknown; did you mean RATE_LIMIT?"),
         (
             r#"{"errorConfigs": {"QUOTA": {"base_delay": 1}}}"#,
             "errorConfigs.QUOTA.base_delay is unknown; did you mean baseDelay?",
@@ -264,14 +202,8 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             "errorConfigs.QUOTA.x is unknown: allowed are baseDelay, maxDelay, multiplier, backoff, jitter, maxRetries, \
              totalTimeoutSeconds",
         ),
-        (
-            r#"{"maxRetries": 5, "maxRetries": 5}"#,
-            "maxRetries stands more than once",
-        ),
-        (
-            r#"{"maxRetries": 5, "maxRetries": 5, "max\u0052etries": 5}"#,
-            "maxRetries stands more than once",
-        ),
+        (r#"{"maxRetries": 5, "maxRetries": 5}"#, "maxRetries stands more than once"),
+        (r#"{"maxRetries": 5, "maxRetries": 5, "max\u0052etries": 5}"#, "maxRetries stands more than once"),
         (
             r#"{"errorConfigs": {"QUOTA": {"jitter": "none", "jitter": "full"}}}"#,
             "errorConfigs.QUOTA.jitter stands more than once",
@@ -280,24 +212,15 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             r#"{"errorConfigs": {"QUOTA": {}, "QUOTA_EXCEEDED": {}}}"#,
             "errorConfigs.QUOTA_EXCEEDED is a second entry for a class: allowed is one, and there is errorConfigs.QUOTA",
         ),
-        (
-            r#"{"preset": "fast"}"#,
-            r#"preset is `"fast"`: allowed is standard, high-volume, critical"#,
-        ),
+        (r#"{"preset": "fast"}"#, r#"preset is `"fast"`: allowed is standard, high-volume, critical"#),
         (r#"{"errorConfigs": []}"#, "errorConfigs is `[]`: allowed is an object"),
-        (
-            r#"{"errorConfigs": {"QUOTA": 5}}"#,
-            "errorConfigs.QUOTA is `5`: allowed is an object",
-        ),
+        (r#"{"errorConfigs": {"QUOTA": 5}}"#, "errorConfigs.QUOTA is `5`: allowed is an object"),
         ("[]", "is `[]`: allowed is an object"),
         (
             r#"{"jitter": "ful"}"#,
             r#"jitter is `"ful"`: allowed is full, equal, decorrelated, none, or {"proportional": a share from 0 to 1}"#,
         ),
-        (
-            r#"{"jitter": {"proportional": 2}}"#,
-            "jitter.proportional is `2`: allowed is a share from 0 to 1",
-        ),
+        (r#"{"jitter": {"proportional": 2}}"#, "jitter.proportional is `2`: allowed is a share from 0 to 1"),
         (
             r#"{"jitter": {"proportional": 1, "x": 1}}"#,
             r#"jitter is `{"proportional": 1, "x": 1}`: allowed is full, equal, decorrelated, none, or {"proportional": a share from 0 to 1}"#,
@@ -310,10 +233,7 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             r#"{"backoff": []}"#,
             "backoff is `[]`: allowed is exponential, linear, fibonacci, constant, or a list of 1 to 100 delays",
         ),
-        (
-            r#"{"backoff": [5, 0]}"#,
-            "backoff[1] is `0`: allowed is a number of seconds from 0.001 to 86400",
-        ),
+        (r#"{"backoff": [5, 0]}"#, "backoff[1] is `0`: allowed is a number of seconds from 0.001 to 86400"),
         (
             r#"{"maxDelaySeconds": 30, "errorConfigs": {"QUOTA": {"baseDelay": 1}}}"#,
             "maxDelaySeconds is 30: allowed is at least 60, by the preset standard for RATE_LIMIT",
@@ -415,23 +335,15 @@ fn broken_json_is_told_with_line_and_column() {
         ("standard", "line 1 column 1"),
     ] {
         let problems = read(document).expect_err(document);
-        let [problem] = &problems[..] else {
-            panic!("{problems:?}")
-        };
-        assert!(
-            problem.starts_with("is not JSON: ") && problem.ends_with(place),
-            "{document}: {problem}"
-        );
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.starts_with("is not JSON: ") && problem.ends_with(place), "{document}: {problem}");
     }
 }
 
 #[test]
 fn what_a_problem_shows_is_one_short_line() {
-    let long = format!(
-        "{{\"maxRetries\": \"{}\", \"{}\": 1, \"a\\nb\": [\n1,\n\n2]}}",
-        "x".repeat(1_000),
-        "y".repeat(1_000)
-    );
+    let long =
+        format!("{{\"maxRetries\": \"{}\", \"{}\": 1, \"a\\nb\": [\n1,\n\n2]}}", "x".repeat(1_000), "y".repeat(1_000));
     for problem in read(&long).expect_err("refused") {
         assert!(problem.len() < 300 && !problem.contains('\n'), "{problem}");
     }
@@ -440,10 +352,7 @@ fn what_a_problem_shows_is_one_short_line() {
 #[test]
 fn no_depth_is_too_deep() {
     for depth in [100, 1_000, 200_000] {
-        for value in [
-            format!("{}{}", "[".repeat(depth), "]".repeat(depth)),
-            "{\"jitter\":".repeat(depth),
-        ] {
+        for value in [format!("{}{}", "[".repeat(depth), "]".repeat(depth)), "{\"jitter\":".repeat(depth)] {
             assert!(read(&format!("{{\"backoff\": {value}}}")).is_err());
         }
     }

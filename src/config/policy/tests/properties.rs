@@ -43,12 +43,7 @@ fn names() -> impl Strategy<Value = String> {
     let globals = names_of(keys::global::ALL);
     let classes = names_of(keys::class::ALL);
     let names = keys::CLASSES.map(|(name, _)| name);
-    let known = globals
-        .into_iter()
-        .chain(classes)
-        .chain(names)
-        .chain(["proportional"])
-        .map(str::to_owned);
+    let known = globals.into_iter().chain(classes).chain(names).chain(["proportional"]).map(str::to_owned);
     prop_oneof![19 => prop::sample::select(known.collect::<Vec<_>>()), 1 => any::<String>()]
 }
 
@@ -74,17 +69,10 @@ type Member = (&'static str, fn() -> BoxedStrategy<Value>);
 
 /// An object with some of these members.
 fn objects(keys: &'static [Member]) -> BoxedStrategy<Value> {
-    let members: Vec<_> = keys
-        .iter()
-        .map(|(name, values)| prop::option::weighted(0.3, values()).prop_map(|v| (*name, v)))
-        .collect();
+    let members: Vec<_> =
+        keys.iter().map(|(name, values)| prop::option::weighted(0.3, values()).prop_map(|v| (*name, v))).collect();
     members
-        .prop_map(|members| {
-            members
-                .into_iter()
-                .filter_map(|(name, value)| Some((name.to_owned(), value?)))
-                .collect()
-        })
+        .prop_map(|members| members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
         .prop_map(Value::Object)
         .boxed()
 }
@@ -122,9 +110,7 @@ fn backoffs() -> BoxedStrategy<Value> {
 }
 
 fn presets() -> BoxedStrategy<Value> {
-    prop::sample::select(vec!["standard", "high-volume", "critical"])
-        .prop_map(Value::from)
-        .boxed()
+    prop::sample::select(vec!["standard", "high-volume", "critical"]).prop_map(Value::from).boxed()
 }
 
 fn classes() -> BoxedStrategy<Value> {
@@ -168,9 +154,7 @@ fn documents() -> BoxedStrategy<Value> {
 
 /// A problem between two values, each of which alone is as the schema wants it.
 fn is_between_values(problem: &str) -> bool {
-    [", since ", ", by ", " says the same as ", " is a second entry "]
-        .iter()
-        .any(|words| problem.contains(words))
+    [", since ", ", by ", " says the same as ", " is a second entry "].iter().any(|words| problem.contains(words))
 }
 
 fn assert_bounded(policy: &RetryPolicy) {
@@ -178,24 +162,15 @@ fn assert_bounded(policy: &RetryPolicy) {
     assert!(policy.max_retries <= 10_000 && policy.max_deferrals <= 10_000);
     assert!(policy.max_retry_after <= LONGEST && policy.message_ttl.is_none_or(|ttl| ttl <= LONGEST));
     for class in [&policy.rate_limit, &policy.quota, &policy.temporary] {
-        assert!(
-            class.max_delay <= secs(86_400) && class.total_timeout <= LONGEST,
-            "{class:?}"
-        );
-        assert!(
-            !class.backoff.base().is_zero() && class.backoff.base() <= class.max_delay,
-            "{class:?}"
-        );
+        assert!(class.max_delay <= secs(86_400) && class.total_timeout <= LONGEST, "{class:?}");
+        assert!(!class.backoff.base().is_zero() && class.backoff.base() <= class.max_delay, "{class:?}");
         assert!(class.max_retries.is_none_or(|max| max <= 10_000), "{class:?}");
         assert!(
             matches!(class.backoff, Backoff::Exponential { multiplier, .. } if (1.0..=100.0).contains(&multiplier))
                 || !matches!(class.backoff, Backoff::Exponential { .. }),
             "{class:?}"
         );
-        assert!(
-            !matches!(class.jitter, Jitter::Proportional(share) if !(0.0..=1.0).contains(&share)),
-            "{class:?}"
-        );
+        assert!(!matches!(class.jitter, Jitter::Proportional(share) if !(0.0..=1.0).contains(&share)), "{class:?}");
     }
 }
 
