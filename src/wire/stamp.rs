@@ -159,11 +159,6 @@ impl Stamped {
     pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
-
-    /// The text.
-    pub(crate) fn into_string(self) -> String {
-        self.text
-    }
 }
 
 /// Times outside the years 1970 to 9999 become the nearest one inside, so that the length never varies.

@@ -39,13 +39,11 @@ struct Invocation {
 struct Shared {
     queue: AsyncMutex<mpsc::UnboundedReceiver<Invocation>>,
     running: Mutex<HashMap<String, oneshot::Sender<Ended>>>,
-    init_error: Mutex<Option<Value>>,
 }
 
 /// One execution environment: the Runtime API and the process of the function.
 pub struct Function {
     invocations: mpsc::UnboundedSender<Invocation>,
-    shared: Arc<Shared>,
     process: Child,
     count: u64,
     _server: http::Server,
@@ -55,10 +53,8 @@ impl Function {
     /// Starts `binary` with `environment` beside what Lambda itself sets.
     pub async fn start(binary: &str, environment: &[(&str, &str)]) -> Self {
         let (invocations, queue) = mpsc::unbounded_channel();
-        let shared =
-            Arc::new(Shared { queue: AsyncMutex::new(queue), running: Mutex::default(), init_error: Mutex::default() });
-        let api = Arc::clone(&shared);
-        let server = http::Server::start(move |request| answer(Arc::clone(&api), request)).await;
+        let shared = Arc::new(Shared { queue: AsyncMutex::new(queue), running: Mutex::default() });
+        let server = http::Server::start(move |request| answer(Arc::clone(&shared), request)).await;
         let mut command = Command::new(binary);
         command
             .env_clear()
@@ -76,7 +72,7 @@ impl Function {
             .stderr(Stdio::piped())
             .kill_on_drop(true);
         let process = command.spawn().expect("the function's binary is built");
-        Self { invocations, shared, process, count: 0, _server: server }
+        Self { invocations, process, count: 0, _server: server }
     }
 
     /// Invokes the function, and waits for its end at most until the deadline.
@@ -100,11 +96,6 @@ impl Function {
     /// The process id: another one means that the environment was replaced.
     pub fn pid(&self) -> Option<u32> {
         self.process.id()
-    }
-
-    /// What the function reported when it could not start.
-    pub fn init_error(&self) -> Option<Value> {
-        self.shared.init_error.lock().expect("no test panics while it holds this").clone()
     }
 
     /// Ends the process and returns all that it printed.
@@ -135,11 +126,6 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Ful
             if let Some(waiting) = shared.running.lock().expect("no panic").remove(&id) {
                 let _ = waiting.send(ended);
             }
-            http::status(StatusCode::ACCEPTED)
-        }
-        (&Method::POST, ["init", "error"]) => {
-            let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
-            *shared.init_error.lock().expect("no panic") = serde_json::from_slice(&body).ok();
             http::status(StatusCode::ACCEPTED)
         }
         _ => http::status(StatusCode::NOT_FOUND),

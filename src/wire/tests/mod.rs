@@ -31,7 +31,7 @@ fn state() -> RetryState {
 
 fn stamped(payload: &str) -> String {
     let copy = stamp(payload, &state(), Wrap::WhenNeeded).expect("wrapping is on");
-    copy.into_string()
+    copy.as_str().to_owned()
 }
 
 fn assert_fresh(body: &str, retry_count: u32) {

@@ -149,7 +149,7 @@ fn any_state() -> impl Strategy<Value = RetryState> {
 
 fn stamp_always(payload: &str, state: &RetryState) -> String {
     let copy = stamp(payload, state, Wrap::WhenNeeded).expect("wrapping is on");
-    copy.into_string()
+    copy.as_str().to_owned()
 }
 
 fn state_of(state: &RetryState) -> String {

@@ -259,7 +259,7 @@ fn every_field_of_the_state_has_its_place() {
         unknown: vec![("z".to_owned(), "[1 ]".to_owned()), ("\u{FFFF}".to_owned(), "1e999".to_owned())],
         ..state()
     };
-    let text = stamp("{\"retryCount\":null}", &full, Wrap::Never).map(Stamped::into_string);
+    let text = stamp("{\"retryCount\":null}", &full, Wrap::Never).map(|copy| copy.as_str().to_owned());
     let expected = concat!(
         r#"{"retryCount":4294967295,"originalMessageId":"id-1","retryTimestamp":"2026-11-21T01:02:03.004Z","#,
         r#""retryState":{"v":1,"firstSent":1700000000001,"firstReceived":0,"class":"non-retryable","delay":0,"#,
@@ -273,7 +273,7 @@ fn every_field_of_the_state_has_its_place() {
 
 #[test]
 fn an_empty_state_is_written_in_full() {
-    let text = stamp("{}", &RetryState::default(), Wrap::Never).map(Stamped::into_string);
+    let text = stamp("{}", &RetryState::default(), Wrap::Never).map(|copy| copy.as_str().to_owned());
     let expected =
         r#"{"retryCount":0,"originalMessageId":"","retryTimestamp":"1970-01-01T00:00:00.000Z","retryState":{"v":1}}"#;
     assert_eq!(text.as_deref(), Ok(expected));
@@ -309,7 +309,7 @@ fn times_and_delays_beyond_what_is_read_are_cut_when_written() {
         delay: Some(Duration::MAX),
         ..state()
     };
-    let Origin::Ours(read) = read(&stamp("{}", &far, Wrap::Never).expect("an object").into_string(), CAP).origin else {
+    let Origin::Ours(read) = read(&stamp("{}", &far, Wrap::Never).expect("an object").as_str(), CAP).origin else {
         panic!("not recognised");
     };
     assert_eq!(read.first_sent, Some(from_epoch_millis(state_text::max_millis())));
