@@ -14,12 +14,17 @@ fn main() {
 const RETRIES: [u32; 3] = [0, 10, u32::MAX - 1];
 
 fn received() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)
+    SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)
 }
 
 fn history(retries: u32) -> History {
-    let previous = Some(Duration::from_secs(60));
-    History { retries, class_retries: retries, previous, ..History::starting(received()) }
+    let previous = Some(Duration::from_mins(1));
+    History {
+        retries,
+        class_retries: retries,
+        previous,
+        ..History::starting(received())
+    }
 }
 
 fn unlimited(backoff: Backoff, jitter: Jitter) -> RetryPolicy {
@@ -62,7 +67,7 @@ fn decorrelated(bencher: Bencher<'_, '_>) {
 
 #[divan::bench]
 fn named_delay(bencher: Bencher<'_, '_>) {
-    let failure = Failure::rate_limit("429").retry_after(Duration::from_secs(3_600));
+    let failure = Failure::rate_limit("429").retry_after(Duration::from_hours(1));
     decide(bencher, &RetryPolicy::standard(), &history(10), &failure);
 }
 
