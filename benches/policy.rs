@@ -19,12 +19,7 @@ fn received() -> SystemTime {
 
 fn history(retries: u32) -> History {
     let previous = Some(Duration::from_mins(1));
-    History {
-        retries,
-        class_retries: retries,
-        previous,
-        ..History::starting(received())
-    }
+    History { retries, class_retries: retries, previous, ..History::starting(received()) }
 }
 
 fn unlimited(backoff: Backoff, jitter: Jitter) -> RetryPolicy {
