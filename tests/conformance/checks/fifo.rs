@@ -216,6 +216,11 @@ pub(crate) fn checks() -> Vec<Check> {
             "1, then 2, dead 1",
             poison,
         ),
+        check(
+            "a FIFO dead-letter queue begins to count time anew, under the message's id",
+            "same id, later, its id",
+            reset,
+        ),
         long(
             "a deduplication id is remembered for five minutes",
             "nothing, x",

@@ -33,6 +33,11 @@ pub(crate) fn checks() -> Vec<Check> {
             },
         ),
         check(
+            "a receive shows each message once, ten at most",
+            "10, 2, 0, all different",
+            ten_at_most,
+        ),
+        check(
             "nothing that was not asked for is answered",
             "0 system, 0 own",
             not_asked,
@@ -183,6 +188,27 @@ async fn attributes(bench: Bench) -> Observed {
         digest(message.md5_of_message_attributes),
     );
     Ok(format!("{}; {} {}", seen.join(", "), digests.0, digests.1))
+}
+
+async fn ten_at_most(bench: Bench) -> Observed {
+    let queue = bench.queue(&[]).await?;
+    for batch in [0..10, 10..12] {
+        queue
+            .send_batch(batch.map(|id| entry(&id.to_string(), "x")).collect())
+            .await?;
+    }
+    let (mut counts, mut seen) = (Vec::new(), std::collections::BTreeSet::new());
+    for _ in 0..3 {
+        let found = queue.receive().await?;
+        counts.push(found.len().to_string());
+        seen.extend(found.into_iter().filter_map(|message| message.message_id));
+    }
+    let different = if seen.len() == 12 {
+        "all different"
+    } else {
+        "some twice"
+    };
+    Ok(format!("{}, {different}", counts.join(", ")))
 }
 
 async fn not_asked(bench: Bench) -> Observed {
