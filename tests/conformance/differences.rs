@@ -1,5 +1,5 @@
-//! Known differences: where another implementation does not do what AWS documents. In each of them the documents are right, and `why`
-//! says which; none of them is followed by the embedded SQS.
+//! Known differences: where another implementation does not do what AWS does. `why` names the document that says so, or tells that it was
+//! seen on AWS; the embedded SQS follows AWS in each of them.
 //!
 //! "Reference" is the Amazon SQS API reference, "guide" the Amazon SQS developer guide. Versions: moto 5.2.5, ministack 1.5.33.
 
