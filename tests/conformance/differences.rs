@@ -1,5 +1,5 @@
-//! Known differences: where another implementation does not do what AWS documents. In each of them the documents are right, and `why`
-//! says which; none of them is followed by the embedded SQS.
+//! Known differences: where another implementation does not do what AWS does. `why` names the document that says so, or tells that it was
+//! seen on AWS; the embedded SQS follows AWS in each of them.
 //!
 //! "Reference" is the Amazon SQS API reference, "guide" the Amazon SQS developer guide. Versions: moto 5.2.5, ministack 1.5.33.
 
@@ -294,5 +294,13 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
         check: "a dead-letter queue knows its sources",
         instead: &[("ministack", "unexpected InvalidAction")],
         why: "Reference, ListDeadLetterSourceQueues.",
+    },
+    Difference {
+        check: "a FIFO dead-letter queue begins to count time anew, under the message's id",
+        instead: &[
+            ("moto", "same id, as before, another id"),
+            ("ministack", "same id, as before, another id"),
+        ],
+        why: "Guide, dead-letter queues: a FIFO queue resets the enqueue timestamp; the deduplication id becomes the message id.",
     },
 ];
