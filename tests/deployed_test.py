@@ -84,6 +84,13 @@ def build_trouble():
     return ROOT / "target" / "lambda" / "trouble" / "bootstrap"
 
 
+def complaints():
+    """The last thing that the emulator's Lambda had to say, for example why a process did not start."""
+    log = os.environ.get("REQUEUE_TEST_MINISTACK_LOG")
+    lines = Path(log).read_text().splitlines() if log else []
+    return "\n".join([line for line in lines if re.search(r"(ERROR|WARNING) \[lambda\]", line)][-3:])
+
+
 def wait_for(what, condition, seconds=30):
     """The first true value of `condition`, asked again and again."""
     deadline = time.monotonic() + seconds
@@ -92,7 +99,7 @@ def wait_for(what, condition, seconds=30):
         if value:
             return value
         if time.monotonic() > deadline:
-            raise AssertionError(f"not within {seconds} s: {what}")
+            raise AssertionError(f"not within {seconds} s: {what}\n{complaints()}")
         time.sleep(0.1)
 
 
@@ -138,7 +145,8 @@ class Endpoint(http.server.BaseHTTPRequestHandler):
         answers = re.findall(r"[\w-]+", answers[1] or answers[2])
         calls = self.server.calls[order]
         answer = answers[min(len(calls), len(answers) - 1)]
-        calls.append({"body": body, "headers": dict(self.headers), "at": at, "answer": answer})
+        headers = {name.lower(): value for name, value in self.headers.items()}
+        calls.append({"body": body, "headers": headers, "at": at, "answer": answer})
         getattr(self, answer.replace("-", "_"))()
 
     def ok(self):
@@ -303,8 +311,8 @@ class Deployed(unittest.TestCase):
         calls = self.target.called(f"A-{name}")
         self.assertEqual([call["answer"] for call in calls], answers)
         self.assertEqual({call["body"] for call in calls}, {body.encode()})
-        self.assertEqual({call["headers"]["Idempotency-Key"] for call in calls}, {message_id})
-        retry_counts = [call["headers"]["X-Requeue-Retry-Count"] for call in calls]
+        self.assertEqual({call["headers"]["idempotency-key"] for call in calls}, {message_id})
+        retry_counts = [call["headers"]["x-requeue-retry-count"] for call in calls]
         self.assertEqual(retry_counts, [str(count) for count in range(len(answers))])
         return calls
 

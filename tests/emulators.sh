@@ -1,6 +1,6 @@
 # Two independent emulators of SQS on free loopback ports. Sourced, after tools.sh.
 #
-# start_emulators exports REQUEUE_TEST_MOTO and REQUEUE_TEST_MINISTACK (endpoint URLs); stop_emulators ends what was started, with
+# start_emulators exports REQUEUE_TEST_MOTO and REQUEUE_TEST_MINISTACK (endpoint URLs), and the path of ministack's log; stop_emulators ends what was started, with
 # every function process that ministack runs.
 
 EMULATORS=()
@@ -61,6 +61,7 @@ start_emulators() {
   EMULATOR_FILES=$(mktemp -d)
   start_emulator moto /moto-api/ REQUEUE_TEST_MOTO
   start_emulator ministack /_ministack/health REQUEUE_TEST_MINISTACK
+  export REQUEUE_TEST_MINISTACK_LOG=$EMULATOR_FILES/ministack.log
 }
 
 stop_emulators() {
