@@ -297,10 +297,7 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "a FIFO dead-letter queue begins to count time anew, under the message's id",
-        instead: &[
-            ("moto", "same id, as before, another id"),
-            ("ministack", "same id, as before, another id"),
-        ],
+        instead: &[("moto", "same id, as before, another id"), ("ministack", "same id, as before, another id")],
         why: "Guide, dead-letter queues: a FIFO queue resets the enqueue timestamp; the deduplication id becomes the message id.",
     },
 ];

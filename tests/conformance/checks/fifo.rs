@@ -112,86 +112,53 @@ pub(crate) fn checks() -> Vec<Check> {
             }
             Ok(bodies(&queue.receive().await?))
         }),
-        check(
-            "a FIFO message says its group and its deduplication id",
-            "g d",
-            |b| async move {
-                let queue = b.fifo(&[]).await?;
-                queue
-                    .send_with("x", |m| m.message_group_id("g").message_deduplication_id("d"))
-                    .await?;
-                let message = queue.next().await?;
-                let group = system(&message, MessageSystemAttributeName::MessageGroupId);
-                Ok(format!(
-                    "{group} {}",
-                    system(&message, MessageSystemAttributeName::MessageDeduplicationId)
-                ))
-            },
-        ),
-        check(
-            "the numbers of a group have 20 digits and rise",
-            "20 digits, the same when received, rising",
-            numbers,
-        ),
-        check(
-            "an expired handle does not delete a FIFO message",
-            "InvalidParameterValue, x",
-            |b| async move {
-                let queue = b.fifo(&[("VisibilityTimeout", "1")]).await?;
-                queue.send_to_group("g", "x").await?;
-                let message = queue.next().await?;
-                pause(1_500).await;
-                let delete = outcome(queue.delete(handle(&message)).await);
-                Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
-            },
-        ),
-        check(
-            "a FIFO queue's delay holds for all its messages",
-            "nothing, x",
-            |b| async move {
-                let queue = b.fifo(&[("DelaySeconds", "1")]).await?;
-                queue.send_to_group("g", "x").await?;
-                let early = bodies(&queue.receive().await?);
-                pause(1_500).await;
-                Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
-            },
-        ),
-        check(
-            "a FIFO queue's new delay holds also for what was sent before",
-            "x",
-            |b| async move {
-                let queue = b.fifo(&[("DelaySeconds", "60")]).await?;
-                queue.send_to_group("g", "x").await?;
-                queue.set(QueueAttributeName::DelaySeconds, "0").await?;
-                Ok(bodies(&queue.receive().await?))
-            },
-        ),
-        check(
-            "a poisonous head goes to the dead-letter queue and its group goes on",
-            "1, then 2, dead 1",
-            poison,
-        ),
+        check("a FIFO message says its group and its deduplication id", "g d", |b| async move {
+            let queue = b.fifo(&[]).await?;
+            queue.send_with("x", |m| m.message_group_id("g").message_deduplication_id("d")).await?;
+            let message = queue.next().await?;
+            let group = system(&message, MessageSystemAttributeName::MessageGroupId);
+            Ok(format!("{group} {}", system(&message, MessageSystemAttributeName::MessageDeduplicationId)))
+        }),
+        check("the numbers of a group have 20 digits and rise", "20 digits, the same when received, rising", numbers),
+        check("an expired handle does not delete a FIFO message", "InvalidParameterValue, x", |b| async move {
+            let queue = b.fifo(&[("VisibilityTimeout", "1")]).await?;
+            queue.send_to_group("g", "x").await?;
+            let message = queue.next().await?;
+            pause(1_500).await;
+            let delete = outcome(queue.delete(handle(&message)).await);
+            Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
+        }),
+        check("a FIFO queue's delay holds for all its messages", "nothing, x", |b| async move {
+            let queue = b.fifo(&[("DelaySeconds", "1")]).await?;
+            queue.send_to_group("g", "x").await?;
+            let early = bodies(&queue.receive().await?);
+            pause(1_500).await;
+            Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
+        }),
+        check("a FIFO queue's new delay holds also for what was sent before", "x", |b| async move {
+            let queue = b.fifo(&[("DelaySeconds", "60")]).await?;
+            queue.send_to_group("g", "x").await?;
+            queue.set(QueueAttributeName::DelaySeconds, "0").await?;
+            Ok(bodies(&queue.receive().await?))
+        }),
+        check("a poisonous head goes to the dead-letter queue and its group goes on", "1, then 2, dead 1", poison),
         check(
             "a FIFO dead-letter queue begins to count time anew, under the message's id",
             "same id, later, its id",
             reset,
         ),
-        long(
-            "a deduplication id is remembered for five minutes",
-            "nothing, x",
-            |b| async move {
-                let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
-                let send = async || queue.send_with("x", |m| m.message_group_id("g")).await;
-                send().await?;
-                queue.delete(handle(&queue.next().await?)).await?;
-                pause(299_000).await;
-                send().await?;
-                let early = bodies(&queue.receive().await?);
-                pause(1_000).await;
-                send().await?;
-                Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
-            },
-        ),
+        long("a deduplication id is remembered for five minutes", "nothing, x", |b| async move {
+            let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
+            let send = async || queue.send_with("x", |m| m.message_group_id("g")).await;
+            send().await?;
+            queue.delete(handle(&queue.next().await?)).await?;
+            pause(299_000).await;
+            send().await?;
+            let early = bodies(&queue.receive().await?);
+            pause(1_000).await;
+            send().await?;
+            Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
+        }),
     ]
 }
 

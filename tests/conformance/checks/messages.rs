@@ -32,31 +32,11 @@ pub(crate) fn checks() -> Vec<Check> {
                 Ok(names.join(","))
             },
         ),
-        check(
-            "a receive shows each message once, ten at most",
-            "10, 2, 0, all different",
-            ten_at_most,
-        ),
-        check(
-            "nothing that was not asked for is answered",
-            "0 system, 0 own",
-            not_asked,
-        ),
-        check(
-            "own attributes can be asked for by prefix and by name",
-            "a.1,a.2,b",
-            by_prefix,
-        ),
-        check(
-            "a trace header travels as a system attribute",
-            "Root=1-5-a",
-            trace_attribute,
-        ),
-        check(
-            "a trace header of one entry of a batch belongs to that entry",
-            "Root=1-5-b none",
-            trace_entry,
-        ),
+        check("a receive shows each message once, ten at most", "10, 2, 0, all different", ten_at_most),
+        check("nothing that was not asked for is answered", "0 system, 0 own", not_asked),
+        check("own attributes can be asked for by prefix and by name", "a.1,a.2,b", by_prefix),
+        check("a trace header travels as a system attribute", "Root=1-5-a", trace_attribute),
+        check("a trace header of one entry of a batch belongs to that entry", "Root=1-5-b none", trace_entry),
         check(
             "the trace header of the request becomes that of each of its messages",
             "Root=1-5-c;Lineage=1:a:0 Root=1-5-c;Lineage=1:a:0 Root=1-5-c;Lineage=1:a:0",
@@ -152,9 +132,7 @@ async fn attributes(bench: Bench) -> Observed {
 async fn ten_at_most(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
     for batch in [0..10, 10..12] {
-        queue
-            .send_batch(batch.map(|id| entry(&id.to_string(), "x")).collect())
-            .await?;
+        queue.send_batch(batch.map(|id| entry(&id.to_string(), "x")).collect()).await?;
     }
     let (mut counts, mut seen) = (Vec::new(), std::collections::BTreeSet::new());
     for _ in 0..3 {
@@ -162,11 +140,7 @@ async fn ten_at_most(bench: Bench) -> Observed {
         counts.push(found.len().to_string());
         seen.extend(found.into_iter().filter_map(|message| message.message_id));
     }
-    let different = if seen.len() == 12 {
-        "all different"
-    } else {
-        "some twice"
-    };
+    let different = if seen.len() == 12 { "all different" } else { "some twice" };
     Ok(format!("{}, {different}", counts.join(", ")))
 }
 
