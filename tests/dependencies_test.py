@@ -9,7 +9,6 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 
-REGISTRY = "registry+https://github.com/rust-lang/crates.io-index"
 PERMISSIVE = {"MIT", "Apache-2.0", "BSD-2-Clause", "BSD-3-Clause", "BSL-1.0", "ISC", "Unicode-3.0", "Unlicense", "Zlib"}
 # The AWS SDK's legacy stack (its feature `rustls`), and TLS by C libraries: larger, slower to start, or twice the same thing.
 BANNED = [
@@ -48,7 +47,8 @@ class Dependencies(unittest.TestCase):
         self.assertEqual(refused, {})
 
     def test_every_crate_comes_from_the_registry(self):
-        self.assertEqual({package["source"] for package in self.foreign}, {REGISTRY})
+        sources = {package["source"] for package in self.foreign}
+        self.assertEqual([source.split("+")[0] for source in sources], ["registry"], sources)
 
     def test_there_is_one_tls_stack(self):
         found = [
