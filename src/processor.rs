@@ -300,7 +300,6 @@ fn lanes(deliveries: Vec<Delivery>) -> Vec<Vec<Arc<Delivery>>> {
 /// shall keep needs an id.
 fn feasible(delivery: &Delivery, disposition: Disposition, now: SystemTime, sample: f64) -> Disposition {
     match disposition {
-        Disposition::Complete => disposition,
         Disposition::Requeue { .. } | Disposition::Defer { .. } => {
             if delivery.is_fifo() {
                 Disposition::Release(ReleaseReason::Fifo)
@@ -318,7 +317,7 @@ fn feasible(delivery: &Delivery, disposition: Disposition, now: SystemTime, samp
                 disposition
             }
         }
-        Disposition::Release(_) => disposition,
+        Disposition::Complete | Disposition::Release(_) => disposition,
     }
 }
 

@@ -24,7 +24,7 @@ use crate::queue::{Attribute, AttributeValue, MAX_BATCH_ENTRIES, QueueArn};
 /// let mapping = EventSourceMapping::new(sqs.clone(), queue.clone(), 10);
 /// let batch = mapping.poll(Duration::ZERO).await?.expect("one message");
 /// // … invoke the function with `batch.event()` …
-/// mapping.acknowledge(&batch, &Answer::Response(br#"{"batchItemFailures":[]}"#.to_vec())).await?;
+/// mapping.acknowledge(&batch, &Answer::Response(br#"{"batchItemFailures":[]}"#.to_vec()))?;
 /// assert!(sqs.messages(&queue)?.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
@@ -63,7 +63,7 @@ impl EventSourceMapping {
         let mut patience = wait;
         while messages.len() < self.batch_size {
             let wanted = MAX_BATCH_ENTRIES.min(self.batch_size - messages.len());
-            let wanted = u8::try_from(wanted).expect("at most ten");
+            let wanted = u8::try_from(wanted).unwrap_or(u8::MAX);
             let received = self.sqs.receive(&self.queue, wanted, patience).await?;
             if received.is_empty() {
                 break;
@@ -75,7 +75,7 @@ impl EventSourceMapping {
     }
 
     /// Deletes what the answer acknowledges; the rest comes back after its visibility timeout.
-    pub async fn acknowledge(&self, batch: &Batch, answer: &Answer) -> Result<(), EmbeddedError> {
+    pub fn acknowledge(&self, batch: &Batch, answer: &Answer) -> Result<(), EmbeddedError> {
         let kept = kept(answer, &batch.message_ids());
         let done = batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
         let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();

@@ -42,10 +42,10 @@ impl<'de, S: Shape> Deserialize<'de> for Lenient<S> {
 struct LenientVisitor<S>(PhantomData<S>);
 
 impl<S: Shape> LenientVisitor<S> {
-    fn other<E>() -> Result<S, E> {
+    fn other() -> S {
         let mut shape = S::default();
         shape.other();
-        Ok(shape)
+        shape
     }
 }
 
@@ -85,19 +85,19 @@ impl<'de, S: Shape> Visitor<'de> for LenientVisitor<S> {
     }
 
     fn visit_bool<E>(self, _: bool) -> Result<S, E> {
-        Self::other()
+        Ok(Self::other())
     }
 
     fn visit_i64<E>(self, _: i64) -> Result<S, E> {
-        Self::other()
+        Ok(Self::other())
     }
 
     fn visit_u64<E>(self, _: u64) -> Result<S, E> {
-        Self::other()
+        Ok(Self::other())
     }
 
     fn visit_f64<E>(self, _: f64) -> Result<S, E> {
-        Self::other()
+        Ok(Self::other())
     }
 }
 

@@ -67,7 +67,7 @@ impl Queue for SqsQueue {
     async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
         let requests = entries.iter().enumerate().map(|(at, entry)| send_entry(at, entry)).collect();
         let answer = send!(self, queue, self.client.send_message_batch().set_entries(Some(requests)))?;
-        let confirmed = answer.successful().iter().map(|entry| entry.id());
+        let confirmed = answer.successful().iter().map(aws_sdk_sqs::types::SendMessageBatchResultEntry::id);
         Ok(confirmations(entries.len(), confirmed, answer.failed()))
     }
 
@@ -77,7 +77,7 @@ impl Queue for SqsQueue {
             entry.build().expect("id and receipt handle are set")
         });
         let answer = send!(self, queue, self.client.delete_message_batch().set_entries(Some(requests.collect())))?;
-        let confirmed = answer.successful().iter().map(|entry| entry.id());
+        let confirmed = answer.successful().iter().map(aws_sdk_sqs::types::DeleteMessageBatchResultEntry::id);
         Ok(confirmations(receipt_handles.len(), confirmed, answer.failed()))
     }
 
@@ -93,7 +93,7 @@ impl Queue for SqsQueue {
         });
         let request = self.client.change_message_visibility_batch().set_entries(Some(requests.collect()));
         let answer = send!(self, queue, request)?;
-        let confirmed = answer.successful().iter().map(|entry| entry.id());
+        let confirmed = answer.successful().iter().map(aws_sdk_sqs::types::ChangeMessageVisibilityBatchResultEntry::id);
         Ok(confirmations(entries.len(), confirmed, answer.failed()))
     }
 }

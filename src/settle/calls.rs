@@ -50,7 +50,9 @@ impl<Q: Queue> Settler<Q> {
             if entries.is_empty() {
                 return None;
             }
-            entries.iter_mut().for_each(|copy| copy.set_timestamp(now));
+            for copy in &mut entries {
+                copy.set_timestamp(now);
+            }
             let outgoing: Vec<Outgoing<'_>> = entries.iter().map(|copy| copy.outgoing()).collect();
             let answer = within(deadline, self.queue.send(queue, &outgoing)).await;
             let trouble = record(answer, entries)?;

@@ -72,7 +72,7 @@ impl World {
             Ok(response) => Answer::Response(serde_json::to_vec(response).expect("JSON")),
             Err(_) => Answer::FunctionError,
         };
-        mapping.acknowledge(&batch, &bytes).await.expect("the queue exists");
+        mapping.acknowledge(&batch, &bytes).expect("the queue exists");
         let ids = batch.message_ids().into_iter().map(str::to_owned).collect();
         Some(Invocation { answer, elapsed, ids })
     }

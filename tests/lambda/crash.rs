@@ -49,7 +49,7 @@ async fn run(kill: Option<(u64, Fault)>) -> Run {
         fault
     });
     let ended = function.invoke(&batch.event(&stage.queue), TIMEOUT).await;
-    stage.acknowledge(&batch, &ended).await;
+    stage.acknowledge(&batch, &ended);
     stage.sqs.clear_faults();
     Run { stage, ended, sent, calls }
 }

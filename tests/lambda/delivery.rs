@@ -69,7 +69,7 @@ async fn the_target_sees_the_same_bytes_on_every_attempt() {
     for _ in 0..3 {
         let batch = stage.receive().await;
         let ended = function.invoke(&batch.event(&stage.queue), TIMEOUT).await;
-        stage.acknowledge(&batch, &ended).await;
+        stage.acknowledge(&batch, &ended);
         if stage.messages().is_empty() {
             break;
         }
@@ -127,7 +127,7 @@ async fn the_same_message_twice_is_one_call_and_one_copy() {
     again["attributes"]["ApproximateReceiveCount"] = "2".into();
     event["Records"].as_array_mut().unwrap().push(again);
     let ended = function.invoke(&event, TIMEOUT).await;
-    stage.acknowledge(&batch, &ended).await;
+    stage.acknowledge(&batch, &ended);
 
     assert_eq!(ended, Ended::Response(json!({"batchItemFailures": []})));
     assert_eq!(stage.target.bodies().len(), 1);

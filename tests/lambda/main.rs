@@ -2,7 +2,7 @@
 //! message is in the end is read from the queue, never from our own report.
 
 #![cfg(feature = "cli")]
-#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 mod http;
 mod runtime_api;

@@ -81,16 +81,16 @@ impl Stage {
     pub async fn invoke(&self, function: &mut Function, timeout: Duration) -> (Batch, Ended) {
         let batch = self.receive().await;
         let ended = function.invoke(&batch.event(&self.queue), timeout).await;
-        self.acknowledge(&batch, &ended).await;
+        self.acknowledge(&batch, &ended);
         (batch, ended)
     }
 
-    pub async fn acknowledge(&self, batch: &Batch, ended: &Ended) {
+    pub fn acknowledge(&self, batch: &Batch, ended: &Ended) {
         let answer = match ended {
             Ended::Response(response) => Answer::Response(serde_json::to_vec(response).unwrap()),
             Ended::Error(_) | Ended::Crashed | Ended::TimedOut => Answer::FunctionError,
         };
-        self.mapping().acknowledge(batch, &answer).await.unwrap();
+        self.mapping().acknowledge(batch, &answer).unwrap();
     }
 
     pub fn messages(&self) -> Vec<MessageView> {

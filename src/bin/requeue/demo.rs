@@ -5,8 +5,7 @@ use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
 use std::io::{IsTerminal, Write, stderr};
 use std::process::ExitCode;
-use std::rc::Rc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping};
@@ -80,8 +79,8 @@ struct Progress {
 }
 
 async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let clock = Clock::starting_at(SystemTime::now());
-    let demo = Rc::new(Demo::set_up(&clock, arguments).await?);
+    let clock = Clock::starting_at(Clock::system().now());
+    let demo = Demo::set_up(&clock, arguments).await?;
     say(&format!(
         "{} messages, an endpoint that refuses {} of them at first or for ever, {CONCURRENT_INVOCATIONS} concurrent invocations; the clock is virtual",
         demo.sent.len(),
@@ -142,7 +141,7 @@ impl Demo {
                 Ok(response) => Answer::Response(serde_json::to_vec(&response)?),
                 Err(_) => Answer::FunctionError,
             };
-            mapping.acknowledge(&batch, &answer).await?;
+            mapping.acknowledge(&batch, &answer)?;
             self.note(&report)?;
         }
         Ok(())

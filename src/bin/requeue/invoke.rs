@@ -34,6 +34,9 @@ pub(crate) struct Arguments {
     /// embedded queue.
     #[arg(long)]
     queue_url: Option<String>,
+    /// The region of the queue, where its URL does not say it.
+    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
+    region: String,
     /// Settle in real SQS, in the queue that each record's ARN names.
     #[arg(long, conflicts_with = "queue_url")]
     sqs: bool,
@@ -65,6 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     }
 }
 
+#[derive(Clone, Copy)]
 enum Time {
     Real,
     Virtual,
@@ -103,22 +107,24 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
         format!("the event {path} has no list `Records`: see events/single.json for the shape of an SQS event")
     })?;
     if let Some(url) = &arguments.queue_url {
-        let queue = Arc::new(queue_of_url(url)?);
-        records.iter_mut().for_each(|record| record.queue = Some(Arc::clone(&queue)));
+        let queue = Arc::new(queue_of_url(url, &arguments.region)?);
+        for record in &mut records {
+            record.queue = Some(Arc::clone(&queue));
+        }
     }
     Ok(records)
 }
 
-/// `https://sqs.eu-west-1.amazonaws.com/123456789012/orders`; at another host the region comes from the environment.
-fn queue_of_url(url: &str) -> Result<QueueArn, Error> {
+/// `https://sqs.eu-west-1.amazonaws.com/123456789012/orders`; at another host the URL does not say the region.
+fn queue_of_url(url: &str, region: &str) -> Result<QueueArn, Error> {
     let unusable = || format!("--queue-url {url} is no queue URL: it ends with the account and the name of the queue");
     let (_, rest) = url.split_once("://").ok_or_else(unusable)?;
     let [host, account, name] = rest.split('/').collect::<Vec<_>>()[..] else {
         return Err(unusable().into());
     };
     let region = match host.split('.').collect::<Vec<_>>()[..] {
-        ["sqs", region, ..] => region.to_owned(),
-        _ => std::env::var("AWS_REGION").unwrap_or_else(|_| "us-east-1".to_owned()),
+        ["sqs", region, ..] => region,
+        _ => region,
     };
     Ok(format!("arn:aws:sqs:{region}:{account}:{name}").parse()?)
 }
@@ -148,7 +154,7 @@ async fn invoke(
 /// message is too old for its policy.
 fn received(records: &[Record]) -> SystemTime {
     let times = records.iter().flat_map(|record| [record.sent, record.first_received]).flatten();
-    times.max().unwrap_or_else(SystemTime::now)
+    times.max().unwrap_or_else(|| Clock::system().now())
 }
 
 /// The response on stdout, the table on stderr.

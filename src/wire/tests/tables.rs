@@ -309,7 +309,7 @@ fn times_and_delays_beyond_what_is_read_are_cut_when_written() {
         delay: Some(Duration::MAX),
         ..state()
     };
-    let Origin::Ours(read) = read(&stamp("{}", &far, Wrap::Never).expect("an object").as_str(), CAP).origin else {
+    let Origin::Ours(read) = read(stamp("{}", &far, Wrap::Never).expect("an object").as_str(), CAP).origin else {
         panic!("not recognised");
     };
     assert_eq!(read.first_sent, Some(from_epoch_millis(state_text::max_millis())));
