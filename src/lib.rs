@@ -59,6 +59,11 @@
 //!
 //! A Lambda of your own needs none of them: `requeue = { version = "0.1", default-features = false }`.
 
+/// The README's examples compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 // In the order of the data path; then what the path rests on.
 mod lambda;
 mod message;
