@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
@@ -205,6 +206,7 @@ where
             Handled::Failed(failure) => {
                 (policy::decide(policy, &delivery.progress(), &failure, now, sample), Some(failure))
             }
+            Handled::NotStarted => (policy::defer(Deferral::NoTimeLeft, delivery.state.deferrals, now, sample), None),
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
         let disposition = feasible(&delivery, disposition, now, sample);
@@ -220,7 +222,10 @@ where
         let handler = Arc::clone(&self.inner.handler);
         let delivery = Arc::clone(delivery);
         let max_retries = self.inner.policy.max_retries;
+        let started = Arc::new(AtomicBool::new(false));
+        let begins = Arc::clone(&started);
         let mut task = AbortOnDropHandle::new(self.inner.handlers.spawn(async move {
+            begins.store(true, Ordering::Relaxed);
             let message = Message::new(&delivery, max_retries, limit)?;
             handler.handle(message).await
         }));
@@ -229,6 +234,8 @@ where
         }
         task.abort();
         match timeout(times.grace, &mut task).await {
+            // Behind handlers that block every thread; once aborted, a task does not begin any more.
+            _ if !started.load(Ordering::Relaxed) => Handled::NotStarted,
             Ok(ended) => handled(ended),
             Err(_) => Handled::Abandoned,
         }
@@ -239,6 +246,8 @@ where
 enum Handled {
     Done,
     Failed(Failure),
+    /// Its turn did not come in time.
+    NotStarted,
     /// It blocks its thread: it may still work on the message, so nobody else may yet.
     Abandoned,
 }

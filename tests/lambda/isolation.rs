@@ -68,10 +68,11 @@ async fn handlers_that_block_all_threads_cannot_keep_back_the_answer() {
     blocked.retain(|id| listed.contains(id));
     blocked.sort_unstable();
     assert_eq!(blocked, listed, "what blocks is released, and nothing else");
-    assert!(!listed.is_empty());
+    assert!((1..12).contains(&listed.len()), "some began and block, the others never began: {listed:?}");
     assert_eq!(batch.message_ids().len(), 13);
-    // Released, deferred or requeued: each of the thirteen is there once.
+    // Released or deferred: each of the thirteen is there once, and no retry is used.
     assert_eq!(stage.messages().len(), 13);
+    assert_eq!(copies(&stage), Vec::<String>::new());
 }
 
 #[tokio::test]
