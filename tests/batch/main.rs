@@ -1,8 +1,19 @@
 //! One batch and what becomes of it, over the real SDK client and an embedded queue, in virtual time.
 
 #![cfg(feature = "embedded")]
-#![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
 mod world;
 
+mod budgets;
+mod conservation;
+mod deadline;
+mod duplicates;
+mod events;
+mod fallback;
+mod fifo;
+mod isolation;
+mod queues;
+mod secrecy;
 mod settling;
+mod wire_through;
