@@ -232,7 +232,8 @@ impl DeadLetterReason {
     }
 }
 
-fn whole_secs(duration: Duration) -> u64 {
+/// Rounded up: SQS knows no fractions, and a delay that was named is a lower bound.
+pub(crate) fn whole_secs(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }
 

@@ -289,14 +289,16 @@ fn decode(records: Vec<Record>, received: SystemTime, max_retries: u32) -> Vec<D
 /// One lane for each message, except that the messages of a FIFO group share one, in their order.
 fn lanes(deliveries: Vec<Delivery>) -> Vec<Vec<Arc<Delivery>>> {
     let mut lanes: Vec<Vec<Arc<Delivery>>> = Vec::with_capacity(deliveries.len());
-    let mut groups: HashMap<Option<String>, usize> = HashMap::new();
+    // A batch has one queue as a rule; should it have two, their groups are not the same for bearing the same name.
+    let mut groups = HashMap::new();
     for delivery in deliveries {
         let delivery = Arc::new(delivery);
         if !delivery.is_fifo() {
             lanes.push(vec![delivery]);
             continue;
         }
-        let lane = *groups.entry(delivery.group_id.clone()).or_insert(lanes.len());
+        let group = (delivery.queue.clone(), delivery.group_id.clone());
+        let lane = *groups.entry(group).or_insert(lanes.len());
         match lanes.get_mut(lane) {
             Some(group) => group.push(delivery),
             None => lanes.push(vec![delivery]),

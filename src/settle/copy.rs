@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::{Settled, Verdict};
-use crate::disposition::{Deferral, Delay, Disposition, Wait};
+use crate::disposition::{Deferral, Delay, Disposition, Wait, whole_secs};
 use crate::failure::{Failure, FailureClass};
 use crate::message::Delivery;
 use crate::queue::{MAX_BATCH_BYTES, Outgoing};
@@ -86,7 +86,7 @@ impl Copy {
     /// How long the original shall stay invisible when no copy can be sent.
     pub(super) fn fallback(&self) -> Duration {
         match self.verdict.disposition {
-            Disposition::Requeue { fallback, .. } => fallback,
+            Disposition::Requeue { fallback, .. } => Duration::from_secs(whole_secs(fallback)),
             Disposition::Defer { wait, .. } => wait.total(),
             Disposition::Complete | Disposition::Release(_) | Disposition::DeadLetter(_) => Duration::ZERO,
         }

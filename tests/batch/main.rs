@@ -5,4 +5,15 @@
 
 mod world;
 
+mod budgets;
+mod conservation;
+mod deadline;
+mod duplicates;
+mod events;
+mod fallback;
+mod fifo;
+mod isolation;
+mod queues;
+mod secrecy;
 mod settling;
+mod wire_through;

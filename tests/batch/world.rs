@@ -1,23 +1,42 @@
 //! A queue, its dead-letter queue, the event source mapping and a processor over the real SDK client, in virtual time.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::sqs::SqsBatchResponse;
+use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
+use base64::Engine as _;
 use lambda_runtime::{Context, LambdaEvent};
-use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping, MessageView};
-use requeue::queue::{QueueArn, SqsQueue};
-use requeue::{BatchProcessor, Clock, Failure, Handler, Limits, Message, Report, Sampler, Settings, SqsEvent, respond};
-use serde_json::Value;
+use requeue::embedded::{Answer, Call, EmbeddedSqs, EventSourceMapping, Fault, InFlight, MessageState, MessageView};
+use requeue::queue::{Attribute, AttributeValue, QueueArn, SqsQueue};
+use requeue::{
+    BatchProcessor, Clock, Failure, Handler, InvocationError, Limits, Message, Report, Sampler, Settings, SqsEvent,
+};
+use serde_json::{Value, json};
 use tokio::time::Instant;
+use tracing::field::{Field, Visit};
+use tracing::span;
 
-/// What the function may take.
-pub const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
 pub const VISIBILITY: Duration = Duration::from_secs(360);
 pub const MAX_RECEIVE_COUNT: u32 = 5;
+/// What SQS takes in one message, and in all messages of a request.
+pub const LIMIT: usize = 1_048_576;
+
+pub const SEND: &str = "SendMessageBatch";
+pub const DELETE: &str = "DeleteMessageBatch";
+pub const VISIBILITY_CHANGE: &str = "ChangeMessageVisibilityBatch";
+
+pub const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+pub const fn millis(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
 
 pub struct World {
     pub sqs: EmbeddedSqs,
@@ -25,6 +44,20 @@ pub struct World {
     pub dead_letters: QueueArn,
     pub clock: Clock,
     pub settings: Settings,
+    /// Most messages in an event.
+    pub batch_size: usize,
+    /// What the function may take.
+    pub function_timeout: Duration,
+    requests: Arc<Mutex<Vec<Request>>>,
+}
+
+/// A batch request that the processor made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request {
+    pub operation: String,
+    pub queue: String,
+    pub entries: usize,
+    pub at: Instant,
 }
 
 impl World {
@@ -33,8 +66,12 @@ impl World {
     }
 
     pub fn with_queue(name: &str, attributes: &[(&str, &str)]) -> Self {
-        let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000));
-        let sqs = EmbeddedSqs::new(clock.clone());
+        Self::at(SystemTime::UNIX_EPOCH + secs(1_790_000_000), name, attributes)
+    }
+
+    pub fn at(now: SystemTime, name: &str, attributes: &[(&str, &str)]) -> Self {
+        let clock = Clock::starting_at(now);
+        let sqs = EmbeddedSqs::seeded(clock.clone(), "us-east-1", "000000000000", 7);
         let dead = name.strip_suffix(".fifo").map_or(format!("{name}-dlq"), |name| format!("{name}-dlq.fifo"));
         let dead_letters = sqs.create_queue(&dead, []).expect("a queue");
         let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{MAX_RECEIVE_COUNT}}}"#);
@@ -48,33 +85,108 @@ impl World {
             limits: Limits { concurrency: 10, ..Limits::default() },
             ..Settings::default()
         };
-        Self { sqs, queue, dead_letters, clock, settings }
+        let world = Self {
+            sqs,
+            queue,
+            dead_letters,
+            clock,
+            settings,
+            batch_size: 10,
+            function_timeout: secs(60),
+            requests: Arc::default(),
+        };
+        world.faults(|_| Fault::None);
+        world
+    }
+
+    /// Lets `faults` decide about every batch request from now on; the count of an operation begins at 1.
+    pub fn faults(&self, faults: impl Fn(&Call) -> Fault + Send + Sync + 'static) {
+        let requests = Arc::clone(&self.requests);
+        let earlier: BTreeMap<&str, u64> = [SEND, DELETE, VISIBILITY_CHANGE].map(|op| (op, self.calls(op))).into();
+        self.sqs.set_faults(move |call| {
+            let Some(earlier) = earlier.get(call.operation.as_str()) else {
+                return Fault::None;
+            };
+            requests.lock().expect("no panic while it is held").push(Request {
+                operation: call.operation.clone(),
+                queue: call.queue.clone().unwrap_or_default(),
+                entries: call.entries,
+                at: Instant::now(),
+            });
+            let mut call = call.clone();
+            call.of_operation -= earlier;
+            faults(&call)
+        });
+    }
+
+    /// Lets `fault` decide about the requests of one operation alone.
+    pub fn faults_of(&self, operation: &'static str, fault: impl Fn(&Call) -> Fault + Send + Sync + 'static) {
+        self.faults(move |call| if call.operation == operation { fault(call) } else { Fault::None });
+    }
+
+    /// The requests of an operation so far.
+    pub fn requests(&self, operation: &str) -> Vec<Request> {
+        let requests = self.requests.lock().expect("no panic while it is held");
+        let of_operation = requests.iter().filter(|request| request.operation == operation);
+        of_operation.cloned().collect()
+    }
+
+    /// The numbers of entries in the requests of an operation, smallest first.
+    pub fn entries(&self, operation: &str) -> Vec<usize> {
+        let mut entries: Vec<usize> = self.requests(operation).iter().map(|request| request.entries).collect();
+        entries.sort_unstable();
+        entries
     }
 
     pub async fn send(&self, body: &str) -> String {
-        let sent = self.sqs.client().send_message().queue_url(self.queue.url()).message_body(body).send().await;
-        sent.expect("sent").message_id().expect("an id").to_owned()
+        self.send_as(body, |message| message).await
+    }
+
+    pub async fn send_as(
+        &self,
+        body: &str,
+        with: impl FnOnce(SendMessageFluentBuilder) -> SendMessageFluentBuilder,
+    ) -> String {
+        let client = self.sqs.client();
+        let message = client.send_message().queue_url(self.queue.url()).message_body(body);
+        let sent = with(message).send().await.expect("sent");
+        sent.message_id().expect("an id").to_owned()
+    }
+
+    /// `{"n":0}`, `{"n":1}` and so on; the ids in this order.
+    pub async fn send_numbered(&self, count: usize) -> Vec<String> {
+        let mut ids = Vec::with_capacity(count);
+        for n in 0..count {
+            ids.push(self.send(&numbered(n)).await);
+        }
+        ids
     }
 
     pub fn processor<H: Handler>(&self, handler: H) -> BatchProcessor<H, SqsQueue> {
         BatchProcessor::new(handler, SqsQueue::new(&self.sqs.client()), self.settings.clone())
     }
 
+    pub fn mapping(&self) -> EventSourceMapping {
+        EventSourceMapping::new(self.sqs.clone(), self.queue.clone(), self.batch_size)
+    }
+
+    /// What the function would be given now; nothing is acknowledged.
+    pub async fn receive(&self) -> Value {
+        let batch = self.mapping().poll(Duration::ZERO).await.expect("the queue exists");
+        batch.expect("something is visible").event(&self.queue)
+    }
+
     /// One invocation with what is in the queue now, as Lambda does it; `None` when nothing is.
     pub async fn invoke<H: Handler>(&self, processor: &BatchProcessor<H, SqsQueue>) -> Option<Invocation> {
-        let mapping = EventSourceMapping::new(self.sqs.clone(), self.queue.clone(), 10);
+        let mapping = self.mapping();
         let batch = mapping.poll(Duration::ZERO).await.expect("the queue exists")?;
         let event = batch.event(&self.queue);
         let started = Instant::now();
         let answer = self.invoke_with(processor, &event).await;
-        let elapsed = started.elapsed();
-        let bytes = match &answer {
-            Ok(response) => Answer::Response(serde_json::to_vec(response).expect("JSON")),
-            Err(_) => Answer::FunctionError,
-        };
-        mapping.acknowledge(&batch, &bytes).expect("the queue exists");
-        let ids = batch.message_ids().into_iter().map(str::to_owned).collect();
-        Some(Invocation { answer, elapsed, ids })
+        let invocation = Invocation::new(answer, started.elapsed(), &event);
+        let answer = invocation.bytes().map_or(Answer::FunctionError, Answer::Response);
+        mapping.acknowledge(&batch, &answer).expect("the queue exists");
+        Some(invocation)
     }
 
     /// Hands an event to the function; nothing is acknowledged.
@@ -82,27 +194,117 @@ impl World {
         &self,
         processor: &BatchProcessor<H, SqsQueue>,
         event: &Value,
-    ) -> Result<SqsBatchResponse, requeue::InvocationError> {
+    ) -> Result<SqsBatchResponse, InvocationError> {
         let payload: SqsEvent = serde_json::from_value(event.clone()).expect("lenient");
         let mut context = Context::default();
-        let deadline = self.clock.now() + FUNCTION_TIMEOUT;
-        let since = deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
-        context.deadline = u64::try_from(since.as_millis()).expect("a year we live to see");
+        let deadline = self.clock.now() + self.function_timeout;
+        context.deadline = u64::try_from(epoch_millis(deadline)).expect("a year we live to see");
         processor.invoke(LambdaEvent::new(payload, context)).await
     }
 
-    /// Invokes whenever something is visible, until the queue is empty.
-    pub async fn run<H: Handler>(&self, processor: &BatchProcessor<H, SqsQueue>) {
-        while !self.messages().is_empty() {
-            if self.invoke(processor).await.is_none() {
-                // Sleeps in virtual time until something becomes visible, and leaves it there.
-                tokio::time::sleep(Duration::from_secs(1)).await;
+    /// Hands an event to the processor and returns its report; nothing is acknowledged.
+    pub async fn report<H: Handler>(&self, processor: &BatchProcessor<H, SqsQueue>, event: &Value) -> Report {
+        let payload: SqsEvent = serde_json::from_value(event.clone()).expect("lenient");
+        let records = payload.records.expect("an event of SQS");
+        processor.process(records, Instant::now() + self.function_timeout).await
+    }
+
+    /// Hands an event to the function and does by its answer what Lambda does.
+    pub async fn deliver<H: Handler>(&self, processor: &BatchProcessor<H, SqsQueue>, event: &Value) -> Invocation {
+        let started = Instant::now();
+        let answer = self.invoke_with(processor, event).await;
+        let invocation = Invocation::new(answer, started.elapsed(), event);
+        if invocation.answer.is_ok() {
+            let failed = invocation.failed();
+            for record in records(event) {
+                if !record["messageId"].as_str().is_some_and(|id| failed.contains(&id)) {
+                    self.delete(record).await;
+                }
+            }
+        }
+        invocation
+    }
+
+    async fn delete(&self, record: &Value) {
+        let queue = record["eventSourceARN"].as_str().and_then(|arn| arn.parse().ok());
+        let queue: QueueArn = queue.unwrap_or_else(|| self.queue.clone());
+        let Some(handle) = record["receiptHandle"].as_str() else {
+            return;
+        };
+        let client = self.sqs.client();
+        let request = client.delete_message().queue_url(queue.url()).receipt_handle(handle);
+        // One that is deleted already is no trouble.
+        let _ = request.send().await;
+    }
+
+    /// Puts the messages of an event in flight, under the receipt handles that it names.
+    pub fn place(&self, event: &Value) {
+        let latest = |id: &str| {
+            let same = records(event).iter().filter(|record| record["messageId"] == *id);
+            same.filter_map(receive_count).max()
+        };
+        for (at, record) in records(event).iter().enumerate() {
+            let Some(handle) = record["receiptHandle"].as_str() else {
+                continue;
+            };
+            let queue = record["eventSourceARN"].as_str().and_then(|arn| arn.parse().ok());
+            let queue: QueueArn = queue.unwrap_or_else(|| self.queue.clone());
+            let id = record["messageId"].as_str().filter(|id| !id.is_empty());
+            if id.is_some_and(|id| receive_count(record) < latest(id)) {
+                continue;
+            }
+            let body = record["body"].as_str().unwrap_or("unreadable");
+            let system = |name: &str| record["attributes"][name].as_str();
+            let time = |name| {
+                let millis: u64 = system(name)?.parse().ok()?;
+                Some(SystemTime::UNIX_EPOCH + Duration::from_millis(millis))
+            };
+            let placed = InFlight {
+                attributes: Arc::new(attributes(record)),
+                receive_count: receive_count(record).unwrap_or(1),
+                sent: time("SentTimestamp"),
+                first_received: time("ApproximateFirstReceiveTimestamp"),
+                group_id: system("MessageGroupId").map(str::to_owned),
+                deduplication_id: system("MessageDeduplicationId").map(str::to_owned),
+                ..InFlight::new(id.map_or(format!("nameless-{at}"), str::to_owned), handle, body)
+            };
+            self.sqs.put_in_flight(&queue, placed).expect("the queue exists");
+        }
+    }
+
+    /// Invokes whenever something is visible, until the queue is empty. Returns the number of invocations.
+    pub async fn run<H: Handler>(&self, processor: &BatchProcessor<H, SqsQueue>) -> usize {
+        let mut invocations = 0;
+        while let Some(next) = self.messages().iter().map(|message| self.wait(message)).min() {
+            tokio::time::sleep(next).await;
+            // A poll may find nothing but messages that the redrive policy moves.
+            if let Some(invocation) = self.invoke(processor).await {
+                invocation.answer.as_ref().expect("the invocation succeeded");
+                invocations += 1;
+            }
+            assert!(invocations < 5_000, "a message goes round for ever");
+        }
+        invocations
+    }
+
+    /// What is left until a message can be received.
+    pub fn wait(&self, message: &MessageView) -> Duration {
+        match message.state {
+            MessageState::Visible => Duration::ZERO,
+            MessageState::DelayedUntil(until) | MessageState::InFlightUntil(until) => {
+                until.duration_since(self.clock.now()).unwrap_or_default()
             }
         }
     }
 
     pub fn messages(&self) -> Vec<MessageView> {
         self.sqs.messages(&self.queue).expect("the queue exists")
+    }
+
+    /// The only message of the queue.
+    pub fn only_message(&self) -> MessageView {
+        let [message] = <[MessageView; 1]>::try_from(self.messages()).expect("one message");
+        message
     }
 
     pub fn dead(&self) -> Vec<MessageView> {
@@ -112,72 +314,293 @@ impl World {
     pub fn calls(&self, operation: &str) -> u64 {
         self.sqs.call_count(operation)
     }
+
+    /// How often each of the three operations was called: send, delete, change visibility.
+    pub fn all_calls(&self) -> (u64, u64, u64) {
+        (self.calls(SEND), self.calls(DELETE), self.calls(VISIBILITY_CHANGE))
+    }
+}
+
+pub fn numbered(n: usize) -> String {
+    format!(r#"{{"n":{n}}}"#)
+}
+
+/// A JSON object of exactly so many bytes.
+pub fn object_of(len: usize) -> String {
+    let frame = r#"{"x":""}"#;
+    format!(r#"{{"x":"{}"}}"#, "x".repeat(len - frame.len()))
+}
+
+pub fn epoch_millis(time: SystemTime) -> u128 {
+    time.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis()
+}
+
+/// The members that the library added to a copy.
+pub fn state(message: &MessageView) -> Value {
+    let body: Value = serde_json::from_str(&message.body).expect("a copy is JSON");
+    assert_eq!(body["retryState"]["v"], 1, "{}", message.body);
+    body
+}
+
+pub fn records(event: &Value) -> &[Value] {
+    event["Records"].as_array().expect("an event")
+}
+
+/// One event of the records of several.
+pub fn joined<const N: usize>(events: [&Value; N]) -> Value {
+    json!({ "Records": events.map(records).concat() })
+}
+
+fn receive_count(record: &Value) -> Option<u32> {
+    record["attributes"]["ApproximateReceiveCount"].as_str()?.parse().ok()
+}
+
+/// The message attributes of a record; what cannot be read is left out.
+pub fn attributes(record: &Value) -> BTreeMap<String, Attribute> {
+    let all = record["messageAttributes"].as_object().into_iter().flatten();
+    let read = |(name, value): (&String, &Value)| {
+        let data_type = value["dataType"].as_str()?.to_owned();
+        let value = match value["binaryValue"].as_str() {
+            Some(text) => AttributeValue::Binary(base64::prelude::BASE64_STANDARD.decode(text).ok()?),
+            None => AttributeValue::Text(value["stringValue"].as_str()?.to_owned()),
+        };
+        Some((name.clone(), Attribute { data_type, value }))
+    };
+    all.filter_map(read).collect()
 }
 
 pub struct Invocation {
-    pub answer: Result<SqsBatchResponse, requeue::InvocationError>,
+    pub answer: Result<SqsBatchResponse, InvocationError>,
     pub elapsed: Duration,
+    /// The ids of the batch, each once.
     pub ids: Vec<String>,
+    pub receipt_handles: Vec<String>,
 }
 
 impl Invocation {
+    fn new(answer: Result<SqsBatchResponse, InvocationError>, elapsed: Duration, event: &Value) -> Self {
+        let texts = |name: &str| -> Vec<String> {
+            let texts = records(event).iter().filter_map(|record| record[name].as_str());
+            texts.filter(|text| !text.is_empty()).map(str::to_owned).collect()
+        };
+        let mut ids = texts("messageId");
+        let mut known = BTreeSet::new();
+        ids.retain(|id| known.insert(id.clone()));
+        let invocation = Self { answer, elapsed, ids, receipt_handles: texts("receiptHandle") };
+        invocation.check();
+        invocation
+    }
+
+    /// Every id is one of the batch, and occurs once.
+    fn check(&self) {
+        let Ok(response) = &self.answer else {
+            return;
+        };
+        let mut listed = BTreeSet::new();
+        for item in &response.batch_item_failures {
+            assert!(self.ids.contains(&item.item_identifier), "a foreign id");
+            assert!(listed.insert(&item.item_identifier), "an id occurs twice");
+        }
+    }
+
     /// The ids in `batchItemFailures`, in the order of the batch.
     pub fn failed(&self) -> Vec<&str> {
         let response = self.answer.as_ref().expect("the invocation succeeded");
         let listed = |id: &&String| response.batch_item_failures.iter().any(|item| item.item_identifier == **id);
-        assert!(response.batch_item_failures.iter().all(|item| self.ids.contains(&item.item_identifier)));
         self.ids.iter().filter(listed).map(String::as_str).collect()
+    }
+
+    /// The response as Lambda gets it.
+    pub fn bytes(&self) -> Option<Vec<u8>> {
+        let response = self.answer.as_ref().ok()?;
+        Some(serde_json::to_vec(response).expect("JSON"))
     }
 }
 
-/// A handler that does what a function of the message says, and remembers the bodies it saw.
+/// A handler that does what a function of the message says, and remembers the messages it saw.
 #[derive(Clone)]
 pub struct Script {
-    act: Arc<dyn Fn(&str) -> Act + Send + Sync>,
-    pub seen: Arc<Mutex<Vec<String>>>,
+    act: Arc<dyn Fn(&Seen) -> Act + Send + Sync>,
+    calls: Arc<Mutex<Vec<Seen>>>,
+    running: Arc<()>,
+}
+
+/// A message as a handler saw it.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    pub body: String,
+    pub id: Option<String>,
+    pub original_id: Option<String>,
+    pub attempt: u32,
+    pub receive_count: u32,
+    pub is_last: bool,
+    pub attributes: BTreeMap<String, Attribute>,
+    pub group_id: Option<String>,
+    pub first_sent: SystemTime,
+    pub first_received: SystemTime,
+    pub time_left: Duration,
+    pub at: Instant,
+}
+
+impl Seen {
+    /// The number in a body that [`numbered`] made.
+    pub fn n(&self) -> usize {
+        let body: Value = serde_json::from_str(&self.body).expect("JSON");
+        usize::try_from(body["n"].as_u64().expect("a number")).expect("a small one")
+    }
 }
 
 /// What a scripted handler does.
+#[derive(Clone)]
 pub enum Act {
     Done,
     Fail(Failure),
     Panic,
     Hang,
+    /// Works for so long, then does the other.
+    After(Duration, Box<Act>),
+}
+
+impl Act {
+    pub fn after(time: Duration, then: Self) -> Self {
+        Self::After(time, Box::new(then))
+    }
+
     /// Works for so long, then is done.
-    Work(Duration),
+    pub fn work(time: Duration) -> Self {
+        Self::after(time, Self::Done)
+    }
 }
 
 impl Script {
-    pub fn new(act: impl Fn(&str) -> Act + Send + Sync + 'static) -> Self {
-        Self { act: Arc::new(act), seen: Arc::default() }
+    pub fn new(act: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
+        Self { act: Arc::new(act), calls: Arc::default(), running: Arc::default() }
     }
 
     pub fn always(failure: Failure) -> Self {
         Self::new(move |_| Act::Fail(failure.clone()))
     }
 
+    /// Fails on the first attempts, so many of each message, and is done then.
+    pub fn failing_first(times: usize, failure: Failure) -> Self {
+        let counts: Mutex<BTreeMap<String, usize>> = Mutex::default();
+        Self::new(move |seen| {
+            let mut counts = counts.lock().expect("no panic while it is held");
+            let count = counts.entry(seen.body.clone()).or_default();
+            *count += 1;
+            if *count <= times { Act::Fail(failure.clone()) } else { Act::Done }
+        })
+    }
+
+    pub fn calls(&self) -> Vec<Seen> {
+        self.calls.lock().expect("no panic while it is held").clone()
+    }
+
+    /// The bodies in the order in which the handler saw them.
     pub fn seen(&self) -> Vec<String> {
-        self.seen.lock().expect("no panic while it is held").clone()
+        self.calls().into_iter().map(|seen| seen.body).collect()
+    }
+
+    /// How many handlers are running.
+    pub fn running(&self) -> usize {
+        // One belongs to the script that the processor holds, one to the test's own clone.
+        Arc::strong_count(&self.running).saturating_sub(2)
     }
 }
 
 impl Handler for Script {
     fn handle(&self, message: Message) -> impl Future<Output = Result<(), Failure>> + Send {
-        let body = message.body().to_string();
-        let act = (self.act)(&body);
-        self.seen.lock().expect("no panic while it is held").push(body);
+        let seen = Seen {
+            body: message.body().to_string(),
+            id: message.id().map(str::to_owned),
+            original_id: message.original_id().map(str::to_owned),
+            attempt: message.attempt().get(),
+            receive_count: message.receive_count(),
+            is_last: message.is_last_attempt(),
+            attributes: message.attributes().clone(),
+            group_id: message.group_id().map(str::to_owned),
+            first_sent: message.first_sent(),
+            first_received: message.first_received(),
+            time_left: message.time_left(),
+            at: Instant::now(),
+        };
+        let act = (self.act)(&seen);
+        self.calls.lock().expect("no panic while it is held").push(seen);
+        let running = Arc::clone(&self.running);
         let future: Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> = Box::pin(async move {
-            match act {
-                Act::Done => Ok(()),
-                Act::Fail(failure) => Err(failure),
-                Act::Panic => panic!("as scripted"),
-                Act::Hang => std::future::pending().await,
-                Act::Work(time) => {
-                    tokio::time::sleep(time).await;
-                    Ok(())
-                }
-            }
+            let _running = running;
+            perform(act).await
         });
         future
     }
+}
+
+async fn perform(mut act: Act) -> Result<(), Failure> {
+    while let Act::After(time, then) = act {
+        tokio::time::sleep(time).await;
+        act = *then;
+    }
+    match act {
+        Act::Done | Act::After(..) => Ok(()),
+        Act::Fail(failure) => Err(failure),
+        Act::Panic => panic!("as scripted"),
+        Act::Hang => std::future::pending().await,
+    }
+}
+
+/// Everything that is logged: all of this crate's, and what others log at the level that a function has by default.
+#[derive(Clone, Default)]
+pub struct Log(Arc<Mutex<String>>);
+
+impl Log {
+    /// Begins to listen on this thread.
+    pub fn listen(&self) -> tracing::subscriber::DefaultGuard {
+        tracing::subscriber::set_default(self.clone())
+    }
+
+    pub fn text(&self) -> String {
+        self.0.lock().expect("no panic while it is held").clone()
+    }
+
+    fn note(&self, name: &str, record: impl FnOnce(&mut Fields)) {
+        let mut fields = Fields(name.to_owned());
+        record(&mut fields);
+        let mut text = self.0.lock().expect("no panic while it is held");
+        text.push_str(&fields.0);
+        text.push('\n');
+    }
+}
+
+struct Fields(String);
+
+impl Visit for Fields {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        use fmt::Write as _;
+        write!(self.0, " {}={value:?}", field.name()).expect("a string takes everything");
+    }
+}
+
+impl tracing::Subscriber for Log {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.target().starts_with("requeue") || *metadata.level() <= tracing::Level::INFO
+    }
+
+    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
+        self.note(span.metadata().name(), |fields| span.record(fields));
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, values: &span::Record<'_>) {
+        self.note("", |fields| values.record(fields));
+    }
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        self.note(event.metadata().target(), |fields| event.record(fields));
+    }
+
+    fn enter(&self, _: &span::Id) {}
+
+    fn exit(&self, _: &span::Id) {}
 }

@@ -1,0 +1,197 @@
+//! A copy that cannot be sent: the original waits by its visibility timeout, and SQS keeps it.
+
+use std::time::Duration;
+
+use requeue::embedded::{EntryFate, EntryFault, Fault};
+use requeue::{Failure, Wrap};
+
+use crate::world::{Act, LIMIT, SEND, Script, VISIBILITY, VISIBILITY_CHANGE, World, millis, object_of, secs};
+
+/// A world in which no copy can be sent.
+fn world() -> World {
+    let world = World::new();
+    world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
+    world
+}
+
+async fn wait_after(world: &World, act: Act) -> Duration {
+    let id = world.send("{}").await;
+    let processor = world.processor(Script::new(move |_| act.clone()));
+    let invocation = world.invoke(&processor).await.unwrap();
+    assert_eq!(invocation.failed(), [id.as_str()]);
+    let message = world.only_message();
+    assert_eq!((message.id.as_str(), message.body.as_str()), (id.as_str(), "{}"));
+    world.wait(&message)
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_as_long_as_the_copy_would_have() {
+    // The bound is 12 hours less the longest batching window and a minute.
+    let longest = 43_200 - 300 - 60;
+    for (named, expected) in [
+        (0, 0),
+        (1, 1),
+        (899, 899),
+        (900, 900),
+        (901, 901),
+        (longest - 1, longest - 1),
+        (longest, longest),
+        (longest + 1, longest),
+        (43_200, longest),
+    ] {
+        let failure = Failure::temporary("later").retry_after(secs(named));
+        assert_eq!(wait_after(&world(), Act::Fail(failure)).await, secs(expected), "{named} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_that_the_invocation_took_is_taken_from_the_bound() {
+    let failure = Failure::quota("later").retry_after(secs(43_200));
+    let act = Act::after(millis(7_100), Act::Fail(failure));
+    assert_eq!(wait_after(&world(), act).await, secs(43_200 - 360 - 8));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fraction_of_a_second_is_rounded_up_since_a_named_delay_is_a_lower_bound() {
+    for (named, expected) in [(1, 1), (999, 1), (1_000, 1), (1_001, 2), (30_500, 31)] {
+        let failure = Failure::temporary("later").retry_after(millis(named));
+        assert_eq!(wait_after(&world(), Act::Fail(failure)).await, secs(expected), "{named} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn receives_count_where_the_message_cannot() {
+    // `temporary` is 2 s × 3ⁿ up to 60 s, of which the smallest sample leaves half.
+    let world = world();
+    world.send("{}").await;
+    let processor = world.processor(Script::always(Failure::temporary("no")));
+    let mut waits = Vec::new();
+    for _ in 0..5 {
+        world.invoke(&processor).await.unwrap();
+        let wait = world.wait(&world.only_message());
+        waits.push(wait.as_secs());
+        tokio::time::sleep(wait).await;
+    }
+    assert_eq!(waits, [1, 3, 9, 27, 30]);
+    assert!(world.invoke(&processor).await.is_none(), "the redrive policy moves it");
+    assert_eq!(world.dead().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_larger_of_retries_and_receives_counts() {
+    let world = World::new();
+    world.send("{}").await;
+    let processor = world.processor(Script::always(Failure::temporary("no")));
+    for _ in 0..3 {
+        world.invoke(&processor).await.unwrap();
+        tokio::time::sleep(world.wait(&world.only_message())).await;
+    }
+    world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
+    world.invoke(&processor).await.unwrap();
+    assert_eq!(world.wait(&world.only_message()), secs(27), "three retries, one receive");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_refused_is_asked_for_once_more_with_900_seconds_at_most() {
+    for (named, expected) in [(600, 600), (900, 900), (901, 900), (43_200, 900)] {
+        let world = World::new();
+        world.faults(|call| match (call.operation.as_str(), call.of_operation) {
+            (SEND, _) => Fault::refuse(403, "AccessDenied"),
+            (VISIBILITY_CHANGE, 1) => Fault::Entries(vec![EntryFault {
+                position: 0,
+                fate: EntryFate::Refused { code: "InvalidParameterValue".to_owned(), sender_fault: true },
+            }]),
+            _ => Fault::None,
+        });
+        let failure = Failure::temporary("later").retry_after(secs(named));
+        assert_eq!(wait_after(&world, Act::Fail(failure)).await, secs(expected), "{named}");
+        assert_eq!(world.entries(VISIBILITY_CHANGE), [1, 1]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn best_effort_means_that_its_failure_changes_nothing() {
+    for fault in
+        [Fault::refuse(500, "InternalFailure"), Fault::refuse(403, "AccessDenied"), Fault::LoseRequest, Fault::Hang]
+    {
+        let world = World::new();
+        world.faults(move |call| match call.operation.as_str() {
+            SEND => Fault::refuse(403, "AccessDenied"),
+            _ => fault.clone(),
+        });
+        let failure = Failure::temporary("later").retry_after(secs(40));
+        let wait = wait_after(&world, Act::Fail(failure)).await;
+        assert!(wait <= VISIBILITY && wait >= VISIBILITY - secs(21), "{wait:?}: the queue's own");
+        assert!(world.calls(VISIBILITY_CHANGE) <= 2);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_of_exactly_the_limit_is_sent_and_one_byte_more_is_not() {
+    let measured = World::new();
+    let with_attribute = |message: aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder| {
+        let value = aws_sdk_sqs::types::MessageAttributeValue::builder();
+        let value = value.data_type("String").string_value("acme").build().unwrap();
+        message.message_attributes("tenant", value)
+    };
+    let attribute_bytes = "tenant".len() + "String".len() + "acme".len();
+    let failure = Failure::temporary("later").retry_after(secs(40));
+    measured.send(&object_of(100)).await;
+    measured.invoke(&measured.processor(Script::always(failure.clone()))).await;
+    let growth = measured.only_message().body.len() - 100;
+
+    for (size, sent) in [(LIMIT - 1, true), (LIMIT, true), (LIMIT + 1, false)] {
+        let world = World::new();
+        let body = object_of(size - growth - attribute_bytes);
+        let id = world.send_as(&body, with_attribute).await;
+        let script = Script::failing_first(1, failure.clone());
+        let processor = world.processor(script.clone());
+        let invocation = world.invoke(&processor).await.unwrap();
+        assert_eq!(invocation.failed().is_empty(), sent, "{size}");
+        let expected = if sent { (1, 1, 0) } else { (0, 0, 1) };
+        assert_eq!(world.all_calls(), expected, "{size}: what cannot fit is not even tried");
+        assert_eq!(world.wait(&world.only_message()), secs(40), "{size}");
+        assert_eq!(world.only_message().id == id, !sent, "{size}");
+        world.run(&processor).await;
+        assert_eq!(script.seen(), [body.clone(), body], "{size}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_is_too_large_does_not_hold_up_its_neighbours() {
+    let world = World::new();
+    let large = world.send(&object_of(LIMIT)).await;
+    world.send(&object_of(100)).await;
+    let failure = Failure::temporary("later").retry_after(secs(40));
+    let invocation = world.invoke(&world.processor(Script::always(failure))).await.unwrap();
+    assert_eq!(invocation.failed(), [large.as_str()]);
+    assert_eq!((world.entries(SEND), world.entries(VISIBILITY_CHANGE)), (vec![1], vec![1]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_with_a_lower_limit_keeps_what_it_refuses() {
+    let world = World::with_queue("orders", &[("MaximumMessageSize", "1024")]);
+    let large = world.send(&object_of(1_000)).await;
+    world.send(&object_of(100)).await;
+    let failure = Failure::temporary("later").retry_after(secs(40));
+    let invocation = world.invoke(&world.processor(Script::always(failure))).await.unwrap();
+    assert_eq!(invocation.failed(), [large.as_str()]);
+    assert_eq!((world.calls(SEND), world.messages().len()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_wrapping_a_text_waits_by_visibility_and_an_object_is_sent() {
+    let mut world = World::new();
+    world.settings.wrap = Wrap::Never;
+    let text = world.send("no object").await;
+    world.send("{}").await;
+    let script = Script::failing_first(1, Failure::temporary("later").retry_after(secs(40)));
+    let processor = world.processor(script.clone());
+    let invocation = world.invoke(&processor).await.unwrap();
+    assert_eq!(invocation.failed(), [text.as_str()]);
+    assert_eq!((world.entries(SEND), world.entries(VISIBILITY_CHANGE)), (vec![1], vec![1]));
+    assert!(world.messages().iter().all(|message| world.wait(message) == secs(40)));
+    world.run(&processor).await;
+    assert_eq!(script.calls().len(), 4);
+    assert!(script.calls().iter().any(|seen| seen.body == "no object" && seen.receive_count == 2));
+}

@@ -1,0 +1,128 @@
+//! Which queue a copy goes to, and batches as large as Lambda makes them.
+
+use std::time::Duration;
+
+use requeue::Failure;
+use requeue::embedded::{EventSourceMapping, Fault, InFlight};
+use requeue::queue::QueueArn;
+
+use crate::world::{Act, DELETE, SEND, Script, VISIBILITY, World, joined, secs, state};
+
+#[tokio::test(start_paused = true)]
+async fn each_copy_goes_to_the_queue_that_its_record_names() {
+    for arn in [
+        "arn:aws:sqs:us-east-1:000000000000:invoices",
+        "arn:aws:sqs:eu-west-1:123456789012:invoices",
+        "arn:aws-cn:sqs:cn-north-1:123456789012:invoices",
+        "arn:aws-us-gov:sqs:us-gov-west-1:123456789012:invoices",
+        "arn:aws-eusc:sqs:eusc-de-east-1:123456789012:invoices",
+    ] {
+        let world = World::new();
+        let other: QueueArn = arn.parse().unwrap();
+        world.sqs.create_queue("invoices", []).unwrap();
+        world.send_numbered(2).await;
+        let orders = world.receive().await;
+        let client = world.sqs.client();
+        for _ in 0..2 {
+            let invoice = client.send_message().queue_url(other.url()).message_body(r#"{"invoice":1}"#);
+            invoice.send().await.unwrap();
+        }
+        let mapping = EventSourceMapping::new(world.sqs.clone(), other.clone(), 10);
+        let invoices = mapping.poll(Duration::ZERO).await.unwrap().unwrap().event(&other);
+
+        let processor = world.processor(Script::always(Failure::temporary("no").retry_after(secs(40))));
+        let invocation = world.deliver(&processor, &joined([&orders, &invoices])).await;
+        assert!(invocation.failed().is_empty(), "{arn}");
+        for operation in [SEND, DELETE] {
+            let mut requests: Vec<_> =
+                world.requests(operation).into_iter().map(|request| (request.queue, request.entries)).collect();
+            requests.sort();
+            let expected = [("invoices".to_owned(), 2), ("orders".to_owned(), 2)];
+            assert_eq!(requests, expected, "{arn} {operation}");
+        }
+        assert_eq!(world.messages().len(), 2);
+        assert!(world.messages().iter().all(|copy| !state(copy)["n"].is_null()));
+        let invoices = world.sqs.messages(&other).unwrap();
+        assert_eq!(invoices.len(), 2);
+        assert!(invoices.iter().all(|copy| !state(copy)["invoice"].is_null()));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn trouble_with_one_queue_is_no_trouble_with_the_other() {
+    let world = World::new();
+    let other = world.sqs.create_queue("invoices", []).unwrap();
+    world.send("{}").await;
+    let orders = world.receive().await;
+    world.sqs.client().send_message().queue_url(other.url()).message_body("{}").send().await.unwrap();
+    let mapping = EventSourceMapping::new(world.sqs.clone(), other.clone(), 10);
+    let invoices = mapping.poll(Duration::ZERO).await.unwrap().unwrap().event(&other);
+    world.faults_of(SEND, |call| match call.queue.as_deref() {
+        Some("invoices") => Fault::refuse(403, "AccessDenied"),
+        _ => Fault::None,
+    });
+    let processor = world.processor(Script::always(Failure::temporary("no").retry_after(secs(40))));
+    let invocation = world.deliver(&processor, &joined([&orders, &invoices])).await;
+    let failed = invocation.failed();
+    assert_eq!(failed.len(), 1);
+    assert_eq!(world.sqs.messages(&other).unwrap()[0].id, failed[0]);
+    assert_ne!(world.only_message().id, invocation.ids[0], "the order has moved");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_whose_queue_is_not_known_is_left_in_it() {
+    for arn in [None, Some("not an ARN"), Some(""), Some("arn:aws:sns:us-east-1:000000000000:orders")] {
+        let world = World::new();
+        let ids = world.send_numbered(2).await;
+        let mut event = world.receive().await;
+        event["Records"][0]["eventSourceARN"] = arn.into();
+        let processor = world.processor(Script::always(Failure::temporary("no")));
+        let invocation = world.deliver(&processor, &event).await;
+        assert_eq!(invocation.failed(), [ids[0].as_str()], "{arn:?}");
+        assert_eq!(world.entries(SEND), [1], "{arn:?}: the neighbour alone");
+        assert!(world.messages().iter().any(|message| message.id == ids[0]), "{arn:?}");
+    }
+}
+
+/// Ten thousand messages that can be received now.
+async fn fill(world: &World) {
+    for at in 0..10_000 {
+        let message = InFlight::new(format!("id-{at}"), format!("handle-{at}"), "{}");
+        world.sqs.put_in_flight(&world.queue, message).unwrap();
+    }
+    tokio::time::sleep(VISIBILITY).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_messages_that_fail_cost_a_fifth_of_a_request_each() {
+    let mut world = World::new();
+    world.batch_size = 10_000;
+    world.settings.limits.concurrency = 100;
+    world.function_timeout = secs(60);
+    fill(&world).await;
+    // Every request takes as long as a request does.
+    world.faults(|_| Fault::AnswerAfter(Duration::from_millis(20)));
+    let script = Script::new(|_| {
+        let slow = Failure::temporary("no").retry_after(secs(40));
+        Act::after(Duration::from_millis(5), Act::Fail(slow))
+    });
+    let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
+    assert!(invocation.failed().is_empty());
+    assert_eq!(script.calls().len(), 10_000);
+    assert_eq!(world.all_calls(), (1_000, 1_000, 0));
+    assert!(invocation.elapsed < secs(2), "{:?}", invocation.elapsed);
+    assert_eq!(world.messages().len(), 10_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_thousand_messages_and_a_queue_that_hangs_are_answered_in_time() {
+    let mut world = World::new();
+    (world.batch_size, world.settings.limits.concurrency) = (10_000, 1_000);
+    fill(&world).await;
+    world.faults(|_| Fault::Hang);
+    let script = Script::always(Failure::temporary("no"));
+    let invocation = world.invoke(&world.processor(script)).await.unwrap();
+    assert_eq!(invocation.failed().len(), 10_000);
+    assert!(invocation.elapsed < secs(60), "{:?}", invocation.elapsed);
+    assert_eq!(world.messages().len(), 10_000);
+}
