@@ -5,4 +5,5 @@
 
 mod world;
 
+mod edges;
 mod settling;

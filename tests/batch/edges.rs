@@ -1,0 +1,49 @@
+//! Where the ordinary paths meet: defects at the end of an invocation, blocked threads, settings and answers at their extremes.
+
+use std::time::{Duration, SystemTime};
+
+use requeue::embedded::EventSourceMapping;
+use requeue::{Record, SqsEvent};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::world::{Act, Script, World};
+
+/// The batch that is visible now, as an event.
+async fn event(world: &World) -> Value {
+    let mapping = EventSourceMapping::new(world.sqs.clone(), world.queue.clone(), 10_000);
+    let batch = mapping.poll(Duration::ZERO).await.unwrap().unwrap();
+    batch.event(&world.queue)
+}
+
+fn records(event: &Value) -> Vec<Record> {
+    serde_json::from_value::<SqsEvent>(event.clone())
+        .unwrap()
+        .records
+        .unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_cannot_be_read_whole_is_never_copied() {
+    let world = World::new();
+    let due = world.clock.now() + Duration::from_secs(3_600);
+    let due = due.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+    let not_due = format!(
+        r#"{{"retryCount":0,"originalMessageId":"m","retryTimestamp":"2026-09-21T14:13:20Z","retryState":{{"v":1,"notBefore":{due}}}}}"#
+    );
+    // The time left, and the body: it is not its turn for either reason.
+    for (left, body) in [(Duration::ZERO, "{}"), (Duration::from_secs(60), not_due.as_str())] {
+        let world = World::new();
+        let id = world.send(body).await;
+        let mut event = event(&world).await;
+        event["Records"][0]["messageAttributes"] = json!({ "key": { "dataType": "Binary", "binaryValue": "%" } });
+        let handler = Script::new(|_| Act::Done);
+        let report = world
+            .processor(handler.clone())
+            .process(records(&event), Instant::now() + left)
+            .await;
+        assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
+        assert_eq!(world.calls("SendMessageBatch"), 0, "the copy would lack its attributes");
+        assert_eq!((world.messages().len(), handler.seen().len()), (1, 0));
+    }
+}
