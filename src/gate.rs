@@ -25,6 +25,10 @@ pub(crate) fn gate(
     if delivery.is_of_later_version {
         return Some(Disposition::Release(ReleaseReason::LaterVersion));
     }
+    // No handler is given this record, so it costs no time; and it must not be deferred: a copy would lack what could not be read.
+    if delivery.defect.is_some() {
+        return None;
+    }
     if let Some(due) = delivery.state.not_before.filter(|due| *due > now) {
         return Some(Disposition::Defer { why: Deferral::NotDue, wait: Wait::until(due, now) });
     }

@@ -198,7 +198,7 @@ where
 
         let began = Instant::now();
         let handled = self.handle(&delivery, times).await;
-        let elapsed = Some(began.elapsed());
+        let elapsed = (!matches!(handled, Handled::NotStarted)).then(|| began.elapsed());
 
         let now = settler.clock.now();
         let (disposition, failure) = match handled {
@@ -206,7 +206,10 @@ where
             Handled::Failed(failure) => {
                 (policy::decide(policy, &delivery.progress(), &failure, now, sample), Some(failure))
             }
-            Handled::NotStarted => (policy::defer(Deferral::NoTimeLeft, delivery.state.deferrals, now, sample), None),
+            Handled::NotStarted => {
+                let deferrals = delivery.state.deferrals;
+                (policy::defer(Deferral::NoTimeLeft, deferrals, now, sample), None)
+            }
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
         let disposition = feasible(&delivery, disposition, now, sample);
@@ -223,9 +226,9 @@ where
         let delivery = Arc::clone(delivery);
         let max_retries = self.inner.policy.max_retries;
         let started = Arc::new(AtomicBool::new(false));
-        let begins = Arc::clone(&started);
+        let starting = Arc::clone(&started);
         let mut task = AbortOnDropHandle::new(self.inner.handlers.spawn(async move {
-            begins.store(true, Ordering::Relaxed);
+            starting.store(true, Ordering::Relaxed);
             let message = Message::new(&delivery, max_retries, limit)?;
             handler.handle(message).await
         }));
@@ -233,9 +236,12 @@ where
             return handled(ended);
         }
         task.abort();
-        match timeout(times.grace, &mut task).await {
-            // Behind handlers that block every thread; once aborted, a task does not begin any more.
-            _ if !started.load(Ordering::Relaxed) => Handled::NotStarted,
+        let ended = timeout(times.grace, &mut task).await;
+        // A task that was aborted before it ran never will.
+        if !started.load(Ordering::Relaxed) {
+            return Handled::NotStarted;
+        }
+        match ended {
             Ok(ended) => handled(ended),
             Err(_) => Handled::Abandoned,
         }
@@ -246,7 +252,7 @@ where
 enum Handled {
     Done,
     Failed(Failure),
-    /// Its turn did not come in time.
+    /// Others blocked every thread: it was not called, and will not be.
     NotStarted,
     /// It blocks its thread: it may still work on the message, so nobody else may yet.
     Abandoned,

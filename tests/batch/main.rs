@@ -15,5 +15,6 @@ mod fifo;
 mod isolation;
 mod queues;
 mod secrecy;
+mod edges;
 mod settling;
 mod wire_through;

@@ -1,0 +1,117 @@
+//! Where the ordinary paths meet: defects at the end of an invocation, blocked threads, settings and answers at their extremes.
+
+use std::sync::Mutex;
+use std::time::{Duration, SystemTime};
+
+use requeue::embedded::{EventSourceMapping, Fault};
+use requeue::{Deferral, Disposition, Failure, Record, ReleaseReason, SqsEvent};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::world::{Act, Script, World};
+
+/// The batch that is visible now, as an event.
+async fn event(world: &World) -> Value {
+    let mapping = EventSourceMapping::new(world.sqs.clone(), world.queue.clone(), 10_000);
+    let batch = mapping.poll(Duration::ZERO).await.unwrap().unwrap();
+    batch.event(&world.queue)
+}
+
+fn records(event: &Value) -> Vec<Record> {
+    serde_json::from_value::<SqsEvent>(event.clone()).unwrap().records.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_that_cannot_be_read_whole_is_never_copied() {
+    let world = World::new();
+    let due = world.clock.now() + Duration::from_secs(3_600);
+    let due = due.duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+    let not_due = format!(
+        r#"{{"retryCount":0,"originalMessageId":"m","retryTimestamp":"2026-09-21T14:13:20Z","retryState":{{"v":1,"notBefore":{due}}}}}"#
+    );
+    // The time left, and the body: it is not its turn for either reason.
+    for (left, body) in [(Duration::ZERO, "{}"), (Duration::from_secs(60), not_due.as_str())] {
+        let world = World::new();
+        let id = world.send(body).await;
+        let mut event = event(&world).await;
+        event["Records"][0]["messageAttributes"] = json!({ "key": { "dataType": "Binary", "binaryValue": "%" } });
+        let handler = Script::new(|_| Act::Done);
+        let report = world.processor(handler.clone()).process(records(&event), Instant::now() + left).await;
+        assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
+        assert_eq!(world.calls("SendMessageBatch"), 0, "the copy would lack its attributes");
+        assert_eq!((world.messages().len(), handler.seen().len()), (1, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_send_begins_when_it_could_only_be_cut_off() {
+    for left in [Duration::ZERO, Duration::from_millis(60)] {
+        let world = World::new();
+        let id = world.send("{}").await;
+        let event = event(&world).await;
+        let processor = world.processor(Script::always(Failure::temporary("no")));
+        let report = processor.process(records(&event), Instant::now() + left).await;
+        assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
+        assert_eq!(world.calls("SendMessageBatch"), 0, "{left:?}");
+        assert_eq!(world.messages().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_completed_is_deleted_in_time_when_the_invocation_must_fail() {
+    let world = World::new();
+    for _ in 0..600 {
+        world.send(r#""done""#).await;
+    }
+    world.send(r#""fails""#).await;
+    world.sqs.set_faults(|call| match call.operation.as_str() {
+        "SendMessageBatch" => Fault::refuse(403, "AccessDeniedException"),
+        _ => Fault::AnswerAfter(Duration::from_secs(1)),
+    });
+    let processor = world.processor(Script::new(|body| match body {
+        r#""fails""# => Act::Fail(Failure::temporary("no")),
+        _ => Act::Done,
+    }));
+    let mut event = event(&world).await;
+    event["Records"][600]["messageId"] = Value::Null;
+    assert!(world.invoke_with(&processor, &event).await.is_err());
+    assert_eq!(world.messages().len(), 1);
+}
+
+#[tokio::test]
+async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let mut world = World::new();
+    world.settings.handlers = Some(threads.handle().clone());
+    world.settings.limits.timeout = Duration::from_millis(50);
+    let blocking = world.send("blocks").await;
+    world.send("waits").await;
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let handler = Script::new(move |body| {
+        if body == "blocks" {
+            let _ = released.lock().unwrap().recv();
+        }
+        Act::Done
+    });
+    let event = event(&world).await;
+    let deadline = Instant::now() + Duration::from_secs(1);
+    let report = world.processor(handler).process(records(&event), deadline).await;
+    assert!(Instant::now() < deadline);
+    drop(release);
+    threads.shutdown_background();
+
+    assert_eq!(report.failed_ids().unwrap(), [blocking.as_str()]);
+    assert_eq!(report.outcomes[1].elapsed, None);
+    let dispositions: Vec<_> = report.outcomes.iter().map(|outcome| outcome.disposition).collect();
+    assert!(
+        matches!(
+            dispositions[..],
+            [Disposition::Release(ReleaseReason::Abandoned), Disposition::Defer { why: Deferral::NoTimeLeft, .. }]
+        ),
+        "{dispositions:?}"
+    );
+    let bodies: Vec<String> = world.messages().into_iter().map(|message| message.body).collect();
+    assert!(bodies.iter().any(|body| body == "blocks"), "{bodies:?}");
+    assert!(bodies.iter().any(|body| body.contains(r#""retryBody":"waits","retryCount":0"#)), "{bodies:?}");
+}
