@@ -15,7 +15,7 @@ use crate::queue::{
 /// One try of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// No send begins with less time than this: cut off, it may have been carried out, and the message would be there twice.
-const LEAST_FOR_SEND: Duration = Duration::from_millis(100);
+const LEAST_FOR_SEND: Duration = Duration::from_millis(25);
 /// Most tries of one send. Five tries of 10 s and the pauses between them stay below the 60 s that a send may take.
 const MAX_TRIES: u32 = 5;
 /// An ambiguous answer is tried again at most once: each further try may store the copies once more.

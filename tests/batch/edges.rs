@@ -68,7 +68,7 @@ async fn all_that_completed_is_deleted_in_time_when_the_invocation_must_fail() {
         "SendMessageBatch" => Fault::refuse(403, "AccessDeniedException"),
         _ => Fault::AnswerAfter(Duration::from_secs(1)),
     });
-    let processor = world.processor(Script::new(|body| match body {
+    let processor = world.processor(Script::new(|seen| match seen.body.as_str() {
         r#""fails""# => Act::Fail(Failure::temporary("no")),
         _ => Act::Done,
     }));
@@ -88,8 +88,8 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
     world.send("waits").await;
     let (release, released) = std::sync::mpsc::channel::<()>();
     let released = Mutex::new(released);
-    let handler = Script::new(move |body| {
-        if body == "blocks" {
+    let handler = Script::new(move |seen| {
+        if seen.body == "blocks" {
             let _ = released.lock().unwrap().recv();
         }
         Act::Done
