@@ -123,6 +123,9 @@ pub enum Disposition {
     Release(ReleaseReason),
     /// SQS keeps it, and the queue's redrive policy moves it to the dead-letter queue.
     DeadLetter(DeadLetterReason),
+    /// A copy that says why is sent, and the original is deleted; the copy is not handled again and so reaches the dead-letter
+    /// queue by the redrive policy.
+    Annotate(DeadLetterReason),
 }
 
 impl Disposition {
@@ -134,7 +137,7 @@ impl Disposition {
             Self::Requeue { .. } => "requeue",
             Self::Defer { .. } => "defer",
             Self::Release(_) => "release",
-            Self::DeadLetter(_) => "dead-letter",
+            Self::DeadLetter(_) | Self::Annotate(_) => "dead-letter",
         }
     }
 
@@ -143,7 +146,7 @@ impl Disposition {
     pub const fn wait(&self) -> Option<Wait> {
         match self {
             Self::Requeue { wait, .. } | Self::Defer { wait, .. } => Some(*wait),
-            Self::Complete | Self::Release(_) | Self::DeadLetter(_) => None,
+            Self::Complete | Self::Release(_) | Self::DeadLetter(_) | Self::Annotate(_) => None,
         }
     }
 }
@@ -179,6 +182,8 @@ impl Deferral {
 pub enum ReleaseReason {
     /// Its retries or its time were used up on an earlier receive; the redrive policy is about to move it.
     GivenUp,
+    /// It was given up, and says why; the redrive policy is about to move it.
+    Annotated,
     /// Its `retryState` was written by a later version than this one.
     LaterVersion,
     /// Its handler blocked its thread and was abandoned; it may still be working on the message.
@@ -197,6 +202,7 @@ impl ReleaseReason {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::GivenUp => "given-up",
+            Self::Annotated => "annotated",
             Self::LaterVersion => "later-version",
             Self::Abandoned => "abandoned",
             Self::Fifo => "fifo",

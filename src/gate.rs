@@ -36,9 +36,10 @@ pub(crate) fn gate(
     if policy.message_ttl.is_some_and(|ttl| age > ttl) {
         return Some(Disposition::DeadLetter(DeadLetterReason::Expired));
     }
-    let given_up = delivery.state.dead_letter.is_some()
-        || policy::is_given_up(policy, &delivery.progress(), delivery.copy_first_received);
-    if given_up {
+    if delivery.state.dead_letter.is_some() {
+        return Some(Disposition::Release(ReleaseReason::Annotated));
+    }
+    if policy::is_given_up(policy, &delivery.progress(), delivery.copy_first_received) {
         return Some(Disposition::Release(ReleaseReason::GivenUp));
     }
     match time_left {

@@ -96,7 +96,7 @@ pub use failure::{Evidence, Failure, FailureClass};
 pub use handler::Handler;
 pub use lambda::{Error, InvocationError, SqsEvent, respond, run, run_with};
 pub use message::{Attempt, Body, Message, Raw, Record};
-pub use processor::{BatchProcessor, Limits, Settings};
+pub use processor::{BatchProcessor, DeadLetterMode, Limits, Settings};
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
 pub use wire::Wrap;

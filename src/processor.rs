@@ -63,6 +63,8 @@ pub struct Settings {
     pub policy: RetryPolicy,
     /// Default: see [`Limits`].
     pub limits: Limits,
+    /// How a message that is given up reaches the dead-letter queue. Default: [`DeadLetterMode::Redrive`].
+    pub dead_letter: DeadLetterMode,
     /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
     pub wrap: Wrap,
     /// Default: this machine's.
@@ -78,12 +80,28 @@ impl Default for Settings {
         Self {
             policy: RetryPolicy::default(),
             limits: Limits::default(),
+            dead_letter: DeadLetterMode::Redrive,
             wrap: Wrap::WhenNeeded,
             clock: Clock::system(),
             sampler: Sampler::random(),
             handlers: None,
         }
     }
+}
+
+/// How a message that is given up reaches the dead-letter queue. Either way it is SQS's redrive policy that moves it, so that it can
+/// be moved back.
+///
+/// ```
+/// assert_eq!(requeue::DeadLetterMode::default(), requeue::DeadLetterMode::Redrive);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeadLetterMode {
+    /// It stays in the queue and is handled again on each receive until it is moved.
+    #[default]
+    Redrive,
+    /// It is replaced by a copy that says in `retryState.deadLetter` why it was given up, and is not handled again.
+    Annotate,
 }
 
 /// Works on batches: the core that Lambda, the command line and the tests share.
@@ -99,6 +117,7 @@ struct Inner<H, Q> {
     settler: Settler<Q>,
     policy: RetryPolicy,
     limits: Limits,
+    dead_letter: DeadLetterMode,
     handlers: Handle,
 }
 
@@ -133,10 +152,10 @@ where
     ///
     /// Outside a tokio runtime, unless the settings name one for the handlers.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
-        let Settings { policy, limits, wrap, clock, sampler, handlers } = settings;
+        let Settings { policy, limits, dead_letter, wrap, clock, sampler, handlers } = settings;
         let settler = Settler { queue: Arc::new(queue), clock, sampler, wrap };
         let handlers = handlers.unwrap_or_else(Handle::current);
-        let inner = Inner { handler: Arc::new(handler), settler, policy, limits, handlers };
+        let inner = Inner { handler: Arc::new(handler), settler, policy, limits, dead_letter, handlers };
         Self { inner: Arc::new(inner), body: PhantomData }
     }
 
@@ -175,7 +194,8 @@ where
         for delivery in lane {
             let verdict = if blocked {
                 let disposition = Disposition::Release(ReleaseReason::BehindFailed);
-                Verdict { delivery, disposition, failure: None, elapsed: None }
+                let at = self.clock().now();
+                Verdict { delivery, disposition, failure: None, elapsed: None, at }
             } else {
                 self.run(delivery, times).await
             };
@@ -191,9 +211,10 @@ where
         let sample = settler.sampler.sample();
         let time_left = if Instant::now() < times.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
 
-        if let Some(disposition) = gate(policy, &delivery, settler.clock.now(), time_left, sample) {
-            let disposition = feasible(&delivery, disposition, settler.clock.now(), sample);
-            return Verdict { delivery, disposition, failure: None, elapsed: None };
+        let now = settler.clock.now();
+        if let Some(disposition) = gate(policy, &delivery, now, time_left, sample) {
+            let disposition = self.inner.feasible(&delivery, disposition, now, sample);
+            return Verdict { delivery, disposition, failure: None, elapsed: None, at: now };
         }
 
         let began = Instant::now();
@@ -212,8 +233,8 @@ where
             }
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
-        let disposition = feasible(&delivery, disposition, now, sample);
-        Verdict { delivery, disposition, failure, elapsed }
+        let disposition = self.inner.feasible(&delivery, disposition, now, sample);
+        Verdict { delivery, disposition, failure, elapsed, at: now }
     }
 
     /// Runs the handler in a task of its own, so that neither its panic nor its time-out reaches a neighbour.
@@ -313,33 +334,37 @@ fn lanes(deliveries: Vec<Delivery>) -> Vec<Vec<Arc<Delivery>>> {
     lanes
 }
 
-/// The disposition that can be carried out for this record: a copy needs a queue in which order does not matter, and what SQS
-/// shall keep needs an id.
-fn feasible(delivery: &Delivery, disposition: Disposition, now: SystemTime, sample: f64) -> Disposition {
-    match disposition {
-        Disposition::Requeue { .. } | Disposition::Defer { .. } => {
-            if delivery.is_fifo() {
-                Disposition::Release(ReleaseReason::Fifo)
-            } else if delivery.queue.is_none() {
-                Disposition::Release(ReleaseReason::NoQueue)
-            } else {
-                disposition
+fn not_copyable(delivery: &Delivery) -> Disposition {
+    Disposition::Release(if delivery.is_fifo() { ReleaseReason::Fifo } else { ReleaseReason::NoQueue })
+}
+
+impl<H, Q> Inner<H, Q> {
+    /// The disposition that can be carried out for this record: a copy needs all of the record and a queue in which order does
+    /// not matter, and what SQS shall keep needs an id.
+    fn feasible(&self, delivery: &Delivery, wanted: Disposition, now: SystemTime, sample: f64) -> Disposition {
+        let copyable = delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo();
+        match wanted {
+            Disposition::Requeue { .. } | Disposition::Defer { .. } if !copyable => not_copyable(delivery),
+            Disposition::DeadLetter(reason) if copyable && self.dead_letter == DeadLetterMode::Annotate => {
+                Disposition::Annotate(reason)
             }
-        }
-        Disposition::Release(ReleaseReason::GivenUp) | Disposition::DeadLetter(_) => {
-            let copyable = delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo();
-            if delivery.message_id.is_none() && copyable {
+            Disposition::Release(ReleaseReason::GivenUp) | Disposition::DeadLetter(_)
+                if copyable && delivery.message_id.is_none() =>
+            {
                 policy::defer(Deferral::Unreportable, delivery.state.deferrals, now, sample)
-            } else {
-                disposition
             }
+            Disposition::Complete
+            | Disposition::Requeue { .. }
+            | Disposition::Defer { .. }
+            | Disposition::Release(_)
+            | Disposition::DeadLetter(_)
+            | Disposition::Annotate(_) => wanted,
         }
-        Disposition::Complete | Disposition::Release(_) => disposition,
     }
 }
 
 fn outcome(settled: Settled) -> Outcome {
-    let Settled { verdict: Verdict { delivery, disposition, failure, elapsed }, settlement } = settled;
+    let Settled { verdict: Verdict { delivery, disposition, failure, elapsed, .. }, settlement } = settled;
     Outcome {
         message_id: delivery.message_id.clone(),
         original_message_id: delivery.original_id().map(str::to_owned),

@@ -58,7 +58,7 @@ fn observe_message(outcome: &Outcome) {
 /// The failure's own words, or else why the message was not simply handled.
 fn reason(outcome: &Outcome) -> Option<&str> {
     let ours = match outcome.disposition {
-        Disposition::DeadLetter(reason) => Some(DeadLetterReason::as_str(reason)),
+        Disposition::DeadLetter(reason) | Disposition::Annotate(reason) => Some(DeadLetterReason::as_str(reason)),
         Disposition::Defer { why, .. } => Some(Deferral::as_str(why)),
         Disposition::Release(reason) => Some(ReleaseReason::as_str(reason)),
         Disposition::Complete | Disposition::Requeue { .. } => None,
@@ -88,7 +88,7 @@ impl Counts {
             Disposition::Requeue { .. } => self.requeued += 1,
             Disposition::Defer { .. } => self.deferred += 1,
             Disposition::Release(_) => self.released += 1,
-            Disposition::DeadLetter(_) => self.dead_lettered += 1,
+            Disposition::DeadLetter(_) | Disposition::Annotate(_) => self.dead_lettered += 1,
         }
         match outcome.settlement {
             Settlement::Unconfirmed { .. } => self.send_unconfirmed += 1,

@@ -455,6 +455,7 @@ class Trouble(unittest.TestCase):
                 "Variables": {
                     "REQUEUE_POLICY": json.dumps(POLICY),
                     "REQUEUE_TIMEOUT_SECONDS": "1",
+                    "REQUEUE_DEAD_LETTER": "annotate",
                     "REQUEUE_RECURSIVE_LOOP": "Allow",
                 }
             },

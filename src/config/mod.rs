@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::policy::RetryPolicy;
-use crate::processor::{Limits, Settings};
+use crate::processor::{DeadLetterMode, Limits, Settings};
 use crate::wire::Wrap;
 
 mod policy;
@@ -32,7 +32,7 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_TIMEOUT_SECONDS` | longest run of one handler | seconds, 0.001 to 900 | 30 |
 /// | `REQUEUE_RESERVE_SECONDS` | kept back at the end of an invocation for settling; at most a quarter of it is | seconds, 0.001 to 900 | 5 |
 /// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits by its visibility timeout | `when-needed`, `never` | `when-needed` |
-/// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue | `redrive` | `redrive` |
+/// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, handled again on each receive until SQS moves it; or as a copy that says why, handled no more | `redrive`, `annotate` | `redrive` |
 /// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, and a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
 ///
 /// ```
@@ -51,6 +51,8 @@ pub struct Config {
     pub policy: RetryPolicy,
     /// What bounds the work on a batch.
     pub limits: Limits,
+    /// How a message that is given up reaches the dead-letter queue.
+    pub dead_letter: DeadLetterMode,
     /// Whether bodies may be wrapped.
     pub wrap: Wrap,
     /// What Lambda does about a message that the function sends to its own queue.
@@ -112,10 +114,10 @@ impl Config {
             timeout: vars.seconds("TIMEOUT_SECONDS", defaults.timeout),
             reserve: vars.seconds("RESERVE_SECONDS", defaults.reserve),
         };
-        vars.one_of("DEAD_LETTER", &[("redrive", ())]);
         Self {
             policy: vars.policy(),
             limits,
+            dead_letter: vars.one_of("DEAD_LETTER", &DEAD_LETTER).unwrap_or_default(),
             wrap: vars.one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)]).unwrap_or_default(),
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
             #[cfg(feature = "http")]
@@ -138,9 +140,18 @@ impl Config {
     /// The processor's part of it.
     #[must_use]
     pub fn into_settings(self) -> Settings {
-        Settings { policy: self.policy, limits: self.limits, wrap: self.wrap, ..Settings::default() }
+        Settings {
+            policy: self.policy,
+            limits: self.limits,
+            dead_letter: self.dead_letter,
+            wrap: self.wrap,
+            ..Settings::default()
+        }
     }
 }
+
+const DEAD_LETTER: [(&str, DeadLetterMode); 2] =
+    [("redrive", DeadLetterMode::Redrive), ("annotate", DeadLetterMode::Annotate)];
 
 /// The words of the property itself.
 const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =

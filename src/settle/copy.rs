@@ -2,8 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
+use serde::Serialize;
+
 use super::{Settled, Verdict};
-use crate::disposition::{Deferral, Delay, Disposition, Wait, whole_secs};
+use crate::disposition::{DeadLetterReason, Deferral, Delay, Disposition, Wait, whole_secs};
 use crate::failure::{Failure, FailureClass};
 use crate::message::Delivery;
 use crate::queue::{MAX_BATCH_BYTES, Outgoing};
@@ -36,7 +38,7 @@ impl Copy {
     /// Builds the whole outgoing message before anything is done; what cannot be built is never sent.
     pub(super) fn new(verdict: Verdict, wrap: Wrap) -> Self {
         let delivery = &verdict.delivery;
-        let state = next_state(delivery, &verdict.disposition, verdict.failure.as_ref().map(Failure::class));
+        let state = next_state(&verdict);
         let mut copy = match wire::stamp(delivery.payload(), &state, wrap) {
             Ok(body) => Self { verdict, fate: Fate::Pending(None), body: Some(body), not_deleted: None },
             Err(NotWrappable) => {
@@ -83,12 +85,14 @@ impl Copy {
         &self.verdict.delivery.receipt_handles
     }
 
-    /// How long the original shall stay invisible when no copy can be sent.
-    pub(super) fn fallback(&self) -> Duration {
+    /// How long the original shall stay invisible when no copy can be sent; `None` leaves it to its visibility timeout.
+    pub(super) fn fallback(&self) -> Option<Duration> {
         match self.verdict.disposition {
-            Disposition::Requeue { fallback, .. } => Duration::from_secs(whole_secs(fallback)),
-            Disposition::Defer { wait, .. } => wait.total(),
-            Disposition::Complete | Disposition::Release(_) | Disposition::DeadLetter(_) => Duration::ZERO,
+            Disposition::Requeue { fallback, .. } => Some(Duration::from_secs(whole_secs(fallback))),
+            Disposition::Defer { wait, .. } => Some(wait.total()),
+            Disposition::Complete | Disposition::Release(_) | Disposition::DeadLetter(_) | Disposition::Annotate(_) => {
+                None
+            }
         }
     }
 
@@ -104,7 +108,9 @@ impl Copy {
 }
 
 /// The state that the copy carries.
-fn next_state(delivery: &Delivery, disposition: &Disposition, class: Option<FailureClass>) -> RetryState {
+fn next_state(verdict: &Verdict) -> RetryState {
+    let Verdict { delivery, disposition, failure, at, .. } = verdict;
+    let class = failure.as_ref().map(Failure::class);
     let mut state = delivery.state.clone();
     state.original_message_id = delivery.original_id().map(str::to_owned);
     state.first_sent = Some(delivery.first_sent);
@@ -128,6 +134,33 @@ fn next_state(delivery: &Delivery, disposition: &Disposition, class: Option<Fail
         | Disposition::Complete
         | Disposition::Release(_)
         | Disposition::DeadLetter(_) => {}
+        Disposition::Annotate(reason) => state.dead_letter = Some(annotation(delivery, *reason, failure.as_ref(), *at)),
     }
     state
+}
+
+/// Why a message was given up, as the reader of the dead-letter queue finds it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Annotation<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'static str>,
+    reason: &'static str,
+    /// The failure's own words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+    retry_count: u32,
+    failed_at: String,
+}
+
+fn annotation(delivery: &Delivery, reason: DeadLetterReason, failure: Option<&Failure>, at: SystemTime) -> String {
+    let class = failure.map(Failure::class).or(delivery.state.class).map(FailureClass::as_str);
+    let annotation = Annotation {
+        class,
+        reason: reason.as_str(),
+        detail: failure.map(Failure::reason),
+        retry_count: delivery.state.retry_count,
+        failed_at: wire::timestamp_text(at),
+    };
+    serde_json::to_string(&annotation).expect("texts and a number are JSON")
 }

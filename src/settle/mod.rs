@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{Clock, Sampler};
-use crate::disposition::Disposition;
+use crate::disposition::{Disposition, ReleaseReason};
 use crate::failure::Failure;
 use crate::message::Delivery;
 use crate::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Queue, QueueArn};
@@ -28,12 +28,18 @@ const MAX_LINGER: Duration = Duration::from_millis(250);
 /// Most chunks whose calls are under way at once. Each may hold 1 MiB and a connection.
 const MAX_CHUNKS_IN_FLIGHT: usize = 50;
 
+/// A message that was given up becomes visible at once on so many receives. A redrive policy with a higher `maxReceiveCount`, or a
+/// queue without one, shall not keep the function busy.
+const MAX_HURRIED_RECEIVES: u32 = 10;
+
 /// What was decided about one delivery.
 pub(crate) struct Verdict {
     pub(crate) delivery: Arc<Delivery>,
     pub(crate) disposition: Disposition,
     pub(crate) failure: Option<Failure>,
     pub(crate) elapsed: Option<Duration>,
+    /// When it was decided.
+    pub(crate) at: SystemTime,
 }
 
 /// A verdict and whether it was carried out.
@@ -64,6 +70,7 @@ impl<Q: Queue> Settler<Q> {
     pub(crate) async fn settle(&self, mut verdicts: UnboundedReceiver<Verdict>, window: Window) -> Vec<Settled> {
         let mut settled = Vec::new();
         let mut chunks: BTreeMap<Arc<QueueArn>, Chunk> = BTreeMap::new();
+        let mut annotated: BTreeMap<Arc<QueueArn>, Vec<Verdict>> = BTreeMap::new();
         let mut in_flight = FuturesUnordered::new();
         loop {
             let linger = chunks.values().map(|chunk| chunk.since + MAX_LINGER).min();
@@ -71,6 +78,7 @@ impl<Q: Queue> Settler<Q> {
                 verdict = verdicts.recv() => match verdict {
                     Some(verdict) => match self.prepare(verdict) {
                         Prepared::Settled(done) => settled.push(done),
+                        Prepared::Annotated(queue, verdict) => annotated.entry(queue).or_default().push(verdict),
                         Prepared::Copy(queue, copy) => {
                             let chunk = chunks.entry(Arc::clone(&queue)).or_default();
                             if let Some(full) = chunk.push(copy) {
@@ -97,22 +105,39 @@ impl<Q: Queue> Settler<Q> {
         for (queue, chunk) in chunks {
             in_flight.push(self.settle_chunk(queue, chunk.copies, window));
         }
-        while let Some(done) = in_flight.next().await {
-            settled.extend(done);
-        }
+        let hurried = self.hurry(annotated, window.deadline);
+        let copied = async {
+            while let Some(done) = in_flight.next().await {
+                settled.extend(done);
+            }
+        };
+        let (hurried, ()) = tokio::join!(hurried, copied);
+        settled.extend(hurried);
         settled
     }
 
     fn prepare(&self, verdict: Verdict) -> Prepared {
         let settlement = match verdict.disposition {
             Disposition::Complete => Settlement::Done,
+            Disposition::Release(ReleaseReason::Annotated) if let Some(queue) = self.hurries(&verdict) => {
+                return Prepared::Annotated(queue, verdict);
+            }
             Disposition::Release(_) | Disposition::DeadLetter(_) => Settlement::Kept,
-            Disposition::Requeue { .. } | Disposition::Defer { .. } => match verdict.delivery.queue.clone() {
-                Some(queue) => return Prepared::Copy(queue, Copy::new(verdict, self.wrap)),
-                None => Settlement::Unconfirmed { code: "NoQueueArn".to_owned() },
-            },
+            Disposition::Requeue { .. } | Disposition::Defer { .. } | Disposition::Annotate(_) => {
+                match verdict.delivery.queue.clone() {
+                    Some(queue) => return Prepared::Copy(queue, Copy::new(verdict, self.wrap)),
+                    None => Settlement::Unconfirmed { code: "NoQueueArn".to_owned() },
+                }
+            }
         };
         Prepared::Settled(Settled { verdict, settlement })
+    }
+
+    /// The queue in which an annotated message is to become visible at once; `None` once that has not helped often enough.
+    fn hurries(&self, verdict: &Verdict) -> Option<Arc<QueueArn>> {
+        let delivery = &verdict.delivery;
+        let worthwhile = delivery.receive_count <= MAX_HURRIED_RECEIVES && !delivery.receipt_handles.is_empty();
+        delivery.queue.clone().filter(|_| worthwhile)
     }
 
     async fn settle_chunk(&self, queue: Arc<QueueArn>, mut copies: Vec<Copy>, window: Window) -> Vec<Settled> {
@@ -148,6 +173,7 @@ impl<Q: Queue> Settler<Q> {
 enum Prepared {
     Settled(Settled),
     Copy(Arc<QueueArn>, Copy),
+    Annotated(Arc<QueueArn>, Verdict),
 }
 
 /// Copies that will share one request.

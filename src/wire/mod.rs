@@ -23,7 +23,7 @@ use self::state_text::StateText;
 use crate::state::RetryState;
 
 pub use self::stamp::Wrap;
-pub(crate) use self::stamp::{NotWrappable, Stamped, stamp};
+pub(crate) use self::stamp::{NotWrappable, Stamped, stamp, timestamp_text};
 
 /// What a received body is.
 #[derive(Debug, PartialEq)]

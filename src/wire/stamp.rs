@@ -162,7 +162,7 @@ impl Stamped {
 }
 
 /// Times outside the years 1970 to 9999 become the nearest one inside, so that the length never varies.
-fn timestamp_text(time: SystemTime) -> String {
+pub(crate) fn timestamp_text(time: SystemTime) -> String {
     let millis = i64::try_from(epoch_millis(time)).unwrap_or(i64::MAX);
     let timestamp = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
     format!("{timestamp:.3}")

@@ -11,9 +11,7 @@ use futures_util::future::join_all;
 use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping};
 use requeue::http::{HttpSettings, HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, SqsQueue};
-use requeue::{
-    BatchProcessor, Clock, DeadLetterReason, Disposition, Record, Report, Sampler, Settings, SqsEvent, respond,
-};
+use requeue::{BatchProcessor, Clock, DeadLetterMode, Record, Sampler, Settings, SqsEvent, respond};
 use tokio::time::Instant;
 
 use crate::Error;
@@ -73,7 +71,6 @@ struct Demo {
 #[derive(Default)]
 struct Progress {
     invocations: u64,
-    reasons: HashMap<String, DeadLetterReason>,
     /// The virtual minute at which the next line is due.
     next_line: u64,
 }
@@ -86,7 +83,12 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
         demo.sent.len(),
         demo.sent.iter().filter(|(_, kind)| *kind != Kind::Ok).count(),
     ));
-    let settings = Settings { clock: clock.clone(), sampler: Sampler::seeded(arguments.seed), ..Settings::default() };
+    let settings = Settings {
+        clock: clock.clone(),
+        sampler: Sampler::seeded(arguments.seed),
+        dead_letter: DeadLetterMode::Annotate,
+        ..Settings::default()
+    };
     let target = HttpSettings::new(TargetUrl::parse(endpoint::URL)?).clock(clock);
     let target = HttpTarget::with_connector(target, demo.endpoint.clone());
     let processor = BatchProcessor::new(target, SqsQueue::new(&demo.sqs.client()), settings);
@@ -142,19 +144,14 @@ impl Demo {
                 Err(_) => Answer::FunctionError,
             };
             mapping.acknowledge(&batch, &answer)?;
-            self.note(&report)?;
+            self.note()?;
         }
         Ok(())
     }
 
-    fn note(&self, report: &Report) -> Result<(), Error> {
+    fn note(&self) -> Result<(), Error> {
         let mut progress = self.progress.borrow_mut();
         progress.invocations += 1;
-        for outcome in &report.outcomes {
-            if let (Disposition::DeadLetter(reason), Some(id)) = (outcome.disposition, &outcome.original_message_id) {
-                progress.reasons.insert(id.clone(), reason);
-            }
-        }
         let minute = self.started.elapsed().as_secs() / 60;
         let terminal = stderr().is_terminal();
         if !terminal && minute < progress.next_line {
@@ -183,12 +180,8 @@ impl Demo {
         if stderr().is_terminal() {
             anstream::eprintln!();
         }
-        let dead: Vec<String> = self
-            .sqs
-            .messages(&self.dead_letters)?
-            .iter()
-            .map(|message| original_id(message.id.as_str(), &message.body))
-            .collect();
+        let dead = self.sqs.messages(&self.dead_letters)?;
+        let dead: HashMap<String, String> = dead.iter().filter_map(|message| epitaph(&message.body)).collect();
         let mut rows = table(&[
             "endpoint answers",
             "sent",
@@ -203,7 +196,7 @@ impl Demo {
         }
         anstream::println!("{rows}");
         let lost =
-            self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted == 0 && !dead.contains(id)).count();
+            self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted == 0 && !dead.contains_key(id)).count();
         let twice = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 1).count();
         let left = self.sqs.messages(&self.queue)?.len();
         anstream::println!(
@@ -216,14 +209,13 @@ impl Demo {
         Ok(if lost == 0 && left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn row(&self, kind: Kind, dead: &[String]) -> Vec<String> {
+    fn row(&self, kind: Kind, dead: &HashMap<String, String>) -> Vec<String> {
         let of_kind: Vec<&String> = self.sent.iter().filter(|(_, k)| *k == kind).map(|(id, _)| id).collect();
         let calls = |id: &String| self.endpoint.calls(id);
         let done: Vec<_> = of_kind.iter().map(|id| calls(id)).filter(|calls| calls.accepted > 0).collect();
         let at_once = done.iter().filter(|calls| calls.count == 1).count();
         let mut why: BTreeMap<&str, u32> = BTreeMap::new();
-        for id in of_kind.iter().filter(|id| dead.contains(id)) {
-            let reason = self.progress.borrow().reasons.get(*id).map_or("?", |reason| reason.as_str());
+        for reason in of_kind.iter().filter_map(|id| dead.get(*id)) {
             *why.entry(reason).or_default() += 1;
         }
         let why: Vec<String> = why.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
@@ -258,10 +250,11 @@ fn pick(sample: f64) -> (Kind, u32) {
     (Kind::Ok, 0)
 }
 
-/// The id that a message in the dead-letter queue had when it was first sent.
-fn original_id(id: &str, body: &str) -> String {
-    let body: serde_json::Value = serde_json::from_str(body).unwrap_or_default();
-    body["originalMessageId"].as_str().unwrap_or(id).to_owned()
+/// What the body of a dead letter says: the id it had when it was first sent, and why it was given up.
+fn epitaph(body: &str) -> Option<(String, String)> {
+    let body: serde_json::Value = serde_json::from_str(body).ok()?;
+    let reason = body["retryState"]["deadLetter"]["reason"].as_str()?;
+    Some((body["originalMessageId"].as_str()?.to_owned(), reason.to_owned()))
 }
 
 fn say(line: &str) {

@@ -181,7 +181,7 @@ fn disposition(outcome: &Outcome) -> String {
         Disposition::Complete | Disposition::Requeue { .. } => return outcome.disposition.as_str().to_owned(),
         Disposition::Defer { why, .. } => why.as_str(),
         Disposition::Release(why) => why.as_str(),
-        Disposition::DeadLetter(why) => why.as_str(),
+        Disposition::DeadLetter(why) | Disposition::Annotate(why) => why.as_str(),
     };
     format!("{} ({why})", outcome.disposition.as_str())
 }

@@ -119,7 +119,7 @@ proptest! {
                 prop_assert!(wait.delay().as_secs() <= 900);
             }
             Disposition::DeadLetter(reason) => prop_assert!(reason != DeadLetterReason::Expired),
-            Disposition::Complete | Disposition::Release(_) => prop_assert!(false, "not the policy's to say"),
+            Disposition::Complete | Disposition::Release(_) | Disposition::Annotate(_) => prop_assert!(false, "not the policy's to say"),
         }
 
         let deferred = defer(Deferral::NoTimeLeft, state.deferrals, now, sample).wait().expect("deferred");
