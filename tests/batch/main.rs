@@ -7,6 +7,7 @@ mod world;
 
 mod budgets;
 mod conservation;
+mod dead_letters;
 mod deadline;
 mod duplicates;
 mod events;

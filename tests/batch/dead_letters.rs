@@ -1,0 +1,122 @@
+//! The mode `annotate`: a message that is given up says why, its handler runs once, and it is SQS that moves it.
+
+use requeue::embedded::Fault;
+use requeue::{DeadLetterMode, DeadLetterReason, Disposition, Failure, ReleaseReason};
+use serde_json::json;
+
+use crate::world::{Script, World, secs, state};
+
+fn world() -> World {
+    let mut world = World::new();
+    world.settings.dead_letter = DeadLetterMode::Annotate;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_final_failure_is_handled_once_and_its_dead_letter_says_why() {
+    let world = world();
+    let id = world.send(r#"{"order":7}"#).await;
+    let script = Script::always(Failure::non_retryable("no such account"));
+    world.run(&world.processor(script.clone())).await;
+
+    assert_eq!(script.seen().len(), 1, "the handler ran once");
+    let dead = world.dead();
+    assert_eq!(dead.len(), 1);
+    let body = state(&dead[0]);
+    assert_eq!(body["originalMessageId"], id);
+    let why = &body["retryState"]["deadLetter"];
+    assert_eq!(why["class"], "non-retryable");
+    assert_eq!((&why["reason"], &why["detail"]), (&json!("non-retryable"), &json!("no such account")));
+    assert_eq!(why["retryCount"], 0);
+    assert!(why["failedAt"].as_str().unwrap().ends_with('Z'), "{why}");
+    let moved_by = dead[0].system_attributes.get("DeadLetterQueueSourceArn").map(String::as_str);
+    assert_eq!(moved_by, Some(world.queue.to_string().as_str()), "SQS moved it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn used_up_retries_are_annotated_too() {
+    let mut world = world();
+    world.settings.policy.max_retries = 2;
+    world.send("text").await;
+    let script = Script::always(Failure::temporary("not now"));
+    world.run(&world.processor(script.clone())).await;
+    assert_eq!(script.seen().len(), 3);
+    let why = &state(&world.dead()[0])["retryState"]["deadLetter"];
+    assert_eq!((&why["reason"], &why["class"]), (&json!("retries-exhausted"), &json!("temporary")));
+    assert_eq!(why["retryCount"], 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotated_message_passes_through_its_receives_at_once() {
+    let world = world();
+    world.send("{}").await;
+    let processor = world.processor(Script::always(Failure::non_retryable("no")));
+    let begun = tokio::time::Instant::now();
+    for _ in 0..5 {
+        world.invoke(&processor).await.expect("it is visible again");
+    }
+    assert!(world.invoke(&processor).await.is_some(), "the fifth receive of the copy");
+    assert!(world.invoke(&processor).await.is_none(), "it has moved");
+    assert_eq!(world.dead().len(), 1);
+    assert!(begun.elapsed() < secs(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_redrive_policy_it_is_hurried_ten_times_and_no_more() {
+    let mut world = world();
+    world.queue = world.sqs.create_queue("lonely", [("VisibilityTimeout", "360")]).unwrap();
+    world.send("{}").await;
+    let processor = world.processor(Script::always(Failure::non_retryable("no")));
+    for receive in 0..=11 {
+        assert!(world.invoke(&processor).await.is_some(), "receive {receive}");
+    }
+    assert!(world.invoke(&processor).await.is_none(), "it waits for its visibility timeout from now on");
+    assert_eq!(world.messages().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_annotation_that_cannot_be_sent_leaves_the_message_to_the_redrive_policy() {
+    let world = world();
+    let id = world.send("{}").await;
+    world.faults_of("SendMessageBatch", |_| Fault::refuse(403, "AccessDeniedException"));
+    let script = Script::always(Failure::non_retryable("no"));
+    world.run(&world.processor(script.clone())).await;
+    let dead = world.dead();
+    assert_eq!((dead.len(), dead[0].id.as_str(), dead[0].body.as_str()), (1, id.as_str(), "{}"));
+    assert_eq!(script.seen().len(), 5, "as in the mode redrive: once for each receive");
+    assert_eq!(world.calls("ChangeMessageVisibilityBatch"), 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_comes_back_from_the_dead_letter_queue_is_handled_afresh() {
+    let mut world = world();
+    world.settings.policy.max_retries = 1;
+    let id = world.send("{}").await;
+    let script = Script::always(Failure::temporary("no"));
+    let processor = world.processor(script.clone());
+    world.run(&processor).await;
+    assert_eq!(script.seen().len(), 2);
+    tokio::time::sleep(secs(600)).await;
+
+    let task = world.sqs.client().start_message_move_task().source_arn(world.dead_letters.to_string());
+    task.send().await.expect("a dead-letter queue");
+    tokio::time::sleep(secs(2)).await;
+    world.run(&processor).await;
+    assert_eq!(script.seen().len(), 4, "a full budget");
+    let body = state(&world.dead()[0]);
+    assert_eq!(body["originalMessageId"], id);
+    assert_eq!(body["retryState"]["redrives"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_report_says_what_was_intended() {
+    let world = world();
+    world.send("{}").await;
+    let processor = world.processor(Script::always(Failure::non_retryable("no")));
+    let event = world.receive().await;
+    let report = world.report(&processor, &event).await;
+    assert_eq!(report.outcomes[0].disposition, Disposition::Annotate(DeadLetterReason::NonRetryable));
+    let event = world.receive().await;
+    let report = world.report(&processor, &event).await;
+    assert_eq!(report.outcomes[0].disposition, Disposition::Release(ReleaseReason::Annotated));
+}
