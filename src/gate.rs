@@ -28,7 +28,7 @@ pub(crate) fn gate(
     if let Some(due) = delivery.state.not_before.filter(|due| *due > now) {
         return Some(Disposition::Defer {
             why: Deferral::NotDue,
-            wait: Wait::until(due, now),
+            wait: Wait::until(policy::believed_due(policy, due, now), now),
         });
     }
     let age = now.duration_since(delivery.first_sent).unwrap_or_default();

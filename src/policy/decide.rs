@@ -109,6 +109,13 @@ fn spread_named(policy: &RetryPolicy, named: Duration, sample: f64) -> Duration 
     named + (named / 10).min(MAX_SPREAD).mul_f64(sample)
 }
 
+/// When a message that says it is due then is taken to be due: a wait longer than any that begins now was not ordered by us, and
+/// must not make it hop for ever.
+pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
+    let longest = policy.max_retry_after.saturating_add(MAX_SPREAD);
+    now.checked_add(longest).map_or(due, |latest| due.min(latest))
+}
+
 /// What is to happen to a message that could not be started, having been deferred so often already.
 pub(crate) fn defer(why: Deferral, deferrals: u32, now: SystemTime, sample: f64) -> Disposition {
     let wait = match deferrals {

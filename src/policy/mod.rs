@@ -10,7 +10,7 @@ mod decide;
 mod jitter;
 
 pub use backoff::Backoff;
-pub(crate) use decide::{Progress, decide, defer, is_given_up};
+pub(crate) use decide::{Progress, believed_due, decide, defer, is_given_up};
 pub use jitter::{Jitter, Spread};
 
 /// Everything that bounds the retries of a message. [`RetryPolicy::default`] is the built-in `standard`.
