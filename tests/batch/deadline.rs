@@ -34,7 +34,11 @@ async fn a_handler_that_overruns_is_cancelled_and_requeued_as_temporary() {
         assert_eq!(outcome.class, Some(FailureClass::Temporary));
         assert_eq!(outcome.settlement, Settlement::Moved);
         assert_eq!(report.outcomes[1].disposition, Disposition::Complete);
-        let copy = world.messages().into_iter().find(|message| message.body.contains("retryCount")).unwrap();
+        let copy = world
+            .messages()
+            .into_iter()
+            .find(|message| message.body.contains("retryCount"))
+            .unwrap();
         assert_eq!(state(&copy)["retryCount"], 1);
     }
 }
@@ -66,11 +70,17 @@ async fn what_was_never_started_is_deferred_and_not_failed() {
         assert!(invocation.failed().is_empty(), "no receive is burnt");
         assert!(invocation.elapsed < secs(20), "{:?}", invocation.elapsed);
         assert_eq!(script.calls().len(), 1);
-        let never_started = world.messages().into_iter().filter(|message| !message.body.contains(r#""n":0"#));
+        let never_started = world
+            .messages()
+            .into_iter()
+            .filter(|message| !message.body.contains(r#""n":0"#));
         let mut originals = Vec::new();
         for copy in never_started {
             let body = state(&copy);
-            assert_eq!((&body["retryCount"], &body["retryState"]["deferrals"]), (&0.into(), &1.into()));
+            assert_eq!(
+                (&body["retryCount"], &body["retryState"]["deferrals"]),
+                (&0.into(), &1.into())
+            );
             assert!(body["retryState"]["class"].is_null());
             assert_eq!(world.wait(&copy), secs(wait), "{sample}");
             assert_eq!(copy.receive_count, 0);
@@ -155,7 +165,10 @@ async fn slow_calls_are_waited_for_while_there_is_time() {
     let world = World::new();
     world.send_numbered(10).await;
     world.faults(|_| Fault::AnswerAfter(millis(9_900)));
-    let invocation = world.invoke(&world.processor(Script::always(Failure::temporary("no")))).await.unwrap();
+    let invocation = world
+        .invoke(&world.processor(Script::always(Failure::temporary("no"))))
+        .await
+        .unwrap();
     assert!(invocation.failed().is_empty());
     assert_eq!(world.all_calls(), (1, 1, 0));
     assert_eq!(invocation.elapsed, millis(19_800));
@@ -165,7 +178,13 @@ async fn slow_calls_are_waited_for_while_there_is_time() {
 async fn an_original_is_deleted_as_soon_as_its_copy_is_confirmed() {
     let world = World::new();
     let ids = world.send_numbered(2).await;
-    let script = Script::new(|seen| if seen.n() == 0 { Act::Fail(Failure::temporary("no")) } else { Act::Hang });
+    let script = Script::new(|seen| {
+        if seen.n() == 0 {
+            Act::Fail(Failure::temporary("no"))
+        } else {
+            Act::Hang
+        }
+    });
     let processor = world.processor(script.clone());
     let event = world.receive().await;
     // The function is killed long before its handlers' time is over.
@@ -173,7 +192,10 @@ async fn an_original_is_deleted_as_soon_as_its_copy_is_confirmed() {
     assert!(killed.is_err());
     let left = world.messages();
     assert_eq!(left.len(), 2);
-    assert!(left.iter().all(|message| message.id != ids[0]), "one copy and no second one to come");
+    assert!(
+        left.iter().all(|message| message.id != ids[0]),
+        "one copy and no second one to come"
+    );
     assert!(left.iter().any(|message| message.id == ids[1]));
 }
 

@@ -99,7 +99,11 @@ async fn an_outcome_stands_where_its_message_stood_first() {
     let processor = world.processor(Script::always(Failure::non_retryable("no")));
     let report = world.report(&processor, &joined([&older, &other, &newer])).await;
     let expected = [&older, &other].map(|event| records(event)[0]["messageId"].as_str());
-    let ids: Vec<_> = report.outcomes.iter().map(|outcome| outcome.message_id.as_deref()).collect();
+    let ids: Vec<_> = report
+        .outcomes
+        .iter()
+        .map(|outcome| outcome.message_id.as_deref())
+        .collect();
     assert_eq!(ids, expected);
 }
 
@@ -123,11 +127,18 @@ async fn a_record_without_an_id_is_sent_again_and_deleted_by_its_handle() {
         let event = with_id(world.receive().await, 1, id.clone());
         let invocation = world.deliver(&processor, &event).await;
         assert!(invocation.failed().is_empty(), "{id:?}");
-        assert_eq!((world.entries(SEND), world.entries(DELETE)), (vec![3], vec![3]), "{id:?}");
+        assert_eq!(
+            (world.entries(SEND), world.entries(DELETE)),
+            (vec![3], vec![3]),
+            "{id:?}"
+        );
         world.run(&processor).await;
         assert_eq!(script.calls().len(), 6, "{id:?}");
         let second = script.calls().into_iter().filter(|seen| seen.n() == 1).nth(1).unwrap();
-        assert!(second.original_id.is_some_and(|id| !id.is_empty()), "from now on it has one");
+        assert!(
+            second.original_id.is_some_and(|id| !id.is_empty()),
+            "from now on it has one"
+        );
     }
 }
 
@@ -159,7 +170,11 @@ async fn the_invocation_fails_when_a_record_without_an_id_must_stay() {
     let event = with_id(world.receive().await, 0, None);
     let invocation = world.deliver(&processor, &event).await;
     assert_eq!(invocation.answer.unwrap_err(), InvocationError::Unreportable);
-    assert_eq!(world.entries(DELETE), [2, 10], "the twelve that completed must not run again");
+    assert_eq!(
+        world.entries(DELETE),
+        [2, 10],
+        "the twelve that completed must not run again"
+    );
     let left: Vec<String> = world.messages().into_iter().map(|message| message.id).collect();
     assert_eq!(left, ids[..3]);
 

@@ -40,7 +40,11 @@ async fn it_waits_as_long_as_the_copy_would_have() {
         (43_200, longest),
     ] {
         let failure = Failure::temporary("later").retry_after(secs(named));
-        assert_eq!(wait_after(&world(), Act::Fail(failure)).await, secs(expected), "{named} s");
+        assert_eq!(
+            wait_after(&world(), Act::Fail(failure)).await,
+            secs(expected),
+            "{named} s"
+        );
     }
 }
 
@@ -55,7 +59,11 @@ async fn the_time_that_the_invocation_took_is_taken_from_the_bound() {
 async fn a_fraction_of_a_second_is_rounded_up_since_a_named_delay_is_a_lower_bound() {
     for (named, expected) in [(1, 1), (999, 1), (1_000, 1), (1_001, 2), (30_500, 31)] {
         let failure = Failure::temporary("later").retry_after(millis(named));
-        assert_eq!(wait_after(&world(), Act::Fail(failure)).await, secs(expected), "{named} ms");
+        assert_eq!(
+            wait_after(&world(), Act::Fail(failure)).await,
+            secs(expected),
+            "{named} ms"
+        );
     }
 }
 
@@ -88,7 +96,11 @@ async fn the_larger_of_retries_and_receives_counts() {
     }
     world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
     world.invoke(&processor).await.unwrap();
-    assert_eq!(world.wait(&world.only_message()), secs(27), "three retries, one receive");
+    assert_eq!(
+        world.wait(&world.only_message()),
+        secs(27),
+        "three retries, one receive"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -127,7 +139,10 @@ async fn best_effort_means_that_its_failure_changes_nothing() {
         });
         let failure = Failure::temporary("later").retry_after(secs(40));
         let wait = wait_after(&world, Act::Fail(failure)).await;
-        assert!(wait <= VISIBILITY && wait >= VISIBILITY - secs(21), "{wait:?}: the queue's own");
+        assert!(
+            wait <= VISIBILITY && wait >= VISIBILITY - secs(21),
+            "{wait:?}: the queue's own"
+        );
         assert!(world.calls(VISIBILITY_CHANGE) <= 2);
     }
 }
@@ -143,7 +158,9 @@ async fn a_copy_of_exactly_the_limit_is_sent_and_one_byte_more_is_not() {
     let attribute_bytes = "tenant".len() + "String".len() + "acme".len();
     let failure = Failure::temporary("later").retry_after(secs(40));
     measured.send(&object_of(100)).await;
-    measured.invoke(&measured.processor(Script::always(failure.clone()))).await;
+    measured
+        .invoke(&measured.processor(Script::always(failure.clone())))
+        .await;
     let growth = measured.only_message().body.len() - 100;
 
     for (size, sent) in [(LIMIT - 1, true), (LIMIT, true), (LIMIT + 1, false)] {
@@ -171,7 +188,10 @@ async fn one_that_is_too_large_does_not_hold_up_its_neighbours() {
     let failure = Failure::temporary("later").retry_after(secs(40));
     let invocation = world.invoke(&world.processor(Script::always(failure))).await.unwrap();
     assert_eq!(invocation.failed(), [large.as_str()]);
-    assert_eq!((world.entries(SEND), world.entries(VISIBILITY_CHANGE)), (vec![1], vec![1]));
+    assert_eq!(
+        (world.entries(SEND), world.entries(VISIBILITY_CHANGE)),
+        (vec![1], vec![1])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -202,5 +222,10 @@ async fn without_wrapping_a_text_waits_by_visibility_and_an_object_is_sent() {
     assert!(world.messages().iter().all(|message| world.wait(message) == secs(40)));
     world.run(&processor).await;
     assert_eq!(script.calls().len(), 4);
-    assert!(script.calls().iter().any(|seen| seen.body == "no object" && seen.receive_count == 2));
+    assert!(
+        script
+            .calls()
+            .iter()
+            .any(|seen| seen.body == "no object" && seen.receive_count == 2)
+    );
 }

@@ -38,7 +38,11 @@ async fn after_a_failure_the_rest_of_the_group_stays_and_other_groups_go_on() {
     world.run(&processor).await;
     assert_eq!(of_group(&script, 'a'), ["a1", "a2", "a2", "a3"]);
     assert_eq!(of_group(&script, 'b'), ["b1", "b2", "b3"]);
-    assert_eq!((world.all_calls().0, world.all_calls().1), (0, 0), "neither sent nor deleted by us");
+    assert_eq!(
+        (world.all_calls().0, world.all_calls().1),
+        (0, 0),
+        "neither sent nor deleted by us"
+    );
     assert!(world.dead().is_empty());
 }
 
@@ -79,7 +83,10 @@ async fn records_of_one_group_run_one_at_a_time_and_groups_side_by_side() {
         let seen = script.calls().into_iter().find(|seen| seen.body == body).unwrap();
         seen.at - began
     };
-    assert_eq!((at("b1"), at("a2"), at("b2"), at("a3")), (secs(0), secs(1), secs(1), secs(2)));
+    assert_eq!(
+        (at("b1"), at("a2"), at("b2"), at("a3")),
+        (secs(0), secs(1), secs(1), secs(2))
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -97,7 +104,10 @@ async fn groups_of_two_queues_are_two_groups_though_they_bear_one_name() {
         _ => Act::Done,
     });
     let processor = world.processor(script.clone());
-    let answer = world.invoke_with(&processor, &crate::world::joined([&here, &there])).await.unwrap();
+    let answer = world
+        .invoke_with(&processor, &crate::world::joined([&here, &there]))
+        .await
+        .unwrap();
     assert_eq!(answer.batch_item_failures.len(), 1);
     assert_eq!(script.calls().len(), 2);
 }
@@ -130,7 +140,12 @@ async fn attempts_are_counted_by_receives_and_end_in_the_dead_letter_queue() {
     world.run(&world.processor(script.clone())).await;
     let attempts: Vec<u32> = script.calls().iter().map(|seen| seen.attempt).collect();
     assert_eq!(attempts, (1..=MAX_RECEIVE_COUNT).collect::<Vec<_>>());
-    assert!(script.calls().iter().all(|seen| seen.original_id.as_deref() == Some(&id)));
+    assert!(
+        script
+            .calls()
+            .iter()
+            .all(|seen| seen.original_id.as_deref() == Some(&id))
+    );
     assert_eq!(world.dead().len(), 1);
     assert_eq!(world.dead()[0].body, "a1");
 }

@@ -46,12 +46,18 @@ async fn ten_fates_in_one_batch() {
     ];
     assert_eq!(report.outcomes.len(), expected.len());
     for (n, (outcome, (disposition, class, settlement))) in report.outcomes.iter().zip(expected).enumerate() {
-        assert_eq!(outcome.message_id.as_deref(), crate::world::records(&event)[n]["messageId"].as_str());
+        assert_eq!(
+            outcome.message_id.as_deref(),
+            crate::world::records(&event)[n]["messageId"].as_str()
+        );
         assert_eq!(outcome.disposition.as_str(), disposition, "{n}");
         assert_eq!((outcome.class, &outcome.settlement), (class, &settlement), "{n}");
     }
     assert_eq!(report.outcomes[2].reason.as_deref(), Some("the handler panicked"));
-    assert_eq!(report.outcomes[3].reason.as_deref(), Some("the handler ran out of time"));
+    assert_eq!(
+        report.outcomes[3].reason.as_deref(),
+        Some("the handler ran out of time")
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -74,7 +80,11 @@ async fn every_fate_beside_every_other() {
             world.send_numbered(2).await;
             let processor = world.processor(Script::new(move |seen| if seen.n() == 0 { first() } else { second() }));
             let report = world.report(&processor, &world.receive().await).await;
-            let dispositions: Vec<_> = report.outcomes.iter().map(|outcome| outcome.disposition.as_str()).collect();
+            let dispositions: Vec<_> = report
+                .outcomes
+                .iter()
+                .map(|outcome| outcome.disposition.as_str())
+                .collect();
             assert_eq!(
                 dispositions,
                 [expected(first_name), expected(second_name)],
@@ -137,7 +147,9 @@ async fn a_body_that_the_type_cannot_read_is_final_and_stays_unspoken() {
     let queue = SqsQueue::new(&world.sqs.client());
     let processor: BatchProcessor<_, _, Order> = BatchProcessor::new(handler, queue, world.settings.clone());
     let event: requeue::SqsEvent = serde_json::from_value(world.receive().await).unwrap();
-    let report = processor.process(event.records.unwrap(), Instant::now() + secs(60)).await;
+    let report = processor
+        .process(event.records.unwrap(), Instant::now() + secs(60))
+        .await;
 
     assert_eq!(calls.load(Ordering::Relaxed), 1);
     assert_eq!(world.all_calls(), (0, 0, 0));
@@ -146,10 +158,17 @@ async fn a_body_that_the_type_cannot_read_is_final_and_stays_unspoken() {
             assert_eq!(outcome.disposition, Disposition::Complete);
             continue;
         }
-        assert_eq!(outcome.disposition, Disposition::DeadLetter(DeadLetterReason::NonRetryable), "{n}");
+        assert_eq!(
+            outcome.disposition,
+            Disposition::DeadLetter(DeadLetterReason::NonRetryable),
+            "{n}"
+        );
         assert_eq!(outcome.class, Some(FailureClass::NonRetryable));
         let reason = outcome.reason.as_deref().unwrap();
-        assert!(reason.starts_with("the body does not fit the handler's type (line 1, column "), "{reason}");
+        assert!(
+            reason.starts_with("the body does not fit the handler's type (line 1, column "),
+            "{reason}"
+        );
         assert!(!format!("{outcome:?}").contains("SECRET"), "{outcome:?}");
     }
 }
@@ -159,7 +178,10 @@ async fn a_handler_that_blocks_its_thread_is_abandoned_and_its_message_not_sent_
     let mut world = World::new();
     world.send_numbered(1).await;
     // The only thread on which handlers run is blocked, and says so before the batch begins.
-    let handlers = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let handlers = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .unwrap();
     let (blocked, is_blocked) = mpsc::channel();
     let (release, released) = mpsc::channel::<()>();
     handlers.spawn(async move {
@@ -243,7 +265,13 @@ async fn so_many_handlers_run_at_once_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_postponement_uses_no_retry_and_comes_at_its_time() {
-    for (asked, first_hop, total) in [(0, 0, 0), (899, 899, 899), (900, 900, 900), (901, 900, 901), (2_000, 900, 2_000)] {
+    for (asked, first_hop, total) in [
+        (0, 0, 0),
+        (899, 899, 899),
+        (900, 900, 900),
+        (901, 900, 901),
+        (2_000, 900, 2_000),
+    ] {
         let world = World::new();
         world.send(&numbered(0)).await;
         let script = Script::failing_first(1, Failure::postpone(secs(asked)));
@@ -254,7 +282,10 @@ async fn a_postponement_uses_no_retry_and_comes_at_its_time() {
         };
         assert_eq!((why, wait.total()), (Deferral::Postponed, secs(asked)));
         let copy = world.only_message();
-        assert_eq!((world.wait(&copy), &crate::world::state(&copy)["retryCount"]), (secs(first_hop), &0.into()));
+        assert_eq!(
+            (world.wait(&copy), &crate::world::state(&copy)["retryCount"]),
+            (secs(first_hop), &0.into())
+        );
         world.run(&processor).await;
         let calls = script.calls();
         assert_eq!((calls.len(), calls[1].at - calls[0].at), (2, secs(total)), "{asked}");

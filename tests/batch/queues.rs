@@ -24,7 +24,10 @@ async fn each_copy_goes_to_the_queue_that_its_record_names() {
         let orders = world.receive().await;
         let client = world.sqs.client();
         for _ in 0..2 {
-            let invoice = client.send_message().queue_url(other.url()).message_body(r#"{"invoice":1}"#);
+            let invoice = client
+                .send_message()
+                .queue_url(other.url())
+                .message_body(r#"{"invoice":1}"#);
             invoice.send().await.unwrap();
         }
         let mapping = EventSourceMapping::new(world.sqs.clone(), other.clone(), 10);
@@ -57,7 +60,15 @@ async fn trouble_with_one_queue_is_no_trouble_with_the_other() {
     let other = world.sqs.create_queue("invoices", []).unwrap();
     world.send("{}").await;
     let orders = world.receive().await;
-    world.sqs.client().send_message().queue_url(other.url()).message_body("{}").send().await.unwrap();
+    world
+        .sqs
+        .client()
+        .send_message()
+        .queue_url(other.url())
+        .message_body("{}")
+        .send()
+        .await
+        .unwrap();
     let mapping = EventSourceMapping::new(world.sqs.clone(), other.clone(), 10);
     let invoices = mapping.poll(Duration::ZERO).await.unwrap().unwrap().event(&other);
     world.faults_of(SEND, |call| match call.queue.as_deref() {
@@ -74,7 +85,12 @@ async fn trouble_with_one_queue_is_no_trouble_with_the_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_record_whose_queue_is_not_known_is_left_in_it() {
-    for arn in [None, Some("not an ARN"), Some(""), Some("arn:aws:sns:us-east-1:000000000000:orders")] {
+    for arn in [
+        None,
+        Some("not an ARN"),
+        Some(""),
+        Some("arn:aws:sns:us-east-1:000000000000:orders"),
+    ] {
         let world = World::new();
         let ids = world.send_numbered(2).await;
         let mut event = world.receive().await;

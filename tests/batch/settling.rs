@@ -221,7 +221,10 @@ async fn a_refusal_for_good_is_tried_once_and_deletes_nothing() {
         assert_eq!(invocation.failed(), ids, "{code}");
         assert_eq!(world.all_calls(), (1, 0, 1), "{code}");
         let left = world.messages();
-        assert_eq!(left.iter().map(|message| &message.id).collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
+        assert_eq!(
+            left.iter().map(|message| &message.id).collect::<Vec<_>>(),
+            ids.iter().collect::<Vec<_>>()
+        );
         assert_eq!(left[0].body, numbered(0), "{code}: untouched");
     }
 }
@@ -328,7 +331,11 @@ async fn an_entry_that_sqs_could_not_store_is_sent_again_alone() {
         assert_eq!(invocation.failed().len(), kept, "{refusals}");
         let sends: Vec<usize> = world.requests(SEND).iter().map(|request| request.entries).collect();
         assert_eq!(sends.len(), tries, "{refusals}");
-        assert_eq!((sends[0], &sends[1..]), (10, vec![1; tries - 1].as_slice()), "only the one that failed");
+        assert_eq!(
+            (sends[0], &sends[1..]),
+            (10, vec![1; tries - 1].as_slice()),
+            "only the one that failed"
+        );
         assert_eq!(world.messages().len(), 10, "{refusals}");
     }
 }
@@ -353,7 +360,11 @@ async fn an_entry_that_no_list_mentions_is_neither_deleted_nor_sent_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_refused_as_malformed_is_sent_in_single_pieces() {
-    for code in ["BatchRequestTooLong", "AWS.SimpleQueueService.BatchRequestTooLong", "InvalidMessageContents"] {
+    for code in [
+        "BatchRequestTooLong",
+        "AWS.SimpleQueueService.BatchRequestTooLong",
+        "InvalidMessageContents",
+    ] {
         let world = World::new();
         let ids = world.send_numbered(4).await;
         // Of the single ones the third is the culprit.
@@ -430,7 +441,10 @@ async fn a_crash_after_a_failed_delete_leaves_two_bounded_copies() {
     world.run(&processor).await;
     assert_eq!(world.dead().len(), 2);
     for dead in world.dead() {
-        assert_eq!((&state(&dead)["retryCount"], &state(&dead)["originalMessageId"]), (&2.into(), &id.as_str().into()));
+        assert_eq!(
+            (&state(&dead)["retryCount"], &state(&dead)["originalMessageId"]),
+            (&2.into(), &id.as_str().into())
+        );
     }
     assert_eq!(script.calls().len(), 1 + 2 + 3, "one call, then two attempts and three");
 }
