@@ -30,7 +30,10 @@ pub(crate) fn gate(
         return None;
     }
     if let Some(due) = delivery.state.not_before.filter(|due| *due > now) {
-        return Some(Disposition::Defer { why: Deferral::NotDue, wait: Wait::until(due, now) });
+        return Some(Disposition::Defer {
+            why: Deferral::NotDue,
+            wait: Wait::until(policy::believed_due(policy, due, now), now),
+        });
     }
     let age = now.duration_since(delivery.first_sent).unwrap_or_default();
     if policy.message_ttl.is_some_and(|ttl| age > ttl) {

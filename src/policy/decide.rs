@@ -160,6 +160,13 @@ pub(crate) fn decide(
     policy.decide(&history, failure, now, sample)
 }
 
+/// When a message that says it is due then is taken to be due: a wait longer than any that begins now was not ordered by us, and
+/// must not make it hop for ever.
+pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
+    let longest = policy.max_retry_after.saturating_add(MAX_SPREAD);
+    now.checked_add(longest).map_or(due, |latest| due.min(latest))
+}
+
 /// What is to happen to a message that could not be started, having been deferred so often already.
 pub(crate) fn defer(why: Deferral, deferrals: u32, now: SystemTime, sample: f64) -> Disposition {
     let wait = if deferrals == 0 {

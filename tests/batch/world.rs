@@ -337,7 +337,9 @@ pub fn epoch_millis(time: SystemTime) -> u128 {
 
 /// The members that the library added to a copy.
 pub fn state(message: &MessageView) -> Value {
-    let body: Value = serde_json::from_str(&message.body).expect("a copy is JSON");
+    // Half a surrogate pair and the largest numbers are JSON, but nothing that a value could hold.
+    let body = message.body.replace(r"\ud800", "?").replace("1E+400", "1");
+    let body: Value = serde_json::from_str(&body).expect("a copy is JSON");
     assert_eq!(body["retryState"]["v"], 1, "{}", message.body);
     body
 }
@@ -396,9 +398,10 @@ impl Invocation {
         let Ok(response) = &self.answer else {
             return;
         };
+        let batch: BTreeSet<&str> = self.ids.iter().map(String::as_str).collect();
         let mut listed = BTreeSet::new();
         for item in &response.batch_item_failures {
-            assert!(self.ids.contains(&item.item_identifier), "a foreign id");
+            assert!(batch.contains(item.item_identifier.as_str()), "a foreign id");
             assert!(listed.insert(&item.item_identifier), "an id occurs twice");
         }
     }
@@ -406,8 +409,10 @@ impl Invocation {
     /// The ids in `batchItemFailures`, in the order of the batch.
     pub fn failed(&self) -> Vec<&str> {
         let response = self.answer.as_ref().expect("the invocation succeeded");
-        let listed = |id: &&String| response.batch_item_failures.iter().any(|item| item.item_identifier == **id);
-        self.ids.iter().filter(listed).map(String::as_str).collect()
+        let listed: BTreeSet<&str> =
+            response.batch_item_failures.iter().map(|item| item.item_identifier.as_str()).collect();
+        let ids = self.ids.iter().map(String::as_str);
+        ids.filter(|id| listed.contains(id)).collect()
     }
 
     /// The response as Lambda gets it.
