@@ -145,6 +145,11 @@ impl Delivery {
         if self.is_fifo() { self.receive_count - 1 } else { self.state.retry_count }
     }
 
+    /// How often it was not its turn. A message that cannot be re-sent keeps its count; its receives count for it.
+    pub(crate) fn deferrals(&self) -> u32 {
+        self.state.deferrals.max(self.receive_count - 1)
+    }
+
     pub(crate) fn progress(&self) -> Progress<'_> {
         Progress { state: &self.state, first_received: self.first_received, receive_count: self.receive_count }
     }

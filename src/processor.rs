@@ -35,7 +35,7 @@ use crate::wire::Wrap;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most handlers at once. Default 10.
+    /// Most handlers at once; 0 counts as 1. Default 10.
     pub concurrency: usize,
     /// Longest run of one handler. Default 30 s.
     pub timeout: Duration,
@@ -173,7 +173,9 @@ where
         let (verdicts, decided) = mpsc::unbounded_channel();
         let handling = async move {
             let lanes = stream::iter(lanes(deliveries));
-            lanes.for_each_concurrent(inner.limits.concurrency, |lane| self.run_lane(lane, times, &verdicts)).await;
+            lanes
+                .for_each_concurrent(inner.limits.concurrency.max(1), |lane| self.run_lane(lane, times, &verdicts))
+                .await;
             drop(verdicts);
         };
         let ((), mut settled) = tokio::join!(handling, inner.settler.settle(decided, times.window));
@@ -227,10 +229,7 @@ where
             Handled::Failed(failure) => {
                 (policy::decide(policy, &delivery.progress(), &failure, now, sample), Some(failure))
             }
-            Handled::NotStarted => {
-                let deferrals = delivery.state.deferrals;
-                (policy::defer(Deferral::NoTimeLeft, deferrals, now, sample), None)
-            }
+            Handled::NotStarted => (policy::defer(Deferral::NoTimeLeft, delivery.deferrals(), now, sample), None),
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
         let disposition = self.inner.feasible(&delivery, disposition, now, sample);
@@ -242,7 +241,8 @@ where
         if let Some(defect) = &delivery.defect {
             return Handled::Failed(defect.clone());
         }
-        let limit = times.cutoff.min(Instant::now() + self.inner.limits.timeout);
+        let own = Instant::now().checked_add(self.inner.limits.timeout);
+        let limit = own.map_or(times.cutoff, |own| own.min(times.cutoff));
         let handler = Arc::clone(&self.inner.handler);
         let delivery = Arc::clone(delivery);
         let max_retries = self.inner.policy.max_retries;
@@ -351,7 +351,7 @@ impl<H, Q> Inner<H, Q> {
             Disposition::Release(ReleaseReason::GivenUp) | Disposition::DeadLetter(_)
                 if copyable && delivery.message_id.is_none() =>
             {
-                policy::defer(Deferral::Unreportable, delivery.state.deferrals, now, sample)
+                policy::defer(Deferral::Unreportable, delivery.deferrals(), now, sample)
             }
             Disposition::Complete
             | Disposition::Requeue { .. }

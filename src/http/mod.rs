@@ -36,6 +36,8 @@ pub use url::{TargetUrl, TargetUrlError};
 const CONTENT_TYPE_ATTRIBUTE: &str = "Body.ContentType";
 /// Default for the whole delivery, from connecting to the end of the answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Nobody waits longer: with it a time-out that stands for "none" can be added to any instant.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Default for connecting, TLS included. A host that does not answer for so long is down: a name look-up, one lost packet and two round trips
 /// around the world fit in.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -259,28 +261,25 @@ impl<C: Connector> HttpTarget<C> {
         *request.uri_mut() = self.settings.url.uri().clone();
         *request.headers_mut() = header::assemble(&self.settings, delivery)?;
 
-        let deadline = Instant::now() + self.settings.timeout;
+        let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
         let (head, body) = match timeout_at(deadline, self.client.request(request)).await {
             Ok(answer) => answer.map_err(|error| transport::failure(&error))?.into_parts(),
             Err(_) => {
                 return Err(Failure::new(FailureClass::Temporary, Evidence::Typed, "no answer in time"));
             }
         };
-        let body = Beginning::of(body, deadline.min(Instant::now() + BODY_PATIENCE)).await;
+        let body = beginning(body, deadline.min(Instant::now() + BODY_PATIENCE)).await;
         self.judge(&head, &body)
     }
 
-    fn judge(&self, head: &response::Parts, body: &Beginning) -> Result<(), Failure> {
+    fn judge(&self, head: &response::Parts, body: &[u8]) -> Result<(), Failure> {
+        // Whatever became of the body: the work is done, and to send the message again would do it twice.
         if head.status.is_success() {
-            // What we stopped reading is a success. What the other side broke off is how servers say that they failed after all.
-            return match body.end {
-                End::Reached | End::NotWaitedFor => Ok(()),
-                End::Broken => Err(Failure::new(FailureClass::Temporary, Evidence::Typed, "answer cut short")),
-            };
+            return Ok(());
         }
         let headers: Vec<(&str, &[u8])> =
             head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-        let answer = Answer { status: head.status.as_u16(), headers: &headers, body: &body.bytes };
+        let answer = Answer { status: head.status.as_u16(), headers: &headers, body };
         Err(Failure::from_answer(&answer, self.settings.clock.now()))
     }
 }
@@ -310,41 +309,18 @@ impl<C> fmt::Debug for HttpTarget<C> {
 }
 
 /// The beginning of an answer's body. A body that was read to its end leaves its connection fit for the next message.
-struct Beginning {
-    bytes: Vec<u8>,
-    end: End,
-}
-
-#[derive(Clone, Copy)]
-enum End {
-    /// The whole body was read.
-    Reached,
-    /// It was too long or too slow.
-    NotWaitedFor,
-    /// The connection broke.
-    Broken,
-}
-
-impl Beginning {
-    async fn of(mut body: Incoming, deadline: Instant) -> Self {
-        let mut bytes = Vec::new();
-        let end = loop {
-            match timeout_at(deadline, body.frame()).await {
-                Ok(None) => break End::Reached,
-                Ok(Some(Err(_))) => break End::Broken,
-                Err(_) => break End::NotWaitedFor,
-                Ok(Some(Ok(frame))) => {
-                    let data = frame.into_data().unwrap_or_default();
-                    let room = MAX_BODY_BYTES - bytes.len();
-                    bytes.extend_from_slice(&data[..data.len().min(room)]);
-                    if data.len() > room {
-                        break End::NotWaitedFor;
-                    }
-                }
-            }
-        };
-        Self { bytes, end }
+async fn beginning(mut body: Incoming, deadline: Instant) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Until the end, or an error, or the end of our patience.
+    while let Ok(Some(Ok(frame))) = timeout_at(deadline, body.frame()).await {
+        let data = frame.into_data().unwrap_or_default();
+        let room = MAX_BODY_BYTES - bytes.len();
+        bytes.extend_from_slice(&data[..data.len().min(room)]);
+        if data.len() > room {
+            break;
+        }
     }
+    bytes
 }
 
 // The server side of hyper comes with the embedded queue.

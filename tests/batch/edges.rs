@@ -1,14 +1,16 @@
 //! Where the ordinary paths meet: defects at the end of an invocation, blocked threads, settings and answers at their extremes.
 
-use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use requeue::embedded::{EventSourceMapping, Fault};
-use requeue::{Deferral, Disposition, Failure, Record, ReleaseReason, SqsEvent};
+use requeue::embedded::{EventSourceMapping, Fault, MessageState};
+use requeue::queue::{CallError, CallErrorKind};
+use requeue::{Deferral, Disposition, Failure, Handler, Limits, Message, Record, ReleaseReason, Sampler, SqsEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::{Act, Script, World};
+use crate::world::World;
 
 /// The batch that is visible now, as an event.
 async fn event(world: &World) -> Value {
@@ -35,11 +37,16 @@ async fn a_record_that_cannot_be_read_whole_is_never_copied() {
         let id = world.send(body).await;
         let mut event = event(&world).await;
         event["Records"][0]["messageAttributes"] = json!({ "key": { "dataType": "Binary", "binaryValue": "%" } });
-        let handler = Script::new(|_| Act::Done);
-        let report = world.processor(handler.clone()).process(records(&event), Instant::now() + left).await;
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
+        let processor = world.processor(move |_: Message| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, Failure>(()) }
+        });
+        let report = processor.process(records(&event), Instant::now() + left).await;
         assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
         assert_eq!(world.calls("SendMessageBatch"), 0, "the copy would lack its attributes");
-        assert_eq!((world.messages().len(), handler.seen().len()), (1, 0));
+        assert_eq!((world.messages().len(), calls.load(Ordering::SeqCst)), (1, 0));
     }
 }
 
@@ -49,7 +56,7 @@ async fn no_send_begins_when_it_could_only_be_cut_off() {
         let world = World::new();
         let id = world.send("{}").await;
         let event = event(&world).await;
-        let processor = world.processor(Script::always(Failure::temporary("no")));
+        let processor = world.processor(async |_: Message| Err(Failure::temporary("no")));
         let report = processor.process(records(&event), Instant::now() + left).await;
         assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
         assert_eq!(world.calls("SendMessageBatch"), 0, "{left:?}");
@@ -68,10 +75,10 @@ async fn all_that_completed_is_deleted_in_time_when_the_invocation_must_fail() {
         "SendMessageBatch" => Fault::refuse(403, "AccessDeniedException"),
         _ => Fault::AnswerAfter(Duration::from_secs(1)),
     });
-    let processor = world.processor(Script::new(|seen| match seen.body.as_str() {
-        r#""fails""# => Act::Fail(Failure::temporary("no")),
-        _ => Act::Done,
-    }));
+    let processor = world.processor(async |message: Message| match &**message.body() {
+        r#""fails""# => Err(Failure::temporary("no")),
+        _ => Ok(()),
+    });
     let mut event = event(&world).await;
     event["Records"][600]["messageId"] = Value::Null;
     assert!(world.invoke_with(&processor, &event).await.is_err());
@@ -87,13 +94,16 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
     let blocking = world.send("blocks").await;
     world.send("waits").await;
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let released = Mutex::new(released);
-    let handler = Script::new(move |seen| {
-        if seen.body == "blocks" {
-            let _ = released.lock().unwrap().recv();
+    let released = Arc::new(Mutex::new(released));
+    let handler = move |message: Message| {
+        let released = Arc::clone(&released);
+        async move {
+            if &**message.body() == "blocks" {
+                let _ = released.lock().unwrap().recv();
+            }
+            Ok::<_, Failure>(())
         }
-        Act::Done
-    });
+    };
     let event = event(&world).await;
     let deadline = Instant::now() + Duration::from_secs(1);
     let report = world.processor(handler).process(records(&event), deadline).await;
@@ -114,4 +124,75 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
     let bodies: Vec<String> = world.messages().into_iter().map(|message| message.body).collect();
     assert!(bodies.iter().any(|body| body == "blocks"), "{bodies:?}");
     assert!(bodies.iter().any(|body| body.contains(r#""retryBody":"waits","retryCount":0"#)), "{bodies:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_of_nothing_and_of_eternity_work() {
+    let mut world = World::new();
+    world.settings.limits = Limits { concurrency: 0, timeout: Duration::MAX, reserve: Duration::MAX };
+    let handler = Alone(AtomicUsize::new(0));
+    for _ in 0..3 {
+        world.send("{}").await;
+    }
+    let invocation = world.invoke(&world.processor(handler)).await.unwrap();
+    assert_eq!(invocation.failed(), Vec::<&str>::new());
+    assert!(world.messages().is_empty());
+}
+
+/// Insists on being alone.
+struct Alone(AtomicUsize);
+
+impl Handler for Alone {
+    async fn handle(&self, _: Message) -> Result<(), Failure> {
+        assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0);
+        tokio::task::yield_now().await;
+        self.0.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sample_is_a_number_from_zero_to_one() {
+    for (given, sample) in [(f64::NAN, 0.0), (-1.0, 0.0), (2.0, 1.0), (f64::INFINITY, 1.0), (0.5, 0.5)] {
+        assert!((Sampler::always(given).sample() - sample).abs() < f64::EPSILON, "{given}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_be_neither_called_nor_copied_waits_longer_with_each_receive() {
+    for (receives, secs) in [("2", 2), ("4", 8), ("5", 16)] {
+        let mut world = World::new();
+        world.settings.limits.concurrency = 1;
+        for body in ["first", "second"] {
+            world.send(body).await;
+        }
+        world.sqs.set_faults(|call| match call.operation.as_str() {
+            "SendMessageBatch" => Fault::refuse(403, "AccessDeniedException"),
+            _ => Fault::None,
+        });
+        // The first message takes all the time there is for handlers.
+        let processor = world.processor(async |_: Message| std::future::pending::<Result<(), Failure>>().await);
+        let mut event = event(&world).await;
+        event["Records"][1]["attributes"]["ApproximateReceiveCount"] = receives.into();
+        let deadline = Instant::now() + Duration::from_secs(8);
+        let report = processor.process(records(&event), deadline).await;
+        assert_eq!(report.failed_ids().unwrap().len(), 2);
+        let until = world.clock.now() + Duration::from_secs(secs);
+        assert_eq!(world.messages()[1].state, MessageState::InFlightUntil(until), "{receives}");
+    }
+}
+
+#[test]
+fn a_throttled_call_may_be_made_again() {
+    for (status, code) in [
+        (400, "RequestThrottled"),
+        (403, "ThrottlingException"),
+        (400, "com.amazonaws.sqs#RequestThrottledException"),
+        (400, "AWS.SimpleQueueService.SlowDown"),
+        (429, "Unknown"),
+        (503, "Unknown"),
+    ] {
+        assert_eq!(CallError::answered(status, code).kind, CallErrorKind::Unavailable, "{code}");
+    }
+    assert_eq!(CallError::answered(403, "AccessDenied").kind, CallErrorKind::Refused);
 }
