@@ -62,23 +62,24 @@ async fn ten_fates_in_one_batch() {
 
 #[tokio::test(start_paused = true)]
 async fn every_fate_beside_every_other() {
-    let acts: [(&str, fn() -> Act); 5] = [
-        ("done", || Act::Done),
-        ("failure", || Act::Fail(Failure::temporary("no"))),
-        ("panic", || Act::Panic),
-        ("hang", || Act::Hang),
-        ("final", || Act::Fail(Failure::non_retryable("never"))),
+    let acts = [
+        ("done", Act::Done),
+        ("failure", Act::Fail(Failure::temporary("no"))),
+        ("panic", Act::Panic),
+        ("hang", Act::Hang),
+        ("final", Act::Fail(Failure::non_retryable("never"))),
     ];
     let expected = |name: &str| match name {
         "done" => "complete",
         "final" => "dead-letter",
         _ => "requeue",
     };
-    for (first_name, first) in acts {
-        for (second_name, second) in acts {
+    for (first_name, first) in &acts {
+        for (second_name, second) in &acts {
             let world = World::new();
             world.send_numbered(2).await;
-            let processor = world.processor(Script::new(move |seen| if seen.n() == 0 { first() } else { second() }));
+            let pair = [first.clone(), second.clone()];
+            let processor = world.processor(Script::new(move |seen| pair[seen.n()].clone()));
             let report = world.report(&processor, &world.receive().await).await;
             let dispositions: Vec<_> = report
                 .outcomes
