@@ -27,14 +27,18 @@ struct Scenario {
     concurrency: usize,
     /// Whether the first record of the first event lacks its id.
     nameless: bool,
+    /// At which request a fault strikes, and whether it goes on striking.
+    strikes: &'static [(usize, bool)],
 }
+
+const STRIKES: &[(usize, bool)] = &[(1, false), (2, false), (3, false), (4, false), (1, true), (2, true), (3, true)];
 
 fn body(n: usize) -> String {
     format!(r#"{{"mark":"<{n}>","secret":"{CANARY}"}}"#)
 }
 
 fn scenario(bodies: Vec<String>, act: fn(usize, usize) -> Act) -> Scenario {
-    Scenario { fifo: false, bodies, act, concurrency: 10, nameless: false }
+    Scenario { fifo: false, bodies, act, concurrency: 10, nameless: false, strikes: STRIKES }
 }
 
 fn failing_twice(_: usize, call: usize) -> Act {
@@ -69,8 +73,15 @@ fn large() -> Scenario {
         let padding = "x".repeat(len - body.len() - r#","x":"""#.len());
         format!(r#"{},"x":"{padding}"}}"#, &body[..body.len() - 1])
     };
-    let bodies = vec![body(0), fill(1, LIMIT - 100), fill(2, 600_000), fill(3, 600_000), body(4)];
-    scenario(bodies, failing_twice)
+    // The second cannot be sent again.
+    let bodies = vec![body(0), fill(1, LIMIT - 100), body(2)];
+    Scenario {
+        strikes: &[(1, false), (1, true)],
+        ..scenario(bodies, |_, call| match call {
+            1 => Act::Fail(Failure::temporary("no")),
+            _ => Act::Done,
+        })
+    }
 }
 
 fn fifo() -> Scenario {
@@ -139,7 +150,9 @@ struct Ledger {
 
 impl Ledger {
     fn number(&self, text: &str) -> usize {
-        let marks = (0..self.bodies.len()).find(|n| text.contains(&format!("<{n}>")));
+        // It stands at the beginning, also of an envelope; the rest may be long.
+        let start = &text[..text.len().min(64)];
+        let marks = (0..self.bodies.len()).find(|n| start.contains(&format!("<{n}>")));
         marks.expect("every message bears its mark")
     }
 
@@ -166,10 +179,10 @@ impl Ledger {
             if let MessageState::DelayedUntil(due) = message.state {
                 assert!(due.duration_since(world_now).unwrap_or_default() <= secs(900), "message {n}");
             }
-            let body: Value = serde_json::from_str(&message.body).unwrap_or_default();
-            if !body["retryState"].is_null() {
+            if let Some((_, members)) = message.body.rsplit_once(r#""retryCount":"#) {
                 let failures = calls.get(&n).map_or(0, |(calls, _)| *calls);
-                let count = usize::try_from(body["retryCount"].as_u64().expect("an integer")).unwrap();
+                let count = members.split_once(',').and_then(|(count, _)| count.parse().ok());
+                let count: usize = count.expect("a plain integer");
                 assert!(count <= failures, "message {n} counts {count} retries after {failures} calls");
             }
         }
@@ -296,7 +309,7 @@ impl Run {
 /// Every fault at each of the first requests, once and from then on.
 async fn survives(scenario: &Scenario) {
     for fault in faults() {
-        for (at, is_lasting) in [(1, false), (2, false), (3, false), (4, false), (1, true), (2, true), (3, true)] {
+        for &(at, is_lasting) in scenario.strikes {
             let mut run = Run::new(scenario).await;
             let fault = fault.clone();
             run.faults(move |number| {
@@ -315,12 +328,12 @@ async fn survives_death(scenario: &Scenario) {
             let mut run = Run::new(scenario).await;
             let death = Arc::new(Notify::new());
             let bell = Arc::clone(&death);
-            run.faults(move |number| match number == at {
-                false => Fault::None,
-                true => {
-                    bell.notify_one();
-                    if is_carried_out { Fault::AnswerAfter(secs(1)) } else { Fault::Hang }
+            run.faults(move |number| {
+                if number != at {
+                    return Fault::None;
                 }
+                bell.notify_one();
+                if is_carried_out { Fault::AnswerAfter(secs(1)) } else { Fault::Hang }
             });
             let processor = run.world.processor(run.script.clone());
             let event = run.event(scenario.nameless).await;

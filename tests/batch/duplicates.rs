@@ -142,9 +142,8 @@ async fn the_invocation_fails_when_a_record_without_an_id_must_stay() {
     let ids = world.send_numbered(15).await;
     world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
     let script = Script::new(|seen| match seen.n() {
-        0 => Act::Fail(Failure::temporary("no")),
+        0 | 2 => Act::Fail(Failure::temporary("no")),
         1 => Act::Fail(Failure::non_retryable("never")),
-        2 => Act::Fail(Failure::temporary("no")),
         _ => Act::Done,
     });
     let processor = world.processor(script.clone());

@@ -52,7 +52,7 @@ async fn a_record_that_cannot_be_read_whole_is_never_copied() {
 
 #[tokio::test(start_paused = true)]
 async fn no_send_begins_when_it_could_only_be_cut_off() {
-    for left in [Duration::ZERO, Duration::from_millis(60)] {
+    for left in [Duration::ZERO, Duration::from_millis(20)] {
         let world = World::new();
         let id = world.send("{}").await;
         let event = event(&world).await;

@@ -126,18 +126,23 @@ async fn every_message_is_done_or_dead_lettered_and_its_bytes_stay_the_same() {
         let dead: BTreeSet<String> =
             world.dead().iter().map(|message| original_id(&message.body, &message.id)).collect();
         let mut payloads = BTreeMap::new();
+        let mut of_nobody = Vec::new();
         let mut carried = BTreeMap::new();
         for record in records(&event) {
             let id = record["messageId"].as_str().unwrap_or_default();
             let id = original_id(record["body"].as_str().unwrap_or_default(), id);
             let payload = payload(record);
             assert!(done.contains(&payload) || dead.contains(&id), "{file}: {id} is lost: {payload}");
+            if id.is_empty() {
+                of_nobody.push(payload);
+                continue;
+            }
             carried.insert(id.clone(), attributes(record));
             payloads.insert(id, payload);
         }
         for seen in script.calls() {
             let Some(original) = seen.original_id.as_ref().filter(|id| payloads.contains_key(*id)) else {
-                assert!(payloads.values().any(|payload| *payload == seen.body), "{file}: {}", seen.body);
+                assert!(of_nobody.contains(&seen.body), "{file}: {}", seen.body);
                 continue;
             };
             let expected = &payloads[original];

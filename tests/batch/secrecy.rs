@@ -28,7 +28,7 @@ async fn logged(world: &World, script: Script, bodies: &[&str]) -> (String, Valu
     drop(listening);
     let mut text = log.text();
     if let Err(error) = answer {
-        text.push_str(&format!("{error} {error:?}"));
+        text = format!("{text}{error} {error:?}");
     }
     for record in records(&event) {
         assert!(!text.contains(record["receiptHandle"].as_str().unwrap()));

@@ -1,10 +1,11 @@
 //! A queue, its dead-letter queue, the event source mapping and a processor over the real SDK client, in virtual time.
 
+use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::sqs::SqsBatchResponse;
@@ -21,7 +22,7 @@ use tokio::time::Instant;
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-pub const VISIBILITY: Duration = Duration::from_secs(360);
+pub const VISIBILITY: Duration = Duration::from_mins(6);
 pub const MAX_RECEIVE_COUNT: u32 = 5;
 /// What SQS takes in one message, and in all messages of a request.
 pub const LIMIT: usize = 1_048_576;
@@ -70,6 +71,7 @@ impl World {
     }
 
     pub fn at(now: SystemTime, name: &str, attributes: &[(&str, &str)]) -> Self {
+        Listener::install();
         let clock = Clock::starting_at(now);
         let sqs = EmbeddedSqs::seeded(clock.clone(), "us-east-1", "000000000000", 7);
         let dead = name.strip_suffix(".fifo").map_or(format!("{name}-dlq"), |name| format!("{name}-dlq.fifo"));
@@ -533,8 +535,9 @@ impl Handler for Script {
         self.calls.lock().expect("no panic while it is held").push(seen);
         let running = Arc::clone(&self.running);
         let future: Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> = Box::pin(async move {
-            let _running = running;
-            perform(act).await
+            let ended = perform(act).await;
+            drop(running);
+            ended
         });
         future
     }
@@ -557,20 +560,48 @@ async fn perform(mut act: Act) -> Result<(), Failure> {
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<String>>);
 
+thread_local! {
+    static LISTENING: RefCell<Option<Log>> = const { RefCell::new(None) };
+}
+
 impl Log {
-    /// Begins to listen on this thread.
-    pub fn listen(&self) -> tracing::subscriber::DefaultGuard {
-        tracing::subscriber::set_default(self.clone())
+    /// Listens on this thread until the guard is dropped.
+    pub fn listen(&self) -> Listening {
+        LISTENING.set(Some(self.clone()));
+        Listening
     }
 
     pub fn text(&self) -> String {
         self.0.lock().expect("no panic while it is held").clone()
     }
+}
 
-    fn note(&self, name: &str, record: impl FnOnce(&mut Fields)) {
+pub struct Listening;
+
+impl Drop for Listening {
+    fn drop(&mut self) {
+        LISTENING.set(None);
+    }
+}
+
+/// The one subscriber of all tests: a subscriber for each thread might come too late for an event that another thread met first.
+struct Listener;
+
+impl Listener {
+    fn install() {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            tracing::subscriber::set_global_default(Self).expect("nobody else does");
+        });
+    }
+
+    fn note(name: &str, record: impl FnOnce(&mut Fields)) {
+        let Some(log) = LISTENING.with_borrow(Clone::clone) else {
+            return;
+        };
         let mut fields = Fields(name.to_owned());
         record(&mut fields);
-        let mut text = self.0.lock().expect("no panic while it is held");
+        let mut text = log.0.lock().expect("no panic while it is held");
         text.push_str(&fields.0);
         text.push('\n');
     }
@@ -585,24 +616,24 @@ impl Visit for Fields {
     }
 }
 
-impl tracing::Subscriber for Log {
+impl tracing::Subscriber for Listener {
     fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
         metadata.target().starts_with("requeue") || *metadata.level() <= tracing::Level::INFO
     }
 
     fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
-        self.note(span.metadata().name(), |fields| span.record(fields));
+        Self::note(span.metadata().name(), |fields| span.record(fields));
         span::Id::from_u64(1)
     }
 
     fn record(&self, _: &span::Id, values: &span::Record<'_>) {
-        self.note("", |fields| values.record(fields));
+        Self::note("", |fields| values.record(fields));
     }
 
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
 
     fn event(&self, event: &tracing::Event<'_>) {
-        self.note(event.metadata().target(), |fields| event.record(fields));
+        Self::note(event.metadata().target(), |fields| event.record(fields));
     }
 
     fn enter(&self, _: &span::Id) {}
