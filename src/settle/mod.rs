@@ -119,7 +119,7 @@ impl<Q: Queue> Settler<Q> {
     fn prepare(&self, verdict: Verdict) -> Prepared {
         let settlement = match verdict.disposition {
             Disposition::Complete => Settlement::Done,
-            Disposition::Release(ReleaseReason::Annotated) if let Some(queue) = self.hurries(&verdict) => {
+            Disposition::Release(ReleaseReason::Annotated) if let Some(queue) = hurries(&verdict.delivery) => {
                 return Prepared::Annotated(queue, verdict);
             }
             Disposition::Release(_) | Disposition::DeadLetter(_) => Settlement::Kept,
@@ -131,13 +131,6 @@ impl<Q: Queue> Settler<Q> {
             }
         };
         Prepared::Settled(Settled { verdict, settlement })
-    }
-
-    /// The queue in which an annotated message is to become visible at once; `None` once that has not helped often enough.
-    fn hurries(&self, verdict: &Verdict) -> Option<Arc<QueueArn>> {
-        let delivery = &verdict.delivery;
-        let worthwhile = delivery.receive_count <= MAX_HURRIED_RECEIVES && !delivery.receipt_handles.is_empty();
-        delivery.queue.clone().filter(|_| worthwhile)
     }
 
     async fn settle_chunk(&self, queue: Arc<QueueArn>, mut copies: Vec<Copy>, window: Window) -> Vec<Settled> {
@@ -168,6 +161,12 @@ impl<Q: Queue> Settler<Q> {
         }
         while calls.next().await.is_some() {}
     }
+}
+
+/// The queue in which an annotated message is to become visible at once; `None` once that has not helped often enough.
+fn hurries(delivery: &Delivery) -> Option<Arc<QueueArn>> {
+    let worthwhile = delivery.receive_count <= MAX_HURRIED_RECEIVES && !delivery.receipt_handles.is_empty();
+    delivery.queue.clone().filter(|_| worthwhile)
 }
 
 enum Prepared {

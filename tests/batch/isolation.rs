@@ -2,12 +2,9 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::mpsc;
 
 use requeue::queue::SqsQueue;
-use requeue::{
-    BatchProcessor, DeadLetterReason, Deferral, Disposition, Failure, FailureClass, Message, ReleaseReason, Settlement,
-};
+use requeue::{BatchProcessor, DeadLetterReason, Deferral, Disposition, Failure, FailureClass, Message, Settlement};
 use tokio::time::Instant;
 
 use crate::world::{Act, Script, World, millis, numbered, secs};
