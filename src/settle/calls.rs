@@ -14,6 +14,8 @@ use crate::queue::{
 
 /// One try of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
+/// No send begins with less time than this: cut off, it may have been carried out, and the message would be there twice.
+const LEAST_FOR_SEND: Duration = Duration::from_millis(50);
 /// Most tries of one send. Five tries of 10 s and the pauses between them stay below the 60 s that a send may take.
 const MAX_TRIES: u32 = 5;
 /// An ambiguous answer is tried again at most once: each further try may store the copies once more.
@@ -50,7 +52,7 @@ impl<Q: Queue> Settler<Q> {
             let now = self.clock.now();
             let pending = copies.iter_mut().filter(|copy| copy.is_pending());
             let mut entries: Vec<&mut Copy> = pending.collect();
-            if entries.is_empty() {
+            if entries.is_empty() || deadline.saturating_duration_since(Instant::now()) < LEAST_FOR_SEND {
                 return None;
             }
             entries.iter_mut().for_each(|copy| copy.set_timestamp(now));

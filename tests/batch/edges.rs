@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use requeue::embedded::EventSourceMapping;
-use requeue::{Record, SqsEvent};
+use requeue::{Failure, Record, SqsEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -45,5 +45,19 @@ async fn a_record_that_cannot_be_read_whole_is_never_copied() {
         assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
         assert_eq!(world.calls("SendMessageBatch"), 0, "the copy would lack its attributes");
         assert_eq!((world.messages().len(), handler.seen().len()), (1, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_send_begins_when_it_could_only_be_cut_off() {
+    for left in [Duration::ZERO, Duration::from_millis(40)] {
+        let world = World::new();
+        let id = world.send("{}").await;
+        let event = event(&world).await;
+        let processor = world.processor(Script::always(Failure::temporary("no")));
+        let report = processor.process(records(&event), Instant::now() + left).await;
+        assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
+        assert_eq!(world.calls("SendMessageBatch"), 0, "{left:?}");
+        assert_eq!(world.messages().len(), 1);
     }
 }
