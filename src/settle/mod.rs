@@ -140,11 +140,16 @@ impl<Q: Queue> Settler<Q> {
                     .extend(verdict.delivery.receipt_handles.iter().map(String::as_str));
             }
         }
-        for (queue, handles) in handles {
+        let mut calls = FuturesUnordered::new();
+        for (queue, handles) in &handles {
             for chunk in handles.chunks(MAX_BATCH_ENTRIES) {
-                self.delete_handles(queue, chunk, deadline).await;
+                if calls.len() >= MAX_CHUNKS_IN_FLIGHT {
+                    calls.next().await;
+                }
+                calls.push(self.delete_handles(queue, chunk, deadline));
             }
         }
+        while calls.next().await.is_some() {}
     }
 }
 

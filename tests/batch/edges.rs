@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use requeue::embedded::EventSourceMapping;
+use requeue::embedded::{EventSourceMapping, Fault};
 use requeue::{Failure, Record, SqsEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -60,4 +60,25 @@ async fn no_send_begins_when_it_could_only_be_cut_off() {
         assert_eq!(world.calls("SendMessageBatch"), 0, "{left:?}");
         assert_eq!(world.messages().len(), 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn all_that_completed_is_deleted_in_time_when_the_invocation_must_fail() {
+    let world = World::new();
+    for _ in 0..600 {
+        world.send(r#""done""#).await;
+    }
+    world.send(r#""fails""#).await;
+    world.sqs.set_faults(|call| match call.operation.as_str() {
+        "SendMessageBatch" => Fault::refuse(403, "AccessDeniedException"),
+        _ => Fault::AnswerAfter(Duration::from_secs(1)),
+    });
+    let processor = world.processor(Script::new(|body| match body {
+        r#""fails""# => Act::Fail(Failure::temporary("no")),
+        _ => Act::Done,
+    }));
+    let mut event = event(&world).await;
+    event["Records"][600]["messageId"] = Value::Null;
+    assert!(world.invoke_with(&processor, &event).await.is_err());
+    assert_eq!(world.messages().len(), 1);
 }
