@@ -158,7 +158,7 @@ pub enum Deferral {
     NotDue,
     /// The handler asked for a later time without having failed.
     Postponed,
-    /// Too little of the invocation was left to start it.
+    /// Too little of the invocation, or no thread, was left to start it.
     NoTimeLeft,
     /// SQS was to keep it, but the record has no message id by which Lambda could be told.
     Unreportable,

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::marker::PhantomData;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
@@ -248,7 +249,7 @@ where
 
         let began = Instant::now();
         let handled = self.handle(&delivery, times).await;
-        let elapsed = Some(began.elapsed());
+        let elapsed = (!matches!(handled, Handled::NotStarted)).then(|| began.elapsed());
 
         let now = settler.clock.now();
         let (disposition, failure) = match handled {
@@ -257,6 +258,10 @@ where
                 policy::decide(policy, &delivery.progress(), &failure, now, sample),
                 Some(failure),
             ),
+            Handled::NotStarted => {
+                let deferrals = delivery.state.deferrals;
+                (policy::defer(Deferral::NoTimeLeft, deferrals, now, sample), None)
+            }
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
         let disposition = feasible(&delivery, disposition, now, sample);
@@ -277,7 +282,10 @@ where
         let handler = Arc::clone(&self.inner.handler);
         let delivery = Arc::clone(delivery);
         let max_retries = self.inner.policy.max_retries;
+        let started = Arc::new(AtomicBool::new(false));
+        let starting = Arc::clone(&started);
         let mut task = AbortOnDropHandle::new(self.inner.handlers.spawn(async move {
+            starting.store(true, Ordering::Relaxed);
             let message = Message::new(&delivery, max_retries, limit)?;
             handler.handle(message).await
         }));
@@ -285,7 +293,12 @@ where
             return handled(ended);
         }
         task.abort();
-        match timeout(times.grace, &mut task).await {
+        let ended = timeout(times.grace, &mut task).await;
+        // A task that was aborted before it ran never will.
+        if !started.load(Ordering::Relaxed) {
+            return Handled::NotStarted;
+        }
+        match ended {
             Ok(ended) => handled(ended),
             Err(_) => Handled::Abandoned,
         }
@@ -296,6 +309,8 @@ where
 enum Handled {
     Done,
     Failed(Failure),
+    /// Others blocked every thread: it was not called, and will not be.
+    NotStarted,
     /// It blocks its thread: it may still work on the message, so nobody else may yet.
     Abandoned,
 }

@@ -1,9 +1,10 @@
 //! Where the ordinary paths meet: defects at the end of an invocation, blocked threads, settings and answers at their extremes.
 
+use std::sync::Mutex;
 use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EventSourceMapping, Fault};
-use requeue::{Failure, Record, SqsEvent};
+use requeue::{Deferral, Disposition, Failure, Record, ReleaseReason, SqsEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -81,4 +82,56 @@ async fn all_that_completed_is_deleted_in_time_when_the_invocation_must_fail() {
     event["Records"][600]["messageId"] = Value::Null;
     assert!(world.invoke_with(&processor, &event).await.is_err());
     assert_eq!(world.messages().len(), 1);
+}
+
+#[tokio::test]
+async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
+    let threads = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .unwrap();
+    let mut world = World::new();
+    world.settings.handlers = Some(threads.handle().clone());
+    world.settings.limits.timeout = Duration::from_millis(50);
+    let blocking = world.send("blocks").await;
+    world.send("waits").await;
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Mutex::new(released);
+    let handler = Script::new(move |body| {
+        if body == "blocks" {
+            let _ = released.lock().unwrap().recv();
+        }
+        Act::Done
+    });
+    let event = event(&world).await;
+    let deadline = Instant::now() + Duration::from_secs(1);
+    let report = world.processor(handler).process(records(&event), deadline).await;
+    assert!(Instant::now() < deadline);
+    drop(release);
+    threads.shutdown_background();
+
+    assert_eq!(report.failed_ids().unwrap(), [blocking.as_str()]);
+    assert_eq!(report.outcomes[1].elapsed, None);
+    let dispositions: Vec<_> = report.outcomes.iter().map(|outcome| outcome.disposition).collect();
+    assert!(
+        matches!(
+            dispositions[..],
+            [
+                Disposition::Release(ReleaseReason::Abandoned),
+                Disposition::Defer {
+                    why: Deferral::NoTimeLeft,
+                    ..
+                }
+            ]
+        ),
+        "{dispositions:?}"
+    );
+    let bodies: Vec<String> = world.messages().into_iter().map(|message| message.body).collect();
+    assert!(bodies.iter().any(|body| body == "blocks"), "{bodies:?}");
+    assert!(
+        bodies
+            .iter()
+            .any(|body| body.contains(r#""retryBody":"waits","retryCount":0"#)),
+        "{bodies:?}"
+    );
 }
