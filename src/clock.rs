@@ -83,10 +83,11 @@ impl Sampler {
         Self(Arc::new(move || sample))
     }
 
-    /// The next number.
+    /// The next number. A number below 0, or none, counts as 0, one above 1 as 1.
     #[must_use]
     pub fn sample(&self) -> f64 {
-        (self.0)()
+        let sample = (self.0)();
+        if sample > 0.0 { sample.min(1.0) } else { 0.0 }
     }
 }
 

@@ -35,7 +35,7 @@ use crate::wire::Wrap;
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Most handlers at once. Default 10.
+    /// Most handlers at once; 0 counts as 1. Default 10.
     pub concurrency: usize,
     /// Longest run of one handler. Default 30 s.
     pub timeout: Duration,
@@ -187,7 +187,9 @@ where
         let handling = async move {
             let lanes = stream::iter(lanes(deliveries));
             lanes
-                .for_each_concurrent(inner.limits.concurrency, |lane| self.run_lane(lane, times, &verdicts))
+                .for_each_concurrent(inner.limits.concurrency.max(1), |lane| {
+                    self.run_lane(lane, times, &verdicts)
+                })
                 .await;
             drop(verdicts);
         };
@@ -278,7 +280,8 @@ where
         if let Some(defect) = &delivery.defect {
             return Handled::Failed(defect.clone());
         }
-        let limit = times.cutoff.min(Instant::now() + self.inner.limits.timeout);
+        let own = Instant::now().checked_add(self.inner.limits.timeout);
+        let limit = own.map_or(times.cutoff, |own| own.min(times.cutoff));
         let handler = Arc::clone(&self.inner.handler);
         let delivery = Arc::clone(delivery);
         let max_retries = self.inner.policy.max_retries;

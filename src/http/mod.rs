@@ -36,6 +36,8 @@ pub use url::{TargetUrl, TargetUrlError};
 const CONTENT_TYPE_ATTRIBUTE: &str = "Body.ContentType";
 /// Default for the whole delivery, from connecting to the end of the answer.
 const TIMEOUT: Duration = Duration::from_secs(30);
+/// Nobody waits longer: with it a time-out that stands for "none" can be added to any instant.
+const LONGEST_TIMEOUT: Duration = Duration::from_hours(24);
 /// Default for connecting, TLS included. A host that does not answer for so long is down: a name look-up, one lost packet and two round trips
 /// around the world fit in.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -262,7 +264,7 @@ impl<C: Connector> HttpTarget<C> {
         *request.uri_mut() = self.settings.url.uri().clone();
         *request.headers_mut() = header::assemble(&self.settings, delivery)?;
 
-        let deadline = Instant::now() + self.settings.timeout;
+        let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
         let (head, body) = match timeout_at(deadline, self.client.request(request)).await {
             Ok(answer) => answer.map_err(|error| transport::failure(&error))?.into_parts(),
             Err(_) => {

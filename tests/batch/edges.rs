@@ -1,10 +1,11 @@
 //! Where the ordinary paths meet: defects at the end of an invocation, blocked threads, settings and answers at their extremes.
 
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EventSourceMapping, Fault};
-use requeue::{Deferral, Disposition, Failure, Record, ReleaseReason, SqsEvent};
+use requeue::{Deferral, Disposition, Failure, Handler, Limits, Message, Record, ReleaseReason, Sampler, SqsEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -134,4 +135,49 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
             .any(|body| body.contains(r#""retryBody":"waits","retryCount":0"#)),
         "{bodies:?}"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn limits_of_nothing_and_of_eternity_work() {
+    let mut world = World::new();
+    world.settings.limits = Limits {
+        concurrency: 0,
+        timeout: Duration::MAX,
+        reserve: Duration::MAX,
+    };
+    let handler = Alone(AtomicUsize::new(0));
+    for _ in 0..3 {
+        world.send("{}").await;
+    }
+    let invocation = world.invoke(&world.processor(handler)).await.unwrap();
+    assert_eq!(invocation.failed(), Vec::<&str>::new());
+    assert!(world.messages().is_empty());
+}
+
+/// Insists on being alone.
+struct Alone(AtomicUsize);
+
+impl Handler for Alone {
+    async fn handle(&self, _: Message) -> Result<(), Failure> {
+        assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0);
+        tokio::task::yield_now().await;
+        self.0.fetch_sub(1, Ordering::SeqCst);
+        Ok(())
+    }
+}
+
+#[test]
+fn a_sample_is_a_number_from_zero_to_one() {
+    for (given, sample) in [
+        (f64::NAN, 0.0),
+        (-1.0, 0.0),
+        (2.0, 1.0),
+        (f64::INFINITY, 1.0),
+        (0.5, 0.5),
+    ] {
+        assert!(
+            (Sampler::always(given).sample() - sample).abs() < f64::EPSILON,
+            "{given}"
+        );
+    }
 }

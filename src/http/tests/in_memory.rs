@@ -277,3 +277,11 @@ async fn a_delivery_that_is_dropped_closes_its_connection() {
     assert!(abandoned.is_err());
     notice.recv().await.expect("the server sees the end");
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_time_out_without_end_can_be_set() {
+    let server = InMemory::raw(|stream| serve(stream, ok, Seen::default()));
+    let settings = in_memory().timeout(Duration::MAX).connect_timeout(Duration::MAX);
+    let target = HttpTarget::with_connector(settings, server);
+    assert_eq!(target.deliver(message()).await, Ok(()));
+}
