@@ -94,6 +94,8 @@ pub(super) fn assemble(settings: &HttpSettings, delivery: Delivery<'_>) -> Resul
     let unfit = |error: HeaderError| Failure::new(FailureClass::NonRetryable, Evidence::Typed, error);
     let id = HeaderValue::from_str(delivery.original_message_id)
         .map_err(|_| unfit(HeaderError::Value(IDEMPOTENCY_KEY.as_str().to_owned())))?;
+    // A record without an id has no key: with an empty one the target would take all such messages for the same.
+    let id = (!id.is_empty()).then_some(id);
     let content_type = match (delivery.content_type, &settings.content_type) {
         (Some(own), _) => content_type(own).map_err(unfit)?,
         (None, Some(configured)) => configured.clone(),
@@ -107,8 +109,10 @@ pub(super) fn assemble(settings: &HttpSettings, delivery: Delivery<'_>) -> Resul
     }
     headers.entry(USER_AGENT).or_insert(PRODUCT);
     headers.insert(CONTENT_TYPE, content_type);
-    headers.insert(IDEMPOTENCY_KEY, id.clone());
-    headers.insert(WEBHOOK_ID, id);
+    for name in [IDEMPOTENCY_KEY, WEBHOOK_ID] {
+        headers.remove(&name);
+        headers.extend(id.clone().map(|id| (name, id)));
+    }
     headers.insert(RETRY_COUNT, delivery.retry_count.into());
     headers.insert(RECEIVE_COUNT, delivery.receive_count.into());
     for (name, time) in [
@@ -174,6 +178,19 @@ mod tests {
             ("", "a", Err(HeaderError::Name)),
         ] {
             assert_eq!(parse(name, value).map(|_| ()), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_message_without_an_id_has_no_key() {
+        let url = super::super::TargetUrl::parse("http://localhost/").expect("it is loopback");
+        let settings = HttpSettings::new(url);
+        for (id, expected) in [("", None), ("id-1", Some("id-1"))] {
+            let headers = assemble(&settings, Delivery::new(id, "{}")).expect("an id fits into a header");
+            for name in [IDEMPOTENCY_KEY, WEBHOOK_ID] {
+                let value = headers.get(&name).map(|value| value.to_str().expect("it is text"));
+                assert_eq!(value, expected, "{name}");
+            }
         }
     }
 
