@@ -275,21 +275,14 @@ impl<C: Connector> HttpTarget<C> {
                 ));
             }
         };
-        let body = Beginning::of(body, deadline.min(Instant::now() + BODY_PATIENCE)).await;
+        let body = beginning(body, deadline.min(Instant::now() + BODY_PATIENCE)).await;
         self.judge(&head, &body)
     }
 
-    fn judge(&self, head: &response::Parts, body: &Beginning) -> Result<(), Failure> {
+    fn judge(&self, head: &response::Parts, body: &[u8]) -> Result<(), Failure> {
+        // Whatever became of the body: the work is done, and to send the message again would do it twice.
         if head.status.is_success() {
-            // What we stopped reading is a success. What the other side broke off is how servers say that they failed after all.
-            return match body.end {
-                End::Reached | End::NotWaitedFor => Ok(()),
-                End::Broken => Err(Failure::new(
-                    FailureClass::Temporary,
-                    Evidence::Typed,
-                    "answer cut short",
-                )),
-            };
+            return Ok(());
         }
         let headers: Vec<(&str, &[u8])> = head
             .headers
@@ -299,7 +292,7 @@ impl<C: Connector> HttpTarget<C> {
         let answer = Answer {
             status: head.status.as_u16(),
             headers: &headers,
-            body: &body.bytes,
+            body,
         };
         Err(Failure::from_answer(&answer, self.settings.clock.now()))
     }
@@ -336,41 +329,18 @@ impl<C> fmt::Debug for HttpTarget<C> {
 }
 
 /// The beginning of an answer's body. A body that was read to its end leaves its connection fit for the next message.
-struct Beginning {
-    bytes: Vec<u8>,
-    end: End,
-}
-
-#[derive(Clone, Copy)]
-enum End {
-    /// The whole body was read.
-    Reached,
-    /// It was too long or too slow.
-    NotWaitedFor,
-    /// The connection broke.
-    Broken,
-}
-
-impl Beginning {
-    async fn of(mut body: Incoming, deadline: Instant) -> Self {
-        let mut bytes = Vec::new();
-        let end = loop {
-            match timeout_at(deadline, body.frame()).await {
-                Ok(None) => break End::Reached,
-                Ok(Some(Err(_))) => break End::Broken,
-                Err(_) => break End::NotWaitedFor,
-                Ok(Some(Ok(frame))) => {
-                    let data = frame.into_data().unwrap_or_default();
-                    let room = MAX_BODY_BYTES - bytes.len();
-                    bytes.extend_from_slice(&data[..data.len().min(room)]);
-                    if data.len() > room {
-                        break End::NotWaitedFor;
-                    }
-                }
-            }
-        };
-        Self { bytes, end }
+async fn beginning(mut body: Incoming, deadline: Instant) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Until the end, or an error, or the end of our patience.
+    while let Ok(Some(Ok(frame))) = timeout_at(deadline, body.frame()).await {
+        let data = frame.into_data().unwrap_or_default();
+        let room = MAX_BODY_BYTES - bytes.len();
+        bytes.extend_from_slice(&data[..data.len().min(room)]);
+        if data.len() > room {
+            break;
+        }
     }
+    bytes
 }
 
 // The server side of hyper comes with the embedded queue.
