@@ -1,6 +1,6 @@
 //! An HTTP answer that is no success: status, headers and a provider's reason in the body → class.
 
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
@@ -64,6 +64,9 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
         ],
     ),
 ];
+
+/// A postponed message comes back no sooner: it uses no retry, so nothing else would end its going round.
+const SOONEST: Duration = Duration::from_secs(1);
 
 /// Headers that say how many more requests are welcome.
 const REMAINING: [&str; 2] = ["x-ratelimit-remaining", "ratelimit-remaining"];
@@ -135,12 +138,13 @@ impl Failure {
     /// | 3xx, 501, 505, any other 4xx | non-retryable |
     /// | anything else | temporary |
     ///
-    /// The delay is that of `Retry-After`, else `retryDelay` of a Google error, else of `RateLimit` and its older relatives.
+    /// The delay is that of `Retry-After`, else `retryDelay` of a Google error, else of `RateLimit` and its older relatives. One of zero, or
+    /// a date that is past, leaves the delay to the policy's curve; a postponement then takes a second.
     #[must_use]
     pub fn from_answer(answer: &Answer<'_>, now: SystemTime) -> Self {
         let told = retry_after::retry_after(answer, now);
         if let (429, true, Some(delay)) = (answer.status, answer.says("requeue-scope", b"message"), told) {
-            return Self::postpone(delay);
+            return Self::postpone(delay.max(SOONEST));
         }
         let details = Details::of(answer);
         let failure = verdict(answer, &details, told.is_some());
@@ -152,8 +156,9 @@ impl Failure {
             }
         };
         match delay {
-            Some(delay) => failure.retry_after(delay),
-            None => failure,
+            // A time that is here or past is none to wait for, and would use up every retry within seconds.
+            Some(delay) if !delay.is_zero() => failure.retry_after(delay),
+            Some(_) | None => failure,
         }
     }
 }
@@ -203,7 +208,7 @@ struct Details {
     /// Words that may be reasons.
     words: Vec<String>,
     aws_code: Option<String>,
-    retry_delay: Option<std::time::Duration>,
+    retry_delay: Option<Duration>,
 }
 
 impl Details {

@@ -305,3 +305,19 @@ proptest! {
         let _ = Failure::classified(&Wrapped(text, None));
     }
 }
+
+#[test]
+fn a_time_that_has_come_names_no_delay() {
+    let now = "Tue, 14 Nov 2023 22:13:20 GMT";
+    for headers in [
+        [("retry-after", "0"), ("x", "")],
+        [("retry-after", now), ("date", now)],
+        [("x-ratelimit-remaining", "0"), ("x-ratelimit-reset", "1700000000")],
+    ] {
+        let failure = answered(429, &headers, "");
+        assert_eq!((failure.class(), failure.delay()), (RateLimit, None), "{headers:?}");
+    }
+    let postponed = answered(429, &[("retry-after", "0"), ("requeue-scope", "message")], "");
+    assert!(postponed.is_postponed());
+    assert_eq!(postponed.delay(), Some(Duration::from_secs(1)));
+}
