@@ -1,7 +1,7 @@
 //! Where the ordinary paths meet: defects at the end of an invocation, blocked threads, settings and answers at their extremes.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EventSourceMapping, Fault};
@@ -9,7 +9,7 @@ use requeue::{Deferral, Disposition, Failure, Handler, Limits, Message, Record, 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::{Act, Script, World};
+use crate::world::World;
 
 /// The batch that is visible now, as an event.
 async fn event(world: &World) -> Value {
@@ -39,14 +39,16 @@ async fn a_record_that_cannot_be_read_whole_is_never_copied() {
         let id = world.send(body).await;
         let mut event = event(&world).await;
         event["Records"][0]["messageAttributes"] = json!({ "key": { "dataType": "Binary", "binaryValue": "%" } });
-        let handler = Script::new(|_| Act::Done);
-        let report = world
-            .processor(handler.clone())
-            .process(records(&event), Instant::now() + left)
-            .await;
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
+        let processor = world.processor(move |_: Message| {
+            counter.fetch_add(1, Ordering::SeqCst);
+            async { Ok::<_, Failure>(()) }
+        });
+        let report = processor.process(records(&event), Instant::now() + left).await;
         assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
         assert_eq!(world.calls("SendMessageBatch"), 0, "the copy would lack its attributes");
-        assert_eq!((world.messages().len(), handler.seen().len()), (1, 0));
+        assert_eq!((world.messages().len(), calls.load(Ordering::SeqCst)), (1, 0));
     }
 }
 
@@ -56,7 +58,7 @@ async fn no_send_begins_when_it_could_only_be_cut_off() {
         let world = World::new();
         let id = world.send("{}").await;
         let event = event(&world).await;
-        let processor = world.processor(Script::always(Failure::temporary("no")));
+        let processor = world.processor(async |_: Message| Err(Failure::temporary("no")));
         let report = processor.process(records(&event), Instant::now() + left).await;
         assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
         assert_eq!(world.calls("SendMessageBatch"), 0, "{left:?}");
@@ -75,10 +77,10 @@ async fn all_that_completed_is_deleted_in_time_when_the_invocation_must_fail() {
         "SendMessageBatch" => Fault::refuse(403, "AccessDeniedException"),
         _ => Fault::AnswerAfter(Duration::from_secs(1)),
     });
-    let processor = world.processor(Script::new(|body| match body {
-        r#""fails""# => Act::Fail(Failure::temporary("no")),
-        _ => Act::Done,
-    }));
+    let processor = world.processor(async |message: Message| match &**message.body() {
+        r#""fails""# => Err(Failure::temporary("no")),
+        _ => Ok(()),
+    });
     let mut event = event(&world).await;
     event["Records"][600]["messageId"] = Value::Null;
     assert!(world.invoke_with(&processor, &event).await.is_err());
@@ -97,13 +99,16 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
     let blocking = world.send("blocks").await;
     world.send("waits").await;
     let (release, released) = std::sync::mpsc::channel::<()>();
-    let released = Mutex::new(released);
-    let handler = Script::new(move |body| {
-        if body == "blocks" {
-            let _ = released.lock().unwrap().recv();
+    let released = Arc::new(Mutex::new(released));
+    let handler = move |message: Message| {
+        let released = Arc::clone(&released);
+        async move {
+            if &**message.body() == "blocks" {
+                let _ = released.lock().unwrap().recv();
+            }
+            Ok::<_, Failure>(())
         }
-        Act::Done
-    });
+    };
     let event = event(&world).await;
     let deadline = Instant::now() + Duration::from_secs(1);
     let report = world.processor(handler).process(records(&event), deadline).await;
