@@ -46,11 +46,6 @@ pub(crate) fn gate(
     }
     match time_left {
         TimeLeft::Enough => None,
-        TimeLeft::TooLittle => Some(policy::defer(
-            Deferral::NoTimeLeft,
-            delivery.state.deferrals,
-            now,
-            sample,
-        )),
+        TimeLeft::TooLittle => Some(policy::defer(Deferral::NoTimeLeft, delivery.deferrals(), now, sample)),
     }
 }

@@ -159,6 +159,11 @@ impl Delivery {
         }
     }
 
+    /// How often it was not its turn. A message that cannot be re-sent keeps its count; its receives count for it.
+    pub(crate) fn deferrals(&self) -> u32 {
+        self.state.deferrals.max(self.receive_count - 1)
+    }
+
     pub(crate) fn progress(&self) -> Progress<'_> {
         Progress {
             state: &self.state,

@@ -260,10 +260,10 @@ where
                 policy::decide(policy, &delivery.progress(), &failure, now, sample),
                 Some(failure),
             ),
-            Handled::NotStarted => {
-                let deferrals = delivery.state.deferrals;
-                (policy::defer(Deferral::NoTimeLeft, deferrals, now, sample), None)
-            }
+            Handled::NotStarted => (
+                policy::defer(Deferral::NoTimeLeft, delivery.deferrals(), now, sample),
+                None,
+            ),
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
         let disposition = feasible(&delivery, disposition, now, sample);
@@ -392,7 +392,7 @@ fn feasible(delivery: &Delivery, disposition: Disposition, now: SystemTime, samp
         Disposition::Release(ReleaseReason::GivenUp) | Disposition::DeadLetter(_) => {
             let copyable = delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo();
             if delivery.message_id.is_none() && copyable {
-                policy::defer(Deferral::Unreportable, delivery.state.deferrals, now, sample)
+                policy::defer(Deferral::Unreportable, delivery.deferrals(), now, sample)
             } else {
                 disposition
             }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use requeue::embedded::{EventSourceMapping, Fault};
+use requeue::embedded::{EventSourceMapping, Fault, MessageState};
 use requeue::{Deferral, Disposition, Failure, Handler, Limits, Message, Record, ReleaseReason, Sampler, SqsEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -183,6 +183,34 @@ fn a_sample_is_a_number_from_zero_to_one() {
         assert!(
             (Sampler::always(given).sample() - sample).abs() < f64::EPSILON,
             "{given}"
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_can_be_neither_called_nor_copied_waits_longer_with_each_receive() {
+    for (receives, secs) in [("2", 2), ("4", 8), ("5", 16)] {
+        let mut world = World::new();
+        world.settings.limits.concurrency = 1;
+        for body in ["first", "second"] {
+            world.send(body).await;
+        }
+        world.sqs.set_faults(|call| match call.operation.as_str() {
+            "SendMessageBatch" => Fault::refuse(403, "AccessDeniedException"),
+            _ => Fault::None,
+        });
+        // The first message takes all the time there is for handlers.
+        let processor = world.processor(async |_: Message| std::future::pending::<Result<(), Failure>>().await);
+        let mut event = event(&world).await;
+        event["Records"][1]["attributes"]["ApproximateReceiveCount"] = receives.into();
+        let deadline = Instant::now() + Duration::from_secs(8);
+        let report = processor.process(records(&event), deadline).await;
+        assert_eq!(report.failed_ids().unwrap().len(), 2);
+        let until = world.clock.now() + Duration::from_secs(secs);
+        assert_eq!(
+            world.messages()[1].state,
+            MessageState::InFlightUntil(until),
+            "{receives}"
         );
     }
 }
