@@ -61,7 +61,7 @@ impl CallError {
     #[must_use]
     pub fn answered(status: u16, code: &str) -> Self {
         let code = short(code);
-        let kind = if status >= 500 || UNAVAILABLE.contains(&code) {
+        let kind = if status >= 500 || status == 429 || UNAVAILABLE.contains(&code) {
             CallErrorKind::Unavailable
         } else if MALFORMED.contains(&code) {
             CallErrorKind::Malformed
@@ -93,15 +93,25 @@ impl fmt::Display for CallError {
 impl std::error::Error for CallError {}
 
 /// Codes that mean "later". Source: SQS API reference, `SendMessageBatch` and common errors; the SDK's list of throttling codes.
-const UNAVAILABLE: [&str; 8] = [
+const UNAVAILABLE: [&str; 18] = [
+    "BandwidthLimitExceeded",
+    "EC2ThrottledException",
     "InternalError",
     "InternalFailure",
     "KmsThrottled",
+    "LimitExceededException",
+    "PriorRequestNotComplete",
+    "ProvisionedThroughputExceededException",
+    "RequestLimitExceeded",
     "RequestThrottled",
+    "RequestThrottledException",
     "ServiceUnavailable",
+    "SlowDown",
+    "ThrottledException",
     "Throttling",
     "ThrottlingException",
     "TooManyRequestsException",
+    "TransactionInProgressException",
 ];
 
 /// Codes for which one entry may be the cause. Source: SQS API reference, `SendMessageBatch`.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EventSourceMapping, Fault, MessageState};
+use requeue::queue::{CallError, CallErrorKind};
 use requeue::{Deferral, Disposition, Failure, Handler, Limits, Message, Record, ReleaseReason, Sampler, SqsEvent};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -213,4 +214,23 @@ async fn what_can_be_neither_called_nor_copied_waits_longer_with_each_receive() 
             "{receives}"
         );
     }
+}
+
+#[test]
+fn a_throttled_call_may_be_made_again() {
+    for (status, code) in [
+        (400, "RequestThrottled"),
+        (403, "ThrottlingException"),
+        (400, "com.amazonaws.sqs#RequestThrottledException"),
+        (400, "AWS.SimpleQueueService.SlowDown"),
+        (429, "Unknown"),
+        (503, "Unknown"),
+    ] {
+        assert_eq!(
+            CallError::answered(status, code).kind,
+            CallErrorKind::Unavailable,
+            "{code}"
+        );
+    }
+    assert_eq!(CallError::answered(403, "AccessDenied").kind, CallErrorKind::Refused);
 }
