@@ -24,7 +24,7 @@ use crate::message::{Body, Delivery, Message, Raw, Record};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
 use crate::report::{Outcome, Report};
-use crate::settle::{Settled, Settler, Verdict, Window};
+use crate::settle::{Brake, Settled, Settler, Verdict, Window};
 use crate::wire::Wrap;
 
 /// What bounds the work on a batch.
@@ -157,6 +157,7 @@ where
             clock,
             sampler,
             wrap,
+            brake: Brake::default(),
         };
         let handlers = handlers.unwrap_or_else(Handle::current);
         let inner = Inner {
