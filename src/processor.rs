@@ -24,7 +24,7 @@ use crate::message::{Body, Delivery, Message, Raw, Record};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
 use crate::report::{Outcome, Report};
-use crate::settle::{Settled, Settler, Verdict, Window};
+use crate::settle::{Brake, Settled, Settler, Verdict, Window};
 use crate::wire::Wrap;
 
 /// What bounds the work on a batch.
@@ -153,7 +153,7 @@ where
     /// Outside a tokio runtime, unless the settings name one for the handlers.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
         let Settings { policy, limits, dead_letter, wrap, clock, sampler, handlers } = settings;
-        let settler = Settler { queue: Arc::new(queue), clock, sampler, wrap };
+        let settler = Settler { queue: Arc::new(queue), clock, sampler, wrap, brake: Brake::default() };
         let handlers = handlers.unwrap_or_else(Handle::current);
         let inner = Inner { handler: Arc::new(handler), settler, policy, limits, dead_letter, handlers };
         Self { inner: Arc::new(inner), body: PhantomData }

@@ -35,15 +35,16 @@ const RECEIVED_BEFORE: Duration = Duration::from_secs(300 + 60);
 const MODEST_VISIBILITY: Duration = Duration::from_secs(900);
 
 impl<Q: Queue> Settler<Q> {
-    /// Sends what is pending, and leaves each copy confirmed or not.
-    pub(super) async fn send(&self, queue: &QueueArn, copies: &mut [Copy], deadline: Instant) {
-        let trouble = self.send_together(queue, copies, deadline).await;
+    /// Sends what is pending, and leaves each copy confirmed or not. Returns the trouble that remains, if any.
+    pub(super) async fn send(&self, queue: &QueueArn, copies: &mut [Copy], deadline: Instant) -> Option<CallErrorKind> {
+        let mut trouble = self.send_together(queue, copies, deadline).await;
         if trouble == Some(CallErrorKind::Malformed) && copies.len() > 1 {
             // One of them spoils the request for all: alone, only that one fails.
             for copy in copies {
-                self.send_together(queue, std::slice::from_mut(copy), deadline).await;
+                trouble = self.send_together(queue, std::slice::from_mut(copy), deadline).await;
             }
         }
+        trouble
     }
 
     async fn send_together(&self, queue: &QueueArn, copies: &mut [Copy], deadline: Instant) -> Option<CallErrorKind> {

@@ -18,9 +18,11 @@ use crate::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Queue, QueueArn};
 use crate::report::Settlement;
 use crate::wire::Wrap;
 
+mod brake;
 mod calls;
 mod copy;
 
+pub(crate) use brake::Brake;
 use copy::Copy;
 
 /// The oldest verdict of a chunk waits no longer than this for company.
@@ -63,6 +65,7 @@ pub(crate) struct Settler<Q> {
     pub(crate) clock: Clock,
     pub(crate) sampler: Sampler,
     pub(crate) wrap: Wrap,
+    pub(crate) brake: Brake,
 }
 
 impl<Q: Queue> Settler<Q> {
@@ -134,7 +137,12 @@ impl<Q: Queue> Settler<Q> {
     }
 
     async fn settle_chunk(&self, queue: Arc<QueueArn>, mut copies: Vec<Copy>, window: Window) -> Vec<Settled> {
-        self.send(&queue, &mut copies, window.deadline).await;
+        if self.brake.lets_pass() {
+            let trouble = self.send(&queue, &mut copies, window.deadline).await;
+            if trouble.is_some() || copies.iter().any(Copy::is_confirmed) {
+                self.brake.note(trouble);
+            }
+        }
         let (mut moved, kept): (Vec<Copy>, Vec<Copy>) = copies.into_iter().partition(Copy::is_confirmed);
         tokio::join!(self.delete(&queue, &mut moved, window.deadline), self.keep_invisible(&queue, &kept, window));
         moved.into_iter().chain(kept).map(Copy::into_settled).collect()

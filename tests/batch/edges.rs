@@ -196,3 +196,29 @@ fn a_throttled_call_may_be_made_again() {
     }
     assert_eq!(CallError::answered(403, "AccessDenied").kind, CallErrorKind::Refused);
 }
+
+#[tokio::test(start_paused = true)]
+async fn answers_that_are_lost_for_long_do_not_breed_copies() {
+    let world = World::new();
+    world.send("{}").await;
+    world.sqs.set_faults(|call| match call.operation.as_str() {
+        "SendMessageBatch" => Fault::LoseAnswer,
+        _ => Fault::None,
+    });
+    let processor = world.processor(async |_: Message| Err(Failure::temporary("no")));
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(300) {
+        while world.invoke(&processor).await.is_some() {}
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+    // Once in thirty seconds one request of up to ten messages goes out, and is tried once more.
+    let there = world.messages().len() + world.dead().len();
+    assert!((3..=200).contains(&there), "{there}");
+
+    world.sqs.clear_faults();
+    let done = world.processor(async |_: Message| Ok::<_, Failure>(()));
+    while !world.messages().is_empty() {
+        world.invoke(&done).await;
+        tokio::time::sleep(Duration::from_secs(1)).await;
+    }
+}
