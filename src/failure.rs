@@ -119,11 +119,14 @@ impl Failure {
         Self::new(FailureClass::NonRetryable, Evidence::Handler, reason)
     }
 
-    /// Nothing failed, but the message shall come again after `delay`: no retry is used. This is how work is scheduled.
+    /// Nothing failed, but the message shall come again after `delay`, which is at least a second and at most the policy's
+    /// `max_retry_after`: no retry is used. This is how work is scheduled.
     #[must_use]
     pub fn postpone(delay: Duration) -> Self {
+        // No retry is used, so nothing else would slow its going round.
+        const SOONEST: Duration = Duration::from_secs(1);
         let postponed = Self::new(FailureClass::Temporary, Evidence::Handler, "postponed");
-        Self { postponed: true, ..postponed.retry_after(delay) }
+        Self { postponed: true, ..postponed.retry_after(delay.max(SOONEST)) }
     }
 
     pub(crate) fn new(class: FailureClass, evidence: Evidence, reason: impl fmt::Display) -> Self {

@@ -277,7 +277,8 @@ impl<T> Message<T> {
     }
 }
 
-/// What can be read from a message body: every type that serde can read from JSON, and [`Raw`].
+/// What can be read from a message body: every type that serde can read from JSON, and [`Raw`]. A `String` is a type that serde can
+/// read: from a JSON string. For plain text take [`Raw`].
 pub trait Body: Sized + Send + 'static {
     /// Reads the body as first delivered.
     fn read(raw: Raw) -> Result<Self, Failure>;

@@ -34,7 +34,7 @@ fn observe_message(outcome: &Outcome) {
             event!(
                 $level,
                 messageId = outcome.message_id,
-                originalMessageId = outcome.original_message_id,
+                originalMessageId = outcome.original_message_id.as_deref().map(bounded),
                 retryCount = outcome.retry_count,
                 hops = outcome.hops,
                 receiveCount = outcome.receive_count,
@@ -64,6 +64,12 @@ fn reason(outcome: &Outcome) -> Option<&str> {
         Disposition::Complete | Disposition::Requeue { .. } => None,
     };
     outcome.reason.as_deref().or(ours)
+}
+
+/// An id of SQS has at most 100 characters; what a producer forged may have more. Source: SQS developer guide, "Identifiers".
+fn bounded(id: &str) -> &str {
+    const MAX_LEN: usize = 100;
+    &id[..id.floor_char_boundary(MAX_LEN)]
 }
 
 fn millis(duration: std::time::Duration) -> u64 {

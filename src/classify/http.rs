@@ -65,9 +65,6 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
     ),
 ];
 
-/// A postponed message comes back no sooner: it uses no retry, so nothing else would end its going round.
-const SOONEST: Duration = Duration::from_secs(1);
-
 /// Headers that say how many more requests are welcome.
 const REMAINING: [&str; 2] = ["x-ratelimit-remaining", "ratelimit-remaining"];
 
@@ -142,7 +139,7 @@ impl Failure {
     pub fn from_answer(answer: &Answer<'_>, now: SystemTime) -> Self {
         let told = retry_after::retry_after(answer, now);
         if let (429, true, Some(delay)) = (answer.status, answer.says("requeue-scope", b"message"), told) {
-            return Self::postpone(delay.max(SOONEST));
+            return Self::postpone(delay);
         }
         let details = Details::of(answer);
         let failure = verdict(answer, &details, told.is_some());

@@ -157,6 +157,24 @@ const DEAD_LETTER: [(&str, DeadLetterMode); 2] =
 const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
     [("Allow", RecursiveLoop::Allow), ("Terminate", RecursiveLoop::Terminate)];
 
+/// Lambda's logging controls, which a custom runtime has to honour. Source: Lambda developer guide, "Configuring advanced logging
+/// controls".
+pub(crate) struct LogControls {
+    pub(crate) level: String,
+    pub(crate) is_json: bool,
+}
+
+impl LogControls {
+    #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
+    pub(crate) fn from_env() -> Self {
+        let read = |name| std::env::var(name).unwrap_or_default();
+        Self {
+            level: read("AWS_LAMBDA_LOG_LEVEL"),
+            is_json: read("AWS_LAMBDA_LOG_FORMAT").eq_ignore_ascii_case("json"),
+        }
+    }
+}
+
 /// The names, without prefix, in the order of the table.
 const NAMES: [&str; 9] = [
     "TARGET_URL",

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::sqs::SqsBatchResponse;
 use lambda_runtime::{Diagnostic, LambdaEvent};
-use tokio::runtime::{Builder, Handle, RuntimeFlavor};
+use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::time::Instant;
 use tower::Service;
 
@@ -22,6 +22,7 @@ use crate::telemetry;
 
 mod event;
 mod lenient;
+mod logging;
 
 pub use event::SqsEvent;
 
@@ -30,6 +31,9 @@ pub use event::SqsEvent;
 /// Settings come from the environment; see the table in the crate's documentation. Handlers run on the tokio runtime from which
 /// this is called, or on one of two threads if that one has fewer. The conversation with Lambda and SQS has a thread
 /// to itself, so that no handler, not even one that blocks, can keep the invocation from its answer.
+///
+/// Log lines go to the standard output as Lambda's logging controls say. If no `tracing` subscriber is installed yet, one is, and a
+/// panic hook with it that logs where a panic happened and not its text, which may quote a message.
 ///
 /// ```no_run
 /// # use requeue::{Failure, Message};
@@ -63,10 +67,10 @@ where
     H: Handler<T>,
     T: Body,
 {
-    init_logging();
+    logging::init();
     warn_of_loop_detection(&config);
-    let spare = (workers() < 2).then(two_workers).transpose()?;
-    let handlers = spare.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone());
+    let spare = (workers() < 2).then(Spare::new).transpose()?;
+    let handlers = spare.as_ref().map_or_else(Handle::current, Spare::handle);
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("requeue".to_owned()).spawn(move || {
         let served = Builder::new_current_thread().enable_all().build().map_err(Error::from).and_then(|runtime| {
@@ -79,11 +83,7 @@ where
         // Nobody waits for it only when the caller is being torn down.
         let _ = ended.send(served);
     })?;
-    let served = end.await.unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))));
-    if let Some(runtime) = spare {
-        runtime.shutdown_background();
-    }
-    served
+    end.await.unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))))
 }
 
 /// Lambda's recursive loop detection counts to about 16; the margin is for messages that share an invocation and so a count.
@@ -100,18 +100,6 @@ fn warn_of_loop_detection(config: &Config) {
     }
 }
 
-/// Sends log lines to the standard output, as JSON or text, as Lambda's logging controls say, unless a subscriber is installed
-/// already; and keeps the text of panics, which may quote a message, out of the log.
-fn init_logging() {
-    if !lambda_runtime::tracing::dispatcher::has_been_set() {
-        lambda_runtime::tracing::init_default_subscriber();
-    }
-    std::panic::set_hook(Box::new(|panic| {
-        let place = panic.location().map(ToString::to_string).unwrap_or_default();
-        tracing::error!(place, "panic");
-    }));
-}
-
 fn workers() -> usize {
     match Handle::current().runtime_flavor() {
         RuntimeFlavor::CurrentThread => 1,
@@ -119,8 +107,27 @@ fn workers() -> usize {
     }
 }
 
-fn two_workers() -> std::io::Result<tokio::runtime::Runtime> {
-    Builder::new_multi_thread().worker_threads(2).thread_name("handler").enable_all().build()
+/// A runtime for handlers whose caller's has too few threads. It ends without waiting: a handler may block for ever, and a runtime must
+/// not be waited for within another.
+struct Spare(Option<Runtime>);
+
+impl Spare {
+    fn new() -> std::io::Result<Self> {
+        let runtime = Builder::new_multi_thread().worker_threads(2).thread_name("handler").enable_all().build()?;
+        Ok(Self(Some(runtime)))
+    }
+
+    fn handle(&self) -> Handle {
+        self.0.as_ref().map_or_else(Handle::current, |runtime| runtime.handle().clone())
+    }
+}
+
+impl Drop for Spare {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.0.take() {
+            runtime.shutdown_background();
+        }
+    }
 }
 
 impl<H, Q, T> BatchProcessor<H, Q, T>

@@ -55,7 +55,10 @@ impl CallError {
     #[must_use]
     pub fn answered(status: u16, code: &str) -> Self {
         let code = short(code);
-        let kind = if status >= 500 || status == 429 || UNAVAILABLE.contains(&code) {
+        // A gateway's time-out: what is behind it may have gone on.
+        let kind = if status == 504 {
+            CallErrorKind::Ambiguous
+        } else if status >= 500 || status == 429 || UNAVAILABLE.contains(&code) {
             CallErrorKind::Unavailable
         } else if MALFORMED.contains(&code) {
             CallErrorKind::Malformed

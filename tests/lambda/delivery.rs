@@ -11,7 +11,8 @@ use crate::stage::{CANARY, Stage, TIMEOUT, failed, json};
 #[tokio::test]
 async fn each_class_of_answer_ends_where_it_should() {
     let stage = Stage::new().await;
-    let mut function = stage.requeue_lambda(&[]).await;
+    // At this level the crates below us would log the whole event.
+    let mut function = stage.requeue_lambda(&[("AWS_LAMBDA_LOG_LEVEL", "TRACE")]).await;
     let mut sent = Vec::new();
     for answer in ["ok", "rate-limit", "unavailable", "quota", "invalid"] {
         sent.push(stage.send(&format!(r#"{{"answer":"{answer}","text":"{CANARY}"}}"#)).await);

@@ -1,0 +1,36 @@
+//! Log lines on the standard output, as Lambda's logging controls ask for them; and without what must not be in them.
+
+use lambda_runtime::tracing::dispatcher;
+use lambda_runtime::tracing::subscriber::filter::{EnvFilter, LevelFilter};
+use lambda_runtime::tracing::subscriber::fmt;
+
+use crate::config::LogControls;
+
+/// What these crates log below INFO may hold events, headers and request bodies. `RUST_LOG` can still ask for it by name.
+const DISCREET: [&str; 8] =
+    ["aws_config", "aws_runtime", "aws_sdk_sqs", "aws_smithy_runtime", "h2", "hyper", "hyper_util", "lambda_runtime"];
+
+/// Installs a subscriber, and a panic hook that keeps the text of panics to itself, unless there is a subscriber already.
+pub(super) fn init() {
+    if dispatcher::has_been_set() {
+        return;
+    }
+    let controls = LogControls::from_env();
+    let level: LevelFilter = controls.level.parse().unwrap_or(LevelFilter::INFO);
+    let mut filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
+    if level > LevelFilter::INFO {
+        for name in DISCREET {
+            filter = filter.add_directive(format!("{name}=info").parse().expect("a directive"));
+        }
+    }
+    let lines = fmt().with_target(false).without_time().with_env_filter(filter);
+    if controls.is_json {
+        lines.json().init();
+    } else {
+        lines.init();
+    }
+    std::panic::set_hook(Box::new(|panic| {
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        tracing::error!(place, "panic");
+    }));
+}
