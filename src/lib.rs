@@ -87,6 +87,7 @@ mod clock;
 mod config;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+mod settings;
 mod state;
 
 pub use clock::{Clock, Sampler};
@@ -96,7 +97,8 @@ pub use failure::{Evidence, Failure, FailureClass};
 pub use handler::Handler;
 pub use lambda::{Error, InvocationError, SqsEvent, respond, run, run_with};
 pub use message::{Attempt, Body, Message, Raw, Record};
-pub use processor::{BatchProcessor, DeadLetterMode, Limits, Settings};
+pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
+pub use settings::{DeadLetterMode, Limits, Settings};
 pub use wire::Wrap;

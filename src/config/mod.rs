@@ -7,7 +7,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::policy::RetryPolicy;
-use crate::processor::{DeadLetterMode, Limits, Settings};
+use crate::settings::{DeadLetterMode, Limits, Settings};
 use crate::wire::Wrap;
 
 mod policy;

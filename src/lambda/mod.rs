@@ -15,9 +15,10 @@ use crate::clock::epoch_millis;
 use crate::config::{Config, InvalidConfig, RecursiveLoop};
 use crate::handler::Handler;
 use crate::message::Body;
-use crate::processor::{BatchProcessor, Settings};
+use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
 use crate::report::{Report, Unreportable};
+use crate::settings::Settings;
 use crate::telemetry;
 
 mod event;

@@ -1,0 +1,86 @@
+//! What a processor can be told. Plain data with defaults; read from the environment by `config/`.
+
+use std::time::Duration;
+
+use tokio::runtime::Handle;
+
+use crate::clock::{Clock, Sampler};
+use crate::policy::RetryPolicy;
+use crate::wire::Wrap;
+
+/// Everything that a processor can be told, with its defaults.
+///
+/// ```
+/// use requeue::{Limits, Settings};
+/// let settings = Settings { limits: Limits { concurrency: 50, ..Limits::default() }, ..Settings::default() };
+/// # let _ = settings;
+/// ```
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Default: the built-in policy `standard`.
+    pub policy: RetryPolicy,
+    /// Default: see [`Limits`].
+    pub limits: Limits,
+    /// How a message that is given up reaches the dead-letter queue. Default: [`DeadLetterMode::Redrive`].
+    pub dead_letter: DeadLetterMode,
+    /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
+    pub wrap: Wrap,
+    /// Default: this machine's.
+    pub clock: Clock,
+    /// Default: the thread's random generator.
+    pub sampler: Sampler,
+    /// The runtime on which handlers run. Default: the one on which the processor is made.
+    pub handlers: Option<Handle>,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            policy: RetryPolicy::default(),
+            limits: Limits::default(),
+            dead_letter: DeadLetterMode::Redrive,
+            wrap: Wrap::WhenNeeded,
+            clock: Clock::system(),
+            sampler: Sampler::random(),
+            handlers: None,
+        }
+    }
+}
+
+/// What bounds the work on a batch.
+///
+/// ```
+/// let limits = requeue::Limits { concurrency: 4, ..Default::default() };
+/// assert_eq!(limits.timeout.as_secs(), 30);
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Most handlers at once; 0 counts as 1. Default 10.
+    pub concurrency: usize,
+    /// Longest run of one handler. Default 30 s.
+    pub timeout: Duration,
+    /// Kept back at the end of an invocation, for settling. Default 5 s, but never more than a quarter of what the
+    /// invocation has left at its start.
+    pub reserve: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { concurrency: 10, timeout: Duration::from_secs(30), reserve: Duration::from_secs(5) }
+    }
+}
+
+/// How a message that is given up reaches the dead-letter queue. Either way it is SQS's redrive policy that moves it, so that it can
+/// be moved back.
+///
+/// ```
+/// assert_eq!(requeue::DeadLetterMode::default(), requeue::DeadLetterMode::Redrive);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum DeadLetterMode {
+    /// It stays in the queue and is handled again on each receive until it is moved.
+    #[default]
+    Redrive,
+    /// It is replaced by a copy that says in `retryState.deadLetter` why it was given up, and is not handled again.
+    Annotate,
+}
