@@ -1,18 +1,29 @@
 //! What a batch looks like from outside: log lines, computed from its report alone.
 
-use tracing::{Level, event, info};
+use tokio::time::Instant;
+use tracing::{Level, event, info, warn};
 
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
 use crate::report::{Outcome, Report, Settlement};
 
-/// One line for each message that did not simply complete, and one for the batch.
-pub(crate) fn observe(report: &Report) {
+/// One line for each message that did not simply complete, and one for the batch. When `until` has come the lines of messages end:
+/// an answer that is late for the sake of its log would be worth nothing.
+pub(crate) fn observe(report: &Report, until: Instant) {
     let mut counts = Counts::default();
+    let mut unsaid = 0_usize;
     for outcome in &report.outcomes {
         counts.add(outcome);
-        if !matches!((&outcome.disposition, &outcome.settlement), (Disposition::Complete, Settlement::Done)) {
-            observe_message(outcome);
+        if matches!((&outcome.disposition, &outcome.settlement), (Disposition::Complete, Settlement::Done)) {
+            continue;
         }
+        if Instant::now() < until {
+            observe_message(outcome);
+        } else {
+            unsaid += 1;
+        }
+    }
+    if unsaid > 0 {
+        warn!(messages = unsaid, "no time to log every message");
     }
     info!(
         received = report.outcomes.len(),

@@ -87,6 +87,9 @@ where
     end.await.unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))))
 }
 
+/// The response takes a call to the Runtime API, which is in the same machine.
+const LEAST_FOR_RESPONSE: Duration = Duration::from_millis(50);
+
 /// Lambda's recursive loop detection counts to about 16; the margin is for messages that share an invocation and so a count.
 /// Source: Lambda developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
 const SAFE_RETRIES: u32 = 10;
@@ -147,7 +150,7 @@ where
         let records = event.payload.records.ok_or(InvocationError::NoRecords)?;
         let deadline = Instant::now() + time_left(event.context.deadline, self.clock().now());
         let report = self.process(records, deadline).await;
-        telemetry::observe(&report);
+        telemetry::observe(&report, deadline.checked_sub(LEAST_FOR_RESPONSE).unwrap_or(deadline));
         respond(&report)
     }
 }
