@@ -182,15 +182,8 @@ impl Demo {
         }
         let dead = self.sqs.messages(&self.dead_letters)?;
         let dead: HashMap<String, String> = dead.iter().filter_map(|message| epitaph(&message.body)).collect();
-        let mut rows = table(&[
-            "endpoint answers",
-            "sent",
-            "done at once",
-            "done after retries",
-            "dead-lettered, why",
-            "calls each",
-            "time to success",
-        ]);
+        let mut rows =
+            table(&["endpoint answers", "sent", "at once", "after retries", "dead-lettered", "calls", "mean time"]);
         for kind in Kind::ALL {
             rows.add_row(self.row(kind, &dead));
         }

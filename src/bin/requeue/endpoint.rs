@@ -74,7 +74,7 @@ impl Kind {
     pub(crate) const fn deed(self) -> &'static str {
         match self {
             Self::Ok => "200",
-            Self::RateLimit => "429, Retry-After: 5",
+            Self::RateLimit => "429, Retry-After",
             Self::Quota => "403 quotaExceeded",
             Self::Unavailable => "503",
             Self::Hang => "no answer",

@@ -162,7 +162,7 @@ fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<ExitC
     let mut rows = table(&["message", "attempt", "class", "disposition", "delay", "where it is now"]);
     for outcome in &report.outcomes {
         rows.add_row(vec![
-            outcome.message_id.clone().unwrap_or_else(|| "(no id)".to_owned()),
+            outcome.message_id.as_deref().map_or("(no id)", short).to_owned(),
             (outcome.retry_count + 1).to_string(),
             outcome.class.map_or(String::new(), |class| class.to_string()),
             disposition(outcome),
@@ -174,6 +174,11 @@ fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<ExitC
     let response = respond(report)?;
     anstream::println!("{}", serde_json::to_string(&response)?);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The beginning of a message id: enough to tell those of a batch apart. The response has them whole.
+fn short(id: &str) -> &str {
+    &id[..id.floor_char_boundary(8)]
 }
 
 fn disposition(outcome: &Outcome) -> String {

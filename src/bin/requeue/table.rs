@@ -4,14 +4,18 @@ use std::time::Duration;
 
 use comfy_table::{ContentArrangement, LineStyle, Table, presets};
 
+/// In a terminal that is narrower a table is not fitted to it.
+const LEAST_COLUMNS: u16 = 60;
+
 /// A table with these column heads, as wide as the terminal allows.
 pub(crate) fn table(heads: &[&str]) -> Table {
     let mut table = Table::new();
     let line = LineStyle::none().fill('─').junction('─');
-    table
-        .load_style(presets::NOTHING.header_separator(line))
-        .set_content_arrangement(ContentArrangement::Dynamic)
-        .set_header(heads);
+    table.load_style(presets::NOTHING.header_separator(line)).set_header(heads);
+    // Some terminals say that they have no columns at all.
+    if table.width().is_some_and(|columns| columns >= LEAST_COLUMNS) {
+        table.set_content_arrangement(ContentArrangement::Dynamic);
+    }
     table
 }
 
