@@ -1,4 +1,4 @@
-//! What is to happen to a message. Values only: `policy/` and `gate/` make them, `settle.rs` carries them out.
+//! What is to happen to a message. Values only: `policy/` and `gate/` make them, `settle/` carries them out.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -190,6 +190,8 @@ pub enum ReleaseReason {
     Abandoned,
     /// It failed, but the queue is FIFO, where a copy would lose its place.
     Fifo,
+    /// It was deferred as often as the policy allows; SQS delivers it again after its visibility timeout.
+    DeferredTooOften,
     /// An earlier message of its group failed.
     BehindFailed,
     /// The record has no queue ARN, so no copy can be sent.
@@ -206,6 +208,7 @@ impl ReleaseReason {
             Self::LaterVersion => "later-version",
             Self::Abandoned => "abandoned",
             Self::Fifo => "fifo",
+            Self::DeferredTooOften => "deferred-too-often",
             Self::BehindFailed => "behind-failed",
             Self::NoQueue => "no-queue",
         }

@@ -271,6 +271,11 @@ impl<H, Q> Inner<H, Q> {
             Disposition::DeadLetter(reason) if copyable && self.dead_letter == DeadLetterMode::Annotate => {
                 Disposition::Annotate(reason)
             }
+            Disposition::Defer { why: Deferral::NoTimeLeft, .. }
+                if delivery.state.deferrals >= self.policy.max_deferrals =>
+            {
+                Disposition::Release(ReleaseReason::DeferredTooOften)
+            }
             Disposition::Release(ReleaseReason::GivenUp) | Disposition::DeadLetter(_)
                 if copyable && delivery.message_id.is_none() =>
             {

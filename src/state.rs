@@ -1,5 +1,5 @@
 //! What a message has been through: the values of our members, and how each disposition changes them. Knows nothing of their
-//! place in the body, which is `wire.rs`.
+//! place in the body, which is `wire/`.
 
 use std::time::{Duration, SystemTime};
 

@@ -51,8 +51,9 @@ fn observe_message(outcome: &Outcome) {
                 receiveCount = outcome.receive_count,
                 class = outcome.class.map(|class| class.as_str()),
                 disposition = outcome.disposition.as_str(),
+                why = why(outcome),
                 delaySeconds = outcome.disposition.wait().map(|wait| wait.total().as_secs()),
-                reason = reason(outcome),
+                reason = outcome.reason,
                 settlement = outcome.settlement.as_str(),
                 code = outcome.settlement.code(),
                 elapsedMs = outcome.elapsed.map(millis),
@@ -66,15 +67,14 @@ fn observe_message(outcome: &Outcome) {
     }
 }
 
-/// The failure's own words, or else why the message was not simply handled.
-fn reason(outcome: &Outcome) -> Option<&str> {
-    let ours = match outcome.disposition {
-        Disposition::DeadLetter(reason) | Disposition::Annotate(reason) => Some(DeadLetterReason::as_str(reason)),
+/// Why it was deferred, released or given up.
+fn why(outcome: &Outcome) -> Option<&'static str> {
+    match outcome.disposition {
+        Disposition::DeadLetter(why) | Disposition::Annotate(why) => Some(DeadLetterReason::as_str(why)),
         Disposition::Defer { why, .. } => Some(Deferral::as_str(why)),
-        Disposition::Release(reason) => Some(ReleaseReason::as_str(reason)),
+        Disposition::Release(why) => Some(ReleaseReason::as_str(why)),
         Disposition::Complete | Disposition::Requeue { .. } => None,
-    };
-    outcome.reason.as_deref().or(ours)
+    }
 }
 
 /// An id of SQS has at most 100 characters; what a producer forged may have more. Source: SQS developer guide, "Identifiers".

@@ -157,6 +157,12 @@ const DEAD_LETTER: [(&str, DeadLetterMode); 2] =
 const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
     [("Allow", RecursiveLoop::Allow), ("Terminate", RecursiveLoop::Terminate)];
 
+/// Whether Lambda, or something that stands in for it, started this process.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
+pub(crate) fn is_in_lambda() -> bool {
+    std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some()
+}
+
 /// Lambda's logging controls, which a custom runtime has to honour. Source: Lambda developer guide, "Configuring advanced logging
 /// controls".
 pub(crate) struct LogControls {

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use tower::Service;
 
 use crate::clock::epoch_millis;
-use crate::config::{Config, InvalidConfig, RecursiveLoop};
+use crate::config::{self, Config, InvalidConfig, RecursiveLoop};
 use crate::handler::Handler;
 use crate::message::Body;
 use crate::processor::BatchProcessor;
@@ -68,6 +68,9 @@ where
     H: Handler<T>,
     T: Body,
 {
+    if !config::is_in_lambda() {
+        return Err(Error::from(std::io::Error::other(NOT_IN_LAMBDA)));
+    }
     logging::init();
     warn_of_loop_detection(&config);
     let spare = (workers() < 2).then(Spare::new).transpose()?;
@@ -86,6 +89,9 @@ where
     })?;
     end.await.unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))))
 }
+
+const NOT_IN_LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API is not set: this program is started by Lambda; \
+                             to try it, run `requeue invoke EVENT.json` or `cargo lambda watch`";
 
 /// The response takes a call to the Runtime API, which is in the same machine.
 const LEAST_FOR_RESPONSE: Duration = Duration::from_millis(50);
@@ -240,13 +246,13 @@ pub struct Error(lambda_runtime::Error);
 
 impl std::fmt::Display for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
+        std::fmt::Display::fmt(&self.0, f)
     }
 }
 
 impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
+        std::fmt::Display::fmt(&self.0, f)
     }
 }
 

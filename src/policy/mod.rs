@@ -36,7 +36,8 @@ pub struct RetryPolicy {
     pub max_retry_after: Duration,
     /// A message older than this when its turn comes is dead-lettered without a call. Default: none.
     pub message_ttl: Option<Duration>,
-    /// Most copies because it was not the message's turn; then it is called whatever the circumstances. Default 100.
+    /// Most copies because too little of the invocation was left for the message; then it is left to SQS, which delivers it again
+    /// after its visibility timeout. Default 100.
     pub max_deferrals: u32,
     /// For [`FailureClass::RateLimit`]. Default 60 s × 3ⁿ up to 300 s, 12 hours.
     pub rate_limit: ClassPolicy,

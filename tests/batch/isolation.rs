@@ -208,7 +208,7 @@ async fn so_many_handlers_run_at_once_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_postponement_uses_no_retry_and_comes_at_its_time() {
-    for (asked, first_hop, total) in [(0, 0, 0), (899, 899, 899), (900, 900, 900), (901, 900, 901), (2_000, 900, 2_000)]
+    for (asked, first_hop, total) in [(1, 1, 1), (899, 899, 899), (900, 900, 900), (901, 900, 901), (2_000, 900, 2_000)]
     {
         let world = World::new();
         world.send(&numbered(0)).await;

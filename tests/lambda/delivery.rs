@@ -62,7 +62,7 @@ async fn what_is_final_reaches_the_dead_letter_queue_by_the_redrive_policy() {
 #[tokio::test]
 async fn the_target_sees_the_same_bytes_on_every_attempt() {
     let stage = Stage::new().await;
-    let mut function = stage.requeue_lambda(&[]).await;
+    let mut function = stage.requeue_lambda(&[("REQUEUE_POLICY", r#"{"preset":"critical"}"#)]).await;
     let bodies = ["{ \"answer\" : \"unavailable\", \"n\": 1.0e2 }\n", "plain text", "[1, 2]"];
     for body in bodies {
         stage.send(body).await;

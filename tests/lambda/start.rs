@@ -11,6 +11,7 @@ async fn bad_settings_fail_at_start_with_every_problem_named() {
     let settings = [("REQUEUE_CONCURRENCY", "0"), ("REQUEUE_TIMEOUT_SECONDS", "soon"), ("REQUEUE_WARP", "never")];
     let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
     assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("Error: 3 settings are invalid:\n"), "{output}");
     for named in ["REQUEUE_CONCURRENCY", "REQUEUE_TIMEOUT_SECONDS", "did you mean REQUEUE_WRAP?"] {
         assert!(output.contains(named), "{named} is missing in: {output}");
     }

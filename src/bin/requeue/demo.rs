@@ -187,7 +187,7 @@ impl Demo {
         for kind in Kind::ALL {
             rows.add_row(self.row(kind, &dead));
         }
-        anstream::println!("{rows}");
+        anstream::println!("{}", rows.trim_fmt());
         let lost =
             self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted == 0 && !dead.contains_key(id)).count();
         let twice = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 1).count();

@@ -21,14 +21,17 @@ use crate::Error;
 use crate::endpoint::{self, Endpoint};
 use crate::table::{duration, table};
 
-/// The other settings come from the environment, as in the Lambda: see the README's table of `REQUEUE_…` variables.
 #[derive(clap::Args)]
+#[command(
+    after_help = "The other settings come from the environment, as in the Lambda: REQUEUE_TARGET_URL, REQUEUE_POLICY, \
+                        REQUEUE_DEAD_LETTER and the others in the README's table."
+)]
 pub(crate) struct Arguments {
     /// The file with the SQS event, as Lambda delivers it; `-` is the standard input.
     event: PathBuf,
     /// Where to post the messages. Without it an endpoint in this process answers each message as its member `answer` says
-    /// (ok, rate-limit, quota, unavailable, hang, reset, invalid), and the time is virtual.
-    #[arg(long, env = "REQUEUE_TARGET_URL", hide_env_values = true)]
+    /// (ok, rate-limit, quota, unavailable, hang, reset, invalid), and the time is virtual. http only to this machine.
+    #[arg(long)]
     target_url: Option<String>,
     /// Settle in real SQS, in this queue, by AWS's environment (`AWS_REGION`, `AWS_ENDPOINT_URL_SQS`, …), instead of in an
     /// embedded queue.
@@ -51,21 +54,18 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let config = Config::from_env()?;
     let records = read_event(arguments)?;
-    match &arguments.target_url {
-        None => {
-            let runtime = runtime(if arguments.is_embedded() { Time::Virtual } else { Time::Real })?;
-            runtime.block_on(async {
-                let settings = HttpSettings::new(TargetUrl::parse(endpoint::URL)?).timeout(config.limits.timeout);
-                let target = HttpTarget::with_connector(settings, Endpoint::default());
-                invoke(arguments, config, records, target).await
-            })
-        }
-        Some(_) => runtime(Time::Real)?.block_on(async {
-            let settings = HttpSettings::new(arguments.target()?).timeout(config.limits.timeout);
-            let target = HttpTarget::new(settings)?;
+    let Some(target) = arguments.target(&config)? else {
+        let time = if arguments.is_embedded() { Time::Virtual } else { Time::Real };
+        return runtime(time)?.block_on(async {
+            let settings = HttpSettings::new(TargetUrl::parse(endpoint::URL)?).timeout(config.limits.timeout);
+            let target = HttpTarget::with_connector(settings, Endpoint::default());
             invoke(arguments, config, records, target).await
-        }),
-    }
+        });
+    };
+    runtime(Time::Real)?.block_on(async {
+        let target = HttpTarget::new(HttpSettings::new(target).timeout(config.limits.timeout))?;
+        invoke(arguments, config, records, target).await
+    })
 }
 
 #[derive(Clone, Copy)]
@@ -86,9 +86,11 @@ impl Arguments {
         self.queue_url.is_none() && !self.sqs
     }
 
-    fn target(&self) -> Result<TargetUrl, Error> {
-        let url = self.target_url.as_deref().unwrap_or(endpoint::URL);
-        TargetUrl::parse(url).map_err(|error| format!("--target-url is invalid: {error}").into())
+    /// The target: of the command line, else of the environment.
+    fn target(&self, config: &Config) -> Result<Option<TargetUrl>, Error> {
+        let Some(url) = &self.target_url else { return Ok(config.target.clone()) };
+        let target = TargetUrl::parse(url).map_err(|error| format!("--target-url is invalid: {error}"))?;
+        Ok(Some(target))
     }
 }
 
@@ -142,7 +144,7 @@ async fn invoke(
     if !arguments.is_embedded() {
         let processor = BatchProcessor::new(target, SqsQueue::from_env().await, settings);
         let report = processor.process(records, deadline).await;
-        return conclude(&report, |outcome| place(outcome).to_owned());
+        return conclude(&report, place);
     }
     let embedded = Embedded::with(&records, clock)?;
     let processor = BatchProcessor::new(target, SqsQueue::new(&embedded.sqs.client()), settings);
@@ -159,7 +161,7 @@ fn received(records: &[Record]) -> SystemTime {
 
 /// The response on stdout, the table on stderr.
 fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<ExitCode, Error> {
-    let mut rows = table(&["message", "attempt", "class", "disposition", "delay", "where it is now"]);
+    let mut rows = table(&["message", "attempt", "class", "disposition", "delay", "why", "where it is now"]);
     for outcome in &report.outcomes {
         rows.add_row(vec![
             outcome.message_id.as_deref().map_or("(no id)", short).to_owned(),
@@ -167,10 +169,11 @@ fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<ExitC
             outcome.class.map_or(String::new(), |class| class.to_string()),
             disposition(outcome),
             outcome.disposition.wait().map_or(String::new(), |wait| duration(wait.total())),
+            outcome.reason.clone().unwrap_or_default(),
             place(outcome),
         ]);
     }
-    anstream::eprintln!("{rows}");
+    anstream::eprintln!("{}", rows.trim_fmt());
     let response = respond(report)?;
     anstream::println!("{}", serde_json::to_string(&response)?);
     Ok(ExitCode::SUCCESS)
@@ -192,14 +195,17 @@ fn disposition(outcome: &Outcome) -> String {
 }
 
 /// Where a message is by the answers of SQS.
-fn place(outcome: &Outcome) -> &'static str {
-    match outcome.settlement {
+fn place(outcome: &Outcome) -> String {
+    let place = match &outcome.settlement {
         Settlement::Done => "done; Lambda deletes it",
         Settlement::Moved => "a copy is in the queue, the original is deleted",
         Settlement::MovedNotDeleted { .. } => "a copy is in the queue; Lambda deletes the original",
         Settlement::Kept => "in the queue; it comes back after its visibility timeout",
-        Settlement::Unconfirmed { .. } => "in the queue, no copy was confirmed; it comes back after its delay",
-    }
+        Settlement::Unconfirmed { code } => {
+            return format!("in the queue, no copy ({code}); it comes back after its visibility timeout at the latest");
+        }
+    };
+    place.to_owned()
 }
 
 /// An embedded SQS with the event's messages in flight, as if Lambda had just received them.
@@ -243,7 +249,7 @@ impl Embedded {
     /// Where a message is, read from the queue itself.
     fn place(&self, outcome: &Outcome) -> String {
         let (Some(id), Some(original)) = (&outcome.message_id, &outcome.original_message_id) else {
-            return place(outcome).to_owned();
+            return place(outcome);
         };
         let mut places = Vec::new();
         for queue in &self.queues {
@@ -265,6 +271,6 @@ impl Embedded {
                 }
             }
         }
-        if places.is_empty() { place(outcome).to_owned() } else { places.join("; ") }
+        if places.is_empty() { place(outcome) } else { places.join("; ") }
     }
 }

@@ -77,9 +77,16 @@ fn a_policy_without_bounds_does_not_overflow() {
 fn a_postponement_asks_no_budget() {
     let policy = RetryPolicy { max_retries: 0, ..RetryPolicy::default() };
     let long_ago = received() + secs(1_000_000);
-    for (delay, sample, total) in
-        [(0, 0.5, 0), (899, 0.0, 899), (900, 0.0, 900), (901, 0.0, 901), (900, ALMOST_ONE, 960), (50_000, 0.0, 43_200)]
-    {
+    for (delay, sample, total) in [
+        (0, 0.0, 1),
+        (1, 0.0, 1),
+        (2, 0.0, 2),
+        (899, 0.0, 899),
+        (900, 0.0, 900),
+        (901, 0.0, 901),
+        (900, ALMOST_ONE, 960),
+        (50_000, 0.0, 43_200),
+    ] {
         let decided = policy.decide(&after_retries(99), &Failure::postpone(secs(delay)), long_ago, sample);
         let expected = Disposition::Defer { why: Deferral::Postponed, wait: Wait::from(secs(total), long_ago) };
         assert_eq!(decided, expected, "{delay} at {sample}");
