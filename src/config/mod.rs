@@ -31,7 +31,7 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_CONCURRENCY` | most handlers at once | 1 to 1,000 | 10 |
 /// | `REQUEUE_TIMEOUT_SECONDS` | longest run of one handler | seconds, 0.001 to 900 | 30 |
 /// | `REQUEUE_RESERVE_SECONDS` | kept back at the end of an invocation for settling; at most a quarter of it is | seconds, 0.001 to 900 | 5 |
-/// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits by its visibility timeout | `when-needed`, `never` | `when-needed` |
+/// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits for its delay by its visibility, and gets `maxReceiveCount` receives instead of its retries | `when-needed`, `never` | `when-needed` |
 /// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, handled again on each receive until SQS moves it; or as a copy that says why, handled no more | `redrive`, `annotate` | `redrive` |
 /// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, and a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
 ///
