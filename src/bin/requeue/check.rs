@@ -7,7 +7,8 @@ use requeue::FailureClass;
 use requeue::policy::{Backoff, ClassPolicy, Jitter, RetryPolicy};
 
 use crate::schedule::life::{CLASSES, Life};
-use crate::table::{duration, table};
+use crate::schedule::{retries, span};
+use crate::table::table;
 use crate::{Error, document};
 
 #[derive(clap::Args)]
@@ -25,9 +26,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     anstream::println!("{}", summary(&policy));
     let RetryPolicy { max_retries, max_retry_after, message_ttl, max_deferrals, .. } = &policy;
     anstream::println!(
-        "at most {max_retries} retries and {max_deferrals} deferrals of a message, {} for a delay that the callee names{}",
-        duration(*max_retry_after),
-        message_ttl.map_or(String::new(), |ttl| format!("; not called when older than {}", duration(ttl))),
+        "at most {} and {max_deferrals} deferrals of a message, {} for a delay that the callee names{}",
+        retries(*max_retries),
+        span(*max_retry_after),
+        message_ttl.map_or(String::new(), |ttl| format!("; not called when older than {}", span(ttl))),
     );
     Ok(ExitCode::SUCCESS)
 }
@@ -41,7 +43,7 @@ fn summary(policy: &RetryPolicy) -> comfy_table::Table {
             waits(own),
             jitter(own.jitter),
             budget(policy, class),
-            duration(own.total_timeout),
+            span(own.total_timeout),
         ]);
     }
     rows
@@ -84,9 +86,12 @@ pub(crate) fn backoff(backoff: &Backoff) -> &'static str {
 fn budget(policy: &RetryPolicy, class: FailureClass) -> String {
     let longest = Life::spread(policy, class).max;
     let allowed = max_retries(policy, class);
-    let plural = if allowed == 1 { "y" } else { "ies" };
-    let within = if longest.count() == allowed { format!(" in at most {}", duration(longest.age())) } else { String::new() };
-    format!("{allowed} retr{plural}{within}")
+    let within = if allowed > 0 && longest.count() == allowed {
+        format!(" in at most {}", span(longest.age()))
+    } else {
+        String::new()
+    };
+    retries(allowed) + &within
 }
 
 /// The nearer of both budgets.

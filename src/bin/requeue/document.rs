@@ -26,7 +26,7 @@ pub(crate) fn read(path: &Path) -> Result<RetryPolicy, Error> {
 
 /// What to call it in a sentence.
 pub(crate) fn name(path: &Path) -> String {
-    if path.as_os_str() == "-" { "on the standard input".to_owned() } else { path.display().to_string() }
+    if path.as_os_str() == "-" { "(standard input)".to_owned() } else { path.display().to_string() }
 }
 
 /// A built-in policy by its name in a document.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::ValueEnum;
 use requeue::policy::RetryPolicy;
@@ -11,11 +12,13 @@ mod chart;
 mod cost;
 mod json;
 pub(crate) mod life;
+mod panel;
 mod text;
 
 use cost::{Queue, Requests};
 use life::{Life, Spread};
 
+use crate::table::duration;
 use crate::{Error, document};
 
 #[derive(clap::Args)]
@@ -77,7 +80,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let schedule = Schedule::of(arguments)?;
     if let Some(path) = &arguments.svg {
         let chart = chart::svg(&schedule)?;
-        std::fs::write(path, chart).map_err(|error| format!("the chart {} cannot be written: {error}", path.display()))?;
+        std::fs::write(path, chart)
+            .map_err(|error| format!("the chart {} cannot be written: {error}", path.display()))?;
     }
     if arguments.json {
         anstream::println!("{}", serde_json::to_string_pretty(&json::of(&schedule))?);
@@ -90,7 +94,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 impl Schedule {
     fn of(arguments: &Arguments) -> Result<Self, Error> {
         let (name, policy) = match &arguments.file {
-            Some(path) => (document::name(path), document::read(path)?),
+            Some(path) => {
+                let file = path.file_name().map_or_else(|| document::name(path), |file| file.display().to_string());
+                (file, document::read(path)?)
+            }
             None => (arguments.preset.clone(), document::preset(&arguments.preset)?),
         };
         let queue = Queue {
@@ -109,4 +116,18 @@ impl Schedule {
         });
         Ok(Self { name, policy, queue, classes: classes.into() })
     }
+}
+
+/// `12 h`, not `12 h 0 min`: the times of a policy are round.
+pub(crate) fn span(time: Duration) -> String {
+    if time.is_zero() {
+        return "0 s".to_owned();
+    }
+    let text = duration(time);
+    text.strip_suffix(" 0 s").or_else(|| text.strip_suffix(" 0 min")).map_or(text.clone(), str::to_owned)
+}
+
+/// `1 retry`, `50 retries`.
+pub(crate) fn retries(count: u32) -> String {
+    format!("{count} retr{}", if count == 1 { "y" } else { "ies" })
 }

@@ -8,19 +8,21 @@ use requeue::DeadLetterMode;
 
 use super::cost::Company;
 use super::life::{Life, Retry, Spread};
-use super::{ClassSchedule, Schedule};
+use super::{ClassSchedule, Schedule, retries, span};
 use crate::check;
-use crate::table::{duration, table};
+use crate::table::table;
 
 /// That many rows with the same delays are one.
-const PLATEAU: usize = 3;
+const PLATEAU: usize = 4;
 
 pub(crate) fn of(schedule: &Schedule) -> String {
     let mut text = String::new();
     let mut say = |line: &str| writeln!(text, "{line}").expect("a string takes everything");
     for class in &schedule.classes {
         say(&head(schedule, class));
-        say(&retries(&class.lives).to_string());
+        if class.lives.each().iter().any(|(_, life)| !life.retries.is_empty()) {
+            say(&course(&class.lives).to_string());
+        }
         say(&end(class));
         say("");
     }
@@ -33,17 +35,17 @@ pub(crate) fn of(schedule: &Schedule) -> String {
 fn head(schedule: &Schedule, of: &ClassSchedule) -> String {
     let Some(class) = schedule.policy.class(of.class) else { return String::new() };
     format!(
-        "{} in the policy {}: {} backoff, {} jitter, at most {} retries and {}",
+        "{} in the policy {}: {} backoff, {} jitter, at most {} and {}",
         of.class,
         schedule.name,
         check::backoff(&class.backoff),
         check::jitter(class.jitter),
-        check::max_retries(&schedule.policy, of.class),
-        duration(class.total_timeout),
+        retries(check::max_retries(&schedule.policy, of.class)),
+        span(class.total_timeout),
     )
 }
 
-fn retries(lives: &Spread<Life>) -> Table {
+fn course(lives: &Spread<Life>) -> Table {
     let mut rows = table(&["retry", "wait: min", "median", "max", "since the first receive: min", "median", "max"]);
     for column in rows.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
@@ -71,13 +73,13 @@ fn row(lives: &Spread<Life>, from: usize, to: usize) -> Vec<String> {
         lives.each().map(|(_, life)| life.retries.get(to).map_or_else(|| "–".to_owned(), value))
     };
     let delays = cells(|retry| wait(retry.delay));
-    let ages = cells(|retry| duration(retry.age));
+    let ages = cells(|retry| span(retry.age));
     [number].into_iter().chain(delays).chain(ages).collect()
 }
 
 /// Seconds as in the policy, as long as they can be grasped.
 fn wait(delay: Duration) -> String {
-    if delay < Duration::from_hours(1) { format!("{} s", delay.as_secs()) } else { duration(delay) }
+    if delay < Duration::from_hours(1) { format!("{} s", delay.as_secs()) } else { span(delay) }
 }
 
 /// Why, when and where to: in one line, or in one for each luck when they end differently.
@@ -87,24 +89,42 @@ fn end(of: &ClassSchedule) -> String {
         1 => "a visibility timeout later".to_owned(),
         timeouts => format!("{timeouts} visibility timeouts later"),
     };
+    if of.lives.max.retries.is_empty() {
+        return format!(
+            "given up as {} at the first failure; in the dead-letter queue {way}",
+            of.lives.max.reason.as_str()
+        );
+    }
     let ends = of.lives.map(|life| (life.reason, life.count()));
-    let (reason, retries) = ends.median;
+    let (reason, count) = ends.median;
     if ends.min == ends.median && ends.median == ends.max {
-        let Spread { min, median, max } = of.lives.map(Life::age).map(|age| duration(*age));
+        let Spread { min, median, max } = of.lives.map(Life::age).map(|age| span(*age));
         let ages = if min == max { median } else { format!("{min} to {max}, median {median}") };
-        return format!("given up as {} after {retries} retries: {ages}; in the dead-letter queue {way}", reason.as_str());
+        return format!(
+            "given up as {} after {}: {ages}; in the dead-letter queue {way}",
+            reason.as_str(),
+            retries(count)
+        );
     }
     let lines = of.lives.each().map(|(luck, life)| {
-        let (reason, retries, age) = (life.reason.as_str(), life.count(), duration(life.age()));
-        format!("{luck}: given up as {reason} after {retries} retries, {age}; in the dead-letter queue {way}")
+        let (reason, count, age) = (life.reason.as_str(), retries(life.count()), span(life.age()));
+        format!("{luck}: given up as {reason} after {count}, {age}; in the dead-letter queue {way}")
     });
     lines.join("\n")
 }
 
 fn costs(schedule: &Schedule) -> Table {
     let heads = [
-        "class", "calls", "receives", "sends", "deletes", "visibility changes", "requests alone", "batched",
-        "$ per million alone", "batched",
+        "class",
+        "calls",
+        "receives",
+        "sends",
+        "deletes",
+        "visibility",
+        "requests",
+        "batched",
+        "$ per million",
+        "batched",
     ];
     let mut rows = table(&heads);
     for column in rows.column_iter_mut().skip(1) {
@@ -120,7 +140,7 @@ fn costs(schedule: &Schedule) -> Table {
             requests.sends.to_string(),
             requests.deletes.to_string(),
             requests.visibility_changes.to_string(),
-            format!("{}", requests.billed(&schedule.queue, alone)),
+            requests.billed(&schedule.queue, alone).to_string(),
             format!("{:.1}", requests.billed(&schedule.queue, full)),
             format!("{:.2}", requests.million(&schedule.queue, alone)),
             format!("{:.2}", requests.million(&schedule.queue, full)),
@@ -136,8 +156,8 @@ fn premises(schedule: &Schedule) -> String {
         DeadLetterMode::Annotate => "annotate",
     };
     format!(
-        "Dead-letter mode {mode}, maxReceiveCount {}, messages of {} bytes, ${} per million SQS requests. With median jitter; calls\n\
-         that take no time; as many messages in each request as fit (batched, at most 10) or one; empty receives and Lambda not counted.",
+        "Dead-letter mode {mode}, maxReceiveCount {}, messages of {} bytes, ${:.2} per million SQS requests; one message in each\n\
+         request, or as many as fit, at most ten (batched). Hops are counted; empty receives and Lambda itself are not.",
         queue.max_receive_count, queue.message_bytes, queue.price,
     )
 }
