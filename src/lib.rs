@@ -91,7 +91,7 @@ mod settings;
 mod state;
 
 pub use clock::{Clock, Sampler};
-pub use config::{Config, InvalidConfig, RecursiveLoop};
+pub use config::{Config, InvalidConfig, InvalidPolicy, RecursiveLoop};
 pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Wait};
 pub use failure::{Evidence, Failure, FailureClass};
 pub use handler::Handler;

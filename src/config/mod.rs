@@ -12,6 +12,8 @@ use crate::wire::Wrap;
 
 mod policy;
 
+pub use policy::InvalidPolicy;
+
 /// Every variable begins like this.
 const PREFIX: &str = "REQUEUE_";
 /// Left to the tests of this project.
@@ -251,8 +253,8 @@ impl Vars {
                 return RetryPolicy::default();
             }
         };
-        policy::read(&document).unwrap_or_else(|problems| {
-            for problem in problems {
+        document.parse().unwrap_or_else(|invalid: InvalidPolicy| {
+            for problem in invalid.problems() {
                 self.problem("POLICY", problem);
             }
             RetryPolicy::default()

@@ -4,9 +4,12 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
+mod check;
 mod demo;
+mod document;
 mod endpoint;
 mod invoke;
+mod schedule;
 mod table;
 
 /// The retry layer that SQS and Lambda lack.
@@ -24,12 +27,18 @@ enum Command {
     Demo(demo::Arguments),
     /// Runs one Lambda invocation with the SQS event in a file, and shows what becomes of each message.
     Invoke(invoke::Arguments),
+    /// Says what is wrong with a policy document, as the Lambda would at its start, or what it amounts to.
+    Check(check::Arguments),
+    /// Shows when a policy tries a message again, when it gives up, and what that costs: as a table, as JSON, as a chart.
+    Schedule(schedule::Arguments),
 }
 
 fn main() -> ExitCode {
     let ended = match Arguments::parse().command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Invoke(arguments) => invoke::run(&arguments),
+        Command::Check(arguments) => check::run(&arguments),
+        Command::Schedule(arguments) => schedule::run(&arguments),
     };
     match ended {
         Ok(code) => code,

@@ -29,6 +29,9 @@
 //!   another name.
 //! - Numbers of seconds may have fractions. What would have no effect, or contradicts itself, is refused.
 
+use std::fmt;
+use std::str::FromStr;
+
 use crate::policy::{Preset, RetryPolicy};
 
 mod json;
@@ -46,8 +49,62 @@ use keys::{CLASSES, Class, Listed, global};
 use resolve::{Entry, Globals, resolve};
 use section::Section;
 
+impl FromStr for RetryPolicy {
+    type Err = InvalidPolicy;
+
+    /// Reads a policy document, as `REQUEUE_POLICY` holds it: JSON, of which every key may be left out. The README shows one, and
+    /// `infra/policy.schema.json` lists all keys.
+    ///
+    /// # Errors
+    ///
+    /// All problems of the document.
+    ///
+    /// ```
+    /// use requeue::policy::RetryPolicy;
+    ///
+    /// let policy: RetryPolicy = r#"{"preset": "critical", "maxRetries": 7}"#.parse()?;
+    /// assert_eq!(policy, RetryPolicy { max_retries: 7, ..RetryPolicy::critical() });
+    ///
+    /// let refused = r#"{"maxRetrys": 7}"#.parse::<RetryPolicy>().unwrap_err();
+    /// assert_eq!(refused.problems(), ["maxRetrys is unknown; did you mean maxRetries?"]);
+    /// # Ok::<(), requeue::InvalidPolicy>(())
+    /// ```
+    fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
+        read(document).map_err(|problems| InvalidPolicy { problems })
+    }
+}
+
+/// Everything that is wrong with a policy document.
+///
+/// ```
+/// let refused = r#"{"jitter": "ful"}"#.parse::<requeue::policy::RetryPolicy>().unwrap_err();
+/// assert!(refused.to_string().starts_with("the policy has 1 problem:\n  jitter is `\"ful\"`: allowed is "));
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidPolicy {
+    problems: Vec<String>,
+}
+
+impl InvalidPolicy {
+    /// One sentence for each problem: the path of the key, its value, and what is allowed. There is at least one.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for InvalidPolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.problems.len();
+        write!(f, "the policy has {count} problem{}:", if count == 1 { "" } else { "s" })?;
+        self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+impl std::error::Error for InvalidPolicy {}
+
 /// Reads a document; the error holds every problem, each with the path of its key, its value, and what is allowed.
-pub(super) fn read(document: &str) -> Result<RetryPolicy, Vec<String>> {
+fn read(document: &str) -> Result<RetryPolicy, Vec<String>> {
     // Some editors begin a file with a byte order mark.
     let document = document.strip_prefix('\u{feff}').unwrap_or(document);
     let json = Json::parse(document).map_err(|error| vec![format!("is not JSON: {error}")])?;

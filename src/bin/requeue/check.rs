@@ -1,0 +1,101 @@
+//! `requeue check`: a policy document before it is deployed. What is allowed in it, the library knows.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use requeue::FailureClass;
+use requeue::policy::{Backoff, ClassPolicy, Jitter, RetryPolicy};
+
+use crate::schedule::life::{CLASSES, Life};
+use crate::schedule::{retries, span};
+use crate::table::table;
+use crate::{Error, document};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The policy document; `-` is the standard input.
+    file: PathBuf,
+}
+
+/// How many delays a summary shows.
+const SHOWN: u32 = 5;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let policy = document::read(&arguments.file)?;
+    anstream::println!("the policy {} is valid; it amounts to this:\n", document::name(&arguments.file));
+    anstream::println!("{}", summary(&policy));
+    let RetryPolicy { max_retries, max_retry_after, message_ttl, max_deferrals, .. } = &policy;
+    anstream::println!(
+        "at most {} and {max_deferrals} deferrals of a message, {} for a delay that the callee names{}",
+        retries(*max_retries),
+        span(*max_retry_after),
+        message_ttl.map_or(String::new(), |ttl| format!("; not called when older than {}", span(ttl))),
+    );
+    Ok(ExitCode::SUCCESS)
+}
+
+fn summary(policy: &RetryPolicy) -> comfy_table::Table {
+    let mut rows = table(&["class", "waits in seconds", "jitter", "given up after", "or after"]);
+    for class in CLASSES {
+        let Some(own) = policy.class(class) else { continue };
+        rows.add_row(vec![
+            class.to_string(),
+            waits(own),
+            jitter(own.jitter),
+            budget(policy, class),
+            span(own.total_timeout),
+        ]);
+    }
+    rows
+}
+
+/// `60, 180, 300, 300, …`, before the jitter.
+fn waits(class: &ClassPolicy) -> String {
+    let capped = |retries| class.backoff.delay(retries).min(class.max_delay).as_secs_f64().to_string();
+    let mut waits: Vec<String> = (0..SHOWN).map(capped).collect();
+    let last = capped(u32::MAX);
+    waits.push(capped(SHOWN));
+    let plateau = waits.iter().position(|wait| *wait == last);
+    // The delay that repeats is shown twice.
+    waits.truncate(plateau.map_or(waits.len(), |first| first + 2));
+    let growth = if plateau.is_none() { format!(", … {last}") } else { ", …".to_owned() };
+    waits.join(", ") + &growth
+}
+
+pub(crate) fn jitter(jitter: Jitter) -> String {
+    match jitter {
+        Jitter::Full => "full".to_owned(),
+        Jitter::Equal => "equal".to_owned(),
+        Jitter::Proportional(share) => format!("proportional {share}"),
+        Jitter::Decorrelated => "decorrelated".to_owned(),
+        Jitter::None => "none".to_owned(),
+    }
+}
+
+pub(crate) fn backoff(backoff: &Backoff) -> &'static str {
+    match backoff {
+        Backoff::Exponential { .. } => "exponential",
+        Backoff::Linear { .. } => "linear",
+        Backoff::Fibonacci { .. } => "fibonacci",
+        Backoff::Constant { .. } => "constant",
+        Backoff::List { .. } => "list",
+    }
+}
+
+/// `50 retries, in 4 h 4 min at most`
+fn budget(policy: &RetryPolicy, class: FailureClass) -> String {
+    let longest = Life::spread(policy, class).max;
+    let allowed = max_retries(policy, class);
+    let within = if allowed > 0 && longest.count() == allowed {
+        format!(" in at most {}", span(longest.age()))
+    } else {
+        String::new()
+    };
+    retries(allowed) + &within
+}
+
+/// The nearer of both budgets.
+pub(crate) fn max_retries(policy: &RetryPolicy, class: FailureClass) -> u32 {
+    let own = policy.class(class).and_then(|class| class.max_retries);
+    own.map_or(policy.max_retries, |own| own.min(policy.max_retries))
+}

@@ -1,0 +1,36 @@
+//! The policy document that a command is given. Knows where it comes from; what is allowed in it, the library knows.
+
+use std::io::Read;
+use std::path::Path;
+
+use requeue::policy::RetryPolicy;
+
+use crate::Error;
+
+/// Reads the file, or the standard input when the path is `-`, with the reader that the Lambda uses at its start.
+pub(crate) fn read(path: &Path) -> Result<RetryPolicy, Error> {
+    let mut text = String::new();
+    let read = if path.as_os_str() == "-" {
+        std::io::stdin().read_to_string(&mut text).map(drop)
+    } else {
+        std::fs::read_to_string(path).map(|read| text = read)
+    };
+    let name = name(path);
+    read.map_err(|error| format!("the policy {name} cannot be read: {error}"))?;
+    Ok(text.parse::<RetryPolicy>().map_err(|invalid| {
+        let problems = invalid.problems();
+        let plural = if problems.len() == 1 { "" } else { "s" };
+        format!("the policy {name} has {} problem{plural}:\n  {}", problems.len(), problems.join("\n  "))
+    })?)
+}
+
+/// What to call it in a sentence.
+pub(crate) fn name(path: &Path) -> String {
+    if path.as_os_str() == "-" { "(standard input)".to_owned() } else { path.display().to_string() }
+}
+
+/// A built-in policy by its name in a document.
+pub(crate) fn preset(name: &str) -> Result<RetryPolicy, Error> {
+    let document = serde_json::json!({ "preset": name }).to_string();
+    Ok(document.parse::<RetryPolicy>().map_err(|invalid| format!("--{}", invalid.problems().join("\n")))?)
+}

@@ -1,0 +1,186 @@
+//! The schedule as a chart for a runbook, in SVG: for each class one column, above the wait before each retry, below the time that
+//! has passed. No fonts of its own, and the same bytes for the same policy.
+
+use std::time::Duration;
+
+use plotters::prelude::*;
+use plotters::style::text_anchor::HPos;
+use requeue::FailureClass;
+
+use super::life::{Life, Retry, Spread};
+use super::panel::{Area, Axis, INK, LIMIT, Limit, Marks, Panel, Point, Unit, dashed, style};
+use super::{ClassSchedule, Schedule, retries, span};
+use crate::{Error, check};
+
+const SIZE: (u32, u32) = (1_280, 800);
+/// More retries than these are a line; up to these, each is a dot on it.
+const MAX_DOTS: usize = 25;
+
+pub(crate) fn svg(schedule: &Schedule) -> Result<String, Error> {
+    let mut text = String::new();
+    {
+        let whole = SVGBackend::with_string(&mut text, SIZE).into_drawing_area();
+        whole.fill(&WHITE)?;
+        let (title, rest) = whole.split_vertically(64);
+        let (charts, legend) = rest.split_vertically(SIZE.1 - 64 - 44);
+        draw_title(&title, schedule)?;
+        let columns = charts.split_evenly((1, schedule.classes.len()));
+        for (column, class) in columns.iter().zip(&schedule.classes) {
+            draw_class(column, schedule, class)?;
+        }
+        draw_legend(&legend)?;
+        whole.present()?;
+    }
+    Ok(text)
+}
+
+fn draw_title(area: &Area<'_>, schedule: &Schedule) -> Result<(), Error> {
+    area.draw_text(&format!("Retry schedule: {}", schedule.name), &style(22, HPos::Left), (20, 24))?;
+    let below = "a message that fails each time; calls that take no time; no delay named by the callee";
+    area.draw_text(below, &style(14, HPos::Left), (20, 48))?;
+    Ok(())
+}
+
+/// Okabe and Ito's colours, which the colour-blind can tell apart.
+const fn colour(class: FailureClass) -> RGBColor {
+    match class {
+        FailureClass::RateLimit => RGBColor(0, 114, 178),
+        FailureClass::Quota => RGBColor(204, 121, 167),
+        FailureClass::Temporary => RGBColor(0, 158, 115),
+        FailureClass::NonRetryable => INK,
+    }
+}
+
+fn draw_class(column: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
+    let (head, panels) = column.split_vertically(56);
+    head.draw_text(of.class.as_str(), &style(19, HPos::Left).color(&colour(of.class)), (20, 16))?;
+    head.draw_text(&verdict(&of.lives), &style(14, HPos::Left), (20, 38))?;
+    if of.lives.each().iter().all(|(_, life)| life.retries.is_empty()) {
+        panels.draw_text("never tried again", &style(14, HPos::Left), (20, 20))?;
+        return Ok(());
+    }
+    let (above, below) = panels.split_vertically(panels.dim_in_pixel().1 * 2 / 5);
+    draw_delays(&above, schedule, of)?;
+    draw_ages(&below, schedule, of)
+}
+
+fn verdict(lives: &Spread<Life>) -> String {
+    let counts = lives.each().map(|(_, life)| life.count());
+    let [least, most] = [counts.into_iter().min(), counts.into_iter().max()].map(Option::unwrap_or_default);
+    let reason = if lives.min.reason == lives.max.reason { lives.max.reason.as_str() } else { "given up" };
+    if most == 0 {
+        return format!("{reason} at the first failure");
+    }
+    let ages = lives.map(|life| span(life.age()));
+    let ages = if ages.min == ages.max { ages.min } else { format!("{} to {}", ages.min, ages.max) };
+    let from = if least == most { String::new() } else { format!("{least} to ") };
+    format!("{reason} after {from}{}, {ages}", retries(most))
+}
+
+/// Above: the wait before each retry, as steps.
+fn draw_delays(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
+    let longest = peak(&of.lives, |retry| retry.delay);
+    let panel = Panel {
+        title: "wait before each retry",
+        unit: Unit::of(longest),
+        retries: retry_axis(schedule, of),
+        time: Axis { end: longest.as_secs_f64() * 1.15, limits: Vec::new() },
+    };
+    let lines = of.lives.map(|life| steps(&life.retries));
+    // Beyond the retries of the shortest life there is no band: one of its edges is missing.
+    let both = of.lives.min.retries.len().min(of.lives.max.retries.len());
+    let band = band(steps(&of.lives.min.retries[..both]), &steps(&of.lives.max.retries[..both]));
+    panel.draw(area, colour(of.class), &lines, &band, &Marks::default())
+}
+
+/// Below: the age of the message at each retry, and what bounds it.
+fn draw_ages(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
+    let longest = peak(&of.lives, |retry| retry.age);
+    let budget = schedule.policy.class(of.class).map(|class| ("age limit", class.total_timeout));
+    let ttl = schedule.policy.message_ttl.map(|ttl| ("TTL", ttl));
+    let limits = [budget, ttl].into_iter().flatten();
+    let panel = Panel {
+        title: "time since the first receive",
+        unit: Unit::of(longest),
+        retries: retry_axis(schedule, of),
+        time: Axis::new(
+            longest.as_secs_f64(),
+            limits.map(|(name, limit)| Limit { at: limit.as_secs_f64(), name: format!("{name} {}", span(limit)) }),
+        ),
+    };
+    let dots = if of.lives.median.retries.len() <= MAX_DOTS { dots(&of.lives.median) } else { Vec::new() };
+    let lines = of.lives.map(ages);
+    // With less luck than the least jitter a message may still be tried as often, but not be older than the oldest.
+    let mut oldest = lines.max.clone();
+    oldest.extend(lines.min.last().map(|(retry, _)| (*retry, of.lives.max.age().as_secs_f64())));
+    let marks = Marks { dots, crosses: of.lives.each().map(|(_, life)| end(life)).into() };
+    panel.draw(area, colour(of.class), &lines, &band(lines.min.clone(), &oldest), &marks)
+}
+
+fn retry_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {
+    let most = of.lives.each().map(|(_, life)| life.count()).into_iter().max().unwrap_or_default();
+    let allowed = check::max_retries(&schedule.policy, of.class);
+    let limit = Limit { at: f64::from(allowed) + 0.5, name: retries(allowed) };
+    Axis::new(f64::from(most) + 0.5, [limit].into_iter())
+}
+
+fn peak(lives: &Spread<Life>, of: impl Fn(&Retry) -> Duration) -> Duration {
+    let all = lives.each().into_iter().flat_map(|(_, life)| &life.retries).map(of);
+    all.max().unwrap_or_default().max(Duration::from_secs(1))
+}
+
+/// The outline of what lies between two lines.
+fn band(below: Vec<Point>, above: &[Point]) -> Vec<Point> {
+    below.into_iter().chain(above.iter().rev().copied()).collect()
+}
+
+/// Where the slope changes: what lies between is a straight line.
+fn ages(life: &Life) -> Vec<Point> {
+    let mut points = vec![(0.0, 0.0)];
+    let mut number = 0;
+    for run in life.retries.chunk_by(|one, other| one.delay == other.delay) {
+        number += run.len();
+        points.push((count(number), run[run.len() - 1].age.as_secs_f64()));
+    }
+    points
+}
+
+fn dots(life: &Life) -> Vec<Point> {
+    (1..).zip(&life.retries).map(|(number, retry)| (count(number), retry.age.as_secs_f64())).collect()
+}
+
+fn end(life: &Life) -> Point {
+    (count(life.retries.len()), life.age().as_secs_f64())
+}
+
+/// Each retry is half a step wide on both sides of its number; equal steps are one.
+fn steps(course: &[Retry]) -> Vec<Point> {
+    let mut points = Vec::new();
+    let mut from = 0;
+    for run in course.chunk_by(|one, other| one.delay == other.delay) {
+        let delay = run[0].delay.as_secs_f64();
+        points.extend([(count(from) + 0.5, delay), (count(from + run.len()) + 0.5, delay)]);
+        from += run.len();
+    }
+    points
+}
+
+fn count(number: usize) -> f64 {
+    u32::try_from(number).map_or(f64::INFINITY, f64::from)
+}
+
+fn draw_legend(area: &Area<'_>) -> Result<(), Error> {
+    const Y: i32 = 20;
+    let text = style(14, HPos::Left);
+    let line = |x| [(x, Y), (x + 34, Y)];
+    let band = |x| [(x, Y - 8), (x + 34, Y + 8)];
+    area.draw(&PathElement::new(line(20), INK.stroke_width(2)))?;
+    area.draw_text("median of the jitter", &text, (62, Y))?;
+    area.draw(&Rectangle::new(band(240), INK.mix(0.22).filled()))?;
+    area.draw_text("from the least jitter to the greatest", &text, (282, Y))?;
+    area.draw(&dashed((560, Y), (594, Y)))?;
+    area.draw_text("limit of the policy", &text, (602, Y))?;
+    area.draw(&Cross::new((777, Y), 5, LIMIT.stroke_width(2)))?;
+    area.draw_text("given up: on its way to the dead-letter queue", &text, (790, Y))?;
+    Ok(())
+}

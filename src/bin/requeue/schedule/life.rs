@@ -1,0 +1,120 @@
+//! The life of a message that fails with the same class until it is given up. The arithmetic is the library's: this only calls it
+//! again and again, with a clock of its own.
+
+use std::time::{Duration, SystemTime};
+
+use requeue::policy::{History, RetryPolicy};
+use requeue::{DeadLetterReason, Disposition, Failure, FailureClass, Wait};
+
+/// The classes that are retried, in the order of the policy.
+pub(crate) const CLASSES: [FailureClass; 3] = [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary];
+
+/// What a random generator draws at most.
+const ALMOST_ONE: f64 = 1.0_f64.next_down();
+
+/// One value for each luck that a message may have with its jitter: every draw the least, the middle one, or the greatest.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Spread<T> {
+    pub(crate) min: T,
+    pub(crate) median: T,
+    pub(crate) max: T,
+}
+
+impl<T> Spread<T> {
+    pub(crate) fn map<U>(&self, f: impl Fn(&T) -> U) -> Spread<U> {
+        Spread { min: f(&self.min), median: f(&self.median), max: f(&self.max) }
+    }
+
+    pub(crate) fn each(&self) -> [(&'static str, &T); 3] {
+        [("min", &self.min), ("median", &self.median), ("max", &self.max)]
+    }
+}
+
+/// From the first receive to the last call. Calls are taken to last no time, and copies to be received when they are due.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Life {
+    pub(crate) retries: Vec<Retry>,
+    /// Why it ends.
+    pub(crate) reason: DeadLetterReason,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Retry {
+    /// From the failure before it to this retry.
+    pub(crate) delay: Duration,
+    /// Copies on the way that only waited.
+    pub(crate) hops: u32,
+    /// From the first receive to this retry.
+    pub(crate) age: Duration,
+}
+
+impl Life {
+    /// The three lives of a message of this class.
+    pub(crate) fn spread(policy: &RetryPolicy, class: FailureClass) -> Spread<Self> {
+        Spread { min: 0.0, median: 0.5, max: ALMOST_ONE }.map(|sample| Self::live(policy, class, *sample))
+    }
+
+    fn live(policy: &RetryPolicy, class: FailureClass, sample: f64) -> Self {
+        let failure = failure(class);
+        let received = SystemTime::UNIX_EPOCH;
+        let mut history = History::starting(received);
+        let mut retries = Vec::new();
+        let mut age = Duration::ZERO;
+        loop {
+            // It waited for nothing before its first receive, so that is when it was sent.
+            if policy.message_ttl.is_some_and(|ttl| age > ttl) {
+                return Self { retries, reason: DeadLetterReason::Expired };
+            }
+            let now = received + age;
+            let wait = match policy.decide(&history, &failure, now, sample) {
+                Disposition::Requeue { wait, .. } => wait,
+                Disposition::DeadLetter(reason) => return Self { retries, reason },
+                Disposition::Complete
+                | Disposition::Defer { .. }
+                | Disposition::Release(_)
+                | Disposition::Annotate(_) => unreachable!("a failure that asks for nothing is retried or given up"),
+            };
+            age += wait.total();
+            retries.push(Retry { delay: wait.total(), hops: hops(wait, now), age });
+            history.retries += 1;
+            history.class_retries += 1;
+            history.previous = Some(wait.total());
+        }
+    }
+
+    /// From the first receive to the end.
+    pub(crate) fn age(&self) -> Duration {
+        self.retries.last().map_or(Duration::ZERO, |last| last.age)
+    }
+
+    pub(crate) fn hops(&self) -> u32 {
+        self.retries.iter().map(|retry| retry.hops).sum()
+    }
+
+    pub(crate) fn count(&self) -> u32 {
+        u32::try_from(self.retries.len()).expect("a policy counts its retries in 32 bits")
+    }
+}
+
+fn failure(class: FailureClass) -> Failure {
+    match class {
+        FailureClass::RateLimit => Failure::rate_limit(class),
+        FailureClass::Quota => Failure::quota(class),
+        FailureClass::Temporary => Failure::temporary(class),
+        FailureClass::NonRetryable => Failure::non_retryable(class),
+    }
+}
+
+/// How often a copy comes back before it is due.
+fn hops(mut wait: Wait, mut now: SystemTime) -> u32 {
+    let mut hops = 0;
+    while let Some(due) = wait.not_before() {
+        now += Duration::from_secs(u64::from(wait.delay().as_secs()));
+        if due <= now {
+            break;
+        }
+        hops += 1;
+        wait = Wait::until(due, now);
+    }
+    hops
+}

@@ -1,0 +1,133 @@
+//! `requeue schedule`: what a policy means in time, requests and money, before anything is deployed.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use requeue::policy::RetryPolicy;
+use requeue::{DeadLetterMode, FailureClass};
+
+mod chart;
+mod cost;
+mod json;
+pub(crate) mod life;
+mod panel;
+mod text;
+
+use cost::{Queue, Requests};
+use life::{Life, Spread};
+
+use crate::table::duration;
+use crate::{Error, document};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The policy document; `-` is the standard input. Without it, the built-in policy.
+    file: Option<PathBuf>,
+    /// The built-in policy: standard, high-volume or critical.
+    #[arg(long, value_name = "NAME", default_value = "standard", conflicts_with = "file")]
+    preset: String,
+    /// Print JSON instead of tables.
+    #[arg(long)]
+    json: bool,
+    /// Write a chart to this file.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+    /// How the function hands on what it gives up, as in `REQUEUE_DEAD_LETTER`.
+    #[arg(long, value_enum, default_value_t = Mode::Redrive)]
+    dead_letter: Mode,
+    /// Of the queue's redrive policy.
+    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    max_receive_count: u32,
+    /// The size of a message with its attributes: each 64 KiB are billed as one request.
+    #[arg(long, value_name = "BYTES", default_value_t = 1_024,
+          value_parser = clap::value_parser!(u32).range(1..=i64::from(cost::MAX_BYTES)))]
+    message_bytes: u32,
+    /// US dollars for a million SQS requests. The default is a standard queue's in us-east-1 in 2026:
+    /// see <https://aws.amazon.com/sqs/pricing>.
+    #[arg(long, value_name = "USD", default_value_t = cost::PRICE, value_parser = price)]
+    price_per_million: f64,
+}
+
+#[derive(Clone, Copy, ValueEnum)]
+enum Mode {
+    Redrive,
+    Annotate,
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    let price = text.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
+    price.ok_or_else(|| "allowed is a number of at least 0".to_owned())
+}
+
+/// All that is shown, in whatever form.
+pub(crate) struct Schedule {
+    /// The name of the policy.
+    name: String,
+    policy: RetryPolicy,
+    queue: Queue,
+    classes: Vec<ClassSchedule>,
+}
+
+struct ClassSchedule {
+    class: FailureClass,
+    lives: Spread<Life>,
+    requests: Spread<Requests>,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let schedule = Schedule::of(arguments)?;
+    if let Some(path) = &arguments.svg {
+        let chart = chart::svg(&schedule)?;
+        std::fs::write(path, chart)
+            .map_err(|error| format!("the chart {} cannot be written: {error}", path.display()))?;
+    }
+    if arguments.json {
+        anstream::println!("{}", serde_json::to_string_pretty(&json::of(&schedule))?);
+    } else {
+        anstream::print!("{}", text::of(&schedule));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Schedule {
+    fn of(arguments: &Arguments) -> Result<Self, Error> {
+        let (name, policy) = match &arguments.file {
+            Some(path) => {
+                let file = path.file_name().map_or_else(|| document::name(path), |file| file.display().to_string());
+                (file, document::read(path)?)
+            }
+            None => (arguments.preset.clone(), document::preset(&arguments.preset)?),
+        };
+        let queue = Queue {
+            dead_letter: match arguments.dead_letter {
+                Mode::Redrive => DeadLetterMode::Redrive,
+                Mode::Annotate => DeadLetterMode::Annotate,
+            },
+            max_receive_count: arguments.max_receive_count,
+            message_bytes: arguments.message_bytes,
+            price: arguments.price_per_million,
+        };
+        let classes = life::CLASSES.map(|class| {
+            let lives = Life::spread(&policy, class);
+            let requests = lives.map(|life| Requests::of(life, &queue));
+            ClassSchedule { class, lives, requests }
+        });
+        Ok(Self { name, policy, queue, classes: classes.into() })
+    }
+}
+
+/// `12 h`, not `12 h 0 min`: the times of a policy are round.
+pub(crate) fn span(time: Duration) -> String {
+    if time.is_zero() {
+        return "0 s".to_owned();
+    }
+    let text = duration(time);
+    text.strip_suffix(" 0 s").or_else(|| text.strip_suffix(" 0 min")).map_or(text.clone(), str::to_owned)
+}
+
+/// `1 retry`, `50 retries`.
+pub(crate) fn retries(count: u32) -> String {
+    format!("{count} retr{}", if count == 1 { "y" } else { "ies" })
+}

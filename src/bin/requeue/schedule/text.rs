@@ -1,0 +1,163 @@
+//! The schedule as tables on a terminal.
+
+use std::fmt::Write;
+use std::time::Duration;
+
+use comfy_table::{CellAlignment, Table};
+use requeue::DeadLetterMode;
+
+use super::cost::Company;
+use super::life::{Life, Retry, Spread};
+use super::{ClassSchedule, Schedule, retries, span};
+use crate::check;
+use crate::table::table;
+
+/// That many rows with the same delays are one.
+const PLATEAU: usize = 4;
+
+pub(crate) fn of(schedule: &Schedule) -> String {
+    let mut text = String::new();
+    let mut say = |line: &str| writeln!(text, "{line}").expect("a string takes everything");
+    for class in &schedule.classes {
+        say(&head(schedule, class));
+        if class.lives.each().iter().any(|(_, life)| !life.retries.is_empty()) {
+            say(&course(&class.lives).to_string());
+        }
+        say(&end(class));
+        say("");
+    }
+    say("One message that is never done, until it is in the dead-letter queue:");
+    say(&costs(schedule).to_string());
+    say(&premises(schedule));
+    text
+}
+
+fn head(schedule: &Schedule, of: &ClassSchedule) -> String {
+    let Some(class) = schedule.policy.class(of.class) else { return String::new() };
+    format!(
+        "{} in the policy {}: {} backoff, {} jitter, at most {} and {}",
+        of.class,
+        schedule.name,
+        check::backoff(&class.backoff),
+        check::jitter(class.jitter),
+        retries(check::max_retries(&schedule.policy, of.class)),
+        span(class.total_timeout),
+    )
+}
+
+fn course(lives: &Spread<Life>) -> Table {
+    let mut rows = table(&["retry", "wait: min", "median", "max", "since the first receive: min", "median", "max"]);
+    for column in rows.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let longest = lives.each().map(|(_, life)| life.retries.len()).into_iter().max().unwrap_or_default();
+    let delays = |at: usize| lives.map(|life| life.retries.get(at).map(|retry| retry.delay));
+    let mut at = 0;
+    while at < longest {
+        let run = (at..longest).take_while(|next| delays(*next) == delays(at)).count();
+        rows.add_row(row(lives, at, at));
+        if run >= PLATEAU {
+            rows.add_row(row(lives, at + 1, at + run - 1));
+            at += run;
+        } else {
+            at += 1;
+        }
+    }
+    rows
+}
+
+/// The retries from one to another, which have the same delays; the ages are those of the last.
+fn row(lives: &Spread<Life>, from: usize, to: usize) -> Vec<String> {
+    let number = if from == to { (from + 1).to_string() } else { format!("{} … {}", from + 1, to + 1) };
+    let cells = |value: fn(&Retry) -> String| {
+        lives.each().map(|(_, life)| life.retries.get(to).map_or_else(|| "–".to_owned(), value))
+    };
+    let delays = cells(|retry| wait(retry.delay));
+    let ages = cells(|retry| span(retry.age));
+    [number].into_iter().chain(delays).chain(ages).collect()
+}
+
+/// Seconds as in the policy, as long as they can be grasped.
+fn wait(delay: Duration) -> String {
+    if delay < Duration::from_hours(1) { format!("{} s", delay.as_secs()) } else { span(delay) }
+}
+
+/// Why, when and where to: in one line, or in one for each luck when they end differently.
+fn end(of: &ClassSchedule) -> String {
+    let way = match of.requests.median.visibility_timeouts {
+        0 => "at once".to_owned(),
+        1 => "a visibility timeout later".to_owned(),
+        timeouts => format!("{timeouts} visibility timeouts later"),
+    };
+    if of.lives.max.retries.is_empty() {
+        return format!(
+            "given up as {} at the first failure; in the dead-letter queue {way}",
+            of.lives.max.reason.as_str()
+        );
+    }
+    let ends = of.lives.map(|life| (life.reason, life.count()));
+    let (reason, count) = ends.median;
+    if ends.min == ends.median && ends.median == ends.max {
+        let Spread { min, median, max } = of.lives.map(Life::age).map(|age| span(*age));
+        let ages = if min == max { median } else { format!("{min} to {max}, median {median}") };
+        return format!(
+            "given up as {} after {}: {ages}; in the dead-letter queue {way}",
+            reason.as_str(),
+            retries(count)
+        );
+    }
+    let lines = of.lives.each().map(|(luck, life)| {
+        let (reason, count, age) = (life.reason.as_str(), retries(life.count()), span(life.age()));
+        format!("{luck}: given up as {reason} after {count}, {age}; in the dead-letter queue {way}")
+    });
+    lines.join("\n")
+}
+
+fn costs(schedule: &Schedule) -> Table {
+    let heads = [
+        "class",
+        "calls",
+        "receives",
+        "sends",
+        "deletes",
+        "visibility",
+        "requests",
+        "batched",
+        "$ per million",
+        "batched",
+    ];
+    let mut rows = table(&heads);
+    for column in rows.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    for of in &schedule.classes {
+        let requests = of.requests.median;
+        let [alone, full] = [Company::Alone, Company::Full];
+        rows.add_row(vec![
+            of.class.to_string(),
+            requests.calls.to_string(),
+            requests.receives.to_string(),
+            requests.sends.to_string(),
+            requests.deletes.to_string(),
+            requests.visibility_changes.to_string(),
+            requests.billed(&schedule.queue, alone).to_string(),
+            format!("{:.1}", requests.billed(&schedule.queue, full)),
+            format!("{:.2}", requests.million(&schedule.queue, alone)),
+            format!("{:.2}", requests.million(&schedule.queue, full)),
+        ]);
+    }
+    rows
+}
+
+fn premises(schedule: &Schedule) -> String {
+    let queue = &schedule.queue;
+    let mode = match queue.dead_letter {
+        DeadLetterMode::Redrive => "redrive",
+        DeadLetterMode::Annotate => "annotate",
+    };
+    format!(
+        "Dead-letter mode {mode}, maxReceiveCount {}, messages of {} bytes, ${:.2} per million SQS requests; one message in each\n\
+         request, or as many as fit, at most ten (batched). Hops are counted; empty receives and Lambda itself are not.",
+        queue.max_receive_count, queue.message_bytes, queue.price,
+    )
+}

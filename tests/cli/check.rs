@@ -1,0 +1,78 @@
+//! `requeue check`: the same verdict, in the same words, as at the start of the Lambda.
+
+use crate::run::{file, requeue, requeue_reading};
+
+const ARTICLE: &str = r#"
+{ "maxRetries": 50, "baseDelayMultiplier": 3.0, "maxDelaySeconds": 60, "jitterPercentage": 0.1, "totalTimeoutSeconds": 43200,
+  "errorConfigs": { "RATE_LIMIT": {"baseDelay": 60, "maxDelay": 300}, "QUOTA": {"baseDelay": 120, "maxDelay": 600},
+                    "TEMPORARY": {"baseDelay": 2, "maxDelay": 60}, "DEFAULT": {"baseDelay": 2, "maxDelay": 60} } }"#;
+
+/// The row of a table that begins with this word.
+#[track_caller]
+fn row<'t>(text: &'t str, class: &str) -> Vec<&'t str> {
+    let line = text.lines().find(|line| line.trim_start().starts_with(class)).unwrap_or_else(|| panic!("{text}"));
+    line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
+}
+
+#[test]
+fn good_documents_are_confirmed_and_summed_up() {
+    let long_names = ARTICLE
+        .replace("RATE_LIMIT", "RATE_LIMIT_EXCEEDED")
+        .replace("QUOTA", "QUOTA_EXCEEDED")
+        .replace("TEMPORARY", "TEMPORARY_ERROR");
+    for (name, document) in [("article.json", ARTICLE), ("article-long.json", &long_names)] {
+        let path = file(name, document);
+        let said = requeue(&["check", &path]).succeeded();
+        assert!(said.starts_with(&format!("the policy {path} is valid")), "{said}");
+        let rate_limit =
+            ["rate-limit", "60, 180, 300, 300, …", "proportional 0.1", "50 retries in at most 4 h 4 min", "12 h"];
+        assert_eq!(row(&said, "rate-limit"), rate_limit);
+        assert_eq!(row(&said, "quota")[1], "120, 360, 600, 600, …");
+        assert_eq!(row(&said, "temporary")[1], "2, 6, 18, 54, 60, 60, …");
+    }
+}
+
+#[test]
+fn the_standard_input_is_read_for_a_hyphen() {
+    let said = requeue_reading(r#"{"preset": "critical"}"#, &["check", "-"]).succeeded();
+    assert!(said.starts_with("the policy (standard input) is valid"), "{said}");
+    let rate_limit = ["rate-limit", "2, 4, 8, 10, 10, …", "proportional 0.2", "5 retries in at most 34 s", "10 min"];
+    assert_eq!(row(&said, "rate-limit"), rate_limit);
+}
+
+#[test]
+fn every_problem_is_told_in_the_words_of_the_start() {
+    let document = r#"{"maxRetrys": 5, "jitter": "ful", "errorConfigs": {"QUOTA": {"baseDelay": -1}}}"#;
+    let checked = requeue_reading(document, &["check", "-"]);
+    assert_eq!((checked.status, checked.stdout.as_str()), (1, ""));
+    let (head, problems) = checked.stderr.split_once('\n').unwrap();
+    assert_eq!(head, "error: the policy (standard input) has 3 problems:");
+    assert!(problems.contains("  maxRetrys is unknown; did you mean maxRetries?\n"), "{problems}");
+    assert!(problems.contains("  errorConfigs.QUOTA.baseDelay is `-1`: allowed is "), "{problems}");
+
+    let at_start = requeue::Config::from_vars([("REQUEUE_POLICY", document)]).unwrap_err().to_string();
+    for problem in problems.lines() {
+        let problem = format!("  REQUEUE_POLICY {}", problem.trim_start());
+        assert!(at_start.lines().any(|line| line == problem), "{problem:?} is in\n{at_start}");
+    }
+    assert_eq!(problems.lines().count(), at_start.lines().count() - 1);
+}
+
+#[test]
+fn what_is_no_policy_is_refused_with_the_reason() {
+    let broken = file("broken.json", "{\"maxRetries\": 5,\n}");
+    let list = file("list.json", "[]");
+    let missing = crate::run::scratch("no-such-file.json");
+    let table = [
+        (broken.as_str(), "has 1 problem:\n  is not JSON: "),
+        (&list, "has 1 problem:\n  is `[]`: allowed is an object\n"),
+        (missing.to_str().unwrap(), "cannot be read: No such file"),
+        ("src", "cannot be read: "),
+    ];
+    for (path, expected) in table {
+        let checked = requeue(&["check", path]);
+        assert_eq!((checked.status, checked.stdout.as_str()), (1, ""), "{path}");
+        assert!(checked.stderr.starts_with(&format!("error: the policy {path} {expected}")), "{}", checked.stderr);
+    }
+    assert_eq!(requeue(&["check"]).status, 2, "a file is asked for");
+}

@@ -1,0 +1,85 @@
+//! `requeue demo` and `requeue invoke`, as the README shows them.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::run::{file, requeue, requeue_reading};
+
+#[test]
+fn the_demo_loses_nothing_and_repeats_itself() {
+    let run = |seed: &str| requeue(&["demo", "--messages", "40", "--seed", seed]);
+    let first = run("1");
+    assert_eq!(first.status, 0, "{}", first.stderr);
+    let last = first.stdout.lines().last().unwrap();
+    assert!(last.starts_with("40 sent = "), "{last}");
+    assert!(last.contains(" + 0 left in the queue; 0 lost, 0 done twice; "), "{last}");
+    assert_eq!(first.stdout, run("1").stdout, "the same seed gives the same run");
+    assert_eq!(run("2").status, 0);
+}
+
+/// How many messages of each event remain with SQS, by the README's word on the file.
+const REMAINING: [(&str, usize); 15] = [
+    ("article-in-flight.json", 0),
+    ("attributes.json", 0),
+    ("every-class.json", 1),
+    ("exhausted.json", 2),
+    ("fair-queue.json", 0),
+    ("fifo.json", 2),
+    ("later-version.json", 1),
+    ("malformed.json", 5),
+    ("mixed-batch.json", 1),
+    ("one-mebibyte.json", 1),
+    ("redriven.json", 0),
+    ("s3-pointer.json", 0),
+    ("single.json", 0),
+    ("sns-wrapped.json", 0),
+    ("text-bodies.json", 0),
+];
+
+#[test]
+fn each_event_gets_an_answer_that_lambda_understands() {
+    let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("events");
+    let mut files: Vec<String> =
+        fs::read_dir(events).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    files.sort();
+    assert_eq!(files, REMAINING.map(|(file, _)| file.to_owned()));
+
+    for (name, remaining) in REMAINING {
+        let path = format!("events/{name}");
+        let run = requeue(&["invoke", &path, "--sample", "0.5"]);
+        assert_eq!(run.status, 0, "{name}: {}", run.stderr);
+        assert!(run.stderr.contains("where it is now"), "{name}: the table is not for Lambda: {}", run.stderr);
+        let response: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{name}: {}", run.stdout));
+        let failures = response["batchItemFailures"].as_array().unwrap();
+        assert_eq!(failures.len(), remaining, "{name}: {}", run.stdout);
+
+        let event: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let ids: Vec<&str> =
+            event["Records"].as_array().unwrap().iter().filter_map(|r| r["messageId"].as_str()).collect();
+        for failure in failures {
+            let id = failure["itemIdentifier"].as_str().unwrap();
+            assert!(!id.is_empty() && ids.contains(&id), "{name}: Lambda would take {id:?} for a failure of all");
+        }
+    }
+}
+
+#[test]
+fn an_event_that_is_none_is_refused_with_the_reason() {
+    let broken = file("broken-event.json", "{");
+    let other = file("other-event.json", r#"{"detail": {}}"#);
+    let table = [
+        (broken.as_str(), "is no JSON: "),
+        (&other, "has no list `Records`: see events/single.json"),
+        ("events/none.json", "cannot be read: No such file"),
+    ];
+    for (path, expected) in table {
+        let run = requeue(&["invoke", path]);
+        assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{path}");
+        assert!(run.stderr.starts_with(&format!("error: the event {path} {expected}")), "{}", run.stderr);
+    }
+    let single = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("events/single.json")).unwrap();
+    let run = requeue_reading(&single, &["invoke", "-"]);
+    assert_eq!((run.status, run.stdout.as_str()), (0, "{\"batchItemFailures\":[]}\n"));
+}

@@ -1,0 +1,62 @@
+//! Runs the built binary, without any variable of the machine that tests it.
+
+use std::fs;
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// How a run ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Run {
+    pub(crate) status: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Run {
+    /// The standard output of a run that went well, and had nothing to complain about.
+    #[track_caller]
+    pub(crate) fn succeeded(self) -> String {
+        assert_eq!((self.status, self.stderr.as_str()), (0, ""), "{}", self.stdout);
+        self.stdout
+    }
+}
+
+pub(crate) fn requeue(arguments: &[&str]) -> Run {
+    requeue_reading("", arguments)
+}
+
+/// With this on its standard input.
+pub(crate) fn requeue_reading(input: &str, arguments: &[&str]) -> Run {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_requeue"))
+        .args(arguments)
+        .env_clear()
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // A command that reads nothing may be gone already.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    let output = child.wait_with_output().unwrap();
+    Run {
+        status: output.status.code().expect("no signal ended it"),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A path for a file of this test alone.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("cli");
+    fs::create_dir_all(&directory).unwrap();
+    directory.join(name)
+}
+
+/// Such a file with this text.
+pub(crate) fn file(name: &str, text: &str) -> String {
+    let path = scratch(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_owned()
+}
