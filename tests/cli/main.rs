@@ -6,4 +6,5 @@
 mod check;
 mod laptop;
 mod run;
+mod measured;
 mod schedule;

@@ -127,7 +127,7 @@ fn the_sums_of_the_json_are_right_and_those_of_the_table() {
             let count = |what: &str| secs(&requests[what]);
             assert_eq!([count("sends"), count("deletes"), count("receives")], [copies + 1, copies, copies + 5]);
             assert_eq!(count("handlerCalls"), lived.len() as u64 + 1);
-            let sum = f64::from(u32::try_from(3 * copies + 6).unwrap());
+            let sum = f64::from(u32::try_from(4 * copies + 6).unwrap());
             assert_eq!(requests["alone"]["billedRequests"], sum);
             assert!((requests["batched"]["billedRequests"].as_f64().unwrap() * 10.0 - sum).abs() < 1e-9);
             assert!((requests["alone"]["usdPerMillionMessages"].as_f64().unwrap() - 0.4 * sum).abs() < 1e-9);
@@ -135,7 +135,7 @@ fn the_sums_of_the_json_are_right_and_those_of_the_table() {
         let requests = &class["requests"]["median"];
         let number = |value: &Value, digits: usize| format!("{:.digits$}", value.as_f64().unwrap());
         let mut expected = vec![name.to_owned()];
-        for count in ["handlerCalls", "receives", "sends", "deletes", "visibilityChanges"] {
+        for count in ["handlerCalls", "receives", "sends", "deletes", "pollerDeletes", "visibilityChanges"] {
             expected.push(requests[count].to_string());
         }
         for (what, digits) in [("billedRequests", 0), ("usdPerMillionMessages", 2)] {
@@ -191,15 +191,16 @@ fn hops_payload_and_the_way_to_the_dead_letter_queue_are_counted() {
 
     let billed = |bytes: &str| {
         let of = requests(&["--message-bytes", bytes]);
-        [&of["alone"], &of["batched"]].map(|of| of["billedRequests"].as_f64().unwrap())
+        [&of["alone"], &of["batched"]].map(|of| format!("{:.1}", of["billedRequests"].as_f64().unwrap()))
     };
-    assert_eq!(billed("6553"), [27.0, 2.7]);
-    assert_eq!(billed("6554"), [27.0, 4.7]);
-    assert_eq!(billed("65536"), [27.0, 20.7]);
-    assert_eq!(billed("65537"), [47.0, 22.7]);
-    assert_eq!(billed("1048576"), [327.0, 327.0]);
+    // 20 requests with the payload, 14 deletes.
+    assert_eq!(billed("6553"), ["34.0", "3.4"]);
+    assert_eq!(billed("6554"), ["34.0", "5.4"]);
+    assert_eq!(billed("65536"), ["34.0", "21.4"]);
+    assert_eq!(billed("65537"), ["54.0", "23.4"]);
+    assert_eq!(billed("1048576"), ["334.0", "334.0"]);
     let priced = requests(&["--price-per-million", "0.5"]);
-    assert_eq!(priced["alone"]["usdPerMillionMessages"], 13.5);
+    assert_eq!(priced["alone"]["usdPerMillionMessages"], 17.0);
 }
 
 #[test]

@@ -32,6 +32,8 @@ pub(crate) struct Requests {
     pub(crate) receives: u32,
     pub(crate) sends: u32,
     pub(crate) deletes: u32,
+    /// Lambda's poller deletes all that the function does not report as failed, also what the function has deleted already.
+    pub(crate) poller_deletes: u32,
     pub(crate) visibility_changes: u32,
     /// How often its handler is called.
     pub(crate) calls: u32,
@@ -50,6 +52,7 @@ impl Requests {
                 receives: copies + lasts,
                 sends: 1 + copies,
                 deletes: copies,
+                poller_deletes: copies,
                 visibility_changes: 0,
                 // Without a copy nothing says that it was given up: each receive calls the handler.
                 calls: if copies == 0 { lasts } else { calls },
@@ -61,6 +64,7 @@ impl Requests {
                     receives: copies + 1 + lasts,
                     sends: 1 + copies + 1,
                     deletes: copies + 1,
+                    poller_deletes: copies + 1,
                     visibility_changes: hurried,
                     calls,
                     visibility_timeouts: lasts - hurried,
@@ -76,7 +80,9 @@ impl Requests {
             Company::Full => (MAX_BYTES / queue.message_bytes).clamp(1, MAX_ENTRIES),
         };
         let chunks = (entries * queue.message_bytes).div_ceil(CHUNK_BYTES);
-        let requests = (self.receives + self.sends) * chunks + self.deletes + self.visibility_changes;
+        let with_payload = self.receives + self.sends;
+        let without = self.deletes + self.poller_deletes + self.visibility_changes;
+        let requests = with_payload * chunks + without;
         f64::from(requests) / f64::from(entries)
     }
 

@@ -73,6 +73,7 @@ fn of_requests(schedule: &Schedule, requests: &Requests) -> Value {
         "receives": requests.receives,
         "sends": requests.sends,
         "deletes": requests.deletes,
+        "pollerDeletes": requests.poller_deletes,
         "visibilityChanges": requests.visibility_changes,
         "handlerCalls": requests.calls,
         "visibilityTimeoutsUntilDeadLetterQueue": requests.visibility_timeouts,
