@@ -25,6 +25,10 @@ pub(crate) fn gate(
     if delivery.is_of_later_version {
         return Some(Disposition::Release(ReleaseReason::LaterVersion));
     }
+    // Before all else: what was given up must not be given up again, or its annotation would be sent for ever.
+    if delivery.state.dead_letter.is_some() {
+        return Some(Disposition::Release(ReleaseReason::Annotated));
+    }
     // No handler is given this record, so it costs no time; and it must not be deferred: a copy would lack what could not be read.
     if delivery.defect.is_some() {
         return None;
@@ -38,9 +42,6 @@ pub(crate) fn gate(
     let age = now.duration_since(delivery.first_sent).unwrap_or_default();
     if policy.message_ttl.is_some_and(|ttl| age > ttl) {
         return Some(Disposition::DeadLetter(DeadLetterReason::Expired));
-    }
-    if delivery.state.dead_letter.is_some() {
-        return Some(Disposition::Release(ReleaseReason::Annotated));
     }
     if policy::is_given_up(policy, &delivery.progress(), delivery.copy_first_received) {
         return Some(Disposition::Release(ReleaseReason::GivenUp));

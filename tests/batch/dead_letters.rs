@@ -47,6 +47,19 @@ async fn used_up_retries_are_annotated_too() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_expired_is_annotated_once_and_never_handled() {
+    let mut world = world();
+    world.settings.policy.message_ttl = Some(secs(100));
+    world.send("{}").await;
+    tokio::time::sleep(secs(101)).await;
+    let script = Script::always(Failure::temporary("no"));
+    world.run(&world.processor(script.clone())).await;
+    assert!(script.seen().is_empty());
+    assert_eq!(state(&world.dead()[0])["retryState"]["deadLetter"]["reason"], "expired");
+    assert_eq!(world.calls("SendMessageBatch"), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_annotated_message_passes_through_its_receives_at_once() {
     let world = world();
     world.send("{}").await;

@@ -68,6 +68,7 @@ async fn what_is_foretold_is_what_happens() {
         r#"{"maxRetries": 3, "errorConfigs": {"QUOTA": {"backoff": [900, 901, 3600], "jitter": "none"}}}"#,
         r#"{"maxRetries": 9, "jitter": "decorrelated", "totalTimeoutSeconds": 4000}"#,
         r#"{"maxRetries": 0}"#,
+        r#"{"messageTtlSeconds": 500}"#,
     ];
     let modes = [("redrive", DeadLetterMode::Redrive), ("annotate", DeadLetterMode::Annotate)];
     for document in documents {
