@@ -1,6 +1,7 @@
 //! One delivery: as SQS gave it to us (`Record`), as the processor sees it (`Delivery`), and as the handler sees it (`Message`).
 //! Knows nothing of Lambda's event format.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::ops::Deref;
@@ -92,8 +93,8 @@ impl Delivery {
             Origin::LaterVersion(_) => RetryState::default(),
         };
         let payload = match read.payload {
-            std::borrow::Cow::Borrowed(whole) if whole.len() == body.len() => None,
-            other => Some(other.into_owned()),
+            Cow::Borrowed(_) => None,
+            Cow::Owned(restored) => Some(restored),
         };
         let sent = record.sent.unwrap_or(received);
         let copy_first_received = record.first_received.unwrap_or(received);

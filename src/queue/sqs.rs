@@ -38,8 +38,8 @@ impl SqsQueue {
     pub async fn from_env() -> Self {
         let http =
             aws_smithy_http_client::Builder::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
-        let config = aws_config::defaults(BehaviorVersion::latest()).http_client(http).load().await;
-        Self::new(&Client::new(&config))
+        let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http);
+        Self { client: Client::new(&loader.retry_config(RetryConfig::disabled()).load().await) }
     }
 
     /// A client is bound to one region, a message to that of its queue.

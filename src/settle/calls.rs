@@ -71,22 +71,20 @@ impl<Q: Queue> Settler<Q> {
 
     /// Deletes the originals of confirmed copies; what remains after one more try is left to the event source mapping.
     pub(super) async fn delete(&self, queue: &QueueArn, copies: &mut [Copy], deadline: Instant) {
-        let (with_handle, without): (Vec<&mut Copy>, Vec<&mut Copy>) =
-            copies.iter_mut().partition(|copy| !copy.receipt_handles().is_empty());
-        for copy in without {
-            copy.not_deleted = Some("NoReceiptHandle".to_owned());
-        }
-        let handles: Vec<String> = with_handle.iter().map(|copy| copy.receipt_handles()[0].clone()).collect();
-        let handles: Vec<&str> = handles.iter().map(String::as_str).collect();
+        let first = copies.iter().filter_map(|copy| copy.receipt_handles().first());
+        let handles: Vec<&str> = first.map(String::as_str).collect();
+        let mut deleted = self.delete_handles(queue, &handles, deadline).await.into_iter();
         // Further deliveries of the same message in the same batch have receipt handles of their own.
-        let more: Vec<String> =
-            with_handle.iter().flat_map(|copy| copy.receipt_handles()[1..].iter().cloned()).collect();
-        for (copy, deleted) in with_handle.into_iter().zip(self.delete_handles(queue, &handles, deadline).await) {
-            copy.not_deleted = deleted.err();
-        }
+        let more = copies.iter().flat_map(|copy| copy.receipt_handles().iter().skip(1));
+        let more: Vec<&str> = more.map(String::as_str).collect();
         for chunk in more.chunks(MAX_BATCH_ENTRIES) {
-            let handles: Vec<&str> = chunk.iter().map(String::as_str).collect();
-            self.delete_handles(queue, &handles, deadline).await;
+            self.delete_handles(queue, chunk, deadline).await;
+        }
+        for copy in copies {
+            copy.not_deleted = match copy.receipt_handles().first() {
+                Some(_) => deleted.next().and_then(Result::err),
+                None => Some("NoReceiptHandle".to_owned()),
+            };
         }
     }
 
