@@ -13,6 +13,7 @@ use ::http::Uri;
 use hyper::rt::{Read, Write};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
+use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 use tower::Service;
 
@@ -57,7 +58,7 @@ pub(super) fn for_url(url: &TargetUrl) -> io::Result<TlsConnector> {
     let builder = if url.is_https() {
         builder.with_provider_and_native_roots(provider)?.https_only()
     } else {
-        builder.with_tls_config(trusting(RootCertStore::empty())?).https_or_http()
+        builder.with_tls_config(trusting_nobody(provider)?).https_or_http()
     };
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
@@ -65,10 +66,9 @@ pub(super) fn for_url(url: &TargetUrl) -> io::Result<TlsConnector> {
     Ok(builder.enable_http1().enable_http2().wrap_connector(tcp))
 }
 
-fn trusting(roots: RootCertStore) -> io::Result<ClientConfig> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
+fn trusting_nobody(provider: Arc<CryptoProvider>) -> io::Result<ClientConfig> {
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    Ok(builder.map_err(io::Error::other)?.with_root_certificates(roots).with_no_client_auth())
+    Ok(builder.map_err(io::Error::other)?.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
 }
 
 /// Over TCP, and over TLS that trusts nobody.

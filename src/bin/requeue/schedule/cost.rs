@@ -1,5 +1,6 @@
 //! What SQS is asked for one message that is never done, and what that costs.
 
+use requeue::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES};
 use requeue::{DeadLetterMode, DeadLetterReason};
 
 use super::life::Life;
@@ -9,10 +10,11 @@ use super::life::Life;
 pub(crate) const PRICE: f64 = 0.40;
 /// Each 64 KiB of a payload are billed as one request. Source: aws.amazon.com/sqs/pricing.
 const CHUNK_BYTES: u32 = 65_536;
-/// Most entries of one call. Source: `SendMessageBatch` of the SQS API reference.
-const MAX_ENTRIES: u32 = 10;
-/// Most bytes of one message, and of all in one call. Source: as above.
-pub(crate) const MAX_BYTES: u32 = 1_048_576;
+/// [`MAX_BATCH_ENTRIES`] and [`MAX_BATCH_BYTES`], in the type of this arithmetic.
+#[allow(clippy::cast_possible_truncation, reason = "both are far below it")]
+const MAX_ENTRIES: u32 = MAX_BATCH_ENTRIES as u32;
+#[allow(clippy::cast_possible_truncation, reason = "both are far below it")]
+pub(crate) const MAX_BYTES: u32 = MAX_BATCH_BYTES as u32;
 /// An annotated copy is made visible again at once on so many of its receives; from then on it waits.
 const MAX_HURRIED_RECEIVES: u32 = 10;
 
