@@ -27,6 +27,12 @@ impl Delay {
         Self(u16::try_from(secs).unwrap_or(Self::MAX.0))
     }
 
+    /// Whole seconds, of which there must not be more than 900.
+    pub(crate) const fn secs(secs: u16) -> Self {
+        assert!(secs <= Self::MAX.0, "SQS holds nothing back for longer");
+        Self(secs)
+    }
+
     /// The seconds.
     #[must_use]
     pub const fn as_secs(self) -> u16 {
@@ -105,18 +111,19 @@ impl Wait {
 pub enum Disposition {
     /// It is done: the event source mapping deletes it.
     Complete,
-    /// It failed: a copy with one more retry used is sent, and the original is deleted.
+    /// It failed, and waits for its next attempt: in a copy with one more retry used, whereupon the original is deleted, or, by the
+    /// strategy [`Visibility`](crate::Strategy::Visibility), in its place.
     Requeue {
-        /// How long the copy waits.
+        /// How long it waits.
         wait: Wait,
         /// How long the original stays invisible if no copy can be sent.
         fallback: Duration,
     },
-    /// It was not its turn: a copy without a retry used is sent, and the original is deleted.
+    /// It was not its turn: it waits likewise, without a retry used.
     Defer {
         /// Why.
         why: Deferral,
-        /// How long the copy waits.
+        /// How long it waits.
         wait: Wait,
     },
     /// SQS keeps it, and delivers it again after its visibility timeout.
@@ -126,6 +133,8 @@ pub enum Disposition {
     /// A copy that says why is sent, and the original is deleted; the copy is not handled again and so reaches the dead-letter
     /// queue by the redrive policy.
     Annotate(DeadLetterReason),
+    /// A copy that says why is sent to the dead-letter queue, and the original is deleted.
+    Direct(DeadLetterReason),
 }
 
 impl Disposition {
@@ -137,7 +146,7 @@ impl Disposition {
             Self::Requeue { .. } => "requeue",
             Self::Defer { .. } => "defer",
             Self::Release(_) => "release",
-            Self::DeadLetter(_) | Self::Annotate(_) => "dead-letter",
+            Self::DeadLetter(_) | Self::Annotate(_) | Self::Direct(_) => "dead-letter",
         }
     }
 
@@ -146,7 +155,7 @@ impl Disposition {
     pub const fn wait(&self) -> Option<Wait> {
         match self {
             Self::Requeue { wait, .. } | Self::Defer { wait, .. } => Some(*wait),
-            Self::Complete | Self::Release(_) | Self::DeadLetter(_) | Self::Annotate(_) => None,
+            Self::Complete | Self::Release(_) | Self::DeadLetter(_) | Self::Annotate(_) | Self::Direct(_) => None,
         }
     }
 }
@@ -188,11 +197,9 @@ pub enum ReleaseReason {
     LaterVersion,
     /// Its handler blocked its thread and was abandoned; it may still be working on the message.
     Abandoned,
-    /// It failed, but the queue is FIFO, where a copy would lose its place.
-    Fifo,
     /// It was deferred as often as the policy allows; SQS delivers it again after its visibility timeout.
     DeferredTooOften,
-    /// An earlier message of its group failed.
+    /// An earlier message of its group has to come first.
     BehindFailed,
     /// The record has no queue ARN, so no copy can be sent.
     NoQueue,
@@ -207,7 +214,6 @@ impl ReleaseReason {
             Self::Annotated => "annotated",
             Self::LaterVersion => "later-version",
             Self::Abandoned => "abandoned",
-            Self::Fifo => "fifo",
             Self::DeferredTooOften => "deferred-too-often",
             Self::BehindFailed => "behind-failed",
             Self::NoQueue => "no-queue",

@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Wait};
 use crate::message::Delivery;
 use crate::policy::{self, RetryPolicy};
+use crate::settings::{DeadLetterMode, Strategy};
 
 /// How much of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,6 +18,7 @@ pub(crate) enum TimeLeft {
 /// `None` when the handler is to be called.
 pub(crate) fn gate(
     policy: &RetryPolicy,
+    dead_letter: &DeadLetterMode,
     delivery: &Delivery,
     now: SystemTime,
     time_left: TimeLeft,
@@ -43,8 +45,15 @@ pub(crate) fn gate(
     if policy.message_ttl.is_some_and(|ttl| age > ttl) {
         return Some(Disposition::DeadLetter(DeadLetterReason::Expired));
     }
-    if policy::is_given_up(policy, &delivery.progress(), delivery.copy_first_received) {
-        return Some(Disposition::Release(ReleaseReason::GivenUp));
+    if let Some(reason) = policy::given_up(policy, &delivery.progress(), delivery.copy_first_received) {
+        match (dead_letter, delivery.strategy) {
+            (DeadLetterMode::Redrive | DeadLetterMode::Annotate, _) => {
+                return Some(Disposition::Release(ReleaseReason::GivenUp));
+            }
+            (DeadLetterMode::Direct(_), Strategy::Copy) => return Some(Disposition::DeadLetter(reason)),
+            // It should be elsewhere by now. Since receives without a call count too, it may never have been handled.
+            (DeadLetterMode::Direct(_), Strategy::Visibility) => {}
+        }
     }
     match time_left {
         TimeLeft::Enough => None,

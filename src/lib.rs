@@ -100,5 +100,5 @@ pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
-pub use settings::{DeadLetterMode, Limits, Settings};
+pub use settings::{DeadLetterMode, Limits, Settings, Strategy};
 pub use wire::Wrap;

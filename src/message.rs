@@ -12,14 +12,19 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::disposition::Delay;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::policy::Progress;
 use crate::queue::{Attribute, QueueArn};
+use crate::settings::Strategy;
 use crate::state::RetryState;
 use crate::wire::{self, Origin};
 
 /// If SQS says that a copy was sent this much later than we sent it, somebody else sent it: an operator's redrive.
 const REDRIVE_TOLERANCE: Duration = Duration::from_secs(120);
+/// An annotated copy waits for so long before its first receive. One that was received sooner after it was enqueued was therefore
+/// enqueued by somebody else, which the clock alone could not tell within the tolerance.
+pub(crate) const ANNOTATION_DELAY: Delay = Delay::secs(10);
 /// After so many redrives nothing starts afresh any more.
 const MAX_REDRIVES: u32 = 10;
 
@@ -59,6 +64,8 @@ pub(crate) struct Delivery {
     /// The receipt handle of this delivery first, then those of further deliveries of the same message in the same batch.
     pub(crate) receipt_handles: Vec<String>,
     pub(crate) queue: Option<Arc<QueueArn>>,
+    /// How it waits for its next attempt.
+    pub(crate) strategy: Strategy,
     pub(crate) receive_count: u32,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
@@ -77,8 +84,14 @@ pub(crate) struct Delivery {
 
 impl Delivery {
     /// Reads a record. `received` is the time of this batch, for a record that does not say; `max_retries` bounds the count that
-    /// a producer may claim.
-    pub(crate) fn decode(position: usize, record: Record, received: SystemTime, max_retries: u32) -> Self {
+    /// a producer may claim; `strategy` is what a standard queue is to have.
+    pub(crate) fn decode(
+        position: usize,
+        record: Record,
+        received: SystemTime,
+        max_retries: u32,
+        strategy: Strategy,
+    ) -> Self {
         let broken = |what| Failure::new(FailureClass::NonRetryable, Evidence::Body, what);
         let mut defect = record.attributes.is_none().then(|| broken("a message attribute cannot be read"));
         let body = record.body.filter(|body| !body.is_empty()).unwrap_or_else(|| {
@@ -98,12 +111,23 @@ impl Delivery {
         };
         let sent = record.sent.unwrap_or(received);
         let copy_first_received = record.first_received.unwrap_or(received);
-        let state = restart_if_redriven(state, sent);
+        let until_received = record.first_received.zip(record.sent).and_then(|(to, from)| to.duration_since(from).ok());
+        let state = restart_if_redriven(state, sent, until_received);
+        let message_id = record.message_id.filter(|id| !id.is_empty());
+        let is_fifo = record.queue.as_ref().is_some_and(|queue| queue.is_fifo());
+        let strategy = match strategy {
+            // A copy would lose its place.
+            Strategy::Copy if is_fifo => Strategy::Visibility,
+            // Only by its id can SQS be told to keep it.
+            Strategy::Visibility if message_id.is_none() && !is_fifo => Strategy::Copy,
+            Strategy::Copy | Strategy::Visibility => strategy,
+        };
         Self {
             position,
-            message_id: record.message_id.filter(|id| !id.is_empty()),
+            message_id,
             receipt_handles: record.receipt_handle.filter(|handle| !handle.is_empty()).into_iter().collect(),
             queue: record.queue,
+            strategy,
             receive_count: record.receive_count.unwrap_or(1).max(1),
             first_sent: state.first_sent.unwrap_or(sent),
             first_received: state.first_received.unwrap_or(copy_first_received),
@@ -141,9 +165,9 @@ impl Delivery {
         self.queue.as_ref().is_some_and(|queue| queue.is_fifo())
     }
 
-    /// Failed attempts before this one. A FIFO message is never re-sent, so its receives count.
+    /// Failed attempts before this one, or more: see [`Progress::unnoted`].
     pub(crate) fn failures(&self) -> u32 {
-        if self.is_fifo() { self.receive_count - 1 } else { self.state.retry_count }
+        self.progress().retries()
     }
 
     /// How often it was not its turn. A message that cannot be re-sent keeps its count; its receives count for it.
@@ -152,15 +176,29 @@ impl Delivery {
     }
 
     pub(crate) fn progress(&self) -> Progress<'_> {
-        Progress { state: &self.state, first_received: self.first_received, receive_count: self.receive_count }
+        Progress {
+            state: &self.state,
+            first_received: self.first_received,
+            receive_count: self.receive_count,
+            unnoted: match self.strategy {
+                Strategy::Copy => 0,
+                Strategy::Visibility => self.receive_count - 1,
+            },
+        }
     }
 }
 
-fn restart_if_redriven(state: RetryState, sent: SystemTime) -> RetryState {
-    let redriven = state.retry_timestamp.is_some_and(|ours| {
-        sent.duration_since(ours).is_ok_and(|later| later > REDRIVE_TOLERANCE) && state.redrives < MAX_REDRIVES
-    });
-    if !redriven {
+/// `until_received` is the time from `sent` to the first receive, both by SQS's clock, if the record says both.
+fn restart_if_redriven(state: RetryState, sent: SystemTime, until_received: Option<Duration>) -> RetryState {
+    let enqueued_later = state
+        .retry_timestamp
+        .is_some_and(|ours| sent.duration_since(ours).is_ok_and(|later| later > REDRIVE_TOLERANCE));
+    // A second less: nobody promises that SQS keeps a delay to the millisecond.
+    let least = Duration::from_secs(u64::from(ANNOTATION_DELAY.as_secs()) - 1);
+    let received_too_soon = state.dead_letter.is_some() && until_received.is_some_and(|time| time < least);
+    let was_sent_elsewhere = state.source.is_some();
+    let redriven = enqueued_later || received_too_soon || was_sent_elsewhere;
+    if !redriven || state.redrives >= MAX_REDRIVES {
         return state;
     }
     RetryState {

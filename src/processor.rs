@@ -12,11 +12,12 @@ use futures_util::StreamExt;
 use futures_util::stream;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedSender};
+use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
-use crate::disposition::{Deferral, Disposition, ReleaseReason};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::gate::{TimeLeft, gate};
 use crate::handler::Handler;
@@ -24,8 +25,8 @@ use crate::message::{Body, Delivery, Message, Raw, Record};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
 use crate::report::{Outcome, Report};
-use crate::settings::{DeadLetterMode, Limits, Settings};
-use crate::settle::{Brake, Settled, Settler, Verdict, Window};
+use crate::settings::{DeadLetterMode, Limits, Settings, Strategy};
+use crate::settle::{Behind, Brake, Settled, Settler, Verdict, Window};
 
 /// Works on batches: the core that Lambda, the command line and the tests share.
 ///
@@ -40,6 +41,7 @@ struct Inner<H, Q> {
     settler: Settler<Q>,
     policy: RetryPolicy,
     limits: Limits,
+    strategy: Strategy,
     dead_letter: DeadLetterMode,
     handlers: Handle,
 }
@@ -75,10 +77,14 @@ where
     ///
     /// Outside a tokio runtime, unless the settings name one for the handlers.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
-        let Settings { policy, limits, dead_letter, wrap, clock, sampler, handlers } = settings;
-        let settler = Settler { queue: Arc::new(queue), clock, sampler, wrap, brake: Brake::default() };
+        let Settings { policy, limits, strategy, dead_letter, wrap, clock, sampler, handlers } = settings;
+        let dead_letters = match &dead_letter {
+            DeadLetterMode::Direct(url) => Some(url.clone()),
+            DeadLetterMode::Redrive | DeadLetterMode::Annotate => None,
+        };
+        let settler = Settler { queue: Arc::new(queue), clock, sampler, wrap, dead_letters, brake: Brake::default() };
         let handlers = handlers.unwrap_or_else(Handle::current);
-        let inner = Inner { handler: Arc::new(handler), settler, policy, limits, dead_letter, handlers };
+        let inner = Inner { handler: Arc::new(handler), settler, policy, limits, strategy, dead_letter, handlers };
         Self { inner: Arc::new(inner), body: PhantomData }
     }
 
@@ -91,7 +97,7 @@ where
         let started = Instant::now();
         let inner = &self.inner;
         let times = Times::new(started, deadline, &inner.limits);
-        let deliveries = decode(records, inner.settler.clock.now(), inner.policy.max_retries);
+        let deliveries = inner.decode(records);
 
         let (verdicts, decided) = mpsc::unbounded_channel();
         let handling = async move {
@@ -113,33 +119,47 @@ where
         Report { outcomes: settled.into_iter().map(outcome).collect(), elapsed: started.elapsed() }
     }
 
-    /// Works on messages that must keep their order: after one that stays in the queue, the others stay too.
+    /// Works on messages that must keep their order: behind one that is to be handled again, the others stay in the queue too.
     async fn run_lane(&self, lane: Vec<Arc<Delivery>>, times: Times, verdicts: &UnboundedSender<Verdict>) {
-        let mut blocked = false;
+        // The receiver lives until every sender is gone.
+        let settle = |verdict| drop(verdicts.send(verdict));
+        let mut lane = lane.into_iter();
+        while let Some(delivery) = lane.next() {
+            let mut verdict = self.run(delivery, times).await;
+            match self.inner.way(&verdict) {
+                _ if lane.as_slice().is_empty() => settle(verdict),
+                Way::Free => settle(verdict),
+                Way::FreeOnceMoved => {
+                    let (moved, is_moved) = oneshot::channel();
+                    verdict.behind = Behind::Listening(moved);
+                    settle(verdict);
+                    if is_moved.await.is_err() {
+                        break;
+                    }
+                }
+                Way::Blocked => {
+                    verdict.behind = Behind::Waiting(lane.as_slice().to_vec());
+                    settle(verdict);
+                    break;
+                }
+            }
+        }
         for delivery in lane {
-            let verdict = if blocked {
-                let disposition = Disposition::Release(ReleaseReason::BehindFailed);
-                let at = self.clock().now();
-                Verdict { delivery, disposition, failure: None, elapsed: None, at }
-            } else {
-                self.run(delivery, times).await
-            };
-            blocked = verdict.disposition != Disposition::Complete;
-            // The receiver lives until every sender is gone.
-            let _ = verdicts.send(verdict);
+            let disposition = Disposition::Release(ReleaseReason::BehindFailed);
+            settle(Verdict::uncalled(delivery, disposition, self.clock().now()));
         }
     }
 
     /// Gate, handle, classify, decide: from a delivery to what is to happen to it.
     async fn run(&self, delivery: Arc<Delivery>, times: Times) -> Verdict {
-        let Inner { settler, policy, .. } = &*self.inner;
+        let Inner { settler, policy, dead_letter, .. } = &*self.inner;
         let sample = settler.sampler.sample();
         let time_left = if Instant::now() < times.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
 
         let now = settler.clock.now();
-        if let Some(disposition) = gate(policy, &delivery, now, time_left, sample) {
+        if let Some(disposition) = gate(policy, dead_letter, &delivery, now, time_left, sample) {
             let disposition = self.inner.feasible(&delivery, disposition, now, sample);
-            return Verdict { delivery, disposition, failure: None, elapsed: None, at: now };
+            return Verdict::uncalled(delivery, disposition, now);
         }
 
         let began = Instant::now();
@@ -156,7 +176,7 @@ where
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
         let disposition = self.inner.feasible(&delivery, disposition, now, sample);
-        Verdict { delivery, disposition, failure, elapsed, at: now }
+        Verdict { failure, elapsed, ..Verdict::uncalled(delivery, disposition, now) }
     }
 
     /// Runs the handler in a task of its own, so that neither its panic nor its time-out reaches a neighbour.
@@ -215,27 +235,6 @@ fn handled(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Handle
     }
 }
 
-/// Reads each record, and joins those that are the same message delivered twice.
-fn decode(records: Vec<Record>, received: SystemTime, max_retries: u32) -> Vec<Delivery> {
-    let mut deliveries: Vec<Delivery> = Vec::with_capacity(records.len());
-    let mut positions: HashMap<String, usize> = HashMap::with_capacity(records.len());
-    for (position, record) in records.into_iter().enumerate() {
-        let delivery = Delivery::decode(position, record, received, max_retries);
-        let Some(id) = &delivery.message_id else {
-            deliveries.push(delivery);
-            continue;
-        };
-        match positions.get(id) {
-            None => {
-                positions.insert(id.clone(), deliveries.len());
-                deliveries.push(delivery);
-            }
-            Some(&at) => deliveries[at].join(delivery),
-        }
-    }
-    deliveries
-}
-
 /// One lane for each message, except that the messages of a FIFO group share one, in their order.
 fn lanes(deliveries: Vec<Delivery>) -> Vec<Vec<Arc<Delivery>>> {
     let mut lanes: Vec<Vec<Arc<Delivery>>> = Vec::with_capacity(deliveries.len());
@@ -257,36 +256,92 @@ fn lanes(deliveries: Vec<Delivery>) -> Vec<Vec<Arc<Delivery>>> {
     lanes
 }
 
-fn not_copyable(delivery: &Delivery) -> Disposition {
-    Disposition::Release(if delivery.is_fifo() { ReleaseReason::Fifo } else { ReleaseReason::NoQueue })
+/// Whether the messages behind one in its FIFO group may be handled.
+enum Way {
+    /// It is not handled again.
+    Free,
+    /// It is not handled again if it reaches the dead-letter queue.
+    FreeOnceMoved,
+    /// It is handled again, and must come first.
+    Blocked,
 }
 
 impl<H, Q> Inner<H, Q> {
-    /// The disposition that can be carried out for this record: a copy needs all of the record and a queue in which order does
-    /// not matter, and what SQS shall keep needs an id.
-    fn feasible(&self, delivery: &Delivery, wanted: Disposition, now: SystemTime, sample: f64) -> Disposition {
-        let copyable = delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo();
-        match wanted {
-            Disposition::Requeue { .. } | Disposition::Defer { .. } if !copyable => not_copyable(delivery),
-            Disposition::DeadLetter(reason) if copyable && self.dead_letter == DeadLetterMode::Annotate => {
-                Disposition::Annotate(reason)
+    /// Reads each record, and joins those that are the same message delivered twice.
+    fn decode(&self, records: Vec<Record>) -> Vec<Delivery> {
+        let received = self.settler.clock.now();
+        let mut deliveries: Vec<Delivery> = Vec::with_capacity(records.len());
+        let mut positions: HashMap<String, usize> = HashMap::with_capacity(records.len());
+        for (position, record) in records.into_iter().enumerate() {
+            let delivery = Delivery::decode(position, record, received, self.policy.max_retries, self.strategy);
+            let Some(id) = &delivery.message_id else {
+                deliveries.push(delivery);
+                continue;
+            };
+            match positions.get(id) {
+                None => {
+                    positions.insert(id.clone(), deliveries.len());
+                    deliveries.push(delivery);
+                }
+                Some(&at) => deliveries[at].join(delivery),
             }
-            Disposition::Defer { why: Deferral::NoTimeLeft, .. }
+        }
+        deliveries
+    }
+
+    /// The disposition that can be carried out for this record, in the way that the settings choose: a copy needs all of the record,
+    /// on a FIFO queue it would lose its place, and what SQS shall keep needs an id.
+    fn feasible(&self, delivery: &Delivery, wanted: Disposition, now: SystemTime, sample: f64) -> Disposition {
+        let copyable = delivery.defect.is_none() && delivery.queue.is_some();
+        let replaceable = copyable && !delivery.is_fifo();
+        match (wanted, &self.dead_letter) {
+            (Disposition::Requeue { .. } | Disposition::Defer { .. }, _) if delivery.queue.is_none() => {
+                Disposition::Release(ReleaseReason::NoQueue)
+            }
+            (Disposition::Defer { why: Deferral::NoTimeLeft, .. }, _)
                 if delivery.state.deferrals >= self.policy.max_deferrals =>
             {
                 Disposition::Release(ReleaseReason::DeferredTooOften)
             }
-            Disposition::Release(ReleaseReason::GivenUp) | Disposition::DeadLetter(_)
-                if copyable && delivery.message_id.is_none() =>
+            (Disposition::Defer { why: why @ (Deferral::NotDue | Deferral::NoTimeLeft), wait }, _)
+                if delivery.strategy == Strategy::Visibility =>
+            {
+                Disposition::Defer { why, wait: policy::deferred_in_place(wait, now) }
+            }
+            (Disposition::DeadLetter(reason), DeadLetterMode::Annotate) if replaceable => Disposition::Annotate(reason),
+            (Disposition::DeadLetter(reason), DeadLetterMode::Direct(_)) if copyable => Disposition::Direct(reason),
+            (Disposition::Release(ReleaseReason::GivenUp) | Disposition::DeadLetter(_), _)
+                if replaceable && delivery.message_id.is_none() =>
             {
                 policy::defer(Deferral::Unreportable, delivery.deferrals(), now, sample)
             }
+            (
+                Disposition::Complete
+                | Disposition::Requeue { .. }
+                | Disposition::Defer { .. }
+                | Disposition::Release(_)
+                | Disposition::DeadLetter(_)
+                | Disposition::Annotate(_)
+                | Disposition::Direct(_),
+                _,
+            ) => wanted,
+        }
+    }
+
+    /// What a message leaves to those behind it. In its place a final failure is handled again on each receive, until its receives
+    /// say that its retries are used up, or it is in the dead-letter queue.
+    fn way(&self, verdict: &Verdict) -> Way {
+        match verdict.disposition {
             Disposition::Complete
-            | Disposition::Requeue { .. }
+            | Disposition::DeadLetter(DeadLetterReason::Expired)
+            | Disposition::Release(ReleaseReason::GivenUp | ReleaseReason::Annotated) => Way::Free,
+            Disposition::DeadLetter(_) if verdict.delivery.failures() >= self.policy.max_retries => Way::Free,
+            Disposition::Direct(_) => Way::FreeOnceMoved,
+            Disposition::Requeue { .. }
             | Disposition::Defer { .. }
             | Disposition::Release(_)
             | Disposition::DeadLetter(_)
-            | Disposition::Annotate(_) => wanted,
+            | Disposition::Annotate(_) => Way::Blocked,
         }
     }
 }
@@ -296,7 +351,7 @@ fn outcome(settled: Settled) -> Outcome {
     Outcome {
         message_id: delivery.message_id.clone(),
         original_message_id: delivery.original_id().map(str::to_owned),
-        retry_count: delivery.state.retry_count,
+        retry_count: delivery.failures(),
         hops: delivery.state.hops,
         receive_count: delivery.receive_count,
         class: failure.as_ref().map(Failure::class),

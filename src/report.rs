@@ -44,6 +44,11 @@ pub enum Settlement {
         /// Why: the code of the failed call.
         code: String,
     },
+    /// SQS keeps the message, but did not confirm how long it shall wait: it comes back after its visibility timeout.
+    KeptNotDelayed {
+        /// Why: the code of the failed call or entry.
+        code: String,
+    },
     /// No copy was confirmed, so SQS keeps the original.
     Unconfirmed {
         /// Why: the code of the failed call or entry.
@@ -58,6 +63,7 @@ impl Settlement {
         match self {
             Self::Done => "done",
             Self::Kept => "kept",
+            Self::KeptNotDelayed { .. } => "kept-not-delayed",
             Self::Moved => "moved",
             Self::MovedNotDeleted { .. } => "moved-not-deleted",
             Self::Unconfirmed { .. } => "unconfirmed",
@@ -68,7 +74,7 @@ impl Settlement {
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
-            Self::MovedNotDeleted { code } | Self::Unconfirmed { code } => Some(code),
+            Self::KeptNotDelayed { code } | Self::MovedNotDeleted { code } | Self::Unconfirmed { code } => Some(code),
             Self::Done | Self::Kept | Self::Moved => None,
         }
     }
@@ -77,7 +83,7 @@ impl Settlement {
     #[must_use]
     pub const fn is_kept(&self) -> bool {
         match self {
-            Self::Kept | Self::Unconfirmed { .. } => true,
+            Self::Kept | Self::KeptNotDelayed { .. } | Self::Unconfirmed { .. } => true,
             Self::Done | Self::Moved | Self::MovedNotDeleted { .. } => false,
         }
     }

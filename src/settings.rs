@@ -6,6 +6,7 @@ use tokio::runtime::Handle;
 
 use crate::clock::{Clock, Sampler};
 use crate::policy::RetryPolicy;
+use crate::queue::QueueUrl;
 use crate::wire::Wrap;
 
 /// Everything that a processor can be told, with its defaults.
@@ -21,6 +22,8 @@ pub struct Settings {
     pub policy: RetryPolicy,
     /// Default: see [`Limits`].
     pub limits: Limits,
+    /// How a message waits for its next attempt. Default: [`Strategy::Copy`].
+    pub strategy: Strategy,
     /// How a message that is given up reaches the dead-letter queue. Default: [`DeadLetterMode::Redrive`].
     pub dead_letter: DeadLetterMode,
     /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
@@ -38,6 +41,7 @@ impl Default for Settings {
         Self {
             policy: RetryPolicy::default(),
             limits: Limits::default(),
+            strategy: Strategy::Copy,
             dead_letter: DeadLetterMode::Redrive,
             wrap: Wrap::WhenNeeded,
             clock: Clock::system(),
@@ -70,17 +74,50 @@ impl Default for Limits {
     }
 }
 
-/// How a message that is given up reaches the dead-letter queue. Either way it is SQS's redrive policy that moves it, so that it can
-/// be moved back.
+/// How a message waits for its next attempt.
+///
+/// | | `Copy` | `Visibility` |
+/// |---|---|---|
+/// | SQS requests for ten messages that fail together | 2: one send, one delete | 1: one change of visibility |
+/// | longest wait | any: more than 900 s in hops, each a copy | 43,200 s since the receive, less six minutes and the invocation's own time |
+/// | what counts the retries | `retryCount` in the body, per class too | `ApproximateReceiveCount` − 1, of all classes together |
+/// | `maxReceiveCount` | 5 or more | above `maxRetries`; 2 × `maxRetries` leaves room for receives without a call |
+/// | message id, body, place in the queue | a new message; the handler sees the body as first sent | unchanged |
+/// | while it waits | it is delayed, and starts its retention anew | it is in flight: 120,000 at most in a queue, and it ages |
+/// | Lambda's recursive loop detection | `RecursiveLoop: Allow` for more than about 16 | does not apply |
+///
+/// The messages of a FIFO queue always wait by their visibility: a copy would lose its place.
+///
+/// Each receive counts, also one that ended without a call: a time-out of the function, a throttled invocation, or, on a FIFO
+/// queue, a failure earlier in the group. On a FIFO queue a batch size of 1 gives each message all of its attempts.
+///
+/// ```
+/// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// In a copy, which is sent with a delay; the original is deleted.
+    #[default]
+    Copy,
+    /// In its place in the queue, invisible.
+    Visibility,
+}
+
+/// How a message that is given up reaches the dead-letter queue.
 ///
 /// ```
 /// assert_eq!(requeue::DeadLetterMode::default(), requeue::DeadLetterMode::Redrive);
 /// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeadLetterMode {
-    /// It stays in the queue and is handled again on each receive until it is moved.
+    /// It stays in the queue and is handled again on each receive, until the queue's redrive policy moves it.
     #[default]
     Redrive,
-    /// It is replaced by a copy that says in `retryState.deadLetter` why it was given up, and is not handled again.
+    /// It is replaced by a copy that says in `retryState.deadLetter` why it was given up, and is not handled again; the queue's
+    /// redrive policy moves that. Not on a FIFO queue, where it is as [`Redrive`](Self::Redrive).
     Annotate,
+    /// A copy that says why is sent to this queue, and the original is deleted. Where that fails it is as
+    /// [`Redrive`](Self::Redrive). SQS does not know where such a copy came from, so an operator who moves it back has to name
+    /// the queue, which stands in `retryState.deadLetter.source`.
+    Direct(QueueUrl),
 }

@@ -34,6 +34,8 @@ pub(crate) struct RetryState {
     pub(crate) redrives: u32,
     /// Why the message was given up, as JSON text.
     pub(crate) dead_letter: Option<String>,
+    /// The queue from which the message was sent to the dead-letter queue directly.
+    pub(crate) source: Option<String>,
     /// Members that this version does not know, name and JSON text, in their order.
     pub(crate) unknown: Vec<(String, String)>,
 }

@@ -62,7 +62,9 @@ fn observe_message(outcome: &Outcome) {
         };
     }
     match &outcome.settlement {
-        Settlement::Unconfirmed { .. } | Settlement::MovedNotDeleted { .. } => line!(Level::WARN),
+        Settlement::Unconfirmed { .. } | Settlement::KeptNotDelayed { .. } | Settlement::MovedNotDeleted { .. } => {
+            line!(Level::WARN);
+        }
         Settlement::Done | Settlement::Kept | Settlement::Moved => line!(Level::INFO),
     }
 }
@@ -70,7 +72,9 @@ fn observe_message(outcome: &Outcome) {
 /// Why it was deferred, released or given up.
 fn why(outcome: &Outcome) -> Option<&'static str> {
     match outcome.disposition {
-        Disposition::DeadLetter(why) | Disposition::Annotate(why) => Some(DeadLetterReason::as_str(why)),
+        Disposition::DeadLetter(why) | Disposition::Annotate(why) | Disposition::Direct(why) => {
+            Some(DeadLetterReason::as_str(why))
+        }
         Disposition::Defer { why, .. } => Some(Deferral::as_str(why)),
         Disposition::Release(why) => Some(ReleaseReason::as_str(why)),
         Disposition::Complete | Disposition::Requeue { .. } => None,
@@ -105,12 +109,12 @@ impl Counts {
             Disposition::Requeue { .. } => self.requeued += 1,
             Disposition::Defer { .. } => self.deferred += 1,
             Disposition::Release(_) => self.released += 1,
-            Disposition::DeadLetter(_) | Disposition::Annotate(_) => self.dead_lettered += 1,
+            Disposition::DeadLetter(_) | Disposition::Annotate(_) | Disposition::Direct(_) => self.dead_lettered += 1,
         }
         match outcome.settlement {
             Settlement::Unconfirmed { .. } => self.send_unconfirmed += 1,
             Settlement::MovedNotDeleted { .. } => self.delete_failed += 1,
-            Settlement::Done | Settlement::Kept | Settlement::Moved => {}
+            Settlement::Done | Settlement::Kept | Settlement::KeptNotDelayed { .. } | Settlement::Moved => {}
         }
     }
 }

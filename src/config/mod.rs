@@ -7,7 +7,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::policy::RetryPolicy;
-use crate::settings::{DeadLetterMode, Limits, Settings};
+use crate::queue::QueueUrl;
+use crate::settings::{DeadLetterMode, Limits, Settings, Strategy};
 use crate::wire::Wrap;
 
 mod policy;
@@ -33,8 +34,10 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_CONCURRENCY` | most handlers at once | 1 to 1,000 | 10 |
 /// | `REQUEUE_TIMEOUT_SECONDS` | longest run of one handler | seconds, 0.001 to 900 | 30 |
 /// | `REQUEUE_RESERVE_SECONDS` | kept back at the end of an invocation for settling; at most a quarter of it is | seconds, 0.001 to 900 | 5 |
+/// | `REQUEUE_STRATEGY` | how a message on a standard queue waits for its next attempt: in a copy, or in its place by its visibility; see [`Strategy`] | `copy`, `visibility` | `copy` |
 /// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits for its delay by its visibility, and gets `maxReceiveCount` receives instead of its retries | `when-needed`, `never` | `when-needed` |
-/// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, handled again on each receive until SQS moves it; or as a copy that says why, handled no more | `redrive`, `annotate` | `redrive` |
+/// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, handled again on each receive until SQS moves it; as a copy that says why, handled no more until SQS moves it; or as such a copy sent there by the function | `redrive`, `annotate`, `direct` | `redrive` |
+/// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | the dead-letter queue of the mode `direct` | URL of an SQS queue | none: needed by `direct` |
 /// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, and a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
 ///
 /// ```
@@ -53,6 +56,8 @@ pub struct Config {
     pub policy: RetryPolicy,
     /// What bounds the work on a batch.
     pub limits: Limits,
+    /// How a message waits for its next attempt.
+    pub strategy: Strategy,
     /// How a message that is given up reaches the dead-letter queue.
     pub dead_letter: DeadLetterMode,
     /// Whether bodies may be wrapped.
@@ -119,7 +124,8 @@ impl Config {
         Self {
             policy: vars.policy(),
             limits,
-            dead_letter: vars.one_of("DEAD_LETTER", &DEAD_LETTER).unwrap_or_default(),
+            strategy: vars.one_of("STRATEGY", &STRATEGY).unwrap_or_default(),
+            dead_letter: vars.dead_letter(),
             wrap: vars.one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)]).unwrap_or_default(),
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
             #[cfg(feature = "http")]
@@ -145,6 +151,7 @@ impl Config {
         Settings {
             policy: self.policy,
             limits: self.limits,
+            strategy: self.strategy,
             dead_letter: self.dead_letter,
             wrap: self.wrap,
             ..Settings::default()
@@ -152,8 +159,11 @@ impl Config {
     }
 }
 
-const DEAD_LETTER: [(&str, DeadLetterMode); 2] =
-    [("redrive", DeadLetterMode::Redrive), ("annotate", DeadLetterMode::Annotate)];
+const STRATEGY: [(&str, Strategy); 2] = [("copy", Strategy::Copy), ("visibility", Strategy::Visibility)];
+
+/// The modes, of which the last one needs a queue.
+const DEAD_LETTER: [(&str, Option<DeadLetterMode>); 3] =
+    [("redrive", Some(DeadLetterMode::Redrive)), ("annotate", Some(DeadLetterMode::Annotate)), ("direct", None)];
 
 /// The words of the property itself.
 const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
@@ -184,15 +194,17 @@ impl LogControls {
 }
 
 /// The names, without prefix, in the order of the table.
-const NAMES: [&str; 9] = [
+const NAMES: [&str; 11] = [
     "TARGET_URL",
     "ALLOW_HTTP",
     "POLICY",
     "CONCURRENCY",
     "TIMEOUT_SECONDS",
     "RESERVE_SECONDS",
+    "STRATEGY",
     "WRAP",
     "DEAD_LETTER",
+    "DEAD_LETTER_QUEUE_URL",
     "RECURSIVE_LOOP",
 ];
 
@@ -231,14 +243,39 @@ impl Vars {
         secs.map_or(default, Duration::from_secs_f64)
     }
 
-    fn one_of<T: Copy>(&mut self, name: &str, values: &[(&str, T)]) -> Option<T> {
+    fn one_of<T: Clone>(&mut self, name: &str, values: &[(&str, T)]) -> Option<T> {
         let value = self.get(name)?;
-        let found = values.iter().find(|(word, _)| *word == value).map(|(_, meaning)| *meaning);
+        let found = values.iter().find(|(word, _)| *word == value).map(|(_, meaning)| meaning.clone());
         if found.is_none() {
             let words: Vec<&str> = values.iter().map(|(word, _)| *word).collect();
             self.problem(name, format_args!("is `{value}`: allowed are {}", words.join(", ")));
         }
         found
+    }
+
+    fn dead_letter(&mut self) -> DeadLetterMode {
+        const URL: &str = "DEAD_LETTER_QUEUE_URL";
+        let mode = self.one_of("DEAD_LETTER", &DEAD_LETTER);
+        let url = self.get(URL);
+        match (mode, url) {
+            (Some(None), Some(url)) => match url.trim().parse::<QueueUrl>() {
+                Ok(url) => return DeadLetterMode::Direct(url),
+                Err(error) => self.problem(URL, format_args!("is `{url}`: {error}")),
+            },
+            (Some(None), None) => {
+                self.problem(
+                    URL,
+                    format_args!("is missing: {PREFIX}DEAD_LETTER is `direct`, which sends to that queue"),
+                );
+            }
+            (None, Some(_)) if self.get("DEAD_LETTER").is_some() => {}
+            (None | Some(Some(_)), Some(_)) => {
+                self.problem(URL, format_args!("has no effect: {PREFIX}DEAD_LETTER is not `direct`"));
+            }
+            (Some(Some(mode)), None) => return mode,
+            (None, None) => {}
+        }
+        DeadLetterMode::default()
     }
 
     fn policy(&mut self) -> RetryPolicy {

@@ -23,7 +23,7 @@ impl Queue for EmbeddedSqs {
                 attributes: Arc::new(entry.attributes.clone()),
                 delay_secs: Some(i64::from(entry.delay.as_secs())),
                 group: entry.group_id.map(str::to_owned),
-                deduplication: None,
+                deduplication: entry.deduplication_id.map(str::to_owned),
                 trace: None,
             };
             engine.send(queue.name(), draft, now).map(drop)

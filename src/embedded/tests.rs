@@ -27,7 +27,13 @@ fn with_queue(attributes: &[(&str, &str)]) -> (EmbeddedSqs, QueueArn) {
 
 fn outgoing(body: &str, secs: u64) -> Outgoing<'_> {
     static NO_ATTRIBUTES: BTreeMap<String, Attribute> = BTreeMap::new();
-    Outgoing { body, delay: Delay::at_most(Duration::from_secs(secs)), attributes: &NO_ATTRIBUTES, group_id: None }
+    Outgoing {
+        body,
+        delay: Delay::at_most(Duration::from_secs(secs)),
+        attributes: &NO_ATTRIBUTES,
+        group_id: None,
+        deduplication_id: None,
+    }
 }
 
 fn without_retries(sqs: &EmbeddedSqs) -> aws_sdk_sqs::Client {

@@ -18,7 +18,7 @@ use crate::message::Body;
 use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
 use crate::report::{Report, Unreportable};
-use crate::settings::Settings;
+use crate::settings::{Settings, Strategy};
 use crate::telemetry;
 
 mod event;
@@ -101,7 +101,8 @@ const LEAST_FOR_RESPONSE: Duration = Duration::from_millis(50);
 const SAFE_RETRIES: u32 = 10;
 
 fn warn_of_loop_detection(config: &Config) {
-    if config.recursive_loop == RecursiveLoop::Terminate && config.policy.max_retries > SAFE_RETRIES {
+    let copies = config.strategy == Strategy::Copy && config.policy.max_retries > SAFE_RETRIES;
+    if config.recursive_loop == RecursiveLoop::Terminate && copies {
         tracing::warn!(
             maxRetries = config.policy.max_retries,
             "Lambda may take retries for a runaway loop and cut a message off after about 16 of them: set the function's property \

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use super::{ClassPolicy, RetryPolicy, jitter};
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Wait};
-use crate::failure::Failure;
+use crate::failure::{Failure, FailureClass};
 use crate::state::RetryState;
 
 /// The longest that is added to a named delay.
@@ -138,6 +138,27 @@ pub(crate) struct Progress<'a> {
     pub(crate) first_received: SystemTime,
     /// How often SQS delivered this copy; 1 the first time.
     pub(crate) receive_count: u32,
+    /// Receives before this one, where a message waits in its place and cannot note what became of them: each counts as an attempt
+    /// that failed, whatever the class, though some may have ended without a call.
+    pub(crate) unnoted: u32,
+}
+
+impl Progress<'_> {
+    /// Retries used, at most.
+    pub(crate) fn retries(&self) -> u32 {
+        self.state.retry_count.saturating_add(self.unnoted)
+    }
+
+    fn history(&self, policy: &RetryPolicy, class: FailureClass) -> History {
+        let class_retries = self.state.count(class).saturating_add(self.unnoted);
+        let previous = match self.unnoted {
+            0 => self.state.delay.filter(|_| self.state.class == Some(class)),
+            // What the curve had been without its jitter.
+            _ => policy.class(class).map(|class| class.backoff.delay(class_retries - 1).min(class.max_delay)),
+        };
+        let Self { first_received, receive_count: receives, .. } = *self;
+        History { retries: self.retries(), class_retries, previous, first_received, receives }
+    }
 }
 
 /// What is to happen to a message whose handler returned `failure`.
@@ -148,16 +169,7 @@ pub(crate) fn decide(
     now: SystemTime,
     sample: f64,
 ) -> Disposition {
-    let Progress { state, first_received, receive_count } = *progress;
-    let class = failure.class();
-    let history = History {
-        retries: state.retry_count,
-        class_retries: state.count(class),
-        previous: state.delay.filter(|_| state.class == Some(class)),
-        first_received,
-        receives: receive_count,
-    };
-    policy.decide(&history, failure, now, sample)
+    policy.decide(&progress.history(policy, failure.class()), failure, now, sample)
 }
 
 /// When a message that says it is due then is taken to be due: a wait longer than any that begins now was not ordered by us, and
@@ -179,13 +191,32 @@ pub(crate) fn defer(why: Deferral, deferrals: u32, now: SystemTime, sample: f64)
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
-/// Whether the budgets were used up on an earlier receive of this copy already, so that its handler need not run again.
-pub(crate) fn is_given_up(policy: &RetryPolicy, progress: &Progress<'_>, copy_first_received: SystemTime) -> bool {
+/// A message that waits in its place uses up a receive each time it comes back, so it is not deferred for less than this.
+const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_mins(1);
+
+/// The wait of a deferral, for a message that waits in its place.
+pub(crate) fn deferred_in_place(wait: Wait, now: SystemTime) -> Wait {
+    Wait::from(wait.total().max(LEAST_DEFERRAL_IN_PLACE), now)
+}
+
+/// Why the message was given up on an earlier receive of this copy already, so that its handler need not run again.
+pub(crate) fn given_up(
+    policy: &RetryPolicy,
+    progress: &Progress<'_>,
+    copy_first_received: SystemTime,
+) -> Option<DeadLetterReason> {
     let state = progress.state;
-    let Some((class, budget)) = state.class.and_then(|class| policy.class(class).map(|budget| (class, budget))) else {
-        return false;
-    };
-    let exhausted = no_retry_left(policy, budget, state.retry_count, state.count(class))
-        || time_left(budget, progress.first_received, copy_first_received).is_zero();
-    progress.receive_count > 1 && exhausted
+    if progress.receive_count <= 1 {
+        return None;
+    }
+    if progress.unnoted > 0 {
+        return (progress.retries() > policy.max_retries).then_some(DeadLetterReason::RetriesExhausted);
+    }
+    let class = state.class?;
+    let budget = policy.class(class)?;
+    if no_retry_left(policy, budget, state.retry_count, state.count(class)) {
+        return Some(DeadLetterReason::RetriesExhausted);
+    }
+    let left = time_left(budget, progress.first_received, copy_first_received);
+    left.is_zero().then_some(DeadLetterReason::TooOld)
 }

@@ -14,7 +14,7 @@ mod tests;
 
 pub use backoff::Backoff;
 pub use decide::History;
-pub(crate) use decide::{Progress, believed_due, decide, defer, is_given_up};
+pub(crate) use decide::{Progress, believed_due, decide, defer, deferred_in_place, given_up};
 pub use jitter::{Jitter, Spread};
 pub(crate) use presets::Preset;
 

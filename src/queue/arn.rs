@@ -18,6 +18,12 @@ pub struct QueueArn {
 }
 
 impl QueueArn {
+    /// The partition: `aws`, `aws-cn` and so on.
+    #[must_use]
+    pub fn partition(&self) -> &str {
+        &self.partition
+    }
+
     /// The region.
     #[must_use]
     pub fn region(&self) -> &str {
@@ -94,6 +100,71 @@ impl fmt::Display for InvalidQueueArn {
 
 impl std::error::Error for InvalidQueueArn {}
 
+/// The URL of a queue: `https://sqs.eu-west-1.amazonaws.com/123456789012/orders`. Another host than AWS's, as that of an emulator,
+/// does not say the region.
+///
+/// ```
+/// use requeue::queue::QueueUrl;
+/// let aws: QueueUrl = "https://sqs.us-east-2.amazonaws.com/123456789012/dead".parse()?;
+/// let emulator: QueueUrl = "http://localhost:4566/000000000000/dead".parse()?;
+/// assert_eq!(aws.arn("aws", "eu-west-1").to_string(), "arn:aws:sqs:us-east-2:123456789012:dead");
+/// assert_eq!(emulator.arn("aws", "eu-west-1").to_string(), "arn:aws:sqs:eu-west-1:000000000000:dead");
+/// # Ok::<(), requeue::queue::InvalidQueueUrl>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct QueueUrl {
+    region: Option<String>,
+    account: String,
+    name: String,
+}
+
+impl QueueUrl {
+    /// The queue's ARN in this partition; `region` counts where the URL does not say it.
+    #[must_use]
+    pub fn arn(&self, partition: &str, region: &str) -> QueueArn {
+        QueueArn {
+            partition: partition.to_owned(),
+            region: self.region.as_deref().unwrap_or(region).to_owned(),
+            account: self.account.clone(),
+            name: self.name.clone(),
+        }
+    }
+}
+
+impl FromStr for QueueUrl {
+    type Err = InvalidQueueUrl;
+
+    fn from_str(url: &str) -> Result<Self, InvalidQueueUrl> {
+        let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).ok_or(InvalidQueueUrl)?;
+        let [host, account, name] = rest.split('/').collect::<Vec<_>>()[..] else {
+            return Err(InvalidQueueUrl);
+        };
+        let is_word = |text: &str| {
+            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+        };
+        if host.is_empty() || ![account, name].into_iter().all(is_word) {
+            return Err(InvalidQueueUrl);
+        }
+        let region = match host.split('.').collect::<Vec<_>>()[..] {
+            ["sqs", region, _, ..] => Some(region.to_owned()),
+            _ => None,
+        };
+        Ok(Self { region, account: account.to_owned(), name: name.to_owned() })
+    }
+}
+
+/// The text is no URL of an SQS queue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidQueueUrl;
+
+impl fmt::Display for InvalidQueueUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not the URL of an SQS queue, as in https://sqs.eu-west-1.amazonaws.com/123456789012/orders")
+    }
+}
+
+impl std::error::Error for InvalidQueueUrl {}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -115,6 +186,33 @@ mod tests {
             assert_eq!(queue.url(), format!("https://{host}/123456789012/orders.fifo"));
             assert_eq!(queue.to_string(), arn);
             assert!(queue.is_fifo());
+        }
+    }
+
+    #[test]
+    fn a_url_names_account_and_queue_and_at_aws_the_region() {
+        for (url, arn) in [
+            ("https://sqs.us-east-2.amazonaws.com/123456789012/orders", "arn:aws:sqs:us-east-2:123456789012:orders"),
+            ("https://sqs.r-2.amazonaws.com.cn/1/orders.fifo", "arn:aws:sqs:r-2:1:orders.fifo"),
+            ("http://sqs.us-west-2.localhost:4566/000000000000/q", "arn:aws:sqs:us-west-2:000000000000:q"),
+            ("http://localhost:4566/000000000000/q_1", "arn:aws:sqs:here:000000000000:q_1"),
+            ("http://[::1]:80/0/q", "arn:aws:sqs:here:0:q"),
+        ] {
+            assert_eq!(url.parse::<QueueUrl>().map(|url| url.arn("aws", "here").to_string()), Ok(arn.to_owned()));
+        }
+        for url in [
+            "",
+            "orders",
+            "https://",
+            "https:///1/q",
+            "https://host/q",
+            "https://host/1/",
+            "https://host/1/q/x",
+            "https://host/1/q?x",
+            "ftp://host/1/q",
+            "arn:aws:sqs:r:1:q",
+        ] {
+            assert_eq!(url.parse::<QueueUrl>(), Err(InvalidQueueUrl), "{url}");
         }
     }
 

@@ -11,7 +11,7 @@ mod arn;
 mod error;
 mod sqs;
 
-pub use arn::{InvalidQueueArn, QueueArn};
+pub use arn::{InvalidQueueArn, InvalidQueueUrl, QueueArn, QueueUrl};
 pub use error::{CallError, CallErrorKind, Confirmation, EntryError};
 pub use sqs::SqsQueue;
 
@@ -58,8 +58,10 @@ pub struct Outgoing<'a> {
     pub delay: Delay,
     /// The attributes, as they were received.
     pub attributes: &'a BTreeMap<String, Attribute>,
-    /// The tenant on a standard queue with fair queues.
+    /// The group on a FIFO queue; the tenant on a standard queue with fair queues.
     pub group_id: Option<&'a str>,
+    /// For a FIFO queue.
+    pub deduplication_id: Option<&'a str>,
 }
 
 impl Outgoing<'_> {

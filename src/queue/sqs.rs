@@ -106,7 +106,8 @@ fn send_entry(at: usize, message: &Outgoing<'_>) -> SendMessageBatchRequestEntry
         .message_body(message.body)
         .delay_seconds(i32::from(message.delay.as_secs()))
         .set_message_attributes((!message.attributes.is_empty()).then(|| attributes.collect()))
-        .set_message_group_id(message.group_id.map(str::to_owned));
+        .set_message_group_id(message.group_id.map(str::to_owned))
+        .set_message_deduplication_id(message.deduplication_id.map(str::to_owned));
     entry.build().expect("id and body are set")
 }
 

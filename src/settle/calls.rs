@@ -1,19 +1,16 @@
 //! The three queue calls, each with its own way of trying again. None of them outlives the deadline.
 
-use std::collections::BTreeMap;
 use std::future::Future;
-use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
 use super::copy::{Copy, Fate};
-use super::{Settled, Settler, Verdict, Window};
+use super::{Settler, Window};
 use crate::policy::{Backoff, Jitter, Spread};
 use crate::queue::{
-    CallError, CallErrorKind, Confirmation, MAX_BATCH_ENTRIES, MAX_VISIBILITY, Outgoing, Queue, QueueArn,
+    CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, MAX_VISIBILITY, Outgoing, Queue, QueueArn,
 };
-use crate::report::Settlement;
 
 /// One try of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -114,41 +111,46 @@ impl<Q: Queue> Settler<Q> {
         results
     }
 
-    /// Best effort: lets messages that are only on their way to the dead-letter queue be received again at once, as often as it
-    /// takes for the redrive policy to move them. They are kept whatever the answer.
-    pub(super) async fn hurry(
-        &self,
-        annotated: BTreeMap<Arc<QueueArn>, Vec<Verdict>>,
-        deadline: Instant,
-    ) -> impl Iterator<Item = Settled> {
-        for (queue, verdicts) in &annotated {
-            for chunk in verdicts.chunks(MAX_BATCH_ENTRIES) {
-                let handles = chunk.iter().filter_map(|verdict| verdict.delivery.receipt_handles.first());
-                let entries: Vec<(&str, Duration)> = handles.map(|handle| (handle.as_str(), Duration::ZERO)).collect();
-                let _ = within(deadline, self.queue.change_visibility(queue, &entries)).await;
-            }
-        }
-        annotated.into_values().flatten().map(|verdict| Settled { verdict, settlement: Settlement::Kept })
-    }
-
     /// Best effort: lets the originals whose copies are not confirmed stay invisible for the delay that they were to have.
     pub(super) async fn keep_invisible(&self, queue: &QueueArn, copies: &[Copy], window: Window) {
-        let longest = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + window.started.elapsed());
-        let mut entries: Vec<(&str, Duration)> = copies
+        let entries: Vec<(&str, Duration)> = copies
             .iter()
-            .filter_map(|copy| Some((copy.receipt_handles().first()?.as_str(), copy.fallback()?.min(longest))))
+            .filter_map(|copy| Some((copy.receipt_handles().first()?.as_str(), copy.fallback()?)))
             .collect();
-        for _ in 0..2 {
-            if entries.is_empty() || Instant::now() >= window.deadline {
-                return;
+        self.hide(queue, &entries, window).await;
+    }
+
+    /// Lets messages stay invisible for so long from now, or as long as SQS allows at most.
+    pub(super) async fn hide(
+        &self,
+        queue: &QueueArn,
+        entries: &[(&str, Duration)],
+        window: Window,
+    ) -> Vec<Confirmation> {
+        let mut results = vec![Err(EntryError::unconfirmed()); entries.len()];
+        let longest = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + window.started.elapsed());
+        for longest in [longest, MODEST_VISIBILITY.min(longest)] {
+            let left: Vec<usize> = (0..entries.len()).filter(|&at| results[at].is_err()).collect();
+            if left.is_empty() || Instant::now() >= window.deadline {
+                break;
             }
-            let call = self.queue.change_visibility(queue, &entries);
-            let Ok(confirmations) = within(window.deadline, call).await else {
-                return;
-            };
-            let refused = entries.iter().zip(confirmations).filter(|(_, confirmation)| confirmation.is_err());
-            entries = refused.map(|(&(handle, wish), _)| (handle, wish.min(MODEST_VISIBILITY))).collect();
+            let batch: Vec<(&str, Duration)> =
+                left.iter().map(|&at| (entries[at].0, entries[at].1.min(longest))).collect();
+            match within(window.deadline, self.queue.change_visibility(queue, &batch)).await {
+                Ok(confirmations) => {
+                    for (at, confirmation) in left.into_iter().zip(confirmations) {
+                        results[at] = confirmation;
+                    }
+                }
+                Err(error) => {
+                    for at in left {
+                        results[at] = Err(EntryError::answered(&error.code, false));
+                    }
+                    break;
+                }
+            }
         }
+        results
     }
 }
 

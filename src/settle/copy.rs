@@ -4,11 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
-use super::{Settled, Verdict};
+use super::{Behind, Settled, Verdict};
 use crate::disposition::{DeadLetterReason, Deferral, Delay, Disposition, Wait, whole_secs};
 use crate::failure::{Failure, FailureClass};
-use crate::message::Delivery;
-use crate::queue::{MAX_BATCH_BYTES, Outgoing};
+use crate::message::{ANNOTATION_DELAY, Delivery};
+use crate::queue::{MAX_BATCH_BYTES, Outgoing, QueueArn};
 use crate::report::Settlement;
 use crate::state::RetryState;
 use crate::wire::{self, NotWrappable, Stamped, Wrap};
@@ -16,6 +16,7 @@ use crate::wire::{self, NotWrappable, Stamped, Wrap};
 /// A verdict that asks for a copy, and that copy.
 pub(super) struct Copy {
     pub(super) verdict: Verdict,
+    to_fifo: bool,
     pub(super) fate: Fate,
     /// `None` when the body cannot carry the count.
     body: Option<Stamped>,
@@ -35,16 +36,14 @@ pub(super) enum Fate {
 }
 
 impl Copy {
-    /// Builds the whole outgoing message before anything is done; what cannot be built is never sent.
-    pub(super) fn new(verdict: Verdict, wrap: Wrap) -> Self {
-        let delivery = &verdict.delivery;
+    /// Builds the whole message to be sent to this queue before anything is done; what cannot be built is never sent.
+    pub(super) fn new(verdict: Verdict, to: &QueueArn, wrap: Wrap) -> Self {
         let state = next_state(&verdict);
-        let mut copy = match wire::stamp(delivery.payload(), &state, wrap) {
-            Ok(body) => Self { verdict, fate: Fate::Pending(None), body: Some(body), not_deleted: None },
-            Err(NotWrappable) => {
-                Self { verdict, fate: Fate::Refused("NotWrappable".to_owned()), body: None, not_deleted: None }
-            }
+        let (fate, body) = match wire::stamp(verdict.delivery.payload(), &state, wrap) {
+            Ok(body) => (Fate::Pending(None), Some(body)),
+            Err(NotWrappable) => (Fate::Refused("NotWrappable".to_owned()), None),
         };
+        let mut copy = Self { verdict, to_fifo: to.is_fifo(), fate, body, not_deleted: None };
         if copy.size() > MAX_BATCH_BYTES {
             copy.fate = Fate::Refused("MessageTooLong".to_owned());
         }
@@ -73,11 +72,17 @@ impl Copy {
 
     pub(super) fn outgoing(&self) -> Outgoing<'_> {
         let delivery = &self.verdict.delivery;
+        let id = delivery.message_id.as_deref().filter(|_| self.to_fifo);
         Outgoing {
             body: self.body.as_ref().map_or("", Stamped::as_str),
-            delay: self.verdict.disposition.wait().map_or(Delay::default(), |wait| wait.delay()),
+            delay: match self.verdict.disposition {
+                Disposition::Annotate(_) => ANNOTATION_DELAY,
+                other => other.wait().map_or(Delay::default(), |wait| wait.delay()),
+            },
             attributes: &delivery.attributes,
-            group_id: delivery.group_id.as_deref(),
+            group_id: delivery.group_id.as_deref().or(id),
+            // The same message is not twice in the dead-letter queue, though it should be sent there twice.
+            deduplication_id: id,
         }
     }
 
@@ -90,9 +95,11 @@ impl Copy {
         match self.verdict.disposition {
             Disposition::Requeue { fallback, .. } => Some(Duration::from_secs(whole_secs(fallback))),
             Disposition::Defer { wait, .. } => Some(wait.total()),
-            Disposition::Complete | Disposition::Release(_) | Disposition::DeadLetter(_) | Disposition::Annotate(_) => {
-                None
-            }
+            Disposition::Complete
+            | Disposition::Release(_)
+            | Disposition::DeadLetter(_)
+            | Disposition::Annotate(_)
+            | Disposition::Direct(_) => None,
         }
     }
 
@@ -103,7 +110,14 @@ impl Copy {
             (Fate::Refused(code) | Fate::Pending(Some(code)), _) => Settlement::Unconfirmed { code },
             (Fate::Pending(None), _) => Settlement::Unconfirmed { code: "NotSent".to_owned() },
         };
-        Settled { verdict: self.verdict, settlement }
+        let mut verdict = self.verdict;
+        if let (Behind::Listening(moved), false) =
+            (std::mem::replace(&mut verdict.behind, Behind::Nobody), settlement.is_kept())
+        {
+            // Whoever listened may have run out of time.
+            let _ = moved.send(());
+        }
+        Settled { verdict, settlement }
     }
 }
 
@@ -135,6 +149,11 @@ fn next_state(verdict: &Verdict) -> RetryState {
         | Disposition::Release(_)
         | Disposition::DeadLetter(_) => {}
         Disposition::Annotate(reason) => state.dead_letter = Some(annotation(delivery, *reason, failure.as_ref(), *at)),
+        Disposition::Direct(reason) => {
+            state.dead_letter = Some(annotation(delivery, *reason, failure.as_ref(), *at));
+            // SQS notes it only for what it moves itself.
+            state.source = delivery.queue.as_ref().map(ToString::to_string);
+        }
     }
     state
 }
@@ -159,7 +178,7 @@ fn annotation(delivery: &Delivery, reason: DeadLetterReason, failure: Option<&Fa
         class,
         reason: reason.as_str(),
         detail: failure.map(Failure::reason),
-        retry_count: delivery.state.retry_count,
+        retry_count: delivery.failures(),
         failed_at: wire::timestamp_text(at),
     };
     serde_json::to_string(&annotation).expect("texts and a number are JSON")

@@ -5,28 +5,30 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{Clock, Sampler};
 use crate::disposition::{Disposition, ReleaseReason};
 use crate::failure::Failure;
 use crate::message::Delivery;
-use crate::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Queue, QueueArn};
+use crate::queue::{MAX_BATCH_ENTRIES, Queue, QueueArn, QueueUrl};
 use crate::report::Settlement;
+use crate::settings::Strategy;
 use crate::wire::Wrap;
 
 mod brake;
 mod calls;
+mod chunks;
 mod copy;
 
 pub(crate) use brake::Brake;
+use chunks::Chunks;
 use copy::Copy;
 
-/// The oldest verdict of a chunk waits no longer than this for company.
-const MAX_LINGER: Duration = Duration::from_millis(250);
 /// Most chunks whose calls are under way at once. Each may hold 1 MiB and a connection.
 const MAX_CHUNKS_IN_FLIGHT: usize = 50;
 
@@ -42,6 +44,23 @@ pub(crate) struct Verdict {
     pub(crate) elapsed: Option<Duration>,
     /// When it was decided.
     pub(crate) at: SystemTime,
+    pub(crate) behind: Behind,
+}
+
+/// The messages of the same batch that must keep their place behind this one.
+pub(crate) enum Behind {
+    Nobody,
+    /// They are to be receivable as soon as this one is: until then SQS holds them back for its sake.
+    Waiting(Vec<Arc<Delivery>>),
+    /// They are handled once this one is confirmed in the dead-letter queue, and not if the sender is dropped.
+    Listening(oneshot::Sender<()>),
+}
+
+impl Verdict {
+    /// About a delivery whose handler was not called.
+    pub(crate) fn uncalled(delivery: Arc<Delivery>, disposition: Disposition, at: SystemTime) -> Self {
+        Self { delivery, disposition, failure: None, elapsed: None, at, behind: Behind::Nobody }
+    }
 }
 
 /// A verdict and whether it was carried out.
@@ -65,6 +84,8 @@ pub(crate) struct Settler<Q> {
     pub(crate) clock: Clock,
     pub(crate) sampler: Sampler,
     pub(crate) wrap: Wrap,
+    /// Where dead letters are sent to directly.
+    pub(crate) dead_letters: Option<QueueUrl>,
     pub(crate) brake: Brake,
 }
 
@@ -72,30 +93,27 @@ impl<Q: Queue> Settler<Q> {
     /// Settles verdicts as they arrive, several chunks at once, until the sender hangs up.
     pub(crate) async fn settle(&self, mut verdicts: UnboundedReceiver<Verdict>, window: Window) -> Vec<Settled> {
         let mut settled = Vec::new();
-        let mut chunks: BTreeMap<Arc<QueueArn>, Chunk> = BTreeMap::new();
-        let mut annotated: BTreeMap<Arc<QueueArn>, Vec<Verdict>> = BTreeMap::new();
+        let (mut copies, mut holds) = (Chunks::new(), Chunks::new());
+        let copied = |route, copies| self.settle_copies(route, copies, window).left_future();
+        let held = |queue, verdicts| self.settle_holds(queue, verdicts, window).right_future();
         let mut in_flight = FuturesUnordered::new();
         loop {
-            let linger = chunks.values().map(|chunk| chunk.since + MAX_LINGER).min();
+            let due = [copies.due(), holds.due()].into_iter().flatten().min();
             tokio::select! {
-                verdict = verdicts.recv() => match verdict {
-                    Some(verdict) => match self.prepare(verdict) {
-                        Prepared::Settled(done) => settled.push(done),
-                        Prepared::Annotated(queue, verdict) => annotated.entry(queue).or_default().push(verdict),
-                        Prepared::Copy(queue, copy) => {
-                            let chunk = chunks.entry(Arc::clone(&queue)).or_default();
-                            if let Some(full) = chunk.push(copy) {
-                                in_flight.push(self.settle_chunk(queue, full, window));
-                            }
-                        }
-                    },
+                verdict = verdicts.recv() => match verdict.map(|verdict| self.prepare(verdict)) {
+                    Some(Prepared::Settled(done)) => settled.push(done),
+                    Some(Prepared::Copy(route, copy)) => {
+                        let bytes = copy.size();
+                        in_flight.extend(copies.push(&route, copy, bytes).map(|full| copied(route, full)));
+                    }
+                    Some(Prepared::Hold(queue, verdict)) => {
+                        in_flight.extend(holds.push(&queue, verdict, 0).map(|full| held(queue, full)));
+                    }
                     None => break,
                 },
-                () = sleep_until(linger.unwrap_or(window.deadline)), if linger.is_some() => {
-                    let due = |chunk: &mut Chunk| chunk.since + MAX_LINGER <= Instant::now();
-                    for (queue, chunk) in chunks.extract_if(.., |_, chunk| due(chunk)) {
-                        in_flight.push(self.settle_chunk(queue, chunk.copies, window));
-                    }
+                () = sleep_until(due.unwrap_or(window.deadline)), if due.is_some() => {
+                    in_flight.extend(copies.take_due().map(|(route, due)| copied(route, due)));
+                    in_flight.extend(holds.take_due().map(|(queue, due)| held(queue, due)));
                 }
                 Some(done) = in_flight.next(), if !in_flight.is_empty() => settled.extend(done),
             }
@@ -105,47 +123,86 @@ impl<Q: Queue> Settler<Q> {
                 settled.extend(done);
             }
         }
-        for (queue, chunk) in chunks {
-            in_flight.push(self.settle_chunk(queue, chunk.copies, window));
+        in_flight.extend(copies.into_rest().map(|(route, rest)| copied(route, rest)));
+        in_flight.extend(holds.into_rest().map(|(queue, rest)| held(queue, rest)));
+        while let Some(done) = in_flight.next().await {
+            settled.extend(done);
         }
-        let hurried = self.hurry(annotated, window.deadline);
-        let copied = async {
-            while let Some(done) = in_flight.next().await {
-                settled.extend(done);
-            }
-        };
-        let (hurried, ()) = tokio::join!(hurried, copied);
-        settled.extend(hurried);
         settled
     }
 
+    /// Where a verdict goes from here.
     fn prepare(&self, verdict: Verdict) -> Prepared {
-        let settlement = match verdict.disposition {
-            Disposition::Complete => Settlement::Done,
-            Disposition::Release(ReleaseReason::Annotated) if let Some(queue) = hurries(&verdict.delivery) => {
-                return Prepared::Annotated(queue, verdict);
+        let settlement = match (verdict.disposition, verdict.delivery.queue.clone()) {
+            (Disposition::Complete, _) => Settlement::Done,
+            (Disposition::Release(ReleaseReason::Annotated), Some(queue)) if is_hurried(&verdict.delivery) => {
+                return Prepared::Hold(queue, verdict);
             }
-            Disposition::Release(_) | Disposition::DeadLetter(_) => Settlement::Kept,
-            Disposition::Requeue { .. } | Disposition::Defer { .. } | Disposition::Annotate(_) => {
-                match verdict.delivery.queue.clone() {
-                    Some(queue) => return Prepared::Copy(queue, Copy::new(verdict, self.wrap)),
-                    None => Settlement::Unconfirmed { code: "NoQueueArn".to_owned() },
-                }
+            (Disposition::Release(_) | Disposition::DeadLetter(_), _) => Settlement::Kept,
+            (Disposition::Requeue { .. } | Disposition::Defer { .. }, Some(queue))
+                if verdict.delivery.strategy == Strategy::Visibility =>
+            {
+                return Prepared::Hold(queue, verdict);
             }
+            (Disposition::Requeue { .. } | Disposition::Defer { .. } | Disposition::Annotate(_), Some(queue)) => {
+                let route = Route { from: Arc::clone(&queue), to: queue };
+                let copy = Copy::new(verdict, &route.to, self.wrap);
+                return Prepared::Copy(route, copy);
+            }
+            (Disposition::Direct(_), Some(from)) if let Some(url) = &self.dead_letters => {
+                let to = Arc::new(url.arn(from.partition(), from.region()));
+                let copy = Copy::new(verdict, &to, self.wrap);
+                return Prepared::Copy(Route { from, to }, copy);
+            }
+            (
+                Disposition::Requeue { .. }
+                | Disposition::Defer { .. }
+                | Disposition::Annotate(_)
+                | Disposition::Direct(_),
+                _,
+            ) => Settlement::Unconfirmed { code: "NoQueueArn".to_owned() },
         };
         Prepared::Settled(Settled { verdict, settlement })
     }
 
-    async fn settle_chunk(&self, queue: Arc<QueueArn>, mut copies: Vec<Copy>, window: Window) -> Vec<Settled> {
+    async fn settle_copies(&self, route: Route, mut copies: Vec<Copy>, window: Window) -> Vec<Settled> {
         if self.brake.lets_pass() {
-            let trouble = self.send(&queue, &mut copies, window.deadline).await;
+            let trouble = self.send(&route.to, &mut copies, window.deadline).await;
             if trouble.is_some() || copies.iter().any(Copy::is_confirmed) {
                 self.brake.note(trouble);
             }
         }
         let (mut moved, kept): (Vec<Copy>, Vec<Copy>) = copies.into_iter().partition(Copy::is_confirmed);
-        tokio::join!(self.delete(&queue, &mut moved, window.deadline), self.keep_invisible(&queue, &kept, window));
+        tokio::join!(
+            self.delete(&route.from, &mut moved, window.deadline),
+            self.keep_invisible(&route.from, &kept, window)
+        );
         moved.into_iter().chain(kept).map(Copy::into_settled).collect()
+    }
+
+    /// Lets messages wait in their place, and once that is confirmed those behind them be received when they are.
+    async fn settle_holds(&self, queue: Arc<QueueArn>, verdicts: Vec<Verdict>, window: Window) -> Vec<Settled> {
+        let holds: Vec<(&str, Duration)> = verdicts.iter().map(hold).collect();
+        let confirmations = self.hide(&queue, &holds, window).await;
+        let mut settled = Vec::with_capacity(verdicts.len());
+        let mut behind = Vec::new();
+        for (verdict, confirmation) in verdicts.into_iter().zip(confirmations) {
+            if let (Behind::Waiting(deliveries), Ok(())) = (&verdict.behind, &confirmation) {
+                behind.extend(deliveries.iter().cloned());
+            }
+            let settlement = match (verdict.disposition, confirmation) {
+                // It is only on its way to the dead-letter queue, and gets there in any case.
+                (Disposition::Release(_), _) | (_, Ok(())) => Settlement::Kept,
+                (_, Err(error)) => Settlement::KeptNotDelayed { code: error.code },
+            };
+            settled.push(Settled { verdict, settlement });
+        }
+        for chunk in behind.chunks(MAX_BATCH_ENTRIES) {
+            let shown: Vec<(&str, Duration)> =
+                chunk.iter().map(|delivery| (handle(delivery), Duration::ZERO)).collect();
+            self.hide(&queue, &shown, window).await;
+        }
+        settled
     }
 
     /// Deletes what completed. The event source mapping does that by itself unless the invocation fails.
@@ -171,42 +228,31 @@ impl<Q: Queue> Settler<Q> {
     }
 }
 
-/// The queue in which an annotated message is to become visible at once; `None` once that has not helped often enough.
-fn hurries(delivery: &Delivery) -> Option<Arc<QueueArn>> {
-    let worthwhile = delivery.receive_count <= MAX_HURRIED_RECEIVES && !delivery.receipt_handles.is_empty();
-    delivery.queue.clone().filter(|_| worthwhile)
+/// Whether an annotated message is to become visible at once, which makes no sense any more once it has not helped often enough.
+fn is_hurried(delivery: &Delivery) -> bool {
+    delivery.receive_count <= MAX_HURRIED_RECEIVES
+}
+
+/// What is asked for a message that waits in its place.
+fn hold(verdict: &Verdict) -> (&str, Duration) {
+    let wait = verdict.disposition.wait().map_or(Duration::ZERO, |wait| wait.total());
+    (handle(&verdict.delivery), wait)
+}
+
+/// The receipt handle of the latest receive. An empty one, which SQS refuses, stands for none.
+fn handle(delivery: &Delivery) -> &str {
+    delivery.receipt_handles.first().map_or("", String::as_str)
 }
 
 enum Prepared {
     Settled(Settled),
-    Copy(Arc<QueueArn>, Copy),
-    Annotated(Arc<QueueArn>, Verdict),
+    Copy(Route, Copy),
+    Hold(Arc<QueueArn>, Verdict),
 }
 
-/// Copies that will share one request.
-struct Chunk {
-    copies: Vec<Copy>,
-    bytes: usize,
-    /// When the oldest of them came.
-    since: Instant,
-}
-
-impl Default for Chunk {
-    fn default() -> Self {
-        Self { copies: Vec::with_capacity(MAX_BATCH_ENTRIES), bytes: 0, since: Instant::now() }
-    }
-}
-
-impl Chunk {
-    /// Adds a copy. Returns what must leave now: the chunk when it is full, or all before this copy when they do not fit together.
-    fn push(&mut self, copy: Copy) -> Option<Vec<Copy>> {
-        let overflows = self.bytes + copy.size() > MAX_BATCH_BYTES;
-        let before = (overflows && !self.copies.is_empty()).then(|| std::mem::take(self).copies);
-        self.bytes += copy.size();
-        self.copies.push(copy);
-        if before.is_none() && self.copies.len() == MAX_BATCH_ENTRIES {
-            return Some(std::mem::take(self).copies);
-        }
-        before
-    }
+/// The queue in which the original is, and the one to which the copy goes.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Route {
+    from: Arc<QueueArn>,
+    to: Arc<QueueArn>,
 }

@@ -51,6 +51,7 @@ struct Fields<'a> {
     redrives: Option<&'a str>,
     original: Option<&'a str>,
     dead_letter: Option<&'a str>,
+    source: Option<&'a str>,
     unknown: Vec<(String, String)>,
 }
 
@@ -83,6 +84,7 @@ impl<'a> Fields<'a> {
             "redrives" => &mut self.redrives,
             "original" => &mut self.original,
             "deadLetter" => &mut self.dead_letter,
+            "source" => &mut self.source,
             _ => return None,
         })
     }
@@ -99,6 +101,7 @@ impl<'a> Fields<'a> {
             hops: present(self.hops, super::count)?.unwrap_or_default(),
             redrives: present(self.redrives, super::count)?.unwrap_or_default(),
             dead_letter: present(self.dead_letter, object)?,
+            source: present(self.source, json::string)?,
             unknown: self.unknown,
             ..RetryState::default()
         })
@@ -185,6 +188,7 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "redrives", non_zero(state.redrives))?;
         entry(&mut map, "original", (!self.originals.is_empty()).then_some(Originals(self.originals)))?;
         entry(&mut map, "deadLetter", state.dead_letter.as_deref().map(raw))?;
+        entry(&mut map, "source", state.source.as_deref())?;
         for (name, text) in &state.unknown {
             map.serialize_entry(name, raw(text))?;
         }

@@ -269,10 +269,9 @@ impl Run {
         let processor = self.world.processor(self.script.clone());
         let _listening = self.log.listen();
         for _ in 0..TROUBLED {
-            let Some(next) = self.world.messages().iter().map(|message| self.world.wait(message)).min() else {
+            if !self.world.sleep_until_due().await {
                 break;
-            };
-            tokio::time::sleep(next).await;
+            }
             if is_first {
                 let event = self.event(scenario.nameless).await;
                 self.remember(&event);

@@ -136,7 +136,6 @@ async fn attempts_are_counted_by_receives_and_end_in_the_dead_letter_queue() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "the strategy `visibility` is not built yet: a FIFO failure makes no call"]
 async fn the_head_waits_for_its_delay_and_the_rest_of_its_group_for_the_head() {
     let world = world();
     for body in ["a1", "a2", "a3"] {
@@ -157,7 +156,6 @@ async fn the_head_waits_for_its_delay_and_the_rest_of_its_group_for_the_head() {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "the policy does not count the receives of a FIFO message yet: `max_retries` is not enforced"]
 async fn retries_are_bounded_though_no_copy_counts_them() {
     let mut world = world();
     world.settings.policy.max_retries = 2;

@@ -9,6 +9,7 @@ mod budgets;
 mod conservation;
 mod dead_letters;
 mod deadline;
+mod direct;
 mod duplicates;
 mod events;
 mod fallback;

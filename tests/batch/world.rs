@@ -277,8 +277,7 @@ impl World {
     /// Invokes whenever something is visible, until the queue is empty. Returns the number of invocations.
     pub async fn run<H: Handler>(&self, processor: &BatchProcessor<H, SqsQueue>) -> usize {
         let mut invocations = 0;
-        while let Some(next) = self.messages().iter().map(|message| self.wait(message)).min() {
-            tokio::time::sleep(next).await;
+        while self.sleep_until_due().await {
             // A poll may find nothing but messages that the redrive policy moves.
             if let Some(invocation) = self.invoke(processor).await {
                 invocation.answer.as_ref().expect("the invocation succeeded");
@@ -289,6 +288,33 @@ impl World {
         invocations
     }
 
+    /// Sleeps until a message may be received; `false` when there is none any more.
+    pub async fn sleep_until_due(&self) -> bool {
+        let messages = self.messages();
+        let group = |message: &MessageView| {
+            message.system_attributes.get("MessageGroupId").filter(|_| self.queue.is_fifo()).cloned()
+        };
+        let in_flight: BTreeMap<_, Duration> = messages
+            .iter()
+            .filter(|message| matches!(message.state, MessageState::InFlightUntil(_)))
+            .map(|message| (group(message), self.wait(message)))
+            .fold(BTreeMap::new(), |mut longest, (group, wait)| {
+                let known: &mut Duration = longest.entry(group).or_default();
+                *known = wait.max(*known);
+                longest
+            });
+        // While one message of a FIFO group is in flight, the others are held back.
+        let due = |message: &MessageView| match group(message) {
+            Some(group) => in_flight.get(&Some(group)).copied().unwrap_or_default().max(self.wait(message)),
+            None => self.wait(message),
+        };
+        let Some(next) = messages.iter().map(due).min() else {
+            return false;
+        };
+        tokio::time::sleep(next).await;
+        true
+    }
+
     /// What is left until a message can be received.
     pub fn wait(&self, message: &MessageView) -> Duration {
         match message.state {
@@ -296,6 +322,15 @@ impl World {
             MessageState::DelayedUntil(until) | MessageState::InFlightUntil(until) => {
                 until.duration_since(self.clock.now()).unwrap_or_default()
             }
+        }
+    }
+
+    /// Moves all dead letters back into the queue, as an operator does.
+    pub async fn move_back(&self) {
+        let task = self.sqs.client().start_message_move_task().source_arn(self.dead_letters.to_string());
+        task.destination_arn(self.queue.to_string()).send().await.expect("a dead-letter queue");
+        while !self.dead().is_empty() {
+            tokio::time::sleep(millis(10)).await;
         }
     }
 

@@ -72,7 +72,7 @@ async fn what_is_foretold_is_what_happens() {
     ];
     let modes = [("redrive", DeadLetterMode::Redrive), ("annotate", DeadLetterMode::Annotate)];
     for document in documents {
-        for (name, mode) in modes {
+        for (name, mode) in &modes {
             for max_receive_count in [1, 5, 12] {
                 let count = max_receive_count.to_string();
                 let options = ["schedule", "-", "--json", "--dead-letter", name, "--max-receive-count", &count];
@@ -80,7 +80,7 @@ async fn what_is_foretold_is_what_happens() {
                 let quota =
                     schedule["classes"].as_array().unwrap().iter().find(|class| class["class"] == "quota").unwrap();
                 let foretold = &quota["requests"]["median"];
-                let (happened, last_call) = live(document, mode, max_receive_count).await;
+                let (happened, last_call) = live(document, mode.clone(), max_receive_count).await;
                 let at = format!("{document} {name} {max_receive_count}");
                 for (what, times) in happened.as_object().unwrap() {
                     assert_eq!(&foretold[what], times, "{at}: {what} of {happened} and {foretold}");

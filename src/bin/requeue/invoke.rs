@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EmbeddedSqs, InFlight, MessageState};
 use requeue::http::{HttpSettings, HttpTarget, TargetUrl};
-use requeue::queue::{QueueArn, SqsQueue};
+use requeue::queue::{QueueArn, QueueUrl, SqsQueue};
 use requeue::{
     BatchProcessor, Clock, Config, Disposition, Handler, Outcome, Record, Report, Sampler, Settings, Settlement,
     SqsEvent, respond,
@@ -109,26 +109,13 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
         format!("the event {path} has no list `Records`: see events/single.json for the shape of an SQS event")
     })?;
     if let Some(url) = &arguments.queue_url {
-        let queue = Arc::new(queue_of_url(url, &arguments.region)?);
+        let url: QueueUrl = url.parse().map_err(|error| format!("--queue-url {url} is {error}"))?;
+        let queue = Arc::new(url.arn("aws", &arguments.region));
         for record in &mut records {
             record.queue = Some(Arc::clone(&queue));
         }
     }
     Ok(records)
-}
-
-/// `https://sqs.eu-west-1.amazonaws.com/123456789012/orders`; at another host the URL does not say the region.
-fn queue_of_url(url: &str, region: &str) -> Result<QueueArn, Error> {
-    let unusable = || format!("--queue-url {url} is no queue URL: it ends with the account and the name of the queue");
-    let (_, rest) = url.split_once("://").ok_or_else(unusable)?;
-    let [host, account, name] = rest.split('/').collect::<Vec<_>>()[..] else {
-        return Err(unusable().into());
-    };
-    let region = match host.split('.').collect::<Vec<_>>()[..] {
-        ["sqs", region, ..] => region,
-        _ => region,
-    };
-    Ok(format!("arn:aws:sqs:{region}:{account}:{name}").parse()?)
 }
 
 async fn invoke(
@@ -189,7 +176,7 @@ fn disposition(outcome: &Outcome) -> String {
         Disposition::Complete | Disposition::Requeue { .. } => return outcome.disposition.as_str().to_owned(),
         Disposition::Defer { why, .. } => why.as_str(),
         Disposition::Release(why) => why.as_str(),
-        Disposition::DeadLetter(why) | Disposition::Annotate(why) => why.as_str(),
+        Disposition::DeadLetter(why) | Disposition::Annotate(why) | Disposition::Direct(why) => why.as_str(),
     };
     format!("{} ({why})", outcome.disposition.as_str())
 }
@@ -200,6 +187,11 @@ fn place(outcome: &Outcome) -> String {
         Settlement::Done => "done; Lambda deletes it",
         Settlement::Moved => "a copy is in the queue, the original is deleted",
         Settlement::MovedNotDeleted { .. } => "a copy is in the queue; Lambda deletes the original",
+        Settlement::KeptNotDelayed { code } => {
+            return format!(
+                "in the queue, its delay is not confirmed ({code}); it comes back after its visibility timeout"
+            );
+        }
         Settlement::Kept => "in the queue; it comes back after its visibility timeout",
         Settlement::Unconfirmed { code } => {
             return format!("in the queue, no copy ({code}); it comes back after its visibility timeout at the latest");

@@ -90,7 +90,7 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
     let class = ClassPolicy { max_retries: Some(3), total_timeout: secs(1_000), ..plain() };
     let policy = RetryPolicy { max_retries: 7, ..policy(class) };
     // class of the last failure, retries, of this class, receives, age when this copy was first received → given up
-    for (class, retries, class_retries, receive_count, age, given_up) in [
+    for (class, retries, class_retries, receive_count, age, expected) in [
         (Some(Temporary), 6, 2, 2, 0, false),
         (Some(Temporary), 7, 2, 2, 0, true),
         (Some(Temporary), 8, 2, 2, 0, true),
@@ -109,13 +109,60 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
     ] {
         let mut state = RetryState { retry_count: retries, class, ..RetryState::default() };
         state.counts[Temporary as usize] = class_retries;
-        let progress = Progress { state: &state, first_received: received(), receive_count };
-        let answer = is_given_up(&policy, &progress, received() + secs(age));
-        assert_eq!(answer, given_up, "{progress:?} at {age}");
+        let progress = Progress { state: &state, first_received: received(), receive_count, unnoted: 0 };
+        let reason = given_up(&policy, &progress, received() + secs(age));
+        assert_eq!(reason.is_some(), expected, "{progress:?} at {age}");
         // It is what the decision said on that earlier receive.
-        if given_up {
+        if let Some(reason) = reason {
             let decided = decide(&policy, &progress, &Failure::temporary("away"), received() + secs(age), 0.5);
-            assert!(matches!(decided, Disposition::DeadLetter(_)), "{decided:?}");
+            assert_eq!(decided, Disposition::DeadLetter(reason));
         }
     }
+}
+
+#[test]
+fn what_waits_in_its_place_counts_its_receives_for_every_class() {
+    let mut policy = RetryPolicy { max_retries: 3, ..RetryPolicy::default() };
+    policy.quota.max_retries = Some(2);
+    let temporary = Failure::temporary("away");
+    let quota = Failure::quota("tomorrow");
+    // retries in the body, receives → seconds until the next attempt after a temporary failure; the same after one of the class
+    // `quota`; whether it is handled at all
+    for (retry_count, receive_count, after_temporary, after_quota, is_handled) in [
+        (0, 1, Some(2), Some(120), true),
+        (0, 2, Some(6), Some(360), true),
+        (0, 3, Some(18), None, true),
+        (0, 4, None, None, true),
+        (0, 5, None, None, false),
+        (2, 1, Some(2), Some(120), true),
+        (2, 2, None, Some(360), true),
+        (2, 3, None, None, false),
+        (3, 1, None, None, true),
+        (3, 2, None, None, false),
+    ] {
+        let state = RetryState { retry_count, ..RetryState::default() };
+        let unnoted = receive_count - 1;
+        let progress = Progress { state: &state, first_received: received(), receive_count, unnoted };
+        let secs = |failure| {
+            let decided = decide(&policy, &progress, failure, received(), 1.0);
+            decided.wait().map(|wait| wait.total().as_secs())
+        };
+        assert_eq!(given_up(&policy, &progress, received()).is_none(), is_handled, "{progress:?}");
+        assert_eq!(secs(&temporary), after_temporary, "{progress:?}");
+        assert_eq!(secs(&quota), after_quota.filter(|_| retry_count + unnoted < 3), "{progress:?}");
+    }
+}
+
+#[test]
+fn what_waits_in_its_place_takes_the_curve_for_the_delay_before() {
+    let mut policy = RetryPolicy::default();
+    policy.temporary.jitter = Jitter::Decorrelated;
+    let state = RetryState::default();
+    // 2 s × 3ⁿ: three times what the curve had the time before, at most the cap.
+    let longest = [1, 2, 3, 4, 5].map(|receive_count| {
+        let unnoted = receive_count - 1;
+        let progress = Progress { state: &state, first_received: received(), receive_count, unnoted };
+        decide(&policy, &progress, &Failure::temporary("away"), received(), 1.0).wait().map(|wait| wait.total())
+    });
+    assert_eq!(longest, [6, 6, 18, 54, 60].map(|longest| Some(secs(longest))));
 }

@@ -87,6 +87,7 @@ proptest! {
         state in states(),
         failure in failures(),
         receive_count in counts(),
+        in_place in any::<bool>(),
         age_millis in -10_000_000_i64..3_000_000_000,
         sample in prop_oneof![0.0..1.0, any::<f64>()],
     ) {
@@ -95,13 +96,14 @@ proptest! {
             RetryPolicy { max_retries, max_retry_after, rate_limit, quota, temporary, ..RetryPolicy::default() };
         let offset = Duration::from_millis(age_millis.unsigned_abs());
         let now = if age_millis < 0 { received() - offset } else { received() + offset };
-        let progress = Progress { state: &state, first_received: received(), receive_count };
+        let unnoted = if in_place { receive_count.saturating_sub(1) } else { 0 };
+        let progress = Progress { state: &state, first_received: received(), receive_count, unnoted };
         let age = now.duration_since(received()).unwrap_or_default();
 
         match decide(&policy, &progress, &failure, now, sample) {
             Disposition::Requeue { wait, fallback } => {
                 let class = policy.class(failure.class()).expect("retryable");
-                prop_assert!(state.retry_count < policy.max_retries);
+                prop_assert!(progress.retries() < policy.max_retries);
                 prop_assert!(class.max_retries.is_none_or(|max| state.count(failure.class()) < max));
                 prop_assert!(age + wait.total() <= class.total_timeout);
                 prop_assert!(age + fallback <= class.total_timeout);
@@ -119,11 +121,13 @@ proptest! {
                 prop_assert!(wait.delay().as_secs() <= 900);
             }
             Disposition::DeadLetter(reason) => prop_assert!(reason != DeadLetterReason::Expired),
-            Disposition::Complete | Disposition::Release(_) | Disposition::Annotate(_) => prop_assert!(false, "not the policy's to say"),
+            Disposition::Complete | Disposition::Release(_) | Disposition::Annotate(_) | Disposition::Direct(_) => {
+                prop_assert!(false, "not the policy's to say");
+            }
         }
 
         let deferred = defer(Deferral::NoTimeLeft, state.deferrals, now, sample).wait().expect("deferred");
         prop_assert!(deferred.total() <= secs(1_800));
-        is_given_up(&policy, &progress, now);
+        given_up(&policy, &progress, now);
     }
 }

@@ -128,7 +128,7 @@ fn any_state() -> impl Strategy<Value = RetryState> {
         option::of(any_time()),
         prop::array::uniform3(prop_oneof![Just(0), any::<u32>()]),
     );
-    let foreign = (option::of(object_of(string_text(), json())), vec(("u.{0,3}", json()), 0..3));
+    let foreign = (option::of(object_of(string_text(), json())), option::of(".{0,9}"), vec(("u.{0,3}", json()), 0..3));
     (outer, inner, foreign).prop_map(|(outer, inner, foreign)| RetryState {
         retry_count: outer.0,
         original_message_id: outer.1,
@@ -143,7 +143,8 @@ fn any_state() -> impl Strategy<Value = RetryState> {
         hops: inner.4[1],
         redrives: inner.4[2],
         dead_letter: foreign.0,
-        unknown: foreign.1,
+        source: foreign.1,
+        unknown: foreign.2,
     })
 }
 

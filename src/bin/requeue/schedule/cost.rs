@@ -1,8 +1,9 @@
 //! What SQS is asked for one message that is never done, and what that costs.
 
+use requeue::DeadLetterReason;
 use requeue::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES};
-use requeue::{DeadLetterMode, DeadLetterReason};
 
+use super::Mode;
 use super::life::Life;
 
 /// US dollars for a million requests to a standard queue, the first hundred billion of a month, in us-east-1 in 2026, after the
@@ -21,7 +22,7 @@ const MAX_HURRIED_RECEIVES: u32 = 10;
 /// What the queue and its messages are like.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Queue {
-    pub(crate) dead_letter: DeadLetterMode,
+    pub(crate) dead_letter: Mode,
     pub(crate) max_receive_count: u32,
     pub(crate) message_bytes: u32,
     pub(crate) price: f64,
@@ -50,7 +51,7 @@ impl Requests {
         let calls = life.count() + u32::from(life.reason != DeadLetterReason::Expired);
         let lasts = queue.max_receive_count;
         match queue.dead_letter {
-            DeadLetterMode::Redrive => Self {
+            Mode::Redrive => Self {
                 receives: copies + lasts,
                 sends: 1 + copies,
                 deletes: copies,
@@ -60,7 +61,17 @@ impl Requests {
                 calls: if copies == 0 { lasts } else { calls },
                 visibility_timeouts: lasts,
             },
-            DeadLetterMode::Annotate => {
+            // The last copy goes to the dead-letter queue.
+            Mode::Direct => Self {
+                receives: copies + 1,
+                sends: 1 + copies + 1,
+                deletes: copies + 1,
+                poller_deletes: copies + 1,
+                visibility_changes: 0,
+                calls,
+                visibility_timeouts: 0,
+            },
+            Mode::Annotate => {
                 let hurried = lasts.min(MAX_HURRIED_RECEIVES);
                 Self {
                     receives: copies + 1 + lasts,

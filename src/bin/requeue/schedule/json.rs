@@ -1,6 +1,5 @@
 //! The schedule as JSON: everything, with the unit in each name. The names are kept once released.
 
-use requeue::DeadLetterMode;
 use requeue::policy::ClassPolicy;
 use serde_json::{Value, json};
 
@@ -18,10 +17,7 @@ pub(crate) fn of(schedule: &Schedule) -> Value {
         "messageTtlSeconds": policy.message_ttl.map(|ttl| ttl.as_secs_f64()),
         "maxDeferrals": policy.max_deferrals,
         "queue": {
-            "deadLetter": match queue.dead_letter {
-                DeadLetterMode::Redrive => "redrive",
-                DeadLetterMode::Annotate => "annotate",
-            },
+            "deadLetter": queue.dead_letter.as_str(),
             "maxReceiveCount": queue.max_receive_count,
             "messageBytes": queue.message_bytes,
             "usdPerMillionRequests": queue.price,

@@ -72,7 +72,8 @@ impl Life {
                 Disposition::Complete
                 | Disposition::Defer { .. }
                 | Disposition::Release(_)
-                | Disposition::Annotate(_) => unreachable!("a failure that asks for nothing is retried or given up"),
+                | Disposition::Annotate(_)
+                | Disposition::Direct(_) => unreachable!("a failure that asks for nothing is retried or given up"),
             };
             age += wait.total();
             retries.push(Retry { delay: wait.total(), hops: hops(wait, now), age });

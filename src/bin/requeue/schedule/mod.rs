@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use requeue::FailureClass;
 use requeue::policy::RetryPolicy;
-use requeue::{DeadLetterMode, FailureClass};
 
 mod chart;
 mod cost;
@@ -50,10 +50,22 @@ pub(crate) struct Arguments {
     price_per_million: f64,
 }
 
-#[derive(Clone, Copy, ValueEnum)]
-enum Mode {
+/// The dead-letter modes, by the words of `REQUEUE_DEAD_LETTER`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Mode {
     Redrive,
     Annotate,
+    Direct,
+}
+
+impl Mode {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Redrive => "redrive",
+            Self::Annotate => "annotate",
+            Self::Direct => "direct",
+        }
+    }
 }
 
 fn price(text: &str) -> Result<f64, String> {
@@ -101,10 +113,7 @@ impl Schedule {
             None => (arguments.preset.clone(), document::preset(&arguments.preset)?),
         };
         let queue = Queue {
-            dead_letter: match arguments.dead_letter {
-                Mode::Redrive => DeadLetterMode::Redrive,
-                Mode::Annotate => DeadLetterMode::Annotate,
-            },
+            dead_letter: arguments.dead_letter,
             max_receive_count: arguments.max_receive_count,
             message_bytes: arguments.message_bytes,
             price: arguments.price_per_million,

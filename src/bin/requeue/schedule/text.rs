@@ -3,14 +3,12 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table};
-use requeue::DeadLetterMode;
-
 use super::cost::Company;
 use super::life::{Life, Retry, Spread};
 use super::{ClassSchedule, Schedule, retries, span};
 use crate::check;
 use crate::table::table;
+use comfy_table::{CellAlignment, Table};
 
 /// That many rows with the same delays are one.
 const PLATEAU: usize = 4;
@@ -153,13 +151,12 @@ fn costs(schedule: &Schedule) -> Table {
 
 fn premises(schedule: &Schedule) -> String {
     let queue = &schedule.queue;
-    let mode = match queue.dead_letter {
-        DeadLetterMode::Redrive => "redrive",
-        DeadLetterMode::Annotate => "annotate",
-    };
     format!(
-        "Dead-letter mode {mode}, maxReceiveCount {}, messages of {} bytes, ${:.2} per million SQS requests; one message in each\n\
+        "Dead-letter mode {}, maxReceiveCount {}, messages of {} bytes, ${:.2} per million SQS requests; one message in each\n\
          request, or as many as fit, at most ten (batched). Hops are counted; empty receives and Lambda itself are not.",
-        queue.max_receive_count, queue.message_bytes, queue.price,
+        queue.dead_letter.as_str(),
+        queue.max_receive_count,
+        queue.message_bytes,
+        queue.price,
     )
 }

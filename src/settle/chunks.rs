@@ -1,0 +1,64 @@
+//! What shares one request: entries for one place, gathered until the request is full or the first of them has waited long enough.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES};
+
+/// The oldest entry of a chunk waits no longer than this for company.
+const MAX_LINGER: Duration = Duration::from_millis(250);
+
+/// The chunks in the making, one for each place.
+pub(super) struct Chunks<K, T>(BTreeMap<K, Chunk<T>>);
+
+struct Chunk<T> {
+    entries: Vec<T>,
+    bytes: usize,
+    /// When the oldest entry came.
+    since: Instant,
+}
+
+impl<K: Ord + Clone, T> Chunks<K, T> {
+    pub(super) fn new() -> Self {
+        Self(BTreeMap::new())
+    }
+
+    /// Adds an entry of so many bytes. Returns what must leave now: the chunk when it is full, or all before this entry when they
+    /// do not fit together.
+    pub(super) fn push(&mut self, place: &K, entry: T, bytes: usize) -> Option<Vec<T>> {
+        let chunk = self.0.entry(place.clone()).or_default();
+        let overflows = chunk.bytes + bytes > MAX_BATCH_BYTES;
+        let before = (overflows && !chunk.entries.is_empty()).then(|| std::mem::take(chunk).entries);
+        chunk.bytes += bytes;
+        chunk.entries.push(entry);
+        if before.is_none() && chunk.entries.len() == MAX_BATCH_ENTRIES {
+            return self.0.remove(place).map(|chunk| chunk.entries);
+        }
+        before
+    }
+
+    /// When the next chunk must leave.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.0.values().map(|chunk| chunk.since + MAX_LINGER).min()
+    }
+
+    /// The chunks that must leave now.
+    pub(super) fn take_due(&mut self) -> impl Iterator<Item = (K, Vec<T>)> {
+        let now = Instant::now();
+        let due = self.0.extract_if(.., move |_, chunk| chunk.since + MAX_LINGER <= now);
+        due.map(|(place, chunk)| (place, chunk.entries))
+    }
+
+    /// All that are left.
+    pub(super) fn into_rest(self) -> impl Iterator<Item = (K, Vec<T>)> {
+        self.0.into_iter().map(|(place, chunk)| (place, chunk.entries))
+    }
+}
+
+impl<T> Default for Chunk<T> {
+    fn default() -> Self {
+        Self { entries: Vec::with_capacity(MAX_BATCH_ENTRIES), bytes: 0, since: Instant::now() }
+    }
+}

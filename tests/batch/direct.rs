@@ -1,0 +1,163 @@
+//! The mode `direct`: what is given up is sent to a dead-letter queue that the function knows by its URL.
+
+use requeue::embedded::Fault;
+use requeue::{DeadLetterMode, DeadLetterReason, Disposition, Failure, ReleaseReason, Settlement, Wrap};
+use serde_json::json;
+
+use crate::world::{Act, DELETE, LIMIT, SEND, Script, World, object_of, secs, state};
+
+fn direct(mut world: World) -> World {
+    world.settings.dead_letter = DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap());
+    world
+}
+
+fn fifo() -> World {
+    direct(World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "true")]))
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_given_up_is_sent_there_and_deleted_here() {
+    let world = direct(World::new());
+    let id = world.send_as(r#"{"order":7}"#, |message| message.message_group_id("tenant")).await;
+    let script = Script::always(Failure::non_retryable("no such account"));
+    let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
+    assert!(invocation.failed().is_empty());
+    assert_eq!((script.calls().len(), world.all_calls()), (1, (1, 1, 0)));
+    assert!(world.messages().is_empty());
+    let [dead] = &world.dead()[..] else {
+        panic!("one message");
+    };
+    let body = state(dead);
+    assert_eq!((&body["order"], &body["originalMessageId"]), (&json!(7), &json!(id)));
+    assert_eq!(body["retryState"]["source"], world.queue.to_string());
+    let why = &body["retryState"]["deadLetter"];
+    assert_eq!((&why["reason"], &why["detail"]), (&json!("non-retryable"), &json!("no such account")));
+    assert_eq!(dead.system_attributes.get("MessageGroupId").map(String::as_str), Some("tenant"));
+    assert_eq!(world.wait(dead), secs(0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_sent_there_stays_as_in_the_mode_redrive() {
+    for (body, wrap, code) in [
+        ("{}".to_owned(), Wrap::WhenNeeded, "AccessDenied"),
+        ("text".to_owned(), Wrap::Never, "NotWrappable"),
+        (object_of(LIMIT - 9), Wrap::WhenNeeded, "MessageTooLong"),
+    ] {
+        let mut world = direct(World::new());
+        world.settings.wrap = wrap;
+        world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
+        let id = world.send(&body).await;
+        let script = Script::always(Failure::non_retryable("no"));
+        let processor = world.processor(script.clone());
+        let report = world.report(&processor, &world.receive().await).await;
+        assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
+        assert_eq!(report.outcomes[0].settlement, Settlement::Unconfirmed { code: code.to_owned() });
+        assert_eq!(world.all_calls().2, 0, "its visibility timeout stays");
+        tokio::time::sleep(secs(360)).await;
+        world.run(&processor).await;
+        assert_eq!((script.calls().len(), world.dead()[0].id.as_str()), (5, id.as_str()), "SQS has moved it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_given_up_and_could_not_be_sent_is_sent_without_a_call_later() {
+    let mut world = direct(World::new());
+    world.settings.policy.max_retries = 1;
+    world.send("{}").await;
+    let script = Script::always(Failure::temporary("no"));
+    let processor = world.processor(script.clone());
+    world.invoke(&processor).await.unwrap();
+    tokio::time::sleep(secs(1)).await;
+    world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
+    world.invoke(&processor).await.unwrap();
+    assert_eq!((script.calls().len(), world.dead().len()), (2, 0));
+    world.faults(|_| Fault::None);
+    world.run(&processor).await;
+    assert_eq!((script.calls().len(), world.dead().len()), (2, 1));
+    let why = &state(&world.dead()[0])["retryState"]["deadLetter"];
+    assert_eq!((&why["reason"], &why["class"]), (&json!("retries-exhausted"), &json!("temporary")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_an_operator_moves_back_is_handled_afresh_however_soon() {
+    for world in [direct(World::new()), fifo()] {
+        let mut world = world;
+        world.settings.policy.max_retries = 1;
+        let is_fifo = world.queue.is_fifo();
+        let id = world.send_as("{}", |message| message.set_message_group_id(is_fifo.then(|| "a".to_owned()))).await;
+        let script = Script::always(Failure::temporary("no"));
+        let processor = world.processor(script.clone());
+        world.run(&processor).await;
+        assert_eq!(script.calls().len(), 2);
+        for redrive in 1..=10 {
+            world.move_back().await;
+            world.run(&processor).await;
+            assert_eq!(script.calls().len(), 2 + 2 * redrive, "redrive {redrive}");
+            let body = state(&world.dead()[0]);
+            assert_eq!((&body["originalMessageId"], &body["retryState"]["redrives"]), (&json!(id), &json!(redrive)));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fifo_group_goes_on_as_soon_as_its_dead_letter_is_confirmed() {
+    let world = fifo();
+    let mut ids = Vec::new();
+    for body in ["a1", "b1", "a2", "a3", "b2"] {
+        ids.push(world.send_as(body, |message| message.message_group_id(&body[..1])).await);
+    }
+    let script = Script::new(|seen| match seen.body.as_str() {
+        "a1" | "a2" => Act::Fail(Failure::non_retryable("never")),
+        _ => Act::Done,
+    });
+    let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
+    assert!(invocation.failed().is_empty());
+    let of_a: Vec<String> = script.seen().into_iter().filter(|body| body.starts_with('a')).collect();
+    assert_eq!(of_a, ["a1", "a2", "a3"]);
+    assert!(world.messages().is_empty());
+    let system = |name: &str| -> Vec<String> {
+        world.dead().iter().filter_map(|dead| dead.system_attributes.get(name).cloned()).collect()
+    };
+    assert_eq!(system("MessageGroupId"), ["a", "a"]);
+    assert_eq!(system("MessageDeduplicationId"), [ids[0].as_str(), ids[2].as_str()]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fifo_group_stays_behind_a_dead_letter_that_could_not_be_sent() {
+    let world = fifo();
+    for body in ["a1", "a2"] {
+        world.send_as(body, |message| message.message_group_id("a")).await;
+    }
+    world.faults_of(SEND, |call| if call.of_operation == 1 { Fault::refuse(403, "AccessDenied") } else { Fault::None });
+    let script = Script::new(|seen| match seen.body.as_str() {
+        "a1" => Act::Fail(Failure::non_retryable("never")),
+        _ => Act::Done,
+    });
+    let processor = world.processor(script.clone());
+    let report = world.report(&processor, &world.receive().await).await;
+    let dispositions: Vec<Disposition> = report.outcomes.iter().map(|outcome| outcome.disposition).collect();
+    assert_eq!(
+        dispositions,
+        [Disposition::Direct(DeadLetterReason::NonRetryable), Disposition::Release(ReleaseReason::BehindFailed)]
+    );
+    world.run(&processor).await;
+    assert_eq!(script.seen(), ["a1", "a1", "a2"]);
+    assert_eq!((world.dead().len(), world.messages().len()), (1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fifo_dead_letter_that_is_sent_twice_is_there_once() {
+    // Deduplication lasts five minutes.
+    let attributes = [("ContentBasedDeduplication", "true"), ("VisibilityTimeout", "60")];
+    let world = direct(World::with_queue("orders.fifo", &attributes));
+    world.send_as("a1", |message| message.message_group_id("a")).await;
+    world.faults_of(DELETE, |_| Fault::refuse(500, "InternalFailure"));
+    let script = Script::always(Failure::non_retryable("never"));
+    let processor = world.processor(script.clone());
+    // The function dies before it answers, so that nobody deletes the original.
+    world.report(&processor, &world.receive().await).await;
+    world.faults(|_| Fault::None);
+    world.run(&processor).await;
+    assert_eq!((script.calls().len(), world.calls(SEND)), (2, 2));
+    assert_eq!((world.dead().len(), world.messages().len()), (1, 0));
+}
