@@ -3,13 +3,14 @@
 //!
 //! The others are found at `REQUEUE_TEST_MOTO` and `REQUEUE_TEST_MINISTACK` (endpoint URLs; `tests/run` starts them).
 //! Where they deviate from the documents stands in `differences.rs`; a deviation that does not stand there fails, and so does
-//! a row that is no longer true.
+//! a row that is no longer true. In `redriven.rs` the processor itself works on all of them.
 
 #![allow(clippy::disallowed_methods, reason = "a test may read its settings from the environment")]
 
 mod bench;
 mod checks;
 mod differences;
+mod redriven;
 
 use std::time::{Duration, SystemTime};
 
@@ -81,7 +82,7 @@ fn emulator(variable: &str) -> Option<String> {
     None
 }
 
-async fn in_real_time(url: &str) -> Vec<(Check, String)> {
+fn client(url: &str) -> Client {
     let config = aws_sdk_sqs::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new("us-east-1"))
@@ -90,7 +91,11 @@ async fn in_real_time(url: &str) -> Vec<(Check, String)> {
         .http_client(aws_smithy_http_client::Builder::new().build_http())
         .endpoint_url(url)
         .build();
-    let bench = Bench::new(Client::from_conf(config));
+    Client::from_conf(config)
+}
+
+async fn in_real_time(url: &str) -> Vec<(Check, String)> {
+    let bench = Bench::new(client(url));
     let checks = checks::all().into_iter().filter(|check| check.pace == Pace::Seconds);
     let runs = checks.map(|check| run(check, bench.clone()));
     stream::iter(runs.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
