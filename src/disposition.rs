@@ -100,6 +100,35 @@ impl Wait {
     }
 }
 
+/// How a message waits for its next attempt.
+///
+/// | | `Copy` | `Visibility` |
+/// |---|---|---|
+/// | SQS requests for ten messages that fail together | 2: one send, one delete | 1: one change of visibility |
+/// | longest wait | any: more than 900 s in hops, each a copy | 43,200 s since the receive, less six minutes and the invocation's own time |
+/// | what counts the retries | `retryCount` in the body, per class too | `ApproximateReceiveCount` − 1, of all classes together |
+/// | `maxReceiveCount` | 5 or more | above `maxRetries`; 2 × `maxRetries` leaves room for receives without a call |
+/// | message id, body, place in the queue | a new message; the handler sees the body as first sent | unchanged |
+/// | while it waits | it is delayed, and starts its retention anew | it is in flight: 120,000 at most in a queue, and it ages |
+/// | Lambda's recursive loop detection | `RecursiveLoop: Allow` for more than about 16 | does not apply |
+///
+/// The messages of a FIFO queue always wait by their visibility: a copy would lose its place.
+///
+/// Each receive counts, also one that ended without a call: a time-out of the function, a throttled invocation, or, on a FIFO
+/// queue, a failure earlier in the group. On a FIFO queue a batch size of 1 gives each message all of its attempts.
+///
+/// ```
+/// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Strategy {
+    /// In a copy, which is sent with a delay; the original is deleted.
+    #[default]
+    Copy,
+    /// In its place in the queue, invisible.
+    Visibility,
+}
+
 /// What is to happen to a message.
 ///
 /// ```

@@ -2,10 +2,10 @@
 
 use std::time::SystemTime;
 
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Wait};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy, Wait};
 use crate::message::Delivery;
 use crate::policy::{self, RetryPolicy};
-use crate::settings::{DeadLetterMode, Strategy};
+use crate::settings::DeadLetterMode;
 
 /// How much of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -92,7 +92,7 @@ mod state;
 
 pub use clock::{Clock, Sampler};
 pub use config::{Config, InvalidConfig, InvalidPolicy, RecursiveLoop};
-pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Wait};
+pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait};
 pub use failure::{Evidence, Failure, FailureClass};
 pub use handler::Handler;
 pub use lambda::{Error, InvocationError, SqsEvent, respond, run, run_with};
@@ -100,5 +100,5 @@ pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
-pub use settings::{DeadLetterMode, Limits, Settings, Strategy};
+pub use settings::{DeadLetterMode, Limits, Settings};
 pub use wire::Wrap;

@@ -12,11 +12,10 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
-use crate::disposition::Delay;
+use crate::disposition::{Delay, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::policy::Progress;
 use crate::queue::{Attribute, QueueArn};
-use crate::settings::Strategy;
 use crate::state::RetryState;
 use crate::wire::{self, Origin};
 
@@ -165,7 +164,7 @@ impl Delivery {
         self.queue.as_ref().is_some_and(|queue| queue.is_fifo())
     }
 
-    /// Failed attempts before this one, or more: see [`Progress::unnoted`].
+    /// Failed attempts before this one, or more where a message waits in its place.
     pub(crate) fn failures(&self) -> u32 {
         self.progress().retries()
     }
@@ -180,10 +179,7 @@ impl Delivery {
             state: &self.state,
             first_received: self.first_received,
             receive_count: self.receive_count,
-            unnoted: match self.strategy {
-                Strategy::Copy => 0,
-                Strategy::Visibility => self.receive_count - 1,
-            },
+            strategy: self.strategy,
         }
     }
 }

@@ -17,7 +17,7 @@ use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::clock::Clock;
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::gate::{TimeLeft, gate};
 use crate::handler::Handler;
@@ -25,7 +25,7 @@ use crate::message::{Body, Delivery, Message, Raw, Record};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
 use crate::report::{Outcome, Report};
-use crate::settings::{DeadLetterMode, Limits, Settings, Strategy};
+use crate::settings::{DeadLetterMode, Limits, Settings};
 use crate::settle::{Behind, Brake, Settled, Settler, Verdict, Window};
 
 /// Works on batches: the core that Lambda, the command line and the tests share.

@@ -6,9 +6,10 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
-use crate::settings::{DeadLetterMode, Limits, Settings, Strategy};
+use crate::settings::{DeadLetterMode, Limits, Settings};
 use crate::wire::Wrap;
 
 mod policy;

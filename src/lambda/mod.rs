@@ -13,12 +13,13 @@ use tower::Service;
 
 use crate::clock::epoch_millis;
 use crate::config::{self, Config, InvalidConfig, RecursiveLoop};
+use crate::disposition::Strategy;
 use crate::handler::Handler;
 use crate::message::Body;
 use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
 use crate::report::{Report, Unreportable};
-use crate::settings::{Settings, Strategy};
+use crate::settings::Settings;
 use crate::telemetry;
 
 mod event;

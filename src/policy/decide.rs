@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::{ClassPolicy, RetryPolicy, jitter};
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, Wait};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy, Wait};
 use crate::failure::{Failure, FailureClass};
 use crate::state::RetryState;
 
@@ -138,20 +138,28 @@ pub(crate) struct Progress<'a> {
     pub(crate) first_received: SystemTime,
     /// How often SQS delivered this copy; 1 the first time.
     pub(crate) receive_count: u32,
-    /// Receives before this one, where a message waits in its place and cannot note what became of them: each counts as an attempt
-    /// that failed, whatever the class, though some may have ended without a call.
-    pub(crate) unnoted: u32,
+    /// How it waits for its next attempt.
+    pub(crate) strategy: Strategy,
 }
 
 impl Progress<'_> {
     /// Retries used, at most.
     pub(crate) fn retries(&self) -> u32 {
-        self.state.retry_count.saturating_add(self.unnoted)
+        self.state.retry_count.saturating_add(self.unnoted())
+    }
+
+    /// Receives before this one, where a message waits in its place and cannot note what became of them: each counts as an attempt
+    /// that failed, whatever the class, though some may have ended without a call.
+    fn unnoted(&self) -> u32 {
+        match self.strategy {
+            Strategy::Copy => 0,
+            Strategy::Visibility => self.receive_count.saturating_sub(1),
+        }
     }
 
     fn history(&self, policy: &RetryPolicy, class: FailureClass) -> History {
-        let class_retries = self.state.count(class).saturating_add(self.unnoted);
-        let previous = match self.unnoted {
+        let class_retries = self.state.count(class).saturating_add(self.unnoted());
+        let previous = match self.unnoted() {
             0 => self.state.delay.filter(|_| self.state.class == Some(class)),
             // What the curve had been without its jitter.
             _ => policy.class(class).map(|class| class.backoff.delay(class_retries - 1).min(class.max_delay)),
@@ -169,6 +177,10 @@ pub(crate) fn decide(
     now: SystemTime,
     sample: f64,
 ) -> Disposition {
+    // In its place, a postponement uses up a receive like everything else; the next one would find it given up without a call.
+    if failure.is_postponed() && progress.strategy == Strategy::Visibility && progress.retries() >= policy.max_retries {
+        return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
+    }
     policy.decide(&progress.history(policy, failure.class()), failure, now, sample)
 }
 
@@ -209,7 +221,7 @@ pub(crate) fn given_up(
     if progress.receive_count <= 1 {
         return None;
     }
-    if progress.unnoted > 0 {
+    if progress.strategy == Strategy::Visibility {
         return (progress.retries() > policy.max_retries).then_some(DeadLetterReason::RetriesExhausted);
     }
     let class = state.class?;

@@ -12,12 +12,11 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{Clock, Sampler};
-use crate::disposition::{Disposition, ReleaseReason};
+use crate::disposition::{Disposition, ReleaseReason, Strategy};
 use crate::failure::Failure;
 use crate::message::Delivery;
 use crate::queue::{MAX_BATCH_ENTRIES, Queue, QueueArn, QueueUrl};
 use crate::report::Settlement;
-use crate::settings::Strategy;
 use crate::wire::Wrap;
 
 mod brake;
@@ -94,8 +93,8 @@ impl<Q: Queue> Settler<Q> {
     pub(crate) async fn settle(&self, mut verdicts: UnboundedReceiver<Verdict>, window: Window) -> Vec<Settled> {
         let mut settled = Vec::new();
         let (mut copies, mut holds) = (Chunks::new(), Chunks::new());
-        let copied = |route, copies| self.settle_copies(route, copies, window).left_future();
-        let held = |queue, verdicts| self.settle_holds(queue, verdicts, window).right_future();
+        let copying = |route, copies| self.settle_copies(route, copies, window).left_future();
+        let holding = |queue, verdicts| self.settle_holds(queue, verdicts, window).right_future();
         let mut in_flight = FuturesUnordered::new();
         loop {
             let due = [copies.due(), holds.due()].into_iter().flatten().min();
@@ -104,16 +103,16 @@ impl<Q: Queue> Settler<Q> {
                     Some(Prepared::Settled(done)) => settled.push(done),
                     Some(Prepared::Copy(route, copy)) => {
                         let bytes = copy.size();
-                        in_flight.extend(copies.push(&route, copy, bytes).map(|full| copied(route, full)));
+                        in_flight.extend(copies.push(&route, copy, bytes).map(|full| copying(route, full)));
                     }
                     Some(Prepared::Hold(queue, verdict)) => {
-                        in_flight.extend(holds.push(&queue, verdict, 0).map(|full| held(queue, full)));
+                        in_flight.extend(holds.push(&queue, verdict, 0).map(|full| holding(queue, full)));
                     }
                     None => break,
                 },
                 () = sleep_until(due.unwrap_or(window.deadline)), if due.is_some() => {
-                    in_flight.extend(copies.take_due().map(|(route, due)| copied(route, due)));
-                    in_flight.extend(holds.take_due().map(|(queue, due)| held(queue, due)));
+                    in_flight.extend(copies.take_due().map(|(route, due)| copying(route, due)));
+                    in_flight.extend(holds.take_due().map(|(queue, due)| holding(queue, due)));
                 }
                 Some(done) = in_flight.next(), if !in_flight.is_empty() => settled.extend(done),
             }
@@ -123,8 +122,8 @@ impl<Q: Queue> Settler<Q> {
                 settled.extend(done);
             }
         }
-        in_flight.extend(copies.into_rest().map(|(route, rest)| copied(route, rest)));
-        in_flight.extend(holds.into_rest().map(|(queue, rest)| held(queue, rest)));
+        in_flight.extend(copies.into_rest().map(|(route, rest)| copying(route, rest)));
+        in_flight.extend(holds.into_rest().map(|(queue, rest)| holding(queue, rest)));
         while let Some(done) = in_flight.next().await {
             settled.extend(done);
         }

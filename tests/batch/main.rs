@@ -14,6 +14,7 @@ mod duplicates;
 mod events;
 mod fallback;
 mod fifo;
+mod fifo_histories;
 mod isolation;
 mod queues;
 mod secrecy;

@@ -10,10 +10,11 @@ use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::sqs::SqsBatchResponse;
 use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
+use aws_sdk_sqs::types::QueueAttributeName;
 use base64::Engine as _;
 use lambda_runtime::{Context, LambdaEvent};
 use requeue::embedded::{Answer, Call, EmbeddedSqs, EventSourceMapping, Fault, InFlight, MessageState, MessageView};
-use requeue::queue::{Attribute, AttributeValue, QueueArn, SqsQueue};
+use requeue::queue::{Attribute, AttributeValue, Queue, QueueArn, SqsQueue};
 use requeue::{
     BatchProcessor, Clock, Failure, Handler, InvocationError, Limits, Message, Report, Sampler, Settings, SqsEvent,
 };
@@ -179,7 +180,7 @@ impl World {
     }
 
     /// One invocation with what is in the queue now, as Lambda does it; `None` when nothing is.
-    pub async fn invoke<H: Handler>(&self, processor: &BatchProcessor<H, SqsQueue>) -> Option<Invocation> {
+    pub async fn invoke<H: Handler, Q: Queue>(&self, processor: &BatchProcessor<H, Q>) -> Option<Invocation> {
         let mapping = self.mapping();
         let batch = mapping.poll(Duration::ZERO).await.expect("the queue exists")?;
         let event = batch.event(&self.queue);
@@ -192,9 +193,9 @@ impl World {
     }
 
     /// Hands an event to the function; nothing is acknowledged.
-    pub async fn invoke_with<H: Handler>(
+    pub async fn invoke_with<H: Handler, Q: Queue>(
         &self,
-        processor: &BatchProcessor<H, SqsQueue>,
+        processor: &BatchProcessor<H, Q>,
         event: &Value,
     ) -> Result<SqsBatchResponse, InvocationError> {
         let payload: SqsEvent = serde_json::from_value(event.clone()).expect("lenient");
@@ -275,7 +276,7 @@ impl World {
     }
 
     /// Invokes whenever something is visible, until the queue is empty. Returns the number of invocations.
-    pub async fn run<H: Handler>(&self, processor: &BatchProcessor<H, SqsQueue>) -> usize {
+    pub async fn run<H: Handler, Q: Queue>(&self, processor: &BatchProcessor<H, Q>) -> usize {
         let mut invocations = 0;
         while self.sleep_until_due().await {
             // A poll may find nothing but messages that the redrive policy moves.
@@ -323,6 +324,13 @@ impl World {
                 until.duration_since(self.clock.now()).unwrap_or_default()
             }
         }
+    }
+
+    pub async fn set_max_receive_count(&self, count: u32) {
+        let redrive = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":{count}}}"#, self.dead_letters);
+        let client = self.sqs.client();
+        let request = client.set_queue_attributes().queue_url(self.queue.url());
+        request.attributes(QueueAttributeName::RedrivePolicy, redrive).send().await.expect("the queue exists");
     }
 
     /// Moves all dead letters back into the queue, as an operator does.

@@ -34,14 +34,14 @@ async fn a_redriven_message_starts_afresh_everywhere() {
     let others = others.map(|(name, variable)| crate::emulator(variable).map(|url| (name, url)));
     let all = others.into_iter().flatten().chain([("embedded", server.url())]);
     let modes = [(DeadLetterMode::Redrive, "null"), (DeadLetterMode::Annotate, r#""retries-exhausted""#)];
-    let stories = all.flat_map(|(name, url)| modes.map(|(mode, why)| (name, url.clone(), mode, why)));
+    let stories = all.flat_map(|(name, url)| modes.clone().map(|(mode, why)| (name, url.clone(), mode, why)));
     let told = stories.map(async |(name, url, mode, why)| {
         let expected = [0, 1].map(|redrives| {
             format!(
                 "called for attempts [1, 2, 3], dead after 2 retries and {redrives} redrives, why: {why}, origin kept"
             )
         });
-        let observed = tokio::time::timeout(PATIENCE, two_lives(name, &url, mode)).await;
+        let observed = tokio::time::timeout(PATIENCE, two_lives(name, &url, mode.clone())).await;
         let observed = observed.unwrap_or_else(|_| Err("a story without end".to_owned()));
         (observed.as_ref() != Ok(&expected))
             .then(|| format!("{name}, {mode:?}: {observed:#?}\ninstead of {expected:#?}"))

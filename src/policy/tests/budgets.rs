@@ -1,6 +1,7 @@
 //! Every budget at its limit and on both sides of it.
 
 use super::*;
+use crate::disposition::Strategy;
 
 const EXHAUSTED: Disposition = Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
 const TOO_OLD: Disposition = Disposition::DeadLetter(DeadLetterReason::TooOld);
@@ -109,7 +110,7 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
     ] {
         let mut state = RetryState { retry_count: retries, class, ..RetryState::default() };
         state.counts[Temporary as usize] = class_retries;
-        let progress = Progress { state: &state, first_received: received(), receive_count, unnoted: 0 };
+        let progress = Progress { state: &state, first_received: received(), receive_count, strategy: Strategy::Copy };
         let reason = given_up(&policy, &progress, received() + secs(age));
         assert_eq!(reason.is_some(), expected, "{progress:?} at {age}");
         // It is what the decision said on that earlier receive.
@@ -117,6 +118,21 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
             let decided = decide(&policy, &progress, &Failure::temporary("away"), received() + secs(age), 0.5);
             assert_eq!(decided, Disposition::DeadLetter(reason));
         }
+    }
+}
+
+fn in_place(state: &RetryState, receive_count: u32) -> Progress<'_> {
+    Progress { state, first_received: received(), receive_count, strategy: Strategy::Visibility }
+}
+
+#[test]
+fn a_postponement_uses_up_a_receive_of_what_waits_in_its_place() {
+    let policy = RetryPolicy { max_retries: 3, ..RetryPolicy::default() };
+    let state = RetryState::default();
+    for (receive_count, is_postponed) in [(1, true), (2, true), (3, true), (4, false), (5, false)] {
+        let decided = decide(&policy, &in_place(&state, receive_count), &Failure::postpone(secs(60)), received(), 0.0);
+        assert_eq!(decided.wait().map(|wait| wait.total()), is_postponed.then_some(secs(60)), "{receive_count}");
+        assert!(is_postponed || decided == EXHAUSTED);
     }
 }
 
@@ -141,15 +157,14 @@ fn what_waits_in_its_place_counts_its_receives_for_every_class() {
         (3, 2, None, None, false),
     ] {
         let state = RetryState { retry_count, ..RetryState::default() };
-        let unnoted = receive_count - 1;
-        let progress = Progress { state: &state, first_received: received(), receive_count, unnoted };
+        let progress = in_place(&state, receive_count);
         let secs = |failure| {
             let decided = decide(&policy, &progress, failure, received(), 1.0);
             decided.wait().map(|wait| wait.total().as_secs())
         };
         assert_eq!(given_up(&policy, &progress, received()).is_none(), is_handled, "{progress:?}");
         assert_eq!(secs(&temporary), after_temporary, "{progress:?}");
-        assert_eq!(secs(&quota), after_quota.filter(|_| retry_count + unnoted < 3), "{progress:?}");
+        assert_eq!(secs(&quota), after_quota.filter(|_| retry_count + receive_count <= 3), "{progress:?}");
     }
 }
 
@@ -160,9 +175,9 @@ fn what_waits_in_its_place_takes_the_curve_for_the_delay_before() {
     let state = RetryState::default();
     // 2 s × 3ⁿ: three times what the curve had the time before, at most the cap.
     let longest = [1, 2, 3, 4, 5].map(|receive_count| {
-        let unnoted = receive_count - 1;
-        let progress = Progress { state: &state, first_received: received(), receive_count, unnoted };
-        decide(&policy, &progress, &Failure::temporary("away"), received(), 1.0).wait().map(|wait| wait.total())
+        decide(&policy, &in_place(&state, receive_count), &Failure::temporary("away"), received(), 1.0)
+            .wait()
+            .map(|wait| wait.total())
     });
     assert_eq!(longest, [6, 6, 18, 54, 60].map(|longest| Some(secs(longest))));
 }

@@ -1,6 +1,7 @@
 //! How long a failed message waits: exact sequences.
 
 use super::*;
+use crate::disposition::Strategy;
 
 /// The seconds after each number of retries, at the samples 0, ½ and just under 1.
 fn sequence(jitter: Jitter, max_delay: u64, sample: f64) -> Vec<u64> {
@@ -74,7 +75,7 @@ fn another_class_begins_its_own_curve() {
         ..RetryState::default()
     };
     state.counts[FailureClass::RateLimit as usize] = 5;
-    let progress = Progress { state: &state, first_received: received(), receive_count: 1, unnoted: 0 };
+    let progress = Progress { state: &state, first_received: received(), receive_count: 1, strategy: Strategy::Copy };
     for (jitter, wait) in [(Jitter::None, 10), (Jitter::Decorrelated, 30)] {
         let policy = policy(ClassPolicy { jitter, ..plain() });
         let decided = decide(&policy, &progress, &Failure::temporary("away"), received(), ALMOST_ONE);

@@ -3,6 +3,7 @@
 use proptest::prelude::*;
 
 use super::*;
+use crate::disposition::Strategy as Waits;
 
 fn jitters() -> impl Strategy<Value = Jitter> {
     prop_oneof![
@@ -96,8 +97,8 @@ proptest! {
             RetryPolicy { max_retries, max_retry_after, rate_limit, quota, temporary, ..RetryPolicy::default() };
         let offset = Duration::from_millis(age_millis.unsigned_abs());
         let now = if age_millis < 0 { received() - offset } else { received() + offset };
-        let unnoted = if in_place { receive_count.saturating_sub(1) } else { 0 };
-        let progress = Progress { state: &state, first_received: received(), receive_count, unnoted };
+        let strategy = if in_place { Waits::Visibility } else { Waits::Copy };
+        let progress = Progress { state: &state, first_received: received(), receive_count, strategy };
         let age = now.duration_since(received()).unwrap_or_default();
 
         match decide(&policy, &progress, &failure, now, sample) {
