@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use aws_sdk_sqs::types::MessageAttributeValue;
 use requeue::embedded::{EmbeddedSqs, EntryFate, EntryFault, Fault, MessageState};
 use requeue::queue::{Attribute, AttributeValue, QueueArn};
-use requeue::{Failure, InvocationError};
+use requeue::{DeadLetterMode, Failure, InvocationError, Strategy};
 use serde_json::Value;
 use tokio::sync::Notify;
 
@@ -24,7 +24,7 @@ struct Scenario {
     bodies: Vec<String>,
     /// What the handler does with the message of this number on its so-many-th call.
     act: fn(usize, usize) -> Act,
-    concurrency: usize,
+    adjust: fn(&mut World),
     /// Whether the first record of the first event lacks its id.
     nameless: bool,
     /// At which request a fault strikes, and whether it goes on striking.
@@ -38,7 +38,7 @@ fn body(n: usize) -> String {
 }
 
 fn scenario(bodies: Vec<String>, act: fn(usize, usize) -> Act) -> Scenario {
-    Scenario { fifo: false, bodies, act, concurrency: 10, nameless: false, strikes: STRIKES }
+    Scenario { fifo: false, bodies, act, adjust: |_| {}, nameless: false, strikes: STRIKES }
 }
 
 fn failing_twice(_: usize, call: usize) -> Act {
@@ -94,9 +94,40 @@ fn fifo() -> Scenario {
     }
 }
 
+fn direct(world: &mut World) {
+    world.settings.policy.max_retries = 2;
+    world.settings.dead_letter = DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap());
+}
+
+/// What is given up finally or at the end of its retries goes to the dead-letter queue directly.
+fn given_up() -> Scenario {
+    Scenario {
+        adjust: direct,
+        ..scenario((0..6).map(body).collect(), |n, call| match (n, call) {
+            (0 | 1, _) => Act::Fail(Failure::non_retryable("never")),
+            (2 | 3, _) | (4, 1) => Act::Fail(Failure::temporary("no")),
+            _ => Act::Done,
+        })
+    }
+}
+
+fn fifo_given_up() -> Scenario {
+    Scenario { fifo: true, ..given_up() }
+}
+
+fn in_place() -> Scenario {
+    Scenario {
+        adjust: |world| {
+            world.settings.strategy = Strategy::Visibility;
+            world.settings.policy.max_retries = 3;
+        },
+        ..mixed()
+    }
+}
+
 fn never_started() -> Scenario {
     Scenario {
-        concurrency: 1,
+        adjust: |world| world.settings.limits.concurrency = 1,
         ..scenario((0..4).map(body).collect(), |n, call| match (n, call) {
             (0, 1) => Act::Hang,
             _ => Act::Done,
@@ -179,7 +210,9 @@ impl Ledger {
             if let MessageState::DelayedUntil(due) = message.state {
                 assert!(due.duration_since(world_now).unwrap_or_default() <= secs(900), "message {n}");
             }
-            if let Some((_, members)) = message.body.rsplit_once(r#""retryCount":"#) {
+            // On a FIFO queue the receives are counted, also those behind a message that failed.
+            let counted = message.body.rsplit_once(r#""retryCount":"#).filter(|_| !self.queues[0].is_fifo());
+            if let Some((_, members)) = counted {
                 let failures = calls.get(&n).map_or(0, |(calls, _)| *calls);
                 let count = members.split_once(',').and_then(|(count, _)| count.parse().ok());
                 let count: usize = count.expect("a plain integer");
@@ -214,8 +247,8 @@ impl Run {
         } else {
             World::new()
         };
-        world.settings.limits.concurrency = scenario.concurrency;
         world.function_timeout = secs(40);
+        (scenario.adjust)(&mut world);
         for (n, body) in scenario.bodies.iter().enumerate() {
             let value = MessageAttributeValue::builder().data_type("String");
             let value = value.string_value(format!("{CANARY} of an attribute")).build().unwrap();
@@ -370,4 +403,4 @@ macro_rules! scenarios {
     )*};
 }
 
-scenarios!(all_fail mixed large fifo never_started nameless);
+scenarios!(all_fail mixed large fifo given_up fifo_given_up in_place never_started nameless);
