@@ -76,7 +76,8 @@ where
     /// Outside a tokio runtime, unless the settings name one for the handlers.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
         let Settings { policy, limits, dead_letter, wrap, clock, sampler, handlers } = settings;
-        let settler = Settler { queue: Arc::new(queue), clock, sampler, wrap, brake: Brake::default() };
+        let calls = policy.sqs_calls.clone();
+        let settler = Settler { queue: Arc::new(queue), clock, sampler, wrap, calls, brake: Brake::default() };
         let handlers = handlers.unwrap_or_else(Handle::current);
         let inner = Inner { handler: Arc::new(handler), settler, policy, limits, dead_letter, handlers };
         Self { inner: Arc::new(inner), body: PhantomData }

@@ -14,6 +14,7 @@ use crate::clock::{Clock, Sampler};
 use crate::disposition::{Disposition, ReleaseReason};
 use crate::failure::Failure;
 use crate::message::Delivery;
+use crate::policy::CallPolicy;
 use crate::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Queue, QueueArn};
 use crate::report::Settlement;
 use crate::wire::Wrap;
@@ -65,6 +66,7 @@ pub(crate) struct Settler<Q> {
     pub(crate) clock: Clock,
     pub(crate) sampler: Sampler,
     pub(crate) wrap: Wrap,
+    pub(crate) calls: CallPolicy,
     pub(crate) brake: Brake,
 }
 

@@ -6,6 +6,7 @@
 mod world;
 
 mod budgets;
+mod calls;
 mod conservation;
 mod dead_letters;
 mod deadline;
