@@ -78,11 +78,13 @@ where
     /// Outside a tokio runtime, unless the settings name one for the handlers.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
         let Settings { policy, limits, strategy, dead_letter, wrap, clock, sampler, handlers } = settings;
+        let calls = policy.sqs_calls.clone();
         let dead_letters = match &dead_letter {
             DeadLetterMode::Direct(url) => Some(url.clone()),
             DeadLetterMode::Redrive | DeadLetterMode::Annotate => None,
         };
-        let settler = Settler { queue: Arc::new(queue), clock, sampler, wrap, dead_letters, brake: Brake::default() };
+        let settler =
+            Settler { queue: Arc::new(queue), clock, sampler, wrap, dead_letters, calls, brake: Brake::default() };
         let handlers = handlers.unwrap_or_else(Handle::current);
         let inner = Inner { handler: Arc::new(handler), settler, policy, limits, strategy, dead_letter, handlers };
         Self { inner: Arc::new(inner), body: PhantomData }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use super::Backoff;
+
 /// How a delay is spread. It is applied after the cap, so that it survives the cap.
 ///
 /// Its range reaches neither beyond the capped delay nor, for [`Decorrelated`](Self::Decorrelated), beyond the cap.
@@ -48,6 +50,12 @@ pub struct Spread {
     pub cap: Duration,
     /// The delay before this one; the base when there was none.
     pub previous: Option<Duration>,
+}
+
+impl Spread {
+    pub(super) fn of(backoff: &Backoff, retries: u32, cap: Duration, previous: Option<Duration>) -> Self {
+        Self { delay: backoff.delay(retries).min(cap), base: backoff.base(), cap, previous }
+    }
 }
 
 impl Jitter {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::failure::FailureClass;
 
 mod backoff;
+mod calls;
 mod decide;
 mod jitter;
 mod presets;
@@ -13,6 +14,7 @@ mod presets;
 mod tests;
 
 pub use backoff::Backoff;
+pub use calls::CallPolicy;
 pub use decide::History;
 pub(crate) use decide::{Progress, believed_due, decide, defer, deferred_in_place, given_up};
 pub use jitter::{Jitter, Spread};
@@ -45,6 +47,8 @@ pub struct RetryPolicy {
     pub quota: ClassPolicy,
     /// For [`FailureClass::Temporary`]. Default 2 s × 3ⁿ up to 60 s, 12 hours.
     pub temporary: ClassPolicy,
+    /// How calls to SQS are tried again, which is no retry of a message. No preset changes it.
+    pub sqs_calls: CallPolicy,
 }
 
 impl RetryPolicy {
@@ -103,12 +107,7 @@ impl ClassPolicy {
     /// ```
     #[must_use]
     pub fn delay(&self, retries: u32, previous: Option<Duration>, sample: f64) -> Duration {
-        let spread = Spread {
-            delay: self.backoff.delay(retries).min(self.max_delay),
-            base: self.backoff.base(),
-            cap: self.max_delay,
-            previous,
-        };
+        let spread = Spread::of(&self.backoff, retries, self.max_delay, previous);
         self.jitter.apply(&spread, sample)
     }
 }

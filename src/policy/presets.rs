@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, ClassPolicy, Jitter, RetryPolicy};
+use super::{Backoff, CallPolicy, ClassPolicy, Jitter, RetryPolicy};
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -73,6 +73,7 @@ impl Preset {
             rate_limit: class(self.rate_limit),
             quota: class(self.quota),
             temporary: class(self.temporary),
+            sqs_calls: CallPolicy::default(),
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The three queue calls, each with its own way of trying again. None of them outlives the deadline.
+//! The three queue calls, each with its own bounds for trying again, within which the policy decides. None of them outlives the
+//! deadline, or the future that makes it: nothing here is handed to another task.
 
 use std::future::Future;
 use std::time::Duration;
@@ -7,23 +8,21 @@ use tokio::time::{Instant, sleep, timeout_at};
 
 use super::copy::{Copy, Fate};
 use super::{Settler, Window};
-use crate::policy::{Backoff, Jitter, Spread};
 use crate::queue::{
     CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, MAX_VISIBILITY, Outgoing, Queue, QueueArn,
 };
 
 /// One try of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// No send begins with less time than this: cut off, it may have been carried out, and the message would be there twice.
+/// No send begins without more time than this: cut off, it may have been carried out, and the message would be there twice.
 const LEAST_FOR_SEND: Duration = Duration::from_millis(25);
-/// Most tries of one send. Five tries of 10 s and the pauses between them stay below the 60 s that a send may take.
-const MAX_TRIES: u32 = 5;
+/// All tries of one chunk and the pauses between them, whatever the policy says: what SQS does not take for so long waits as well by
+/// its visibility.
+const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// An ambiguous answer is tried again at most once: each further try may store the copies once more.
 const MAX_AMBIGUOUS_TRIES: u32 = 2;
-/// The pauses between tries: 100 ms, doubled up to 5 s, shortened by up to a tenth at random.
-const PAUSE: Backoff = Backoff::Exponential { base: Duration::from_millis(100), multiplier: 2.0 };
-const MAX_PAUSE: Duration = Duration::from_secs(5);
-const PAUSE_JITTER: Jitter = Jitter::Proportional(0.1);
+/// A delete is tried again at most once: the event source mapping does what is left.
+const MAX_DELETE_TRIES: u32 = 2;
 
 /// A message may have been received so much earlier than the invocation began: the longest batching window of an event source
 /// mapping, 300 s, and a minute for the invocation to come about.
@@ -34,6 +33,7 @@ const MODEST_VISIBILITY: Duration = Duration::from_secs(900);
 impl<Q: Queue> Settler<Q> {
     /// Sends what is pending, and leaves each copy confirmed or not. Returns the trouble that remains, if any.
     pub(super) async fn send(&self, queue: &QueueArn, copies: &mut [Copy], deadline: Instant) -> Option<CallErrorKind> {
+        let deadline = deadline.min(Instant::now() + SEND_TIMEOUT);
         let mut trouble = self.send_together(queue, copies, deadline).await;
         if trouble == Some(CallErrorKind::Malformed) && copies.len() > 1 {
             // One of them spoils the request for all: alone, only that one fails.
@@ -45,12 +45,14 @@ impl<Q: Queue> Settler<Q> {
     }
 
     async fn send_together(&self, queue: &QueueArn, copies: &mut [Copy], deadline: Instant) -> Option<CallErrorKind> {
-        let mut tries = Tries::default();
-        loop {
+        let mut tries = Tries::until(deadline - LEAST_FOR_SEND);
+        let mut ambiguous_tries = 0;
+        let mut trouble = None;
+        while self.begin(&mut tries).await {
             let now = self.clock.now();
             let pending = copies.iter_mut().filter(|copy| copy.is_pending());
             let mut entries: Vec<&mut Copy> = pending.collect();
-            if entries.is_empty() || deadline.saturating_duration_since(Instant::now()) < LEAST_FOR_SEND {
+            if entries.is_empty() {
                 return None;
             }
             for copy in &mut entries {
@@ -58,12 +60,35 @@ impl<Q: Queue> Settler<Q> {
             }
             let outgoing: Vec<Outgoing<'_>> = entries.iter().map(|copy| copy.outgoing()).collect();
             let answer = within(deadline, self.queue.send(queue, &outgoing)).await;
-            let trouble = record(answer, entries)?;
-            match tries.pause_after(trouble, self.sampler.sample()) {
-                Some(pause) if Instant::now() + pause < deadline => sleep(pause).await,
-                _ => return Some(trouble),
+            trouble = record(answer, entries);
+            let again = match trouble {
+                None | Some(CallErrorKind::Refused | CallErrorKind::Malformed) => false,
+                Some(CallErrorKind::Unavailable) => true,
+                Some(CallErrorKind::Ambiguous) => {
+                    ambiguous_tries += 1;
+                    ambiguous_tries < MAX_AMBIGUOUS_TRIES
+                }
+            };
+            if !again {
+                break;
             }
         }
+        trouble
+    }
+
+    /// Pauses before a try that is not the first. `false`: there is to be none, by the policy or for want of time.
+    async fn begin(&self, tries: &mut Tries) -> bool {
+        if tries.made > 0 {
+            let pause = self.calls.pause(tries.made, tries.pause, self.sampler.sample());
+            let left = tries.latest.saturating_duration_since(Instant::now());
+            let Some(pause) = pause.filter(|pause| *pause < left) else {
+                return false;
+            };
+            sleep(pause).await;
+            tries.pause = Some(pause);
+        }
+        tries.made += 1;
+        Instant::now() < tries.latest
     }
 
     /// Deletes the originals of confirmed copies; what remains after one more try is left to the event source mapping.
@@ -85,7 +110,8 @@ impl<Q: Queue> Settler<Q> {
         }
     }
 
-    /// Deletes by handle, with one more try for those that failed. The error is the code.
+    /// Deletes by handle, with one more try for those that failed; it too comes after a pause, also when only some entries failed:
+    /// what went wrong with them in SQS is likelier to be over then. The error is the code.
     pub(super) async fn delete_handles(
         &self,
         queue: &QueueArn,
@@ -93,9 +119,10 @@ impl<Q: Queue> Settler<Q> {
         deadline: Instant,
     ) -> Vec<Result<(), String>> {
         let mut results = vec![Err("NotDeleted".to_owned()); handles.len()];
-        for _ in 0..2 {
+        let mut tries = Tries::until(deadline);
+        for _ in 0..MAX_DELETE_TRIES {
             let left: Vec<usize> = (0..handles.len()).filter(|&at| results[at].is_err()).collect();
-            if left.is_empty() || Instant::now() >= deadline {
+            if left.is_empty() || !self.begin(&mut tries).await {
                 break;
             }
             let batch: Vec<&str> = left.iter().map(|&at| handles[at]).collect();
@@ -130,27 +157,44 @@ impl<Q: Queue> Settler<Q> {
         let mut results = vec![Err(EntryError::unconfirmed()); entries.len()];
         let longest = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + window.started.elapsed());
         for longest in [longest, MODEST_VISIBILITY.min(longest)] {
-            let left: Vec<usize> = (0..entries.len()).filter(|&at| results[at].is_err()).collect();
-            if left.is_empty() || Instant::now() >= window.deadline {
-                break;
-            }
-            let batch: Vec<(&str, Duration)> =
-                left.iter().map(|&at| (entries[at].0, entries[at].1.min(longest))).collect();
-            match within(window.deadline, self.queue.change_visibility(queue, &batch)).await {
+            let refused = |at: &usize| results[*at].as_ref().is_err_and(|error| error.sender_fault);
+            let wishes: Vec<(usize, (&str, Duration))> = (0..entries.len())
+                .filter(refused)
+                .map(|at| (at, (entries[at].0, entries[at].1.min(longest))))
+                .collect();
+            self.hide_as_wished(queue, wishes, &mut results, window.deadline).await;
+        }
+        results
+    }
+
+    /// Asks for what has a chance: what SQS refuses for good is refused however often it is asked for.
+    async fn hide_as_wished(
+        &self,
+        queue: &QueueArn,
+        mut wishes: Vec<(usize, (&str, Duration))>,
+        results: &mut [Confirmation],
+        deadline: Instant,
+    ) {
+        let mut tries = Tries::until(deadline);
+        while !wishes.is_empty() && self.begin(&mut tries).await {
+            let batch: Vec<(&str, Duration)> = wishes.iter().map(|(_, wish)| *wish).collect();
+            match within(deadline, self.queue.change_visibility(queue, &batch)).await {
                 Ok(confirmations) => {
-                    for (at, confirmation) in left.into_iter().zip(confirmations) {
-                        results[at] = confirmation;
+                    for ((at, _), confirmation) in wishes.iter().zip(confirmations) {
+                        results[*at] = confirmation;
                     }
                 }
                 Err(error) => {
-                    for at in left {
-                        results[at] = Err(EntryError::answered(&error.code, false));
+                    for (at, _) in &wishes {
+                        results[*at] = Err(EntryError { code: error.code.clone(), sender_fault: false });
                     }
-                    break;
+                    if error.kind != CallErrorKind::Unavailable {
+                        return;
+                    }
                 }
             }
+            wishes.retain(|(at, _)| results[*at].as_ref().is_err_and(|error| !error.sender_fault));
         }
-        results
     }
 }
 
@@ -187,28 +231,18 @@ fn record(answer: Result<Vec<Confirmation>, CallError>, copies: Vec<&mut Copy>) 
     }
 }
 
-/// Counts the tries of one send.
-#[derive(Default)]
+/// The tries of one request.
 struct Tries {
+    /// None begins at this moment or later.
+    latest: Instant,
     made: u32,
-    ambiguous: u32,
+    /// The pause before the last one.
+    pause: Option<Duration>,
 }
 
 impl Tries {
-    /// The pause before the next try; `None` when there is to be none.
-    fn pause_after(&mut self, trouble: CallErrorKind, sample: f64) -> Option<Duration> {
-        let again = match trouble {
-            CallErrorKind::Refused | CallErrorKind::Malformed => false,
-            CallErrorKind::Unavailable => true,
-            CallErrorKind::Ambiguous => {
-                self.ambiguous += 1;
-                self.ambiguous < MAX_AMBIGUOUS_TRIES
-            }
-        };
-        let delay = PAUSE.delay(self.made).min(MAX_PAUSE);
-        self.made += 1;
-        let spread = Spread { delay, base: PAUSE.base(), cap: MAX_PAUSE, previous: None };
-        (again && self.made < MAX_TRIES).then(|| PAUSE_JITTER.apply(&spread, sample))
+    fn until(latest: Instant) -> Self {
+        Self { latest, made: 0, pause: None }
     }
 }
 

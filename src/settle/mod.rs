@@ -15,6 +15,7 @@ use crate::clock::{Clock, Sampler};
 use crate::disposition::{Disposition, ReleaseReason, Strategy};
 use crate::failure::Failure;
 use crate::message::Delivery;
+use crate::policy::CallPolicy;
 use crate::queue::{MAX_BATCH_ENTRIES, Queue, QueueArn, QueueUrl};
 use crate::report::Settlement;
 use crate::wire::Wrap;
@@ -85,6 +86,7 @@ pub(crate) struct Settler<Q> {
     pub(crate) wrap: Wrap,
     /// Where dead letters are sent to directly.
     pub(crate) dead_letters: Option<QueueUrl>,
+    pub(crate) calls: CallPolicy,
     pub(crate) brake: Brake,
 }
 

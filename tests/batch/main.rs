@@ -6,6 +6,7 @@
 mod world;
 
 mod budgets;
+mod calls;
 mod conservation;
 mod dead_letters;
 mod deadline;
@@ -15,6 +16,7 @@ mod events;
 mod fallback;
 mod fifo;
 mod fifo_histories;
+mod in_place;
 mod isolation;
 mod queues;
 mod secrecy;

@@ -41,6 +41,24 @@ fn the_standard_input_is_read_for_a_hyphen() {
 }
 
 #[test]
+fn settings_for_calls_to_sqs_are_told_when_they_are_not_the_default() {
+    const BEGIN: &str = "a call to SQS that fails is ";
+    for (document, expected) in [
+        ("{}", None),
+        (r#"{"sqsCalls": {"maxAttempts": 5, "baseDelay": 0.1}}"#, None),
+        (r#"{"sqsCalls": "off"}"#, Some("not tried again")),
+        (r#"{"sqsCalls": {"maxAttempts": 1, "baseDelay": 2}}"#, Some("not tried again")),
+        (
+            r#"{"sqsCalls": {"maxAttempts": 7, "multiplier": 3, "jitter": "full"}}"#,
+            Some("tried again after 0.1, 0.3, 0.9, 2.7, 5, 5 s; jitter full"),
+        ),
+    ] {
+        let said = requeue_reading(document, &["check", "-"]).succeeded();
+        assert_eq!(said.lines().find_map(|line| line.strip_prefix(BEGIN)), expected, "{document}");
+    }
+}
+
+#[test]
 fn every_problem_is_told_in_the_words_of_the_start() {
     let document = r#"{"maxRetrys": 5, "jitter": "ful", "errorConfigs": {"QUOTA": {"baseDelay": -1}}}"#;
     let checked = requeue_reading(document, &["check", "-"]);

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use requeue::FailureClass;
-use requeue::policy::{Backoff, ClassPolicy, Jitter, RetryPolicy};
+use requeue::policy::{Backoff, CallPolicy, ClassPolicy, Jitter, RetryPolicy};
 
 use crate::schedule::life::{CLASSES, Life};
 use crate::schedule::{retries, span};
@@ -31,6 +31,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         span(*max_retry_after),
         message_ttl.map_or(String::new(), |ttl| format!("; not called when older than {}", span(ttl))),
     );
+    if policy.sqs_calls != CallPolicy::default() {
+        anstream::println!("{}", calls(&policy.sqs_calls));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -60,6 +63,17 @@ fn waits(class: &ClassPolicy) -> String {
     waits.truncate(plateau.map_or(waits.len(), |first| first + 2));
     let growth = if plateau.is_none() { format!(", … {last}") } else { ", …".to_owned() };
     waits.join(", ") + &growth
+}
+
+/// `a call to SQS that fails is tried again after 0.1, 0.2 s; jitter full`
+fn calls(policy: &CallPolicy) -> String {
+    let longest = CallPolicy { jitter: Jitter::None, ..policy.clone() };
+    let pauses = (1..).map_while(|attempts| longest.pause(attempts, None, 0.0));
+    let pauses: Vec<String> = pauses.map(|pause| pause.as_secs_f64().to_string()).collect();
+    if pauses.is_empty() {
+        return "a call to SQS that fails is not tried again".to_owned();
+    }
+    format!("a call to SQS that fails is tried again after {} s; jitter {}", pauses.join(", "), jitter(policy.jitter))
 }
 
 pub(crate) fn jitter(jitter: Jitter) -> String {

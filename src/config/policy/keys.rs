@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use super::calls::Calls;
 use super::shapes::{Backoffs, Count, Entries, Ignored, Jitters, Number, Presets, Seconds, Shape, Words};
 use crate::policy::Jitter;
 
 /// Every retry and every deferral is a message sent, received and deleted; nobody wants to pay for more of one message.
-pub(super) const MAX_COPIES: u32 = 10_000;
+const MAX_COPIES: u32 = 10_000;
 /// No delay, since a delay of nothing is a loop at full speed. On the wire it is rounded up to a whole second.
 const MIN_DELAY: f64 = 0.001;
 /// Allowances are renewed once a day at the latest; what waits longer is a schedule and not a retry.
@@ -17,6 +18,10 @@ const MIN_AGE: f64 = 1.0;
 const MAX_AGE: f64 = 14.0 * 86_400.0 - 900.0;
 /// Beyond this the second delay is the cap in any case.
 const MAX_MULTIPLIER: f64 = 100.0;
+/// With the default pauses these take 20 s; what lasts longer, the message waits for in the queue.
+const MAX_ATTEMPTS: u32 = 10;
+/// A send takes no longer, all its tries included.
+const MAX_PAUSE: f64 = 60.0;
 /// A list of more delays is a curve.
 pub(super) const MAX_LISTED: usize = 100;
 
@@ -100,7 +105,10 @@ impl<S: Shape + Sync> Listed for Key<S> {
     }
 }
 
+const COPIES: Count = Count { min: 0, max: MAX_COPIES };
+const ATTEMPTS: Count = Count { min: 1, max: MAX_ATTEMPTS };
 pub(super) const DELAY: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_DELAY, what: "a number of seconds" });
+const PAUSE: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_PAUSE, what: "a number of seconds" });
 const AGE: Seconds = Seconds(Number { min: MIN_AGE, max: MAX_AGE, what: "a number of seconds" });
 const FACTOR: Number = Number { min: 1.0, max: MAX_MULTIPLIER, what: "a number" };
 pub(super) const SHARE: Number = Number { min: 0.0, max: 1.0, what: "a share" };
@@ -123,7 +131,8 @@ macro_rules! keys {
 /// The keys of the document itself.
 pub(super) mod global {
     use super::{
-        AGE, Backoffs, Count, DELAY, Entries, FACTOR, Ignored, Jitters, Key, Listed, Number, Presets, SHARE, Seconds,
+        AGE, Backoffs, COPIES, Calls, Count, DELAY, Entries, FACTOR, Ignored, Jitters, Key, Listed, Number, Presets,
+        SHARE, Seconds,
     };
 
     keys! {
@@ -131,7 +140,7 @@ pub(super) mod global {
             "Where an editor finds this schema.";
         PRESET, "preset", Presets = Presets,
             "The built-in policy, which the other keys change. Default: standard.";
-        MAX_RETRIES, "maxRetries", Count = Count,
+        MAX_RETRIES, "maxRetries", Count = COPIES,
             "Most retries for failures of any class.";
         MULTIPLIER, "baseDelayMultiplier", Number = FACTOR,
             "By what an exponential delay is multiplied each time.";
@@ -149,16 +158,18 @@ pub(super) mod global {
             "The longest delay that a failure itself may name.";
         MESSAGE_TTL, "messageTtlSeconds", Seconds = AGE,
             "A message older than this when its turn comes is dead-lettered without a call.";
-        MAX_DEFERRALS, "maxDeferrals", Count = Count,
+        MAX_DEFERRALS, "maxDeferrals", Count = COPIES,
             "Most copies because it was not the message's turn; then it is called.";
         CLASSES, "errorConfigs", Entries = Entries,
             "The patience for each class of failures; DEFAULT serves the classes without an entry.";
+        SQS_CALLS, "sqsCalls", Calls = Calls,
+            "How calls to SQS that fail are tried again, which is no retry of a message: off, or these keys.";
     }
 }
 
 /// The keys of one class.
 pub(super) mod class {
-    use super::{AGE, Backoffs, Count, DELAY, FACTOR, Jitters, Key, Listed, Number, Seconds};
+    use super::{AGE, Backoffs, COPIES, Count, DELAY, FACTOR, Jitters, Key, Listed, Number, Seconds};
 
     keys! {
         BASE, "baseDelay", Seconds = DELAY,
@@ -171,9 +182,27 @@ pub(super) mod class {
             "How delays grow: one of the words, or a list of seconds of which the last one repeats.";
         JITTER, "jitter", Jitters = Jitters,
             "How delays are spread.";
-        MAX_RETRIES, "maxRetries", Count = Count,
+        MAX_RETRIES, "maxRetries", Count = COPIES,
             "Most retries for failures of this class.";
         TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
             "No retry for a failure of this class later than this after the message was first received.";
+    }
+}
+
+/// The keys of the settings for calls to SQS.
+pub(super) mod calls {
+    use super::{ATTEMPTS, Count, FACTOR, Jitters, Key, Listed, Number, PAUSE, Seconds};
+
+    keys! {
+        MAX_ATTEMPTS, "maxAttempts", Count = ATTEMPTS,
+            "Most attempts, the first one included. Default: 5.";
+        BASE, "baseDelay", Seconds = PAUSE,
+            "The first pause, in seconds. Default: 0.1.";
+        MAX_DELAY, "maxDelay", Seconds = PAUSE,
+            "The longest pause, in seconds. Default: 5.";
+        MULTIPLIER, "multiplier", Number = FACTOR,
+            "By what the pause is multiplied each time. Default: 2.";
+        JITTER, "jitter", Jitters = Jitters,
+            "How pauses are spread. Default: {\"proportional\": 0.1}.";
     }
 }

@@ -14,7 +14,8 @@
 //!     "RATE_LIMIT": { "baseDelay": 60, "maxDelay": 300, "jitter": "full" },
 //!     "QUOTA": { "backoff": [300, 900, 3600], "maxRetries": 20, "totalTimeoutSeconds": 172800 },
 //!     "DEFAULT": { "baseDelay": 2, "multiplier": 2 }
-//!   }
+//!   },
+//!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } }
 //! }
 //! ```
 //!
@@ -27,6 +28,8 @@
 //!   list names its own longest delay, so only a `maxDelay` of the same class bounds it.
 //! - `jitter` is `"full"`, `"equal"`, `"decorrelated"`, `"none"`, or `{"proportional": share}`, for which `jitterPercentage` is
 //!   another name.
+//! - `sqsCalls` is how calls to SQS are tried again, which no other key and no preset changes: an object, here with its defaults, or
+//!   `"off"`, which is the same as one attempt.
 //! - Numbers of seconds may have fractions. What would have no effect, or contradicts itself, is refused.
 
 use std::fmt;
@@ -34,6 +37,7 @@ use std::str::FromStr;
 
 use crate::policy::{Preset, RetryPolicy};
 
+mod calls;
 mod json;
 mod keys;
 mod resolve;
@@ -125,6 +129,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<RetryPolicy> {
     let max_deferrals = section.read(&global::MAX_DEFERRALS, problems);
     let globals = Globals::read(&mut section, preset, problems);
     let entries = entries(&section, problems);
+    let sqs_calls = section.read(&global::SQS_CALLS, problems);
 
     let none = Entry::default();
     let own = |class| entries.iter().find(|(name, _)| *name == class).map(|(_, entry)| entry);
@@ -138,6 +143,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<RetryPolicy> {
         rate_limit: serve(Class::RateLimit, &built_in.rate_limit),
         quota: serve(Class::Quota, &built_in.quota),
         temporary: serve(Class::Temporary, &built_in.temporary),
+        sqs_calls: sqs_calls.unwrap_or(built_in.sqs_calls),
     };
     // An entry that serves no class, since all have their own, is checked all the same.
     if [Class::RateLimit, Class::Quota, Class::Temporary].into_iter().all(|class| own(class).is_some()) {

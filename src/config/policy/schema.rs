@@ -14,7 +14,7 @@ pub(super) fn schema() -> Value {
     schema
 }
 
-fn object(keys: &[&dyn Listed]) -> Value {
+pub(super) fn object(keys: &[&dyn Listed]) -> Value {
     let properties: Map<String, Value> = keys.iter().map(|key| (key.name().to_owned(), key.schema())).collect();
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }

@@ -22,8 +22,11 @@ pub(super) trait Shape {
     fn schema(&self) -> Value;
 }
 
-/// A whole number from 0 to [`MAX_COPIES`](keys::MAX_COPIES).
-pub(super) struct Count;
+/// A whole number within bounds.
+pub(super) struct Count {
+    pub(super) min: u32,
+    pub(super) max: u32,
+}
 
 /// A number within bounds.
 pub(super) struct Number {
@@ -59,19 +62,19 @@ impl Shape for Count {
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<u32> {
         let whole = json
             .number()
-            .filter(|number| (0.0..=f64::from(keys::MAX_COPIES)).contains(number) && number.fract() == 0.0);
+            .filter(|number| (f64::from(self.min)..=f64::from(self.max)).contains(number) && number.fract() == 0.0);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "whole, and within the bounds of a u32"
         )]
         let count = whole.map(|number| number as u32);
-        count.or_else(|| refuse(json, path, &format!("a whole number from 0 to {}", keys::MAX_COPIES), problems))
+        count.or_else(|| refuse(json, path, &format!("a whole number from {} to {}", self.min, self.max), problems))
     }
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        json!({ "type": "integer", "minimum": 0, "maximum": keys::MAX_COPIES })
+        json!({ "type": "integer", "minimum": self.min, "maximum": self.max })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::read;
-use crate::policy::{Backoff, ClassPolicy, Jitter, RetryPolicy};
+use crate::policy::{Backoff, CallPolicy, ClassPolicy, Jitter, RetryPolicy};
 
 mod properties;
 
@@ -85,7 +85,8 @@ fn every_key_reaches_its_place() {
                            "maxRetries": 3.0, "totalTimeoutSeconds": 7, "maxDelay": 86400},
             "QUOTA": {"backoff": [5, 30.5, 300], "jitter": "full"},
             "DEFAULT": {"backoff": "fibonacci"}
-        }
+        },
+        "sqsCalls": {"maxAttempts": 3, "baseDelay": 0.25, "maxDelay": 7, "multiplier": 1.5, "jitter": "equal"}
     }"#;
     let expected = RetryPolicy {
         max_retries: 0,
@@ -113,8 +114,51 @@ fn every_key_reaches_its_place() {
             max_retries: None,
             total_timeout: secs(600),
         },
+        sqs_calls: CallPolicy {
+            max_attempts: 3,
+            backoff: Backoff::Exponential { base: Duration::from_millis(250), multiplier: 1.5 },
+            max_delay: secs(7),
+            jitter: Jitter::Equal,
+        },
     };
     assert_eq!(accepted(document), expected);
+}
+
+#[test]
+fn calls_to_sqs_have_settings_of_their_own() {
+    let calls = |document| accepted(document).sqs_calls;
+    let default = CallPolicy {
+        max_attempts: 5,
+        backoff: Backoff::Exponential { base: Duration::from_millis(100), multiplier: 2.0 },
+        max_delay: secs(5),
+        jitter: Jitter::Proportional(0.1),
+    };
+    let with_backoff = |base, multiplier| CallPolicy {
+        backoff: Backoff::Exponential { base: Duration::from_millis(base), multiplier },
+        ..default.clone()
+    };
+    for (document, expected) in [
+        ("{}", default.clone()),
+        (r#"{"sqsCalls": {}}"#, default.clone()),
+        // Nothing that is said of messages changes them.
+        (r#"{"preset": "critical"}"#, default.clone()),
+        (
+            r#"{"maxRetries": 1, "backoff": "constant", "jitter": "none", "baseDelayMultiplier": 9, "maxDelaySeconds": 120}"#,
+            default.clone(),
+        ),
+        (r#"{"sqsCalls": "off"}"#, CallPolicy { max_attempts: 1, ..default.clone() }),
+        (r#"{"sqsCalls": {"maxAttempts": 1}}"#, CallPolicy::off()),
+        (r#"{"sqsCalls": {"maxAttempts": 10}}"#, CallPolicy { max_attempts: 10, ..default.clone() }),
+        (r#"{"sqsCalls": {"baseDelay": 5}}"#, with_backoff(5_000, 2.0)),
+        (r#"{"sqsCalls": {"multiplier": 3}}"#, with_backoff(100, 3.0)),
+        (r#"{"sqsCalls": {"maxDelay": 0.1}}"#, CallPolicy { max_delay: Duration::from_millis(100), ..default.clone() }),
+        (r#"{"sqsCalls": {"jitter": "decorrelated"}}"#, CallPolicy { jitter: Jitter::Decorrelated, ..default.clone() }),
+    ] {
+        assert_eq!(calls(document), expected, "{document}");
+    }
+    // Nor do they change anything that is said of messages.
+    let policy = accepted(r#"{"preset": "critical", "sqsCalls": "off"}"#);
+    assert_eq!(policy, RetryPolicy { sqs_calls: CallPolicy::off(), ..RetryPolicy::critical() });
 }
 
 #[test]
@@ -168,13 +212,19 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
         ("errorConfigs.QUOTA.multiplier", ["1", "100"], ["0", "1e400"]),
         ("errorConfigs.QUOTA.maxRetries", count, ["1.5", "4294967296"]),
         ("errorConfigs.QUOTA.totalTimeoutSeconds", age, ["0", "1e9"]),
+        ("sqsCalls.maxAttempts", ["1", "10"], ["0", "11"]),
+        ("sqsCalls.baseDelay", ["0.001", "60"], ["0", "60.1"]),
+        ("sqsCalls.maxDelay", ["0.1", "60"], ["-0.1", "61"]),
+        ("sqsCalls.multiplier", ["1", "100"], ["0.9", "101"]),
     ] {
-        let document = |value: &str| match key.strip_prefix("errorConfigs.QUOTA.") {
-            None => format!(r#"{{"{key}": {value}}}"#),
-            Some("baseDelay") => {
-                format!(r#"{{"errorConfigs": {{"QUOTA": {{"baseDelay": {value}, "maxDelay": 86400}}}}}}"#)
+        let document = |value: &str| match key.split('.').collect::<Vec<_>>()[..] {
+            [section, "baseDelay"] => format!(r#"{{"{section}": {{"baseDelay": {value}, "maxDelay": 60}}}}"#),
+            [section, class, "baseDelay"] => {
+                format!(r#"{{"{section}": {{"{class}": {{"baseDelay": {value}, "maxDelay": 86400}}}}}}"#)
             }
-            Some(key) => format!(r#"{{"errorConfigs": {{"QUOTA": {{"{key}": {value}}}}}}}"#),
+            [section, class, key] => format!(r#"{{"{section}": {{"{class}": {{"{key}": {value}}}}}}}"#),
+            [section, key] => format!(r#"{{"{section}": {{"{key}": {value}}}}}"#),
+            _ => format!(r#"{{"{key}": {value}}}"#),
         };
         for value in accepted {
             assert!(read(&document(value)).is_ok(), "{key} {value}: {:?}", read(&document(value)));
@@ -189,7 +239,7 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
 
 #[test]
 fn each_problem_names_the_key_its_value_and_what_is_allowed() {
-    let one_key: [(&str, &str); 24] = [
+    let one_key: [(&str, &str); 35] = [
         (r#"{"maxRetrys": 5}"#, "maxRetrys is unknown; did you mean maxRetries?"),
         (r#"{"MAXRETRIES": 5}"#, "MAXRETRIES is unknown; did you mean maxRetries?"),
         (r#"{"errorConfigs": {"rate-limit": {}}}"#, "errorConfigs.rate-limit is unknown; did you mean RATE_LIMIT?"),
@@ -254,6 +304,35 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             r#"{"errorConfigs": {"DEFAULT": {"baseDelay": 9, "maxDelay": 8}, "QUOTA": {}, "RATE_LIMIT": {}, "TEMPORARY": {}}}"#,
             "errorConfigs.DEFAULT.baseDelay is 9: allowed is at most 8, by errorConfigs.DEFAULT.maxDelay",
         ),
+        (r#"{"sqscalls": "off"}"#, "sqscalls is unknown; did you mean sqsCalls?"),
+        (r#"{"sqsCalls": "of"}"#, r#"sqsCalls is `"of"`: allowed is off, or an object"#),
+        (r#"{"sqsCalls": false}"#, "sqsCalls is `false`: allowed is off, or an object"),
+        (r#"{"sqsCalls": {"maxAttempt": 3}}"#, "sqsCalls.maxAttempt is unknown; did you mean maxAttempts?"),
+        (
+            r#"{"sqsCalls": {"backoff": "linear"}}"#,
+            "sqsCalls.backoff is unknown: allowed are maxAttempts, baseDelay, maxDelay, multiplier, jitter",
+        ),
+        (r#"{"sqsCalls": {"jitter": "none", "jitter": "full"}}"#, "sqsCalls.jitter stands more than once"),
+        (
+            r#"{"sqsCalls": {"maxAttempts": 2.5}}"#,
+            "sqsCalls.maxAttempts is `2.5`: allowed is a whole number from 1 to 10",
+        ),
+        (
+            r#"{"sqsCalls": {"jitter": {"proportional": 1.5}}}"#,
+            "sqsCalls.jitter.proportional is `1.5`: allowed is a share from 0 to 1",
+        ),
+        (
+            r#"{"sqsCalls": {"baseDelay": 9, "maxDelay": 8.5}}"#,
+            "sqsCalls.baseDelay is 9: allowed is at most 8.5, by sqsCalls.maxDelay",
+        ),
+        (
+            r#"{"sqsCalls": {"baseDelay": 5.1}}"#,
+            "sqsCalls.baseDelay is 5.1: allowed is at most 5, by the default of maxDelay",
+        ),
+        (
+            r#"{"sqsCalls": {"maxDelay": 0.05}}"#,
+            "sqsCalls.maxDelay is 0.05: allowed is at least 0.1, by the default of baseDelay",
+        ),
     ];
     for (document, problem) in one_key {
         assert_eq!(read(document), Err(vec![problem.to_owned()]), "{document}");
@@ -303,7 +382,8 @@ fn all_problems_are_told_at_once() {
             "QUOTA": {"baseDelay": "5", "maxDelay": 3, "backoff": [1, -2, "x"]},
             "TEMPORARY": {"baseDelay": 9, "maxDelay": 3},
             "RATE_LIMITED": {}
-        }
+        },
+        "sqsCalls": {"maxAttempts": 0, "baseDelay": 30, "maxDelay": 100, "retries": 3}
     }"#;
     let problems = read(document).expect_err("refused");
     let begins = [
@@ -314,6 +394,9 @@ fn all_problems_are_told_at_once() {
         "errorConfigs.QUOTA.baseDelay is `\"5\"`",
         "errorConfigs.QUOTA.backoff[1] is `-2`",
         "errorConfigs.QUOTA.backoff[2] is `\"x\"`",
+        "sqsCalls.retries is unknown",
+        "sqsCalls.maxAttempts is `0`",
+        "sqsCalls.maxDelay is `100`",
         "errorConfigs.TEMPORARY.baseDelay is 9: allowed is at most 3",
     ];
     assert_eq!(problems.len(), begins.len(), "{problems:#?}");

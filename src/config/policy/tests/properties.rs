@@ -35,6 +35,7 @@ fn words() -> impl Strategy<Value = String> {
         "equal",
         "decorrelated",
         "none",
+        "off",
     ];
     prop_oneof![9 => prop::sample::select(known.map(str::to_owned).to_vec()), 1 => any::<String>()]
 }
@@ -42,8 +43,9 @@ fn words() -> impl Strategy<Value = String> {
 fn names() -> impl Strategy<Value = String> {
     let globals = names_of(keys::global::ALL);
     let classes = names_of(keys::class::ALL);
+    let calls = names_of(keys::calls::ALL);
     let names = keys::CLASSES.map(|(name, _)| name);
-    let known = globals.into_iter().chain(classes).chain(names).chain(["proportional"]).map(str::to_owned);
+    let known = globals.into_iter().chain(classes).chain(calls).chain(names).chain(["proportional"]).map(str::to_owned);
     prop_oneof![19 => prop::sample::select(known.collect::<Vec<_>>()), 1 => any::<String>()]
 }
 
@@ -125,6 +127,17 @@ fn classes() -> BoxedStrategy<Value> {
     ])
 }
 
+fn calls() -> BoxedStrategy<Value> {
+    let object = objects(&[
+        ("maxAttempts", || (1_u32..=10).prop_map(Value::from).boxed()),
+        ("baseDelay", || (0.001..6.0).prop_map(Value::from).boxed()),
+        ("maxDelay", || prop_oneof![20 => (5.0..60.0).prop_map(Value::from), 1 => values()].boxed()),
+        ("multiplier", factors),
+        ("jitter", jitters),
+    ]);
+    prop_oneof![9 => object, 3 => Just("off".into()), 1 => values()].boxed()
+}
+
 fn entries() -> BoxedStrategy<Value> {
     objects(&[
         ("RATE_LIMIT", classes),
@@ -149,6 +162,7 @@ fn documents() -> BoxedStrategy<Value> {
         ("messageTtlSeconds", ages),
         ("maxDeferrals", counts),
         ("errorConfigs", entries),
+        ("sqsCalls", calls),
     ])
 }
 
@@ -172,6 +186,9 @@ fn assert_bounded(policy: &RetryPolicy) {
         );
         assert!(!matches!(class.jitter, Jitter::Proportional(share) if !(0.0..=1.0).contains(&share)), "{class:?}");
     }
+    let calls = &policy.sqs_calls;
+    assert!((1..=10).contains(&calls.max_attempts) && calls.max_delay <= secs(60), "{calls:?}");
+    assert!(!calls.backoff.base().is_zero() && calls.backoff.base() <= calls.max_delay, "{calls:?}");
 }
 
 proptest! {

@@ -1,0 +1,64 @@
+//! The settings for calls to SQS: one word, or an object with keys of its own.
+
+#[cfg(test)]
+use serde_json::{Value, json};
+
+use super::json::Json;
+use super::keys::calls;
+use super::names;
+use super::section::Section;
+use super::shapes::{Shape, refuse};
+use crate::policy::{Backoff, CallPolicy};
+
+/// The word [`OFF`], or an object.
+pub(super) struct Calls;
+
+const OFF: &str = "off";
+
+impl Shape for Calls {
+    type Value = CallPolicy;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<CallPolicy> {
+        if json.text().as_deref() == Some(OFF) {
+            return Some(CallPolicy::off());
+        }
+        if json.members().is_none() {
+            return refuse(json, path, &format!("{OFF}, or an object"), problems);
+        }
+        let mut section = Section::open(json, path, &names(calls::ALL), problems)?;
+        let max_attempts = section.read(&calls::MAX_ATTEMPTS, problems);
+        let base = section.read(&calls::BASE, problems);
+        let cap = section.read(&calls::MAX_DELAY, problems);
+        let multiplier = section.read(&calls::MULTIPLIER, problems);
+        let jitter = section.read(&calls::JITTER, problems);
+
+        let default = CallPolicy::default();
+        let first = base.unwrap_or(default.backoff.base());
+        let longest = cap.unwrap_or(default.max_delay);
+        // What was refused has no value, and the default in its place contradicts nothing.
+        if section.sound && first > longest {
+            let [base_path, cap_path] = [calls::BASE.name, calls::MAX_DELAY.name].map(|name| section.path_to(name));
+            let (first, longest) = (first.as_secs_f64(), longest.as_secs_f64());
+            problems.push(match (base, cap) {
+                (None, _) => {
+                    format!("{cap_path} is {longest}: allowed is at least {first}, by the default of baseDelay")
+                }
+                (_, None) => {
+                    format!("{base_path} is {first}: allowed is at most {longest}, by the default of maxDelay")
+                }
+                _ => format!("{base_path} is {first}: allowed is at most {longest}, by {cap_path}"),
+            });
+        }
+        Some(CallPolicy {
+            max_attempts: max_attempts.unwrap_or(default.max_attempts),
+            backoff: Backoff::Exponential { base: first, multiplier: multiplier.unwrap_or(CallPolicy::MULTIPLIER) },
+            max_delay: longest,
+            jitter: jitter.unwrap_or(default.jitter),
+        })
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        json!({ "anyOf": [{ "enum": [OFF] }, super::schema::object(calls::ALL)] })
+    }
+}

@@ -1,0 +1,111 @@
+//! How a call to SQS is tried again: a matter of moments within one invocation, apart from the retries of messages.
+
+use std::time::Duration;
+
+use super::{Backoff, Jitter, Spread};
+
+/// How a call to SQS that failed is tried again. It uses up no retry of a message.
+///
+/// Whatever it says, a send without an answer is tried again at most once, since each further try may store the copies once more; a
+/// delete is tried again at most once, since the event source mapping deletes too; a send takes 60 s at most, all tries and pauses
+/// included; a change of visibility is tried again only when SQS answered that it cannot now; and neither a try nor a pause outlives the
+/// invocation's deadline.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::policy::{Backoff, CallPolicy, Jitter, RetryPolicy};
+///
+/// let patient = CallPolicy {
+///     max_attempts: 4,
+///     backoff: Backoff::Exponential { base: Duration::from_millis(500), multiplier: 3.0 },
+///     max_delay: Duration::from_secs(2),
+///     jitter: Jitter::None,
+/// };
+/// let pauses = [1, 2, 3, 4].map(|attempts| patient.pause(attempts, None, 0.5).map(|pause| pause.as_millis()));
+/// assert_eq!(pauses, [Some(500), Some(1_500), Some(2_000), None]);
+///
+/// let once = RetryPolicy { sqs_calls: CallPolicy::off(), ..RetryPolicy::default() };
+/// assert_eq!(once.sqs_calls.pause(1, None, 0.5), None);
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct CallPolicy {
+    /// Most attempts, the first one included; 0 counts as 1. Default 5.
+    pub max_attempts: u32,
+    /// How the pause grows with the attempts. Default 100 ms × 2ⁿ.
+    pub backoff: Backoff,
+    /// The pause grows no further than this. Default 5 s.
+    pub max_delay: Duration,
+    /// How the pause is spread, after the cap. Default: shortened by up to a tenth.
+    pub jitter: Jitter,
+}
+
+impl CallPolicy {
+    /// Of the default backoff.
+    pub(crate) const MULTIPLIER: f64 = 2.0;
+
+    /// Nothing is tried again.
+    #[must_use]
+    pub fn off() -> Self {
+        Self { max_attempts: 1, ..Self::default() }
+    }
+
+    /// The pause after so many attempts, of which the last one failed; `None` when no other is to follow. `previous` is the pause
+    /// before this one, for [`Jitter::Decorrelated`], and `sample` is uniform in `0.0..1.0`.
+    #[must_use]
+    pub fn pause(&self, attempts: u32, previous: Option<Duration>, sample: f64) -> Option<Duration> {
+        let spread = Spread::of(&self.backoff, attempts.saturating_sub(1), self.max_delay, previous);
+        (attempts < self.max_attempts).then(|| self.jitter.apply(&spread, sample))
+    }
+}
+
+impl Default for CallPolicy {
+    fn default() -> Self {
+        Self {
+            max_attempts: 5,
+            backoff: Backoff::Exponential { base: Duration::from_millis(100), multiplier: Self::MULTIPLIER },
+            max_delay: Duration::from_secs(5),
+            jitter: Jitter::Proportional(0.1),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// All pauses of a call that always fails, in milliseconds.
+    fn pauses(policy: &CallPolicy, sample: f64) -> Vec<u128> {
+        let mut previous = None;
+        let mut next = |attempts| {
+            previous = policy.pause(attempts, previous, sample);
+            previous.map(|pause| pause.as_millis())
+        };
+        (1..=20).map_while(&mut next).collect()
+    }
+
+    #[test]
+    fn a_policy_gives_its_exact_pauses() {
+        let patient = CallPolicy { max_attempts: 10, ..CallPolicy::default() };
+        let decorrelated = CallPolicy { jitter: Jitter::Decorrelated, ..CallPolicy::default() };
+        let table: [(&CallPolicy, f64, &[u128]); 8] = [
+            (&CallPolicy::default(), 0.0, &[90, 180, 360, 720]),
+            (&CallPolicy::default(), 1.0, &[100, 200, 400, 800]),
+            (&patient, 1.0, &[100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000]),
+            (&patient, 0.0, &[90, 180, 360, 720, 1_440, 2_880, 4_500, 4_500, 4_500]),
+            (&decorrelated, 1.0, &[300, 900, 2_700, 5_000]),
+            (&CallPolicy { max_attempts: 2, ..CallPolicy::default() }, 1.0, &[100]),
+            (&CallPolicy::off(), 1.0, &[]),
+            (&CallPolicy { max_attempts: 0, ..CallPolicy::default() }, 1.0, &[]),
+        ];
+        for (policy, sample, expected) in table {
+            assert_eq!(pauses(policy, sample), expected, "{policy:?} at {sample}");
+        }
+    }
+
+    #[test]
+    fn no_number_of_attempts_is_too_large() {
+        let endless = CallPolicy { max_attempts: u32::MAX, max_delay: Duration::MAX, ..CallPolicy::default() };
+        assert_eq!(endless.pause(u32::MAX - 1, None, 1.0), Some(Duration::MAX));
+        assert_eq!(endless.pause(u32::MAX, None, 1.0), None);
+    }
+}

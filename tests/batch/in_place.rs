@@ -1,0 +1,196 @@
+//! The strategy `visibility` on a standard queue: a message waits in its place, and nothing is sent.
+
+use std::time::Duration;
+
+use requeue::embedded::{EntryFate, EntryFault, Fault};
+use requeue::{DeadLetterMode, Deferral, Disposition, Failure, ReleaseReason, Settlement, Strategy};
+use serde_json::Value;
+
+use crate::world::{Act, SEND, Script, VISIBILITY, VISIBILITY_CHANGE, World, millis, secs, state};
+
+fn world() -> World {
+    let mut world = World::new();
+    world.settings.strategy = Strategy::Visibility;
+    world
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_that_fail_together_wait_their_time_for_one_request() {
+    let world = world();
+    let ids = world.send_numbered(10).await;
+    let script = Script::failing_first(1, Failure::rate_limit("slowly").retry_after(secs(1_000)));
+    let processor = world.processor(script.clone());
+    let invocation = world.invoke(&processor).await.unwrap();
+    assert_eq!(invocation.failed(), ids);
+    assert_eq!(world.all_calls(), (0, 0, 1));
+    assert!(world.messages().iter().all(|message| world.wait(message) == secs(1_000)));
+    let begun = tokio::time::Instant::now();
+    world.run(&processor).await;
+    assert_eq!(begun.elapsed(), secs(1_000));
+    assert_eq!((script.calls().len(), world.all_calls()), (20, (0, 0, 1)));
+    let seen = &script.calls()[19];
+    assert_eq!((seen.attempt, seen.receive_count), (2, 2));
+    assert_eq!(seen.id, seen.original_id, "it is the same message");
+}
+
+#[tokio::test(start_paused = true)]
+async fn receives_count_the_retries_and_grow_the_delay() {
+    let mut world = world();
+    world.settings.policy.max_retries = 3;
+    let id = world.send("text, as it was sent").await;
+    let script = Script::always(Failure::temporary("no"));
+    world.run(&world.processor(script.clone())).await;
+    let calls = script.calls();
+    let times: Vec<u64> = calls.iter().map(|seen| (seen.at - calls[0].at).as_secs()).collect();
+    // 2 s × 3ⁿ, of which the smallest sample leaves half.
+    assert_eq!(times, [0, 1, 4, 13]);
+    assert_eq!(calls.iter().map(|seen| seen.is_last).collect::<Vec<_>>(), [false, false, false, true]);
+    let dead = world.dead();
+    assert_eq!((dead[0].id.as_str(), dead[0].body.as_str()), (id.as_str(), "text, as it was sent"));
+    assert_eq!((world.calls(SEND), world.calls(VISIBILITY_CHANGE)), (0, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_given_up_is_not_handled_again_while_it_waits_to_be_moved() {
+    let mut world = world();
+    world.settings.policy.max_retries = 1;
+    world.send("{}").await;
+    let script = Script::always(Failure::temporary("no"));
+    let processor = world.processor(script.clone());
+    let mut dispositions = Vec::new();
+    while world.sleep_until_due().await && world.dead().is_empty() {
+        if let Some(batch) = world.mapping().poll(Duration::ZERO).await.unwrap() {
+            let report = world.report(&processor, &batch.event(&world.queue)).await;
+            dispositions.push(report.outcomes[0].disposition.as_str());
+            assert_eq!(report.failed_ids().unwrap().len(), 1);
+        }
+    }
+    assert_eq!(dispositions, ["requeue", "dead-letter", "release", "release", "release"]);
+    assert_eq!((script.calls().len(), world.dead().len()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_waits_up_to_twelve_hours_from_the_earliest_possible_receive() {
+    let longest = 43_200 - 300 - 60;
+    for (named, worked, expected) in
+        [(42_000, 0, 42_000), (longest, 0, longest), (longest + 1, 0, longest), (43_200, 9_100, longest - 10)]
+    {
+        let world = world();
+        world.send("{}").await;
+        let act = Act::after(millis(worked), Act::Fail(Failure::quota("later").retry_after(secs(named))));
+        world.invoke(&world.processor(Script::new(move |_| act.clone()))).await.unwrap();
+        assert_eq!(world.wait(&world.only_message()), secs(expected), "{named} s after {worked} ms");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_deferred_uses_up_a_receive_and_so_waits_a_minute_at_least() {
+    let mut world = world();
+    world.settings.limits.concurrency = 1;
+    world.function_timeout = secs(20);
+    world.send_numbered(2).await;
+    let script = Script::new(|seen| if seen.receive_count == 1 { Act::Hang } else { Act::Done });
+    let processor = world.processor(script.clone());
+    let report = world.report(&processor, &world.receive().await).await;
+    let Disposition::Defer { why: Deferral::NoTimeLeft, wait } = report.outcomes[1].disposition else {
+        panic!("{:?}", report.outcomes[1]);
+    };
+    assert_eq!(wait.total(), secs(60));
+    let waits: Vec<Duration> = world.messages().iter().map(|message| world.wait(message)).collect();
+    assert!(waits.contains(&secs(60)), "{waits:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_sqs_cannot_make_now_is_tried_again() {
+    let fate = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
+    let failed = Fault::Entries(vec![EntryFault { position: 0, fate }]);
+    for (fault, entries) in [(Fault::refuse(503, "ServiceUnavailable"), [2, 2, 2]), (failed, [1, 1, 2])] {
+        let world = world();
+        world.send_numbered(2).await;
+        world.faults_of(VISIBILITY_CHANGE, move |call| if call.of_operation < 3 { fault.clone() } else { Fault::None });
+        world.invoke(&world.processor(Script::always(Failure::temporary("no").retry_after(secs(40))))).await.unwrap();
+        assert!(world.messages().iter().all(|message| world.wait(message) <= secs(40)), "{:?}", world.messages());
+        assert_eq!(world.entries(VISIBILITY_CHANGE), entries);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_change_that_is_not_confirmed_is_reported_and_costs_only_time() {
+    for (fault, code) in [
+        (Fault::refuse(403, "AccessDenied"), "AccessDenied"),
+        (Fault::refuse(500, "InternalFailure"), "InternalFailure"),
+        (Fault::Hang, "TimedOut"),
+    ] {
+        let world = world();
+        let id = world.send("{}").await;
+        world.faults_of(VISIBILITY_CHANGE, move |_| fault.clone());
+        let script = Script::failing_first(1, Failure::temporary("no"));
+        let processor = world.processor(script.clone());
+        let report = world.report(&processor, &world.receive().await).await;
+        assert_eq!(report.outcomes[0].settlement, Settlement::KeptNotDelayed { code: code.to_owned() });
+        assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
+        assert!(world.wait(&world.only_message()) > VISIBILITY - secs(60), "the queue's own");
+        world.run(&processor).await;
+        assert_eq!((script.calls().len(), world.messages().len()), (2, 0));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_without_an_id_goes_on_in_a_copy_since_no_answer_could_keep_it() {
+    let world = world();
+    world.send("{}").await;
+    let mut event = world.receive().await;
+    event["Records"][0]["messageId"] = Value::Null;
+    let processor = world.processor(Script::always(Failure::temporary("no")));
+    let invocation = world.deliver(&processor, &event).await;
+    assert!(invocation.answer.is_ok());
+    assert_eq!(state(&world.only_message())["retryCount"], 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_copies_of_another_time_go_on_counting() {
+    let mut world = World::new();
+    world.settings.policy.max_retries = 4;
+    world.send("{}").await;
+    let script = Script::always(Failure::temporary("no"));
+    let processor = world.processor(script.clone());
+    for _ in 0..2 {
+        world.invoke(&processor).await.unwrap();
+        world.sleep_until_due().await;
+    }
+    world.settings.strategy = Strategy::Visibility;
+    world.run(&world.processor(script.clone())).await;
+    assert_eq!(script.calls().iter().map(|seen| seen.attempt).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!((world.calls(SEND), world.dead().len()), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_way_to_the_dead_letter_queue_is_open() {
+    let url = World::new().dead_letters.url().parse().unwrap();
+    for (mode, sends) in [(DeadLetterMode::Redrive, 0), (DeadLetterMode::Annotate, 1), (DeadLetterMode::Direct(url), 1)]
+    {
+        let mut world = world();
+        world.settings.policy.max_retries = 2;
+        world.settings.dead_letter = mode.clone();
+        world.send("{}").await;
+        let script = Script::always(Failure::temporary("no"));
+        world.run(&world.processor(script.clone())).await;
+        assert_eq!((script.calls().len(), world.dead().len(), world.calls(SEND)), (3, 1, sends), "{mode:?}");
+        if sends == 1 {
+            let why = &state(&world.dead()[0])["retryState"]["deadLetter"];
+            assert_eq!((&why["reason"], &why["retryCount"]), (&"retries-exhausted".into(), &2.into()));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_record_without_a_queue_is_left_to_its_visibility_timeout() {
+    let world = world();
+    world.send("{}").await;
+    let mut event = world.receive().await;
+    event["Records"][0]["eventSourceARN"] = Value::Null;
+    let processor = world.processor(Script::always(Failure::temporary("no")));
+    let report = world.report(&processor, &event).await;
+    assert_eq!(report.outcomes[0].disposition, Disposition::Release(ReleaseReason::NoQueue));
+    assert_eq!(world.all_calls(), (0, 0, 0));
+}
