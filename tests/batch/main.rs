@@ -14,6 +14,7 @@ mod events;
 mod fallback;
 mod fifo;
 mod isolation;
+mod patience;
 mod queues;
 mod secrecy;
 mod edges;
