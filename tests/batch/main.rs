@@ -16,6 +16,7 @@ mod fifo;
 mod isolation;
 mod patience;
 mod queues;
+mod receives;
 mod redrives;
 mod secrecy;
 mod edges;
