@@ -18,6 +18,7 @@ mod patience;
 mod queues;
 mod receives;
 mod redrives;
+mod retention;
 mod secrecy;
 mod edges;
 mod settling;
