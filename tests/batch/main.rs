@@ -22,4 +22,5 @@ mod retention;
 mod secrecy;
 mod edges;
 mod settling;
+mod tampering;
 mod wire_through;
