@@ -179,6 +179,8 @@ async fn a_clock_an_hour_behind_that_of_sqs_restarts_ten_times_and_no_more() {
     for (off, expected) in [(3_600, vec![1, 2, 3]), (-3_600, [vec![1; 11], vec![2, 3]].concat())] {
         let mut world = World::new();
         world.settings.policy.max_retries = 2;
+        // What was sent in an hour has no age yet.
+        world.settings.policy.message_ttl = Some(secs(7_200));
         world.send("{}").await;
         let mut function = Function::new(world, off, |_| Act::Fail(Failure::temporary("no")));
         function.run().await;
