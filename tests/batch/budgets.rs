@@ -1,6 +1,6 @@
 //! Nothing goes round for ever, nothing is given up too early, and nobody works in vain on what is given up.
 
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use requeue::{DeadLetterReason, Disposition, Failure, ReleaseReason, Settings};
 use serde_json::{Value, json};
@@ -252,43 +252,4 @@ async fn a_clock_that_is_ahead_of_sqs_restarts_nothing() {
     let script = Script::always(Failure::temporary("no"));
     world.deliver(&world.processor(script.clone()), &event).await;
     assert_eq!(script.calls()[0].attempt, 8);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_redrive_by_an_operator_gives_all_retries_back_ten_times() {
-    let mut world = World::new();
-    world.settings.policy.max_retries = 2;
-    let id = world.send("{}").await;
-    let script = Script::always(Failure::temporary("no"));
-    let processor = world.processor(script.clone());
-    world.run(&processor).await;
-    assert_eq!(script.calls().len(), 3);
-    let client = world.sqs.client();
-    for redrive in 1..=11 {
-        let task = client.start_message_move_task().source_arn(world.dead_letters.to_string());
-        task.send().await.unwrap();
-        assert!(world.dead().is_empty());
-        let before = script.calls().len();
-        world.run(&processor).await;
-        let calls = script.calls().len() - before;
-        assert_eq!(calls, if redrive <= 10 { 3 } else { 1 }, "redrive {redrive}");
-        let [dead] = &world.dead()[..] else {
-            panic!("one message");
-        };
-        assert_eq!(state(dead)["retryState"]["redrives"], redrive.min(10));
-        assert_eq!(state(dead)["originalMessageId"], id.as_str());
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_backlog_of_copies_is_no_redrive() {
-    let world = World::new();
-    world.send("{}").await;
-    let script = Script::failing_first(1, Failure::temporary("no"));
-    let processor = world.processor(script.clone());
-    world.invoke(&processor).await.unwrap();
-    // Nobody works for a day: the copy was sent when it says it was.
-    tokio::time::sleep(Duration::from_hours(24)).await;
-    world.invoke(&processor).await.unwrap();
-    assert_eq!(script.calls()[1].attempt, 2);
 }

@@ -3,45 +3,114 @@
 use super::*;
 use crate::disposition::Strategy;
 
-/// The seconds after each number of retries, at the samples 0, ½ and just under 1.
-fn sequence(jitter: Jitter, max_delay: u64, sample: f64) -> Vec<u64> {
-    let class = ClassPolicy { jitter, max_delay: secs(max_delay), ..plain() };
-    let mut policy = policy(class);
-    policy.max_retries = u32::MAX;
+/// The first, the second, …; those around 900 s and the cap; the last that a count can hold.
+const RETRIES: [u32; 7] = [0, 1, 2, 3, 8, 9, u32::MAX - 1];
+
+/// The seconds after each of these numbers of retries, at most 1,000.
+fn sequence(backoff: &Backoff, jitter: Jitter, sample: f64) -> [u64; 7] {
+    let class = ClassPolicy { backoff: backoff.clone(), jitter, ..plain() };
+    let policy = RetryPolicy { max_retries: u32::MAX, ..policy(class) };
     // As in a body: the whole seconds of one wait are the `previous` of the next.
     let mut previous = None;
-    [0, 1, 5, 6, 7, 8, u32::MAX - 1]
-        .into_iter()
-        .map(|retries| {
-            let history = History { previous, ..after_retries(retries) };
-            let decided = policy.decide(&history, &Failure::temporary("away"), received(), sample);
-            previous = decided.wait().map(|wait| wait.total());
-            delay_secs(decided).expect("requeued")
-        })
-        .collect()
+    RETRIES.map(|retries| {
+        let history = History { previous, ..after_retries(retries) };
+        let decided = policy.decide(&history, &Failure::temporary("away"), received(), sample);
+        let wait = decided.wait().expect("requeued");
+        assert_eq!(u64::from(wait.delay().as_secs()), wait.total().as_secs().min(900));
+        assert_eq!(wait.not_before().is_some(), wait.total() > secs(900));
+        previous = Some(wait.total());
+        wait.total().as_secs()
+    })
 }
 
 #[test]
-fn every_jitter_gives_its_exact_sequence_up_to_the_cap_and_beyond_every_number() {
-    let table: [(Jitter, f64, [u64; 7]); 15] = [
-        (Jitter::None, 0.0, [10, 20, 320, 640, 1_000, 1_000, 1_000]),
-        (Jitter::None, 0.5, [10, 20, 320, 640, 1_000, 1_000, 1_000]),
-        (Jitter::None, ALMOST_ONE, [10, 20, 320, 640, 1_000, 1_000, 1_000]),
-        (Jitter::Full, 0.0, [0, 0, 0, 0, 0, 0, 0]),
-        (Jitter::Full, 0.5, [5, 10, 160, 320, 500, 500, 500]),
-        (Jitter::Full, ALMOST_ONE, [10, 20, 320, 640, 1_000, 1_000, 1_000]),
-        (Jitter::Equal, 0.0, [5, 10, 160, 320, 500, 500, 500]),
-        (Jitter::Equal, 0.5, [8, 15, 240, 480, 750, 750, 750]),
-        (Jitter::Equal, ALMOST_ONE, [10, 20, 320, 640, 1_000, 1_000, 1_000]),
-        (Jitter::Proportional(0.25), 0.0, [8, 15, 240, 480, 750, 750, 750]),
-        (Jitter::Proportional(0.25), 0.5, [9, 18, 280, 560, 875, 875, 875]),
-        (Jitter::Proportional(0.25), ALMOST_ONE, [10, 20, 320, 640, 1_000, 1_000, 1_000]),
-        (Jitter::Decorrelated, 0.0, [10, 10, 10, 10, 10, 10, 10]),
-        (Jitter::Decorrelated, 0.5, [20, 35, 58, 92, 143, 220, 335]),
-        (Jitter::Decorrelated, ALMOST_ONE, [30, 90, 270, 810, 1_000, 1_000, 1_000]),
+fn every_backoff_with_every_jitter_gives_its_exact_sequence_up_to_the_cap_and_beyond_every_number() {
+    let exponential = Backoff::Exponential { base: secs(100), multiplier: 3.0 };
+    let linear = Backoff::Linear { base: secs(100) };
+    let fibonacci = Backoff::Fibonacci { base: secs(100) };
+    let constant = Backoff::Constant { base: secs(900) };
+    let list = Backoff::List { first: secs(899), then: vec![secs(900), secs(901), secs(1_100)] };
+    let [none, full, equal] = [Jitter::None, Jitter::Full, Jitter::Equal];
+    let [proportional, decorrelated] = [Jitter::Proportional(0.25), Jitter::Decorrelated];
+    let table: [(&Backoff, Jitter, f64, [u64; 7]); 75] = [
+        (&exponential, none, 0.0, [100, 300, 900, 1_000, 1_000, 1_000, 1_000]),
+        (&exponential, none, 0.5, [100, 300, 900, 1_000, 1_000, 1_000, 1_000]),
+        (&exponential, none, ALMOST_ONE, [100, 300, 900, 1_000, 1_000, 1_000, 1_000]),
+        (&exponential, full, 0.0, [0, 0, 0, 0, 0, 0, 0]),
+        (&exponential, full, 0.5, [50, 150, 450, 500, 500, 500, 500]),
+        (&exponential, full, ALMOST_ONE, [100, 300, 900, 1_000, 1_000, 1_000, 1_000]),
+        (&exponential, equal, 0.0, [50, 150, 450, 500, 500, 500, 500]),
+        (&exponential, equal, 0.5, [75, 225, 675, 750, 750, 750, 750]),
+        (&exponential, equal, ALMOST_ONE, [100, 300, 900, 1_000, 1_000, 1_000, 1_000]),
+        (&exponential, proportional, 0.0, [75, 225, 675, 750, 750, 750, 750]),
+        (&exponential, proportional, 0.5, [88, 263, 788, 875, 875, 875, 875]),
+        (&exponential, proportional, ALMOST_ONE, [100, 300, 900, 1_000, 1_000, 1_000, 1_000]),
+        (&exponential, decorrelated, 0.0, [100, 100, 100, 100, 100, 100, 100]),
+        (&exponential, decorrelated, 0.5, [200, 350, 550, 550, 550, 550, 550]),
+        (&exponential, decorrelated, ALMOST_ONE, [300, 900, 1_000, 1_000, 1_000, 1_000, 1_000]),
+        (&linear, none, 0.0, [100, 200, 300, 400, 900, 1_000, 1_000]),
+        (&linear, none, 0.5, [100, 200, 300, 400, 900, 1_000, 1_000]),
+        (&linear, none, ALMOST_ONE, [100, 200, 300, 400, 900, 1_000, 1_000]),
+        (&linear, full, 0.0, [0, 0, 0, 0, 0, 0, 0]),
+        (&linear, full, 0.5, [50, 100, 150, 200, 450, 500, 500]),
+        (&linear, full, ALMOST_ONE, [100, 200, 300, 400, 900, 1_000, 1_000]),
+        (&linear, equal, 0.0, [50, 100, 150, 200, 450, 500, 500]),
+        (&linear, equal, 0.5, [75, 150, 225, 300, 675, 750, 750]),
+        (&linear, equal, ALMOST_ONE, [100, 200, 300, 400, 900, 1_000, 1_000]),
+        (&linear, proportional, 0.0, [75, 150, 225, 300, 675, 750, 750]),
+        (&linear, proportional, 0.5, [88, 175, 263, 350, 788, 875, 875]),
+        (&linear, proportional, ALMOST_ONE, [100, 200, 300, 400, 900, 1_000, 1_000]),
+        (&linear, decorrelated, 0.0, [100, 100, 100, 100, 100, 100, 100]),
+        (&linear, decorrelated, 0.5, [200, 350, 550, 550, 550, 550, 550]),
+        (&linear, decorrelated, ALMOST_ONE, [300, 900, 1_000, 1_000, 1_000, 1_000, 1_000]),
+        (&fibonacci, none, 0.0, [100, 100, 200, 300, 1_000, 1_000, 1_000]),
+        (&fibonacci, none, 0.5, [100, 100, 200, 300, 1_000, 1_000, 1_000]),
+        (&fibonacci, none, ALMOST_ONE, [100, 100, 200, 300, 1_000, 1_000, 1_000]),
+        (&fibonacci, full, 0.0, [0, 0, 0, 0, 0, 0, 0]),
+        (&fibonacci, full, 0.5, [50, 50, 100, 150, 500, 500, 500]),
+        (&fibonacci, full, ALMOST_ONE, [100, 100, 200, 300, 1_000, 1_000, 1_000]),
+        (&fibonacci, equal, 0.0, [50, 50, 100, 150, 500, 500, 500]),
+        (&fibonacci, equal, 0.5, [75, 75, 150, 225, 750, 750, 750]),
+        (&fibonacci, equal, ALMOST_ONE, [100, 100, 200, 300, 1_000, 1_000, 1_000]),
+        (&fibonacci, proportional, 0.0, [75, 75, 150, 225, 750, 750, 750]),
+        (&fibonacci, proportional, 0.5, [88, 88, 175, 263, 875, 875, 875]),
+        (&fibonacci, proportional, ALMOST_ONE, [100, 100, 200, 300, 1_000, 1_000, 1_000]),
+        (&fibonacci, decorrelated, 0.0, [100, 100, 100, 100, 100, 100, 100]),
+        (&fibonacci, decorrelated, 0.5, [200, 350, 550, 550, 550, 550, 550]),
+        (&fibonacci, decorrelated, ALMOST_ONE, [300, 900, 1_000, 1_000, 1_000, 1_000, 1_000]),
+        (&constant, none, 0.0, [900, 900, 900, 900, 900, 900, 900]),
+        (&constant, none, 0.5, [900, 900, 900, 900, 900, 900, 900]),
+        (&constant, none, ALMOST_ONE, [900, 900, 900, 900, 900, 900, 900]),
+        (&constant, full, 0.0, [0, 0, 0, 0, 0, 0, 0]),
+        (&constant, full, 0.5, [450, 450, 450, 450, 450, 450, 450]),
+        (&constant, full, ALMOST_ONE, [900, 900, 900, 900, 900, 900, 900]),
+        (&constant, equal, 0.0, [450, 450, 450, 450, 450, 450, 450]),
+        (&constant, equal, 0.5, [675, 675, 675, 675, 675, 675, 675]),
+        (&constant, equal, ALMOST_ONE, [900, 900, 900, 900, 900, 900, 900]),
+        (&constant, proportional, 0.0, [675, 675, 675, 675, 675, 675, 675]),
+        (&constant, proportional, 0.5, [788, 788, 788, 788, 788, 788, 788]),
+        (&constant, proportional, ALMOST_ONE, [900, 900, 900, 900, 900, 900, 900]),
+        (&constant, decorrelated, 0.0, [900, 900, 900, 900, 900, 900, 900]),
+        (&constant, decorrelated, 0.5, [950, 950, 950, 950, 950, 950, 950]),
+        (&constant, decorrelated, ALMOST_ONE, [1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000]),
+        (&list, none, 0.0, [899, 900, 901, 1_000, 1_000, 1_000, 1_000]),
+        (&list, none, 0.5, [899, 900, 901, 1_000, 1_000, 1_000, 1_000]),
+        (&list, none, ALMOST_ONE, [899, 900, 901, 1_000, 1_000, 1_000, 1_000]),
+        (&list, full, 0.0, [0, 0, 0, 0, 0, 0, 0]),
+        (&list, full, 0.5, [450, 450, 451, 500, 500, 500, 500]),
+        (&list, full, ALMOST_ONE, [899, 900, 901, 1_000, 1_000, 1_000, 1_000]),
+        (&list, equal, 0.0, [450, 450, 451, 500, 500, 500, 500]),
+        (&list, equal, 0.5, [675, 675, 676, 750, 750, 750, 750]),
+        (&list, equal, ALMOST_ONE, [899, 900, 901, 1_000, 1_000, 1_000, 1_000]),
+        (&list, proportional, 0.0, [675, 675, 676, 750, 750, 750, 750]),
+        (&list, proportional, 0.5, [787, 788, 789, 875, 875, 875, 875]),
+        (&list, proportional, ALMOST_ONE, [899, 900, 901, 1_000, 1_000, 1_000, 1_000]),
+        (&list, decorrelated, 0.0, [899, 899, 899, 899, 899, 899, 899]),
+        (&list, decorrelated, 0.5, [950, 950, 950, 950, 950, 950, 950]),
+        (&list, decorrelated, ALMOST_ONE, [1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000]),
     ];
-    for (jitter, sample, expected) in table {
-        assert_eq!(sequence(jitter, 1_000, sample), expected, "{jitter:?} at {sample}");
+    for (backoff, jitter, sample, expected) in table {
+        assert_eq!(sequence(backoff, jitter, sample), expected, "{backoff:?} {jitter:?} at {sample}");
     }
 }
 

@@ -32,26 +32,32 @@ fn ten_thousand_messages_that_fail_together_do_not_come_back_together() {
     const MESSAGES: usize = 10_000;
     let mut runner = TestRunner::deterministic();
     let mut sample = || (0.0..1.0_f64).new_tree(&mut runner).expect("a range").current();
-    // All of them at the cap of 60 s, so that the range is (from, 60].
-    for (jitter, from) in [
-        (Jitter::Full, 0),
-        (Jitter::Equal, 30),
-        (Jitter::Proportional(0.1), 54),
-        (Jitter::Proportional(0.5), 30),
-        (Jitter::Decorrelated, 10),
+    // jitter, base, the delay before, retries → the seconds that the range (from, to] holds
+    for (jitter, base, previous, retries, from, to) in [
+        // All of them for the first time.
+        (Jitter::Full, 60, None, 0, 0, 60),
+        (Jitter::Equal, 60, None, 0, 30, 60),
+        (Jitter::Proportional(0.1), 60, None, 0, 54, 60),
+        (Jitter::Decorrelated, 20, None, 0, 20, 60),
+        // All of them at the cap of 60 s.
+        (Jitter::Full, 10, Some(60), 9, 0, 60),
+        (Jitter::Equal, 10, Some(60), 9, 30, 60),
+        (Jitter::Proportional(0.1), 10, Some(60), 9, 54, 60),
+        (Jitter::Proportional(0.5), 10, Some(60), 9, 30, 60),
+        (Jitter::Decorrelated, 10, Some(60), 9, 10, 60),
     ] {
-        let class = ClassPolicy { jitter, max_delay: secs(60), ..plain() };
-        let policy = policy(class);
-        let history = History { previous: Some(secs(60)), ..after_retries(9) };
+        let backoff = Backoff::Exponential { base: secs(base), multiplier: 2.0 };
+        let policy = policy(ClassPolicy { backoff, jitter, max_delay: secs(60), ..plain() });
+        let history = History { previous: previous.map(secs), ..after_retries(retries) };
         let mut seconds = [0; 61];
         for _ in 0..MESSAGES {
             let decided = policy.decide(&history, &Failure::temporary("away"), received(), sample());
             seconds[usize::from(decided.wait().expect("requeued").delay().as_secs())] += 1;
         }
-        let mean = MESSAGES / (60 - from);
+        let mean = MESSAGES / (to - from);
         for (second, messages) in seconds.into_iter().enumerate() {
             let (fewest, most) = if second > from { (mean / 2, 2 * mean) } else { (0, 1) };
-            assert!((fewest..=most).contains(&messages), "{jitter:?}: {messages} in second {second}");
+            assert!((fewest..=most).contains(&messages), "{jitter:?} after {retries}: {messages} in second {second}");
         }
     }
 }

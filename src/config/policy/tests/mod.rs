@@ -12,6 +12,16 @@ const ARTICLE: &str = r#"
   "errorConfigs": { "RATE_LIMIT": {"baseDelay": 60, "maxDelay": 300}, "QUOTA": {"baseDelay": 120, "maxDelay": 600},
                     "TEMPORARY": {"baseDelay": 2, "maxDelay": 60}, "DEFAULT": {"baseDelay": 2, "maxDelay": 60} } }"#;
 
+/// As the article has it for many messages of little weight, and for a few that must not wait.
+const HIGH_VOLUME: &str = r#"
+{ "maxRetries": 10, "baseDelayMultiplier": 2.0, "maxDelaySeconds": 30, "jitterPercentage": 0.3, "totalTimeoutSeconds": 3600,
+  "errorConfigs": { "RATE_LIMIT": {"baseDelay": 10, "maxDelay": 30}, "QUOTA": {"baseDelay": 15, "maxDelay": 30},
+                    "TEMPORARY": {"baseDelay": 2, "maxDelay": 30}, "DEFAULT": {"baseDelay": 2, "maxDelay": 30} } }"#;
+const CRITICAL: &str = r#"
+{ "maxRetries": 5, "baseDelayMultiplier": 2.0, "maxDelaySeconds": 10, "jitterPercentage": 0.2, "totalTimeoutSeconds": 600,
+  "errorConfigs": { "RATE_LIMIT": {"baseDelay": 2, "maxDelay": 10}, "QUOTA": {"baseDelay": 5, "maxDelay": 10},
+                    "TEMPORARY": {"baseDelay": 1, "maxDelay": 5}, "DEFAULT": {"baseDelay": 1, "maxDelay": 5} } }"#;
+
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
@@ -36,21 +46,46 @@ fn article() -> RetryPolicy {
     }
 }
 
-#[test]
-fn the_example_of_the_article_is_accepted_as_it_stands() {
-    assert_eq!(accepted(ARTICLE), article());
+/// The preset `high-volume` but for its jitter, which the article's format cannot say.
+fn high_volume() -> RetryPolicy {
+    let mut policy = RetryPolicy::high_volume();
+    for class in [&mut policy.rate_limit, &mut policy.quota, &mut policy.temporary] {
+        class.jitter = Jitter::Proportional(0.3);
+    }
+    policy
 }
 
 #[test]
-fn both_names_of_a_class_mean_the_same() {
-    let renamed = ARTICLE
-        .replace("RATE_LIMIT", "RATE_LIMIT_EXCEEDED")
-        .replace("QUOTA", "QUOTA_EXCEEDED")
-        .replace("TEMPORARY", "TEMPORARY_ERROR");
-    assert_eq!(accepted(&renamed), article());
-    // The class that names no maxDelay takes the global one.
-    assert_eq!(accepted(&ARTICLE.replace(r#""TEMPORARY": {"baseDelay": 2, "maxDelay": 60},"#, "")), article());
+fn the_articles_three_examples_are_accepted_as_they_stand_and_mean_what_they_say() {
+    let table = [(ARTICLE, article()), (HIGH_VOLUME, high_volume()), (CRITICAL, RetryPolicy::critical())];
+    for (document, expected) in table {
+        assert_eq!(accepted(document), expected, "{document}");
+        // Both names of a class mean the same.
+        let renamed = document
+            .replace("RATE_LIMIT", "RATE_LIMIT_EXCEEDED")
+            .replace("QUOTA", "QUOTA_EXCEEDED")
+            .replace("TEMPORARY", "TEMPORARY_ERROR");
+        assert_eq!(accepted(&renamed), expected, "{renamed}");
+        // DEFAULT serves a class without an entry, and is not needed when each has one.
+        let class = &expected.temporary;
+        let entry = format!(
+            r#"{{"baseDelay": {}, "maxDelay": {}}}"#,
+            class.backoff.base().as_secs(),
+            class.max_delay.as_secs()
+        );
+        for without in [format!(r#""TEMPORARY": {entry}, "#), format!(r#", "DEFAULT": {entry}"#)] {
+            assert!(document.contains(&without), "{document}: {without}");
+            assert_eq!(accepted(&document.replace(&without, "")), expected, "{document} without {without}");
+        }
+    }
+}
+
+#[test]
+fn the_global_max_delay_serves_a_class_that_names_none_and_no_other() {
     assert_eq!(accepted(&ARTICLE.replace(r#"{"baseDelay": 2, "maxDelay": 60}"#, r#"{"baseDelay": 2}"#)), article());
+    let unnamed =
+        CRITICAL.replace(r#""RATE_LIMIT": {"baseDelay": 2, "maxDelay": 10}"#, r#""RATE_LIMIT": {"baseDelay": 2}"#);
+    assert_eq!(accepted(&unnamed), RetryPolicy::critical());
 }
 
 #[test]
