@@ -72,12 +72,13 @@ enum Ours {
     Later(u64),
 }
 
-/// `None` unless all four members are there, once each, and well-formed.
+/// `None` unless our members are there, once each, and well-formed. Only the count may be missing or garbled: what tore it out shall not
+/// have torn out what ends the retries, so that it is counted anew from the state.
 fn ours(object: &Object) -> Option<Ours> {
     if object.is_ambiguous() {
         return None;
     }
-    let retry_count = object.value(Name::RetryCount).and_then(count)?;
+    let retry_count = object.value(Name::RetryCount).and_then(count);
     let original_message_id = object.value(Name::OriginalMessageId).and_then(json::string)?;
     let retry_timestamp = object.value(Name::RetryTimestamp).and_then(rfc3339)?;
     match state_text::read(object.value(Name::RetryState)?)? {
@@ -87,7 +88,8 @@ fn ours(object: &Object) -> Option<Ours> {
                 Some(wrapped) => json::string(wrapped)?,
                 None => object.restored(&originals),
             };
-            state.retry_count = retry_count;
+            let counted = || state.counts.iter().fold(0, |sum: u32, count| sum.saturating_add(*count));
+            state.retry_count = retry_count.unwrap_or_else(counted);
             state.original_message_id = Some(original_message_id).filter(|id| !id.is_empty());
             state.retry_timestamp = Some(retry_timestamp);
             Some(Ours::State(payload, state))

@@ -53,23 +53,24 @@ async fn a_count_that_is_set_back_leaves_the_age_to_end_the_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_count_that_is_torn_out_or_garbled_ends_the_loop_too() {
-    // Such a body is the producer's, and what of ours is in it is kept as theirs: it grows until it can be sent no more.
+async fn a_count_that_is_torn_out_or_garbled_is_counted_anew() {
     for garbled in [None, Some(json!(null)), Some(json!("5")), Some(json!(-1)), Some(json!(1.5)), Some(json!([]))] {
         for hops in [Sampler::always(0.0), Sampler::seeded(1)] {
-            let mut world = World::with_queue("orders", &[("MaximumMessageSize", "16384")]);
+            let mut world = World::new();
             world.settings.policy.max_retries = 5;
             world.send("{}").await;
             let calls = run(&world, &hops, |body| {
                 let members = body.as_object_mut().unwrap();
+                if !members.contains_key("retryState") {
+                    return;
+                }
                 match &garbled {
                     Some(value) => members.insert("retryCount".to_owned(), value.clone()),
                     None => members.remove("retryCount"),
                 };
             });
             let calls = calls.await;
-            assert!(calls.len() <= 100, "{garbled:?}: {} calls", calls.len());
-            assert_eq!(world.dead().len(), 1, "{garbled:?}");
+            assert_eq!((calls.len(), world.dead().len()), (6, 1), "{garbled:?}");
         }
     }
 }

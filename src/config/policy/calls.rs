@@ -33,21 +33,15 @@ impl Shape for Calls {
         let jitter = section.read(&calls::JITTER, problems);
 
         let default = CallPolicy::default();
-        let first = base.unwrap_or(default.backoff.base());
         let longest = cap.unwrap_or(default.max_delay);
+        // The default gives way to a shorter cap.
+        let first = base.unwrap_or(default.backoff.base().min(longest));
         // What was refused has no value, and the default in its place contradicts nothing.
         if section.sound && first > longest {
             let [base_path, cap_path] = [calls::BASE.name, calls::MAX_DELAY.name].map(|name| section.path_to(name));
             let (first, longest) = (first.as_secs_f64(), longest.as_secs_f64());
-            problems.push(match (base, cap) {
-                (None, _) => {
-                    format!("{cap_path} is {longest}: allowed is at least {first}, by the default of baseDelay")
-                }
-                (_, None) => {
-                    format!("{base_path} is {first}: allowed is at most {longest}, by the default of maxDelay")
-                }
-                _ => format!("{base_path} is {first}: allowed is at most {longest}, by {cap_path}"),
-            });
+            let place = if cap.is_some() { cap_path } else { "the default of maxDelay".to_owned() };
+            problems.push(format!("{base_path} is {first}: allowed is at most {longest}, by {place}"));
         }
         Some(CallPolicy {
             max_attempts: max_attempts.unwrap_or(default.max_attempts),

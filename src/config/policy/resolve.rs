@@ -104,13 +104,13 @@ pub(super) fn resolve(
         }
     }
     let growth = nearest(entry.growth.as_ref(), globals.growth.as_ref());
-    let base = nearest(entry.base.as_ref(), None).unwrap_or(row.backoff.base());
     let multiplier = nearest(entry.multiplier.as_ref(), None).or(globals.multiplier);
     let cap = match &growth {
         // A list names its own longest delay.
         Some(list @ Growth::List { .. }) => nearest(entry.max_delay.as_ref(), None).unwrap_or(longest(list)),
         _ => nearest(entry.max_delay.as_ref(), globals.max_delay.as_ref()).unwrap_or(row.max_delay),
     };
+    let base = nearest(entry.base.as_ref(), None).unwrap_or(row.backoff.base().min(cap));
     let total_timeout = entry.total_timeout.or(globals.total_timeout);
     ClassPolicy {
         backoff: match growth {
@@ -165,23 +165,17 @@ fn contradictions(name: Class, entry: &Entry, globals: &Globals, row: &ClassPoli
     problems
 }
 
+/// Only a first delay that the document gives can be too long: the preset's gives way.
 fn first_above_longest(name: Class, entry: &Entry, globals: &Globals, row: &ClassPolicy) -> Option<String> {
+    let Given { value: first, path } = entry.base.as_ref()?;
     let cap = entry.max_delay.as_ref().or(globals.max_delay.as_ref());
-    let first = entry.base.as_ref().map_or(row.backoff.base(), |given| given.value);
     let longest = cap.map_or(row.max_delay, |given| given.value);
-    let both_own = entry.base.is_some() && entry.max_delay.is_some();
-    if first <= longest || !(both_own || globals.sound) {
+    if *first <= longest || !(entry.max_delay.is_some() || globals.sound) {
         return None;
     }
-    let (first, longest) = (first.as_secs_f64(), longest.as_secs_f64());
-    let preset = format!("the preset {} for {}", globals.preset.name, name.name());
-    let place = |given: Option<&Given<Duration>>| given.map_or_else(|| preset.clone(), |given| given.path.clone());
-    Some(match (&entry.base, cap) {
-        (None, Some(Given { path, .. })) => format!("{path} is {longest}: allowed is at least {first}, by {preset}"),
-        (base, cap) => {
-            format!("{} is {first}: allowed is at most {longest}, by {}", place(base.as_ref()), place(cap))
-        }
-    })
+    let place = cap
+        .map_or_else(|| format!("the preset {} for {}", globals.preset.name, name.name()), |given| given.path.clone());
+    Some(format!("{path} is {}: allowed is at most {}, by {place}", first.as_secs_f64(), longest.as_secs_f64()))
 }
 
 fn longest(growth: &Growth) -> Duration {

@@ -191,8 +191,24 @@ fn a_body_with_a_malformed_member_is_the_producers() {
         assert_fresh(&changed, believed);
         assert_survives(&changed, &[state(), state()]);
     }
-    for count in ["-1", "2.0", "\"2\"", "null", "4294967296"] {
-        assert_fresh(&body.replacen("\"retryCount\":2", &format!("\"retryCount\":{count}"), 1), 0);
+}
+
+#[test]
+fn a_count_that_is_torn_out_or_garbled_is_counted_anew() {
+    for payload in ["{\"a\":1}", "{}", "{\"retryCount\":\"mine\",\"a\":1}", "text"] {
+        let body = stamped(payload);
+        for garbled in ["", "-1", "2.0", "\"2\"", "null", "4294967296", "{}"] {
+            let count = if garbled.is_empty() { "\"other\":2".to_owned() } else { format!("\"retryCount\":{garbled}") };
+            let torn = body.replacen("\"retryCount\":2", &count, 1);
+            let read = read(&torn, CAP);
+            let Origin::Ours(state) = read.origin else {
+                panic!("{torn}");
+            };
+            assert_eq!(state.retry_count, 2, "{torn}");
+            if !garbled.is_empty() {
+                assert_eq!(read.payload, payload);
+            }
+        }
     }
 }
 

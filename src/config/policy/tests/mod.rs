@@ -89,6 +89,19 @@ fn the_global_max_delay_serves_a_class_that_names_none_and_no_other() {
 }
 
 #[test]
+fn a_built_in_first_delay_gives_way_to_a_shorter_cap() {
+    let base =
+        |policy: &RetryPolicy| [&policy.rate_limit, &policy.quota, &policy.temporary].map(|class| class.backoff.base());
+    let short = accepted(r#"{"maxDelaySeconds": 30, "errorConfigs": {"QUOTA": {"baseDelay": 1}}}"#);
+    assert_eq!(base(&short), [30, 1, 2].map(Duration::from_secs));
+    assert_eq!(short.rate_limit.max_delay, Duration::from_secs(30));
+    let own = accepted(r#"{"errorConfigs": {"QUOTA": {"maxDelay": 90}}}"#);
+    assert_eq!(base(&own), [60, 90, 2].map(Duration::from_secs));
+    let calls = accepted(r#"{"sqsCalls": {"maxDelay": 0.05}}"#).sqs_calls;
+    assert_eq!((calls.backoff.base(), calls.max_delay), (Duration::from_millis(50), Duration::from_millis(50)));
+}
+
+#[test]
 fn an_empty_document_is_the_standard_policy() {
     for document in
         ["{}", " {\n} ", "\u{feff}{}", r#"{"errorConfigs": {}}"#, r#"{"$schema": "infra/policy.schema.json"}"#]
@@ -274,7 +287,7 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
 
 #[test]
 fn each_problem_names_the_key_its_value_and_what_is_allowed() {
-    let one_key: [(&str, &str); 35] = [
+    let one_key: [(&str, &str); 33] = [
         (r#"{"maxRetrys": 5}"#, "maxRetrys is unknown; did you mean maxRetries?"),
         (r#"{"MAXRETRIES": 5}"#, "MAXRETRIES is unknown; did you mean maxRetries?"),
         (r#"{"errorConfigs": {"rate-limit": {}}}"#, "errorConfigs.rate-limit is unknown; did you mean RATE_LIMIT?"),
@@ -320,10 +333,6 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (r#"{"backoff": [5, 0]}"#, "backoff[1] is `0`: allowed is a number of seconds from 0.001 to 86400"),
         (
-            r#"{"maxDelaySeconds": 30, "errorConfigs": {"QUOTA": {"baseDelay": 1}}}"#,
-            "maxDelaySeconds is 30: allowed is at least 60, by the preset standard for RATE_LIMIT",
-        ),
-        (
             r#"{"errorConfigs": {"RATE_LIMIT": {"baseDelay": 300.5}}}"#,
             "errorConfigs.RATE_LIMIT.baseDelay is 300.5: allowed is at most 300, by the preset standard for RATE_LIMIT",
         ),
@@ -363,10 +372,6 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         (
             r#"{"sqsCalls": {"baseDelay": 5.1}}"#,
             "sqsCalls.baseDelay is 5.1: allowed is at most 5, by the default of maxDelay",
-        ),
-        (
-            r#"{"sqsCalls": {"maxDelay": 0.05}}"#,
-            "sqsCalls.maxDelay is 0.05: allowed is at least 0.1, by the default of baseDelay",
         ),
     ];
     for (document, problem) in one_key {
