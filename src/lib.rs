@@ -91,7 +91,7 @@ mod settings;
 mod state;
 
 pub use clock::{Clock, Sampler};
-pub use config::{Config, InvalidConfig, InvalidPolicy, RecursiveLoop};
+pub use config::{Config, InvalidConfig, InvalidPolicy};
 pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait};
 pub use failure::{Evidence, Failure, FailureClass};
 pub use handler::Handler;
@@ -100,5 +100,5 @@ pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
-pub use settings::{DeadLetterMode, Limits, Settings};
+pub use settings::{DeadLetterMode, Limits, RecursiveLoop, Settings};
 pub use wire::Wrap;

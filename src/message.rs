@@ -21,6 +21,10 @@ use crate::wire::{self, Origin};
 
 /// If SQS says that a copy was sent this much later than we sent it, somebody else sent it: an operator's redrive.
 const REDRIVE_TOLERANCE: Duration = Duration::from_secs(120);
+/// After so many copies in a row a message waits by its visibility, unless Lambda allows loops. Its loop detection counts to about
+/// 16, by the invocation and not by the message. Source: Lambda developer guide, "Use Lambda recursive loop detection to prevent
+/// infinite loops".
+pub(crate) const MAX_LINEAGE: u32 = 10;
 /// An annotated copy waits for so long before its first receive. One that was received sooner after it was enqueued was therefore
 /// enqueued by somebody else, which the clock alone could not tell within the tolerance.
 pub(crate) const ANNOTATION_DELAY: Delay = Delay::secs(10);
@@ -65,6 +69,8 @@ pub(crate) struct Delivery {
     pub(crate) queue: Option<Arc<QueueArn>>,
     /// How it waits for its next attempt.
     pub(crate) strategy: Strategy,
+    /// Copies in a row up to this one, as Lambda's loop detection counts them; `None` where it is switched off.
+    pub(crate) lineage: Option<u32>,
     pub(crate) receive_count: u32,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
@@ -127,6 +133,7 @@ impl Delivery {
             receipt_handles: record.receipt_handle.filter(|handle| !handle.is_empty()).into_iter().collect(),
             queue: record.queue,
             strategy,
+            lineage: None,
             receive_count: record.receive_count.unwrap_or(1).max(1),
             first_sent: state.first_sent.unwrap_or(sent),
             first_received: state.first_received.unwrap_or(copy_first_received),
@@ -148,6 +155,15 @@ impl Delivery {
         }
         self.position = self.position.min(other.position);
         self.receipt_handles.append(&mut other.receipt_handles);
+    }
+
+    /// Notes how many copies in a row led to this invocation: whatever it sends continues that row.
+    pub(crate) fn descend(&mut self, lineage: u32) {
+        self.lineage = Some(lineage);
+        // Only by its id can SQS be told to keep it.
+        if lineage >= MAX_LINEAGE && self.message_id.is_some() {
+            self.strategy = Strategy::Visibility;
+        }
     }
 
     /// The body as first delivered.
@@ -199,6 +215,8 @@ fn restart_if_redriven(state: RetryState, sent: SystemTime, until_received: Opti
     }
     RetryState {
         original_message_id: state.original_message_id,
+        // Nobody says that a redrive breaks off the row.
+        lineage: state.lineage,
         redrives: state.redrives + 1,
         unknown: state.unknown,
         ..RetryState::default()

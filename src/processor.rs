@@ -25,7 +25,7 @@ use crate::message::{Body, Delivery, Message, Raw, Record};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
 use crate::report::{Outcome, Report};
-use crate::settings::{DeadLetterMode, Limits, Settings};
+use crate::settings::{DeadLetterMode, Limits, RecursiveLoop, Settings};
 use crate::settle::{Behind, Brake, Settled, Settler, Verdict, Window};
 
 /// Works on batches: the core that Lambda, the command line and the tests share.
@@ -42,6 +42,7 @@ struct Inner<H, Q> {
     policy: RetryPolicy,
     limits: Limits,
     strategy: Strategy,
+    recursive_loop: RecursiveLoop,
     dead_letter: DeadLetterMode,
     handlers: Handle,
 }
@@ -77,7 +78,8 @@ where
     ///
     /// Outside a tokio runtime, unless the settings name one for the handlers.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
-        let Settings { policy, limits, strategy, dead_letter, wrap, clock, sampler, handlers } = settings;
+        let Settings { policy, limits, strategy, recursive_loop, dead_letter, wrap, clock, sampler, handlers } =
+            settings;
         let calls = policy.sqs_calls.clone();
         let dead_letters = match &dead_letter {
             DeadLetterMode::Direct(url) => Some(url.clone()),
@@ -86,7 +88,8 @@ where
         let settler =
             Settler { queue: Arc::new(queue), clock, sampler, wrap, dead_letters, calls, brake: Brake::default() };
         let handlers = handlers.unwrap_or_else(Handle::current);
-        let inner = Inner { handler: Arc::new(handler), settler, policy, limits, strategy, dead_letter, handlers };
+        let handler = Arc::new(handler);
+        let inner = Inner { handler, settler, policy, limits, strategy, recursive_loop, dead_letter, handlers };
         Self { inner: Arc::new(inner), body: PhantomData }
     }
 
@@ -287,6 +290,10 @@ impl<H, Q> Inner<H, Q> {
                 }
                 Some(&at) => deliveries[at].join(delivery),
             }
+        }
+        if self.recursive_loop == RecursiveLoop::Terminate {
+            let lineage = deliveries.iter().map(|delivery| delivery.state.lineage).max().unwrap_or_default();
+            deliveries.iter_mut().for_each(|delivery| delivery.descend(lineage));
         }
         deliveries
     }

@@ -25,6 +25,8 @@ pub struct Settings {
     pub limits: Limits,
     /// How a message waits for its next attempt. Default: [`Strategy::Copy`].
     pub strategy: Strategy,
+    /// What Lambda does about copies. Default: [`RecursiveLoop::Terminate`].
+    pub recursive_loop: RecursiveLoop,
     /// How a message that is given up reaches the dead-letter queue. Default: [`DeadLetterMode::Redrive`].
     pub dead_letter: DeadLetterMode,
     /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
@@ -43,6 +45,7 @@ impl Default for Settings {
             policy: RetryPolicy::default(),
             limits: Limits::default(),
             strategy: Strategy::Copy,
+            recursive_loop: RecursiveLoop::Terminate,
             dead_letter: DeadLetterMode::Redrive,
             wrap: Wrap::WhenNeeded,
             clock: Clock::system(),
@@ -73,6 +76,21 @@ impl Default for Limits {
     fn default() -> Self {
         Self { concurrency: 10, timeout: Duration::from_secs(30), reserve: Duration::from_secs(5) }
     }
+}
+
+/// The function's property of the same name: what Lambda does when a function sends to the queue that invokes it.
+///
+/// ```
+/// assert_eq!(requeue::RecursiveLoop::default(), requeue::RecursiveLoop::Terminate);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RecursiveLoop {
+    /// It lets it.
+    Allow,
+    /// It refuses to invoke the function after about 16 rounds; the message reaches the dead-letter queue unseen. Therefore a message
+    /// waits by its visibility once it, or one that shared an invocation with it, has come back in ten copies.
+    #[default]
+    Terminate,
 }
 
 /// How a message that is given up reaches the dead-letter queue.

@@ -9,7 +9,7 @@ use std::time::Duration;
 use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
-use crate::settings::{DeadLetterMode, Limits, Settings};
+use crate::settings::{DeadLetterMode, Limits, RecursiveLoop, Settings};
 use crate::wire::Wrap;
 
 mod policy;
@@ -39,7 +39,7 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits for its delay by its visibility, and gets `maxReceiveCount` receives instead of its retries | `when-needed`, `never` | `when-needed` |
 /// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, handled again on each receive until SQS moves it; as a copy that says why, handled no more until SQS moves it; or as such a copy sent there by the function | `redrive`, `annotate`, `direct` | `redrive` |
 /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | the dead-letter queue of the mode `direct` | URL of an SQS queue | none: needed by `direct` |
-/// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, and a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
+/// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, so that after 10 it waits by its visibility instead, and gets `maxReceiveCount` receives in place of its other retries; a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
 ///
 /// ```
 /// use requeue::Config;
@@ -68,20 +68,6 @@ pub struct Config {
     /// Where to post messages.
     #[cfg(feature = "http")]
     pub target: Option<crate::http::TargetUrl>,
-}
-
-/// The function's property of the same name: what Lambda does when a function sends to the queue that invokes it.
-///
-/// ```
-/// assert_eq!(requeue::RecursiveLoop::default(), requeue::RecursiveLoop::Terminate);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum RecursiveLoop {
-    /// It lets it.
-    Allow,
-    /// It refuses to invoke the function after about 16 rounds; the message reaches the dead-letter queue unseen.
-    #[default]
-    Terminate,
 }
 
 impl Config {
@@ -153,6 +139,7 @@ impl Config {
             policy: self.policy,
             limits: self.limits,
             strategy: self.strategy,
+            recursive_loop: self.recursive_loop,
             dead_letter: self.dead_letter,
             wrap: self.wrap,
             ..Settings::default()

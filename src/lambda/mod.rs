@@ -12,14 +12,14 @@ use tokio::time::Instant;
 use tower::Service;
 
 use crate::clock::epoch_millis;
-use crate::config::{self, Config, InvalidConfig, RecursiveLoop};
+use crate::config::{self, Config, InvalidConfig};
 use crate::disposition::Strategy;
 use crate::handler::Handler;
-use crate::message::Body;
+use crate::message::{Body, MAX_LINEAGE};
 use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
 use crate::report::{Report, Unreportable};
-use crate::settings::Settings;
+use crate::settings::{RecursiveLoop, Settings};
 use crate::telemetry;
 
 mod event;
@@ -97,17 +97,14 @@ const NOT_IN_LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API is not set: this program is 
 /// The response takes a call to the Runtime API, which is in the same machine.
 const LEAST_FOR_RESPONSE: Duration = Duration::from_millis(50);
 
-/// Lambda's recursive loop detection counts to about 16; the margin is for messages that share an invocation and so a count.
-/// Source: Lambda developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
-const SAFE_RETRIES: u32 = 10;
-
 fn warn_of_loop_detection(config: &Config) {
-    let copies = config.strategy == Strategy::Copy && config.policy.max_retries > SAFE_RETRIES;
+    let copies = config.strategy == Strategy::Copy && config.policy.max_retries > MAX_LINEAGE;
     if config.recursive_loop == RecursiveLoop::Terminate && copies {
         tracing::warn!(
             maxRetries = config.policy.max_retries,
-            "Lambda may take retries for a runaway loop and cut a message off after about 16 of them: set the function's property \
-             RecursiveLoop and REQUEUE_RECURSIVE_LOOP to Allow, or maxRetries to 10 at most"
+            "Lambda takes copies for a runaway loop and cuts a message off after about 16 of them, so after 10 it waits by its \
+             visibility and gets only the queue's maxReceiveCount: set the function's property RecursiveLoop and \
+             REQUEUE_RECURSIVE_LOOP to Allow, or maxRetries to 10 at most"
         );
     }
 }

@@ -129,6 +129,7 @@ fn next_state(verdict: &Verdict) -> RetryState {
     state.original_message_id = delivery.original_id().map(str::to_owned);
     state.first_sent = Some(delivery.first_sent);
     state.first_received = Some(delivery.first_received);
+    state.lineage = delivery.lineage.map_or(0, |lineage| lineage.saturating_add(1));
     state.not_before = disposition.wait().and_then(|wait: Wait| wait.not_before());
     match disposition {
         Disposition::Requeue { wait, .. } => {

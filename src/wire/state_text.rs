@@ -48,6 +48,7 @@ struct Fields<'a> {
     not_before: Option<&'a str>,
     deferrals: Option<&'a str>,
     hops: Option<&'a str>,
+    lineage: Option<&'a str>,
     redrives: Option<&'a str>,
     original: Option<&'a str>,
     dead_letter: Option<&'a str>,
@@ -81,6 +82,7 @@ impl<'a> Fields<'a> {
             "notBefore" => &mut self.not_before,
             "deferrals" => &mut self.deferrals,
             "hops" => &mut self.hops,
+            "lineage" => &mut self.lineage,
             "redrives" => &mut self.redrives,
             "original" => &mut self.original,
             "deadLetter" => &mut self.dead_letter,
@@ -99,6 +101,7 @@ impl<'a> Fields<'a> {
             not_before: present(self.not_before, time)?,
             deferrals: present(self.deferrals, super::count)?.unwrap_or_default(),
             hops: present(self.hops, super::count)?.unwrap_or_default(),
+            lineage: present(self.lineage, super::count)?.unwrap_or_default(),
             redrives: present(self.redrives, super::count)?.unwrap_or_default(),
             dead_letter: present(self.dead_letter, object)?,
             source: present(self.source, json::string)?,
@@ -185,6 +188,7 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "notBefore", state.not_before.map(millis))?;
         entry(&mut map, "deferrals", non_zero(state.deferrals))?;
         entry(&mut map, "hops", non_zero(state.hops))?;
+        entry(&mut map, "lineage", non_zero(state.lineage))?;
         entry(&mut map, "redrives", non_zero(state.redrives))?;
         entry(&mut map, "original", (!self.originals.is_empty()).then_some(Originals(self.originals)))?;
         entry(&mut map, "deadLetter", state.dead_letter.as_deref().map(raw))?;

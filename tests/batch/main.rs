@@ -18,6 +18,7 @@ mod fifo;
 mod fifo_histories;
 mod in_place;
 mod isolation;
+mod loops;
 mod patience;
 mod queues;
 mod receives;

@@ -16,7 +16,8 @@ use lambda_runtime::{Context, LambdaEvent};
 use requeue::embedded::{Answer, Call, EmbeddedSqs, EventSourceMapping, Fault, InFlight, MessageState, MessageView};
 use requeue::queue::{Attribute, AttributeValue, Queue, QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, Failure, Handler, InvocationError, Limits, Message, Report, Sampler, Settings, SqsEvent,
+    BatchProcessor, Clock, Failure, Handler, InvocationError, Limits, Message, RecursiveLoop, Report, Sampler,
+    Settings, SqsEvent,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -85,6 +86,7 @@ impl World {
         let settings = Settings {
             clock: clock.clone(),
             sampler: Sampler::always(0.0),
+            recursive_loop: RecursiveLoop::Allow,
             limits: Limits { concurrency: 10, ..Limits::default() },
             ..Settings::default()
         };

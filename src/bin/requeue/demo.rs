@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping};
 use requeue::http::{HttpSettings, HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, SqsQueue};
-use requeue::{BatchProcessor, Clock, DeadLetterMode, Record, Sampler, Settings, SqsEvent, respond};
+use requeue::{BatchProcessor, Clock, DeadLetterMode, Record, RecursiveLoop, Sampler, Settings, SqsEvent, respond};
 use tokio::time::Instant;
 
 use crate::Error;
@@ -86,6 +86,7 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
     let settings = Settings {
         clock: clock.clone(),
         sampler: Sampler::seeded(arguments.seed),
+        recursive_loop: RecursiveLoop::Allow,
         dead_letter: DeadLetterMode::Annotate,
         ..Settings::default()
     };

@@ -1,0 +1,95 @@
+//! Lambda's recursive loop detection: where it is on, nothing that this library sends comes near its limit.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use requeue::embedded::Answer;
+use requeue::{DeadLetterMode, Failure, RecursiveLoop, Settings};
+
+use crate::world::{Act, Script, World, secs, state};
+
+/// So many invocations in a row, and Lambda refuses the next one.
+const LIMIT: u32 = 16;
+
+/// Works on the queue as a mapping whose function may not loop, until it is empty. What an invocation sends continues the longest
+/// row of its batch. Returns the longest row that came about.
+async fn run_detected(world: &World, script: &Script) -> u32 {
+    let processor = world.processor(script.clone());
+    let mapping = world.mapping();
+    let mut rows: BTreeMap<String, u32> = BTreeMap::new();
+    let mut longest = 0;
+    while world.sleep_until_due().await {
+        let Some(batch) = mapping.poll(Duration::ZERO).await.unwrap() else {
+            continue;
+        };
+        let row = batch.message_ids().iter().filter_map(|id| rows.get(*id)).max().copied().unwrap_or_default();
+        longest = row.max(longest);
+        if row >= LIMIT {
+            mapping.acknowledge(&batch, &Answer::FunctionError).unwrap();
+            continue;
+        }
+        let response = world.invoke_with(&processor, &batch.event(&world.queue)).await.unwrap();
+        for message in world.messages().into_iter().chain(world.dead()) {
+            let is_of_batch = batch.message_ids().contains(&message.id.as_str());
+            if !is_of_batch {
+                rows.entry(message.id).or_insert(row + 1);
+            }
+        }
+        mapping.acknowledge(&batch, &Answer::Response(serde_json::to_vec(&response).unwrap())).unwrap();
+    }
+    longest
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_fails_again_and_again_waits_by_its_visibility_after_ten_copies() {
+    assert_eq!(Settings::default().recursive_loop, RecursiveLoop::Terminate);
+    let mut world = World::new();
+    world.settings.recursive_loop = RecursiveLoop::Terminate;
+    let id = world.send("{}").await;
+    let script = Script::always(Failure::temporary("no"));
+    let longest = run_detected(&world, &script).await;
+    assert_eq!(longest, 10);
+    // Ten copies, and then as many receives of the last one as the redrive policy allows.
+    assert_eq!((script.calls().len(), world.calls("SendMessageBatch")), (10 + 5, 10));
+    let attempts: Vec<u32> = script.calls().iter().map(|seen| seen.attempt).collect();
+    assert_eq!(attempts, (1..=15).collect::<Vec<_>>());
+    let dead = state(&world.dead()[0]);
+    assert_eq!((&dead["originalMessageId"], &dead["retryState"]["lineage"]), (&id.into(), &10.into()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_row_is_counted_by_the_invocation_whatever_is_sent_and_why() {
+    for mode in [DeadLetterMode::Redrive, DeadLetterMode::Annotate] {
+        let mut world = World::new();
+        world.settings.recursive_loop = RecursiveLoop::Terminate;
+        world.settings.dead_letter = mode.clone();
+        world.settings.policy.max_retries = 12;
+        // Hops, postponements and retries all are copies; new messages come along all the time.
+        for n in 0..40_u64 {
+            let body = format!("{{\"n\":{n}}}");
+            world.send_as(&body, |message| message.delay_seconds(i32::try_from(n * 20).unwrap())).await;
+        }
+        let script = Script::new(|seen| match (seen.n() % 4, seen.attempt) {
+            (0, _) => Act::Fail(Failure::temporary("no")),
+            (1, 1) => Act::Fail(Failure::quota("later").retry_after(secs(20_000))),
+            (2, _) if seen.receive_count < 3 => Act::Fail(Failure::postpone(secs(30))),
+            _ => Act::Done,
+        });
+        let longest = run_detected(&world, &script).await;
+        assert!(longest < LIMIT, "{mode:?}: {longest} in a row");
+        let called: std::collections::BTreeSet<usize> = script.calls().iter().map(crate::world::Seen::n).collect();
+        assert_eq!(called.len(), 40, "{mode:?}: all were called");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_loops_are_allowed_every_retry_is_a_copy() {
+    let mut world = World::new();
+    world.settings.recursive_loop = RecursiveLoop::Allow;
+    world.settings.policy.max_retries = 30;
+    world.send("{}").await;
+    let script = Script::always(Failure::temporary("no"));
+    world.run(&world.processor(script.clone())).await;
+    assert_eq!((script.calls().len(), world.calls("SendMessageBatch")), (31, 30));
+    assert!(state(&world.dead()[0])["retryState"]["lineage"].is_null());
+}
