@@ -293,7 +293,9 @@ impl<H, Q> Inner<H, Q> {
         }
         if self.recursive_loop == RecursiveLoop::Terminate {
             let lineage = deliveries.iter().map(|delivery| delivery.state.lineage).max().unwrap_or_default();
-            deliveries.iter_mut().for_each(|delivery| delivery.descend(lineage));
+            for delivery in &mut deliveries {
+                delivery.descend(lineage);
+            }
         }
         deliveries
     }
