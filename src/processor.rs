@@ -121,7 +121,10 @@ where
         if unreportable {
             inner.settler.delete_completed(&settled, times.window.deadline).await;
         }
-        Report { outcomes: settled.into_iter().map(outcome).collect(), elapsed: started.elapsed() }
+        Report {
+            outcomes: settled.into_iter().map(|settled| inner.outcome(settled)).collect(),
+            elapsed: started.elapsed(),
+        }
     }
 
     /// Works on messages that must keep their order: behind one that is to be handled again, the others stay in the queue too.
@@ -355,21 +358,22 @@ impl<H, Q> Inner<H, Q> {
             | Disposition::Annotate(_) => Way::Blocked,
         }
     }
-}
 
-fn outcome(settled: Settled) -> Outcome {
-    let Settled { verdict: Verdict { delivery, disposition, failure, elapsed, .. }, settlement } = settled;
-    Outcome {
-        message_id: delivery.message_id.clone(),
-        original_message_id: delivery.original_id().map(str::to_owned),
-        retry_count: delivery.failures(),
-        hops: delivery.state.hops,
-        receive_count: delivery.receive_count,
-        class: failure.as_ref().map(Failure::class),
-        reason: failure.map(|failure| failure.reason().to_owned()),
-        disposition,
-        settlement,
-        elapsed,
+    fn outcome(&self, settled: Settled) -> Outcome {
+        let Settled { verdict: Verdict { delivery, disposition, failure, elapsed, .. }, settlement } = settled;
+        Outcome {
+            message_id: delivery.message_id.clone(),
+            original_message_id: delivery.original_id().map(str::to_owned),
+            retry_count: delivery.failures(),
+            hops: delivery.state.hops,
+            receive_count: delivery.receive_count,
+            is_stuck: settlement.is_kept() && policy::is_stuck(&self.policy, &delivery.progress()),
+            class: failure.as_ref().map(Failure::class),
+            reason: failure.map(|failure| failure.reason().to_owned()),
+            disposition,
+            settlement,
+            elapsed,
+        }
     }
 }
 

@@ -25,6 +25,15 @@ pub(crate) fn observe(report: &Report, until: Instant) {
     if unsaid > 0 {
         warn!(messages = unsaid, "no time to log every message");
     }
+    let stuck = report.outcomes.iter().filter(|outcome| outcome.is_stuck);
+    if let Some(receive_count) = stuck.clone().map(|outcome| outcome.receive_count).max() {
+        warn!(
+            messages = stuck.count(),
+            receiveCount = receive_count,
+            "received so often and still not moved: the queue seems to have no redrive policy, and what is given up there vanishes \
+             when its retention ends"
+        );
+    }
     info!(
         received = report.outcomes.len(),
         completed = counts.completed,

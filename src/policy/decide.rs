@@ -203,6 +203,19 @@ pub(crate) fn defer(why: Deferral, deferrals: u32, now: SystemTime, sample: f64)
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
+/// Who allows so many receives more than the policy asks for has most likely set no `maxReceiveCount` at all: AWS recommends five.
+const MAX_SPARE_RECEIVES: u32 = 20;
+
+/// Whether SQS has delivered this copy so often that no redrive policy seems to move it.
+pub(crate) fn is_stuck(policy: &RetryPolicy, progress: &Progress<'_>) -> bool {
+    let asked_for = match progress.strategy {
+        Strategy::Copy => 0,
+        // A receive for each retry, and as many that end without a call.
+        Strategy::Visibility => policy.max_retries.saturating_mul(2),
+    };
+    progress.receive_count > asked_for.saturating_add(MAX_SPARE_RECEIVES)
+}
+
 /// A message that waits in its place uses up a receive each time it comes back, so it is not deferred for less than this.
 const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_mins(1);
 

@@ -27,5 +27,6 @@ mod retention;
 mod secrecy;
 mod edges;
 mod settling;
+mod stuck;
 mod tampering;
 mod wire_through;
