@@ -1,44 +1,48 @@
 //! What keeps lost answers from breeding copies. A send without an answer may have stored its copies, and their originals stay: if
 //! every answer is lost, each of them is sent again when its time comes, and so is each copy, so that their number doubles and doubles.
 
-use std::sync::{Mutex, PoisonError};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use crate::queue::CallErrorKind;
+use crate::queue::{CallErrorKind, QueueArn};
 
-/// After a send without an answer none begins for so long; then one goes ahead and the others follow when it is answered.
+/// After a send without an answer none to the same queue begins for so long; then one goes ahead and the others follow when it is
+/// answered.
 const HOLD: Duration = Duration::from_secs(30);
 
 /// Lets sends begin, or not. What may not be sent waits by its visibility timeout.
 #[derive(Default)]
-pub(crate) struct Brake(Mutex<Option<Instant>>);
+pub(crate) struct Brake(Mutex<BTreeMap<Arc<QueueArn>, Instant>>);
 
 impl Brake {
-    /// Whether a send may begin now.
-    pub(super) fn lets_pass(&self) -> bool {
-        let mut held_until = self.held_until();
-        match *held_until {
+    /// Whether a send to this queue may begin now.
+    pub(super) fn lets_pass(&self, queue: &QueueArn) -> bool {
+        match self.held_until().get_mut(queue) {
             None => true,
-            Some(until) if Instant::now() < until => false,
-            Some(_) => {
+            Some(until) if Instant::now() < *until => false,
+            Some(until) => {
                 // This one goes ahead. Should it never come to an end, another does later.
-                *held_until = Some(Instant::now() + HOLD);
+                *until = Instant::now() + HOLD;
                 true
             }
         }
     }
 
-    /// Learns how a send ended.
-    pub(super) fn note(&self, trouble: Option<CallErrorKind>) {
-        *self.held_until() = match trouble {
-            Some(CallErrorKind::Ambiguous) => Some(Instant::now() + HOLD),
-            None | Some(CallErrorKind::Refused | CallErrorKind::Malformed | CallErrorKind::Unavailable) => None,
-        };
+    /// Learns how a send to this queue ended.
+    pub(super) fn note(&self, queue: &Arc<QueueArn>, trouble: Option<CallErrorKind>) {
+        let mut held_until = self.held_until();
+        match trouble {
+            Some(CallErrorKind::Ambiguous) => drop(held_until.insert(Arc::clone(queue), Instant::now() + HOLD)),
+            None | Some(CallErrorKind::Refused | CallErrorKind::Malformed | CallErrorKind::Unavailable) => {
+                held_until.remove(queue);
+            }
+        }
     }
 
-    fn held_until(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+    fn held_until(&self) -> MutexGuard<'_, BTreeMap<Arc<QueueArn>, Instant>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -133,7 +133,7 @@ impl<Q: Queue> Settler<Q> {
     }
 
     /// Where a verdict goes from here.
-    fn prepare(&self, verdict: Verdict) -> Prepared {
+    fn prepare(&self, mut verdict: Verdict) -> Prepared {
         let settlement = match (verdict.disposition, verdict.delivery.queue.clone()) {
             (Disposition::Complete, _) => Settlement::Done,
             (Disposition::Release(ReleaseReason::Annotated), Some(queue)) if is_hurried(&verdict.delivery) => {
@@ -150,27 +150,37 @@ impl<Q: Queue> Settler<Q> {
                 let copy = Copy::new(verdict, &route.to, self.wrap);
                 return Prepared::Copy(route, copy);
             }
-            (Disposition::Direct(_), Some(from)) if let Some(url) = &self.dead_letters => {
-                let to = Arc::new(url.arn(from.partition(), from.region()));
-                let copy = Copy::new(verdict, &to, self.wrap);
-                return Prepared::Copy(Route { from, to }, copy);
-            }
+            (Disposition::Direct(_), Some(from)) => match self.dead_letters_of(&from) {
+                Some(to) => {
+                    let copy = Copy::new(verdict, &to, self.wrap);
+                    return Prepared::Copy(Route { from, to }, copy);
+                }
+                None => Settlement::Unconfirmed { code: "NoDeadLetterQueue".to_owned() },
+            },
             (
                 Disposition::Requeue { .. }
                 | Disposition::Defer { .. }
                 | Disposition::Annotate(_)
                 | Disposition::Direct(_),
-                _,
+                None,
             ) => Settlement::Unconfirmed { code: "NoQueueArn".to_owned() },
         };
+        // Whoever listens need not wait until the end.
+        verdict.behind = Behind::Nobody;
         Prepared::Settled(Settled { verdict, settlement })
     }
 
+    /// Where the dead letters of a queue are sent to directly; `None` also if that is the queue itself, in which they would go round.
+    fn dead_letters_of(&self, queue: &QueueArn) -> Option<Arc<QueueArn>> {
+        let url = self.dead_letters.as_ref()?;
+        Some(url.arn(queue.partition(), queue.region())).filter(|other| other != queue).map(Arc::new)
+    }
+
     async fn settle_copies(&self, route: Route, mut copies: Vec<Copy>, window: Window) -> Vec<Settled> {
-        if self.brake.lets_pass() {
+        if self.brake.lets_pass(&route.to) {
             let trouble = self.send(&route.to, &mut copies, window.deadline).await;
             if trouble.is_some() || copies.iter().any(Copy::is_confirmed) {
-                self.brake.note(trouble);
+                self.brake.note(&route.to, trouble);
             }
         }
         let (mut moved, kept): (Vec<Copy>, Vec<Copy>) = copies.into_iter().partition(Copy::is_confirmed);

@@ -161,3 +161,48 @@ async fn a_fifo_dead_letter_that_is_sent_twice_is_there_once() {
     assert_eq!((script.calls().len(), world.calls(SEND)), (2, 2));
     assert_eq!((world.dead().len(), world.messages().len()), (1, 0));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_is_not_its_own_dead_letter_queue() {
+    let mut world = World::new();
+    world.settings.dead_letter = DeadLetterMode::Direct(world.queue.url().parse().unwrap());
+    world.send("{}").await;
+    let processor = world.processor(Script::always(Failure::non_retryable("never")));
+    let report = world.report(&processor, &world.receive().await).await;
+    assert_eq!(report.outcomes[0].settlement, Settlement::Unconfirmed { code: "NoDeadLetterQueue".to_owned() });
+    assert_eq!(world.all_calls(), (0, 0, 0));
+    tokio::time::sleep(secs(360)).await;
+    world.run(&processor).await;
+    assert_eq!(world.dead().len(), 1, "as in the mode redrive");
+
+    let mut world = fifo();
+    world.settings.dead_letter = DeadLetterMode::Direct(world.queue.url().parse().unwrap());
+    for body in ["a1", "a2"] {
+        world.send_as(body, |message| message.message_group_id("a")).await;
+    }
+    let script = Script::always(Failure::non_retryable("never"));
+    let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
+    assert_eq!((script.seen().len(), invocation.failed().len()), (1, 2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_letter_queue_that_does_not_answer_holds_up_no_retry() {
+    let world = direct(World::new());
+    world.send_numbered(2).await;
+    let dead_letters = world.dead_letters.name().to_owned();
+    world.faults_of(SEND, move |call| match &call.queue {
+        Some(queue) if *queue == dead_letters => Fault::LoseRequest,
+        _ => Fault::None,
+    });
+    let script = Script::new(|seen| match (seen.n(), seen.receive_count) {
+        (0, _) => Act::Fail(Failure::non_retryable("never")),
+        _ => Act::Fail(Failure::temporary("no")),
+    });
+    let processor = world.processor(script.clone());
+    for _ in 0..3 {
+        world.invoke(&processor).await.unwrap();
+        world.sleep_until_due().await;
+    }
+    let copies = world.requests(SEND).iter().filter(|request| request.queue == world.queue.name()).count();
+    assert_eq!(copies, 3, "one for each attempt of the other message");
+}
