@@ -144,6 +144,12 @@ impl EmbeddedSqs {
         Ok(engine.queue(queue.name(), now)?.messages().map(MessageView::of).collect())
     }
 
+    /// How many messages there are in a queue, in whatever state.
+    pub fn message_count(&self, queue: &QueueArn) -> Result<usize, EmbeddedError> {
+        let now = self.0.clock.now();
+        Ok(self.engine().queue(queue.name(), now)?.messages().count())
+    }
+
     /// Stores a message as though a consumer had just received it, under the receipt handle that it names.
     ///
     /// So an event file can be replayed: its messages can be deleted, and their visibility changed, by the handles in the file.

@@ -133,7 +133,7 @@ impl Demo {
     /// One of the concurrent invocations: polls until nothing is left.
     async fn poll(&self, processor: &Processor) -> Result<(), Error> {
         let mapping = EventSourceMapping::new(self.sqs.clone(), self.queue.clone(), BATCH_SIZE);
-        while !self.sqs.messages(&self.queue)?.is_empty() {
+        while self.sqs.message_count(&self.queue)? > 0 {
             let Some(batch) = mapping.poll(POLL).await? else {
                 continue;
             };
@@ -163,8 +163,8 @@ impl Demo {
         let line = format!(
             "{:>12}  {done} done, {} waiting, {} in the dead-letter queue, {} invocations",
             duration(self.started.elapsed()),
-            self.sqs.messages(&self.queue)?.len(),
-            self.sqs.messages(&self.dead_letters)?.len(),
+            self.sqs.message_count(&self.queue)?,
+            self.sqs.message_count(&self.dead_letters)?,
             progress.invocations,
         );
         if terminal {
@@ -192,7 +192,7 @@ impl Demo {
         let lost =
             self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted == 0 && !dead.contains_key(id)).count();
         let twice = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 1).count();
-        let left = self.sqs.messages(&self.queue)?.len();
+        let left = self.sqs.message_count(&self.queue)?;
         anstream::println!(
             "{} sent = {} done + {} in the dead-letter queue + {left} left in the queue; {lost} lost, {twice} done twice; {} of virtual time",
             self.sent.len(),
