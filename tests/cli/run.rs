@@ -28,9 +28,19 @@ pub(crate) fn requeue(arguments: &[&str]) -> Run {
 
 /// With this on its standard input.
 pub(crate) fn requeue_reading(input: &str, arguments: &[&str]) -> Run {
+    run(input, arguments, &[])
+}
+
+/// With these variables.
+pub(crate) fn requeue_with(variables: &[(&str, &str)], arguments: &[&str]) -> Run {
+    run("", arguments, variables)
+}
+
+fn run(input: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Run {
     let mut child = Command::new(env!("CARGO_BIN_EXE_requeue"))
         .args(arguments)
         .env_clear()
+        .envs(variables.iter().copied())
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())

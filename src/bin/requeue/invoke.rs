@@ -11,8 +11,8 @@ use requeue::embedded::{EmbeddedSqs, InFlight, MessageState};
 use requeue::http::{HttpSettings, HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, QueueUrl, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, Config, Disposition, Handler, Outcome, Record, Report, Sampler, Settings, Settlement,
-    SqsEvent, respond,
+    BatchProcessor, Clock, Config, DeadLetterMode, Disposition, Handler, Outcome, Record, Report, Sampler, Settings,
+    Settlement, SqsEvent, respond,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
@@ -133,7 +133,7 @@ async fn invoke(
         let report = processor.process(records, deadline).await;
         return conclude(&report, place);
     }
-    let embedded = Embedded::with(&records, clock)?;
+    let embedded = Embedded::with(&records, &settings.dead_letter, clock)?;
     let processor = BatchProcessor::new(target, SqsQueue::new(&embedded.sqs.client()), settings);
     let report = processor.process(records, deadline).await;
     conclude(&report, |outcome| embedded.place(outcome))
@@ -208,7 +208,7 @@ struct Embedded {
 }
 
 impl Embedded {
-    fn with(records: &[Record], clock: Clock) -> Result<Self, Error> {
+    fn with(records: &[Record], dead_letter: &DeadLetterMode, clock: Clock) -> Result<Self, Error> {
         let sqs = EmbeddedSqs::new(clock.clone());
         let mut queues = BTreeSet::new();
         let mut ids = BTreeSet::new();
@@ -216,6 +216,12 @@ impl Embedded {
             let Some(queue) = &record.queue else { continue };
             if queues.insert(QueueArn::clone(queue)) {
                 sqs.create_queue(queue.name(), [("VisibilityTimeout", "360")])?;
+            }
+            if let DeadLetterMode::Direct(url) = dead_letter {
+                let dead_letters = url.arn(queue.partition(), queue.region());
+                if queues.insert(dead_letters.clone()) {
+                    sqs.create_queue(dead_letters.name(), [])?;
+                }
             }
             let (Some(id), Some(handle), Some(body)) = (&record.message_id, &record.receipt_handle, &record.body)
             else {
