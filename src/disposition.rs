@@ -104,7 +104,7 @@ impl Wait {
 ///
 /// | | `Copy` | `Visibility` |
 /// |---|---|---|
-/// | SQS requests for ten messages that fail together | 2: one send, one delete | 1: one change of visibility |
+/// | requests of the function for ten messages that fail together | 2: one send, one delete | 1: one change of visibility |
 /// | longest wait | any: more than 900 s in hops, each a copy | 43,200 s since the receive, less six minutes and the invocation's own time |
 /// | what counts the retries | `retryCount` in the body, per class too | `ApproximateReceiveCount` − 1, of all classes together |
 /// | `maxReceiveCount` | 5 or more | above `maxRetries`; 2 × `maxRetries` leaves room for receives without a call |
@@ -116,6 +116,9 @@ impl Wait {
 ///
 /// Each receive counts, also one that ended without a call: a time-out of the function, a throttled invocation, or, on a FIFO
 /// queue, a failure earlier in the group. On a FIFO queue a batch size of 1 gives each message all of its attempts.
+///
+/// What either costs with a policy and a queue of your own, and which `maxReceiveCount` the policy needs, says `requeue schedule
+/// --strategy`; the README compares them.
 ///
 /// ```
 /// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);
