@@ -104,18 +104,21 @@ impl Wait {
 ///
 /// | | `Copy` | `Visibility` |
 /// |---|---|---|
-/// | SQS requests for ten messages that fail together | 2: one send, one delete | 1: one change of visibility |
+/// | requests of the function for ten messages that fail together | 2: one send, one delete | 1: one change of visibility |
 /// | longest wait | any: more than 900 s in hops, each a copy | 43,200 s since the receive, less six minutes and the invocation's own time |
 /// | what counts the retries | `retryCount` in the body, per class too | `ApproximateReceiveCount` − 1, of all classes together |
 /// | `maxReceiveCount` | 5 or more | above `maxRetries`; 2 × `maxRetries` leaves room for receives without a call |
 /// | message id, body, place in the queue | a new message; the handler sees the body as first sent | unchanged |
 /// | while it waits | it is delayed, and starts its retention anew | it is in flight: 120,000 at most in a queue, and it ages |
-/// | Lambda's recursive loop detection | `RecursiveLoop: Allow` for more than about 16 | does not apply |
+/// | Lambda's recursive loop detection | `RecursiveLoop: Allow`, or no more than ten copies in a row | sees no loop |
 ///
 /// The messages of a FIFO queue always wait by their visibility: a copy would lose its place.
 ///
 /// Each receive counts, also one that ended without a call: a time-out of the function, a throttled invocation, or, on a FIFO
 /// queue, a failure earlier in the group. On a FIFO queue a batch size of 1 gives each message all of its attempts.
+///
+/// What either costs with a policy and a queue of your own, and which `maxReceiveCount` the policy needs, says `requeue schedule
+/// --strategy`; the README compares them.
 ///
 /// ```
 /// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);

@@ -108,6 +108,6 @@ pub enum DeadLetterMode {
     Annotate,
     /// A copy that says why is sent to this queue, and the original is deleted. Where that fails it is as
     /// [`Redrive`](Self::Redrive). SQS does not know where such a copy came from, so an operator who moves it back has to name
-    /// the queue, which stands in `retryState.deadLetter.source`.
+    /// the queue, which stands in `retryState.source`.
     Direct(QueueUrl),
 }

@@ -35,7 +35,7 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_CONCURRENCY` | most handlers at once | 1 to 1,000 | 10 |
 /// | `REQUEUE_TIMEOUT_SECONDS` | longest run of one handler | seconds, 0.001 to 900 | 30 |
 /// | `REQUEUE_RESERVE_SECONDS` | kept back at the end of an invocation for settling; at most a quarter of it is | seconds, 0.001 to 900 | 5 |
-/// | `REQUEUE_STRATEGY` | how a message on a standard queue waits for its next attempt: in a copy, or in its place by its visibility; see [`Strategy`] | `copy`, `visibility` | `copy` |
+/// | `REQUEUE_STRATEGY` | how a message on a standard queue waits for its next attempt: in a copy, or in its place by its visibility | `copy`, `visibility` | `copy` |
 /// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits for its delay by its visibility, and gets `maxReceiveCount` receives instead of its retries | `when-needed`, `never` | `when-needed` |
 /// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, handled again on each receive until SQS moves it; as a copy that says why, handled no more until SQS moves it; or as such a copy sent there by the function | `redrive`, `annotate`, `direct` | `redrive` |
 /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | the dead-letter queue of the mode `direct` | URL of an SQS queue | none: needed by `direct` |

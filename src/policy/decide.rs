@@ -187,7 +187,9 @@ pub(crate) fn decide(
 /// When a message that says it is due then is taken to be due: a wait longer than any that begins now was not ordered by us, and
 /// must not make it hop for ever.
 pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
-    let longest = policy.max_retry_after.saturating_add(MAX_SPREAD);
+    let RetryPolicy { max_retry_after, rate_limit, quota, temporary, .. } = policy;
+    let curves = [rate_limit, quota, temporary].map(|class| class.max_delay);
+    let longest = curves.into_iter().fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
     now.checked_add(longest).map_or(due, |latest| due.min(latest))
 }
 

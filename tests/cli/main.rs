@@ -7,4 +7,5 @@ mod check;
 mod laptop;
 mod run;
 mod measured;
+mod readme;
 mod schedule;

@@ -144,7 +144,10 @@ fn the_sums_of_the_json_are_right_and_those_of_the_table() {
         }
         assert_eq!(*row, expected);
     }
-    assert_eq!(costs.len(), 3);
+    assert_eq!(
+        costs.iter().map(|row| row[0].as_str()).collect::<Vec<_>>(),
+        [&CLASSES[..], &["non-retryable"]].concat()
+    );
 }
 
 #[test]
@@ -188,6 +191,13 @@ fn hops_payload_and_the_way_to_the_dead_letter_queue_are_counted() {
     assert_eq!(counts(&["--max-receive-count", "5"]), [12, 8, 7, 0, 4, 5]);
     assert_eq!(counts(&["--dead-letter", "annotate"]), [13, 9, 8, 5, 4, 0]);
     assert_eq!(counts(&["--dead-letter", "annotate", "--max-receive-count", "12"]), [20, 9, 8, 10, 4, 2]);
+    assert_eq!(counts(&["--dead-letter", "direct"]), [8, 9, 8, 0, 4, 0]);
+    let in_place = |options: &[&str]| counts(&[&["--strategy", "visibility"], options].concat());
+    assert_eq!(in_place(&["--max-receive-count", "12"]), [12, 1, 0, 3, 4, 9]);
+    assert_eq!(in_place(&["--max-receive-count", "4"]), [4, 1, 0, 3, 4, 1]);
+    assert_eq!(in_place(&["--max-receive-count", "3"]), [3, 1, 0, 3, 3, 0]);
+    assert_eq!(in_place(&["--dead-letter", "annotate"]), [9, 2, 1, 8, 4, 0]);
+    assert_eq!(in_place(&["--dead-letter", "direct"]), [4, 2, 1, 3, 4, 0]);
 
     let billed = |bytes: &str| {
         let of = requests(&["--message-bytes", bytes]);
@@ -201,6 +211,58 @@ fn hops_payload_and_the_way_to_the_dead_letter_queue_are_counted() {
     assert_eq!(billed("1048576"), ["334.0", "334.0"]);
     let priced = requests(&["--price-per-million", "0.5"]);
     assert_eq!(priced["alone"]["usdPerMillionMessages"], 17.0);
+}
+
+#[test]
+fn in_its_place_a_message_ends_when_the_queue_allows_no_more_receives() {
+    let document = r#"{"maxRetries": 6, "jitter": "none", "backoff": "constant", "errorConfigs": {
+        "TEMPORARY": {"baseDelay": 60, "maxRetries": 2}, "QUOTA": {"baseDelay": 50000, "maxDelay": 50000}}}"#;
+    // maxReceiveCount, dead-letter mode → why, retries, age, age in the dead-letter queue, calls
+    let table = [
+        ("temporary", "1", "direct", ("receives-exhausted", 0, 0, 60, 1)),
+        ("temporary", "2", "direct", ("receives-exhausted", 1, 60, 120, 2)),
+        ("temporary", "3", "direct", ("retries-exhausted", 2, 120, 120, 3)),
+        ("temporary", "3", "annotate", ("retries-exhausted", 2, 120, 130, 3)),
+        ("temporary", "3", "redrive", ("retries-exhausted", 2, 120, 420, 3)),
+        // Called again on each receive, as long as the receives leave a retry overall.
+        ("temporary", "9", "redrive", ("retries-exhausted", 2, 120, 120 + 7 * 300, 7)),
+        // The longest wait.
+        ("quota", "2", "redrive", ("receives-exhausted", 1, 42_840, 85_680, 2)),
+        ("non-retryable", "1", "redrive", ("non-retryable", 0, 0, 300, 1)),
+        ("non-retryable", "9", "redrive", ("non-retryable", 0, 0, 9 * 300, 7)),
+        ("non-retryable", "9", "annotate", ("non-retryable", 0, 0, 10, 1)),
+        ("non-retryable", "9", "direct", ("non-retryable", 0, 0, 0, 1)),
+    ];
+    for (name, count, mode, expected) in table {
+        let options = ["--max-receive-count", count, "--dead-letter", mode];
+        let options = [&["--strategy", "visibility", "--visibility-timeout", "300"], &options[..]].concat();
+        let schedule = json(document, &options);
+        let class = class(&schedule, name);
+        let end = &class["end"]["max"];
+        let [retries, age, arrival] =
+            ["afterRetries", "ageSeconds", "ageInDeadLetterQueueSeconds"].map(|name| secs(&end[name]));
+        let calls = secs(&class["requests"]["max"]["handlerCalls"]);
+        let found = (end["reason"].as_str().unwrap(), retries, age, arrival, calls);
+        assert_eq!(found, expected, "{name} {options:?}");
+    }
+
+    let needed = |options: &[&str]| {
+        let schedule = json(document, options);
+        ["rate-limit", "temporary", "non-retryable"]
+            .map(|name| class(&schedule, name)["neededMaxReceiveCount"].as_u64())
+    };
+    assert_eq!(needed(&["--strategy", "visibility"]), [Some(7), Some(3), Some(1)]);
+    assert_eq!(needed(&[]), [None; 3]);
+    let text = |document: &str, count: &str| {
+        let options = ["schedule", "-", "--strategy", "visibility", "--max-receive-count", count];
+        requeue_reading(document, &options).succeeded()
+    };
+    let five = "moved by SQS as receives-exhausted after 4 retries: 4 min; in the dead-letter queue 60 s later\n\
+                maxReceiveCount 5 allows 4 retries: the policy needs 7\n";
+    assert!(text(document, "5").contains(five), "{}", text(document, "5"));
+    assert!(!text(document, "7").contains("the policy needs"));
+    let many = "maxReceiveCount 1000 allows 999 retries: the policy needs 1001; SQS allows 1,000 at most\n";
+    assert!(text(r#"{"maxRetries": 1000, "totalTimeoutSeconds": 1000000}"#, "1000").contains(many));
 }
 
 #[test]
@@ -238,6 +300,13 @@ fn the_chart_is_well_formed_names_everything_and_stays_the_same() {
         "median of the jitter",
     ] {
         assert!(texts.contains(&expected), "{expected} is in {texts:?}");
+    }
+    let in_place = draw("visibility.svg", &["--strategy", "visibility", "--max-receive-count", "7"]);
+    for expected in
+        ["strategy visibility; a message", "receives-exhausted after 6 retries", "maxReceiveCount 7", "50 retries →"]
+    {
+        assert!(in_place.contains(expected), "{expected}");
+        assert!(!chart.contains(expected), "{expected}");
     }
     // A band of jitter for each class, above and below, and nothing from elsewhere.
     assert_eq!(elements().filter(|node| node.tag_name().name() == "polygon").count(), 6);

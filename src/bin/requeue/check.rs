@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use requeue::FailureClass;
 use requeue::policy::{Backoff, CallPolicy, ClassPolicy, Jitter, RetryPolicy};
 
-use crate::schedule::life::{CLASSES, Life};
+use crate::schedule::life::{CLASSES, Life, Waiting};
 use crate::schedule::{retries, span};
 use crate::table::table;
 use crate::{Error, document};
@@ -98,7 +98,7 @@ pub(crate) fn backoff(backoff: &Backoff) -> &'static str {
 
 /// `50 retries, in 4 h 4 min at most`
 fn budget(policy: &RetryPolicy, class: FailureClass) -> String {
-    let longest = Life::spread(policy, class).max;
+    let longest = Life::spread(policy, class, Waiting::InCopies).max;
     let allowed = max_retries(policy, class);
     let within = if allowed > 0 && longest.count() == allowed {
         format!(" in at most {}", span(longest.age()))
@@ -110,6 +110,7 @@ fn budget(policy: &RetryPolicy, class: FailureClass) -> String {
 
 /// The nearer of both budgets.
 pub(crate) fn max_retries(policy: &RetryPolicy, class: FailureClass) -> u32 {
-    let own = policy.class(class).and_then(|class| class.max_retries);
-    own.map_or(policy.max_retries, |own| own.min(policy.max_retries))
+    policy
+        .class(class)
+        .map_or(0, |class| class.max_retries.map_or(policy.max_retries, |own| own.min(policy.max_retries)))
 }

@@ -181,3 +181,22 @@ fn what_waits_in_its_place_takes_the_curve_for_the_delay_before() {
     });
     assert_eq!(longest, [6, 6, 18, 54, 60].map(|longest| Some(secs(longest))));
 }
+
+#[test]
+fn a_time_to_come_is_believed_as_far_away_as_the_policy_can_have_ordered_it() {
+    // longest named delay, longest delay of a curve, ordered → believed
+    for (named, curve, ordered, believed) in [
+        (43_200, 600, 43_260, 43_260),
+        (43_200, 600, 43_261, 43_260),
+        (43_200, 86_400, 86_400, 86_400),
+        (43_200, 86_400, 86_401, 86_400),
+        (0, 10, 61, 60),
+    ] {
+        let mut policy = RetryPolicy { max_retry_after: secs(named), ..RetryPolicy::default() };
+        for class in [&mut policy.rate_limit, &mut policy.quota, &mut policy.temporary] {
+            class.max_delay = secs(1);
+        }
+        policy.quota.max_delay = secs(curve);
+        assert_eq!(believed_due(&policy, received() + secs(ordered), received()), received() + secs(believed));
+    }
+}

@@ -24,8 +24,10 @@ pub(crate) fn svg(schedule: &Schedule) -> Result<String, Error> {
         let (title, rest) = whole.split_vertically(64);
         let (charts, legend) = rest.split_vertically(SIZE.1 - 64 - 44);
         draw_title(&title, schedule)?;
-        let columns = charts.split_evenly((1, schedule.classes.len()));
-        for (column, class) in columns.iter().zip(&schedule.classes) {
+        // The others are never tried again, so there is nothing to draw.
+        let retried = || schedule.classes.iter().filter(|of| schedule.policy.class(of.class).is_some());
+        let columns = charts.split_evenly((1, retried().count()));
+        for (column, class) in columns.iter().zip(retried()) {
             draw_class(column, schedule, class)?;
         }
         draw_legend(&legend)?;
@@ -36,8 +38,11 @@ pub(crate) fn svg(schedule: &Schedule) -> Result<String, Error> {
 
 fn draw_title(area: &Area<'_>, schedule: &Schedule) -> Result<(), Error> {
     area.draw_text(&format!("Retry schedule: {}", schedule.name), &style(22, HPos::Left), (20, 24))?;
-    let below = "a message that fails each time; calls that take no time; no delay named by the callee";
-    area.draw_text(below, &style(14, HPos::Left), (20, 48))?;
+    let strategy = schedule.queue.strategy.as_str();
+    let below = format!(
+        "strategy {strategy}; a message that fails each time; calls that take no time; no delay named by the callee"
+    );
+    area.draw_text(&below, &style(14, HPos::Left), (20, 48))?;
     Ok(())
 }
 
@@ -67,7 +72,8 @@ fn draw_class(column: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Res
 fn verdict(lives: &Spread<Life>) -> String {
     let counts = lives.each().map(|(_, life)| life.count());
     let [least, most] = [counts.into_iter().min(), counts.into_iter().max()].map(Option::unwrap_or_default);
-    let reason = if lives.min.reason == lives.max.reason { lives.max.reason.as_str() } else { "given up" };
+    let reasons = lives.map(|life| life.end.as_str());
+    let reason = if reasons.min == reasons.max { reasons.max } else { "at an end" };
     if most == 0 {
         return format!("{reason} at the first failure");
     }
@@ -120,8 +126,13 @@ fn draw_ages(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result
 fn retry_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {
     let most = of.lives.each().map(|(_, life)| life.count()).into_iter().max().unwrap_or_default();
     let allowed = check::max_retries(&schedule.policy, of.class);
-    let limit = Limit { at: f64::from(allowed) + 0.5, name: retries(allowed) };
-    Axis::new(f64::from(most) + 0.5, [limit].into_iter())
+    let own = Limit { at: f64::from(allowed) + 0.5, name: retries(allowed) };
+    let received = schedule.queue.max_receive_count;
+    let queues = of
+        .needed
+        .filter(|needed| *needed > received)
+        .map(|_| Limit { at: f64::from(received) - 0.5, name: format!("maxReceiveCount {received}") });
+    Axis::new(f64::from(most) + 0.5, [Some(own), queues].into_iter().flatten())
 }
 
 fn peak(lives: &Spread<Life>, of: impl Fn(&Retry) -> Duration) -> Duration {
@@ -179,8 +190,8 @@ fn draw_legend(area: &Area<'_>) -> Result<(), Error> {
     area.draw(&Rectangle::new(band(240), INK.mix(0.22).filled()))?;
     area.draw_text("from the least jitter to the greatest", &text, (282, Y))?;
     area.draw(&dashed((560, Y), (594, Y)))?;
-    area.draw_text("limit of the policy", &text, (602, Y))?;
+    area.draw_text("limit of policy or queue", &text, (602, Y))?;
     area.draw(&Cross::new((777, Y), 5, LIMIT.stroke_width(2)))?;
-    area.draw_text("given up: on its way to the dead-letter queue", &text, (790, Y))?;
+    area.draw_text("its end: on its way to the dead-letter queue", &text, (790, Y))?;
     Ok(())
 }

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::cost::{Company, Requests};
 use super::life::{Life, Spread};
+use super::way::Way;
 use super::{ClassSchedule, Schedule};
 use crate::check;
 
@@ -17,8 +18,10 @@ pub(crate) fn of(schedule: &Schedule) -> Value {
         "messageTtlSeconds": policy.message_ttl.map(|ttl| ttl.as_secs_f64()),
         "maxDeferrals": policy.max_deferrals,
         "queue": {
+            "strategy": queue.strategy.as_str(),
             "deadLetter": queue.dead_letter.as_str(),
             "maxReceiveCount": queue.max_receive_count,
+            "visibilityTimeoutSeconds": queue.visibility_timeout.as_secs(),
             "messageBytes": queue.message_bytes,
             "usdPerMillionRequests": queue.price,
         },
@@ -38,8 +41,9 @@ fn of_class(schedule: &Schedule, of: &ClassSchedule) -> Value {
         "maxRetries": check::max_retries(&schedule.policy, of.class),
         "totalTimeoutSeconds": class.map(|class| class.total_timeout.as_secs_f64()),
         "retries": (0..longest).map(|at| of_retry(&of.lives, at)).collect::<Vec<_>>(),
-        "end": spread(&of.lives.map(of_end)),
-        "requests": spread(&of.requests.map(|requests| of_requests(schedule, requests))),
+        "end": spread(&of.lives.with(&of.ways, of_end)),
+        "neededMaxReceiveCount": of.needed,
+        "requests": spread(&of.requests.with(&of.ways, |requests, way| of_requests(schedule, requests, way))),
     })
 }
 
@@ -54,11 +58,16 @@ fn of_retry(lives: &Spread<Life>, at: usize) -> Value {
     })
 }
 
-fn of_end(life: &Life) -> Value {
-    json!({ "reason": life.reason.as_str(), "afterRetries": life.count(), "ageSeconds": life.age().as_secs() })
+fn of_end(life: &Life, way: &Way) -> Value {
+    json!({
+        "reason": life.end.as_str(),
+        "afterRetries": life.count(),
+        "ageSeconds": life.age().as_secs(),
+        "ageInDeadLetterQueueSeconds": (life.age() + way.time).as_secs(),
+    })
 }
 
-fn of_requests(schedule: &Schedule, requests: &Requests) -> Value {
+fn of_requests(schedule: &Schedule, requests: &Requests, way: &Way) -> Value {
     let billed = |company| {
         json!({
             "billedRequests": requests.billed(&schedule.queue, company),
@@ -72,7 +81,7 @@ fn of_requests(schedule: &Schedule, requests: &Requests) -> Value {
         "pollerDeletes": requests.poller_deletes,
         "visibilityChanges": requests.visibility_changes,
         "handlerCalls": requests.calls,
-        "visibilityTimeoutsUntilDeadLetterQueue": requests.visibility_timeouts,
+        "visibilityTimeoutsUntilDeadLetterQueue": way.visibility_timeouts,
         "alone": billed(Company::Alone),
         "batched": billed(Company::Full),
     })

@@ -4,10 +4,15 @@
 use std::time::{Duration, SystemTime};
 
 use requeue::policy::{History, RetryPolicy};
+use requeue::queue::MAX_VISIBILITY;
 use requeue::{DeadLetterReason, Disposition, Failure, FailureClass, Wait};
 
 /// The classes that are retried, in the order of the policy.
 pub(crate) const CLASSES: [FailureClass; 3] = [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary];
+
+/// The longest wait in its place. The limit of SQS counts from the receive, of which the function does not know when it was: up to
+/// six minutes before the invocation, it is taken to be.
+const LONGEST_IN_PLACE: Duration = MAX_VISIBILITY.saturating_sub(Duration::from_mins(6));
 
 /// What a random generator draws at most.
 const ALMOST_ONE: f64 = 1.0_f64.next_down();
@@ -25,17 +30,49 @@ impl<T> Spread<T> {
         Spread { min: f(&self.min), median: f(&self.median), max: f(&self.max) }
     }
 
+    /// Each value of this together with its counterpart.
+    pub(crate) fn with<U, V>(&self, other: &Spread<U>, f: impl Fn(&T, &U) -> V) -> Spread<V> {
+        Spread { min: f(&self.min, &other.min), median: f(&self.median, &other.median), max: f(&self.max, &other.max) }
+    }
+
     pub(crate) fn each(&self) -> [(&'static str, &T); 3] {
         [("min", &self.min), ("median", &self.median), ("max", &self.max)]
     }
 }
 
-/// From the first receive to the last call. Calls are taken to last no time, and copies to be received when they are due.
+/// How a message waits, and what that bounds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Waiting {
+    InCopies,
+    /// In its place in the queue, which allows it so many receives.
+    InPlace {
+        max_receives: u32,
+    },
+}
+
+/// Why a life ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// The policy says so.
+    GivenUp(DeadLetterReason),
+    /// The queue does: `maxReceiveCount` is used up, so that SQS moves the message at the end of this wait.
+    ReceivesExhausted { wait: Duration },
+}
+
+impl End {
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::GivenUp(reason) => reason.as_str(),
+            Self::ReceivesExhausted { .. } => "receives-exhausted",
+        }
+    }
+}
+
+/// From the first receive to the last decision. Calls are taken to last no time, and messages to be received when they are due.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Life {
     pub(crate) retries: Vec<Retry>,
-    /// Why it ends.
-    pub(crate) reason: DeadLetterReason,
+    pub(crate) end: End,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -50,11 +87,11 @@ pub(crate) struct Retry {
 
 impl Life {
     /// The three lives of a message of this class.
-    pub(crate) fn spread(policy: &RetryPolicy, class: FailureClass) -> Spread<Self> {
-        Spread { min: 0.0, median: 0.5, max: ALMOST_ONE }.map(|sample| Self::live(policy, class, *sample))
+    pub(crate) fn spread(policy: &RetryPolicy, class: FailureClass, waiting: Waiting) -> Spread<Self> {
+        Spread { min: 0.0, median: 0.5, max: ALMOST_ONE }.map(|sample| Self::live(policy, class, waiting, *sample))
     }
 
-    fn live(policy: &RetryPolicy, class: FailureClass, sample: f64) -> Self {
+    fn live(policy: &RetryPolicy, class: FailureClass, waiting: Waiting, sample: f64) -> Self {
         let failure = failure(class);
         let received = SystemTime::UNIX_EPOCH;
         let mut history = History::starting(received);
@@ -63,27 +100,40 @@ impl Life {
         loop {
             // It waited for nothing before its first receive, so that is when it was sent.
             if policy.message_ttl.is_some_and(|ttl| age > ttl) {
-                return Self { retries, reason: DeadLetterReason::Expired };
+                return Self { retries, end: End::GivenUp(DeadLetterReason::Expired) };
             }
             let now = received + age;
             let wait = match policy.decide(&history, &failure, now, sample) {
                 Disposition::Requeue { wait, .. } => wait,
-                Disposition::DeadLetter(reason) => return Self { retries, reason },
+                Disposition::DeadLetter(reason) => return Self { retries, end: End::GivenUp(reason) },
                 Disposition::Complete
                 | Disposition::Defer { .. }
                 | Disposition::Release(_)
                 | Disposition::Annotate(_)
                 | Disposition::Direct(_) => unreachable!("a failure that asks for nothing is retried or given up"),
             };
-            age += wait.total();
-            retries.push(Retry { delay: wait.total(), hops: hops(wait, now), age });
+            let class_policy = policy.class(class).expect("what is retried has a policy");
+            let (delay, hops, previous) = match waiting {
+                Waiting::InCopies => (wait.total(), hops(wait, now), wait.total()),
+                Waiting::InPlace { max_receives } => {
+                    let delay = wait.total().min(LONGEST_IN_PLACE);
+                    if history.receives == max_receives {
+                        return Self { retries, end: End::ReceivesExhausted { wait: delay } };
+                    }
+                    history.receives += 1;
+                    // Nothing notes it, so it is what the curve had been without its jitter.
+                    (delay, 0, class_policy.backoff.delay(history.class_retries).min(class_policy.max_delay))
+                }
+            };
+            age += delay;
+            retries.push(Retry { delay, hops, age });
             history.retries += 1;
             history.class_retries += 1;
-            history.previous = Some(wait.total());
+            history.previous = Some(previous);
         }
     }
 
-    /// From the first receive to the end.
+    /// From the first receive to the end, which is a decision.
     pub(crate) fn age(&self) -> Duration {
         self.retries.last().map_or(Duration::ZERO, |last| last.age)
     }

@@ -14,9 +14,11 @@ mod json;
 pub(crate) mod life;
 mod panel;
 mod text;
+mod way;
 
-use cost::{Queue, Requests};
-use life::{Life, Spread};
+use cost::Requests;
+use life::{Life, Spread, Waiting};
+use way::Way;
 
 use crate::table::duration;
 use crate::{Error, document};
@@ -34,12 +36,18 @@ pub(crate) struct Arguments {
     /// Write a chart to this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
+    /// How a message waits for its next attempt, as in `REQUEUE_STRATEGY`. On a FIFO queue it is always `visibility`.
+    #[arg(long, value_enum, default_value_t = Strategy::Copy)]
+    strategy: Strategy,
     /// How the function hands on what it gives up, as in `REQUEUE_DEAD_LETTER`.
     #[arg(long, value_enum, default_value_t = Mode::Redrive)]
     dead_letter: Mode,
     /// Of the queue's redrive policy.
     #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     max_receive_count: u32,
+    /// The queue's: after so long a message that was left to SQS comes back.
+    #[arg(long, value_name = "SECONDS", default_value_t = 360, value_parser = clap::value_parser!(u32).range(..=43_200))]
+    visibility_timeout: u32,
     /// The size of a message with its attributes: each 64 KiB are billed as one request.
     #[arg(long, value_name = "BYTES", default_value_t = 1_024,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(cost::MAX_BYTES)))]
@@ -48,6 +56,22 @@ pub(crate) struct Arguments {
     /// see <https://aws.amazon.com/sqs/pricing>.
     #[arg(long, value_name = "USD", default_value_t = cost::PRICE, value_parser = price)]
     price_per_million: f64,
+}
+
+/// The strategies, by the words of `REQUEUE_STRATEGY`.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum Strategy {
+    Copy,
+    Visibility,
+}
+
+impl Strategy {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Visibility => "visibility",
+        }
+    }
 }
 
 /// The dead-letter modes, by the words of `REQUEUE_DEAD_LETTER`.
@@ -73,6 +97,26 @@ fn price(text: &str) -> Result<f64, String> {
     price.ok_or_else(|| "allowed is a number of at least 0".to_owned())
 }
 
+/// What the queue and its messages are like, and how the function works on them.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Queue {
+    strategy: Strategy,
+    dead_letter: Mode,
+    max_receive_count: u32,
+    visibility_timeout: Duration,
+    message_bytes: u32,
+    price: f64,
+}
+
+impl Queue {
+    fn waiting(&self) -> Waiting {
+        match self.strategy {
+            Strategy::Copy => Waiting::InCopies,
+            Strategy::Visibility => Waiting::InPlace { max_receives: self.max_receive_count },
+        }
+    }
+}
+
 /// All that is shown, in whatever form.
 pub(crate) struct Schedule {
     /// The name of the policy.
@@ -85,7 +129,10 @@ pub(crate) struct Schedule {
 struct ClassSchedule {
     class: FailureClass,
     lives: Spread<Life>,
+    ways: Spread<Way>,
     requests: Spread<Requests>,
+    /// The `maxReceiveCount` with which it is the policy that ends each life, where receives count as retries.
+    needed: Option<u32>,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -113,17 +160,31 @@ impl Schedule {
             None => (arguments.preset.clone(), document::preset(&arguments.preset)?),
         };
         let queue = Queue {
+            strategy: arguments.strategy,
             dead_letter: arguments.dead_letter,
             max_receive_count: arguments.max_receive_count,
+            visibility_timeout: Duration::from_secs(arguments.visibility_timeout.into()),
             message_bytes: arguments.message_bytes,
             price: arguments.price_per_million,
         };
-        let classes = life::CLASSES.map(|class| {
-            let lives = Life::spread(&policy, class);
-            let requests = lives.map(|life| Requests::of(life, &queue));
-            ClassSchedule { class, lives, requests }
-        });
+        let classes = FailureClass::ALL.map(|class| ClassSchedule::of(&policy, class, &queue));
         Ok(Self { name, policy, queue, classes: classes.into() })
+    }
+}
+
+impl ClassSchedule {
+    fn of(policy: &RetryPolicy, class: FailureClass, queue: &Queue) -> Self {
+        let lives = Life::spread(policy, class, queue.waiting());
+        let ways = lives.map(|life| Way::of(life, policy, queue));
+        let requests = lives.with(&ways, |life, way| Requests::of(life, way, queue));
+        let needed = match queue.strategy {
+            Strategy::Copy => None,
+            Strategy::Visibility => {
+                let unbounded = Life::spread(policy, class, Waiting::InPlace { max_receives: u32::MAX });
+                unbounded.each().into_iter().map(|(_, life)| life.count() + 1).max()
+            }
+        };
+        Self { class, lives, ways, requests, needed }
     }
 }
 

@@ -165,15 +165,16 @@ impl Panel {
         area.draw(&PathElement::new(min, colour.mix(0.5).stroke_width(1)))?;
         area.draw(&PathElement::new(max, colour.mix(0.5).stroke_width(1)))?;
         area.draw(&PathElement::new(median, colour.stroke_width(2)))?;
-        for limit in self.retries.near() {
-            area.draw(&dashed((limit.at, 0.0), (limit.at, height)))?;
+        // Each name has a line of its own: the limits may be close to each other.
+        for (line, limit) in (0..).zip(&self.retries.limits) {
             let label = style(12, HPos::Right).color(&LIMIT);
-            area.draw(&(EmptyElement::at((limit.at, height)) + Text::new(limit.name.clone(), (-5, 8), label)))?;
-        }
-        for limit in self.retries.far() {
-            let label = style(12, HPos::Right).color(&LIMIT);
-            let text = format!("{} →", limit.name);
-            area.draw(&(EmptyElement::at((width, height)) + Text::new(text, (-5, 8), label)))?;
+            let (at, name) = if limit.at <= width {
+                area.draw(&dashed((limit.at, 0.0), (limit.at, height)))?;
+                (limit.at, limit.name.clone())
+            } else {
+                (width, format!("{} →", limit.name))
+            };
+            area.draw(&(EmptyElement::at((at, height)) + Text::new(name, (-5, 8 + 16 * line), label)))?;
         }
         for limit in self.time.near() {
             let at = limit.at / self.unit.secs;

@@ -4,14 +4,17 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use super::cost::Company;
-use super::life::{Life, Retry, Spread};
-use super::{ClassSchedule, Schedule, retries, span};
+use super::life::{End, Life, Retry, Spread};
+use super::way::Way;
+use super::{ClassSchedule, Queue, Schedule, Strategy, retries, span};
 use crate::check;
 use crate::table::table;
 use comfy_table::{CellAlignment, Table};
 
 /// That many rows with the same delays are one.
 const PLATEAU: usize = 4;
+/// More than these a redrive policy does not allow. Source: SQS API reference, `SetQueueAttributes`.
+const MAX_RECEIVE_COUNT: u32 = 1_000;
 
 pub(crate) fn of(schedule: &Schedule) -> String {
     let mut text = String::new();
@@ -21,7 +24,7 @@ pub(crate) fn of(schedule: &Schedule) -> String {
         if class.lives.each().iter().any(|(_, life)| !life.retries.is_empty()) {
             say(&course(&class.lives).to_string());
         }
-        say(&end(class));
+        say(&end(class, &schedule.queue));
         say("");
     }
     say("One message that is never done, until it is in the dead-letter queue:");
@@ -31,7 +34,9 @@ pub(crate) fn of(schedule: &Schedule) -> String {
 }
 
 fn head(schedule: &Schedule, of: &ClassSchedule) -> String {
-    let Some(class) = schedule.policy.class(of.class) else { return String::new() };
+    let Some(class) = schedule.policy.class(of.class) else {
+        return format!("{} in the policy {}: never tried again", of.class, schedule.name);
+    };
     format!(
         "{} in the policy {}: {} backoff, {} jitter, at most {} and {}",
         of.class,
@@ -80,35 +85,55 @@ fn wait(delay: Duration) -> String {
     if delay < Duration::from_hours(1) { format!("{} s", delay.as_secs()) } else { span(delay) }
 }
 
-/// Why, when and where to: in one line, or in one for each luck when they end differently.
-fn end(of: &ClassSchedule) -> String {
-    let way = match of.requests.median.visibility_timeouts {
-        0 => "at once".to_owned(),
-        1 => "a visibility timeout later".to_owned(),
-        timeouts => format!("{timeouts} visibility timeouts later"),
-    };
-    if of.lives.max.retries.is_empty() {
-        return format!(
-            "given up as {} at the first failure; in the dead-letter queue {way}",
-            of.lives.max.reason.as_str()
-        );
-    }
-    let ends = of.lives.map(|life| (life.reason, life.count()));
-    let (reason, count) = ends.median;
+/// Why, when and where to: in one line, or in one for each luck when they end differently. Then what the queue would have to allow.
+fn end(of: &ClassSchedule, queue: &Queue) -> String {
+    let mut lines = Vec::new();
+    let ends = of.lives.map(|life| (life.end.as_str(), life.count()));
     if ends.min == ends.median && ends.median == ends.max {
         let Spread { min, median, max } = of.lives.map(Life::age).map(|age| span(*age));
-        let ages = if min == max { median } else { format!("{min} to {max}, median {median}") };
-        return format!(
-            "given up as {} after {}: {ages}; in the dead-letter queue {way}",
-            reason.as_str(),
-            retries(count)
-        );
+        let when = match ends.median.1 {
+            0 => "at the first failure".to_owned(),
+            count if min == max => format!("after {}: {median}", retries(count)),
+            count => format!("after {}: {min} to {max}, median {median}", retries(count)),
+        };
+        let way = way(&of.ways.min, &of.ways.max);
+        lines.push(format!("{} {when}; in the dead-letter queue {way}", verdict(of.lives.median.end)));
+    } else {
+        let each = of.lives.with(&of.ways, |life, own| {
+            let (count, age) = (retries(life.count()), span(life.age()));
+            format!("{} after {count}, {age}; in the dead-letter queue {}", verdict(life.end), way(own, own))
+        });
+        lines.extend(each.each().map(|(luck, line)| format!("{luck}: {line}")));
     }
-    let lines = of.lives.each().map(|(luck, life)| {
-        let (reason, count, age) = (life.reason.as_str(), retries(life.count()), span(life.age()));
-        format!("{luck}: given up as {reason} after {count}, {age}; in the dead-letter queue {way}")
-    });
+    if let Some(needed) = of.needed.filter(|needed| *needed > queue.max_receive_count) {
+        let allowed = queue.max_receive_count;
+        let most = if needed > MAX_RECEIVE_COUNT { "; SQS allows 1,000 at most" } else { "" };
+        lines.push(format!(
+            "maxReceiveCount {allowed} allows {}: the policy needs {needed}{most}",
+            retries(allowed - 1)
+        ));
+    }
     lines.join("\n")
+}
+
+fn verdict(end: End) -> String {
+    let by = match end {
+        End::GivenUp(_) => "given up",
+        End::ReceivesExhausted { .. } => "moved by SQS",
+    };
+    format!("{by} as {}", end.as_str())
+}
+
+/// How it gets there, with the least and with the most luck.
+fn way(min: &Way, max: &Way) -> String {
+    let (least, most) = (span(min.time), span(max.time));
+    let time = if least == most { most } else { format!("{least} to {most}") };
+    match max.visibility_timeouts {
+        0 if max.time.is_zero() => "at once".to_owned(),
+        0 => format!("{time} later"),
+        1 => format!("a visibility timeout later ({time})"),
+        timeouts => format!("{timeouts} visibility timeouts later ({time})"),
+    }
 }
 
 fn costs(schedule: &Schedule) -> Table {
@@ -151,11 +176,17 @@ fn costs(schedule: &Schedule) -> Table {
 
 fn premises(schedule: &Schedule) -> String {
     let queue = &schedule.queue;
+    let counted = match queue.strategy {
+        Strategy::Copy => "Hops are counted; empty receives and Lambda itself are not.",
+        Strategy::Visibility => "Empty receives and Lambda itself are not counted.",
+    };
     format!(
-        "Dead-letter mode {}, maxReceiveCount {}, messages of {} bytes, ${:.2} per million SQS requests; one message in each\n\
-         request, or as many as fit, at most ten (batched). Hops are counted; empty receives and Lambda itself are not.",
+        "Strategy {}, dead-letter mode {}, maxReceiveCount {}, visibility timeout {}, messages of {} bytes,\n\
+         ${:.2} per million SQS requests; one message in each request, or as many as fit, at most ten (batched).\n{counted}",
+        queue.strategy.as_str(),
         queue.dead_letter.as_str(),
         queue.max_receive_count,
+        span(queue.visibility_timeout),
         queue.message_bytes,
         queue.price,
     )

@@ -1,0 +1,94 @@
+//! What the README says of settings, times and costs is what the code says.
+
+use std::fs;
+use std::path::Path;
+
+use serde_json::Value;
+
+use crate::run::requeue;
+
+fn text(path: &str) -> String {
+    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+}
+
+#[track_caller]
+fn says(line: &str) {
+    assert!(text("README.md").lines().any(|said| said == line), "the README lacks: {line}");
+}
+
+/// A class of the schedule with which the README compares strategies and modes.
+fn class(strategy: &str, dead_letter: &str, name: &str) -> Value {
+    let options = ["--max-receive-count", "10", "--strategy", strategy, "--dead-letter", dead_letter, "--json"];
+    let schedule = requeue(&[&["schedule", "--preset", "critical"], &options[..]].concat()).succeeded();
+    let schedule: Value = serde_json::from_str(&schedule).unwrap();
+    schedule["classes"].as_array().unwrap().iter().find(|class| class["class"] == name).unwrap().clone()
+}
+
+fn requests(class: &Value, company: &str, what: &str) -> f64 {
+    class["requests"]["median"][company][what].as_f64().unwrap()
+}
+
+#[test]
+fn the_settings_are_those_of_the_code() {
+    let code = text("src/config/mod.rs");
+    let rows: Vec<&str> = code.lines().filter_map(|line| line.strip_prefix("/// ")).collect();
+    let rows: Vec<&str> = rows.into_iter().filter(|row| row.starts_with("| `REQUEUE_")).collect();
+    assert!(!rows.is_empty());
+    for row in &rows {
+        says(row);
+    }
+    let readme = text("README.md");
+    assert_eq!(readme.lines().filter(|line| line.starts_with("| `REQUEUE_")).count(), rows.len());
+}
+
+#[test]
+fn the_costs_of_a_retry_are_those_of_the_schedule() {
+    let costs = |what, digits: usize| {
+        let of = |strategy| {
+            let [retried, not] = ["rate-limit", "non-retryable"].map(|name| class(strategy, "direct", name));
+            let one = |company| (requests(&retried, company, what) - requests(&not, company, what)) / 5.0;
+            format!("{:.digits$}; {:.*}", one("alone"), digits.max(1), one("batched"))
+        };
+        format!("{} | {}", of("copy"), of("visibility"))
+    };
+    says(&format!("| SQS requests for one retry; of a message among ten | {} |", costs("billedRequests", 0)));
+    says(&format!("| $ for a million retries; among ten | {} |", costs("usdPerMillionMessages", 2)));
+}
+
+#[test]
+fn the_costs_of_a_final_failure_are_those_of_the_schedule() {
+    const MODES: [&str; 3] = ["redrive", "annotate", "direct"];
+    let row = |strategy, cell: &dyn Fn(&Value) -> String| {
+        MODES.map(|mode| cell(&class(strategy, mode, "non-retryable"))).join(" | ")
+    };
+    let calls = |class: &Value| class["requests"]["median"]["handlerCalls"].to_string();
+    assert_eq!([row("copy", &calls), row("visibility", &calls)], ["10 | 1 | 1", "6 | 1 | 1"]);
+    says("| calls of the handler | 10 with `copy`, 6 with `visibility` | 1 | 1 |");
+
+    for strategy in ["copy", "visibility"] {
+        let arrival = |class: &Value| class["end"]["median"]["ageInDeadLetterQueueSeconds"].to_string();
+        assert_eq!(row(strategy, &arrival), "3600 | 10 | 0");
+        let all = |class: &Value| {
+            let of = |company| requests(class, company, "billedRequests");
+            format!("{}; {:.1}", of("alone"), of("batched"))
+        };
+        says(&format!("| SQS requests; among ten | {} |", row(strategy, &all)));
+        let money = |class: &Value| {
+            let of = |company| requests(class, company, "usdPerMillionMessages");
+            format!("{:.2}; {:.2}", of("alone"), of("batched"))
+        };
+        says(&format!("| $ for a million; among ten | {} |", row(strategy, &money)));
+    }
+    says("| in the dead-letter queue | after 10 visibility timeouts (1 h) | after 10 s | at once |");
+}
+
+#[test]
+fn the_schedules_are_those_of_the_command() {
+    for options in [&[][..], &["--strategy", "visibility"]] {
+        let said = requeue(&[&["schedule"], options].concat()).succeeded();
+        let (rate_limit, _) = said.split_once("\n\n").unwrap();
+        // With another strategy only the end is another.
+        let lines = rate_limit.lines().skip(if options.is_empty() { 0 } else { 7 });
+        lines.for_each(|line| says(line.trim_end()));
+    }
+}
