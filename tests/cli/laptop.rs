@@ -69,15 +69,16 @@ fn each_event_gets_an_answer_that_lambda_understands() {
 fn an_invocation_shows_where_each_way_leads() {
     let url = ("REQUEUE_DEAD_LETTER_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/123456789012/dead");
     let (non_retryable, quota) = ("c8e445c3", "13e2df18");
-    let table: [(&[(&str, &str)], &str, &str, usize); 5] = [
-        (&[], non_retryable, " in orders, comes back in 5 min 30 s", 1),
-        (&[("REQUEUE_DEAD_LETTER", "annotate")], non_retryable, " copy in orders, visible", 0),
-        (&[("REQUEUE_DEAD_LETTER", "direct"), url], non_retryable, " copy in dead, visible", 0),
-        (&[], quota, " copy in orders, visible in 60 s", 1),
-        (&[("REQUEUE_STRATEGY", "visibility")], quota, " in orders, comes back in 60 s", 6),
+    let [annotate, direct] = ["annotate", "direct"].map(|mode| ("REQUEUE_DEAD_LETTER", mode));
+    let table = [
+        (vec![], non_retryable, " in orders, comes back in 5 min 30 s", 1),
+        (vec![annotate], non_retryable, " copy in orders, visible", 0),
+        (vec![direct, url], non_retryable, " copy in dead, visible", 0),
+        (vec![], quota, " copy in orders, visible in 60 s", 1),
+        (vec![("REQUEUE_STRATEGY", "visibility")], quota, " in orders, comes back in 60 s", 6),
     ];
     for (variables, message, place, remaining) in table {
-        let run = requeue_with(variables, &["invoke", "events/every-class.json", "--sample", "0.5"]);
+        let run = requeue_with(&variables, &["invoke", "events/every-class.json", "--sample", "0.5"]);
         let row = run.stderr.lines().find(|line| line.contains(message)).expect("a row for each message");
         assert!(row.trim_end().ends_with(place), "{variables:?}: {row}");
         assert_eq!(run.stdout.matches("itemIdentifier").count(), remaining, "{variables:?}: {}", run.stdout);
