@@ -49,6 +49,15 @@
 //! * The policy reads no clock and draws no random number; both are arguments.
 //! * No file but `queue/sqs.rs` calls the AWS SDK, and none but `lambda/` knows Lambda. A test reads the sources and says so.
 //!
+//! # What to choose
+//!
+//! | question | choice | default |
+//! |---|---|---|
+//! | how long to wait, how often, until when | [`RetryPolicy`](policy::RetryPolicy), with the tables of the built-in ones in seconds | `standard` |
+//! | in a copy, or in its place in the queue | [`Strategy`], with what each costs | in a copy; in its place on a FIFO queue |
+//! | how to the dead-letter queue | [`DeadLetterMode`], with what each costs | [`Redrive`](DeadLetterMode::Redrive) |
+//! | all else | [`Config`] by the environment, [`Settings`] in code | |
+//!
 //! # Features
 //!
 //! | feature | what it adds |

@@ -95,6 +95,17 @@ pub enum RecursiveLoop {
 
 /// How a message that is given up reaches the dead-letter queue.
 ///
+/// A message that failed for good, in a queue with a `maxReceiveCount` of 10:
+///
+/// | | `Redrive` | `Annotate` | `Direct` |
+/// |---|---|---|---|
+/// | calls of the handler | 10 | 1 | 1 |
+/// | in the dead-letter queue | after 10 visibility timeouts | after 10 s | at once |
+/// | SQS requests, all in all; of a message among ten | 11; 1.1 | 25; 2.5 | 5; 0.5 |
+/// | says why | no | yes | yes |
+/// | an operator moves it back | to where it came from | to where it came from | to a queue that has to be named |
+/// | its FIFO group | waits | waits, as with `Redrive` | goes on |
+///
 /// ```
 /// assert_eq!(requeue::DeadLetterMode::default(), requeue::DeadLetterMode::Redrive);
 /// ```
