@@ -29,13 +29,18 @@ pub(crate) fn gate(
     }
     // Before all else: what was given up must not be given up again, or its annotation would be sent for ever.
     if delivery.state.dead_letter.is_some() {
-        return Some(Disposition::Release(ReleaseReason::Annotated));
+        return Some(match dead_letter {
+            DeadLetterMode::Redrive | DeadLetterMode::Annotate => Disposition::Release(ReleaseReason::Annotated),
+            // It says why already.
+            DeadLetterMode::Direct(_) => Disposition::DeadLetter(DeadLetterReason::RetriesExhausted),
+        });
     }
     // No handler is given this record, so it costs no time; and it must not be deferred: a copy would lack what could not be read.
     if delivery.defect.is_some() {
         return None;
     }
-    if let Some(due) = delivery.state.not_before.filter(|due| *due > now) {
+    // On a FIFO queue nobody of us has written it.
+    if let Some(due) = delivery.state.not_before.filter(|due| *due > now && !delivery.is_fifo()) {
         return Some(Disposition::Defer {
             why: Deferral::NotDue,
             wait: Wait::until(policy::believed_due(policy, due, now), now),
@@ -47,12 +52,14 @@ pub(crate) fn gate(
     }
     if let Some(reason) = policy::given_up(policy, &delivery.progress(), delivery.copy_first_received) {
         match (dead_letter, delivery.strategy) {
-            (DeadLetterMode::Redrive | DeadLetterMode::Annotate, _) => {
+            (DeadLetterMode::Direct(_), Strategy::Copy) => return Some(Disposition::DeadLetter(reason)),
+            (_, Strategy::Copy) => return Some(Disposition::Release(ReleaseReason::GivenUp)),
+            // What follows it in its group has been let past.
+            (DeadLetterMode::Redrive | DeadLetterMode::Annotate, Strategy::Visibility) if delivery.is_fifo() => {
                 return Some(Disposition::Release(ReleaseReason::GivenUp));
             }
-            (DeadLetterMode::Direct(_), Strategy::Copy) => return Some(Disposition::DeadLetter(reason)),
-            // It should be elsewhere by now. Since receives without a call count too, it may never have been handled.
-            (DeadLetterMode::Direct(_), Strategy::Visibility) => {}
+            // Receives without a call count too, so that it may never have been handled.
+            (_, Strategy::Visibility) => {}
         }
     }
     match time_left {

@@ -161,9 +161,14 @@ impl Delivery {
     pub(crate) fn descend(&mut self, lineage: u32) {
         self.lineage = Some(lineage);
         // Only by its id can SQS be told to keep it.
-        if lineage >= MAX_LINEAGE && self.message_id.is_some() {
+        if self.ends_its_row() && self.message_id.is_some() {
             self.strategy = Strategy::Visibility;
         }
+    }
+
+    /// Whether nothing more may be sent for it without coming near Lambda's limit.
+    pub(crate) fn ends_its_row(&self) -> bool {
+        self.lineage.is_some_and(|lineage| lineage >= MAX_LINEAGE)
     }
 
     /// The body as first delivered.
@@ -180,8 +185,8 @@ impl Delivery {
         self.queue.as_ref().is_some_and(|queue| queue.is_fifo())
     }
 
-    /// Failed attempts before this one, or more where a message waits in its place.
-    pub(crate) fn failures(&self) -> u32 {
+    /// Retries used before this delivery, or more where a message waits in its place.
+    pub(crate) fn retries(&self) -> u32 {
         self.progress().retries()
     }
 
@@ -196,6 +201,8 @@ impl Delivery {
             first_received: self.first_received,
             receive_count: self.receive_count,
             strategy: self.strategy,
+            // Where loops are not allowed, company decides anew at each receive how it waits.
+            counts_receives: self.strategy == Strategy::Visibility || self.lineage.is_some(),
         }
     }
 }
@@ -296,12 +303,12 @@ impl<T> Message<T> {
 
     /// Which attempt this is: 1 the first time.
     pub fn attempt(&self) -> Attempt {
-        Attempt::MIN.saturating_add(self.delivery.failures())
+        Attempt::MIN.saturating_add(self.delivery.retries())
     }
 
     /// Retries used so far.
     pub fn retry_count(&self) -> u32 {
-        self.delivery.failures()
+        self.delivery.retries()
     }
 
     /// How often SQS delivered this copy: more than once after a crash or a time-out of the function.
@@ -311,7 +318,7 @@ impl<T> Message<T> {
 
     /// Whether a further failure finds all retries used. Time budgets may end the retries earlier.
     pub fn is_last_attempt(&self) -> bool {
-        self.delivery.failures() >= self.max_retries
+        self.delivery.retries() >= self.max_retries
     }
 
     /// When the message was first sent, by SQS's clock.

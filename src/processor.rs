@@ -135,8 +135,12 @@ where
         while let Some(delivery) = lane.next() {
             let mut verdict = self.run(delivery, times).await;
             match self.inner.way(&verdict) {
-                _ if lane.as_slice().is_empty() => settle(verdict),
                 Way::Free => settle(verdict),
+                Way::Passable => {
+                    verdict.behind = Behind::Passing;
+                    settle(verdict);
+                }
+                _ if lane.as_slice().is_empty() => settle(verdict),
                 Way::FreeOnceMoved => {
                     let (moved, is_moved) = oneshot::channel();
                     verdict.behind = Behind::Listening(moved);
@@ -264,10 +268,17 @@ fn lanes(deliveries: Vec<Delivery>) -> Vec<Vec<Arc<Delivery>>> {
     lanes
 }
 
+/// Whether SQS could not be told to keep it, and it can be sent again instead.
+fn is_unreportable(delivery: &Delivery) -> bool {
+    delivery.message_id.is_none() && delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo()
+}
+
 /// Whether the messages behind one in its FIFO group may be handled.
 enum Way {
-    /// It is not handled again.
+    /// It is done, or in nobody's way.
     Free,
+    /// It stays, but is not handled again.
+    Passable,
     /// It is not handled again if it reaches the dead-letter queue.
     FreeOnceMoved,
     /// It is handled again, and must come first.
@@ -303,53 +314,67 @@ impl<H, Q> Inner<H, Q> {
         deliveries
     }
 
-    /// The disposition that can be carried out for this record, in the way that the settings choose: a copy needs all of the record,
-    /// on a FIFO queue it would lose its place, and what SQS shall keep needs an id.
+    /// The disposition that can be carried out for this record: a copy needs a queue, and what SQS shall keep needs an id.
     fn feasible(&self, delivery: &Delivery, wanted: Disposition, now: SystemTime, sample: f64) -> Disposition {
-        let copyable = delivery.defect.is_none() && delivery.queue.is_some();
-        let replaceable = copyable && !delivery.is_fifo();
-        match (wanted, &self.dead_letter) {
-            (Disposition::Requeue { .. } | Disposition::Defer { .. }, _) if delivery.queue.is_none() => {
+        match wanted {
+            Disposition::Requeue { .. } | Disposition::Defer { .. } if delivery.queue.is_none() => {
                 Disposition::Release(ReleaseReason::NoQueue)
             }
-            (Disposition::Defer { why: Deferral::NoTimeLeft, .. }, _)
+            Disposition::Defer { why: Deferral::NoTimeLeft, .. }
                 if delivery.state.deferrals >= self.policy.max_deferrals =>
             {
                 Disposition::Release(ReleaseReason::DeferredTooOften)
             }
-            (Disposition::Defer { why: why @ (Deferral::NotDue | Deferral::NoTimeLeft), wait }, _)
+            Disposition::Defer { why: why @ (Deferral::NotDue | Deferral::NoTimeLeft), wait }
                 if delivery.strategy == Strategy::Visibility =>
             {
                 Disposition::Defer { why, wait: policy::deferred_in_place(wait, now) }
             }
-            (Disposition::DeadLetter(reason), DeadLetterMode::Annotate) if replaceable => Disposition::Annotate(reason),
-            (Disposition::DeadLetter(reason), DeadLetterMode::Direct(_)) if copyable => Disposition::Direct(reason),
-            (Disposition::Release(ReleaseReason::GivenUp) | Disposition::DeadLetter(_), _)
-                if replaceable && delivery.message_id.is_none() =>
-            {
+            Disposition::DeadLetter(reason) => self.dead_letter(delivery, reason, now, sample),
+            Disposition::Release(ReleaseReason::GivenUp) if is_unreportable(delivery) => {
                 policy::defer(Deferral::Unreportable, delivery.deferrals(), now, sample)
             }
-            (
-                Disposition::Complete
-                | Disposition::Requeue { .. }
-                | Disposition::Defer { .. }
-                | Disposition::Release(_)
-                | Disposition::DeadLetter(_)
-                | Disposition::Annotate(_)
-                | Disposition::Direct(_),
-                _,
-            ) => wanted,
+            Disposition::Complete
+            | Disposition::Requeue { .. }
+            | Disposition::Defer { .. }
+            | Disposition::Release(_)
+            | Disposition::Annotate(_)
+            | Disposition::Direct(_) => wanted,
         }
     }
 
-    /// What a message leaves to those behind it. In its place a final failure is handled again on each receive, until its receives
-    /// say that its retries are used up, or it is in the dead-letter queue.
+    /// The way to the dead-letter queue that the settings choose. A copy needs all of the record, and on a FIFO queue it would lose its
+    /// place.
+    fn dead_letter(&self, delivery: &Delivery, reason: DeadLetterReason, now: SystemTime, sample: f64) -> Disposition {
+        let copyable = delivery.defect.is_none() && delivery.queue.is_some();
+        match self.dead_letter {
+            DeadLetterMode::Direct(_) if copyable => Disposition::Direct(reason),
+            DeadLetterMode::Annotate if copyable && !delivery.is_fifo() && !delivery.ends_its_row() => {
+                Disposition::Annotate(reason)
+            }
+            DeadLetterMode::Redrive | DeadLetterMode::Annotate | DeadLetterMode::Direct(_) => {
+                if is_unreportable(delivery) {
+                    policy::defer(Deferral::Unreportable, delivery.deferrals(), now, sample)
+                } else {
+                    Disposition::DeadLetter(reason)
+                }
+            }
+        }
+    }
+
+    /// What a message leaves to those behind it in its FIFO group. In its place one that failed for good is handled again on each
+    /// receive, until its receives say that its retries are used up, or it is in the dead-letter queue.
     fn way(&self, verdict: &Verdict) -> Way {
-        match verdict.disposition {
-            Disposition::Complete
-            | Disposition::DeadLetter(DeadLetterReason::Expired)
-            | Disposition::Release(ReleaseReason::GivenUp | ReleaseReason::Annotated) => Way::Free,
-            Disposition::DeadLetter(_) if verdict.delivery.failures() >= self.policy.max_retries => Way::Free,
+        let Verdict { delivery, disposition, .. } = verdict;
+        let progress = delivery.progress();
+        // Without a redrive policy it would go round and round.
+        let passable = if policy::is_stuck(&self.policy, &progress) { Way::Free } else { Way::Passable };
+        match disposition {
+            _ if !delivery.is_fifo() => Way::Free,
+            Disposition::Complete | Disposition::Direct(DeadLetterReason::Expired) => Way::Free,
+            Disposition::DeadLetter(DeadLetterReason::Expired)
+            | Disposition::Release(ReleaseReason::GivenUp | ReleaseReason::Annotated) => passable,
+            Disposition::DeadLetter(_) if policy::is_spent(&self.policy, &progress) => passable,
             Disposition::Direct(_) => Way::FreeOnceMoved,
             Disposition::Requeue { .. }
             | Disposition::Defer { .. }
@@ -364,7 +389,7 @@ impl<H, Q> Inner<H, Q> {
         Outcome {
             message_id: delivery.message_id.clone(),
             original_message_id: delivery.original_id().map(str::to_owned),
-            retry_count: delivery.failures(),
+            retry_count: delivery.retries(),
             hops: delivery.state.hops,
             receive_count: delivery.receive_count,
             is_stuck: settlement.is_kept() && policy::is_stuck(&self.policy, &delivery.progress()),

@@ -140,6 +140,8 @@ pub(crate) struct Progress<'a> {
     pub(crate) receive_count: u32,
     /// How it waits for its next attempt.
     pub(crate) strategy: Strategy,
+    /// Whether some of its receives may have been attempts for which it waited in its place, and so could not note them.
+    pub(crate) counts_receives: bool,
 }
 
 impl Progress<'_> {
@@ -148,13 +150,10 @@ impl Progress<'_> {
         self.state.retry_count.saturating_add(self.unnoted())
     }
 
-    /// Receives before this one, where a message waits in its place and cannot note what became of them: each counts as an attempt
-    /// that failed, whatever the class, though some may have ended without a call.
+    /// Receives of this copy before this one, each of which counts as an attempt that failed, whatever the class, though some may have
+    /// ended without a call.
     fn unnoted(&self) -> u32 {
-        match self.strategy {
-            Strategy::Copy => 0,
-            Strategy::Visibility => self.receive_count.saturating_sub(1),
-        }
+        if self.counts_receives { self.receive_count.saturating_sub(1) } else { 0 }
     }
 
     fn history(&self, policy: &RetryPolicy, class: FailureClass) -> History {
@@ -177,8 +176,8 @@ pub(crate) fn decide(
     now: SystemTime,
     sample: f64,
 ) -> Disposition {
-    // In its place, a postponement uses up a receive like everything else; the next one would find it given up without a call.
-    if failure.is_postponed() && progress.strategy == Strategy::Visibility && progress.retries() >= policy.max_retries {
+    // In its place, a postponement uses up a receive like everything else.
+    if failure.is_postponed() && progress.strategy == Strategy::Visibility && is_spent(policy, progress) {
         return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
     }
     policy.decide(&progress.history(policy, failure.class()), failure, now, sample)
@@ -226,6 +225,11 @@ pub(crate) fn deferred_in_place(wait: Wait, now: SystemTime) -> Wait {
     Wait::from(wait.total().max(LEAST_DEFERRAL_IN_PLACE), now)
 }
 
+/// Whether a failure of this receive finds all retries used, whatever its class.
+pub(crate) fn is_spent(policy: &RetryPolicy, progress: &Progress<'_>) -> bool {
+    progress.retries() >= policy.max_retries
+}
+
 /// Why the message was given up on an earlier receive of this copy already, so that its handler need not run again.
 pub(crate) fn given_up(
     policy: &RetryPolicy,
@@ -237,7 +241,8 @@ pub(crate) fn given_up(
         return None;
     }
     if progress.strategy == Strategy::Visibility {
-        return (progress.retries() > policy.max_retries).then_some(DeadLetterReason::RetriesExhausted);
+        let before = Progress { receive_count: progress.receive_count - 1, ..*progress };
+        return is_spent(policy, &before).then_some(DeadLetterReason::RetriesExhausted);
     }
     let class = state.class?;
     let budget = policy.class(class)?;

@@ -16,7 +16,7 @@ mod tests;
 pub use backoff::Backoff;
 pub use calls::CallPolicy;
 pub use decide::History;
-pub(crate) use decide::{Progress, believed_due, decide, defer, deferred_in_place, given_up, is_stuck};
+pub(crate) use decide::{Progress, believed_due, decide, defer, deferred_in_place, given_up, is_spent, is_stuck};
 pub use jitter::{Jitter, Spread};
 pub(crate) use presets::Preset;
 

@@ -156,14 +156,16 @@ impl<Q: Queue> Settler<Q> {
     ) -> Vec<Confirmation> {
         let mut results = vec![Err(EntryError::unconfirmed()); entries.len()];
         let longest = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + window.started.elapsed());
-        for longest in [longest, MODEST_VISIBILITY.min(longest)] {
-            let refused = |at: &usize| results[*at].as_ref().is_err_and(|error| error.sender_fault);
-            let wishes: Vec<(usize, (&str, Duration))> = (0..entries.len())
-                .filter(refused)
-                .map(|at| (at, (entries[at].0, entries[at].1.min(longest))))
-                .collect();
-            self.hide_as_wished(queue, wishes, &mut results, window.deadline).await;
-        }
+        let wish = |at: usize, longest: Duration| (at, (entries[at].0, entries[at].1.min(longest)));
+        let wishes = (0..entries.len()).map(|at| wish(at, longest)).collect();
+        self.hide_as_wished(queue, wishes, &mut results, window.deadline).await;
+        // What SQS did not mention it may have carried out, and is not to be shortened.
+        let unconfirmed = Err(EntryError::unconfirmed());
+        let is_refused =
+            |result: &Confirmation| *result != unconfirmed && result.as_ref().is_err_and(|error| error.sender_fault);
+        let refused = (0..entries.len()).filter(|at| is_refused(&results[*at]));
+        let wishes = refused.map(|at| wish(at, MODEST_VISIBILITY)).collect();
+        self.hide_as_wished(queue, wishes, &mut results, window.deadline).await;
         results
     }
 

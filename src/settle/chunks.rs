@@ -34,9 +34,14 @@ impl<K: Ord + Clone, T> Chunks<K, T> {
         chunk.bytes += bytes;
         chunk.entries.push(entry);
         if before.is_none() && chunk.entries.len() == MAX_BATCH_ENTRIES {
-            return self.0.remove(place).map(|chunk| chunk.entries);
+            return self.take(place);
         }
         before
+    }
+
+    /// The chunk for a place, if there is one, though it is not full.
+    pub(super) fn take(&mut self, place: &K) -> Option<Vec<T>> {
+        self.0.remove(place).map(|chunk| chunk.entries)
     }
 
     /// When the next chunk must leave.

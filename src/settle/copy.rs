@@ -59,6 +59,11 @@ impl Copy {
         matches!(self.fate, Fate::Pending(_))
     }
 
+    /// Whether the rest of its group waits for it.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self.verdict.behind, Behind::Listening(_))
+    }
+
     pub(super) fn is_confirmed(&self) -> bool {
         self.fate == Fate::Confirmed
     }
@@ -133,7 +138,7 @@ fn next_state(verdict: &Verdict) -> RetryState {
     state.not_before = disposition.wait().and_then(|wait: Wait| wait.not_before());
     match disposition {
         Disposition::Requeue { wait, .. } => {
-            state.retry_count = state.retry_count.saturating_add(1);
+            state.retry_count = delivery.retries().saturating_add(1);
             state.delay = Some(wait.total());
             state.class = class;
             if let Some(class) = class {
@@ -151,7 +156,8 @@ fn next_state(verdict: &Verdict) -> RetryState {
         | Disposition::DeadLetter(_) => {}
         Disposition::Annotate(reason) => state.dead_letter = Some(annotation(delivery, *reason, failure.as_ref(), *at)),
         Disposition::Direct(reason) => {
-            state.dead_letter = Some(annotation(delivery, *reason, failure.as_ref(), *at));
+            // What was given up long ago says why already.
+            state.dead_letter.get_or_insert_with(|| annotation(delivery, *reason, failure.as_ref(), *at));
             // SQS notes it only for what it moves itself.
             state.source = delivery.queue.as_ref().map(ToString::to_string);
         }
@@ -179,7 +185,7 @@ fn annotation(delivery: &Delivery, reason: DeadLetterReason, failure: Option<&Fa
         class,
         reason: reason.as_str(),
         detail: failure.map(Failure::reason),
-        retry_count: delivery.failures(),
+        retry_count: delivery.retries(),
         failed_at: wire::timestamp_text(at),
     };
     serde_json::to_string(&annotation).expect("texts and a number are JSON")

@@ -52,6 +52,8 @@ pub(crate) enum Behind {
     Nobody,
     /// They are to be receivable as soon as this one is: until then SQS holds them back for its sake.
     Waiting(Vec<Arc<Delivery>>),
+    /// They pass it on its way to the dead-letter queue. SQS holds them back while it is in flight, so it is to be receivable at once.
+    Passing,
     /// They are handled once this one is confirmed in the dead-letter queue, and not if the sender is dropped.
     Listening(oneshot::Sender<()>),
 }
@@ -104,8 +106,11 @@ impl<Q: Queue> Settler<Q> {
                 verdict = verdicts.recv() => match verdict.map(|verdict| self.prepare(verdict)) {
                     Some(Prepared::Settled(done)) => settled.push(done),
                     Some(Prepared::Copy(route, copy)) => {
-                        let bytes = copy.size();
-                        in_flight.extend(copies.push(&route, copy, bytes).map(|full| copying(route, full)));
+                        let (bytes, is_awaited) = (copy.size(), copy.is_awaited());
+                        in_flight.extend(copies.push(&route, copy, bytes).map(|full| copying(route.clone(), full)));
+                        if is_awaited {
+                            in_flight.extend(copies.take(&route).map(|awaited| copying(route, awaited)));
+                        }
                     }
                     Some(Prepared::Hold(queue, verdict)) => {
                         in_flight.extend(holds.push(&queue, verdict, 0).map(|full| holding(queue, full)));
@@ -136,6 +141,7 @@ impl<Q: Queue> Settler<Q> {
     fn prepare(&self, mut verdict: Verdict) -> Prepared {
         let settlement = match (verdict.disposition, verdict.delivery.queue.clone()) {
             (Disposition::Complete, _) => Settlement::Done,
+            (_, Some(queue)) if matches!(verdict.behind, Behind::Passing) => return Prepared::Hold(queue, verdict),
             (Disposition::Release(ReleaseReason::Annotated), Some(queue)) if is_hurried(&verdict.delivery) => {
                 return Prepared::Hold(queue, verdict);
             }
@@ -177,7 +183,7 @@ impl<Q: Queue> Settler<Q> {
     }
 
     async fn settle_copies(&self, route: Route, mut copies: Vec<Copy>, window: Window) -> Vec<Settled> {
-        if self.brake.lets_pass(&route.to) {
+        if copies.iter().any(Copy::is_pending) && self.brake.lets_pass(&route.to) {
             let trouble = self.send(&route.to, &mut copies, window.deadline).await;
             if trouble.is_some() || copies.iter().any(Copy::is_confirmed) {
                 self.brake.note(&route.to, trouble);
@@ -203,7 +209,7 @@ impl<Q: Queue> Settler<Q> {
             }
             let settlement = match (verdict.disposition, confirmation) {
                 // It is only on its way to the dead-letter queue, and gets there in any case.
-                (Disposition::Release(_), _) | (_, Ok(())) => Settlement::Kept,
+                (Disposition::Release(_) | Disposition::DeadLetter(_), _) | (_, Ok(())) => Settlement::Kept,
                 (_, Err(error)) => Settlement::KeptNotDelayed { code: error.code },
             };
             settled.push(Settled { verdict, settlement });

@@ -1,10 +1,11 @@
 //! The mode `direct`: what is given up is sent to a dead-letter queue that the function knows by its URL.
 
+use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 use requeue::embedded::Fault;
 use requeue::{DeadLetterMode, DeadLetterReason, Disposition, Failure, ReleaseReason, Settlement, Wrap};
 use serde_json::json;
 
-use crate::world::{Act, DELETE, LIMIT, SEND, Script, World, object_of, secs, state};
+use crate::world::{Act, DELETE, LIMIT, SEND, Script, World, numbered, object_of, secs, state};
 
 fn direct(mut world: World) -> World {
     world.settings.dead_letter = DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap());
@@ -205,4 +206,67 @@ async fn a_dead_letter_queue_that_does_not_answer_holds_up_no_retry() {
     }
     let copies = world.requests(SEND).iter().filter(|request| request.queue == world.queue.name()).count();
     assert_eq!(copies, 3, "one for each attempt of the other message");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_expired_message_holds_back_nobody_though_it_cannot_be_sent() {
+    let mut world = fifo();
+    world.settings.policy.message_ttl = Some(secs(60));
+    world.send_as("a1", |message| message.message_group_id("a")).await;
+    tokio::time::sleep(secs(61)).await;
+    world.send_as("a2", |message| message.message_group_id("a")).await;
+    world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
+    let script = Script::new(|_| Act::Done);
+    let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
+    assert_eq!((script.seen(), invocation.failed().len()), (vec!["a2".to_owned()], 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_the_last_redrive_it_goes_back_with_the_same_words() {
+    let world = direct(World::new());
+    world.send("{}").await;
+    let script = Script::always(Failure::non_retryable("no such account"));
+    let processor = world.processor(script.clone());
+    world.run(&processor).await;
+    for _ in 1..=12 {
+        world.move_back().await;
+        world.run(&processor).await;
+        let why = &state(&world.dead()[0])["retryState"]["deadLetter"];
+        assert_eq!((&why["reason"], &why["detail"]), (&json!("non-retryable"), &json!("no such account")));
+    }
+    assert_eq!(script.calls().len(), 1 + 10, "ten redrives start afresh");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ten_final_failures_of_a_group_wait_for_no_company() {
+    let world = fifo();
+    for n in 0..10 {
+        world.send_as(&numbered(n), |message| message.message_group_id("a")).await;
+    }
+    let script = Script::always(Failure::non_retryable("never"));
+    let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
+    assert_eq!((script.calls().len(), world.dead().len()), (10, 10));
+    assert!(invocation.elapsed < secs(1), "{:?}", invocation.elapsed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fifo_dead_letter_queue_serves_a_standard_queue_and_the_reverse() {
+    for (name, dead) in [("orders", "all-dlq.fifo"), ("orders.fifo", "all-dlq")] {
+        let mut world = World::with_queue(name, &[]);
+        let dead = world.sqs.create_queue(dead, []).unwrap();
+        world.settings.dead_letter = DeadLetterMode::Direct(dead.url().parse().unwrap());
+        let is_fifo = world.queue.is_fifo();
+        for n in 0..2 {
+            let group = (is_fifo || n == 1).then(|| "tenant".to_owned());
+            let id = is_fifo.then(|| n.to_string());
+            let with = |message: SendMessageFluentBuilder| {
+                message.set_message_group_id(group).set_message_deduplication_id(id)
+            };
+            world.send_as(&numbered(n), with).await;
+        }
+        let processor = world.processor(Script::always(Failure::non_retryable("never")));
+        let invocation = world.invoke(&processor).await.unwrap();
+        assert!(invocation.failed().is_empty(), "{name}");
+        assert_eq!(world.sqs.messages(&dead).unwrap().len(), 2, "{name}");
+    }
 }

@@ -3,7 +3,7 @@
 use requeue::Failure;
 use requeue::embedded::Fault;
 
-use crate::world::{Act, MAX_RECEIVE_COUNT, Script, World, secs};
+use crate::world::{Act, MAX_RECEIVE_COUNT, Script, Seen, World, numbered, secs};
 
 fn world() -> World {
     World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "true")])
@@ -163,4 +163,49 @@ async fn retries_are_bounded_though_no_copy_counts_them() {
     let script = Script::always(Failure::temporary("no"));
     world.run(&world.processor(script.clone())).await;
     assert_eq!((script.calls().len(), world.dead().len()), (3, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_group_flows_past_a_message_that_was_given_up() {
+    let mut world = world();
+    world.set_max_receive_count(100).await;
+    world.settings.policy.max_retries = 2;
+    for n in 0..40 {
+        send(&world, "a", &numbered(n)).await;
+    }
+    let script = Script::new(|seen| if seen.n() == 0 { Act::Fail(Failure::temporary("no")) } else { Act::Done });
+    let begun = tokio::time::Instant::now();
+    world.run(&world.processor(script.clone())).await;
+    let order: Vec<usize> = script.calls().iter().map(Seen::n).collect();
+    assert_eq!(order, [0, 0].into_iter().chain(0..40).collect::<Vec<_>>());
+    assert!(script.calls()[41].at - begun < secs(60), "not one batch for each visibility timeout");
+    assert_eq!(world.dead().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_redrive_policy_what_was_given_up_does_not_keep_the_function_busy() {
+    let mut world = world();
+    world.settings.policy.max_retries = 1;
+    world.queue = world.sqs.create_queue("lonely.fifo", [("ContentBasedDeduplication", "true")]).unwrap();
+    send(&world, "a", "a1").await;
+    let script = Script::always(Failure::temporary("no"));
+    let processor = world.processor(script.clone());
+    let mut invocations = 0;
+    let begun = tokio::time::Instant::now();
+    while begun.elapsed() < secs(3_600) && world.sleep_until_due().await {
+        invocations += u32::from(world.invoke(&processor).await.is_some());
+    }
+    assert_eq!(script.calls().len(), 2);
+    // 22 receives, and from then on one for each visibility timeout of 30 s.
+    assert!(invocations <= 22 + 121, "{invocations} invocations in an hour");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_notice_that_somebody_forged_does_not_hold_a_group() {
+    let world = world();
+    let state = r#""retryTimestamp":"2100-01-01T00:00:00.000Z","retryState":{"v":1,"notBefore":4102444800000}"#;
+    send(&world, "a", &format!(r#"{{"retryCount":0,"originalMessageId":"x",{state}}}"#)).await;
+    let script = Script::new(|_| Act::Done);
+    world.invoke(&world.processor(script.clone())).await.unwrap();
+    assert_eq!(script.calls().len(), 1);
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use requeue::embedded::{EntryFate, EntryFault, Fault};
+use requeue::embedded::{Answer, EntryFate, EntryFault, Fault};
 use requeue::{DeadLetterMode, Deferral, Disposition, Failure, ReleaseReason, Settlement, Strategy};
 use serde_json::Value;
 
-use crate::world::{Act, SEND, Script, VISIBILITY, VISIBILITY_CHANGE, World, millis, secs, state};
+use crate::world::{Act, MAX_RECEIVE_COUNT, SEND, Script, VISIBILITY, VISIBILITY_CHANGE, World, millis, secs, state};
 
 fn world() -> World {
     let mut world = World::new();
@@ -43,30 +43,41 @@ async fn receives_count_the_retries_and_grow_the_delay() {
     let calls = script.calls();
     let times: Vec<u64> = calls.iter().map(|seen| (seen.at - calls[0].at).as_secs()).collect();
     // 2 s × 3ⁿ, of which the smallest sample leaves half.
-    assert_eq!(times, [0, 1, 4, 13]);
-    assert_eq!(calls.iter().map(|seen| seen.is_last).collect::<Vec<_>>(), [false, false, false, true]);
+    // Then SQS delivers it once more, after the queue's visibility timeout.
+    assert_eq!(times, [0, 1, 4, 13, 13 + 360]);
+    assert_eq!(calls.iter().map(|seen| seen.is_last).collect::<Vec<_>>(), [false, false, false, true, true]);
     let dead = world.dead();
     assert_eq!((dead[0].id.as_str(), dead[0].body.as_str()), (id.as_str(), "text, as it was sent"));
     assert_eq!((world.calls(SEND), world.calls(VISIBILITY_CHANGE)), (0, 3));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_given_up_is_not_handled_again_while_it_waits_to_be_moved() {
+async fn receives_without_a_call_count_but_nothing_is_given_up_uncalled() {
     let mut world = world();
     world.settings.policy.max_retries = 1;
     world.send("{}").await;
-    let script = Script::always(Failure::temporary("no"));
-    let processor = world.processor(script.clone());
-    let mut dispositions = Vec::new();
-    while world.sleep_until_due().await && world.dead().is_empty() {
-        if let Some(batch) = world.mapping().poll(Duration::ZERO).await.unwrap() {
-            let report = world.report(&processor, &batch.event(&world.queue)).await;
-            dispositions.push(report.outcomes[0].disposition.as_str());
-            assert_eq!(report.failed_ids().unwrap().len(), 1);
-        }
+    let script = Script::new(|_| Act::Done);
+    let mapping = world.mapping();
+    for _ in 0..MAX_RECEIVE_COUNT - 1 {
+        let batch = mapping.poll(Duration::ZERO).await.unwrap().unwrap();
+        mapping.acknowledge(&batch, &Answer::FunctionError).unwrap();
+        world.sleep_until_due().await;
     }
-    assert_eq!(dispositions, ["requeue", "dead-letter", "release", "release", "release"]);
-    assert_eq!((script.calls().len(), world.dead().len()), (2, 1));
+    world.run(&world.processor(script.clone())).await;
+    assert_eq!((script.calls().len(), world.dead().len()), (1, 0));
+    assert_eq!(script.calls()[0].attempt, MAX_RECEIVE_COUNT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_sqs_does_not_mention_keeps_its_delay() {
+    let world = world();
+    world.send("{}").await;
+    let unmentioned = Fault::Entries(vec![EntryFault { position: 0, fate: EntryFate::Unmentioned }]);
+    world.faults_of(VISIBILITY_CHANGE, move |_| unmentioned.clone());
+    let processor = world.processor(Script::always(Failure::quota("later").retry_after(secs(10_000))));
+    let report = world.report(&processor, &world.receive().await).await;
+    assert_eq!(report.outcomes[0].settlement, Settlement::KeptNotDelayed { code: "Unconfirmed".to_owned() });
+    assert_eq!((world.wait(&world.only_message()), world.calls(VISIBILITY_CHANGE)), (secs(10_000), 1));
 }
 
 #[tokio::test(start_paused = true)]
@@ -160,14 +171,16 @@ async fn the_copies_of_another_time_go_on_counting() {
     }
     world.settings.strategy = Strategy::Visibility;
     world.run(&world.processor(script.clone())).await;
-    assert_eq!(script.calls().iter().map(|seen| seen.attempt).collect::<Vec<_>>(), [1, 2, 3, 4, 5]);
+    assert_eq!(script.calls().iter().map(|seen| seen.attempt).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7]);
     assert_eq!((world.calls(SEND), world.dead().len()), (2, 1));
 }
 
 #[tokio::test(start_paused = true)]
 async fn each_way_to_the_dead_letter_queue_is_open() {
     let url = World::new().dead_letters.url().parse().unwrap();
-    for (mode, sends) in [(DeadLetterMode::Redrive, 0), (DeadLetterMode::Annotate, 1), (DeadLetterMode::Direct(url), 1)]
+    // As it is, it is handled on each of its five receives.
+    for (mode, calls, sends) in
+        [(DeadLetterMode::Redrive, 5, 0), (DeadLetterMode::Annotate, 3, 1), (DeadLetterMode::Direct(url), 3, 1)]
     {
         let mut world = world();
         world.settings.policy.max_retries = 2;
@@ -175,7 +188,7 @@ async fn each_way_to_the_dead_letter_queue_is_open() {
         world.send("{}").await;
         let script = Script::always(Failure::temporary("no"));
         world.run(&world.processor(script.clone())).await;
-        assert_eq!((script.calls().len(), world.dead().len(), world.calls(SEND)), (3, 1, sends), "{mode:?}");
+        assert_eq!((script.calls().len(), world.dead().len(), world.calls(SEND)), (calls, 1, sends), "{mode:?}");
         if sends == 1 {
             let why = &state(&world.dead()[0])["retryState"]["deadLetter"];
             assert_eq!((&why["reason"], &why["retryCount"]), (&"retries-exhausted".into(), &2.into()));

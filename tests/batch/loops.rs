@@ -6,7 +6,7 @@ use std::time::Duration;
 use requeue::embedded::Answer;
 use requeue::{DeadLetterMode, Failure, RecursiveLoop, Settings};
 
-use crate::world::{Act, Script, World, secs, state};
+use crate::world::{Act, Script, World, numbered, secs, state};
 
 /// So many invocations in a row, and Lambda refuses the next one.
 const LIMIT: u32 = 16;
@@ -80,6 +80,42 @@ async fn a_row_is_counted_by_the_invocation_whatever_is_sent_and_why() {
         let called: std::collections::BTreeSet<usize> = script.calls().iter().map(crate::world::Seen::n).collect();
         assert_eq!(called.len(), 40, "{mode:?}: all were called");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn annotated_copies_keep_the_row_short_too() {
+    let mut world = World::new();
+    world.settings.recursive_loop = RecursiveLoop::Terminate;
+    world.settings.dead_letter = DeadLetterMode::Annotate;
+    for n in 0..120 {
+        world.send_as(&numbered(n), |message| message.delay_seconds(i32::try_from(n * 5).unwrap())).await;
+    }
+    let longest = run_detected(&world, &Script::always(Failure::non_retryable("never"))).await;
+    assert!(longest < LIMIT, "{longest} in a row");
+    assert_eq!(world.dead().len(), 120);
+}
+
+#[tokio::test(start_paused = true)]
+async fn company_with_a_long_row_repeats_no_attempt() {
+    let mut world = World::new();
+    world.settings.recursive_loop = RecursiveLoop::Terminate;
+    world.settings.policy.max_retries = 2;
+    let script = Script::new(|seen| if seen.n() == 1 { Act::Fail(Failure::temporary("no")) } else { Act::Done });
+    let processor = world.processor(script.clone());
+    world.send(&numbered(1)).await;
+    for round in 0.. {
+        if !world.sleep_until_due().await {
+            break;
+        }
+        if round % 3 != 2 {
+            let state = r#""retryTimestamp":"2100-01-01T00:00:00.000Z","retryState":{"v":1,"lineage":10}"#;
+            world.send(&format!(r#"{{"n":0,"retryCount":0,"originalMessageId":"x",{state}}}"#)).await;
+        }
+        world.invoke(&processor).await;
+    }
+    let attempts = script.calls().iter().filter(|seen| seen.n() == 1).map(|seen| seen.attempt).collect::<Vec<_>>();
+    assert!(attempts.is_sorted_by(|one, next| one < next), "{attempts:?}");
+    assert!(attempts.len() <= 5, "{attempts:?}: no more than the redrive policy allows");
 }
 
 #[tokio::test(start_paused = true)]

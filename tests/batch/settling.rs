@@ -1,7 +1,7 @@
 //! Send, confirm, delete: and what happens when one of them fails.
 
-use requeue::Failure;
 use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
+use requeue::{Failure, Wrap};
 use tokio::time::Instant;
 
 use crate::world::{
@@ -418,5 +418,28 @@ async fn a_delay_of_zero_overrides_the_delay_of_the_queue() {
         let now = Failure::temporary("now").retry_after(secs(delay));
         world.invoke(&world.processor(Script::always(now))).await.unwrap();
         assert_eq!(world.wait(&world.only_message()), secs(delay));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_sent_does_not_keep_others_from_being_sent() {
+    let mut world = World::new();
+    world.settings.wrap = Wrap::Never;
+    let script = Script::new(|seen| match seen.body.as_str() {
+        r#"{"n":0}"# if seen.receive_count > 1 => Act::Done,
+        _ => Act::Fail(Failure::temporary("no")),
+    });
+    let processor = world.processor(script);
+    world.faults_of(SEND, |call| if call.of_operation <= 2 { Fault::Hang } else { Fault::None });
+    world.send(&numbered(0)).await;
+    world.invoke(&processor).await.unwrap();
+    for n in 1..=5 {
+        tokio::time::sleep(secs(31)).await;
+        world.send("text").await;
+        world.invoke(&processor).await.unwrap();
+        tokio::time::sleep(secs(1)).await;
+        let id = world.send(&numbered(n)).await;
+        let invocation = world.invoke(&processor).await.unwrap();
+        assert!(!invocation.failed().contains(&id.as_str()), "{n}: SQS has been well since the first minute");
     }
 }

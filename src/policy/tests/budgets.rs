@@ -110,7 +110,13 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
     ] {
         let mut state = RetryState { retry_count: retries, class, ..RetryState::default() };
         state.counts[Temporary as usize] = class_retries;
-        let progress = Progress { state: &state, first_received: received(), receive_count, strategy: Strategy::Copy };
+        let progress = Progress {
+            state: &state,
+            first_received: received(),
+            receive_count,
+            strategy: Strategy::Copy,
+            counts_receives: false,
+        };
         let reason = given_up(&policy, &progress, received() + secs(age));
         assert_eq!(reason.is_some(), expected, "{progress:?} at {age}");
         // It is what the decision said on that earlier receive.
@@ -122,7 +128,7 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
 }
 
 fn in_place(state: &RetryState, receive_count: u32) -> Progress<'_> {
-    Progress { state, first_received: received(), receive_count, strategy: Strategy::Visibility }
+    Progress { state, first_received: received(), receive_count, strategy: Strategy::Visibility, counts_receives: true }
 }
 
 #[test]

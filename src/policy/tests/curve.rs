@@ -144,7 +144,13 @@ fn another_class_begins_its_own_curve() {
         ..RetryState::default()
     };
     state.counts[FailureClass::RateLimit as usize] = 5;
-    let progress = Progress { state: &state, first_received: received(), receive_count: 1, strategy: Strategy::Copy };
+    let progress = Progress {
+        state: &state,
+        first_received: received(),
+        receive_count: 1,
+        strategy: Strategy::Copy,
+        counts_receives: false,
+    };
     for (jitter, wait) in [(Jitter::None, 10), (Jitter::Decorrelated, 30)] {
         let policy = policy(ClassPolicy { jitter, ..plain() });
         let decided = decide(&policy, &progress, &Failure::temporary("away"), received(), ALMOST_ONE);
