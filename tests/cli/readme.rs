@@ -62,8 +62,8 @@ fn the_costs_of_a_final_failure_are_those_of_the_schedule() {
         MODES.map(|mode| cell(&class(strategy, mode, "non-retryable"))).join(" | ")
     };
     let calls = |class: &Value| class["requests"]["median"]["handlerCalls"].to_string();
-    assert_eq!([row("copy", &calls), row("visibility", &calls)], ["10 | 1 | 1", "6 | 1 | 1"]);
-    says("| calls of the handler | 10 with `copy`, 6 with `visibility` | 1 | 1 |");
+    assert_eq!(row("copy", &calls), row("visibility", &calls));
+    says(&format!("| calls of the handler | {} |", row("copy", &calls)));
 
     for strategy in ["copy", "visibility"] {
         let arrival = |class: &Value| class["end"]["median"]["ageInDeadLetterQueueSeconds"].to_string();

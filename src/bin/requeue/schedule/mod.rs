@@ -59,7 +59,7 @@ pub(crate) struct Arguments {
 }
 
 /// The strategies, by the words of `REQUEUE_STRATEGY`.
-#[derive(Clone, Copy, Debug, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 pub(crate) enum Strategy {
     Copy,
     Visibility,

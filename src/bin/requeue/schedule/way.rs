@@ -56,11 +56,8 @@ impl Way {
         let is_called = |receive: &u32| {
             let age = life.age() + queue.visibility_timeout * (receive - had);
             let is_expired = policy.message_ttl.is_some_and(|ttl| age > ttl);
-            let is_given_up = match queue.strategy {
-                // Only a copy says what its message has been through.
-                Strategy::Copy => life.count() > 0,
-                Strategy::Visibility => receive - 1 > policy.max_retries,
-            };
+            // Only a copy says what its message has been through.
+            let is_given_up = queue.strategy == Strategy::Copy && life.count() > 0;
             !is_expired && !is_given_up
         };
         let calls = (had + 1..=queue.max_receive_count).filter(is_called).count();
