@@ -20,6 +20,9 @@ use crate::http;
 pub const TRACE: &str =
     "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=0;Lineage=3:a87bd80c:1";
 
+/// How long a process may take to end by itself: many times what it needs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// How an invocation ended.
 #[derive(Debug, PartialEq)]
 pub enum Ended {
@@ -111,7 +114,8 @@ impl Function {
 
     /// Waits until the process ends by itself, and returns its exit code and all that it printed.
     pub async fn ended(self) -> (Option<i32>, String) {
-        let output = self.process.wait_with_output().await.expect("a child's output");
+        let ended = tokio::time::timeout(PATIENCE, self.process.wait_with_output()).await;
+        let output = ended.expect("it ends by itself").expect("a child's output");
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     }
 }

@@ -121,10 +121,10 @@ impl Stage {
         self.sqs.messages(&self.dead_letters).unwrap()
     }
 
-    /// The ids of the messages in the queue, and for each copy the id that it had at first.
+    /// The ids of the messages in both queues, and for each copy the id that it had at first.
     pub fn ids(&self) -> Vec<(String, Option<String>)> {
         let original = |message: &MessageView| Some(json(&message.body)?["originalMessageId"].as_str()?.to_owned());
-        self.messages().iter().map(|message| (message.id.clone(), original(message))).collect()
+        self.messages().iter().chain(&self.dead()).map(|message| (message.id.clone(), original(message))).collect()
     }
 }
 
