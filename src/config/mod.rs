@@ -13,6 +13,8 @@ use crate::settings::{DeadLetterMode, Limits, RecursiveLoop, Settings};
 use crate::wire::Wrap;
 
 mod policy;
+#[cfg(test)]
+mod tests;
 
 pub use policy::InvalidPolicy;
 

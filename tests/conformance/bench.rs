@@ -15,6 +15,7 @@ use aws_sdk_sqs::types::{
     BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, Message,
     MessageSystemAttributeName, QueueAttributeName, SendMessageBatchRequestEntry,
 };
+use requeue::Clock;
 use tokio::time::Instant;
 
 /// What a check found, or the code of an error that it did not expect.
@@ -22,7 +23,7 @@ pub(crate) type Observed = Result<String, String>;
 
 type Running = Pin<Box<dyn Future<Output = Observed> + Send>>;
 
-/// One rule of SQS, and how to see whether it is kept.
+/// One rule of SQS, or something that the processor does by such rules, and how to see whether it is so.
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) expected: &'static str,
@@ -57,6 +58,8 @@ where
 #[derive(Clone)]
 pub(crate) struct Bench {
     pub(crate) client: Client,
+    /// What its clock shows.
+    pub(crate) clock: Clock,
 }
 
 /// A queue of one check.
@@ -68,8 +71,8 @@ pub(crate) struct Queue {
 }
 
 impl Bench {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client }
+    pub(crate) fn new(client: Client, clock: Clock) -> Self {
+        Self { client, clock }
     }
 
     /// A name that no other check and no earlier run has used.
@@ -288,7 +291,7 @@ pub(crate) async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await;
 }
 
-/// Whether something took about so many seconds: not less, and not much more even on a busy machine.
+/// Whether something that begins now takes about so many seconds.
 pub(crate) struct Watch(Instant);
 
 impl Watch {
@@ -297,14 +300,19 @@ impl Watch {
     }
 
     pub(crate) fn verdict(&self, secs: f64) -> String {
-        let elapsed = self.0.elapsed().as_secs_f64();
-        // Emulators look once in a while, and machines are busy; nobody may be early by more than a clock's grain.
-        if elapsed < secs - 0.1 {
-            format!("too early: {elapsed:.1} s instead of {secs} s")
-        } else if elapsed > secs + 4.0 {
-            format!("too late: {elapsed:.1} s instead of {secs} s")
-        } else {
-            "in time".to_owned()
-        }
+        verdict(self.0.elapsed(), secs)
+    }
+}
+
+/// Whether something took about so many seconds: not less, and not much more even on a busy machine.
+pub(crate) fn verdict(elapsed: Duration, secs: f64) -> String {
+    let elapsed = elapsed.as_secs_f64();
+    // Emulators look once in a while, and machines are busy; nobody may be early by more than a clock's grain.
+    if elapsed < secs - 0.1 {
+        format!("too early: {elapsed:.1} s instead of {secs} s")
+    } else if elapsed > secs + 4.0 {
+        format!("too late: {elapsed:.1} s instead of {secs} s")
+    } else {
+        "in time".to_owned()
     }
 }

@@ -3,13 +3,14 @@
 //!
 //! The others are found at `REQUEUE_TEST_MOTO` and `REQUEUE_TEST_MINISTACK` (endpoint URLs; `tests/run` starts them).
 //! Where they deviate from the documents stands in `differences.rs`; a deviation that does not stand there fails, and so does
-//! a row that is no longer true. In `redriven.rs` the processor itself works on all of them.
+//! a row that is no longer true. In `checks/settling.rs` and `redriven.rs` the processor itself works on all of them.
 
 #![allow(clippy::disallowed_methods, reason = "a test may read its settings from the environment")]
 
 mod bench;
 mod checks;
 mod differences;
+mod function;
 mod redriven;
 
 use std::time::{Duration, SystemTime};
@@ -29,9 +30,10 @@ const AT_ONCE: usize = 6;
 
 #[tokio::test(start_paused = true)]
 async fn the_embedded_sqs_in_virtual_time_does_what_is_documented() {
-    let sqs = EmbeddedSqs::new(Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)));
+    let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_hours(500_000));
+    let sqs = EmbeddedSqs::new(clock.clone());
     let config = sqs.client_config().retry_config(RetryConfig::disabled());
-    let bench = Bench::new(Client::from_conf(config.build()));
+    let bench = Bench::new(Client::from_conf(config.build()), clock);
     let mut observed = Vec::new();
     for check in checks::all() {
         observed.push(run(check, bench.clone()).await);
@@ -95,10 +97,10 @@ fn client(url: &str) -> Client {
 }
 
 async fn in_real_time(url: &str) -> Vec<(Check, String)> {
-    let bench = Bench::new(client(url));
+    let bench = Bench::new(client(url), Clock::system());
     let checks = checks::all().into_iter().filter(|check| check.pace == Pace::Seconds);
     let runs = checks.map(|check| run(check, bench.clone()));
-    stream::iter(runs.collect::<Vec<_>>()).buffered(AT_ONCE).collect().await
+    stream::iter(runs.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await
 }
 
 async fn run(check: Check, bench: Bench) -> (Check, String) {

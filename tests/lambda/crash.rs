@@ -8,25 +8,86 @@ use requeue::embedded::Fault;
 use crate::runtime_api::Ended;
 use crate::stage::{Stage, TIMEOUT};
 
-/// Twelve that fail, so two sends and two deletes, and three that succeed.
-const FAILING: usize = 12;
+/// A batch whose first messages get an answer that fails them, while the others succeed.
+struct Case {
+    name: &'static str,
+    is_fifo: bool,
+    settings: fn(&Stage) -> Vec<(&'static str, String)>,
+    answer: &'static str,
+    failing: usize,
+    /// The operations that settle it.
+    calls: &'static [&'static str],
+}
+
 const SUCCEEDING: usize = 3;
+const SEND: &str = "SendMessageBatch";
+const DELETE: &str = "DeleteMessageBatch";
+const WAIT: &str = "ChangeMessageVisibilityBatch";
+
+const CASES: [Case; 5] = [
+    Case {
+        name: "copies",
+        is_fifo: false,
+        settings: |_| Vec::new(),
+        answer: "unavailable",
+        failing: 12,
+        calls: &[SEND, SEND, DELETE, DELETE],
+    },
+    Case {
+        name: "sent to the dead-letter queue",
+        is_fifo: false,
+        settings: direct,
+        answer: "invalid",
+        failing: 12,
+        calls: &[SEND, SEND, DELETE, DELETE],
+    },
+    Case {
+        name: "waiting in their place",
+        is_fifo: false,
+        settings: |_| vec![("REQUEUE_STRATEGY", "visibility".to_owned())],
+        answer: "unavailable",
+        failing: 12,
+        calls: &[WAIT, WAIT],
+    },
+    Case {
+        name: "the head of a FIFO group, and then its followers",
+        is_fifo: true,
+        settings: |_| Vec::new(),
+        answer: "unavailable",
+        failing: 2,
+        calls: &[WAIT, WAIT],
+    },
+    Case {
+        name: "one after the other to a FIFO dead-letter queue",
+        is_fifo: true,
+        settings: direct,
+        answer: "invalid",
+        failing: 2,
+        calls: &[SEND, DELETE, SEND, DELETE],
+    },
+];
+
+fn direct(stage: &Stage) -> Vec<(&'static str, String)> {
+    vec![("REQUEUE_DEAD_LETTER", "direct".to_owned()), ("REQUEUE_DEAD_LETTER_QUEUE_URL", stage.dead_letter_url())]
+}
 
 struct Run {
     stage: Stage,
     ended: Ended,
     sent: Vec<String>,
     /// Operation and number of entries of the calls that took effect.
-    calls: Arc<Mutex<Vec<(String, usize)>>>,
+    calls: Vec<(String, usize)>,
 }
 
 /// One batch; at the call with this number the process is killed.
-async fn run(kill: Option<(u64, Fault)>) -> Run {
-    let stage = Stage::new().await;
-    let mut function = stage.requeue_lambda(&[]).await;
+async fn run(case: &Case, kill: Option<(u64, Fault)>) -> Run {
+    let stage = if case.is_fifo { Stage::fifo().await } else { Stage::new().await };
+    let settings = (case.settings)(&stage);
+    let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut function = stage.requeue_lambda(&settings).await;
     let mut sent = Vec::new();
-    for n in 0..FAILING + SUCCEEDING {
-        let answer = if n < FAILING { "unavailable" } else { "ok" };
+    for n in 0..case.failing + SUCCEEDING {
+        let answer = if n < case.failing { case.answer } else { "ok" };
         sent.push(stage.send(&format!(r#"{{"answer":"{answer}","n":{n}}}"#)).await);
     }
     let batch = stage.receive().await;
@@ -51,43 +112,44 @@ async fn run(kill: Option<(u64, Fault)>) -> Run {
     let ended = function.invoke(&batch.event(&stage.queue), TIMEOUT).await;
     stage.acknowledge(&batch, &ended);
     stage.sqs.clear_faults();
+    let calls = calls.lock().unwrap().clone();
     Run { stage, ended, sent, calls }
 }
 
 #[tokio::test]
 async fn a_kill_at_any_queue_call_loses_nothing_and_doubles_only_what_was_sent_and_not_deleted() {
-    let whole = run(None).await;
-    assert!(matches!(whole.ended, Ended::Response(_)));
-    let calls = whole.calls.lock().unwrap().len();
-    assert_eq!(calls, 4, "two sends, two deletes");
-
-    for at in 1..=u64::try_from(calls).unwrap() {
-        for fault in [Fault::LoseRequest, Fault::LoseAnswer] {
-            let what = format!("killed at call {at} of {calls}, {fault:?}");
-            let run = run(Some((at, fault))).await;
-            assert_eq!(run.ended, Ended::Crashed, "{what}");
-            let ids = run.stage.ids();
-            for (n, id) in run.sent.iter().enumerate() {
-                let originals = ids.iter().filter(|(now, _)| now == id).count();
-                let copies = ids.iter().filter(|(_, first)| first.as_ref() == Some(id)).count();
-                assert!(originals + copies >= 1, "{what}: message {n} is lost");
-                assert!(copies <= 1, "{what}: message {n} was copied {copies} times");
-                if n >= FAILING {
-                    assert_eq!(
-                        (originals, copies),
-                        (1, 0),
-                        "{what}: what succeeded comes back, for nobody acknowledged it"
-                    );
-                }
+    for case in CASES {
+        let whole = run(&case, None).await;
+        assert!(matches!(whole.ended, Ended::Response(_)), "{}", case.name);
+        let mut operations: Vec<&str> = whole.calls.iter().map(|(operation, _)| operation.as_str()).collect();
+        // Requests about different messages are under way at the same time.
+        if !case.is_fifo {
+            operations.sort_unstable_by_key(|operation| *operation != SEND);
+        }
+        assert_eq!(operations, case.calls, "{}", case.name);
+        for at in 1..=u64::try_from(case.calls.len()).unwrap() {
+            for fault in [Fault::LoseRequest, Fault::LoseAnswer] {
+                let what = format!("{}, killed at call {at} of {}, {fault:?}", case.name, case.calls.len());
+                judge(&case, &run(&case, Some((at, fault))).await, &what);
             }
-            let doubled = run.sent.iter().filter(|id| {
-                ids.iter().any(|(now, _)| now == *id) && ids.iter().any(|(_, first)| first.as_ref() == Some(id))
-            });
-            let calls = run.calls.lock().unwrap();
-            let entries =
-                |name| calls.iter().filter(|(call, _)| call == name).map(|(_, entries)| entries).sum::<usize>();
-            let sent_and_not_deleted = entries("SendMessageBatch") - entries("DeleteMessageBatch");
-            assert_eq!(doubled.count(), sent_and_not_deleted, "{what}");
         }
     }
+}
+
+fn judge(case: &Case, run: &Run, what: &str) {
+    assert_eq!(run.ended, Ended::Crashed, "{what}");
+    let ids = run.stage.ids();
+    let mut doubled = 0;
+    for (n, id) in run.sent.iter().enumerate() {
+        let originals = ids.iter().filter(|(now, _)| now == id).count();
+        let copies = ids.iter().filter(|(_, first)| first.as_ref() == Some(id)).count();
+        assert!(originals + copies >= 1, "{what}: message {n} is lost");
+        assert!(copies <= 1, "{what}: message {n} was copied {copies} times");
+        if n >= case.failing {
+            assert_eq!((originals, copies), (1, 0), "{what}: what succeeded comes back, for nobody acknowledged it");
+        }
+        doubled += usize::from(originals + copies > 1);
+    }
+    let entries = |name| run.calls.iter().filter(|(call, _)| call == name).map(|(_, entries)| entries).sum::<usize>();
+    assert_eq!(doubled, entries(SEND) - entries(DELETE), "{what}");
 }

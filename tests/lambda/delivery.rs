@@ -5,8 +5,12 @@ use std::time::{Duration, SystemTime};
 use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
 use serde_json::json;
 
-use crate::runtime_api::Ended;
+use crate::runtime_api::{Ended, TRACE};
 use crate::stage::{CANARY, Stage, TIMEOUT, failed, json};
+
+fn secs_until(time: SystemTime) -> f64 {
+    time.duration_since(SystemTime::now()).unwrap_or_default().as_secs_f64().round()
+}
 
 #[tokio::test]
 async fn each_class_of_answer_ends_where_it_should() {
@@ -20,12 +24,11 @@ async fn each_class_of_answer_ends_where_it_should() {
     let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
 
     assert_eq!(failed(&ended), [sent[4].as_str()], "what is final is left to the redrive policy");
-    let now = SystemTime::now();
     let mut delays = Vec::new();
     for message in stage.messages() {
         let body = json(&message.body).unwrap();
         let secs = match message.state {
-            MessageState::DelayedUntil(until) => until.duration_since(now).unwrap_or_default().as_secs_f64().round(),
+            MessageState::DelayedUntil(until) => secs_until(until),
             MessageState::Visible | MessageState::InFlightUntil(_) => -1.0,
         };
         delays.push((body["answer"].as_str().unwrap().to_owned(), secs, body["originalMessageId"].clone()));
@@ -57,6 +60,92 @@ async fn what_is_final_reaches_the_dead_letter_queue_by_the_redrive_policy() {
     assert!(stage.sqs.receive(&stage.queue, 10, Duration::from_secs(5)).await.unwrap().is_empty());
     let dead = stage.dead();
     assert_eq!((dead.len(), dead[0].id.as_str(), dead[0].body.as_str()), (1, id.as_str(), r#"{"answer":"invalid"}"#));
+}
+
+#[tokio::test]
+async fn what_is_final_is_sent_to_the_dead_letter_queue_by_the_mode_direct() {
+    for stage in [Stage::new().await, Stage::fifo().await] {
+        let url = stage.dead_letter_url();
+        let direct = [("REQUEUE_DEAD_LETTER", "direct"), ("REQUEUE_DEAD_LETTER_QUEUE_URL", &url)];
+        let mut function = stage.requeue_lambda(&direct).await;
+        let id = stage.send(r#"{"answer":"invalid"}"#).await;
+        stage.send(r#"{"answer":"ok"}"#).await;
+        let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
+        assert_eq!((failed(&ended).len(), stage.target.bodies().len(), stage.messages().len()), (0, 2, 0));
+
+        let dead = stage.dead();
+        assert_eq!(dead.len(), 1);
+        let body = json(&dead[0].body).unwrap();
+        assert_eq!((&body["answer"], &body["originalMessageId"]), (&json!("invalid"), &json!(id)));
+        assert_eq!(body["retryState"]["source"], stage.queue.to_string());
+        assert_eq!(body["retryState"]["deadLetter"]["reason"], "non-retryable");
+        let system = |name| dead[0].system_attributes.get(name).map(String::as_str);
+        let is_fifo = stage.queue.is_fifo();
+        assert_eq!(system("MessageGroupId"), is_fifo.then_some("customer"));
+        assert_eq!(system("MessageDeduplicationId"), is_fifo.then_some(id.as_str()));
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_sent_again_waits_in_its_place() {
+    for (stage, settings, reported) in
+        [(Stage::new().await, &[("REQUEUE_STRATEGY", "visibility")][..], 1), (Stage::fifo().await, &[], 2)]
+    {
+        let mut function = stage.requeue_lambda(settings).await;
+        let bodies = [r#"{ "answer": "rate-limit" }"#, r#"{"answer":"ok"}"#];
+        let mut ids = Vec::new();
+        for body in bodies {
+            ids.push(stage.send(body).await);
+        }
+        let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
+        let mut expected = ids[..reported].to_vec();
+        expected.sort_unstable();
+        assert_eq!(failed(&ended), expected, "on a FIFO queue nothing overtakes what failed");
+        assert_eq!(stage.target.bodies().len(), 3 - reported);
+
+        let kept = stage.messages();
+        let [head, followers @ ..] = &kept[..] else { panic!("the one that failed") };
+        assert_eq!((head.id.as_str(), head.body.as_str()), (ids[0].as_str(), bodies[0]));
+        let MessageState::InFlightUntil(until) = head.state else { panic!("{head:?}") };
+        assert!((38.0..=44.0).contains(&secs_until(until)), "the named 40 s and up to a tenth: {head:?}");
+        assert!(followers.iter().all(|message| message.state == MessageState::Visible), "{followers:?}");
+        assert_eq!(followers.len(), reported - 1);
+        assert_eq!(stage.sqs.call_count("SendMessageBatch"), 0);
+    }
+}
+
+#[tokio::test]
+async fn calls_to_sqs_are_tried_as_often_as_the_policy_says() {
+    for (policy, tries) in [
+        ("{}", 5),
+        (r#"{"sqsCalls":"off"}"#, 1),
+        (r#"{"sqsCalls":{"maxAttempts":3,"baseDelay":0.01,"jitter":"none"}}"#, 3),
+    ] {
+        let stage = Stage::new().await;
+        let mut function = stage.requeue_lambda(&[("REQUEUE_POLICY", policy)]).await;
+        let id = stage.send(r#"{"answer":"unavailable"}"#).await;
+        let busy = Fault::refuse(503, "ServiceUnavailable");
+        stage.sqs.set_faults(move |call| if call.operation == "SendMessageBatch" { busy.clone() } else { Fault::None });
+        let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
+        assert_eq!(failed(&ended), [id.as_str()]);
+        assert_eq!(stage.sqs.call_count("SendMessageBatch"), tries, "{policy}");
+    }
+}
+
+/// Lambda's loop detection follows the invocation that sends, and so must be left to count.
+#[tokio::test]
+async fn a_copy_continues_the_trace_of_its_invocation_and_not_that_of_the_original() {
+    let stage = Stage::new().await;
+    let mut function = stage.requeue_lambda(&[]).await;
+    stage.send(r#"{"answer":"unavailable"}"#).await;
+    let batch = stage.receive().await;
+    let mut event = batch.event(&stage.queue);
+    event["Records"][0]["attributes"]["AWSTraceHeader"] = TRACE.replace("Lineage=3", "Lineage=2").into();
+    let ended = function.invoke(&event, TIMEOUT).await;
+    stage.acknowledge(&batch, &ended);
+    let copies = stage.messages();
+    assert_eq!(copies.len(), 1);
+    assert_eq!(copies[0].system_attributes.get("AWSTraceHeader").map(String::as_str), Some(TRACE));
 }
 
 #[tokio::test]

@@ -16,6 +16,13 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 
 use crate::http;
 
+/// What each invocation continues: `Lineage` is how loop detection counts.
+pub const TRACE: &str =
+    "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=0;Lineage=3:a87bd80c:1";
+
+/// How long a process may take to end by itself: many times what it needs.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// How an invocation ended.
 #[derive(Debug, PartialEq)]
 pub enum Ended {
@@ -107,7 +114,8 @@ impl Function {
 
     /// Waits until the process ends by itself, and returns its exit code and all that it printed.
     pub async fn ended(self) -> (Option<i32>, String) {
-        let output = self.process.wait_with_output().await.expect("a child's output");
+        let ended = tokio::time::timeout(PATIENCE, self.process.wait_with_output()).await;
+        let output = ended.expect("it ends by itself").expect("a child's output");
         (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
     }
 }
@@ -142,7 +150,7 @@ async fn next(shared: &Shared) -> Response<Full<Bytes>> {
         .header("Lambda-Runtime-Aws-Request-Id", invocation.id)
         .header("Lambda-Runtime-Deadline-Ms", deadline.to_string())
         .header("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:us-east-1:000000000000:function:orders")
-        .header("Lambda-Runtime-Trace-Id", "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=0")
+        .header("Lambda-Runtime-Trace-Id", TRACE)
         .body(Full::new(Bytes::from(invocation.event)))
         .expect("valid headers")
 }

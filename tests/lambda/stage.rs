@@ -30,12 +30,30 @@ pub struct Stage {
 
 impl Stage {
     pub async fn new() -> Self {
+        Self::with("", &[]).await
+    }
+
+    /// With FIFO queues.
+    pub async fn fifo() -> Self {
+        Self::with(".fifo", &[("ContentBasedDeduplication", "true")]).await
+    }
+
+    async fn with(suffix: &str, attributes: &[(&str, &str)]) -> Self {
         let sqs = EmbeddedSqs::new(Clock::system());
-        let dead_letters = sqs.create_queue("orders-dlq", []).unwrap();
+        let create = |name, more: &[(&str, &str)]| {
+            let attributes = attributes.iter().chain(more).copied();
+            sqs.create_queue(&format!("{name}{suffix}"), attributes).unwrap()
+        };
+        let dead_letters = create("orders-dlq", &[]);
         let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":2}}"#);
-        let queue = sqs.create_queue("orders", [("VisibilityTimeout", "2"), ("RedrivePolicy", &redrive)]).unwrap();
+        let queue = create("orders", &[("VisibilityTimeout", "2"), ("RedrivePolicy", &redrive)]);
         let server = sqs.serve(0).await.unwrap();
         Self { sqs, queue, dead_letters, target: Target::start().await, server }
+    }
+
+    /// The dead-letter queue as the settings name it.
+    pub fn dead_letter_url(&self) -> String {
+        self.dead_letters.url_at(&self.server.url())
     }
 
     /// The ready Lambda, posting to this stage's target.
@@ -62,9 +80,11 @@ impl Stage {
         Function::start(binary, &environment).await
     }
 
+    /// Sends a message; on a FIFO queue all are of one group.
     pub async fn send(&self, body: &str) -> String {
-        let sent =
-            self.sqs.client().send_message().queue_url(self.queue.url()).message_body(body).send().await.unwrap();
+        let group = self.queue.is_fifo().then(|| "customer".to_owned());
+        let request = self.sqs.client().send_message().queue_url(self.queue.url()).message_body(body);
+        let sent = request.set_message_group_id(group).send().await.unwrap();
         sent.message_id().unwrap().to_owned()
     }
 
@@ -101,10 +121,10 @@ impl Stage {
         self.sqs.messages(&self.dead_letters).unwrap()
     }
 
-    /// The ids of the messages in the queue, and for each copy the id that it had at first.
+    /// The ids of the messages in both queues, and for each copy the id that it had at first.
     pub fn ids(&self) -> Vec<(String, Option<String>)> {
         let original = |message: &MessageView| Some(json(&message.body)?["originalMessageId"].as_str()?.to_owned());
-        self.messages().iter().map(|message| (message.id.clone(), original(message))).collect()
+        self.messages().iter().chain(&self.dead()).map(|message| (message.id.clone(), original(message))).collect()
     }
 }
 

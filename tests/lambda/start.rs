@@ -18,14 +18,24 @@ async fn bad_settings_fail_at_start_with_every_problem_named() {
 }
 
 #[tokio::test]
-async fn a_missing_or_bad_target_fails_at_start() {
+async fn what_is_missing_wrong_or_without_effect_fails_at_start() {
     let stage = Stage::new().await;
-    for (url, named) in
-        [("", "REQUEUE_TARGET_URL is missing"), ("http://example.com/", "REQUEUE_TARGET_URL is invalid")]
-    {
-        let (code, output) = stage.requeue_lambda(&[("REQUEUE_TARGET_URL", url)]).await.ended().await;
+    let url = stage.dead_letter_url();
+    let rows: [(&[(&str, &str)], &str); 6] = [
+        (&[("REQUEUE_TARGET_URL", "")], "REQUEUE_TARGET_URL is missing"),
+        (&[("REQUEUE_TARGET_URL", "http://example.com/")], "REQUEUE_TARGET_URL is invalid"),
+        (&[("REQUEUE_STRATEGY", "fast")], "REQUEUE_STRATEGY is `fast`: allowed are copy, visibility"),
+        (&[("REQUEUE_DEAD_LETTER", "direct")], "REQUEUE_DEAD_LETTER_QUEUE_URL is missing"),
+        (&[("REQUEUE_DEAD_LETTER_QUEUE_URL", &url)], "REQUEUE_DEAD_LETTER_QUEUE_URL has no effect"),
+        (
+            &[("REQUEUE_DEAD_LETTER", "direct"), ("REQUEUE_DEAD_LETTER_QUEUE_URL", "orders-dlq")],
+            "REQUEUE_DEAD_LETTER_QUEUE_URL is `orders-dlq`: not the URL of an SQS queue",
+        ),
+    ];
+    for (settings, named) in rows {
+        let (code, output) = stage.requeue_lambda(settings).await.ended().await;
         assert_eq!(code, Some(1), "{output}");
-        assert!(output.contains(named), "{output}");
+        assert!(output.contains(&format!("Error: 1 setting is invalid:\n  {named}")), "{output}");
     }
 }
 

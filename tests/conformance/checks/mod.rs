@@ -9,6 +9,7 @@ mod limits;
 mod messages;
 mod queues;
 mod redrive;
+mod settling;
 mod time;
 
 use crate::bench::Check;
@@ -16,6 +17,8 @@ use crate::bench::Check;
 /// All of them, in the order in which they are run.
 pub(crate) fn all() -> Vec<Check> {
     let topics = [
+        // They take longest, and the others do not wait for them.
+        settling::checks(),
         queues::checks(),
         messages::checks(),
         limits::checks(),
