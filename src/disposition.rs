@@ -182,6 +182,15 @@ impl Disposition {
         }
     }
 
+    /// Whether the message is not to be handled any more, once it is where it belongs.
+    pub(crate) const fn gives_up(&self) -> bool {
+        match self {
+            Self::DeadLetter(_) | Self::Annotate(_) | Self::Direct(_) => true,
+            Self::Release(reason) => matches!(reason, ReleaseReason::GivenUp | ReleaseReason::Annotated),
+            Self::Complete | Self::Requeue { .. } | Self::Defer { .. } => false,
+        }
+    }
+
     /// The wait, where there is one.
     #[must_use]
     pub const fn wait(&self) -> Option<Wait> {

@@ -55,6 +55,8 @@ pub struct Record {
     pub first_received: Option<SystemTime>,
     /// `MessageGroupId`.
     pub group_id: Option<String>,
+    /// Whether there is a `DeadLetterQueueSourceArn`: a redrive policy moved it here.
+    pub was_dead_lettered: bool,
     /// The message attributes; `None` when one of them cannot be read.
     pub attributes: Option<BTreeMap<String, Attribute>>,
 }
@@ -117,7 +119,7 @@ impl Delivery {
         let sent = record.sent.unwrap_or(received);
         let copy_first_received = record.first_received.unwrap_or(received);
         let until_received = record.first_received.zip(record.sent).and_then(|(to, from)| to.duration_since(from).ok());
-        let state = restart_if_redriven(state, sent, until_received);
+        let state = restart_if_redriven(state, sent, until_received, record.was_dead_lettered);
         let message_id = record.message_id.filter(|id| !id.is_empty());
         let is_fifo = record.queue.as_ref().is_some_and(|queue| queue.is_fifo());
         let strategy = match strategy {
@@ -207,8 +209,14 @@ impl Delivery {
     }
 }
 
-/// `until_received` is the time from `sent` to the first receive, both by SQS's clock, if the record says both.
-fn restart_if_redriven(state: RetryState, sent: SystemTime, until_received: Option<Duration>) -> RetryState {
+/// `until_received` is the time from `sent` to the first receive, both by SQS's clock, if the record says both. What SQS itself
+/// moved is in a dead-letter queue, of which somebody works on the messages anew.
+fn restart_if_redriven(
+    state: RetryState,
+    sent: SystemTime,
+    until_received: Option<Duration>,
+    was_dead_lettered: bool,
+) -> RetryState {
     let enqueued_later = state
         .retry_timestamp
         .is_some_and(|ours| sent.duration_since(ours).is_ok_and(|later| later > REDRIVE_TOLERANCE));
@@ -216,7 +224,7 @@ fn restart_if_redriven(state: RetryState, sent: SystemTime, until_received: Opti
     let least = Duration::from_secs(u64::from(ANNOTATION_DELAY.as_secs()) - 1);
     let received_too_soon = state.dead_letter.is_some() && until_received.is_some_and(|time| time < least);
     let was_sent_elsewhere = state.source.is_some();
-    let redriven = enqueued_later || received_too_soon || was_sent_elsewhere;
+    let redriven = enqueued_later || received_too_soon || was_sent_elsewhere || was_dead_lettered;
     if !redriven || state.redrives >= MAX_REDRIVES {
         return state;
     }

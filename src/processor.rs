@@ -392,7 +392,9 @@ impl<H, Q> Inner<H, Q> {
             retry_count: delivery.retries(),
             hops: delivery.state.hops,
             receive_count: delivery.receive_count,
-            is_stuck: settlement.is_kept() && policy::is_stuck(&self.policy, &delivery.progress()),
+            is_stuck: settlement.is_kept()
+                && disposition.gives_up()
+                && policy::is_stuck(&self.policy, &delivery.progress()),
             class: failure.as_ref().map(Failure::class),
             reason: failure.map(|failure| failure.reason().to_owned()),
             disposition,

@@ -18,7 +18,7 @@ pub struct Outcome {
     pub hops: u32,
     /// How often SQS delivered this copy.
     pub receive_count: u32,
-    /// Whether SQS keeps a message that it has delivered so often that no redrive policy seems to move it.
+    /// Whether it was given up, and SQS has delivered it so often that no redrive policy seems to move it.
     pub is_stuck: bool,
     /// The class of the failure, if it failed.
     pub class: Option<FailureClass>,

@@ -120,6 +120,7 @@ impl Shape for LooseRecord {
                     self.record.sent = system.sent;
                     self.record.first_received = system.first_received;
                     self.record.group_id = system.group_id;
+                    self.record.was_dead_lettered = system.was_dead_lettered;
                 }
                 Member::MessageAttributes => {
                     self.record.attributes = map.next_value::<Lenient<MessageAttributes>>()?.0.0;
@@ -139,6 +140,7 @@ struct SystemAttributes {
     sent: Option<SystemTime>,
     first_received: Option<SystemTime>,
     group_id: Option<String>,
+    was_dead_lettered: bool,
 }
 
 impl Shape for SystemAttributes {
@@ -149,6 +151,7 @@ impl Shape for SystemAttributes {
             SentTimestamp,
             ApproximateFirstReceiveTimestamp,
             MessageGroupId,
+            DeadLetterQueueSourceArn,
             #[serde(other)]
             Other,
         }
@@ -160,6 +163,7 @@ impl Shape for SystemAttributes {
                     self.first_received = number(&mut map)?.map(from_epoch_millis);
                 }
                 Member::MessageGroupId => self.group_id = text(&mut map)?,
+                Member::DeadLetterQueueSourceArn => self.was_dead_lettered = text(&mut map)?.is_some(),
                 Member::Other => skip(&mut map)?,
             }
         }

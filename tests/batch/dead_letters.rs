@@ -168,3 +168,23 @@ async fn the_report_says_what_was_intended() {
     let report = world.report(&processor, &event).await;
     assert_eq!(report.outcomes[0].disposition, Disposition::Release(ReleaseReason::Annotated));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_function_on_the_dead_letter_queue_works_on_its_messages_anew() {
+    let url: requeue::queue::QueueUrl = World::new().dead_letters.url().parse().unwrap();
+    for mode in [DeadLetterMode::Redrive, DeadLetterMode::Annotate, DeadLetterMode::Direct(url)] {
+        let mut world = World::new();
+        world.settings.policy.max_retries = 2;
+        world.settings.dead_letter = mode.clone();
+        let id = world.send("{}").await;
+        world.run(&world.processor(Script::always(Failure::temporary("no")))).await;
+        assert_eq!(world.dead().len(), 1);
+
+        world.queue = world.dead_letters.clone();
+        let script = Script::failing_first(1, Failure::temporary("no"));
+        world.run(&world.processor(script.clone())).await;
+        let attempts: Vec<u32> = script.calls().iter().map(|seen| seen.attempt).collect();
+        assert_eq!(attempts, [1, 2], "{mode:?}");
+        assert_eq!(script.calls()[1].original_id.as_deref(), Some(id.as_str()), "{mode:?}");
+    }
+}

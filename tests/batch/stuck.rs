@@ -1,6 +1,6 @@
 //! A queue without a redrive policy: what is given up there would vanish unseen.
 
-use requeue::{Failure, Strategy};
+use requeue::{Failure, Strategy, Wrap};
 
 use crate::world::{Log, Script, World};
 
@@ -41,4 +41,19 @@ async fn with_a_redrive_policy_nobody_is_warned() {
     world.send("{}").await;
     assert!(warnings(&world, 30).await.is_empty());
     assert_eq!(world.dead().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_tried_again_by_its_receives_is_not_stuck() {
+    let mut world = World::new();
+    world.settings.wrap = Wrap::Never;
+    world.set_max_receive_count(51).await;
+    world.send("text").await;
+    let log = Log::default();
+    let listening = log.listen();
+    let script = Script::always(Failure::temporary("no"));
+    world.run(&world.processor(script.clone())).await;
+    drop(listening);
+    assert_eq!(script.calls().len(), 51);
+    assert!(!log.text().contains("no redrive policy"));
 }
