@@ -32,7 +32,7 @@
 //! | event | Lambda's SQS event becomes records | `lambda/` |
 //! | decode | a record becomes a delivery: the body as first delivered, and what the message has been through | `message.rs`, `wire/` |
 //! | gate | settle without a call: not due, expired, given up, no time left | `gate.rs` |
-//! | handle | the user's code, in a task of its own, under a time-out | [`Handler`], [`http`] |
+//! | handle | the user's code, in a task of its own, under a time-out; a FIFO group in its order | [`Handler`], [`http`], `lane.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
 //! | settle | send the copy, see it confirmed, delete the original | `settle/`, [`queue`] |
@@ -86,6 +86,7 @@ mod failure;
 mod result_ext;
 pub mod policy;
 mod disposition;
+mod lane;
 mod processor;
 mod settle;
 pub mod queue;

@@ -21,6 +21,7 @@ use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason,
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::gate::{TimeLeft, gate};
 use crate::handler::Handler;
+use crate::lane::{self, Way};
 use crate::message::{Body, Delivery, Message, Raw, Record};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
@@ -106,7 +107,7 @@ where
 
         let (verdicts, decided) = mpsc::unbounded_channel();
         let handling = async move {
-            let lanes = stream::iter(lanes(deliveries));
+            let lanes = stream::iter(lane::lanes(deliveries));
             lanes
                 .for_each_concurrent(inner.limits.concurrency.max(1), |lane| self.run_lane(lane, times, &verdicts))
                 .await;
@@ -134,7 +135,7 @@ where
         let mut lane = lane.into_iter();
         while let Some(delivery) = lane.next() {
             let mut verdict = self.run(delivery, times).await;
-            match self.inner.way(&verdict) {
+            match lane::way(&self.inner.policy, &verdict) {
                 Way::Free => settle(verdict),
                 Way::Passable => {
                     verdict.behind = Behind::Passing;
@@ -247,42 +248,9 @@ fn handled(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Handle
     }
 }
 
-/// One lane for each message, except that the messages of a FIFO group share one, in their order.
-fn lanes(deliveries: Vec<Delivery>) -> Vec<Vec<Arc<Delivery>>> {
-    let mut lanes: Vec<Vec<Arc<Delivery>>> = Vec::with_capacity(deliveries.len());
-    // A batch has one queue as a rule; should it have two, their groups are not the same for bearing the same name.
-    let mut groups = HashMap::new();
-    for delivery in deliveries {
-        let delivery = Arc::new(delivery);
-        if !delivery.is_fifo() {
-            lanes.push(vec![delivery]);
-            continue;
-        }
-        let group = (delivery.queue.clone(), delivery.group_id.clone());
-        let lane = *groups.entry(group).or_insert(lanes.len());
-        match lanes.get_mut(lane) {
-            Some(group) => group.push(delivery),
-            None => lanes.push(vec![delivery]),
-        }
-    }
-    lanes
-}
-
 /// Whether SQS could not be told to keep it, and it can be sent again instead.
 fn is_unreportable(delivery: &Delivery) -> bool {
     delivery.message_id.is_none() && delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo()
-}
-
-/// Whether the messages behind one in its FIFO group may be handled.
-enum Way {
-    /// It is done, or in nobody's way.
-    Free,
-    /// It stays, but is not handled again.
-    Passable,
-    /// It is not handled again if it reaches the dead-letter queue.
-    FreeOnceMoved,
-    /// It is handled again, and must come first.
-    Blocked,
 }
 
 impl<H, Q> Inner<H, Q> {
@@ -359,28 +327,6 @@ impl<H, Q> Inner<H, Q> {
                     Disposition::DeadLetter(reason)
                 }
             }
-        }
-    }
-
-    /// What a message leaves to those behind it in its FIFO group. In its place one that failed for good is handled again on each
-    /// receive, until its receives say that its retries are used up, or it is in the dead-letter queue.
-    fn way(&self, verdict: &Verdict) -> Way {
-        let Verdict { delivery, disposition, .. } = verdict;
-        let progress = delivery.progress();
-        // Without a redrive policy it would go round and round.
-        let passable = if policy::is_stuck(&self.policy, &progress) { Way::Free } else { Way::Passable };
-        match disposition {
-            _ if !delivery.is_fifo() => Way::Free,
-            Disposition::Complete | Disposition::Direct(DeadLetterReason::Expired) => Way::Free,
-            Disposition::DeadLetter(DeadLetterReason::Expired)
-            | Disposition::Release(ReleaseReason::GivenUp | ReleaseReason::Annotated) => passable,
-            Disposition::DeadLetter(_) if policy::is_spent(&self.policy, &progress) => passable,
-            Disposition::Direct(_) => Way::FreeOnceMoved,
-            Disposition::Requeue { .. }
-            | Disposition::Defer { .. }
-            | Disposition::Release(_)
-            | Disposition::DeadLetter(_)
-            | Disposition::Annotate(_) => Way::Blocked,
         }
     }
 

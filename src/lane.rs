@@ -1,0 +1,64 @@
+//! The order of FIFO queues: which messages of a batch go one after the other, and what one leaves to those behind it.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::disposition::{DeadLetterReason, Disposition, ReleaseReason};
+use crate::message::Delivery;
+use crate::policy::{self, RetryPolicy};
+use crate::settle::Verdict;
+
+/// One lane for each message, except that the messages of a FIFO group share one, in their order.
+pub(crate) fn lanes(deliveries: Vec<Delivery>) -> Vec<Vec<Arc<Delivery>>> {
+    let mut lanes: Vec<Vec<Arc<Delivery>>> = Vec::with_capacity(deliveries.len());
+    // A batch has one queue as a rule; should it have two, their groups are not the same for bearing the same name.
+    let mut groups = HashMap::new();
+    for delivery in deliveries {
+        let delivery = Arc::new(delivery);
+        if !delivery.is_fifo() {
+            lanes.push(vec![delivery]);
+            continue;
+        }
+        let group = (delivery.queue.clone(), delivery.group_id.clone());
+        let lane = *groups.entry(group).or_insert(lanes.len());
+        match lanes.get_mut(lane) {
+            Some(group) => group.push(delivery),
+            None => lanes.push(vec![delivery]),
+        }
+    }
+    lanes
+}
+
+/// Whether the messages behind one in its FIFO group may be handled.
+pub(crate) enum Way {
+    /// It is done, or in nobody's way.
+    Free,
+    /// It stays, but is not handled again.
+    Passable,
+    /// It is not handled again if it reaches the dead-letter queue.
+    FreeOnceMoved,
+    /// It is handled again, and must come first.
+    Blocked,
+}
+
+/// What a message leaves to those behind it in its FIFO group. In its place one that failed for good is handled again on each
+/// receive, until its receives say that its retries are used up, or it is in the dead-letter queue.
+pub(crate) fn way(policy: &RetryPolicy, verdict: &Verdict) -> Way {
+    let Verdict { delivery, disposition, .. } = verdict;
+    let progress = delivery.progress();
+    // Without a redrive policy it would go round and round.
+    let passable = if policy::is_stuck(policy, &progress) { Way::Free } else { Way::Passable };
+    match disposition {
+        _ if !delivery.is_fifo() => Way::Free,
+        Disposition::Complete | Disposition::Direct(DeadLetterReason::Expired) => Way::Free,
+        Disposition::DeadLetter(DeadLetterReason::Expired)
+        | Disposition::Release(ReleaseReason::GivenUp | ReleaseReason::Annotated) => passable,
+        Disposition::DeadLetter(_) if policy::is_spent(policy, &progress) => passable,
+        Disposition::Direct(_) => Way::FreeOnceMoved,
+        Disposition::Requeue { .. }
+        | Disposition::Defer { .. }
+        | Disposition::Release(_)
+        | Disposition::DeadLetter(_)
+        | Disposition::Annotate(_) => Way::Blocked,
+    }
+}
