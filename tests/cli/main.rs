@@ -9,3 +9,4 @@ mod run;
 mod measured;
 mod readme;
 mod schedule;
+mod serve;

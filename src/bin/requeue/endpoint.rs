@@ -1,5 +1,5 @@
-//! A flaky HTTP endpoint inside the process: each message says how it wants to be answered. No socket is involved, so time may be
-//! virtual.
+//! A flaky HTTP endpoint: each message says how it wants to be answered. Inside the process no socket is involved, so time may be
+//! virtual; `serve.rs` puts it on one.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -108,7 +108,7 @@ impl Endpoint {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
+    pub(crate) async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
         let (head, body) = request.into_parts();
         let id = header(&head.headers, "idempotency-key").unwrap_or_default().to_owned();
         let attempts_before = header(&head.headers, "x-requeue-retry-count").and_then(|n| n.parse().ok()).unwrap_or(0);
@@ -149,7 +149,7 @@ async fn respond(kind: Kind) -> io::Result<Response<Full<Bytes>>> {
     .map_err(io::Error::other)
 }
 
-fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 

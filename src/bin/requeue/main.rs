@@ -10,6 +10,7 @@ mod document;
 mod endpoint;
 mod invoke;
 mod schedule;
+mod serve;
 mod table;
 
 /// The retry layer that SQS and Lambda lack.
@@ -31,6 +32,8 @@ enum Command {
     Check(check::Arguments),
     /// Shows when a policy tries a message again, when it gives up, and what that costs: as a table, as JSON, as a chart.
     Schedule(schedule::Arguments),
+    /// Serves the demo's flaky endpoint and an embedded SQS on loopback, to try other programs against.
+    Serve(serve::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -39,6 +42,7 @@ fn main() -> ExitCode {
         Command::Invoke(arguments) => invoke::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Schedule(arguments) => schedule::run(&arguments),
+        Command::Serve(arguments) => serve::run(&arguments),
     };
     match ended {
         Ok(code) => code,
