@@ -52,21 +52,21 @@ impl Server {
         (server, seen)
     }
 
-    fn settings(&self) -> HttpSettings {
-        let url = format!("http://{}/orders?key=s3cret", self.address);
-        HttpSettings::new(TargetUrl::parse(&url).expect("it is loopback"))
+    fn target(&self) -> HttpTarget {
+        self.target_with(HttpSettings::default())
     }
 
-    fn target(&self) -> HttpTarget {
-        HttpTarget::new(self.settings()).expect("http needs no certificates")
+    fn target_with(&self, settings: HttpSettings) -> HttpTarget {
+        let url = format!("http://{}/orders?key=s3cret", self.address);
+        HttpTarget::new(TargetUrl::parse(&url).expect("it is loopback"), settings).expect("http needs no certificates")
     }
 }
 
 #[tokio::test]
 async fn a_message_arrives_with_what_the_target_needs_to_know() {
     let (server, seen) = Server::answering(ok).await;
-    let settings = server.settings().header("Authorization", "Bearer x").expect("it may be set");
-    let target = HttpTarget::new(settings.clone()).expect("http needs no certificates");
+    let settings = HttpSettings::default().header("Authorization", "Bearer x").expect("it may be set");
+    let target = server.target_with(settings);
     let time = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1_000 + 999);
     let delivery = Delivery {
         retry_count: 3,
@@ -107,13 +107,13 @@ async fn a_message_arrives_with_what_the_target_needs_to_know() {
 #[tokio::test]
 async fn the_message_names_its_content_type_before_the_settings_do() {
     let (server, seen) = Server::answering(ok).await;
-    let configured = server.settings().content_type("application/cbor").expect("it is valid");
+    let configured = HttpSettings::default().content_type("application/cbor").expect("it is valid");
     for (settings, own, expected) in [
-        (server.settings(), None, "application/json"),
+        (HttpSettings::default(), None, "application/json"),
         (configured.clone(), None, "application/cbor"),
         (configured, Some("application/cloudevents+json"), "application/cloudevents+json"),
     ] {
-        let target = HttpTarget::new(settings).expect("http needs no certificates");
+        let target = server.target_with(settings);
         let delivery = Delivery { content_type: own, ..message() };
         target.deliver(delivery).await.expect("it is accepted");
         let (head, _) = seen.lock().expect("no test panicked").pop().expect("it arrived");
@@ -194,7 +194,7 @@ async fn without_a_date_the_injected_clock_counts() {
     let head = "HTTP/1.1 503 Busy\r\nRetry-After: Sun, 06 Nov 1994 08:50:37 GMT\r\nContent-Length: 0\r\n\r\n";
     let server = Server::canned(head).await;
     let clock = Clock::starting_at(httpdate::parse_http_date("Sun, 06 Nov 1994 07:50:37 GMT").expect("it is a date"));
-    let target = HttpTarget::new(server.settings().clock(clock)).expect("http needs no certificates");
+    let target = server.target_with(HttpSettings::default().clock(clock));
     let delay = failure(&target).await.delay().expect("it is named");
     assert!(delay <= Duration::from_hours(1) && delay > Duration::from_mins(59));
 }
@@ -317,8 +317,8 @@ async fn no_connection_is_temporary_and_says_why() {
         (format!("http://127.0.0.1:{port}/?key=s3cret"), "connection refused"),
         (format!("https://{}/?key=s3cret", no_tls.address), "TLS failed"),
     ] {
-        let settings = HttpSettings::new(TargetUrl::parse(&url).expect("it is valid"));
-        let target = HttpTarget::with_connector(settings, connector::without_roots());
+        let url = TargetUrl::parse(&url).expect("it is valid");
+        let target = HttpTarget::with_connector(url, HttpSettings::default(), connector::without_roots());
         let failed = failure(&target).await;
         assert_eq!(
             (failed.class(), failed.evidence(), failed.reason()),
@@ -350,8 +350,9 @@ async fn connections_are_reused_and_a_dead_one_is_replaced() {
 
 #[tokio::test]
 async fn neither_target_nor_failure_prints_a_secret() {
-    let settings = Server::canned("").await.settings().header("X-Key", "s3cret").expect("it may be set");
-    let target = HttpTarget::new(settings).expect("http needs no certificates");
+    let secret = "whsec_s3crets3crets3crets3crets3crets3".parse().expect("it is one");
+    let settings = HttpSettings::default().sign_with(secret).header("X-Key", "s3cret").expect("it may be set");
+    let target = Server::canned("").await.target_with(settings);
     let delivery = Delivery::new("id-1", "s3cret").header("X-Other", "s3cret").expect("it may be set");
     let printed = format!("{delivery:?} {target:?}");
     let failed = target.deliver(delivery).await.expect_err("nobody answers");
