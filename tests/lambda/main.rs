@@ -13,3 +13,4 @@ mod delivery;
 mod events;
 mod isolation;
 mod start;
+mod target;

@@ -40,6 +40,26 @@ async fn what_is_missing_wrong_or_without_effect_fails_at_start() {
 }
 
 #[tokio::test]
+async fn a_secret_is_refused_without_being_told() {
+    let stage = Stage::new().await;
+    let settings = [
+        ("REQUEUE_TARGET_URL", "https://s3cret:s3cret@example.com/s3cret?s3cret"),
+        ("REQUEUE_HEADERS", r#"{"Host": "s3cret", "X-Key": "s3cret\n", "X-Two": ["s3cret"]}"#),
+        ("REQUEUE_SIGNING_SECRET", "s3cret whsec_s3cret whsec_s3crets3"),
+    ];
+    let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
+    assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("Error: 7 settings are invalid:\n"), "{output}");
+    assert!(!output.contains("s3cret"), "{output}");
+
+    for broken in ["s3cret", r#"{"X-Key": "s3cret", s3cret"#, r#"["s3cret"]"#] {
+        let (code, output) = stage.requeue_lambda(&[("REQUEUE_HEADERS", broken)]).await.ended().await;
+        assert_eq!(code, Some(1), "{output}");
+        assert!(!output.contains("s3cret"), "{output}");
+    }
+}
+
+#[tokio::test]
 async fn an_event_that_is_none_of_sqs_fails_with_the_remedy() {
     let stage = Stage::new().await;
     let mut function = stage.requeue_lambda(&[]).await;
