@@ -189,8 +189,10 @@ impl LogControls {
     #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
     pub(crate) fn from_env() -> Self {
         let read = |name| std::env::var(name).unwrap_or_default();
+        // Lambda sets no level unless its format is JSON, and `tracing` takes an empty one for ERROR.
+        let level = Some(read("AWS_LAMBDA_LOG_LEVEL")).filter(|level| !level.is_empty());
         Self {
-            level: read("AWS_LAMBDA_LOG_LEVEL"),
+            level: level.unwrap_or_else(|| "INFO".to_owned()),
             is_json: read("AWS_LAMBDA_LOG_FORMAT").eq_ignore_ascii_case("json"),
         }
     }

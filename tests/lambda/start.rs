@@ -59,6 +59,19 @@ async fn a_secret_is_refused_without_being_told() {
     }
 }
 
+/// As Lambda sets them while the log format is Text, its default.
+#[tokio::test]
+async fn without_a_level_the_log_says_what_became_of_a_message() {
+    let stage = Stage::new().await;
+    for format in ["Text", "JSON"] {
+        let mut function = stage.requeue_lambda(&[("AWS_LAMBDA_LOG_FORMAT", format)]).await;
+        let id = stage.send(r#"{"answer":"invalid"}"#).await;
+        stage.invoke(&mut function, TIMEOUT).await;
+        let log = function.stop().await;
+        assert!(log.contains(&id) && log.contains("status 400"), "{format}: {log}");
+    }
+}
+
 #[tokio::test]
 async fn an_event_that_is_none_of_sqs_fails_with_the_remedy() {
     let stage = Stage::new().await;
