@@ -14,3 +14,4 @@ mod events;
 mod isolation;
 mod start;
 mod target;
+mod tls;

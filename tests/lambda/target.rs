@@ -69,14 +69,14 @@ async fn every_attempt_is_signed_anew_as_the_libraries_of_receivers_verify_it() 
             headers[name] = value.clone();
             headers
         };
-        let stale = json!((seconds(headers) - 1).to_string());
+        let earlier = json!((seconds(headers) - 1).to_string());
         for (secret, headers, body, is_accepted) in [
             (OLD, headers.clone(), body.clone(), true),
             (NEW, headers.clone(), body.clone(), true),
             (OTHER, headers.clone(), body.clone(), false),
             (NEW, headers.clone(), format!("{body} "), false),
             (NEW, with("webhook-id", &json!("another")), body.clone(), false),
-            (NEW, with("webhook-timestamp", &stale), body.clone(), false),
+            (NEW, with("webhook-timestamp", &earlier), body.clone(), false),
         ] {
             requests.push(json!({"secret": secret, "headers": headers, "body": body}));
             expected.push(is_accepted);

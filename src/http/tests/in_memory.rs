@@ -145,6 +145,23 @@ async fn messages_share_one_connection_over_http2() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_huge_head_is_refused_over_http2_too() {
+    let answer = |_| async {
+        let head = Response::builder().header("x", "x".repeat(1_000_000));
+        Ok::<_, Infallible>(head.body(Full::<Bytes>::default()).expect("it is valid"))
+    };
+    let target = InMemory::raw(move |stream| async move {
+        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+    })
+    .over_http2()
+    .target();
+    let failed = failure(&target).await;
+    assert_eq!((failed.class(), failed.evidence()), (FailureClass::Temporary, Evidence::Typed));
+    assert!(failed.reason().len() < 100, "{}", failed.reason());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_http2_connection_is_noticed_before_the_time_out() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);

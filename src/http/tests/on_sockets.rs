@@ -211,12 +211,24 @@ async fn a_redirect_is_a_failure_and_not_followed() {
     assert_eq!(canary.accepted.load(Ordering::SeqCst), 0);
 }
 
+/// By gzip: an answer that would be a quota's if it were read.
+const COMPRESSED: &[u8] = &[
+    0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0xab, 0x56, 0x4a, 0x2d, 0x2a, 0xca, 0x2f, 0x52, 0xb2,
+    0xaa, 0x86, 0x30, 0x8a, 0x95, 0xac, 0xa2, 0xab, 0x95, 0x8a, 0x52, 0x13, 0x8b, 0xf3, 0xf3, 0x94, 0xac, 0x94, 0x0a,
+    0x4b, 0xf3, 0x4b, 0x12, 0x5d, 0x2b, 0x92, 0x53, 0x53, 0x53, 0x52, 0x53, 0x94, 0x6a, 0x63, 0x6b, 0x6b, 0x01, 0x04,
+    0x2a, 0xbf, 0xe0, 0x31, 0x00, 0x00, 0x00,
+];
+
 #[tokio::test]
 async fn a_compressed_answer_is_left_alone() {
-    let mut answer = b"HTTP/1.1 403 No\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\n\r\n".to_vec();
-    answer.extend_from_slice(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    let failed = failure(&Server::canned(answer).await.target()).await;
-    assert_eq!((failed.class(), failed.reason()), (FailureClass::NonRetryable, "status 403"));
+    for (encoding, body, expected) in [
+        ("gzip", COMPRESSED, FailureClass::NonRetryable),
+        ("identity", br#"{"error":{"errors":[{"reason":"quotaExceeded"}]}}"#, FailureClass::Quota),
+    ] {
+        let head = format!("HTTP/1.1 403 No\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n", body.len());
+        let failed = failure(&Server::canned([head.as_bytes(), body].concat()).await.target()).await;
+        assert_eq!(failed.class(), expected, "{encoding}");
+    }
 }
 
 #[tokio::test]
