@@ -1,4 +1,4 @@
-//! Delivery over HTTP: each message is sent to one fixed URL with POST, and the answer says what became of it.
+//! Delivery over HTTP: each message is sent to one fixed URL, and the answer says what became of it.
 //!
 //! It trusts the target with its messages and with nothing else: no redirect is followed, nothing is decompressed, and neither the size of an
 //! answer nor its slowness costs more than a bound. It knows nothing of queues and decides no retry; what an answer means, `classify/` knows.
