@@ -118,9 +118,9 @@ impl HttpSettings {
         Ok(self)
     }
 
-    /// A header that carries a message attribute of the type `String` or `Number`, in place of the settings' own header of that name. A
-    /// message without the attribute goes without the header. One whose attribute does not fit into a header (it is binary, or holds
-    /// a control character) is non-retryable.
+    /// A header that carries a message attribute of the type `String` or `Number`. A message without the attribute goes with the header
+    /// that [`header`](Self::header) gave this name, or without any. One whose attribute does not fit into a header (it is binary, or
+    /// holds a control character) is non-retryable.
     ///
     /// ```
     /// # use requeue::http::HttpSettings;
