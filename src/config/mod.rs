@@ -13,6 +13,8 @@ use crate::settings::{DeadLetterMode, Limits, RecursiveLoop, Settings};
 use crate::wire::Wrap;
 
 mod policy;
+#[cfg(feature = "http")]
+mod target;
 #[cfg(test)]
 mod tests;
 
@@ -33,6 +35,12 @@ const MAX_SECONDS: f64 = 900.0;
 /// |---|---|---|---|
 /// | `REQUEUE_TARGET_URL` | where `requeue-lambda` posts each message | `https` URL; `http` to a loopback host only | none: needed by `requeue-lambda` |
 /// | `REQUEUE_ALLOW_HTTP` | allows `http` to any host | `true`, `false` | `false` |
+/// | `REQUEUE_METHOD` | the HTTP method | `POST`, `PUT`, `PATCH` | `POST` |
+/// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType` | a media type | by the look of the body |
+/// | `REQUEUE_HEADERS` | headers of every request, for example `{"Authorization": "Bearer …"}`; the values are never printed | JSON object of texts; no header that Requeue or HTTP itself sets | none |
+/// | `REQUEUE_ATTRIBUTE_HEADERS` | message attributes that go along as headers, for example `tenant=X-Tenant, trace=X-Trace`; a message with a value that does not fit into a header is non-retryable | list of `attribute=header`; attributes of the types `String` and `Number`, without control characters | none |
+/// | `REQUEUE_SIGNING_SECRET` | signs every request as Standard Webhooks has it; never printed; while one secret replaces another, both, separated by a space | `whsec_` and 24 to 64 bytes in base64 | none: not signed |
+/// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | longest time to connect, TLS included | seconds, 0.001 to 900 | 5 |
 /// | `REQUEUE_POLICY` | the policy document: JSON, or the path of a file with it | see the README | the preset `standard` |
 /// | `REQUEUE_CONCURRENCY` | most handlers at once | 1 to 1,000 | 10 |
 /// | `REQUEUE_TIMEOUT_SECONDS` | longest run of one handler | seconds, 0.001 to 900 | 30 |
@@ -67,9 +75,12 @@ pub struct Config {
     pub wrap: Wrap,
     /// What Lambda does about a message that the function sends to its own queue.
     pub recursive_loop: RecursiveLoop,
-    /// Where to post messages.
+    /// Where to send messages over HTTP.
     #[cfg(feature = "http")]
     pub target: Option<crate::http::TargetUrl>,
+    /// And how.
+    #[cfg(feature = "http")]
+    pub http: crate::http::HttpSettings,
 }
 
 impl Config {
@@ -111,6 +122,8 @@ impl Config {
             reserve: vars.seconds("RESERVE_SECONDS", defaults.reserve),
         };
         Self {
+            #[cfg(feature = "http")]
+            http: vars.http().timeout(limits.timeout),
             policy: vars.policy(),
             limits,
             strategy: vars.one_of("STRATEGY", &STRATEGY).unwrap_or_default(),
@@ -176,17 +189,25 @@ impl LogControls {
     #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
     pub(crate) fn from_env() -> Self {
         let read = |name| std::env::var(name).unwrap_or_default();
+        // Lambda sets no level unless its format is JSON, and `tracing` takes an empty one for ERROR.
+        let level = Some(read("AWS_LAMBDA_LOG_LEVEL")).filter(|level| !level.is_empty());
         Self {
-            level: read("AWS_LAMBDA_LOG_LEVEL"),
+            level: level.unwrap_or_else(|| "INFO".to_owned()),
             is_json: read("AWS_LAMBDA_LOG_FORMAT").eq_ignore_ascii_case("json"),
         }
     }
 }
 
 /// The names, without prefix, in the order of the table.
-const NAMES: [&str; 11] = [
+const NAMES: [&str; 17] = [
     "TARGET_URL",
     "ALLOW_HTTP",
+    "METHOD",
+    "CONTENT_TYPE",
+    "HEADERS",
+    "ATTRIBUTE_HEADERS",
+    "SIGNING_SECRET",
+    "CONNECT_TIMEOUT_SECONDS",
     "POLICY",
     "CONCURRENCY",
     "TIMEOUT_SECONDS",
@@ -286,20 +307,6 @@ impl Vars {
             }
             RetryPolicy::default()
         })
-    }
-
-    #[cfg(feature = "http")]
-    fn target(&mut self) -> Option<crate::http::TargetUrl> {
-        use crate::http::TargetUrl;
-        let parsers: [(_, fn(&str) -> _); 2] = [("true", TargetUrl::parse_allowing_http), ("false", TargetUrl::parse)];
-        let parse = self.one_of("ALLOW_HTTP", &parsers).unwrap_or(TargetUrl::parse);
-        match parse(&self.get("TARGET_URL")?) {
-            Ok(target) => Some(target),
-            Err(error) => {
-                self.problem("TARGET_URL", format_args!("is invalid: {error}"));
-                None
-            }
-        }
     }
 
     fn refuse_unknown(&mut self) {

@@ -3,6 +3,7 @@
 use super::*;
 
 const URL: &str = "http://127.0.0.1:9324/000000000000/orders-dlq.fifo";
+const SECRET: &str = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
 
 fn read(vars: &[(&str, &str)]) -> Result<Config, String> {
     let vars = vars.iter().map(|(name, value)| (format!("{PREFIX}{name}"), *value));
@@ -67,6 +68,12 @@ fn every_variable_reaches_its_place() {
     let config = read(&[
         ("TARGET_URL", "http://example.com/"),
         ("ALLOW_HTTP", "true"),
+        ("METHOD", "PATCH"),
+        ("CONTENT_TYPE", "application/cbor"),
+        ("HEADERS", r#"{"Authorization": "Bearer x"}"#),
+        ("ATTRIBUTE_HEADERS", "tenant=X-Tenant"),
+        ("SIGNING_SECRET", SECRET),
+        ("CONNECT_TIMEOUT_SECONDS", "0.5"),
         ("POLICY", r#"{"maxRetries": 7, "sqsCalls": "off"}"#),
         ("CONCURRENCY", "3"),
         ("TIMEOUT_SECONDS", "1.5"),
@@ -78,7 +85,21 @@ fn every_variable_reaches_its_place() {
     ])
     .expect("all is well");
     #[cfg(feature = "http")]
-    assert!(config.required_target().is_ok());
+    {
+        assert!(config.required_target().is_ok());
+        let http = format!("{:?}", config.http);
+        for reached in [
+            "method: PATCH",
+            r#"content_type: Some("application/cbor")"#,
+            r#""authorization": Sensitive"#,
+            r#"attribute_headers: [("tenant", "x-tenant")]"#,
+            "signing_secrets: [SigningSecret(…)]",
+            " timeout: 1.5s",
+            "connect_timeout: 500ms",
+        ] {
+            assert!(http.contains(reached), "{reached}: {http}");
+        }
+    }
     let settings = config.into_settings();
     let limits = Limits { concurrency: 3, timeout: Duration::from_millis(1_500), reserve: Duration::from_secs(2) };
     assert_eq!(settings.limits, limits);
@@ -109,4 +130,88 @@ fn all_problems_are_told_at_once_in_the_order_of_their_names() {
          REQUEUE_RECURSIVE_LOOP is `allow`: allowed are Allow, Terminate\n  \
          REQUEUE_STRATEGY is `fast`: allowed are copy, visibility"
     );
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn a_header_is_refused_by_its_name_and_its_value_is_not_told() {
+    for (headers, problem) in [
+        ("{}", None),
+        (r#"{"X-A": "s3cret", "X-B": "ü"}"#, None),
+        (r#"{"X-A": "s3cret\r\nX-B: s3cret"}"#, Some("has `X-A`: invalid value of header x-a")),
+        (r#"{"X-A": "s3cret\u0000"}"#, Some("has `X-A`: invalid value of header x-a")),
+        (r#"{"X A": "s3cret"}"#, Some("has `X A`: invalid header name")),
+        (r#"{"X\n": "s3cret"}"#, Some(r"has `X\n`: invalid header name")),
+        (r#"{"Host": "s3cret"}"#, Some("has `Host`: header host cannot be set")),
+        (r#"{"Webhook-Signature": "s3cret"}"#, Some("has `Webhook-Signature`: header webhook-signature cannot be set")),
+        (r#"{"X-A": 3}"#, Some("has `X-A`: its value is no text")),
+        (r#"{"X-A": ["s3cret"]}"#, Some("has `X-A`: its value is no text")),
+        (r#"{"X-A": "s3cret", "x-a": "s3cret"}"#, Some("has `x-a` twice")),
+        (r#"["s3cret"]"#, Some("is no JSON object")),
+        ("X-A: s3cret", Some("is no JSON from line 1, column 1 on")),
+        ("{\"X-A\": \"s3cret\",\n\"s3cret", Some("is no JSON from line 2, column 7 on")),
+    ] {
+        let expected = problem.map(|problem| refused(&[&format!("REQUEUE_HEADERS {problem}")]));
+        assert_eq!(read(&[("HEADERS", headers)]).err(), expected, "{headers}");
+    }
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn an_attribute_goes_into_a_header_that_is_free() {
+    for (list, problem) in [
+        ("tenant=X-Tenant, Body.Trace_1-a = X-Trace,tenant=X-Again", None),
+        ("tenant", Some("has `tenant`: allowed is attribute=header")),
+        ("=X-Tenant", Some("has `=X-Tenant`: allowed is attribute=header")),
+        ("the tenant=X-Tenant", Some("has `the tenant=X-Tenant`: allowed is attribute=header")),
+        ("tenant=X-Tenant,", Some("has ``: allowed is attribute=header")),
+        ("tenant=", Some("has `tenant=`: invalid header name")),
+        ("tenant=X=Y", Some("has `tenant=X=Y`: invalid header name")),
+        ("tenant=Content-Length", Some("has `tenant=Content-Length`: header content-length cannot be set")),
+        ("id=Idempotency-Key", Some("has `id=Idempotency-Key`: header idempotency-key cannot be set")),
+        ("tenant=X-A,user=x-a", Some("has `user=x-a`: another attribute has this header")),
+    ] {
+        let expected = problem.map(|problem| refused(&[&format!("REQUEUE_ATTRIBUTE_HEADERS {problem}")]));
+        assert_eq!(read(&[("ATTRIBUTE_HEADERS", list)]).err(), expected, "{list}");
+    }
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn a_signing_secret_is_refused_by_its_number_and_is_not_told() {
+    let both = format!(" {SECRET}\n{SECRET} ");
+    let second = format!("{SECRET} s3cret");
+    for (secrets, problem) in [
+        (both.as_str(), None),
+        (&second, Some("number 2 is invalid: a signing secret must begin with whsec_")),
+        ("whsec_s3cret!", Some("number 1 is invalid: a signing secret must be base64 after whsec_, with its padding")),
+        ("whsec_s3crets3", Some("number 1 is invalid: a signing secret must have 24 to 64 bytes")),
+        (" ", Some("is blank")),
+    ] {
+        let expected = problem.map(|problem| refused(&[&format!("REQUEUE_SIGNING_SECRET {problem}")]));
+        assert_eq!(read(&[("SIGNING_SECRET", secrets)]).err(), expected, "{secrets}");
+    }
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn what_is_wrong_with_a_target_is_told_with_all_the_rest() {
+    let told = read(&[
+        ("SIGNING_SECRET", "s3cret"),
+        ("HEADERS", r#"{"Host": "s3cret", "X A": "s3cret"}"#),
+        ("METHOD", "GET"),
+        ("CONTENT_TYPE", "text/plain\r\nX: y"),
+        ("CONNECT_TIMEOUT_SECONDS", "0"),
+        ("CONCURRENCY", "0"),
+    ]);
+    let expected = [
+        "REQUEUE_CONCURRENCY is `0`: allowed is a whole number from 1 to 1000",
+        "REQUEUE_CONNECT_TIMEOUT_SECONDS is `0`: allowed is a number of seconds from 0.001 to 900",
+        "REQUEUE_CONTENT_TYPE is no media type: invalid value of header content-type",
+        "REQUEUE_HEADERS has `Host`: header host cannot be set",
+        "REQUEUE_HEADERS has `X A`: invalid header name",
+        "REQUEUE_METHOD is `GET`: allowed are POST, PUT, PATCH",
+        "REQUEUE_SIGNING_SECRET number 1 is invalid: a signing secret must begin with whsec_",
+    ];
+    assert_eq!(told.err(), Some(refused(&expected)));
 }

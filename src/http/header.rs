@@ -1,16 +1,20 @@
 //! The headers that go out with a message. Nothing reaches the wire that the `http` crate has not checked.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::time::SystemTime;
 
 use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
 
-use super::{Delivery, HttpSettings};
+use super::{Delivery, HttpSettings, signature};
 use crate::clock::epoch_millis;
 use crate::failure::{Evidence, Failure, FailureClass};
+use crate::queue::{Attribute, AttributeValue};
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
+const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
+const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
 const RETRY_COUNT: HeaderName = HeaderName::from_static("x-requeue-retry-count");
 const RECEIVE_COUNT: HeaderName = HeaderName::from_static("x-requeue-receive-count");
 const FIRST_RECEIVE_TIME: HeaderName = HeaderName::from_static("x-requeue-first-receive-time");
@@ -35,19 +39,17 @@ const OF_HTTP: [&str; 10] = [
     "upgrade",
 ];
 /// Headers that we set.
-const OURS: [&str; 4] = ["content-type", "idempotency-key", "webhook-id", "webhook-timestamp"];
+const OURS: [&str; 5] = ["content-type", "idempotency-key", "webhook-id", "webhook-timestamp", "webhook-signature"];
 /// And all that begin so.
 const OUR_PREFIX: &str = "x-requeue-";
 
 /// Why a header cannot be sent. Names the header and never shows its value.
 ///
 /// ```
-/// use requeue::http::{HeaderError, HttpSettings, TargetUrl};
+/// use requeue::http::{HeaderError, HttpSettings};
 ///
-/// let settings = HttpSettings::new(TargetUrl::parse("https://example.com/")?);
-/// let error = settings.header("X-Tenant", "a\r\nX-Admin: yes").unwrap_err();
+/// let error = HttpSettings::default().header("X-Tenant", "a\r\nX-Admin: yes").unwrap_err();
 /// assert_eq!(error, HeaderError::Value("x-tenant".to_owned()));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HeaderError {
@@ -73,13 +75,19 @@ impl std::error::Error for HeaderError {}
 
 /// A header that may be sent next to ours.
 pub(super) fn parse(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HeaderError> {
+    let name = parse_name(name)?;
+    let mut value = HeaderValue::from_str(value).map_err(|_| HeaderError::Value(name.as_str().to_owned()))?;
+    value.set_sensitive(true);
+    Ok((name, value))
+}
+
+pub(super) fn parse_name(name: &str) -> Result<HeaderName, HeaderError> {
     let name: HeaderName = name.parse().map_err(|_| HeaderError::Name)?;
     let text = name.as_str();
     if OF_HTTP.contains(&text) || OURS.contains(&text) || text.starts_with(OUR_PREFIX) {
         return Err(HeaderError::Reserved(text.to_owned()));
     }
-    let value = HeaderValue::from_str(value).map_err(|_| HeaderError::Value(text.to_owned()))?;
-    Ok((name, value))
+    Ok(name)
 }
 
 pub(super) fn content_type(text: &str) -> Result<HeaderValue, HeaderError> {
@@ -89,9 +97,33 @@ pub(super) fn content_type(text: &str) -> Result<HeaderValue, HeaderError> {
         .ok_or_else(|| HeaderError::Value(CONTENT_TYPE.as_str().to_owned()))
 }
 
+/// The headers that carry attributes of the message. An attribute that it does not have makes none.
+pub(super) fn of_attributes(
+    wanted: &[(String, HeaderName)],
+    attributes: &BTreeMap<String, Attribute>,
+) -> Result<HeaderMap, Failure> {
+    let mut headers = HeaderMap::new();
+    for (attribute, name) in wanted {
+        let value = match attributes.get(attribute).map(|attribute| &attribute.value) {
+            None => continue,
+            Some(AttributeValue::Text(text)) => HeaderValue::from_str(text).ok(),
+            Some(AttributeValue::Binary(_)) => None,
+        };
+        let mut value =
+            value.ok_or_else(|| unfit(format_args!("message attribute {attribute} cannot be sent as a header")))?;
+        value.set_sensitive(true);
+        headers.insert(name, value);
+    }
+    Ok(headers)
+}
+
+/// Trouble of the message: it is the same on every attempt.
+fn unfit(why: impl fmt::Display) -> Failure {
+    Failure::new(FailureClass::NonRetryable, Evidence::Typed, why)
+}
+
 /// All headers of one message. What stands later replaces what stands earlier: the settings', the message's, ours.
 pub(super) fn assemble(settings: &HttpSettings, delivery: Delivery<'_>) -> Result<HeaderMap, Failure> {
-    let unfit = |error: HeaderError| Failure::new(FailureClass::NonRetryable, Evidence::Typed, error);
     let id = HeaderValue::from_str(delivery.original_message_id)
         .map_err(|_| unfit(HeaderError::Value(IDEMPOTENCY_KEY.as_str().to_owned())))?;
     // A record without an id has no key: with an empty one the target would take all such messages for the same.
@@ -104,14 +136,17 @@ pub(super) fn assemble(settings: &HttpSettings, delivery: Delivery<'_>) -> Resul
 
     let mut headers = settings.headers.clone();
     headers.extend(delivery.headers);
-    for name in OF_HTTP {
-        headers.remove(name);
+    for name in OF_HTTP.iter().chain(&OURS) {
+        headers.remove(*name);
     }
     headers.entry(USER_AGENT).or_insert(PRODUCT);
     headers.insert(CONTENT_TYPE, content_type);
-    for name in [IDEMPOTENCY_KEY, WEBHOOK_ID] {
-        headers.remove(&name);
-        headers.extend(id.clone().map(|id| (name, id)));
+    if let Some(id) = id {
+        headers.insert(IDEMPOTENCY_KEY, id.clone());
+        headers.insert(WEBHOOK_ID, id);
+    }
+    if !settings.signing_secrets.is_empty() {
+        headers.extend(signed(settings, delivery.original_message_id, &delivery.body)?);
     }
     headers.insert(RETRY_COUNT, delivery.retry_count.into());
     headers.insert(RECEIVE_COUNT, delivery.receive_count.into());
@@ -121,6 +156,17 @@ pub(super) fn assemble(settings: &HttpSettings, delivery: Delivery<'_>) -> Resul
         }
     }
     Ok(headers)
+}
+
+/// The signature, and its time: that of this attempt, since a target refuses old ones as replayed.
+fn signed(settings: &HttpSettings, id: &str, body: &[u8]) -> Result<[(HeaderName, HeaderValue); 2], Failure> {
+    // A dot would let an id and a time pass for another id and another time.
+    if id.is_empty() || id.contains('.') {
+        return Err(unfit("a message without an id, or with a dot in it, cannot be signed"));
+    }
+    let timestamp = unix_seconds(settings.clock.now());
+    let signature = signature::sign(&settings.signing_secrets, id, timestamp, body);
+    Ok([(WEBHOOK_TIMESTAMP, timestamp.into()), (WEBHOOK_SIGNATURE, signature)])
 }
 
 fn guess(body: &[u8]) -> HeaderValue {
@@ -144,7 +190,7 @@ mod tests {
             ("X-Tenant", "a", Ok(())),
             ("Authorization", "Bearer x", Ok(())),
             ("User-Agent", "x", Ok(())),
-            ("webhook-signature", "v1,x", Ok(())),
+            ("webhook-signature", "v1,x", Err(HeaderError::Reserved("webhook-signature".into()))),
             ("Host", "x", Err(HeaderError::Reserved("host".into()))),
             ("Content-Length", "0", Err(HeaderError::Reserved("content-length".into()))),
             ("Transfer-Encoding", "chunked", Err(HeaderError::Reserved("transfer-encoding".into()))),
@@ -164,8 +210,7 @@ mod tests {
 
     #[test]
     fn a_message_without_an_id_has_no_key() {
-        let url = super::super::TargetUrl::parse("http://localhost/").expect("it is loopback");
-        let settings = HttpSettings::new(url);
+        let settings = HttpSettings::default();
         for (id, expected) in [("", None), ("id-1", Some("id-1"))] {
             let headers = assemble(&settings, Delivery::new(id, "{}")).expect("an id fits into a header");
             for name in [IDEMPOTENCY_KEY, WEBHOOK_ID] {
@@ -187,6 +232,55 @@ mod tests {
             ("", TEXT),
         ] {
             assert_eq!(guess(body.as_bytes()), expected, "{body}");
+        }
+    }
+
+    #[test]
+    fn an_attribute_fits_into_a_header_or_is_trouble_of_the_message() {
+        let wanted = [("tenant".to_owned(), HeaderName::from_static("x-tenant"))];
+        let text = |text: &str| Some(AttributeValue::Text(text.to_owned()));
+        let binary = Some(AttributeValue::Binary(b"blue".to_vec()));
+        for (value, expected) in [
+            (None, Ok(None)),
+            (text("blue"), Ok(Some("blue"))),
+            (text("4.20"), Ok(Some("4.20"))),
+            (text("a\tb ü"), Ok(Some("a\tb ü"))),
+            (text("s3cret\r\nX-Admin: yes"), Err(())),
+            (text("s3cret\n"), Err(())),
+            (text("\rs3cret"), Err(())),
+            (text("s3cret\0"), Err(())),
+            (text("s3cret\u{7f}"), Err(())),
+            (binary, Err(())),
+        ] {
+            let attribute = value.clone().map(|value| Attribute { data_type: "String".to_owned(), value });
+            let others = [("x-tenant", "s3cret"), ("Tenant", "s3cret")].map(|(name, value)| {
+                let value = AttributeValue::Text(value.to_owned());
+                (name.to_owned(), Attribute { data_type: "String".to_owned(), value })
+            });
+            let all = others.into_iter().chain(attribute.map(|attribute| ("tenant".to_owned(), attribute)));
+            match (of_attributes(&wanted, &all.collect()), expected) {
+                (Ok(headers), Ok(expected)) => {
+                    assert!(!format!("{headers:?}").contains("blue"), "it counts as a secret");
+                    let values: Vec<_> = headers.values().map(HeaderValue::as_bytes).collect();
+                    assert_eq!(values, expected.map(str::as_bytes).into_iter().collect::<Vec<_>>());
+                }
+                (Err(failure), Err(())) => {
+                    assert_eq!((failure.class(), failure.evidence()), (FailureClass::NonRetryable, Evidence::Typed));
+                    assert_eq!(failure.reason(), "message attribute tenant cannot be sent as a header");
+                }
+                (result, _) => panic!("{value:?}: {result:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_told_apart_by_its_id_is_not_signed() {
+        let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().expect("it is a secret");
+        let settings = HttpSettings::default().sign_with(secret);
+        for id in ["", "id.1700000000"] {
+            let failure = assemble(&settings, Delivery::new(id, "{}")).expect_err("it is refused");
+            assert_eq!(failure.class(), FailureClass::NonRetryable, "{id}");
+            assert_eq!(failure.reason(), "a message without an id, or with a dot in it, cannot be signed");
         }
     }
 }

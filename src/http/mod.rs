@@ -1,4 +1,4 @@
-//! Delivery over HTTP: each message is sent to one fixed URL with POST, and the answer says what became of it.
+//! Delivery over HTTP: each message is sent to one fixed URL, and the answer says what became of it.
 //!
 //! It trusts the target with its messages and with nothing else: no redirect is followed, nothing is decompressed, and neither the size of an
 //! answer nor its slowness costs more than a bound. It knows nothing of queues and decides no retry; what an answer means, `classify/` knows.
@@ -25,11 +25,13 @@ use crate::queue::AttributeValue;
 
 mod connector;
 mod header;
+mod signature;
 mod transport;
 mod url;
 
 pub use connector::{Connector, TlsConnector};
 pub use header::HeaderError;
+pub use signature::{InvalidSigningSecret, SigningSecret};
 pub use url::{TargetUrl, TargetUrlError};
 
 /// The message attribute that names the body's media type.
@@ -40,7 +42,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Default for connecting, TLS included. A host that does not answer for so long is down: a name look-up, one lost packet and two round trips
 /// around the world fit in.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 /// Connections unused for so long are closed. Most servers and load balancers keep theirs for a minute or more; to write into one that the
 /// other side has just closed costs a retry.
 const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
@@ -56,45 +58,53 @@ const MAX_BODY_BYTES: usize = 16 * 1024;
 /// Once the status is known the body is not worth more waiting than this.
 const BODY_PATIENCE: Duration = Duration::from_secs(2);
 
-/// How to deliver: where to, with which headers, for how long.
+/// How to deliver: by which method, with which headers, for how long, signed or not.
 ///
 /// ```
 /// use std::time::Duration;
-/// use requeue::http::{HttpSettings, TargetUrl};
+/// use requeue::http::HttpSettings;
 ///
-/// let settings = HttpSettings::new(TargetUrl::parse("https://example.com/orders?key=secret")?)
+/// let settings = HttpSettings::default()
 ///     .timeout(Duration::from_secs(10))
-///     .header("Authorization", "Bearer secret")?;
-/// assert!(!format!("{settings:?}").contains("secret"));
-/// # Ok::<(), Box<dyn std::error::Error>>(())
+///     .header("Authorization", "Bearer 2sTa1V")?;
+/// assert!(!format!("{settings:?}").contains("2sTa1V"));
+/// # Ok::<(), requeue::http::HeaderError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
-    url: TargetUrl,
     method: Method,
     headers: HeaderMap,
+    attribute_headers: Vec<(String, HeaderName)>,
+    signing_secrets: Vec<SigningSecret>,
     content_type: Option<HeaderValue>,
     timeout: Duration,
     connect_timeout: Duration,
     clock: Clock,
 }
 
-impl HttpSettings {
-    /// POST, no headers but ours, 5 s to connect, 30 s in all.
-    #[must_use]
-    pub fn new(url: TargetUrl) -> Self {
+impl Default for HttpSettings {
+    /// POST, no headers but ours, not signed, 5 s to connect, 30 s in all.
+    fn default() -> Self {
         Self {
-            url,
             method: Method::POST,
             headers: HeaderMap::new(),
+            attribute_headers: Vec::new(),
+            signing_secrets: Vec::new(),
             content_type: None,
             timeout: TIMEOUT,
             connect_timeout: CONNECT_TIMEOUT,
             clock: Clock::system(),
         }
     }
+}
 
+impl HttpSettings {
     /// Another method than POST.
+    ///
+    /// ```
+    /// # use requeue::http::HttpSettings;
+    /// let settings = HttpSettings::default().method(http::Method::PUT);
+    /// ```
     #[must_use]
     pub fn method(self, method: Method) -> Self {
         Self { method, ..self }
@@ -103,10 +113,41 @@ impl HttpSettings {
     /// A header to send with every message. Its value counts as a secret and is never printed. Headers that Requeue or HTTP itself sets are
     /// refused, `User-Agent` excepted.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, HeaderError> {
-        let (name, mut value) = header::parse(name, value)?;
-        value.set_sensitive(true);
+        let (name, value) = header::parse(name, value)?;
         self.headers.append(name, value);
         Ok(self)
+    }
+
+    /// A header that carries a message attribute of the type `String` or `Number`. A message without the attribute goes with the header
+    /// that [`header`](Self::header) gave this name, or without any. One whose attribute does not fit into a header (it is binary, or
+    /// holds a control character) is non-retryable.
+    ///
+    /// ```
+    /// # use requeue::http::HttpSettings;
+    /// let settings = HttpSettings::default().attribute_header("tenant", "X-Tenant")?;
+    /// # Ok::<(), requeue::http::HeaderError>(())
+    /// ```
+    pub fn attribute_header(mut self, attribute: &str, header: &str) -> Result<Self, HeaderError> {
+        self.attribute_headers.push((attribute.to_owned(), header::parse_name(header)?));
+        Ok(self)
+    }
+
+    /// Signs each request as [Standard Webhooks](https://www.standardwebhooks.com) has it, with `webhook-timestamp` and
+    /// `webhook-signature`. While a secret is replaced, give the old one and the new one: the target accepts a request if it knows either.
+    /// A message without an id, or with a dot in it, is non-retryable then.
+    ///
+    /// ```
+    /// use requeue::http::{HttpSettings, SigningSecret};
+    ///
+    /// let secret: SigningSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse()?;
+    /// let settings = HttpSettings::default().sign_with(secret);
+    /// assert!(!format!("{settings:?}").contains("MfKQ"));
+    /// # Ok::<(), requeue::http::InvalidSigningSecret>(())
+    /// ```
+    #[must_use]
+    pub fn sign_with(mut self, secret: SigningSecret) -> Self {
+        self.signing_secrets.push(secret);
+        self
     }
 
     /// The `Content-Type` of messages that bring none. Default: `application/json` if the body begins like a JSON object or array, else
@@ -128,7 +169,8 @@ impl HttpSettings {
         Self { connect_timeout, ..self }
     }
 
-    /// The clock with which dates in an answer are compared that has no `Date` of its own. Default: this machine's.
+    /// The clock with which dates in an answer are compared that has no `Date` of its own, and by which requests are signed. Default:
+    /// this machine's.
     #[must_use]
     pub fn clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
@@ -209,7 +251,7 @@ impl fmt::Debug for Delivery<'_> {
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
 /// use requeue::http::{Delivery, HttpSettings, HttpTarget, TargetUrl};
 ///
-/// let target = HttpTarget::new(HttpSettings::new(TargetUrl::parse("https://example.com/orders")?))?;
+/// let target = HttpTarget::new(TargetUrl::parse("https://example.com/orders")?, HttpSettings::default())?;
 /// if let Err(failure) = target.deliver(Delivery::new("1b5b-…", r#"{"order":7}"#)).await {
 ///     println!("{}: {}", failure.class(), failure.reason());
 /// }
@@ -217,6 +259,7 @@ impl fmt::Debug for Delivery<'_> {
 /// ```
 #[derive(Clone)]
 pub struct HttpTarget<C = TlsConnector> {
+    url: TargetUrl,
     settings: HttpSettings,
     client: Client<connector::Bounded<C>, Full<Bytes>>,
 }
@@ -227,15 +270,15 @@ impl HttpTarget {
     /// # Errors
     ///
     /// If the target is `https` and this machine has no root certificates.
-    pub fn new(settings: HttpSettings) -> io::Result<Self> {
-        let connector = connector::for_url(&settings.url)?;
-        Ok(Self::with_connector(settings, connector))
+    pub fn new(url: TargetUrl, settings: HttpSettings) -> io::Result<Self> {
+        let connector = connector::for_url(&url)?;
+        Ok(Self::with_connector(url, settings, connector))
     }
 }
 
 impl<C: Connector> HttpTarget<C> {
     /// Over connections of another making, in memory for example.
-    pub fn with_connector(settings: HttpSettings, connector: C) -> Self {
+    pub fn with_connector(url: TargetUrl, settings: HttpSettings, connector: C) -> Self {
         let client = Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
@@ -245,20 +288,20 @@ impl<C: Connector> HttpTarget<C> {
             .http2_keep_alive_interval(PING_INTERVAL)
             .http2_keep_alive_timeout(PING_TIMEOUT)
             .build(connector::Bounded::new(connector, settings.connect_timeout));
-        Self { settings, client }
+        Self { url, settings, client }
     }
 
     /// The URL.
     #[must_use]
     pub fn url(&self) -> &TargetUrl {
-        &self.settings.url
+        &self.url
     }
 
     /// Delivers one message. Dropping the future abandons the request and closes its connection.
     pub async fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Failure> {
         let mut request = Request::new(Full::new(delivery.body.clone()));
         *request.method_mut() = self.settings.method.clone();
-        *request.uri_mut() = self.settings.url.uri().clone();
+        *request.uri_mut() = self.url.uri().clone();
         *request.headers_mut() = header::assemble(&self.settings, delivery)?;
 
         let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
@@ -296,6 +339,7 @@ impl<C: Connector> Handler for HttpTarget<C> {
             receive_count: message.receive_count(),
             first_received: Some(message.first_received()),
             first_sent: Some(message.first_sent()),
+            headers: header::of_attributes(&self.settings.attribute_headers, message.attributes())?,
             ..Delivery::new(message.original_id().unwrap_or_default(), message.body().clone())
         };
         self.deliver(delivery).await
@@ -304,7 +348,7 @@ impl<C: Connector> Handler for HttpTarget<C> {
 
 impl<C> fmt::Debug for HttpTarget<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpTarget").field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("HttpTarget").field("url", &self.url).field("settings", &self.settings).finish_non_exhaustive()
     }
 }
 

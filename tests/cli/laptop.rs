@@ -103,3 +103,18 @@ fn an_event_that_is_none_is_refused_with_the_reason() {
     let run = requeue_reading(&single, &["invoke", "-"]);
     assert_eq!((run.status, run.stdout.as_str()), (0, "{\"batchItemFailures\":[]}\n"));
 }
+
+#[test]
+fn invoke_sends_what_the_settings_of_the_lambda_say() {
+    let run = |variable| requeue_with(&[variable], &["invoke", "events/attributes.json", "--sample", "0.5"]);
+    let mapped = run(("REQUEUE_ATTRIBUTE_HEADERS", "tenant=X-Tenant,amount=X-Amount,thumbprint=X-Print,note=X-Note"));
+    assert_eq!(mapped.status, 0, "{}", mapped.stderr);
+    let refused = "message attribute thumbprint cannot be sent as a header";
+    assert_eq!(mapped.stderr.matches("cannot be sent as a header").count(), 1, "{}", mapped.stderr);
+    assert!(mapped.stderr.contains(refused), "{}", mapped.stderr);
+
+    let unsigned = run(("REQUEUE_SIGNING_SECRET", "s3cret"));
+    assert_eq!(unsigned.status, 1, "{}", unsigned.stderr);
+    assert!(unsigned.stderr.contains("REQUEUE_SIGNING_SECRET number 1 is invalid"), "{}", unsigned.stderr);
+    assert!(!unsigned.stderr.contains("s3cret"), "{}", unsigned.stderr);
+}

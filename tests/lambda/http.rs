@@ -3,6 +3,8 @@
 use std::convert::Infallible;
 use std::future::Future;
 use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
@@ -15,6 +17,7 @@ use tokio::task::JoinHandle;
 /// Stops when it is dropped.
 pub struct Server {
     address: SocketAddr,
+    accepted: Arc<AtomicUsize>,
     accepting: JoinHandle<()>,
 }
 
@@ -27,9 +30,12 @@ impl Server {
     {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free loopback port");
         let address = listener.local_addr().expect("a bound address");
+        let accepted = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&accepted);
         let accepting = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
+                count.fetch_add(1, Ordering::SeqCst);
                 let answer = answer.clone();
                 connections.spawn(async move {
                     let service = service_fn(move |request| {
@@ -43,7 +49,12 @@ impl Server {
                 });
             }
         });
-        Self { address, accepting }
+        Self { address, accepted, accepting }
+    }
+
+    /// How many connections it accepted.
+    pub fn accepted(&self) -> usize {
+        self.accepted.load(Ordering::SeqCst)
     }
 
     pub fn authority(&self) -> String {

@@ -13,3 +13,5 @@ mod delivery;
 mod events;
 mod isolation;
 mod start;
+mod target;
+mod tls;

@@ -3,7 +3,9 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use ::http::request::Parts;
 use ::http::{Request, Response, StatusCode};
+use aws_sdk_sqs::types::MessageAttributeValue;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use requeue::Clock;
@@ -82,8 +84,17 @@ impl Stage {
 
     /// Sends a message; on a FIFO queue all are of one group.
     pub async fn send(&self, body: &str) -> String {
+        self.send_with(body, &[]).await
+    }
+
+    /// Sends a message with attributes of the type `String`.
+    pub async fn send_with(&self, body: &str, attributes: &[(&str, &str)]) -> String {
         let group = self.queue.is_fifo().then(|| "customer".to_owned());
-        let request = self.sqs.client().send_message().queue_url(self.queue.url()).message_body(body);
+        let mut request = self.sqs.client().send_message().queue_url(self.queue.url()).message_body(body);
+        for (name, value) in attributes {
+            let value = MessageAttributeValue::builder().data_type("String").string_value(*value);
+            request = request.message_attributes(*name, value.build().unwrap());
+        }
         let sent = request.set_message_group_id(group).send().await.unwrap();
         sent.message_id().unwrap().to_owned()
     }
@@ -144,33 +155,44 @@ pub fn failed(ended: &Ended) -> Vec<String> {
 /// An HTTP service that answers as the message's member `answer` says, and remembers what it got.
 pub struct Target {
     pub server: http::Server,
-    pub bodies: Arc<Mutex<Vec<String>>>,
+    requests: Arc<Mutex<Vec<(Parts, String)>>>,
 }
 
 impl Target {
     async fn start() -> Self {
-        let bodies = Arc::new(Mutex::new(Vec::new()));
-        let log = Arc::clone(&bodies);
+        let requests = Arc::new(Mutex::new(Vec::new()));
+        let log = Arc::clone(&requests);
         let server = http::Server::start(move |request| answer(request, Arc::clone(&log))).await;
-        Self { server, bodies }
+        Self { server, requests }
+    }
+
+    /// What it got, in order: method and headers, and the body.
+    pub fn requests(&self) -> Vec<(Parts, String)> {
+        self.requests.lock().unwrap().clone()
     }
 
     pub fn bodies(&self) -> Vec<String> {
-        self.bodies.lock().unwrap().clone()
+        self.requests().into_iter().map(|(_, body)| body).collect()
     }
 }
 
-async fn answer(request: Request<Incoming>, bodies: Arc<Mutex<Vec<String>>>) -> Response<Full<Bytes>> {
-    let body = request.into_body().collect().await.unwrap().to_bytes();
+/// Text that a target may answer and that must not act in a log: ends of lines, colours, a metric.
+const HOSTILE: &str = "\r\n\u{1b}[31m{\"_aws\":{\"CloudWatchMetrics\":[]}}\n{\"level\":\"INFO\"}";
+
+async fn answer(request: Request<Incoming>, requests: Arc<Mutex<Vec<(Parts, String)>>>) -> Response<Full<Bytes>> {
+    let (head, body) = request.into_parts();
+    let body = body.collect().await.unwrap().to_bytes();
     let text = String::from_utf8_lossy(&body).into_owned();
     let wish = json(&text).and_then(|body| Some(body.get("answer")?.as_str()?.to_owned())).unwrap_or_default();
-    bodies.lock().unwrap().push(text);
+    requests.lock().unwrap().push((head, text));
     let reason = |reason| Full::from(format!(r#"{{"error":{{"errors":[{{"reason":"{reason}"}}]}}}}"#));
     let mut response = match wish.as_str() {
         "rate-limit" => http::status(StatusCode::TOO_MANY_REQUESTS),
         "unavailable" => http::status(StatusCode::SERVICE_UNAVAILABLE),
         "quota" => Response::builder().status(403).body(reason("quotaExceeded")).unwrap(),
         "invalid" => http::status(StatusCode::BAD_REQUEST),
+        "hostile" => Response::builder().status(400).body(reason(HOSTILE)).unwrap(),
+        "hostile-text" => Response::builder().status(503).body(Full::from(format!("{HOSTILE}{CANARY}"))).unwrap(),
         "hang" | "reset" => std::future::pending().await,
         _ => http::status(StatusCode::OK),
     };

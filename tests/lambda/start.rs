@@ -40,6 +40,39 @@ async fn what_is_missing_wrong_or_without_effect_fails_at_start() {
 }
 
 #[tokio::test]
+async fn a_secret_is_refused_without_being_told() {
+    let stage = Stage::new().await;
+    let settings = [
+        ("REQUEUE_TARGET_URL", "https://s3cret:s3cret@example.com/s3cret?s3cret"),
+        ("REQUEUE_HEADERS", r#"{"Host": "s3cret", "X-Key": "s3cret\n", "X-Two": ["s3cret"]}"#),
+        ("REQUEUE_SIGNING_SECRET", "s3cret whsec_s3cret whsec_s3crets3"),
+    ];
+    let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
+    assert_eq!(code, Some(1), "{output}");
+    assert!(output.contains("Error: 7 settings are invalid:\n"), "{output}");
+    assert!(!output.contains("s3cret"), "{output}");
+
+    for broken in ["s3cret", r#"{"X-Key": "s3cret", s3cret"#, r#"["s3cret"]"#] {
+        let (code, output) = stage.requeue_lambda(&[("REQUEUE_HEADERS", broken)]).await.ended().await;
+        assert_eq!(code, Some(1), "{output}");
+        assert!(!output.contains("s3cret"), "{output}");
+    }
+}
+
+/// As Lambda sets them while the log format is Text, its default.
+#[tokio::test]
+async fn without_a_level_the_log_says_what_became_of_a_message() {
+    let stage = Stage::new().await;
+    for format in ["Text", "JSON"] {
+        let mut function = stage.requeue_lambda(&[("AWS_LAMBDA_LOG_FORMAT", format)]).await;
+        let id = stage.send(r#"{"answer":"invalid"}"#).await;
+        stage.invoke(&mut function, TIMEOUT).await;
+        let log = function.stop().await;
+        assert!(log.contains(&id) && log.contains("status 400"), "{format}: {log}");
+    }
+}
+
+#[tokio::test]
 async fn an_event_that_is_none_of_sqs_fails_with_the_remedy() {
     let stage = Stage::new().await;
     let mut function = stage.requeue_lambda(&[]).await;

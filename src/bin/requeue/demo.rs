@@ -90,8 +90,8 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
         dead_letter: DeadLetterMode::Annotate,
         ..Settings::default()
     };
-    let target = HttpSettings::new(TargetUrl::parse(endpoint::URL)?).clock(clock);
-    let target = HttpTarget::with_connector(target, demo.endpoint.clone());
+    let url = TargetUrl::parse(endpoint::URL)?;
+    let target = HttpTarget::with_connector(url, HttpSettings::default().clock(clock), demo.endpoint.clone());
     let processor = BatchProcessor::new(target, SqsQueue::new(&demo.sqs.client()), settings);
     for ended in join_all((0..CONCURRENT_INVOCATIONS).map(|_| demo.poll(&processor))).await {
         ended?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EmbeddedSqs, InFlight, MessageState};
-use requeue::http::{HttpSettings, HttpTarget, TargetUrl};
+use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, QueueUrl, SqsQueue};
 use requeue::{
     BatchProcessor, Clock, Config, DeadLetterMode, Disposition, Handler, Outcome, Record, Report, Sampler, Settings,
@@ -57,13 +57,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let Some(target) = arguments.target(&config)? else {
         let time = if arguments.is_embedded() { Time::Virtual } else { Time::Real };
         return runtime(time)?.block_on(async {
-            let settings = HttpSettings::new(TargetUrl::parse(endpoint::URL)?).timeout(config.limits.timeout);
-            let target = HttpTarget::with_connector(settings, Endpoint::default());
+            let url = TargetUrl::parse(endpoint::URL)?;
+            let target = HttpTarget::with_connector(url, config.http.clone(), Endpoint::default());
             invoke(arguments, config, records, target).await
         });
     };
     runtime(Time::Real)?.block_on(async {
-        let target = HttpTarget::new(HttpSettings::new(target).timeout(config.limits.timeout))?;
+        let target = HttpTarget::new(target, config.http.clone())?;
         invoke(arguments, config, records, target).await
     })
 }

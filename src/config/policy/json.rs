@@ -11,11 +11,11 @@ const MAX_SHOWN: usize = 40;
 
 /// A value, as it was written.
 #[derive(Clone, Copy)]
-pub(super) struct Json<'d>(&'d RawValue);
+pub(in crate::config) struct Json<'d>(&'d RawValue);
 
 impl<'d> Json<'d> {
     /// Checks the whole text. The error names line and column.
-    pub(super) fn parse(text: &'d str) -> Result<Self, serde_json::Error> {
+    pub(in crate::config) fn parse(text: &'d str) -> Result<Self, serde_json::Error> {
         serde_json::from_str(text).map(Self)
     }
 
@@ -26,7 +26,7 @@ impl<'d> Json<'d> {
         looks_so.then(|| text.parse().ok()).flatten()
     }
 
-    pub(super) fn text(self) -> Option<String> {
+    pub(in crate::config) fn text(self) -> Option<String> {
         serde_json::from_str(self.0.get()).ok()
     }
 
@@ -35,7 +35,7 @@ impl<'d> Json<'d> {
         Some(items.into_iter().map(Self).collect())
     }
 
-    pub(super) fn members(self) -> Option<Vec<(String, Self)>> {
+    pub(in crate::config) fn members(self) -> Option<Vec<(String, Self)>> {
         let Members(members) = serde_json::from_str(self.0.get()).ok()?;
         Some(members)
     }

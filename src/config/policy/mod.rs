@@ -48,7 +48,7 @@ mod shapes;
 #[cfg(test)]
 mod tests;
 
-use json::Json;
+pub(super) use json::Json;
 use keys::{CLASSES, Class, Listed, global};
 use resolve::{Entry, Globals, resolve};
 use section::Section;

@@ -29,12 +29,12 @@ impl InMemory {
     }
 
     fn target(self) -> HttpTarget<Self> {
-        HttpTarget::with_connector(in_memory(), self)
+        HttpTarget::with_connector(localhost(), HttpSettings::default(), self)
     }
 }
 
-fn in_memory() -> HttpSettings {
-    HttpSettings::new(TargetUrl::parse("http://localhost/").expect("it is loopback"))
+fn localhost() -> TargetUrl {
+    TargetUrl::parse("http://localhost/").expect("it is loopback")
 }
 
 impl Service<Uri> for InMemory {
@@ -145,6 +145,23 @@ async fn messages_share_one_connection_over_http2() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_huge_head_is_refused_over_http2_too() {
+    let answer = |_| async {
+        let head = Response::builder().header("x", "x".repeat(1_000_000));
+        Ok::<_, Infallible>(head.body(Full::<Bytes>::default()).expect("it is valid"))
+    };
+    let target = InMemory::raw(move |stream| async move {
+        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+    })
+    .over_http2()
+    .target();
+    let failed = failure(&target).await;
+    assert_eq!((failed.class(), failed.evidence()), (FailureClass::Temporary, Evidence::Typed));
+    assert!(failed.reason().len() < 100, "{}", failed.reason());
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_dead_http2_connection_is_noticed_before_the_time_out() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
@@ -200,14 +217,14 @@ async fn slowness_is_bounded_by_the_time_outs() {
 
 #[tokio::test(start_paused = true)]
 async fn the_body_is_not_waited_for_beyond_the_whole_time_out() {
-    let settings = in_memory().timeout(Duration::from_secs(1));
+    let settings = HttpSettings::default().timeout(Duration::from_secs(1));
     let target = InMemory::raw(|mut stream| async move {
         read_head(&mut stream).await;
         let _ = stream.write_all(b"HTTP/1.1 500 No\r\nContent-Length: 9\r\n\r\n").await;
         std::future::pending::<()>().await;
     });
     let begun = Instant::now();
-    let failed = failure(&HttpTarget::with_connector(settings, target)).await;
+    let failed = failure(&HttpTarget::with_connector(localhost(), settings, target)).await;
     assert_eq!(failed.reason(), "status 500");
     assert!(begun.elapsed() < Duration::from_millis(1_050));
 }
@@ -233,7 +250,7 @@ impl Service<Uri> for Unreachable {
 #[tokio::test(start_paused = true)]
 async fn connecting_has_a_time_out_of_its_own() {
     let begun = Instant::now();
-    let failed = failure(&HttpTarget::with_connector(in_memory(), Unreachable)).await;
+    let failed = failure(&HttpTarget::with_connector(localhost(), HttpSettings::default(), Unreachable)).await;
     assert_eq!(
         (failed.class(), failed.evidence(), failed.reason()),
         (FailureClass::Temporary, Evidence::Typed, "connect timed out")
@@ -261,7 +278,7 @@ async fn a_delivery_that_is_dropped_closes_its_connection() {
 #[tokio::test(start_paused = true)]
 async fn a_time_out_without_end_can_be_set() {
     let server = InMemory::raw(|stream| serve(stream, ok, Seen::default()));
-    let settings = in_memory().timeout(Duration::MAX).connect_timeout(Duration::MAX);
-    let target = HttpTarget::with_connector(settings, server);
+    let settings = HttpSettings::default().timeout(Duration::MAX).connect_timeout(Duration::MAX);
+    let target = HttpTarget::with_connector(localhost(), settings, server);
     assert_eq!(target.deliver(message()).await, Ok(()));
 }

@@ -52,21 +52,21 @@ impl Server {
         (server, seen)
     }
 
-    fn settings(&self) -> HttpSettings {
-        let url = format!("http://{}/orders?key=s3cret", self.address);
-        HttpSettings::new(TargetUrl::parse(&url).expect("it is loopback"))
+    fn target(&self) -> HttpTarget {
+        self.target_with(HttpSettings::default())
     }
 
-    fn target(&self) -> HttpTarget {
-        HttpTarget::new(self.settings()).expect("http needs no certificates")
+    fn target_with(&self, settings: HttpSettings) -> HttpTarget {
+        let url = format!("http://{}/orders?key=s3cret", self.address);
+        HttpTarget::new(TargetUrl::parse(&url).expect("it is loopback"), settings).expect("http needs no certificates")
     }
 }
 
 #[tokio::test]
 async fn a_message_arrives_with_what_the_target_needs_to_know() {
     let (server, seen) = Server::answering(ok).await;
-    let settings = server.settings().header("Authorization", "Bearer x").expect("it may be set");
-    let target = HttpTarget::new(settings.clone()).expect("http needs no certificates");
+    let settings = HttpSettings::default().header("Authorization", "Bearer x").expect("it may be set");
+    let target = server.target_with(settings);
     let time = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1_000 + 999);
     let delivery = Delivery {
         retry_count: 3,
@@ -107,13 +107,13 @@ async fn a_message_arrives_with_what_the_target_needs_to_know() {
 #[tokio::test]
 async fn the_message_names_its_content_type_before_the_settings_do() {
     let (server, seen) = Server::answering(ok).await;
-    let configured = server.settings().content_type("application/cbor").expect("it is valid");
+    let configured = HttpSettings::default().content_type("application/cbor").expect("it is valid");
     for (settings, own, expected) in [
-        (server.settings(), None, "application/json"),
+        (HttpSettings::default(), None, "application/json"),
         (configured.clone(), None, "application/cbor"),
         (configured, Some("application/cloudevents+json"), "application/cloudevents+json"),
     ] {
-        let target = HttpTarget::new(settings).expect("http needs no certificates");
+        let target = server.target_with(settings);
         let delivery = Delivery { content_type: own, ..message() };
         target.deliver(delivery).await.expect("it is accepted");
         let (head, _) = seen.lock().expect("no test panicked").pop().expect("it arrived");
@@ -194,7 +194,7 @@ async fn without_a_date_the_injected_clock_counts() {
     let head = "HTTP/1.1 503 Busy\r\nRetry-After: Sun, 06 Nov 1994 08:50:37 GMT\r\nContent-Length: 0\r\n\r\n";
     let server = Server::canned(head).await;
     let clock = Clock::starting_at(httpdate::parse_http_date("Sun, 06 Nov 1994 07:50:37 GMT").expect("it is a date"));
-    let target = HttpTarget::new(server.settings().clock(clock)).expect("http needs no certificates");
+    let target = server.target_with(HttpSettings::default().clock(clock));
     let delay = failure(&target).await.delay().expect("it is named");
     assert!(delay <= Duration::from_hours(1) && delay > Duration::from_mins(59));
 }
@@ -211,12 +211,24 @@ async fn a_redirect_is_a_failure_and_not_followed() {
     assert_eq!(canary.accepted.load(Ordering::SeqCst), 0);
 }
 
+/// By gzip: an answer that would be a quota's if it were read.
+const COMPRESSED: &[u8] = &[
+    0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0xab, 0x56, 0x4a, 0x2d, 0x2a, 0xca, 0x2f, 0x52, 0xb2,
+    0xaa, 0x86, 0x30, 0x8a, 0x95, 0xac, 0xa2, 0xab, 0x95, 0x8a, 0x52, 0x13, 0x8b, 0xf3, 0xf3, 0x94, 0xac, 0x94, 0x0a,
+    0x4b, 0xf3, 0x4b, 0x12, 0x5d, 0x2b, 0x92, 0x53, 0x53, 0x53, 0x52, 0x53, 0x94, 0x6a, 0x63, 0x6b, 0x6b, 0x01, 0x04,
+    0x2a, 0xbf, 0xe0, 0x31, 0x00, 0x00, 0x00,
+];
+
 #[tokio::test]
 async fn a_compressed_answer_is_left_alone() {
-    let mut answer = b"HTTP/1.1 403 No\r\nContent-Encoding: gzip\r\nContent-Length: 20\r\n\r\n".to_vec();
-    answer.extend_from_slice(&[0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-    let failed = failure(&Server::canned(answer).await.target()).await;
-    assert_eq!((failed.class(), failed.reason()), (FailureClass::NonRetryable, "status 403"));
+    for (encoding, body, expected) in [
+        ("gzip", COMPRESSED, FailureClass::NonRetryable),
+        ("identity", br#"{"error":{"errors":[{"reason":"quotaExceeded"}]}}"#, FailureClass::Quota),
+    ] {
+        let head = format!("HTTP/1.1 403 No\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n", body.len());
+        let failed = failure(&Server::canned([head.as_bytes(), body].concat()).await.target()).await;
+        assert_eq!(failed.class(), expected, "{encoding}");
+    }
 }
 
 #[tokio::test]
@@ -248,15 +260,19 @@ async fn of_a_huge_answer_only_the_beginning_is_read() {
 
 #[tokio::test]
 async fn a_huge_head_is_refused() {
-    let answer = format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n", "x".repeat(1_000_000));
-    let failed = failure(&Server::canned(answer).await.target()).await;
-    assert_eq!(
-        (failed.class(), failed.reason()),
-        (FailureClass::Temporary, "head of the answer too large or not HTTP")
-    );
-    let answer = format!("HTTP/1.1 200 OK\r\n{}\r\n", "x: y\r\n".repeat(1_000));
-    let failed = failure(&Server::canned(answer).await.target()).await;
-    assert_eq!(failed.class(), FailureClass::Temporary);
+    let one = |length| format!("X: {}\r\n", "x".repeat(length));
+    for (headers, is_refused) in [
+        (one(MAX_HEAD_BYTES / 2), false),
+        // hyper reads in blocks, and looks at the bound between them.
+        (one(MAX_HEAD_BYTES * 2), true),
+        (one(1_000_000), true),
+        ("x: y\r\n".repeat(1_000), true),
+    ] {
+        let target = Server::canned(format!("HTTP/1.1 200 OK\r\n{headers}\r\n")).await.target();
+        let failed = target.deliver(message()).await.err().map(|failed| (failed.class(), failed.reason().to_owned()));
+        let refused = (FailureClass::Temporary, "head of the answer too large or not HTTP".to_owned());
+        assert_eq!(failed, is_refused.then_some(refused), "{} bytes", headers.len());
+    }
 }
 
 #[tokio::test]
@@ -317,8 +333,8 @@ async fn no_connection_is_temporary_and_says_why() {
         (format!("http://127.0.0.1:{port}/?key=s3cret"), "connection refused"),
         (format!("https://{}/?key=s3cret", no_tls.address), "TLS failed"),
     ] {
-        let settings = HttpSettings::new(TargetUrl::parse(&url).expect("it is valid"));
-        let target = HttpTarget::with_connector(settings, connector::without_roots());
+        let url = TargetUrl::parse(&url).expect("it is valid");
+        let target = HttpTarget::with_connector(url, HttpSettings::default(), connector::without_roots());
         let failed = failure(&target).await;
         assert_eq!(
             (failed.class(), failed.evidence(), failed.reason()),
@@ -350,8 +366,9 @@ async fn connections_are_reused_and_a_dead_one_is_replaced() {
 
 #[tokio::test]
 async fn neither_target_nor_failure_prints_a_secret() {
-    let settings = Server::canned("").await.settings().header("X-Key", "s3cret").expect("it may be set");
-    let target = HttpTarget::new(settings).expect("http needs no certificates");
+    let secret = "whsec_s3crets3crets3crets3crets3crets3".parse().expect("it is one");
+    let settings = HttpSettings::default().sign_with(secret).header("X-Key", "s3cret").expect("it may be set");
+    let target = Server::canned("").await.target_with(settings);
     let delivery = Delivery::new("id-1", "s3cret").header("X-Other", "s3cret").expect("it may be set");
     let printed = format!("{delivery:?} {target:?}");
     let failed = target.deliver(delivery).await.expect_err("nobody answers");

@@ -1,0 +1,128 @@
+//! Signatures of Standard Webhooks: a target that knows the secret can tell our requests from a stranger's. Knows no headers and no clock.
+//!
+//! Source: the Standard Webhooks specification, "Signature scheme".
+
+use std::fmt;
+use std::str::FromStr;
+
+use ::http::HeaderValue;
+use base64::Engine;
+use base64::prelude::BASE64_STANDARD;
+use ring::hmac;
+
+const PREFIX: &str = "whsec_";
+/// Shorter ones can be guessed, longer ones add nothing. Source: the specification.
+const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
+
+/// A secret that is shared with the target, as `whsec_` and 24 to 64 bytes in base64. It is never printed.
+///
+/// ```
+/// use requeue::http::{InvalidSigningSecret, SigningSecret};
+///
+/// let secret: SigningSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse()?;
+/// assert_eq!(format!("{secret:?}"), "SigningSecret(…)");
+/// assert_eq!("MfKQ9r8G".parse::<SigningSecret>().unwrap_err(), InvalidSigningSecret::Prefix);
+/// # Ok::<(), InvalidSigningSecret>(())
+/// ```
+#[derive(Clone)]
+pub struct SigningSecret(hmac::Key);
+
+impl FromStr for SigningSecret {
+    type Err = InvalidSigningSecret;
+
+    fn from_str(text: &str) -> Result<Self, InvalidSigningSecret> {
+        let encoded = text.strip_prefix(PREFIX).ok_or(InvalidSigningSecret::Prefix)?;
+        let bytes = BASE64_STANDARD.decode(encoded).map_err(|_| InvalidSigningSecret::Base64)?;
+        if !SECRET_BYTES.contains(&bytes.len()) {
+            return Err(InvalidSigningSecret::Length);
+        }
+        Ok(Self(hmac::Key::new(hmac::HMAC_SHA256, &bytes)))
+    }
+}
+
+impl fmt::Debug for SigningSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SigningSecret(…)")
+    }
+}
+
+/// Why a text is no [`SigningSecret`]. It repeats nothing of the text.
+///
+/// ```
+/// use requeue::http::{InvalidSigningSecret, SigningSecret};
+/// assert_eq!("whsec_c2hvcnQ=".parse::<SigningSecret>().unwrap_err(), InvalidSigningSecret::Length);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InvalidSigningSecret {
+    /// It does not begin with `whsec_`.
+    Prefix,
+    /// What follows is no base64 with its padding.
+    Base64,
+    /// Fewer than 24 bytes, or more than 64.
+    Length,
+}
+
+impl fmt::Display for InvalidSigningSecret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Prefix => "a signing secret must begin with whsec_",
+            Self::Base64 => "a signing secret must be base64 after whsec_, with its padding",
+            Self::Length => "a signing secret must have 24 to 64 bytes",
+        })
+    }
+}
+
+impl std::error::Error for InvalidSigningSecret {}
+
+/// The value of `webhook-signature`: one signature for each secret.
+pub(super) fn sign(secrets: &[SigningSecret], id: &str, timestamp: u64, body: &[u8]) -> HeaderValue {
+    let signatures = secrets.iter().map(|SigningSecret(key)| {
+        let mut context = hmac::Context::with_key(key);
+        context.update(format!("{id}.{timestamp}.").as_bytes());
+        context.update(body);
+        format!("v1,{}", BASE64_STANDARD.encode(context.sign()))
+    });
+    HeaderValue::try_from(signatures.collect::<Vec<_>>().join(" ")).expect("base64 fits into a header")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As the specification's own libraries have it.
+    const VECTOR: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
+
+    #[test]
+    fn a_secret_has_a_prefix_and_24_to_64_bytes_and_is_not_repeated() {
+        let of = |bytes: usize| format!("whsec_{}", BASE64_STANDARD.encode(vec![b's'; bytes]));
+        for (text, expected) in [
+            (of(23), Some(InvalidSigningSecret::Length)),
+            (of(24), None),
+            (of(25), None),
+            (of(64), None),
+            (of(65), Some(InvalidSigningSecret::Length)),
+            (of(25).replace('=', ""), Some(InvalidSigningSecret::Base64)),
+            (of(24).replace("whsec_", ""), Some(InvalidSigningSecret::Prefix)),
+            (of(24).replace("whsec_", "whsk_"), Some(InvalidSigningSecret::Prefix)),
+            ("whsec_".to_owned(), Some(InvalidSigningSecret::Length)),
+            ("whsec_s3cret s3cret".to_owned(), Some(InvalidSigningSecret::Base64)),
+            (String::new(), Some(InvalidSigningSecret::Prefix)),
+        ] {
+            assert_eq!(text.parse::<SigningSecret>().err(), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn each_secret_signs_id_time_and_body() {
+        let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_b2xkIG9sZCBvbGQgb2xkIG9sZCBvbGQgb2xk"];
+        let secrets = secrets.map(|text| text.parse().expect("it is a secret"));
+        let body = br#"{"test": 2432232314}"#;
+        let signature = |secrets: &[_]| sign(secrets, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
+        assert_eq!(signature(&secrets[..1]), VECTOR);
+        let both = signature(&secrets);
+        let both: Vec<&str> = both.to_str().expect("it is text").split(' ').collect();
+        let second = signature(&secrets[1..]);
+        assert_eq!(both, [VECTOR, second.to_str().expect("it is text")]);
+        assert_ne!(second, VECTOR);
+    }
+}
