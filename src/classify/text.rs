@@ -57,7 +57,14 @@ const PHRASES: [(FailureClass, &str, &[&str]); 12] = {
         (
             Temporary,
             "name not resolved",
-            &["dns error", "failed to lookup address information", "name or service not known", "enotfound"],
+            &[
+                "dns error",
+                "failed to lookup address information",
+                "name or service not known",
+                "host not found",
+                "no such host",
+                "enotfound",
+            ],
         ),
         (Temporary, "temporarily unavailable", &["service unavailable", "temporarily unavailable", "try again later"]),
         (Temporary, "server error", &["bad gateway", "gateway timeout", "internal server error"]),
@@ -183,7 +190,7 @@ impl Words {
 }
 
 fn status(word: &str) -> Option<u16> {
-    word.parse().ok().filter(|status| (300..600).contains(status))
+    word.parse().ok().filter(|status| word.len() == 3 && (300..600).contains(status))
 }
 
 fn is_http_version(word: &str) -> bool {

@@ -256,3 +256,16 @@ fn a_hundred_rules_are_allowed_and_all_problems_of_all_rules_are_told() {
     let wrong = r#"[{"match": {"status": 1, "code": ""}}, {"match": {"words": [1, 2]}, "class": "x"}]"#;
     assert_eq!(rules(wrong).expect_err("all is wrong").len(), 6);
 }
+
+#[test]
+fn the_documents_in_the_readme_are_accepted() {
+    let readme = include_str!("../../../../README.md");
+    let documents =
+        readme.split("```json\n").skip(1).filter_map(|rest| rest.split_once("```")).map(|(document, _)| document);
+    let policies: Vec<&str> =
+        documents.filter(|document| document.contains("preset") || document.contains("rules")).collect();
+    assert_eq!(policies.len(), 2);
+    for document in policies {
+        assert_eq!(super::super::read(document).map(drop), Ok(()), "{document}");
+    }
+}

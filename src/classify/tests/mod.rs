@@ -9,6 +9,31 @@ use proptest::prelude::*;
 use super::*;
 use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 
+// What providers answer, by provider.
+mod clouds;
+mod code_hosts;
+mod google;
+mod messaging;
+mod models;
+mod payments;
+mod saas;
+mod standards;
+mod texts;
+
+/// Where it is described, status, headers, body; class, and delay in milliseconds. The time is 2023-11-14T22:13:20Z.
+type Told<'a> = (&'a str, u16, &'a [(&'a str, &'a str)], &'a str, FailureClass, Option<u64>);
+
+fn assert_told(rows: &[Told<'_>]) {
+    for (source, status, headers, body, class, millis) in rows {
+        let failure = answered(*status, headers, body);
+        assert_eq!(
+            (failure.class(), failure.delay()),
+            (*class, millis.map(Duration::from_millis)),
+            "{source}: {status} {headers:?} {body}"
+        );
+    }
+}
+
 fn answered(status: u16, headers: &[(&str, &str)], body: &str) -> Failure {
     let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     let answer = Answer { status, headers: &headers, body: body.as_bytes() };
