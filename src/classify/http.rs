@@ -46,11 +46,8 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
         &[
             // RFC 9457 problem type
             "temporary-reduced-capacity",
-            // Stripe: the object is busy for a moment, and so is an earlier attempt
+            // Stripe: the object is busy for a moment
             "lock_timeout",
-            "idempotency_key_in_use",
-            // Google, a transaction that lost a race
-            "ABORTED",
             // Azure
             "AnotherOperationInProgress",
             "RetryableError",
@@ -81,6 +78,14 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             "ratelimited",
         ],
     ),
+];
+
+/// Reasons that make a 409 pass. With another status these words may well mean something else.
+const UNDER_WAY: [&str; 2] = [
+    // Stripe and others: an earlier attempt is still being worked on
+    "idempotency_key_in_use",
+    // Google: a transaction lost a race
+    "ABORTED",
 ];
 
 /// Some bodies are a list of errors; of a longer one the rest tells nothing new.
@@ -191,6 +196,11 @@ fn verdict(answer: &Answer<'_>, details: &Details, asks_for_patience: bool) -> F
     if let Some(code) = details.aws_code.as_deref().and_then(aws::by_code) {
         return typed(code.class(), format_args!("status {status}: {}", code.reason()));
     }
+    if status == 409
+        && let Some(reason) = UNDER_WAY.iter().find(|reason| details.says(reason))
+    {
+        return typed(FailureClass::Temporary, format_args!("status 409: {reason}"));
+    }
     let class = class_of(status);
     // An immediate retry is what Stripe speaks of: of no use against a rate limit, whereas waiting in a queue is.
     if status != 429 && answer.says("stripe-should-retry", b"false") {
@@ -268,10 +278,14 @@ impl Details {
         }
     }
 
+    fn says(&self, reason: &str) -> bool {
+        self.words.iter().any(|word| word == reason)
+    }
+
     /// The first row of the table that one of the words belongs to, and the word as it stands in the table.
     fn reason(&self) -> Option<(FailureClass, &'static str)> {
         REASONS.iter().find_map(|(class, reasons)| {
-            let reason = reasons.iter().find(|reason| self.words.iter().any(|word| word == *reason))?;
+            let reason = reasons.iter().find(|reason| self.says(reason))?;
             // Per-minute limits come with both details. Who can say when to come back has not run out for the day.
             if *reason == "QuotaFailure" && self.retry_delay.is_some() {
                 return None;

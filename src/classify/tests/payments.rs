@@ -26,6 +26,7 @@ fn stripe_says_by_code_and_header_whether_a_retry_helps() {
         (CODES, 400, &[], RATE, RateLimit, None),
         (CODES, 409, &[], IN_USE, Temporary, None),
         (CODES, 409, no, IN_USE, Temporary, None),
+        (CODES, 400, &[], IN_USE, NonRetryable, None),
         (ERRORS, 400, &[], REUSED, NonRetryable, None),
         (ERRORS, 402, &[], DECLINED, NonRetryable, None),
         (ADVANCED, 402, yes, DECLINED, Temporary, None),
@@ -60,6 +61,8 @@ fn the_others_say_it_by_status() {
         (SHOPIFY, 429, &[("Retry-After", "2.0")], r#"{"errors":"Exceeded 2 calls per second"}"#, RateLimit, None),
         (SHOPIFY, 423, &[], r#"{"errors":"This shop is unavailable"}"#, NonRetryable, None),
         (SHOPIFY, 430, &[], "Shopify Security Rejection", NonRetryable, None),
+        // A payment that the payer aborted is no transaction that lost a race.
+        (SQUARE, 400, &[], r#"{"status":"ABORTED"}"#, NonRetryable, None),
         (GOCARDLESS, 409, &[], CREATED, NonRetryable, None),
         ("Adyen API, HTTP status codes", 500, &[], r#"{"status":500,"errorCode":"905"}"#, Temporary, None),
     ]);

@@ -124,6 +124,7 @@ fn a_problem_type_beats_the_status() {
         (DRAFT, 503, soon, CAPACITY, Temporary, Some(7_000)),
         (DRAFT, 429, &[], CAPACITY, Temporary, None),
         (DRAFT, 429, &[], ABNORMAL, RateLimit, None),
+        (DRAFT, 403, &[], ABNORMAL, RateLimit, None),
         (PLAIN, 404, &[], r#"{"type":"about:blank","title":"Not Found","status":404}"#, NonRetryable, None),
         (PLAIN, 429, &[], r#"{"type":"about:blank","title":"Too Many Requests"}"#, RateLimit, None),
         (OWN, 403, &[], CREDIT, NonRetryable, None),

@@ -147,6 +147,32 @@ fn errors_match_by_their_codes_and_words_and_by_nothing_else() {
     assert_eq!(Failure::classified(&refused()).evidence(), Evidence::Typed, "no rules are in force here");
 }
 
+/// An error of a service, which tells its code to those who know its type.
+#[derive(Debug)]
+struct Modelled(aws_smithy_types::error::ErrorMetadata);
+
+impl std::fmt::Display for Modelled {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("service error")
+    }
+}
+
+impl std::error::Error for Modelled {}
+
+impl aws_smithy_types::error::metadata::ProvideErrorMetadata for Modelled {
+    fn meta(&self) -> &aws_smithy_types::error::ErrorMetadata {
+        &self.0
+    }
+}
+
+#[test]
+fn a_rule_beats_the_code_that_the_built_in_tables_know() {
+    let throttled = || Modelled(aws_smithy_types::error::ErrorMetadata::builder().code("ThrottlingException").build());
+    let rules = rules(r#"[{"match": {"code": "ThrottlingException"}, "class": "NON_RETRYABLE"}]"#).expect("a rule");
+    assert_eq!(Failure::aws(&throttled()).class(), RateLimit);
+    assert_eq!(rules.within(|| Failure::aws(&throttled())).class(), NonRetryable);
+}
+
 #[test]
 fn what_is_no_rule_is_refused_in_its_place() {
     let long = format!(r#"[{{"match": {{"words": "{}"}}, "class": "QUOTA"}}]"#, "a".repeat(257));
