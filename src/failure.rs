@@ -62,6 +62,8 @@ impl fmt::Display for FailureClass {
 pub enum Evidence {
     /// The handler said so.
     Handler,
+    /// A [rule](crate::classify::Rules) of the user's own.
+    Rule,
     /// A status, a code or the type of an error.
     Typed,
     /// Words in an error's message: the last resort.

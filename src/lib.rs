@@ -54,6 +54,7 @@
 //! | question | choice | default |
 //! |---|---|---|
 //! | how long to wait, how often, until when | [`RetryPolicy`](policy::RetryPolicy), with the tables of the built-in ones in seconds | `standard` |
+//! | what an error or an answer means | [`Rules`](classify::Rules) of your own, of the policy document or in code | the tables of [`classify`] |
 //! | in a copy, or in its place in the queue | [`Strategy`], with what each costs | in a copy; in its place on a FIFO queue |
 //! | how to the dead-letter queue | [`DeadLetterMode`], with what each costs | [`Redrive`](DeadLetterMode::Redrive) |
 //! | all else | [`Config`] by the environment, [`Settings`] in code | |

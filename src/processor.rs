@@ -16,6 +16,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::task::AbortOnDropHandle;
 
+use crate::classify::Rules;
 use crate::clock::Clock;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
@@ -41,6 +42,7 @@ struct Inner<H, Q> {
     handler: Arc<H>,
     settler: Settler<Q>,
     policy: RetryPolicy,
+    rules: Rules,
     limits: Limits,
     strategy: Strategy,
     recursive_loop: RecursiveLoop,
@@ -79,7 +81,7 @@ where
     ///
     /// Outside a tokio runtime, unless the settings name one for the handlers.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
-        let Settings { policy, limits, strategy, recursive_loop, dead_letter, wrap, clock, sampler, handlers } =
+        let Settings { policy, rules, limits, strategy, recursive_loop, dead_letter, wrap, clock, sampler, handlers } =
             settings;
         let calls = policy.sqs_calls.clone();
         let dead_letters = match &dead_letter {
@@ -90,7 +92,7 @@ where
             Settler { queue: Arc::new(queue), clock, sampler, wrap, dead_letters, calls, brake: Brake::default() };
         let handlers = handlers.unwrap_or_else(Handle::current);
         let handler = Arc::new(handler);
-        let inner = Inner { handler, settler, policy, limits, strategy, recursive_loop, dead_letter, handlers };
+        let inner = Inner { handler, settler, policy, rules, limits, strategy, recursive_loop, dead_letter, handlers };
         Self { inner: Arc::new(inner), body: PhantomData }
     }
 
@@ -204,11 +206,13 @@ where
         let max_retries = self.inner.policy.max_retries;
         let started = Arc::new(AtomicBool::new(false));
         let starting = Arc::clone(&started);
-        let mut task = AbortOnDropHandle::new(self.inner.handlers.spawn(async move {
+        // What the handler makes of an answer or an error goes by the user's rules first.
+        let handling = self.inner.rules.scope(async move {
             starting.store(true, Ordering::Relaxed);
             let message = Message::new(&delivery, max_retries, limit)?;
             handler.handle(message).await
-        }));
+        });
+        let mut task = AbortOnDropHandle::new(self.inner.handlers.spawn(handling));
         if let Ok(ended) = timeout_at(limit, &mut task).await {
             return handled(ended);
         }

@@ -64,6 +64,7 @@ impl<T, E> ResultExt<T, E> for Result<T, E> {
                     Failure::new(failure.class(), Evidence::Unrecognised, reason)
                 }
                 Evidence::Handler
+                | Evidence::Rule
                 | Evidence::Typed
                 | Evidence::Text
                 | Evidence::Body

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 
+use crate::classify::Rules;
 use crate::clock::{Clock, Sampler};
 use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
@@ -21,6 +22,8 @@ use crate::wire::Wrap;
 pub struct Settings {
     /// Default: the built-in policy `standard`.
     pub policy: RetryPolicy,
+    /// By which the handler classifies before anything built in. Default: none.
+    pub rules: Rules,
     /// Default: see [`Limits`].
     pub limits: Limits,
     /// How a message waits for its next attempt. Default: [`Strategy::Copy`].
@@ -43,6 +46,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             policy: RetryPolicy::default(),
+            rules: Rules::new(),
             limits: Limits::default(),
             strategy: Strategy::Copy,
             recursive_loop: RecursiveLoop::Terminate,

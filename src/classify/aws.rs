@@ -6,6 +6,7 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::error::ErrorMetadata;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
+use super::rules::Case;
 use super::{chain, io};
 use crate::failure::{Evidence, Failure, FailureClass};
 
@@ -108,17 +109,27 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn aws(error: &(impl ProvideErrorMetadata + Error + 'static)) -> Self {
-        error.code().and_then(by_code).unwrap_or_else(|| Self::classified(error))
+        let ruled = Case::error(error, error.code()).judge();
+        ruled.or_else(|| error.code().and_then(by_code)).unwrap_or_else(|| Self::classified(error))
     }
 }
 
 /// The class of a code, whatever the protocol wraps around it: `com.amazon.coral.service#ThrottlingException:http://…`,
 /// `AWS.SimpleQueueService.NonExistentQueue`.
 pub(super) fn by_code(code: &str) -> Option<Failure> {
+    let code = bare(code);
+    find(|known| known == code)
+}
+
+pub(super) fn bare(code: &str) -> &str {
     let code = code.split_once('#').map_or(code, |(_, code)| code);
     let code = code.split(':').next().unwrap_or(code);
-    let code = code.rsplit('.').next().unwrap_or(code);
-    find(|known| known == code)
+    code.rsplit('.').next().unwrap_or(code)
+}
+
+/// Every code in an error's chain.
+pub(super) fn codes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a str> {
+    chain(error).filter_map(|level| level.downcast_ref::<ErrorMetadata>()?.code())
 }
 
 /// The class of the first code in the table that `is_it` picks.

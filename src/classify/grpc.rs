@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use super::rules::Case;
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// Code, name, class.
@@ -82,11 +83,8 @@ impl Failure {
                 *class
             }
         };
-        let failure = Self::new(class, Evidence::Typed, format_args!("gRPC {name}"));
-        match status.retry_delay {
-            Some(delay) if class != FailureClass::NonRetryable => failure.retry_after(delay),
-            Some(_) | None => failure,
-        }
+        let built_in = || Self::new(class, Evidence::Typed, format_args!("gRPC {name}"));
+        Case::code(name).judge().unwrap_or_else(built_in).told(status.retry_delay)
     }
 }
 

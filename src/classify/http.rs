@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
+use super::rules::Case;
 use super::{aws, retry_after};
 use crate::failure::{Evidence, Failure, FailureClass};
 
@@ -36,6 +37,8 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             "quota-exceeded",
             // OpenAI
             "insufficient_quota",
+            // Salesforce, the requests of a day
+            "REQUEST_LIMIT_EXCEEDED",
         ],
     ),
     (
@@ -45,6 +48,11 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             "temporary-reduced-capacity",
             // Stripe: the object is busy for a moment
             "lock_timeout",
+            // Azure
+            "AnotherOperationInProgress",
+            "RetryableError",
+            // Salesforce
+            "UNABLE_TO_LOCK_ROW",
         ],
     ),
     (
@@ -54,19 +62,37 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
             "rateLimitExceeded",
             "userRateLimitExceeded",
             "RATE_LIMIT_EXCEEDED",
+            "sharingRateLimitExceeded",
             "RESOURCE_EXHAUSTED",
+            // GitHub, by the section of its documentation that it points to
+            "about-secondary-rate-limits",
+            "secondary-rate-limits",
+            "abuse-rate-limits",
             // RFC 9457 problem type
             "abnormal-usage-detected",
             // OpenAI, Stripe and others
             "rate_limit",
             "rate_limit_error",
             "rate_limit_exceeded",
+            // Slack
+            "ratelimited",
         ],
     ),
 ];
 
+/// Reasons that make a 409 pass. With another status these words may well mean something else.
+const UNDER_WAY: [&str; 2] = [
+    // Stripe and others: an earlier attempt is still being worked on
+    "idempotency_key_in_use",
+    // Google: a transaction lost a race
+    "ABORTED",
+];
+
+/// Some bodies are a list of errors; of a longer one the rest tells nothing new.
+const MAX_LISTED: usize = 10;
+
 /// Headers that say how many more requests are welcome.
-const REMAINING: [&str; 2] = ["x-ratelimit-remaining", "ratelimit-remaining"];
+const REMAINING: [&str; 3] = ["x-ratelimit-remaining", "ratelimit-remaining", "x-rate-limit-remaining"];
 
 /// An HTTP answer as plain data, from whatever client.
 ///
@@ -125,15 +151,21 @@ impl Failure {
     /// | evidence, the first that applies | class |
     /// |---|---|
     /// | 429 with `Retry-After` and `Requeue-Scope: message` | a [postponement](Failure::postpone) |
+    /// | a [rule](super::Rules) of the user's own | its class |
     /// | a provider's reason in a JSON body (`rateLimitExceeded`, `quotaExceeded`, problem type `quota-exceeded`, …) or `x-amzn-errortype` | its class |
     /// | `Stripe-Should-Retry: false`, except on 429; `true` | non-retryable; as the status says, but at least temporary |
     /// | 403 with `x-ratelimit-remaining: 0` or `Retry-After` | rate-limit |
+    /// | 409 or 413 with `Retry-After` | temporary |
     /// | 429 | rate-limit |
     /// | 408, 425, 500, 502, 503, 504, any other 5xx | temporary |
     /// | 3xx, 501, 505, any other 4xx | non-retryable |
     /// | anything else | temporary |
     ///
-    /// The delay is that of `Retry-After`, else `retryDelay` of a Google error, else of `RateLimit` and its older relatives. One of zero, or
+    /// A 409 is final unless the server says otherwise, by a `Retry-After` or a code such as `idempotency_key_in_use`: it may mean that an
+    /// earlier attempt is still being worked on, which time heals, but as well that the object exists already, or that the
+    /// `Idempotency-Key` was seen with another body, which it does not. A server that answers a bare 409 to the former needs a rule.
+    ///
+    /// The delay is that of a rule, else of `Retry-After`, else `retryDelay` of a Google error, else of `RateLimit` and its older relatives. One of zero, or
     /// a date that is past, leaves the delay to the policy's curve; a postponement then takes a second.
     #[must_use]
     pub fn from_answer(answer: &Answer<'_>, now: SystemTime) -> Self {
@@ -142,18 +174,15 @@ impl Failure {
             return Self::postpone(delay);
         }
         let details = Details::of(answer);
-        let failure = verdict(answer, &details, told.is_some());
-        let delay = match failure.class() {
-            FailureClass::NonRetryable => None,
-            FailureClass::Temporary => told.or(details.retry_delay),
+        let codes = details.words.iter().chain(&details.aws_code).map(String::as_str);
+        let ruled = Case::answer(answer, codes).judge();
+        let failure = ruled.unwrap_or_else(|| verdict(answer, &details, told.is_some()));
+        let told = told.or(details.retry_delay);
+        match failure.class() {
+            FailureClass::Temporary | FailureClass::NonRetryable => failure.told(told),
             FailureClass::RateLimit | FailureClass::Quota => {
-                told.or(details.retry_delay).or_else(|| retry_after::reset(answer, now))
+                failure.told(told.or_else(|| retry_after::reset(answer, now)))
             }
-        };
-        match delay {
-            // A time that is here or past is none to wait for, and would use up every retry within seconds.
-            Some(delay) if !delay.is_zero() => failure.retry_after(delay),
-            Some(_) | None => failure,
         }
     }
 }
@@ -167,6 +196,11 @@ fn verdict(answer: &Answer<'_>, details: &Details, asks_for_patience: bool) -> F
     if let Some(code) = details.aws_code.as_deref().and_then(aws::by_code) {
         return typed(code.class(), format_args!("status {status}: {}", code.reason()));
     }
+    if status == 409
+        && let Some(reason) = UNDER_WAY.iter().find(|reason| details.says(reason))
+    {
+        return typed(FailureClass::Temporary, format_args!("status 409: {reason}"));
+    }
     let class = class_of(status);
     // An immediate retry is what Stripe speaks of: of no use against a rate limit, whereas waiting in a queue is.
     if status != 429 && answer.says("stripe-should-retry", b"false") {
@@ -174,6 +208,10 @@ fn verdict(answer: &Answer<'_>, details: &Details, asks_for_patience: bool) -> F
     }
     if class == FailureClass::NonRetryable && answer.says("stripe-should-retry", b"true") {
         return typed(FailureClass::Temporary, format_args!("status {status}: retry wanted"));
+    }
+    // By RFC 9110 for 413: who names a time to come back says that the obstacle passes. So does one who still works on an earlier attempt.
+    if matches!(status, 409 | 413) && asks_for_patience {
+        return typed(FailureClass::Temporary, format_args!("status {status}: asks to come back"));
     }
     // GitHub's two limits.
     if status == 403 && (asks_for_patience || answer.is_used_up() == Some(true)) {
@@ -208,8 +246,12 @@ impl Details {
         }
         details.aws_code = answer.values("x-amzn-errortype").find_map(|value| String::from_utf8(value.to_vec()).ok());
         if let Ok(body) = serde_json::from_slice::<Value>(answer.body) {
-            details.read(&body);
-            details.read(&body["error"]);
+            let errors =
+                body.as_array().map_or(std::slice::from_ref(&body), |list| &list[..list.len().min(MAX_LISTED)]);
+            for error in errors {
+                details.read(error);
+                details.read(&error["error"]);
+            }
             if details.aws_code.is_none() {
                 details.aws_code = body["__type"].as_str().map(str::to_owned);
             }
@@ -219,13 +261,15 @@ impl Details {
 
     /// Reads one object: the body itself, or its member `error`.
     fn read(&mut self, object: &Value) {
-        for word in [object, &object["reason"], &object["code"], &object["status"]] {
-            self.words.extend(word.as_str().map(str::to_owned));
+        let members = ["reason", "code", "status", "errorCode", "errorType"].map(|name| &object[name]);
+        for word in [object].into_iter().chain(members) {
+            self.words.extend(word.as_str().map(str::to_owned).or_else(|| word.as_i64().map(|code| code.to_string())));
         }
         // A problem type is a URI, which ends in the word.
         let last_segment =
             |uri: &Value| uri.as_str().and_then(|uri| uri.rsplit(['#', '/', '.', ':']).next().map(str::to_owned));
         self.words.extend(last_segment(&object["type"]));
+        self.words.extend(last_segment(&object["documentation_url"]));
         for entry in list(&object["errors"]).iter().chain(list(&object["details"])) {
             self.words.extend(entry["reason"].as_str().map(str::to_owned));
             self.words.extend(last_segment(&entry["@type"]));
@@ -234,10 +278,14 @@ impl Details {
         }
     }
 
+    fn says(&self, reason: &str) -> bool {
+        self.words.iter().any(|word| word == reason)
+    }
+
     /// The first row of the table that one of the words belongs to, and the word as it stands in the table.
     fn reason(&self) -> Option<(FailureClass, &'static str)> {
         REASONS.iter().find_map(|(class, reasons)| {
-            let reason = reasons.iter().find(|reason| self.words.iter().any(|word| word == *reason))?;
+            let reason = reasons.iter().find(|reason| self.says(reason))?;
             // Per-minute limits come with both details. Who can say when to come back has not run out for the day.
             if *reason == "QuotaFailure" && self.retry_delay.is_some() {
                 return None;

@@ -7,8 +7,10 @@
 
 use std::error::Error;
 use std::iter::successors;
+use std::time::Duration;
 
 use crate::failure::{Evidence, Failure, FailureClass};
+use rules::Case;
 
 mod aws;
 mod grpc;
@@ -21,6 +23,7 @@ mod text;
 pub use grpc::GrpcStatus;
 pub use http::Answer;
 pub use rules::Rules;
+pub(crate) use rules::{Effect, Match, Phrase};
 
 /// No honest error is nested deeper; a chain that bites its own tail ends here.
 const MAX_DEPTH: usize = 32;
@@ -30,7 +33,7 @@ const BY_TYPE: [fn(&(dyn Error + 'static)) -> Option<Failure>; 4] =
     [io::io_error, io::elapsed, aws::error_metadata, aws::connector_error];
 
 impl Failure {
-    /// Classifies any error: by type at every level of its `source()` chain, outermost first; failing that by the words of its messages;
+    /// Classifies any error: by the [`Rules`] in force; failing that by type at every level of its `source()` chain, outermost first; failing that by the words of its messages;
     /// failing that it is temporary. [`Failure::evidence`] tells which it was.
     ///
     /// An error that is boxed is passed as `&*error`, which also does for `anyhow::Error`. An answer of a server is classified better by
@@ -46,8 +49,21 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn classified(error: &(dyn Error + 'static)) -> Self {
-        recognised(error)
+        Case::error(error, None)
+            .judge()
+            .or_else(|| recognised(error))
             .unwrap_or_else(|| Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unrecognised error"))
+    }
+
+    /// With the delay that the callee named, unless the failure has one already or waits for nothing.
+    fn told(self, delay: Option<Duration>) -> Self {
+        match delay {
+            // A time that is here or past is none to wait for, and would use up every retry within seconds.
+            Some(delay) if !delay.is_zero() && self.delay().is_none() && self.class() != FailureClass::NonRetryable => {
+                self.retry_after(delay)
+            }
+            Some(_) | None => self,
+        }
     }
 }
 

@@ -13,14 +13,17 @@ const EPOCH_SECONDS: u64 = 1_000_000_000;
 /// And this large, in milliseconds.
 const EPOCH_MILLIS: u64 = EPOCH_SECONDS * 1_000;
 
-/// `Retry-After`, the first that is valid; else the header in which AWS services say the same in milliseconds.
+/// In these AWS, Azure and `OpenAI` say the same as in `Retry-After`, in milliseconds.
+const MILLIS: [&str; 3] = ["x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms"];
+
+/// `Retry-After`, the first that is valid; else one of its relatives in milliseconds.
 pub(super) fn retry_after(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
     let reference = reference(answer, now);
     let millis = |value| Some(Duration::from_millis(number(value)?).min(MAX_NAMED));
     answer
         .values("retry-after")
         .find_map(|value| parse(value, reference))
-        .or_else(|| answer.values("x-amz-retry-after").find_map(millis))
+        .or_else(|| MILLIS.iter().flat_map(|name| answer.values(name)).find_map(millis))
 }
 
 /// When a used-up allowance is renewed. An allowance that is not used up says nothing about this failure.

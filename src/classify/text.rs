@@ -57,7 +57,14 @@ const PHRASES: [(FailureClass, &str, &[&str]); 12] = {
         (
             Temporary,
             "name not resolved",
-            &["dns error", "failed to lookup address information", "name or service not known", "enotfound"],
+            &[
+                "dns error",
+                "failed to lookup address information",
+                "name or service not known",
+                "host not found",
+                "no such host",
+                "enotfound",
+            ],
         ),
         (Temporary, "temporarily unavailable", &["service unavailable", "temporarily unavailable", "try again later"]),
         (Temporary, "server error", &["bad gateway", "gateway timeout", "internal server error"]),
@@ -90,28 +97,50 @@ const UNITS: [&str; 12] =
     ["ms", "milliseconds", "s", "sec", "secs", "seconds", "minutes", "bytes", "kb", "items", "times", "records"];
 /// So much of a message is read; more would be a quoted body.
 const MAX_CHARS: usize = 2_048;
+/// And so much of a body, for the user's own rules.
+const MAX_BODY_BYTES: usize = 16 * 1024;
 
 /// What the messages of `chain` say, if anything that is known.
 pub(super) fn classify<'a>(chain: impl Iterator<Item = &'a (dyn Error + 'static)>) -> Option<Failure> {
-    let mut words = Words::default();
-    chain.for_each(|error| words.read(error));
+    let words = Words::of_errors(chain);
     words.quota_or_rate_limit().or_else(|| words.status()).or_else(|| words.other_phrase())
+}
+
+/// The words of a phrase as [`Words::hold`] takes them.
+pub(super) fn phrase(text: &str) -> String {
+    split(text).map(str::to_lowercase).collect::<Vec<_>>().join(" ")
 }
 
 /// Words in lower case between single spaces, levels between bars.
 #[derive(Default)]
-struct Words {
+pub(super) struct Words {
     spaced: String,
     /// As written, for codes in which case matters.
     verbatim: Vec<String>,
 }
 
 impl Words {
-    fn read(&mut self, error: &(dyn Error + 'static)) {
-        let mut text = Bounded::default();
-        // What could not be printed is not evidence; what was printed before that is.
-        let _ = write!(text, "{error}");
-        for word in split(&text.0) {
+    pub(super) fn of_errors<'a>(chain: impl Iterator<Item = &'a (dyn Error + 'static)>) -> Self {
+        let mut words = Self::default();
+        for error in chain {
+            let mut text = Bounded::default();
+            // What could not be printed is not evidence; what was printed before that is.
+            let _ = write!(text, "{error}");
+            // The numbers and words of an address tell where, not what: `https://example.com/status/404`.
+            let told = text.0.split_whitespace().filter(|piece| !piece.contains("://"));
+            words.read(told.flat_map(split));
+        }
+        words
+    }
+
+    pub(super) fn of_body(body: &[u8]) -> Self {
+        let mut words = Self::default();
+        words.read(split(&String::from_utf8_lossy(&body[..body.len().min(MAX_BODY_BYTES)])));
+        words
+    }
+
+    fn read<'t>(&mut self, words: impl Iterator<Item = &'t str>) {
+        for word in words {
             self.spaced.push(' ');
             self.spaced.push_str(&word.to_lowercase());
             self.verbatim.push(word.to_owned());
@@ -139,7 +168,7 @@ impl Words {
     }
 
     /// Whether `phrase` occurs, from the beginning of a word to the end of one.
-    fn hold(&self, phrase: &str) -> bool {
+    pub(super) fn hold(&self, phrase: &str) -> bool {
         self.spaced
             .match_indices(phrase)
             .any(|(at, _)| self.spaced[..at].ends_with(' ') && self.spaced[at + phrase.len()..].starts_with(' '))
@@ -161,7 +190,7 @@ impl Words {
 }
 
 fn status(word: &str) -> Option<u16> {
-    word.parse().ok().filter(|status| (300..600).contains(status))
+    word.parse().ok().filter(|status| word.len() == 3 && (300..600).contains(status))
 }
 
 fn is_http_version(word: &str) -> bool {

@@ -6,6 +6,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use crate::classify::Rules;
 use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
@@ -65,6 +66,8 @@ const MAX_SECONDS: f64 = 900.0;
 pub struct Config {
     /// The policy.
     pub policy: RetryPolicy,
+    /// The rules of the policy document.
+    pub rules: Rules,
     /// What bounds the work on a batch.
     pub limits: Limits,
     /// How a message waits for its next attempt.
@@ -121,10 +124,12 @@ impl Config {
             timeout: vars.seconds("TIMEOUT_SECONDS", defaults.timeout),
             reserve: vars.seconds("RESERVE_SECONDS", defaults.reserve),
         };
+        let (policy, rules) = vars.policy();
         Self {
             #[cfg(feature = "http")]
             http: vars.http().timeout(limits.timeout),
-            policy: vars.policy(),
+            policy,
+            rules,
             limits,
             strategy: vars.one_of("STRATEGY", &STRATEGY).unwrap_or_default(),
             dead_letter: vars.dead_letter(),
@@ -152,6 +157,7 @@ impl Config {
     pub fn into_settings(self) -> Settings {
         Settings {
             policy: self.policy,
+            rules: self.rules,
             limits: self.limits,
             strategy: self.strategy,
             recursive_loop: self.recursive_loop,
@@ -289,23 +295,23 @@ impl Vars {
         DeadLetterMode::default()
     }
 
-    fn policy(&mut self) -> RetryPolicy {
+    fn policy(&mut self) -> (RetryPolicy, Rules) {
         let Some(value) = self.get("POLICY") else {
-            return RetryPolicy::default();
+            return Default::default();
         };
         let document = if value.trim_start().starts_with('{') { Ok(value) } else { std::fs::read_to_string(&value) };
         let document = match document {
             Ok(document) => document,
             Err(error) => {
                 self.problem("POLICY", format_args!("is neither a JSON object nor a file that can be read: {error}"));
-                return RetryPolicy::default();
+                return Default::default();
             }
         };
-        document.parse().unwrap_or_else(|invalid: InvalidPolicy| {
-            for problem in invalid.problems() {
+        policy::read(&document).unwrap_or_else(|problems| {
+            for problem in problems {
                 self.problem("POLICY", problem);
             }
-            RetryPolicy::default()
+            Default::default()
         })
     }
 

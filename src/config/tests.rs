@@ -74,7 +74,7 @@ fn every_variable_reaches_its_place() {
         ("ATTRIBUTE_HEADERS", "tenant=X-Tenant"),
         ("SIGNING_SECRET", SECRET),
         ("CONNECT_TIMEOUT_SECONDS", "0.5"),
-        ("POLICY", r#"{"maxRetries": 7, "sqsCalls": "off"}"#),
+        ("POLICY", r#"{"maxRetries": 7, "sqsCalls": "off", "rules": [{"match": {"status": 404}, "class": "QUOTA"}]}"#),
         ("CONCURRENCY", "3"),
         ("TIMEOUT_SECONDS", "1.5"),
         ("RESERVE_SECONDS", "2"),
@@ -104,6 +104,7 @@ fn every_variable_reaches_its_place() {
     let limits = Limits { concurrency: 3, timeout: Duration::from_millis(1_500), reserve: Duration::from_secs(2) };
     assert_eq!(settings.limits, limits);
     assert_eq!((settings.policy.max_retries, settings.policy.sqs_calls.max_attempts), (7, 1));
+    assert_eq!(settings.rules.len(), 1);
     assert_eq!((settings.strategy, settings.wrap), (Strategy::Visibility, Wrap::Never));
     assert_eq!((settings.dead_letter, settings.recursive_loop), (DeadLetterMode::Annotate, RecursiveLoop::Allow));
 }

@@ -59,6 +59,21 @@ fn settings_for_calls_to_sqs_are_told_when_they_are_not_the_default() {
 }
 
 #[test]
+fn rules_are_told_in_one_line_when_there_are_any() {
+    let rule = r#"{"match": {"status": 404}, "class": "TEMPORARY"}"#;
+    let without = requeue_reading("{}", &["check", "-"]).succeeded();
+    for (rules, expected) in [
+        (String::new(), None),
+        (rule.to_owned(), Some("a failure that matches its rule is what the rule says")),
+        (format!("{rule}, {rule}"), Some("a failure is what the first of its 2 rules says that matches")),
+    ] {
+        let said = requeue_reading(&format!(r#"{{"rules": [{rules}]}}"#), &["check", "-"]).succeeded();
+        let told: Vec<&str> = said.lines().filter(|line| !without.lines().any(|known| known == *line)).collect();
+        assert_eq!(told, expected.into_iter().collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn every_problem_is_told_in_the_words_of_the_start() {
     let document = r#"{"maxRetrys": 5, "jitter": "ful", "errorConfigs": {"QUOTA": {"baseDelay": -1}}}"#;
     let checked = requeue_reading(document, &["check", "-"]);

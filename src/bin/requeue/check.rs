@@ -21,7 +21,7 @@ pub(crate) struct Arguments {
 const SHOWN: u32 = 5;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let policy = document::read(&arguments.file)?;
+    let (policy, rules) = document::read(&arguments.file)?;
     anstream::println!("the policy {} is valid; it amounts to this:\n", document::name(&arguments.file));
     anstream::println!("{}", summary(&policy));
     let RetryPolicy { max_retries, max_retry_after, message_ttl, max_deferrals, .. } = &policy;
@@ -31,6 +31,11 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         span(*max_retry_after),
         message_ttl.map_or(String::new(), |ttl| format!("; not called when older than {}", span(ttl))),
     );
+    match rules.len() {
+        0 => {}
+        1 => anstream::println!("a failure that matches its rule is what the rule says"),
+        count => anstream::println!("a failure is what the first of its {count} rules says that matches"),
+    }
     if policy.sqs_calls != CallPolicy::default() {
         anstream::println!("{}", calls(&policy.sqs_calls));
     }

@@ -3,12 +3,15 @@
 use std::io::Read;
 use std::path::Path;
 
+use requeue::classify::Rules;
 use requeue::policy::RetryPolicy;
+
+use requeue::InvalidPolicy;
 
 use crate::Error;
 
 /// Reads the file, or the standard input when the path is `-`, with the reader that the Lambda uses at its start.
-pub(crate) fn read(path: &Path) -> Result<RetryPolicy, Error> {
+pub(crate) fn read(path: &Path) -> Result<(RetryPolicy, Rules), Error> {
     let mut text = String::new();
     let read = if path.as_os_str() == "-" {
         std::io::stdin().read_to_string(&mut text).map(drop)
@@ -17,7 +20,8 @@ pub(crate) fn read(path: &Path) -> Result<RetryPolicy, Error> {
     };
     let name = name(path);
     read.map_err(|error| format!("the policy {name} cannot be read: {error}"))?;
-    Ok(text.parse::<RetryPolicy>().map_err(|invalid| {
+    let document = || Ok((text.parse()?, text.parse()?));
+    Ok(document().map_err(|invalid: InvalidPolicy| {
         let problems = invalid.problems();
         let plural = if problems.len() == 1 { "" } else { "s" };
         format!("the policy {name} has {} problem{plural}:\n  {}", problems.len(), problems.join("\n  "))

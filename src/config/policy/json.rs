@@ -30,6 +30,10 @@ impl<'d> Json<'d> {
         serde_json::from_str(self.0.get()).ok()
     }
 
+    pub(super) fn is_true(self) -> bool {
+        self.0.get() == "true"
+    }
+
     pub(super) fn items(self) -> Option<Vec<Self>> {
         let items: Vec<&RawValue> = serde_json::from_str(self.0.get()).ok()?;
         Some(items.into_iter().map(Self).collect())

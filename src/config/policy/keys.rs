@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use super::calls::Calls;
-use super::shapes::{Backoffs, Count, Entries, Ignored, Jitters, Number, Presets, Seconds, Shape, Words};
+use super::rules::{Header, Matches, RuleList, Status, Text, Words as Phrases};
+use super::shapes::{Backoffs, Count, Entries, Ignored, Jitters, Many, Number, Presets, Seconds, Shape, Words};
+use crate::failure::FailureClass;
 use crate::policy::Jitter;
 
 /// Every retry and every deferral is a message sent, received and deleted; nobody wants to pay for more of one message.
@@ -22,8 +24,12 @@ const MAX_MULTIPLIER: f64 = 100.0;
 const MAX_ATTEMPTS: u32 = 10;
 /// A send takes no longer, all its tries included.
 const MAX_PAUSE: f64 = 60.0;
+/// A rule names no longer delay than a callee may by default, which is the longest visibility timeout of SQS.
+const MAX_RULED: f64 = 43_200.0;
 /// A list of more delays is a curve.
 pub(super) const MAX_LISTED: usize = 100;
+/// Every failure is held against every rule.
+pub(super) const MAX_RULES: usize = 100;
 
 /// How delays grow, as the document says it; a list brings its delays.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +67,17 @@ pub(super) const CLASSES: [(&str, Class); 7] = [
     ("TEMPORARY_ERROR", Class::Temporary),
     ("DEFAULT", Class::Default),
 ];
+
+/// What a rule may make of a failure.
+const OUTCOMES: Words<FailureClass> = Words(&[
+    ("RATE_LIMIT", FailureClass::RateLimit),
+    ("RATE_LIMIT_EXCEEDED", FailureClass::RateLimit),
+    ("QUOTA", FailureClass::Quota),
+    ("QUOTA_EXCEEDED", FailureClass::Quota),
+    ("TEMPORARY", FailureClass::Temporary),
+    ("TEMPORARY_ERROR", FailureClass::Temporary),
+    ("NON_RETRYABLE", FailureClass::NonRetryable),
+]);
 
 pub(super) const GROWTHS: Words<Growth> = Words(&[
     ("exponential", Growth::Exponential),
@@ -108,6 +125,7 @@ impl<S: Shape + Sync> Listed for Key<S> {
 const COPIES: Count = Count { min: 0, max: MAX_COPIES };
 const ATTEMPTS: Count = Count { min: 1, max: MAX_ATTEMPTS };
 pub(super) const DELAY: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_DELAY, what: "a number of seconds" });
+const RULED: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_RULED, what: "a number of seconds" });
 const PAUSE: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_PAUSE, what: "a number of seconds" });
 const AGE: Seconds = Seconds(Number { min: MIN_AGE, max: MAX_AGE, what: "a number of seconds" });
 const FACTOR: Number = Number { min: 1.0, max: MAX_MULTIPLIER, what: "a number" };
@@ -132,7 +150,7 @@ macro_rules! keys {
 pub(super) mod global {
     use super::{
         AGE, Backoffs, COPIES, Calls, Count, DELAY, Entries, FACTOR, Ignored, Jitters, Key, Listed, Number, Presets,
-        SHARE, Seconds,
+        RuleList, SHARE, Seconds,
     };
 
     keys! {
@@ -162,6 +180,8 @@ pub(super) mod global {
             "Most copies because it was not the message's turn; then it is called.";
         CLASSES, "errorConfigs", Entries = Entries,
             "The patience for each class of failures; DEFAULT serves the classes without an entry.";
+        RULES, "rules", RuleList = RuleList,
+            "What failures are, asked in this order and before anything built in: the first rule that matches wins.";
         SQS_CALLS, "sqsCalls", Calls = Calls,
             "How calls to SQS that fail are tried again, which is no retry of a message: off, or these keys.";
     }
@@ -186,6 +206,36 @@ pub(super) mod class {
             "Most retries for failures of this class.";
         TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
             "No retry for a failure of this class later than this after the message was first received.";
+    }
+}
+
+/// The keys of one rule.
+pub(super) mod rule {
+    use super::{FailureClass, Key, Listed, Matches, OUTCOMES, RULED, Seconds, Words};
+
+    keys! {
+        MATCH, "match", Matches = Matches,
+            "What the failure must be like; all that is given must hold.";
+        CLASS, "class", Words<FailureClass> = OUTCOMES,
+            "What the failure then is.";
+        DELAY, "delaySeconds", Seconds = RULED,
+            "What the message then waits at least, whatever the answer names.";
+    }
+}
+
+/// The keys of what a rule matches.
+pub(super) mod matching {
+    use super::{Header, Key, Listed, Many, Phrases, Status, Text};
+
+    keys! {
+        STATUS, "status", Many<Status> = Many(Status),
+            "The status of the answer, or one of a list: a number, 3xx, 4xx or 5xx.";
+        CODE, "code", Many<Text> = Many(Text),
+            "A code or reason in the answer's body, or of the error; or one of a list.";
+        HEADER, "header", Header = Header,
+            "Headers that the answer must have: true for any value, or the value, whatever its case.";
+        WORDS, "words", Many<Phrases> = Many(Phrases),
+            "Whole words in this order in the answer's body or in the error's message; or one of a list.";
     }
 }
 

@@ -1,4 +1,4 @@
-//! The policy document: JSON text becomes a [`RetryPolicy`], or a list of everything that is wrong with it. Knows neither files
+//! The policy document: JSON text becomes a [`RetryPolicy`] and its [`Rules`], or a list of everything that is wrong with it. Knows neither files
 //! nor variables.
 //!
 //! ```json
@@ -15,6 +15,7 @@
 //!     "QUOTA": { "backoff": [300, 900, 3600], "maxRetries": 20, "totalTimeoutSeconds": 172800 },
 //!     "DEFAULT": { "baseDelay": 2, "multiplier": 2 }
 //!   },
+//!   "rules": [ { "match": { "status": [404, "5xx"], "words": "not found yet" }, "class": "TEMPORARY", "delaySeconds": 30 } ],
 //!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } }
 //! }
 //! ```
@@ -30,17 +31,20 @@
 //!   another name.
 //! - `sqsCalls` is how calls to SQS are tried again, which no other key and no preset changes: an object, here with its defaults, or
 //!   `"off"`, which is the same as one attempt.
+//! - `rules` say what failures are; their conditions are described at [`Rules`].
 //! - Numbers of seconds may have fractions. What would have no effect, or contradicts itself, is refused.
 
 use std::fmt;
 use std::str::FromStr;
 
+use crate::classify::Rules;
 use crate::policy::{Preset, RetryPolicy};
 
 mod calls;
 mod json;
 mod keys;
 mod resolve;
+mod rules;
 #[cfg(test)]
 mod schema;
 mod section;
@@ -56,7 +60,8 @@ use section::Section;
 impl FromStr for RetryPolicy {
     type Err = InvalidPolicy;
 
-    /// Reads a policy document, as `REQUEUE_POLICY` holds it: JSON, of which every key may be left out. The README shows one, and
+    /// Reads a policy document, as `REQUEUE_POLICY` holds it: JSON, of which every key may be left out. Its `rules`, if it has any, are checked
+    /// too, and read by [`Rules`]. The README shows one, and
     /// `infra/policy.schema.json` lists all keys.
     ///
     /// # Errors
@@ -74,7 +79,20 @@ impl FromStr for RetryPolicy {
     /// # Ok::<(), requeue::InvalidPolicy>(())
     /// ```
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
-        read(document).map_err(|problems| InvalidPolicy { problems })
+        read(document).map(|(policy, _)| policy).map_err(|problems| InvalidPolicy { problems })
+    }
+}
+
+impl FromStr for Rules {
+    type Err = InvalidPolicy;
+
+    /// Reads the rules of a policy document.
+    ///
+    /// # Errors
+    ///
+    /// All problems of the document.
+    fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
+        read(document).map(|(_, rules)| rules).map_err(|problems| InvalidPolicy { problems })
     }
 }
 
@@ -108,18 +126,18 @@ impl fmt::Display for InvalidPolicy {
 impl std::error::Error for InvalidPolicy {}
 
 /// Reads a document; the error holds every problem, each with the path of its key, its value, and what is allowed.
-fn read(document: &str) -> Result<RetryPolicy, Vec<String>> {
+pub(super) fn read(document: &str) -> Result<(RetryPolicy, Rules), Vec<String>> {
     // Some editors begin a file with a byte order mark.
     let document = document.strip_prefix('\u{feff}').unwrap_or(document);
     let json = Json::parse(document).map_err(|error| vec![format!("is not JSON: {error}")])?;
     let mut problems = Vec::new();
     match policy(json, &mut problems) {
-        Some(policy) if problems.is_empty() => Ok(policy),
+        Some(read) if problems.is_empty() => Ok(read),
         _ => Err(problems),
     }
 }
 
-fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<RetryPolicy> {
+fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<(RetryPolicy, Rules)> {
     let mut section = Section::open(json, "", &names(global::ALL), problems)?;
     let preset = section.read(&global::PRESET, problems).unwrap_or(Preset::STANDARD);
     let built_in = preset.policy();
@@ -129,6 +147,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<RetryPolicy> {
     let max_deferrals = section.read(&global::MAX_DEFERRALS, problems);
     let globals = Globals::read(&mut section, preset, problems);
     let entries = entries(&section, problems);
+    let rules = section.read(&global::RULES, problems).unwrap_or_default();
     let sqs_calls = section.read(&global::SQS_CALLS, problems);
 
     let none = Entry::default();
@@ -149,7 +168,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<RetryPolicy> {
     if [Class::RateLimit, Class::Quota, Class::Temporary].into_iter().all(|class| own(class).is_some()) {
         serve(Class::Default, &built_in.temporary);
     }
-    Some(policy)
+    Some((policy, rules))
 }
 
 /// The entries of `errorConfigs`. One that cannot be read counts as an unsound one without values.

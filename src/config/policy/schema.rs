@@ -20,13 +20,17 @@ pub(super) fn object(keys: &[&dyn Listed]) -> Value {
 }
 
 /// The words that say nothing, or nothing about a value of another type.
-const OTHERS: [&str; 12] = [
+const OTHERS: [&str; 16] = [
     "$schema",
     "title",
     "description",
     "$defs",
     "minimum",
     "maximum",
+    "minLength",
+    "maxLength",
+    "minProperties",
+    "maxProperties",
     "minItems",
     "maxItems",
     "items",
@@ -54,6 +58,10 @@ fn valid(root: &Value, schema: &Value, document: &Value) -> bool {
         ("type", _) => is_of_type(rule.as_str().expect("a type"), document),
         ("minimum", Value::Number(number)) => number.as_f64() >= rule.as_f64(),
         ("maximum", Value::Number(number)) => number.as_f64() <= rule.as_f64(),
+        ("minLength", Value::String(text)) => text.chars().count() as u64 >= rule.as_u64().expect("a number"),
+        ("maxLength", Value::String(text)) => text.chars().count() as u64 <= rule.as_u64().expect("a number"),
+        ("minProperties", Value::Object(members)) => members.len() as u64 >= rule.as_u64().expect("a number"),
+        ("maxProperties", Value::Object(members)) => members.len() as u64 <= rule.as_u64().expect("a number"),
         ("minItems", Value::Array(items)) => items.len() as u64 >= rule.as_u64().expect("a number"),
         ("maxItems", Value::Array(items)) => items.len() as u64 <= rule.as_u64().expect("a number"),
         ("items", Value::Array(items)) => items.iter().all(|item| valid(root, rule, item)),
@@ -64,8 +72,11 @@ fn valid(root: &Value, schema: &Value, document: &Value) -> bool {
             members.iter().all(|(name, member)| rule.get(name).is_none_or(|rule| valid(root, rule, member)))
         }
         ("additionalProperties", Value::Object(members)) => {
-            assert_eq!(rule, false, "no other rule is in use");
-            members.keys().all(|name| schema["properties"].get(name).is_some())
+            let listed = |name: &str| schema.get("properties").is_some_and(|known| known.get(name).is_some());
+            members
+                .iter()
+                .filter(|(name, _)| !listed(name))
+                .all(|(_, member)| *rule != false && valid(root, rule, member))
         }
         (other, _) => OTHERS.contains(&other) || panic!("`{other}` is not in use"),
     })
@@ -75,6 +86,7 @@ fn is_of_type(name: &str, document: &Value) -> bool {
     match name {
         "object" => document.is_object(),
         "array" => document.is_array(),
+        "string" => document.is_string(),
         "number" => document.is_number(),
         "integer" => document.as_f64().is_some_and(|number| number.fract() == 0.0),
         other => panic!("the type {other} is not in use"),

@@ -41,6 +41,9 @@ pub(super) struct Seconds(pub(super) Number);
 /// One of some words.
 pub(super) struct Words<T: 'static>(pub(super) &'static [(&'static str, T)]);
 
+/// One value, or a list of them.
+pub(super) struct Many<S>(pub(super) S);
+
 /// The name of a preset.
 pub(super) struct Presets;
 
@@ -105,6 +108,38 @@ impl Shape for Seconds {
     }
 }
 
+impl<S: Shape> Shape for Many<S> {
+    type Value = Vec<S::Value>;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Self::Value> {
+        let Some(items) = json.items() else {
+            return Some(vec![self.0.read(json, path, problems)?]);
+        };
+        if !(1..=keys::MAX_LISTED).contains(&items.len()) {
+            return refuse(json, path, &format!("a list of 1 to {}", keys::MAX_LISTED), problems);
+        }
+        read_all(items, path, problems, |item, path, problems| self.0.read(item, path, problems))
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        let list = json!({ "type": "array", "items": self.0.schema(), "minItems": 1, "maxItems": keys::MAX_LISTED });
+        json!({ "anyOf": [self.0.schema(), list] })
+    }
+}
+
+/// Every item is read before one that is refused ends it: all problems are told.
+pub(super) fn read_all<T>(
+    items: Vec<Json<'_>>,
+    path: &str,
+    problems: &mut Vec<String>,
+    mut read: impl FnMut(Json<'_>, &str, &mut Vec<String>) -> Option<T>,
+) -> Option<Vec<T>> {
+    let read = |(at, item)| read(item, &format!("{path}[{at}]"), problems);
+    let values: Vec<Option<T>> = items.into_iter().enumerate().map(read).collect();
+    values.into_iter().collect()
+}
+
 impl<T: Clone> Words<T> {
     fn find(&self, json: Json<'_>) -> Option<T> {
         let text = json.text()?;
@@ -113,6 +148,14 @@ impl<T: Clone> Words<T> {
 
     fn list(&self) -> String {
         self.0.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl<T: Clone> Shape for Words<T> {
+    type Value = T;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<T> {
+        self.find(json).or_else(|| refuse(json, path, &self.list(), problems))
     }
 
     #[cfg(test)]
@@ -146,10 +189,8 @@ impl Shape for Backoffs {
             let allowed = format!("{}, or a list of 1 to {} delays", keys::GROWTHS.list(), keys::MAX_LISTED);
             return refuse(json, path, &allowed, problems);
         };
-        let read = |(at, item)| keys::DELAY.read(item, &format!("{path}[{at}]"), problems);
-        // Every item is read before one that is refused ends it: all problems are told.
-        let delays: Vec<Option<Duration>> = items.into_iter().enumerate().map(read).collect();
-        let mut delays = delays.into_iter().collect::<Option<Vec<Duration>>>()?.into_iter();
+        let delays = read_all(items, path, problems, |item, path, problems| keys::DELAY.read(item, path, problems));
+        let mut delays = delays?.into_iter();
         Some(Growth::List { first: delays.next()?, then: delays.collect() })
     }
 

@@ -155,7 +155,7 @@ impl Schedule {
         let (name, policy) = match &arguments.file {
             Some(path) => {
                 let file = path.file_name().map_or_else(|| document::name(path), |file| file.display().to_string());
-                (file, document::read(path)?)
+                (file, document::read(path)?.0)
             }
             None => (arguments.preset.clone(), document::preset(&arguments.preset)?),
         };

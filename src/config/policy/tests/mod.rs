@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::read;
 use crate::policy::{Backoff, CallPolicy, ClassPolicy, Jitter, RetryPolicy};
 
 mod properties;
+mod rules;
 
 const ARTICLE: &str = r#"
 { "maxRetries": 50, "baseDelayMultiplier": 3.0, "maxDelaySeconds": 60, "jitterPercentage": 0.1, "totalTimeoutSeconds": 43200,
@@ -24,6 +24,10 @@ const CRITICAL: &str = r#"
 
 const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
+}
+
+fn read(document: &str) -> Result<RetryPolicy, Vec<String>> {
+    super::read(document).map(|(policy, _)| policy)
 }
 
 fn accepted(document: &str) -> RetryPolicy {

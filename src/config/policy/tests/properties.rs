@@ -44,8 +44,16 @@ fn names() -> impl Strategy<Value = String> {
     let globals = names_of(keys::global::ALL);
     let classes = names_of(keys::class::ALL);
     let calls = names_of(keys::calls::ALL);
+    let rules = names_of(keys::rule::ALL).into_iter().chain(names_of(keys::matching::ALL));
     let names = keys::CLASSES.map(|(name, _)| name);
-    let known = globals.into_iter().chain(classes).chain(calls).chain(names).chain(["proportional"]).map(str::to_owned);
+    let known = globals
+        .into_iter()
+        .chain(classes)
+        .chain(calls)
+        .chain(rules)
+        .chain(names)
+        .chain(["proportional"])
+        .map(str::to_owned);
     prop_oneof![19 => prop::sample::select(known.collect::<Vec<_>>()), 1 => any::<String>()]
 }
 
@@ -148,6 +156,43 @@ fn entries() -> BoxedStrategy<Value> {
     ])
 }
 
+fn statuses() -> BoxedStrategy<Value> {
+    let number = (298_u16..=1_001).prop_map(Value::from);
+    prop_oneof![5 => number, 5 => prop::sample::select(vec!["3xx", "4xx", "5xx"]).prop_map(Value::from), 1 => values()]
+        .boxed()
+}
+
+fn texts() -> BoxedStrategy<Value> {
+    prop_oneof![9 => "[a-z !]{0,9}|.{255,257}".prop_map(Value::from), 1 => values()].boxed()
+}
+
+fn several(one: fn() -> BoxedStrategy<Value>) -> BoxedStrategy<Value> {
+    prop_oneof![2 => one(), 1 => prop::collection::vec(one(), 0..3).prop_map(Value::from)].boxed()
+}
+
+fn headers() -> BoxedStrategy<Value> {
+    let value = prop_oneof![4 => texts(), 4 => Just(Value::from(true)), 1 => values()];
+    let headers = prop::collection::hash_map("[a-z-]{1,6}|.{0,2}", value, 0..12);
+    headers.prop_map(|members| Value::Object(members.into_iter().collect())).boxed()
+}
+
+fn rules() -> BoxedStrategy<Value> {
+    let matches = || {
+        objects(&[
+            ("status", || several(statuses)),
+            ("code", || several(texts)),
+            ("header", headers),
+            ("words", || several(texts)),
+        ])
+    };
+    let outcome = prop::sample::select(vec!["RATE_LIMIT", "QUOTA_EXCEEDED", "TEMPORARY", "NON_RETRYABLE", "DEFAULT"]);
+    let rule = (matches(), outcome, prop::option::of(short())).prop_map(|(matches, class, delay)| match delay {
+        Some(delay) => json!({ "match": matches, "class": class, "delaySeconds": delay }),
+        None => json!({ "match": matches, "class": class }),
+    });
+    prop_oneof![9 => prop::collection::vec(rule, 0..3).prop_map(Value::from), 1 => values()].boxed()
+}
+
 fn documents() -> BoxedStrategy<Value> {
     objects(&[
         ("preset", presets),
@@ -162,6 +207,7 @@ fn documents() -> BoxedStrategy<Value> {
         ("messageTtlSeconds", ages),
         ("maxDeferrals", counts),
         ("errorConfigs", entries),
+        ("rules", rules),
         ("sqsCalls", calls),
     ])
 }
@@ -199,7 +245,7 @@ proptest! {
         let _ = read(&text);
         for document in [value.clone(), json!({ "errorConfigs": value }), json!({ "errorConfigs": { "QUOTA": inner } })] {
             match read(&document.to_string()) {
-                Ok(policy) => assert_bounded(&policy),
+                Ok((policy, _)) => assert_bounded(&policy),
                 Err(problems) => prop_assert!(!problems.is_empty() && problems.iter().all(|problem| !problem.contains('\n'))),
             }
         }
@@ -209,7 +255,7 @@ proptest! {
     fn a_document_with_a_piece_cut_out_never_panics(document in documents(), from in 0_usize..400, len in 0_usize..40) {
         let text = document.to_string();
         let cut: String = text.chars().enumerate().filter(|(at, _)| !(from..from + len).contains(at)).map(|(_, c)| c).collect();
-        if let Ok(policy) = read(&cut) {
+        if let Ok((policy, _)) = read(&cut) {
             assert_bounded(&policy);
         }
     }
@@ -218,7 +264,7 @@ proptest! {
     fn the_schema_and_the_code_accept_the_same(document in prop_oneof![4 => documents(), 1 => values()]) {
         let by_schema = allows(&schema(), &document);
         match read(&document.to_string()) {
-            Ok(policy) => {
+            Ok((policy, _)) => {
                 assert_bounded(&policy);
                 prop_assert!(by_schema, "only the code accepts {document}");
             }

@@ -9,6 +9,31 @@ use proptest::prelude::*;
 use super::*;
 use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 
+// What providers answer, by provider.
+mod clouds;
+mod code_hosts;
+mod google;
+mod messaging;
+mod models;
+mod payments;
+mod saas;
+mod standards;
+mod texts;
+
+/// Where it is described, status, headers, body; class, and delay in milliseconds. The time is 2023-11-14T22:13:20Z.
+type Told<'a> = (&'a str, u16, &'a [(&'a str, &'a str)], &'a str, FailureClass, Option<u64>);
+
+fn assert_told(rows: &[Told<'_>]) {
+    for (source, status, headers, body, class, millis) in rows {
+        let failure = answered(*status, headers, body);
+        assert_eq!(
+            (failure.class(), failure.delay()),
+            (*class, millis.map(Duration::from_millis)),
+            "{source}: {status} {headers:?} {body}"
+        );
+    }
+}
+
 fn answered(status: u16, headers: &[(&str, &str)], body: &str) -> Failure {
     let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     let answer = Answer { status, headers: &headers, body: body.as_bytes() };
@@ -218,6 +243,36 @@ fn own_rules_come_first_in_their_order() {
     assert_eq!(rules.classify(&Wrapped("locked".into(), reset())).class(), Quota);
     assert_eq!(rules.classify(&Wrapped("free".into(), reset())).class(), NonRetryable);
     assert_eq!(rules.classify(&Wrapped("timeout".into(), None)).class(), Temporary);
+}
+
+#[test]
+fn a_rule_may_ask_the_built_in_tables_and_is_not_asked_again() {
+    let rules =
+        Rules::new().on::<Wrapped>(|wrapped| Some(Failure::classified(wrapped).retry_after(Duration::from_secs(7))));
+    let failure = rules.classify(&Wrapped("status 429".into(), None));
+    assert_eq!((failure.class(), failure.delay()), (RateLimit, Some(Duration::from_secs(7))));
+}
+
+#[test]
+fn rules_of_the_document_and_of_the_code_are_one_list() {
+    let document = r#"{"rules": [{"match": {"words": "locked"}, "class": "QUOTA"}]}"#;
+    let rules = document.parse::<Rules>().expect("a rule").on::<Wrapped>(|_| Some(Failure::non_retryable("wrapped")));
+    let by = |text: &str| rules.classify(&Wrapped(text.into(), None)).reason().to_owned();
+    assert_eq!((rules.len(), by("is locked"), by("is free")), (2, "by rules[0]".to_owned(), "wrapped".to_owned()));
+}
+
+#[tokio::test]
+async fn rules_hold_within_their_scope_and_not_beyond() {
+    let rules = Rules::new().on::<Wrapped>(|_| Some(Failure::quota("ruled")));
+    let class = || Failure::classified(&Wrapped("status 400".into(), None)).class();
+    let within = rules.scope(async {
+        tokio::task::yield_now().await;
+        let started = tokio::spawn(async move { class() }).await.expect("no panic");
+        let reached = tokio::spawn(rules.scope(async move { class() })).await.expect("no panic");
+        (class(), started, reached)
+    });
+    assert_eq!(within.await, (Quota, NonRetryable, Quota));
+    assert_eq!(class(), NonRetryable);
 }
 
 #[test]

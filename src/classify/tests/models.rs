@@ -1,0 +1,63 @@
+//! Language models behind an API: limits of requests, of tokens, of money, and of machines.
+
+use super::*;
+
+#[test]
+fn openai_tells_a_limit_from_an_empty_account() {
+    const CODES: &str = "OpenAI API, Error codes";
+    const LIMITS: &str = "OpenAI API, Rate limits: headers";
+    const AZURE: &str = "Azure OpenAI, Quotas and limits";
+    const RATE: &str = r#"{"error":{"message":"Rate limit reached for requests","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
+    const TOKENS: &str =
+        r#"{"error":{"message":"Please try again in 6ms.","type":"tokens","code":"rate_limit_exceeded"}}"#;
+    const EMPTY: &str = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
+    const KEY: &str =
+        r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}"#;
+    const LONG: &str =
+        r#"{"error":{"message":"maximum context length is 4096 tokens","code":"context_length_exceeded"}}"#;
+    let headers = &[("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "6m0s")];
+    assert_told(&[
+        (LIMITS, 429, headers, RATE, RateLimit, None),
+        (LIMITS, 429, &[("retry-after-ms", "1500"), ("retry-after", "2")], RATE, RateLimit, Some(2_000)),
+        (LIMITS, 429, &[("retry-after-ms", "1500")], TOKENS, RateLimit, Some(1_500)),
+        (CODES, 429, &[], EMPTY, Quota, None),
+        (CODES, 401, &[], KEY, NonRetryable, None),
+        (CODES, 400, &[], LONG, NonRetryable, None),
+        (CODES, 403, &[], r#"{"error":{"code":"unsupported_country_region_territory"}}"#, NonRetryable, None),
+        (CODES, 500, &[], r#"{"error":{"type":"server_error"}}"#, Temporary, None),
+        (CODES, 503, &[], r#"{"error":{"message":"The engine is currently overloaded"}}"#, Temporary, None),
+        (AZURE, 429, &[("retry-after", "26")], r#"{"error":{"code":"429"}}"#, RateLimit, Some(26_000)),
+        (AZURE, 429, &[("x-ms-retry-after-ms", "250")], r#"{"error":{"code":"429"}}"#, RateLimit, Some(250)),
+    ]);
+}
+
+#[test]
+fn the_others_have_words_of_their_own_for_overload() {
+    const ANTHROPIC: &str = "Claude API Docs, Errors";
+    const ROUTER: &str = "OpenRouter, API rate limits";
+    let error = |kind: &str| {
+        format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"Number of requests exceeded"}}}}"#)
+    };
+    let router = &[("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "1700000060000")];
+    assert_told(&[
+        (ANTHROPIC, 400, &[], &error("invalid_request_error"), NonRetryable, None),
+        (ANTHROPIC, 401, &[], &error("authentication_error"), NonRetryable, None),
+        (ANTHROPIC, 403, &[], &error("permission_error"), NonRetryable, None),
+        (ANTHROPIC, 413, &[], &error("request_too_large"), NonRetryable, None),
+        (ANTHROPIC, 429, &[("retry-after", "17")], &error("rate_limit_error"), RateLimit, Some(17_000)),
+        (ANTHROPIC, 500, &[], &error("api_error"), Temporary, None),
+        (ANTHROPIC, 504, &[], &error("timeout_error"), Temporary, None),
+        (ANTHROPIC, 529, &[], &error("overloaded_error"), Temporary, None),
+        (ROUTER, 429, router, r#"{"error":{"code":429}}"#, RateLimit, Some(60_000)),
+        (ROUTER, 402, &[], r#"{"error":{"code":402,"message":"Insufficient credits"}}"#, NonRetryable, None),
+        (
+            "Hugging Face, Inference API: errors",
+            503,
+            &[],
+            r#"{"error":"Model is loading","estimated_time":20.0}"#,
+            Temporary,
+            None,
+        ),
+        ("Mistral AI API, Rate limits", 429, &[], r#"{"message":"Requests rate limit exceeded"}"#, RateLimit, None),
+    ]);
+}

@@ -1,0 +1,184 @@
+//! The user's own rules, as the document has them. What they mean, `classify/` knows.
+
+use std::ops::RangeInclusive;
+
+#[cfg(test)]
+use serde_json::{Value, json};
+
+use super::json::{Json, shortened};
+use super::keys::{MAX_RULES, matching, rule};
+use super::names;
+use super::section::Section;
+use super::shapes::{Shape, read_all, refuse};
+use crate::classify::{Effect, Match, Phrase, Rules};
+use crate::failure::FailureClass;
+
+/// A list of rules.
+pub(super) struct RuleList;
+
+/// An object of conditions, of which there is at least one.
+pub(super) struct Matches;
+
+/// A status, or all of a hundred.
+pub(super) struct Status;
+
+/// A code.
+pub(super) struct Text;
+
+/// Words in a row.
+pub(super) struct Words;
+
+/// An object of headers.
+pub(super) struct Header;
+
+/// No answer that is a failure has a lower one, and none that is HTTP a higher one.
+const STATUSES: RangeInclusive<u16> = 300..=999;
+const HUNDREDS: [(&str, RangeInclusive<u16>); 3] = [("3xx", 300..=399), ("4xx", 400..=499), ("5xx", 500..=599)];
+/// What is longer is no code, and no phrase that a person would write down.
+const MAX_CHARS: usize = 256;
+const MAX_HEADERS: usize = 10;
+
+impl Shape for RuleList {
+    type Value = Rules;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Rules> {
+        match json.items() {
+            Some(items) if items.len() <= MAX_RULES => read_all(items, path, problems, rule).map(Rules::matching),
+            _ => refuse(json, path, &format!("a list of at most {MAX_RULES} rules"), problems),
+        }
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        let mut rule = super::schema::object(rule::ALL);
+        rule["required"] = json!([rule::MATCH.name, rule::CLASS.name]);
+        json!({ "type": "array", "items": rule, "maxItems": MAX_RULES })
+    }
+}
+
+fn rule(json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<(Match, Effect)> {
+    let mut section = Section::open(json, path, &names(rule::ALL), problems)?;
+    for name in [rule::MATCH.name, rule::CLASS.name] {
+        if section.json(name).is_none() {
+            problems.push(format!("{} is missing", section.path_to(name)));
+        }
+    }
+    let condition = section.read(&rule::MATCH, problems);
+    let class = section.read(&rule::CLASS, problems);
+    let delay = section.read(&rule::DELAY, problems);
+    if let (Some(FailureClass::NonRetryable), Some(delay)) = (class, delay) {
+        let [delay_path, class_path] = [rule::DELAY.name, rule::CLASS.name].map(|name| section.path_to(name));
+        let delay = delay.as_secs_f64();
+        problems.push(format!("{delay_path} is {delay}: allowed is none, since {class_path} is NON_RETRYABLE"));
+    }
+    Some((condition?, Effect { place: path.to_owned(), class: class?, delay }))
+}
+
+impl Shape for Matches {
+    type Value = Match;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Match> {
+        if json.members().is_some_and(|members| members.is_empty()) {
+            let allowed = format!("an object with at least one of {}", names(matching::ALL).join(", "));
+            return refuse(json, path, &allowed, problems);
+        }
+        let mut section = Section::open(json, path, &names(matching::ALL), problems)?;
+        let condition = Match {
+            statuses: section.read(&matching::STATUS, problems).unwrap_or_default(),
+            codes: section.read(&matching::CODE, problems).unwrap_or_default(),
+            headers: section.read(&matching::HEADER, problems).unwrap_or_default(),
+            words: section.read(&matching::WORDS, problems).unwrap_or_default(),
+        };
+        section.sound.then_some(condition)
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        let mut schema = super::schema::object(matching::ALL);
+        schema["minProperties"] = 1.into();
+        schema
+    }
+}
+
+impl Shape for Status {
+    type Value = RangeInclusive<u16>;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Self::Value> {
+        let hundred = || HUNDREDS.into_iter().find(|(word, _)| json.text().as_deref() == Some(word));
+        let number = || STATUSES.into_iter().find(|status| json.number() == Some(f64::from(*status)));
+        let found = hundred().map(|(_, range)| range).or_else(|| number().map(|status| status..=status));
+        let words = HUNDREDS.map(|(word, _)| word).join(", ");
+        let (min, max) = (STATUSES.start(), STATUSES.end());
+        found.or_else(|| refuse(json, path, &format!("a status from {min} to {max}, {words}, or a list"), problems))
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        let number = json!({ "type": "integer", "minimum": STATUSES.start(), "maximum": STATUSES.end() });
+        json!({ "anyOf": [number, { "enum": HUNDREDS.map(|(word, _)| word) }] })
+    }
+}
+
+impl Shape for Text {
+    type Value = String;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<String> {
+        let text = json.text().filter(|text| (1..=MAX_CHARS).contains(&text.chars().count()));
+        text.or_else(|| refuse(json, path, &format!("a text of 1 to {MAX_CHARS} characters, or a list"), problems))
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        json!({ "type": "string", "minLength": 1, "maxLength": MAX_CHARS })
+    }
+}
+
+impl Shape for Words {
+    type Value = Phrase;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Phrase> {
+        let phrase = Phrase::parse(&Text.read(json, path, problems)?);
+        if phrase.is_none() {
+            problems.push(format!("{path} is {json}: allowed is another text, since this one has no word"));
+        }
+        phrase
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        Text.schema()
+    }
+}
+
+impl Shape for Header {
+    type Value = Vec<(String, Option<String>)>;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Self::Value> {
+        let headers = json.members().filter(|headers| (1..=MAX_HEADERS).contains(&headers.len()));
+        let Some(headers) = headers else {
+            return refuse(json, path, &format!("an object of 1 to {MAX_HEADERS} headers"), problems);
+        };
+        let before = problems.len();
+        let mut read = Vec::new();
+        for (name, json) in headers {
+            let path = format!("{path}.{}", shortened(&name));
+            let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+            if name.is_empty() || !name.chars().all(is_token) {
+                problems.push(format!("{path} is not allowed, since no header has such a name"));
+            }
+            let value = json.text().filter(|text| text.chars().count() <= MAX_CHARS);
+            if value.is_none() && !json.is_true() {
+                let allowed = format!("true, or a text of at most {MAX_CHARS} characters");
+                let _: Option<()> = refuse(json, &path, &allowed, problems);
+            }
+            read.push((name, value));
+        }
+        (problems.len() == before).then_some(read)
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        let value = json!({ "anyOf": [{ "enum": [true] }, { "type": "string", "maxLength": MAX_CHARS }] });
+        json!({ "type": "object", "additionalProperties": value, "minProperties": 1, "maxProperties": MAX_HEADERS })
+    }
+}
