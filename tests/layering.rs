@@ -11,8 +11,16 @@ const ONLY_IN: [(&str, &[&str], &str); 11] = [
     ("aws_config::", &["queue/sqs.rs"], "one place constructs the client"),
     ("lambda_runtime::", &["lambda/"], "the rest runs without Lambda"),
     ("aws_lambda_events::", &["lambda/"], "the rest runs without Lambda"),
-    ("hyper::", &["http/", "embedded/", "bin/requeue/endpoint.rs"], "HTTP is one handler among others"),
-    ("hyper_util::", &["http/", "embedded/", "bin/requeue/endpoint.rs"], "HTTP is one handler among others"),
+    (
+        "hyper::",
+        &["http/", "embedded/", "bin/requeue/endpoint.rs", "bin/requeue/serve.rs"],
+        "HTTP is one handler among others",
+    ),
+    (
+        "hyper_util::",
+        &["http/", "embedded/", "bin/requeue/endpoint.rs", "bin/requeue/serve.rs"],
+        "HTTP is one handler among others",
+    ),
     ("rustls::", &["http/", "queue/sqs.rs"], "HTTP is one handler among others"),
     ("std::env", &["config/", "bin/requeue/invoke.rs"], "settings are read once, in one place"),
     ("SystemTime::now", &["clock.rs", "bin/requeue/"], "time is injected"),
