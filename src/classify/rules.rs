@@ -36,7 +36,8 @@ tokio::task_local! {
 /// In place of one `status`, `code` or `words` there may be a list, of which one must hold. `class` is what the failure then is, and
 /// `delaySeconds` (0.001 to 43,200) what it waits at least, whatever the answer names; without it the answer's own `Retry-After` counts.
 ///
-/// A postponement (429, `Retry-After` and `Requeue-Scope: message`), and what the handler says itself, is no matter for rules.
+/// Words within an address (`https://…`) that an error's message quotes do not count, and a target that did not answer at all is a temporary
+/// failure by any rule. A postponement (429, `Retry-After` and `Requeue-Scope: message`), and what the handler says itself, is no matter for rules.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};

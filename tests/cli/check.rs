@@ -64,8 +64,11 @@ fn rules_are_told_in_one_line_when_there_are_any() {
     let without = requeue_reading("{}", &["check", "-"]).succeeded();
     for (rules, expected) in [
         (String::new(), None),
-        (rule.to_owned(), Some("a failure that matches its rule is what the rule says")),
-        (format!("{rule}, {rule}"), Some("a failure is what the first of its 2 rules says that matches")),
+        (rule.to_owned(), Some("1 rule is asked before the built-in ones")),
+        (
+            format!("{rule}, {rule}"),
+            Some("2 rules are asked before the built-in ones, and the first that matches wins"),
+        ),
     ] {
         let said = requeue_reading(&format!(r#"{{"rules": [{rules}]}}"#), &["check", "-"]).succeeded();
         let told: Vec<&str> = said.lines().filter(|line| !without.lines().any(|known| known == *line)).collect();

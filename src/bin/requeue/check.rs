@@ -33,8 +33,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     );
     match rules.len() {
         0 => {}
-        1 => anstream::println!("a failure that matches its rule is what the rule says"),
-        count => anstream::println!("a failure is what the first of its {count} rules says that matches"),
+        1 => anstream::println!("1 rule is asked before the built-in ones"),
+        count => {
+            anstream::println!("{count} rules are asked before the built-in ones, and the first that matches wins");
+        }
     }
     if policy.sqs_calls != CallPolicy::default() {
         anstream::println!("{}", calls(&policy.sqs_calls));

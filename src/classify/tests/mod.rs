@@ -38,7 +38,7 @@ fn answered(status: u16, headers: &[(&str, &str)], body: &str) -> Failure {
     let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     let answer = Answer { status, headers: &headers, body: body.as_bytes() };
     let failure = Failure::from_answer(&answer, SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
-    assert!(failure.is_postponed() || failure.evidence() == Evidence::Typed);
+    assert!(failure.is_postponed() || matches!(failure.evidence(), Evidence::Typed | Evidence::Rule));
     failure
 }
 
@@ -311,6 +311,19 @@ proptest! {
         prop_assert!(!answered.reason().contains(&secret));
         let said = Failure::classified(&Wrapped(format!("status 503 timed out {secret}"), None));
         prop_assert!(!said.reason().contains(&secret));
+    }
+
+    #[test]
+    fn not_even_the_words_of_a_rule_reach_a_reason(secret in "[a-z]{12,20}") {
+        let rules = serde_json::json!({ "rules": [
+            { "match": { "status": 404, "header": { "x-secret": secret.as_str() }, "code": secret.as_str() }, "class": "QUOTA" },
+            { "match": { "words": secret.as_str() }, "class": "RATE_LIMIT" },
+        ]}).to_string().parse::<Rules>().expect("rules");
+        let body = format!(r#"{{"code":"{secret}"}}"#);
+        let answered = rules.within(|| answered(404, &[("x-secret", &secret)], &body));
+        prop_assert_eq!((answered.class(), answered.reason()), (Quota, "status 404, by rules[0]"));
+        let said = rules.classify(&Wrapped(secret, None));
+        prop_assert_eq!((said.class(), said.reason()), (RateLimit, "by rules[1]"));
     }
 
     #[test]

@@ -83,13 +83,12 @@ impl Shape for Matches {
             return refuse(json, path, &allowed, problems);
         }
         let mut section = Section::open(json, path, &names(matching::ALL), problems)?;
-        let condition = Match {
+        Some(Match {
             statuses: section.read(&matching::STATUS, problems).unwrap_or_default(),
             codes: section.read(&matching::CODE, problems).unwrap_or_default(),
             headers: section.read(&matching::HEADER, problems).unwrap_or_default(),
             words: section.read(&matching::WORDS, problems).unwrap_or_default(),
-        };
-        section.sound.then_some(condition)
+        })
     }
 
     #[cfg(test)]
@@ -159,12 +158,15 @@ impl Shape for Header {
             return refuse(json, path, &format!("an object of 1 to {MAX_HEADERS} headers"), problems);
         };
         let before = problems.len();
-        let mut read = Vec::new();
+        let mut read: Self::Value = Vec::new();
         for (name, json) in headers {
             let path = format!("{path}.{}", shortened(&name));
             let is_token = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
             if name.is_empty() || !name.chars().all(is_token) {
                 problems.push(format!("{path} is not allowed, since no header has such a name"));
+            }
+            if read.iter().any(|(known, _)| known.eq_ignore_ascii_case(&name)) {
+                problems.push(format!("{path} stands more than once, since the case of a name does not count"));
             }
             let value = json.text().filter(|text| text.chars().count() <= MAX_CHARS);
             if value.is_none() && !json.is_true() {

@@ -251,6 +251,10 @@ fn what_is_no_rule_is_refused_in_its_place() {
             "rules[0].match.header.x foo is not allowed, since no header has such a name",
         ),
         (
+            r#"[{"match": {"header": {"x-foo": true, "X-Foo": "bar"}}, "class": "QUOTA"}]"#,
+            "rules[0].match.header.X-Foo stands more than once, since the case of a name does not count",
+        ),
+        (
             r#"[{"match": {"header": {"x-foo": false}}, "class": "QUOTA"}]"#,
             "rules[0].match.header.x-foo is `false`: allowed is true, or a text of at most 256 characters",
         ),
