@@ -76,6 +76,21 @@ fn each_answer_can_be_asked_for() {
 }
 
 #[test]
+fn the_readmes_examples_are_answered_as_it_says() {
+    let served = Served::start();
+    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let examples: Vec<(&str, &str)> = readme
+        .lines()
+        .filter_map(|line| line.strip_prefix("curl -i -d '")?.split_once("' http://127.0.0.1:8080/orders"))
+        .collect();
+    assert_eq!(examples.len(), 5);
+    for (body, comment) in examples {
+        let status = comment.trim().strip_prefix("# ").unwrap();
+        assert!(served.post(body).starts_with(&format!("HTTP/1.1 {status} ")), "{body}");
+    }
+}
+
+#[test]
 fn an_invocation_meets_both_the_endpoint_and_the_queue() {
     let mut served = Served::start();
     let variables = [
