@@ -25,7 +25,9 @@ pub fn init_logging(default: tracing::Level) {
         return;
     }
     let controls = LogControls::from_env();
-    let level: LevelFilter = controls.level.parse().unwrap_or(LevelFilter::from_level(default));
+    // No word at all would be read as ERROR.
+    let level = Some(&controls.level).filter(|level| !level.is_empty()).and_then(|level| level.parse().ok());
+    let level = level.unwrap_or(LevelFilter::from_level(default));
     let mut filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     if level > LevelFilter::INFO {
         for name in DISCREET {
