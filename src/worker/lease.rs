@@ -63,7 +63,8 @@ impl<Q: Queue> Leased<Q> {
             sleep(beat).await;
             let longest = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + received.elapsed());
             let batch = self.leases.begin(handles);
-            if batch.is_empty() || longest < beat {
+            // Near SQS's limit an extension would be none.
+            if batch.is_empty() || longest < visibility.saturating_sub(beat) {
                 self.leases.end(&batch);
                 return pending().await;
             }

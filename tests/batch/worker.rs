@@ -107,6 +107,23 @@ async fn a_message_stays_invisible_while_it_is_worked_on_however_long_that_takes
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_is_extended_beyond_the_twelve_hours_of_sqs() {
+    for visibility in [600, 43_200] {
+        let mut world = with_visibility("orders", &visibility.to_string());
+        world.settings.limits.timeout = secs(100_000);
+        world.send_numbered(1).await;
+        let worker = start(&world, Script::new(|_| Act::Hang), WorkerSettings::default()).await;
+        let begun = Instant::now();
+        let ended = timeout(secs(43_300), worker.run(pending())).await;
+        assert!(ended.is_err());
+        let extended: Vec<Duration> = world.requests(VISIBILITY_CHANGE).iter().map(|call| call.at - begun).collect();
+        assert_eq!(extended.len(), if visibility == 600 { 213 } else { 0 });
+        assert!(extended.iter().all(|at| *at < secs(43_200)));
+        assert_eq!(world.only_message().state, MessageState::Visible);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn no_extension_comes_after_what_settling_asked_for() {
     let mut world = with_visibility("orders.fifo", "6");
     world.settings.limits.timeout = secs(60);
