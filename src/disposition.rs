@@ -244,6 +244,8 @@ pub enum ReleaseReason {
     BehindFailed,
     /// The record has no queue ARN, so no copy can be sent.
     NoQueue,
+    /// The worker ends: it was not handled, or its handler was cancelled, and it is receivable again at once.
+    ShuttingDown,
 }
 
 impl ReleaseReason {
@@ -258,6 +260,7 @@ impl ReleaseReason {
             Self::DeferredTooOften => "deferred-too-often",
             Self::BehindFailed => "behind-failed",
             Self::NoQueue => "no-queue",
+            Self::ShuttingDown => "shutting-down",
         }
     }
 }

@@ -50,7 +50,10 @@ pub(crate) fn way(policy: &RetryPolicy, verdict: &Verdict) -> Way {
     let passable = if policy::is_stuck(policy, &progress) { Way::Free } else { Way::Passable };
     match disposition {
         _ if !delivery.is_fifo() => Way::Free,
-        Disposition::Complete | Disposition::Direct(DeadLetterReason::Expired) => Way::Free,
+        // Behind one that the end of the host keeps from its turn, no other is handled either.
+        Disposition::Complete
+        | Disposition::Direct(DeadLetterReason::Expired)
+        | Disposition::Release(ReleaseReason::ShuttingDown) => Way::Free,
         Disposition::DeadLetter(DeadLetterReason::Expired)
         | Disposition::Release(ReleaseReason::GivenUp | ReleaseReason::Annotated) => passable,
         Disposition::DeadLetter(_) if policy::is_spent(policy, &progress) => passable,

@@ -29,14 +29,14 @@
 //!
 //! | step | what it does | where |
 //! |---|---|---|
-//! | event | Lambda's SQS event becomes records | `lambda/` |
+//! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
 //! | decode | a record becomes a delivery: the body as first delivered, and what the message has been through | `message.rs`, `wire/` |
 //! | gate | settle without a call: not due, expired, given up, no time left | `gate.rs` |
 //! | handle | the user's code, in a task of its own, under a time-out; a FIFO group in its order | [`Handler`], [`http`], `lane.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
 //! | settle | send the copy, see it confirmed, delete the original | `settle/`, [`queue`] |
-//! | respond | the [`Report`] becomes `batchItemFailures` | `lambda/` |
+//! | respond | the [`Report`] becomes `batchItemFailures`; a worker deletes what is done | `lambda/`, [`Worker`] |
 //! | observe | the same report becomes log lines | `telemetry.rs` |
 //!
 //! Values only move down. `processor.rs` is the page on which the whole path can be read, in order.
@@ -93,6 +93,7 @@ mod settle;
 pub mod queue;
 mod report;
 mod telemetry;
+mod worker;
 
 mod clock;
 mod config;
@@ -106,10 +107,11 @@ pub use config::{Config, InvalidConfig, InvalidPolicy};
 pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait};
 pub use failure::{Evidence, Failure, FailureClass};
 pub use handler::Handler;
-pub use lambda::{Error, InvocationError, SqsEvent, respond, run, run_with};
+pub use lambda::{Error, InvocationError, SqsEvent, init_logging, respond, run, run_with};
 pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
 pub use settings::{DeadLetterMode, Limits, RecursiveLoop, Settings};
 pub use wire::Wrap;
+pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};

@@ -13,7 +13,8 @@ use futures_util::stream;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, sleep_until, timeout};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::classify::Rules;
@@ -50,22 +51,32 @@ struct Inner<H, Q> {
     handlers: Handle,
 }
 
+/// How a host that ends asks its batches to end too. What was not handled is receivable again at once.
+#[derive(Default)]
+pub(crate) struct Stop {
+    /// No handler starts any more.
+    pub(crate) starting: CancellationToken,
+    /// Those that run are cancelled.
+    pub(crate) running: CancellationToken,
+}
+
 /// When what must end in an invocation.
 #[derive(Clone, Copy)]
-struct Times {
+struct Times<'a> {
     window: Window,
+    stop: &'a Stop,
     /// No handler starts or runs after this.
     cutoff: Instant,
     /// How long an aborted handler has to yield.
     grace: Duration,
 }
 
-impl Times {
-    fn new(started: Instant, deadline: Instant, limits: &Limits) -> Self {
+impl<'a> Times<'a> {
+    fn new(started: Instant, deadline: Instant, limits: &Limits, stop: &'a Stop) -> Self {
         let reserve = limits.reserve.min(deadline.saturating_duration_since(started) / 4);
         // A tenth of the reserve is for the response itself.
         let window = Window { started, deadline: deadline - reserve / 10 };
-        Self { window, cutoff: deadline - reserve, grace: reserve / 2 }
+        Self { window, stop, cutoff: deadline - reserve, grace: reserve / 2 }
     }
 }
 
@@ -102,9 +113,35 @@ where
 
     /// Works on one batch. Returns before `deadline` whatever handlers and queue do, as long as this future itself is polled.
     pub async fn process(&self, records: Vec<Record>, deadline: Instant) -> Report {
-        let started = Instant::now();
+        let stop = Stop::default();
+        let times = Times::new(Instant::now(), deadline, &self.inner.limits, &stop);
+        let settled = self.settle(records, times).await;
+        let unreportable = settled
+            .iter()
+            .any(|Settled { verdict, settlement }| settlement.is_kept() && verdict.delivery.message_id.is_none());
+        if unreportable {
+            self.inner.settler.delete_completed(&settled, times.window.deadline).await;
+        }
+        self.inner.report(settled, times.window.started)
+    }
+
+    /// As [`process`](Self::process), for a host that has no poller to delete what is done. Returns also how many of those could not be
+    /// deleted.
+    pub(crate) async fn process_and_delete(
+        &self,
+        records: Vec<Record>,
+        deadline: Instant,
+        stop: &Stop,
+    ) -> (Report, usize) {
+        let times = Times::new(Instant::now(), deadline, &self.inner.limits, stop);
+        let settled = self.settle(records, times).await;
+        let not_deleted = self.inner.settler.delete_completed(&settled, times.window.deadline).await;
+        (self.inner.report(settled, times.window.started), not_deleted)
+    }
+
+    /// From records to what became of them, in their order.
+    async fn settle(&self, records: Vec<Record>, times: Times<'_>) -> Vec<Settled> {
         let inner = &self.inner;
-        let times = Times::new(started, deadline, &inner.limits);
         let deliveries = inner.decode(records);
 
         let (verdicts, decided) = mpsc::unbounded_channel();
@@ -117,21 +154,11 @@ where
         };
         let ((), mut settled) = tokio::join!(handling, inner.settler.settle(decided, times.window));
         settled.sort_unstable_by_key(|settled| settled.verdict.delivery.position);
-
-        let unreportable = settled
-            .iter()
-            .any(|Settled { verdict, settlement }| settlement.is_kept() && verdict.delivery.message_id.is_none());
-        if unreportable {
-            inner.settler.delete_completed(&settled, times.window.deadline).await;
-        }
-        Report {
-            outcomes: settled.into_iter().map(|settled| inner.outcome(settled)).collect(),
-            elapsed: started.elapsed(),
-        }
+        settled
     }
 
     /// Works on messages that must keep their order: behind one that is to be handled again, the others stay in the queue too.
-    async fn run_lane(&self, lane: Vec<Arc<Delivery>>, times: Times, verdicts: &UnboundedSender<Verdict>) {
+    async fn run_lane(&self, lane: Vec<Arc<Delivery>>, times: Times<'_>, verdicts: &UnboundedSender<Verdict>) {
         // The receiver lives until every sender is gone.
         let settle = |verdict| drop(verdicts.send(verdict));
         let mut lane = lane.into_iter();
@@ -166,12 +193,15 @@ where
     }
 
     /// Gate, handle, classify, decide: from a delivery to what is to happen to it.
-    async fn run(&self, delivery: Arc<Delivery>, times: Times) -> Verdict {
+    async fn run(&self, delivery: Arc<Delivery>, times: Times<'_>) -> Verdict {
         let Inner { settler, policy, dead_letter, .. } = &*self.inner;
         let sample = settler.sampler.sample();
         let time_left = if Instant::now() < times.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
 
         let now = settler.clock.now();
+        if times.stop.starting.is_cancelled() {
+            return Verdict::uncalled(delivery, Disposition::Release(ReleaseReason::ShuttingDown), now);
+        }
         if let Some(disposition) = gate(policy, dead_letter, &delivery, now, time_left, sample) {
             let disposition = self.inner.feasible(&delivery, disposition, now, sample);
             return Verdict::uncalled(delivery, disposition, now);
@@ -188,6 +218,7 @@ where
                 (policy::decide(policy, &delivery.progress(), &failure, now, sample), Some(failure))
             }
             Handled::NotStarted => (policy::defer(Deferral::NoTimeLeft, delivery.deferrals(), now, sample), None),
+            Handled::Interrupted => (Disposition::Release(ReleaseReason::ShuttingDown), None),
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
         let disposition = self.inner.feasible(&delivery, disposition, now, sample);
@@ -195,7 +226,7 @@ where
     }
 
     /// Runs the handler in a task of its own, so that neither its panic nor its time-out reaches a neighbour.
-    async fn handle(&self, delivery: &Arc<Delivery>, times: Times) -> Handled {
+    async fn handle(&self, delivery: &Arc<Delivery>, times: Times<'_>) -> Handled {
         if let Some(defect) = &delivery.defect {
             return Handled::Failed(defect.clone());
         }
@@ -213,16 +244,20 @@ where
             handler.handle(message).await
         });
         let mut task = AbortOnDropHandle::new(self.inner.handlers.spawn(handling));
-        if let Ok(ended) = timeout_at(limit, &mut task).await {
-            return handled(ended);
-        }
+        let interrupted = tokio::select! {
+            biased;
+            ended = &mut task => return handled(ended),
+            () = times.stop.running.cancelled() => true,
+            () = sleep_until(limit) => false,
+        };
         task.abort();
         let ended = timeout(times.grace, &mut task).await;
         // A task that was aborted before it ran never will.
         if !started.load(Ordering::Relaxed) {
-            return Handled::NotStarted;
+            return if interrupted { Handled::Interrupted } else { Handled::NotStarted };
         }
         match ended {
+            Ok(Err(error)) if interrupted && error.is_cancelled() => Handled::Interrupted,
             Ok(ended) => handled(ended),
             Err(_) => Handled::Abandoned,
         }
@@ -235,6 +270,8 @@ enum Handled {
     Failed(Failure),
     /// Others blocked every thread: it was not called, and will not be.
     NotStarted,
+    /// The host ends.
+    Interrupted,
     /// It blocks its thread: it may still work on the message, so nobody else may yet.
     Abandoned,
 }
@@ -331,6 +368,13 @@ impl<H, Q> Inner<H, Q> {
                     Disposition::DeadLetter(reason)
                 }
             }
+        }
+    }
+
+    fn report(&self, settled: Vec<Settled>, started: Instant) -> Report {
+        Report {
+            outcomes: settled.into_iter().map(|settled| self.outcome(settled)).collect(),
+            elapsed: started.elapsed(),
         }
     }
 

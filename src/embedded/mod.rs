@@ -176,6 +176,10 @@ impl EmbeddedSqs {
             visibility_secs: None,
             wait_secs: Some(i64::try_from(wait.as_secs()).unwrap_or(i64::MAX)),
         };
+        self.receive_as(queue, asked).await
+    }
+
+    async fn receive_as(&self, queue: &QueueArn, asked: Receive) -> Result<Vec<Delivered>, EmbeddedError> {
         let delivery = self
             .patiently(|engine, now| {
                 let delivery = engine.receive(queue.name(), asked, now)?;

@@ -9,7 +9,11 @@ use super::engine::error::SqsError;
 use super::engine::message::Draft;
 use super::exchange::{After, Course};
 use super::fault::{EntryFate, Fates};
-use crate::queue::{CallError, Confirmation, EntryError, Outgoing, Queue, QueueArn};
+use super::{Delivered, engine};
+use crate::message::Record;
+use crate::queue::{
+    CallError, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn, ReceiveRequest, Source,
+};
 
 /// The code of a call without an answer.
 const NO_ANSWER: &str = "NoAnswer";
@@ -57,6 +61,45 @@ impl Queue for EmbeddedSqs {
     }
 }
 
+impl Source for EmbeddedSqs {
+    async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
+        self.answer("GetQueueAttributes", queue, async {
+            let attributes = self.attributes(queue)?;
+            let attribute = |name: &str| attributes.get(name).map(String::as_str);
+            Ok(Description::read(attribute, Some(self.0.clock.now())).expect("the engine has all attributes"))
+        })
+        .await
+    }
+
+    async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<Vec<Record>, CallError> {
+        let secs = |duration: Duration| Some(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX));
+        let asked = engine::Receive {
+            max_messages: Some(i64::try_from(ask.max).unwrap_or(i64::MAX)),
+            visibility_secs: secs(ask.visibility),
+            wait_secs: secs(ask.wait),
+        };
+        let delivered = self.answer("ReceiveMessage", queue, self.receive_as(queue, asked)).await?;
+        let queue = Arc::new(queue.clone());
+        Ok(delivered.into_iter().map(|delivered| record(delivered, &queue)).collect())
+    }
+}
+
+fn record(delivered: Delivered, queue: &Arc<QueueArn>) -> Record {
+    let Delivered { message, receipt_handle } = delivered;
+    Record {
+        was_dead_lettered: message.system_attributes.contains_key("DeadLetterQueueSourceArn"),
+        message_id: Some(message.id),
+        receipt_handle: Some(receipt_handle),
+        body: Some(message.body),
+        queue: Some(Arc::clone(queue)),
+        receive_count: Some(message.receive_count),
+        sent: Some(message.sent),
+        first_received: message.first_received,
+        group_id: message.group_id,
+        attributes: Some(Arc::unwrap_or_clone(message.attributes)),
+    }
+}
+
 /// What is to be known of a batch besides its entries.
 struct Batch {
     operation: &'static str,
@@ -65,6 +108,27 @@ struct Batch {
 }
 
 impl EmbeddedSqs {
+    /// A request without entries, and what faults leave of it.
+    async fn answer<T>(
+        &self,
+        operation: &str,
+        queue: &QueueArn,
+        carry_out: impl Future<Output = Result<T, super::EmbeddedError>>,
+    ) -> Result<T, CallError> {
+        let after = match self.course(operation, || (Some(queue.name().to_owned()), 0)).await {
+            Course::Refused { status, code } => return Err(CallError::answered(status, &code)),
+            Course::Lost => return Err(CallError::ambiguous(NO_ANSWER)),
+            Course::CarriedOut { after, .. } => after,
+        };
+        let answer = carry_out.await;
+        match after {
+            After::Arrives => {}
+            After::Lost => return Err(CallError::ambiguous(NO_ANSWER)),
+            After::Late(latency) => tokio::time::sleep(latency).await,
+        }
+        answer.map_err(|error| CallError::answered(400, error.code))
+    }
+
     async fn batch<E>(
         &self,
         batch: Batch,

@@ -64,6 +64,12 @@ impl TargetUrl {
         self.0.host().unwrap_or_default()
     }
 
+    /// The port, be it the scheme's own.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.0.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
+    }
+
     /// Whether messages travel encrypted.
     #[must_use]
     pub fn is_https(&self) -> bool {

@@ -10,13 +10,24 @@ use crate::config::LogControls;
 const DISCREET: [&str; 8] =
     ["aws_config", "aws_runtime", "aws_sdk_sqs", "aws_smithy_runtime", "h2", "hyper", "hyper_util", "lambda_runtime"];
 
-/// Installs a subscriber, and a panic hook that keeps the text of panics to itself, unless there is a subscriber already.
-pub(super) fn init() {
+/// Installs a `tracing` subscriber that writes to the standard output as Lambda's logging controls say (`AWS_LAMBDA_LOG_LEVEL`,
+/// `AWS_LAMBDA_LOG_FORMAT`), and a panic hook that keeps the text of panics to itself; nothing if there is a subscriber already.
+///
+/// [`run`](crate::run) does it by itself; a `main` with a [`Worker`](crate::Worker) does it first. `default` counts where no level is
+/// set.
+///
+/// ```
+/// requeue::init_logging(tracing::Level::INFO);
+/// ```
+#[allow(clippy::missing_panics_doc, reason = "the directives are our own")]
+pub fn init_logging(default: tracing::Level) {
     if dispatcher::has_been_set() {
         return;
     }
     let controls = LogControls::from_env();
-    let level: LevelFilter = controls.level.parse().unwrap_or(LevelFilter::INFO);
+    // No word at all would be read as ERROR.
+    let level = Some(&controls.level).filter(|level| !level.is_empty()).and_then(|level| level.parse().ok());
+    let level = level.unwrap_or(LevelFilter::from_level(default));
     let mut filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     if level > LevelFilter::INFO {
         for name in DISCREET {

@@ -27,6 +27,7 @@ mod lenient;
 mod logging;
 
 pub use event::SqsEvent;
+pub use logging::init_logging;
 
 /// Runs a Lambda function that hands each SQS message to `handler`: all of its `main`.
 ///
@@ -72,7 +73,7 @@ where
     if !config::is_in_lambda() {
         return Err(Error::from(std::io::Error::other(NOT_IN_LAMBDA)));
     }
-    logging::init();
+    init_logging(tracing::Level::INFO);
     warn_of_loop_detection(&config);
     let spare = (workers() < 2).then(Spare::new).transpose()?;
     let handlers = spare.as_ref().map_or_else(Handle::current, Spare::handle);

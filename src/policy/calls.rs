@@ -49,6 +49,18 @@ impl CallPolicy {
         Self { max_attempts: 1, ..Self::default() }
     }
 
+    /// How a worker receives again after trouble: 500 ms × 2ⁿ, at most 10 s, shortened by up to a fifth. It never gives up; trouble that
+    /// outlives these attempts is an error in its log.
+    #[must_use]
+    pub fn receiving() -> Self {
+        Self {
+            max_attempts: 3,
+            backoff: Backoff::Exponential { base: Duration::from_millis(500), multiplier: Self::MULTIPLIER },
+            max_delay: Duration::from_secs(10),
+            jitter: Jitter::Proportional(0.2),
+        }
+    }
+
     /// The pause after so many attempts, of which the last one failed; `None` when no other is to follow. `previous` is the pause
     /// before this one, for [`Jitter::Decorrelated`], and `sample` is uniform in `0.0..1.0`.
     #[must_use]

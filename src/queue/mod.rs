@@ -1,11 +1,13 @@
-//! The port: the three calls that settling makes, and what they can answer. Knows no SDK; `sqs.rs` is the adapter for the real one.
+//! The port: the three calls that settling makes, the two that a worker makes besides, and what they can answer. Knows no SDK; `sqs.rs`
+//! is the adapter for the real one.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use crate::disposition::Delay;
+use crate::message::Record;
 
 mod arn;
 mod error;
@@ -21,6 +23,9 @@ pub const MAX_BATCH_ENTRIES: usize = 10;
 pub const MAX_BATCH_BYTES: usize = 1_048_576;
 /// Longest visibility timeout, counted from the receive. Source: SQS API reference, `ChangeMessageVisibility`.
 pub const MAX_VISIBILITY: Duration = Duration::from_secs(43_200);
+
+/// Longest wait of a receive. Source: SQS API reference, `ReceiveMessage`.
+pub const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// A queue as settling sees it. Each method is one request, tried once: trying again is settling's business.
 ///
@@ -47,6 +52,64 @@ pub trait Queue: Send + Sync + 'static {
         queue: &QueueArn,
         entries: &[(&str, Duration)],
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
+}
+
+/// A queue as a worker sees it, which receives for itself. As with [`Queue`], each method is one request, tried once.
+pub trait Source: Send + Sync + 'static {
+    /// Asks for what a worker has to know before it begins.
+    fn describe(&self, queue: &QueueArn) -> impl Future<Output = Result<Description, CallError>> + Send;
+
+    /// Receives messages, with all that [`Record`] holds.
+    fn receive(
+        &self,
+        queue: &QueueArn,
+        ask: ReceiveRequest,
+    ) -> impl Future<Output = Result<Vec<Record>, CallError>> + Send;
+}
+
+/// What to receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveRequest {
+    /// Most messages, 1 to [`MAX_BATCH_ENTRIES`].
+    pub max: usize,
+    /// How long to wait for the first one, at most [`MAX_WAIT`].
+    pub wait: Duration,
+    /// How long the messages stay invisible.
+    pub visibility: Duration,
+}
+
+/// A queue's attributes, as far as a worker depends on them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Description {
+    /// Its own word on its ARN.
+    pub arn: QueueArn,
+    /// The queue's visibility timeout.
+    pub visibility: Duration,
+    /// Whether it has a redrive policy, and so a dead-letter queue.
+    pub has_redrive_policy: bool,
+    /// Messages in whatever state, which SQS counts approximately.
+    pub messages: u64,
+    /// What the service takes the time to be, if it says so.
+    pub date: Option<SystemTime>,
+}
+
+impl Description {
+    /// Reads the attributes of `GetQueueAttributes`; `None` when one that every queue has is missing.
+    pub(crate) fn read<'a>(attribute: impl Fn(&str) -> Option<&'a str>, date: Option<SystemTime>) -> Option<Self> {
+        const COUNTS: [&str; 3] = [
+            "ApproximateNumberOfMessages",
+            "ApproximateNumberOfMessagesDelayed",
+            "ApproximateNumberOfMessagesNotVisible",
+        ];
+        let number = |name| attribute(name)?.parse::<u64>().ok();
+        Some(Self {
+            arn: attribute("QueueArn")?.parse().ok()?,
+            visibility: Duration::from_secs(number("VisibilityTimeout")?),
+            has_redrive_policy: attribute("RedrivePolicy").is_some_and(|policy| policy.contains("deadLetterTargetArn")),
+            messages: COUNTS.iter().filter_map(|name| number(name)).sum(),
+            date,
+        })
+    }
 }
 
 /// One message to send.

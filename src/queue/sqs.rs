@@ -1,20 +1,28 @@
 //! The port over the real SQS client. The only file that calls `aws-sdk-sqs`.
 
-use std::time::Duration;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
 
 use aws_config::BehaviorVersion;
 use aws_config::retry::RetryConfig;
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::config::Region;
-use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_sqs::config::interceptors::BeforeDeserializationInterceptorContextRef;
+use aws_sdk_sqs::config::{ConfigBag, Intercept, Region, RuntimeComponents};
+use aws_sdk_sqs::error::{BoxError, ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::{
     BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry,
-    MessageAttributeValue, SendMessageBatchRequestEntry,
+    MessageAttributeValue, MessageSystemAttributeName as System, QueueAttributeName, SendMessageBatchRequestEntry,
 };
 use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
 
-use super::{Attribute, AttributeValue, CallError, CallErrorKind, Confirmation, EntryError, Outgoing, Queue, QueueArn};
+use super::{
+    Attribute, AttributeValue, CallError, CallErrorKind, Confirmation, Description, EntryError, Outgoing, Queue,
+    QueueArn, ReceiveRequest, Source,
+};
+use crate::clock::from_epoch_millis;
+use crate::message::Record;
 
 /// SQS, by AWS's SDK.
 ///
@@ -51,15 +59,13 @@ impl SqsQueue {
 
 /// Sends a request of the SDK, to the queue's own region.
 macro_rules! send {
-    ($self:ident, $queue:ident, $request:expr) => {{
-        let request = $request.queue_url($queue.url());
-        match $self.region_other_than_ours($queue) {
-            None => request.send().await,
-            Some(region) => {
-                request.customize().config_override(aws_sdk_sqs::Config::builder().region(region)).send().await
-            }
-        }
-        .map_err(|error| call_error(&error))
+    ($self:ident, $queue:ident, $request:expr $(, $interceptor:expr)?) => {{
+        let request = $request.queue_url($queue.url()).customize();
+        let request = match $self.region_other_than_ours($queue) {
+            None => request,
+            Some(region) => request.config_override(aws_sdk_sqs::Config::builder().region(region)),
+        };
+        request$(.interceptor($interceptor))?.send().await.map_err(|error| call_error(&error))
     }};
 }
 
@@ -95,6 +101,83 @@ impl Queue for SqsQueue {
         let answer = send!(self, queue, request)?;
         let confirmed = answer.successful().iter().map(aws_sdk_sqs::types::ChangeMessageVisibilityBatchResultEntry::id);
         Ok(confirmations(entries.len(), confirmed, answer.failed()))
+    }
+}
+
+impl Source for SqsQueue {
+    async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
+        let date = ServerDate::default();
+        let request = self.client.get_queue_attributes().attribute_names(QueueAttributeName::All);
+        let answer = send!(self, queue, request, date.clone())?;
+        let attribute = |name: &str| answer.attributes()?.get(&QueueAttributeName::from(name)).map(String::as_str);
+        let date = *date.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Description::read(attribute, date).ok_or_else(|| CallError::ambiguous("UnreadableAnswer"))
+    }
+
+    async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<Vec<Record>, CallError> {
+        let secs = |duration: Duration| i32::try_from(duration.as_secs()).unwrap_or(i32::MAX);
+        let request = self
+            .client
+            .receive_message()
+            .max_number_of_messages(i32::try_from(ask.max).unwrap_or(i32::MAX))
+            .wait_time_seconds(secs(ask.wait))
+            .visibility_timeout(secs(ask.visibility))
+            .message_system_attribute_names(System::All)
+            .message_attribute_names("All");
+        let answer = send!(self, queue, request)?;
+        let queue = Arc::new(queue.clone());
+        Ok(answer.messages.unwrap_or_default().into_iter().map(|message| record(message, &queue)).collect())
+    }
+}
+
+/// What SQS handed over, with nothing assumed of it.
+fn record(message: aws_sdk_sqs::types::Message, queue: &Arc<QueueArn>) -> Record {
+    let system = message.attributes.unwrap_or_default();
+    let text = |name: System| system.get(&name).cloned();
+    let time = |name| text(name)?.parse().ok().map(from_epoch_millis);
+    let attributes = message.message_attributes.unwrap_or_default().into_iter();
+    Record {
+        message_id: message.message_id,
+        receipt_handle: message.receipt_handle,
+        body: message.body,
+        queue: Some(Arc::clone(queue)),
+        receive_count: text(System::ApproximateReceiveCount).and_then(|count| count.parse().ok()),
+        sent: time(System::SentTimestamp),
+        first_received: time(System::ApproximateFirstReceiveTimestamp),
+        group_id: text(System::MessageGroupId),
+        was_dead_lettered: system.contains_key(&System::DeadLetterQueueSourceArn),
+        attributes: attributes.map(|(name, value)| Some((name, attribute(value)?))).collect::<Option<BTreeMap<_, _>>>(),
+    }
+}
+
+fn attribute(value: MessageAttributeValue) -> Option<Attribute> {
+    let data_type = value.data_type;
+    let value = if data_type == "Binary" || data_type.starts_with("Binary.") {
+        AttributeValue::Binary(value.binary_value?.into_inner())
+    } else {
+        AttributeValue::Text(value.string_value?)
+    };
+    Some(Attribute { data_type, value })
+}
+
+/// Takes down the header `Date` of an answer, be it an error.
+#[derive(Clone, Debug, Default)]
+struct ServerDate(Arc<Mutex<Option<SystemTime>>>);
+
+impl Intercept for ServerDate {
+    fn name(&self) -> &'static str {
+        "ServerDate"
+    }
+
+    fn read_before_deserialization(
+        &self,
+        context: &BeforeDeserializationInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let date = context.response().headers().get("date").and_then(|date| httpdate::parse_http_date(date).ok());
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = date;
+        Ok(())
     }
 }
 

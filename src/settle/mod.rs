@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt};
+use futures_util::{FutureExt, StreamExt, stream};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
@@ -142,6 +142,7 @@ impl<Q: Queue> Settler<Q> {
         let settlement = match (verdict.disposition, verdict.delivery.queue.clone()) {
             (Disposition::Complete, _) => Settlement::Done,
             (_, Some(queue)) if matches!(verdict.behind, Behind::Passing) => return Prepared::Hold(queue, verdict),
+            (Disposition::Release(ReleaseReason::ShuttingDown), Some(queue)) => return Prepared::Hold(queue, verdict),
             (Disposition::Release(ReleaseReason::Annotated), Some(queue)) if is_hurried(&verdict.delivery) => {
                 return Prepared::Hold(queue, verdict);
             }
@@ -222,8 +223,9 @@ impl<Q: Queue> Settler<Q> {
         settled
     }
 
-    /// Deletes what completed. The event source mapping does that by itself unless the invocation fails.
-    pub(crate) async fn delete_completed(&self, settled: &[Settled], deadline: Instant) {
+    /// Deletes what completed; returns how many handles it could not. The event source mapping does that by itself unless the
+    /// invocation fails.
+    pub(crate) async fn delete_completed(&self, settled: &[Settled], deadline: Instant) -> usize {
         let mut handles: BTreeMap<&QueueArn, Vec<&str>> = BTreeMap::new();
         for Settled { verdict, settlement } in settled {
             if let (Settlement::Done | Settlement::MovedNotDeleted { .. }, Some(queue)) =
@@ -232,16 +234,11 @@ impl<Q: Queue> Settler<Q> {
                 handles.entry(queue).or_default().extend(verdict.delivery.receipt_handles.iter().map(String::as_str));
             }
         }
-        let mut calls = FuturesUnordered::new();
-        for (queue, handles) in &handles {
-            for chunk in handles.chunks(MAX_BATCH_ENTRIES) {
-                if calls.len() >= MAX_CHUNKS_IN_FLIGHT {
-                    calls.next().await;
-                }
-                calls.push(self.delete_handles(queue, chunk, deadline));
-            }
-        }
-        while calls.next().await.is_some() {}
+        let chunks =
+            handles.iter().flat_map(|(queue, handles)| handles.chunks(MAX_BATCH_ENTRIES).map(move |c| (queue, c)));
+        let deletes = chunks.map(|(queue, chunk)| self.delete_handles(queue, chunk, deadline)).collect::<Vec<_>>();
+        let answers: Vec<_> = stream::iter(deletes).buffer_unordered(MAX_CHUNKS_IN_FLIGHT).collect().await;
+        answers.iter().flatten().filter(|answer| answer.is_err()).count()
     }
 }
 

@@ -30,3 +30,4 @@ mod settling;
 mod stuck;
 mod tampering;
 mod wire_through;
+mod worker;

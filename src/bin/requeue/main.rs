@@ -1,4 +1,4 @@
-//! The command line: try Requeue on a laptop.
+//! The command line: try Requeue on a laptop, and let it work on a queue.
 
 use std::process::ExitCode;
 
@@ -12,6 +12,7 @@ mod invoke;
 mod schedule;
 mod serve;
 mod table;
+mod work;
 
 /// The retry layer that SQS and Lambda lack.
 #[derive(Parser)]
@@ -28,6 +29,8 @@ enum Command {
     Demo(demo::Arguments),
     /// Runs one Lambda invocation with the SQS event in a file, and shows what becomes of each message.
     Invoke(invoke::Arguments),
+    /// Works on a queue until it is told to end: posts each message to a URL, as the Lambda does, in a container or on a laptop.
+    Work(work::Arguments),
     /// Says what is wrong with a policy document, as the Lambda would at its start, or what it amounts to.
     Check(check::Arguments),
     /// Shows when a policy tries a message again, when it gives up, and what that costs: as a table, as JSON, as a chart.
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
     let ended = match Arguments::parse().command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Invoke(arguments) => invoke::run(&arguments),
+        Command::Work(arguments) => work::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Schedule(arguments) => schedule::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),

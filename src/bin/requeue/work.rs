@@ -1,0 +1,166 @@
+//! `requeue work`: the handler of `requeue-lambda` as a long-polling worker, for containers and laptops.
+
+use std::io::{IsTerminal, Write, stderr, stdout};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use requeue::http::{HttpTarget, TargetUrl};
+use requeue::queue::{QueueUrl, SqsQueue};
+use requeue::{Config, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging};
+use tokio::net::TcpStream;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::time::{Instant, interval, sleep, timeout};
+
+use crate::Error;
+
+#[derive(clap::Args)]
+#[command(
+    after_help = "The other settings come from the environment, as in the Lambda: REQUEUE_TARGET_URL, REQUEUE_POLICY, \
+                        REQUEUE_CONCURRENCY, REQUEUE_TIMEOUT_SECONDS and the others in the README's table; log lines by \
+                        AWS_LAMBDA_LOG_FORMAT and AWS_LAMBDA_LOG_LEVEL. SQS is found by AWS's environment: AWS_REGION, credentials, \
+                        AWS_ENDPOINT_URL_SQS for an emulator.\n\n\
+                        SIGTERM and SIGINT end it in peace, with status 0: nothing more is received, handlers come to their end, the \
+                        other messages are given back. A second signal ends it at once; SQS delivers what was in hand again."
+)]
+pub(crate) struct Arguments {
+    /// The queue to work on.
+    #[arg(long)]
+    queue_url: String,
+    /// Where to post the messages, instead of `REQUEUE_TARGET_URL`. http only to this machine.
+    #[arg(long)]
+    target_url: Option<String>,
+    /// The region of the queue, where its URL does not say it.
+    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
+    region: String,
+    /// Receivers, each with a batch of its own; they share `REQUEUE_CONCURRENCY`. [default: one for each 10 handlers]
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
+    receivers: Option<u16>,
+    /// From the first signal to the end, in seconds; whoever kills the process afterwards has to wait longer.
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=43_200))]
+    shutdown_timeout: u64,
+    /// Waits so many seconds at most for the target to accept connections before the first message is received.
+    #[arg(long, value_name = "SECONDS")]
+    wait_for_target: Option<u64>,
+    /// Ends when the queue is empty, waiting copies included, by the approximate counts of SQS.
+    #[arg(long)]
+    drain: bool,
+    /// Works also on a queue without a redrive policy, in which what is given up goes round until it vanishes.
+    #[arg(long)]
+    without_dead_letter_queue: bool,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let config = Config::from_env()?;
+    let target = match &arguments.target_url {
+        Some(url) => TargetUrl::parse(url).map_err(|error| format!("--target-url is invalid: {error}"))?,
+        None => config.required_target()?.clone(),
+    };
+    let is_watched = stderr().is_terminal() && stdout().is_terminal();
+    // The progress line says the rest.
+    init_logging(if is_watched { tracing::Level::WARN } else { tracing::Level::INFO });
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(work(arguments, config, target, is_watched))
+}
+
+async fn work(arguments: &Arguments, config: Config, target: TargetUrl, is_watched: bool) -> Result<ExitCode, Error> {
+    let url = &arguments.queue_url;
+    let queue: QueueUrl = url.parse().map_err(|error| format!("--queue-url {url} is {error}"))?;
+    let queue = queue.arn("aws", &arguments.region);
+    if let Some(secs) = arguments.wait_for_target {
+        wait_for(&target, Duration::from_secs(secs)).await?;
+    }
+    let handler = HttpTarget::new(target, config.http.clone())?;
+    let settings = arguments.settings();
+    let worker = Worker::start(handler, SqsQueue::from_env().await, &queue, config.into_settings(), settings).await?;
+
+    let mut signals = Signals::new()?;
+    let shutdown = async move {
+        signals.next().await;
+        tokio::spawn(async move { std::process::exit(128 + signals.next().await) });
+    };
+    let ended = if is_watched {
+        tokio::select! {
+            ended = worker.run(shutdown) => ended,
+            () = show(|| worker.progress()) => worker.progress(),
+        }
+    } else {
+        worker.run(shutdown).await
+    };
+    if is_watched {
+        anstream::eprintln!("\r\x1b[2K{}", line(ended));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Arguments {
+    fn settings(&self) -> WorkerSettings {
+        WorkerSettings {
+            receivers: self.receivers.map(usize::from),
+            shutdown_timeout: Duration::from_secs(self.shutdown_timeout),
+            without_dead_letter_queue: if self.without_dead_letter_queue {
+                WithoutDeadLetterQueue::Warn
+            } else {
+                WithoutDeadLetterQueue::Refuse
+            },
+            until: if self.drain { Until::Empty } else { Until::Shutdown },
+            ..WorkerSettings::default()
+        }
+    }
+}
+
+/// Waits until somebody accepts connections there.
+async fn wait_for(target: &TargetUrl, patience: Duration) -> Result<(), Error> {
+    const TRY: Duration = Duration::from_secs(2);
+    const PAUSE: Duration = Duration::from_millis(200);
+    let host = target.host().trim_matches(['[', ']']);
+    let end = Instant::now() + patience;
+    loop {
+        if let Ok(Ok(_)) = timeout(TRY, TcpStream::connect((host, target.port()))).await {
+            return Ok(());
+        }
+        if Instant::now() + PAUSE > end {
+            let secs = patience.as_secs();
+            return Err(format!("the target {target} accepts no connection within {secs} s: is it running?").into());
+        }
+        sleep(PAUSE).await;
+    }
+}
+
+/// One line on the terminal, again and again.
+async fn show(progress: impl Fn() -> Progress) {
+    let mut ticks = interval(Duration::from_secs(1));
+    loop {
+        ticks.tick().await;
+        anstream::eprint!("\r\x1b[2K{}", line(progress()));
+        // A terminal that is gone is no reason to end.
+        let _ = stderr().flush();
+    }
+}
+
+fn line(progress: Progress) -> String {
+    let Progress { received, completed, requeued, dead_lettered, waiting, .. } = progress;
+    format!(
+        "{received} received: {completed} done, {requeued} to be tried again, {dead_lettered} given up, {waiting} not yet"
+    )
+}
+
+/// The signals that ask a process to end.
+struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    }
+
+    /// The number of the next one.
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
+            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
+        }
+    }
+}

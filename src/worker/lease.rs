@@ -1,0 +1,193 @@
+//! Messages in hand: their visibility is extended while they are worked on, and no longer. Settling's calls go through here, so that no
+//! extension comes after what settling asked for.
+
+use std::collections::HashSet;
+use std::convert::Infallible;
+use std::future::{Future, pending};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::message::Record;
+use crate::queue::{
+    CallError, Confirmation, Description, MAX_VISIBILITY, Outgoing, Queue, QueueArn, ReceiveRequest, Source,
+};
+
+/// Extended so often within one visibility timeout: should one call fail, the next one is still in time.
+const BEATS: u32 = 3;
+/// Settling of these messages waits for the call that extends them, so that must not take long.
+const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// The receive may have been so much earlier than we heard of it.
+const RECEIVED_BEFORE: Duration = Duration::from_secs(60);
+
+/// A queue, and the messages of it that are in hand.
+pub(super) struct Leased<Q> {
+    queue: Arc<Q>,
+    leases: Arc<Leases>,
+}
+
+impl<Q> Clone for Leased<Q> {
+    fn clone(&self) -> Self {
+        Self { queue: Arc::clone(&self.queue), leases: Arc::clone(&self.leases) }
+    }
+}
+
+impl<Q: Queue> Leased<Q> {
+    pub(super) fn new(queue: Q) -> Self {
+        Self { queue: Arc::new(queue), leases: Arc::default() }
+    }
+
+    /// Does the work on messages that were just received, and keeps them invisible during it.
+    pub(super) async fn during<T>(
+        &self,
+        queue: &QueueArn,
+        handles: Vec<String>,
+        visibility: Duration,
+        work: impl Future<Output = T>,
+    ) -> T {
+        self.leases.hands().held.extend(handles.iter().cloned());
+        let batch = Batch { leases: &self.leases, handles };
+        tokio::select! {
+            biased;
+            done = work => done,
+            never = self.extend(queue, &batch.handles, visibility) => match never {},
+        }
+    }
+
+    async fn extend(&self, queue: &QueueArn, handles: &[String], visibility: Duration) -> Infallible {
+        let received = Instant::now();
+        let beat = visibility / BEATS;
+        loop {
+            sleep(beat).await;
+            let longest = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + received.elapsed());
+            let batch = self.leases.begin(handles);
+            // Near SQS's limit an extension would be none.
+            if batch.is_empty() || longest < visibility.saturating_sub(beat) {
+                self.leases.end(&batch);
+                return pending().await;
+            }
+            let entries: Vec<(&str, Duration)> =
+                batch.iter().map(|handle| (handle.as_str(), visibility.min(longest))).collect();
+            let answer = timeout(CALL_TIMEOUT.min(beat), self.queue.change_visibility(queue, &entries)).await;
+            self.leases.end(&batch);
+            let code = match answer {
+                Ok(Ok(confirmations)) => confirmations.into_iter().find_map(Result::err).map(|error| error.code),
+                Ok(Err(error)) => Some(error.code),
+                Err(_) => Some("TimedOut".to_owned()),
+            };
+            if let Some(code) = code {
+                tracing::warn!(code, messages = batch.len(), "the visibility of messages in hand was not extended");
+            }
+        }
+    }
+
+    /// Nothing extends these messages any more.
+    async fn let_go(&self, handles: impl Iterator<Item = &str> + Clone) {
+        self.leases.hands().let_go(handles.clone());
+        loop {
+            // Registered before the look, so that no end falls in between.
+            let mut ended = std::pin::pin!(self.leases.ended.notified());
+            ended.as_mut().enable();
+            if !self.leases.hands().is_extending(handles.clone()) {
+                return;
+            }
+            ended.await;
+        }
+    }
+}
+
+/// What is in hand, by receipt handle.
+#[derive(Default)]
+struct Leases {
+    hands: Mutex<Hands>,
+    /// A call that extended has ended.
+    ended: Notify,
+}
+
+#[derive(Default)]
+struct Hands {
+    /// To be extended when it is time.
+    held: HashSet<String>,
+    /// In a call that extends.
+    extending: HashSet<String>,
+}
+
+impl Hands {
+    fn let_go<'a>(&mut self, handles: impl Iterator<Item = &'a str>) {
+        for handle in handles {
+            self.held.remove(handle);
+        }
+    }
+
+    fn is_extending<'a>(&self, mut handles: impl Iterator<Item = &'a str>) -> bool {
+        handles.any(|handle| self.extending.contains(handle))
+    }
+}
+
+impl Leases {
+    fn hands(&self) -> MutexGuard<'_, Hands> {
+        self.hands.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Those that are still held, and are about to be extended.
+    fn begin(&self, handles: &[String]) -> Vec<String> {
+        let mut hands = self.hands();
+        let batch: Vec<String> = handles.iter().filter(|handle| hands.held.contains(*handle)).cloned().collect();
+        hands.extending.extend(batch.iter().cloned());
+        batch
+    }
+
+    fn end(&self, batch: &[String]) {
+        let mut hands = self.hands();
+        for handle in batch {
+            hands.extending.remove(handle);
+        }
+        drop(hands);
+        self.ended.notify_waiters();
+    }
+}
+
+/// Messages in hand until it is dropped.
+struct Batch<'a> {
+    leases: &'a Leases,
+    handles: Vec<String>,
+}
+
+impl Drop for Batch<'_> {
+    fn drop(&mut self) {
+        self.leases.hands().let_go(self.handles.iter().map(String::as_str));
+        self.leases.end(&self.handles);
+    }
+}
+
+impl<Q: Queue> Queue for Leased<Q> {
+    async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
+        self.queue.send(queue, entries).await
+    }
+
+    async fn delete(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+        self.let_go(receipt_handles.iter().copied()).await;
+        self.queue.delete(queue, receipt_handles).await
+    }
+
+    async fn change_visibility(
+        &self,
+        queue: &QueueArn,
+        entries: &[(&str, Duration)],
+    ) -> Result<Vec<Confirmation>, CallError> {
+        self.let_go(entries.iter().map(|(handle, _)| *handle)).await;
+        self.queue.change_visibility(queue, entries).await
+    }
+}
+
+impl<Q: Queue + Source> Source for Leased<Q> {
+    async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
+        self.queue.describe(queue).await
+    }
+
+    async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<Vec<Record>, CallError> {
+        self.queue.receive(queue, ask).await
+    }
+}

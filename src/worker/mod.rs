@@ -1,0 +1,339 @@
+//! The other host: receives by long polls, lets the processor work, deletes what is done, and ends without losing anything. Knows
+//! neither Lambda nor HTTP, and takes no decision about a message.
+
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::clock::Sampler;
+use crate::disposition::Disposition;
+use crate::handler::Handler;
+use crate::message::{Body, Raw, Record};
+use crate::policy::CallPolicy;
+use crate::processor::{BatchProcessor, Stop};
+use crate::queue::{CallError, CallErrorKind, MAX_BATCH_ENTRIES, MAX_WAIT, Queue, QueueArn, ReceiveRequest, Source};
+use crate::report::{Outcome, Report};
+use crate::settings::{Limits, RecursiveLoop, Settings};
+use crate::telemetry;
+
+mod check;
+mod lease;
+
+pub use check::{StartError, WithoutDeadLetterQueue};
+use lease::Leased;
+
+/// A receive that has no answer so long after its wait has failed.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// An answer that is under way when the worker is told to end is awaited for so long: the messages in it would be invisible for nothing.
+const LAST_ANSWER: Duration = Duration::from_secs(1);
+/// A queue that is being drained is asked again after so long.
+const DRAIN_WAIT: Duration = Duration::from_secs(1);
+
+/// What a worker can be told besides the [`Settings`] of its processor.
+///
+/// ```
+/// use requeue::WorkerSettings;
+/// let settings = WorkerSettings { receivers: Some(4), ..WorkerSettings::default() };
+/// assert_eq!(settings.shutdown_timeout.as_secs(), 30);
+/// ```
+#[derive(Clone, Debug)]
+pub struct WorkerSettings {
+    /// Receivers, each of which works on one batch at a time. They share [`Limits::concurrency`] evenly, so that no message waits in
+    /// memory for a handler. Default: as few as that takes with batches of 10; never more than `concurrency`.
+    pub receivers: Option<usize>,
+    /// From the signal to the end. Shortly before it is over handlers that still run are cancelled and their messages given back.
+    /// Default 30 s.
+    pub shutdown_timeout: Duration,
+    /// How receiving is tried again. Default: [`CallPolicy::receiving`].
+    pub receiving: CallPolicy,
+    /// What a queue without a redrive policy means. Default: [`WithoutDeadLetterQueue::Refuse`].
+    pub without_dead_letter_queue: WithoutDeadLetterQueue,
+    /// When the worker ends by itself. Default: [`Until::Shutdown`].
+    pub until: Until,
+}
+
+impl Default for WorkerSettings {
+    fn default() -> Self {
+        Self {
+            receivers: None,
+            shutdown_timeout: Duration::from_secs(30),
+            receiving: CallPolicy::receiving(),
+            without_dead_letter_queue: WithoutDeadLetterQueue::Refuse,
+            until: Until::Shutdown,
+        }
+    }
+}
+
+/// When a worker ends.
+///
+/// ```
+/// assert_eq!(requeue::Until::default(), requeue::Until::Shutdown);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Until {
+    /// When it is told to.
+    #[default]
+    Shutdown,
+    /// Also when the queue is empty, by SQS's own approximate count of its messages, those that wait included.
+    Empty,
+}
+
+/// Works on a queue by long polls: the same handler and the same settings as in a Lambda, in a container or on a laptop.
+///
+/// It plays by the rules of Lambda's poller: what the report of a batch does not keep is deleted, what it keeps comes back after its
+/// visibility timeout. While a message is worked on its visibility is extended, up to SQS's 12 hours. It does not limit
+/// copies to ten in a row, as nothing detects loops here.
+///
+/// A batch has no deadline: each handler has its own [`timeout`](Limits::timeout). Handlers run on the runtime on which the
+/// worker is made, and must leave it a thread: should they block all of them, nothing is extended and nothing received.
+///
+/// ```no_run
+/// use requeue::queue::{QueueUrl, SqsQueue};
+/// use requeue::{Config, Failure, Message, Worker, WorkerSettings};
+///
+/// async fn charge(message: Message) -> Result<(), Failure> { Ok(()) }
+///
+/// # async fn main_() -> Result<(), Box<dyn std::error::Error>> {
+/// let queue: QueueUrl = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders".parse()?;
+/// let queue = queue.arn("aws", "eu-west-1");
+/// let settings = Config::from_env()?.into_settings();
+/// let worker = Worker::start(charge, SqsQueue::from_env().await, &queue, settings, WorkerSettings::default()).await?;
+/// let progress = worker.run(async { drop(tokio::signal::ctrl_c().await) }).await;
+/// println!("{} done", progress.completed);
+/// # Ok(())
+/// # }
+/// ```
+pub struct Worker<H, Q, T = Raw> {
+    processor: BatchProcessor<H, Leased<Q>, T>,
+    leased: Leased<Q>,
+    queue: QueueArn,
+    visibility: Duration,
+    limits: Limits,
+    sampler: Sampler,
+    settings: WorkerSettings,
+    progress: Mutex<Progress>,
+}
+
+/// What a worker has done so far.
+///
+/// ```
+/// assert_eq!(requeue::Progress::default().completed, 0);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Messages received.
+    pub received: u64,
+    /// Messages that are done.
+    pub completed: u64,
+    /// Messages that are to be handled again.
+    pub requeued: u64,
+    /// Messages given up.
+    pub dead_lettered: u64,
+    /// Messages whose turn it was not, and that were given back.
+    pub waiting: u64,
+    /// Messages that are done and could not be deleted: they are handled again.
+    pub not_deleted: u64,
+}
+
+impl Progress {
+    fn add(&mut self, outcomes: &[Outcome]) {
+        for outcome in outcomes {
+            self.received += 1;
+            *match outcome.disposition {
+                Disposition::Complete => &mut self.completed,
+                Disposition::Requeue { .. } => &mut self.requeued,
+                Disposition::Defer { .. } | Disposition::Release(_) => &mut self.waiting,
+                Disposition::DeadLetter(_) | Disposition::Annotate(_) | Disposition::Direct(_) => {
+                    &mut self.dead_lettered
+                }
+            } += 1;
+        }
+    }
+}
+
+impl<H, Q, T> Worker<H, Q, T>
+where
+    H: Handler<T>,
+    Q: Queue + Source,
+    T: Body,
+{
+    /// A worker on `queue`, which is looked at first: whether it is there, has a dead-letter queue and a visibility timeout, and whether
+    /// its service agrees with this machine on the time, by which redrives are recognised.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`], with the remedy.
+    pub async fn start(
+        handler: H,
+        source: Q,
+        queue: &QueueArn,
+        settings: Settings,
+        worker: WorkerSettings,
+    ) -> Result<Self, StartError> {
+        let settings = Settings { recursive_loop: RecursiveLoop::Allow, ..settings };
+        let description = check::check(&source, queue, &settings, &worker).await?;
+        let leased = Leased::new(source);
+        let (limits, sampler) = (settings.limits.clone(), settings.sampler.clone());
+        Ok(Self {
+            processor: BatchProcessor::new(handler, leased.clone(), settings),
+            leased,
+            queue: description.arn,
+            visibility: description.visibility,
+            limits,
+            sampler,
+            settings: worker,
+            progress: Mutex::default(),
+        })
+    }
+
+    /// Works until `shutdown` is ready, and then ends: receives no more, starts no handler, lets those that run come to their end
+    /// within [`WorkerSettings::shutdown_timeout`], and makes the other messages receivable at once.
+    pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Progress {
+        let stop = Stop::default();
+        let concurrency = self.limits.concurrency.max(1);
+        let receivers =
+            self.settings.receivers.unwrap_or(concurrency.div_ceil(MAX_BATCH_ENTRIES)).clamp(1, concurrency);
+        let batch_size = (concurrency / receivers).min(MAX_BATCH_ENTRIES);
+        tracing::info!(queue = %self.queue, receivers, batchSize = batch_size, "working");
+        let mut work = std::pin::pin!(join_all((0..receivers).map(|_| self.receive_and_work(batch_size, &stop))));
+        tokio::select! {
+            _ = &mut work => {}
+            () = shutdown => self.end(work, &stop).await,
+        }
+        let progress = self.progress();
+        tracing::info!(
+            received = progress.received,
+            completed = progress.completed,
+            requeued = progress.requeued,
+            deadLettered = progress.dead_lettered,
+            waiting = progress.waiting,
+            notDeleted = progress.not_deleted,
+            "ended"
+        );
+        progress
+    }
+
+    async fn end(&self, mut work: impl Future + Unpin, stop: &Stop) {
+        tracing::info!("shutting down");
+        stop.starting.cancel();
+        // The rest is for settling what was cancelled.
+        let rest = self.limits.reserve.min(self.settings.shutdown_timeout / 4);
+        if timeout(self.settings.shutdown_timeout.saturating_sub(rest), &mut work).await.is_err() {
+            stop.running.cancel();
+            if timeout(rest, &mut work).await.is_err() {
+                tracing::warn!(
+                    "not everything was settled in time: SQS delivers the rest again after its visibility timeout"
+                );
+            }
+        }
+    }
+
+    /// What has been done so far.
+    pub fn progress(&self) -> Progress {
+        *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One receiver.
+    async fn receive_and_work(&self, batch_size: usize, stop: &Stop) {
+        let mut trouble = Trouble::default();
+        while !stop.starting.is_cancelled() {
+            match self.receive(batch_size, stop).await {
+                Ok(records) if records.is_empty() => {
+                    trouble = Trouble::default();
+                    if self.settings.until == Until::Empty && self.is_empty().await {
+                        stop.starting.cancel();
+                    }
+                }
+                Ok(records) => {
+                    trouble = Trouble::default();
+                    self.work(records, stop).await;
+                }
+                Err(error) => {
+                    let pause = trouble.add(&self.settings.receiving, &self.sampler, &error);
+                    tokio::select! {
+                        () = sleep(pause) => {}
+                        () = stop.starting.cancelled() => {}
+                    }
+                }
+            }
+        }
+    }
+
+    async fn receive(&self, max: usize, stop: &Stop) -> Result<Vec<Record>, CallError> {
+        let wait = match self.settings.until {
+            Until::Shutdown => MAX_WAIT,
+            Until::Empty => DRAIN_WAIT,
+        };
+        let ask = ReceiveRequest { max, wait, visibility: self.visibility };
+        let mut answer = std::pin::pin!(timeout(wait + ANSWER_TIMEOUT, self.leased.receive(&self.queue, ask)));
+        let answer = tokio::select! {
+            answer = &mut answer => answer,
+            () = stop.starting.cancelled() => match timeout(LAST_ANSWER, answer).await {
+                Ok(answer) => answer,
+                Err(_) => return Ok(Vec::new()),
+            },
+        };
+        answer.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
+    }
+
+    /// One batch, as Lambda's poller and a function would treat it together.
+    async fn work(&self, records: Vec<Record>, stop: &Stop) {
+        // Enough for one after the other, as the messages of a FIFO group are handled.
+        let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
+        let deadline = Instant::now() + self.limits.timeout.saturating_mul(messages) + self.limits.reserve;
+        let handles = records.iter().filter_map(|record| record.receipt_handle.clone()).collect();
+        let process = self.processor.process_and_delete(records, deadline, stop);
+        let (report, not_deleted) = self.leased.during(&self.queue, handles, self.visibility, process).await;
+        telemetry::observe(&report, Instant::now() + ANSWER_TIMEOUT);
+        if not_deleted > 0 {
+            tracing::warn!(messages = not_deleted, "done, but not deleted: SQS delivers them again");
+        }
+        self.note(&report, not_deleted);
+    }
+
+    fn note(&self, report: &Report, not_deleted: usize) {
+        let mut progress = self.progress.lock().unwrap_or_else(PoisonError::into_inner);
+        progress.add(&report.outcomes);
+        progress.not_deleted += u64::try_from(not_deleted).unwrap_or(u64::MAX);
+    }
+
+    /// Whether the queue holds nothing at all; when it cannot be asked, it may.
+    async fn is_empty(&self) -> bool {
+        let description = timeout(ANSWER_TIMEOUT, self.leased.describe(&self.queue)).await;
+        description.is_ok_and(|answer| answer.is_ok_and(|description| description.messages == 0))
+    }
+}
+
+/// Receives that failed in a row.
+#[derive(Default)]
+struct Trouble {
+    attempts: u32,
+    pause: Option<Duration>,
+}
+
+impl Trouble {
+    /// Notes a failure and says how long to pause. What SQS refuses for good may be put right by an operator, so that is asked
+    /// again too, but no more often than need be.
+    fn add(&mut self, policy: &CallPolicy, sampler: &Sampler, error: &CallError) -> Duration {
+        self.attempts = self.attempts.saturating_add(1);
+        let is_lasting = match error.kind {
+            CallErrorKind::Refused | CallErrorKind::Malformed => true,
+            CallErrorKind::Unavailable | CallErrorKind::Ambiguous => self.attempts >= policy.max_attempts,
+        };
+        let endless = CallPolicy { max_attempts: u32::MAX, ..policy.clone() };
+        let attempts = if matches!(error.kind, CallErrorKind::Refused) { u32::MAX - 1 } else { self.attempts };
+        let pause = endless.pause(attempts, self.pause, sampler.sample()).unwrap_or(policy.max_delay);
+        self.pause = Some(pause);
+        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        if is_lasting {
+            tracing::error!(code = error.code, attempts = self.attempts, pauseMs = pause_ms, "receiving fails");
+        } else {
+            tracing::warn!(code = error.code, attempts = self.attempts, pauseMs = pause_ms, "receiving failed");
+        }
+        pause
+    }
+}

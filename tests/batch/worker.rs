@@ -1,0 +1,330 @@
+//! A worker: it plays by the rules of Lambda's poller, keeps what it works on invisible, and ends without losing anything.
+
+use std::collections::BTreeMap;
+use std::future::pending;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
+use requeue::embedded::{Fault, MessageState};
+use requeue::queue::{CallErrorKind, Source, SqsQueue};
+use requeue::{
+    Failure, Handler, Limits, Progress, Settings, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
+};
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::world::{Act, DELETE, SEND, Script, Seen, VISIBILITY_CHANGE, World, millis, numbered, secs};
+
+fn draining() -> WorkerSettings {
+    WorkerSettings { until: Until::Empty, ..WorkerSettings::default() }
+}
+
+async fn start<H: Handler>(world: &World, handler: H, settings: WorkerSettings) -> Worker<H, SqsQueue> {
+    let queue = SqsQueue::new(&world.sqs.client());
+    Worker::start(handler, queue, &world.queue, world.settings.clone(), settings).await.unwrap()
+}
+
+/// Works until the queue is empty.
+async fn drain(world: &World, script: &Script) -> Progress {
+    let worker = start(world, script.clone(), draining()).await;
+    timeout(secs(100_000), worker.run(pending())).await.expect("the queue becomes empty")
+}
+
+fn with_visibility(name: &str, secs: &str) -> World {
+    World::with_queue(name, &[("VisibilityTimeout", secs)])
+}
+
+/// How often each message was handled, by its number.
+fn calls(script: &Script) -> BTreeMap<usize, usize> {
+    script.calls().iter().fold(BTreeMap::new(), |mut counts, seen| {
+        *counts.entry(seen.n()).or_default() += 1;
+        counts
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_the_report_does_not_keep_is_deleted_and_the_rest_comes_back() {
+    let world = World::new();
+    world.send_numbered(40).await;
+    let script = Script::new(|seen| match seen.n() {
+        n if n < 5 => Act::Fail(Failure::non_retryable("no")),
+        n if n < 20 && seen.attempt <= 2 => Act::Fail(Failure::temporary("later")),
+        20 if seen.attempt == 1 => Act::Panic,
+        _ => Act::Done,
+    });
+    let progress = drain(&world, &script).await;
+    let dead: Vec<String> = world.dead().into_iter().map(|message| message.body).collect();
+    assert_eq!(dead.len(), 5, "{dead:?}");
+    assert_eq!((progress.completed, progress.not_deleted), (35, 0), "{progress:?}");
+    let calls = calls(&script);
+    assert!((5..20).all(|n| calls[&n] == 3) && (21..40).all(|n| calls[&n] == 1), "{calls:?}");
+    assert!(world.requests(DELETE).len() < 40, "deleted in batches");
+    assert!(world.entries(DELETE).iter().chain(&world.entries(SEND)).all(|entries| *entries <= 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_delete_that_fails_is_tried_once_more_and_then_said_to_have_failed() {
+    let world = World::new();
+    world.send_numbered(3).await;
+    let script = Script::new(|_| Act::Done);
+    world.faults_of(DELETE, |call| {
+        if call.of_operation == 1 { Fault::refuse(503, "ServiceUnavailable") } else { Fault::None }
+    });
+    assert_eq!(drain(&world, &script).await.not_deleted, 0);
+    assert_eq!(script.calls().len(), 3);
+
+    world.send(&numbered(3)).await;
+    let before = world.calls(DELETE);
+    world.faults_of(DELETE, move |call| {
+        if call.of_operation <= 2 { Fault::refuse(503, "ServiceUnavailable") } else { Fault::None }
+    });
+    let progress = drain(&world, &script).await;
+    assert_eq!((progress.not_deleted, progress.completed), (1, 2), "SQS delivers it again");
+    assert_eq!(world.calls(DELETE) - before, 3);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_stays_invisible_while_it_is_worked_on_however_long_that_takes() {
+    for every_other_fails in [false, true] {
+        let mut world = with_visibility("orders", "6");
+        world.settings.limits.timeout = secs(900);
+        world.send_numbered(2).await;
+        world.faults_of(VISIBILITY_CHANGE, move |call| {
+            let fails = every_other_fails && call.of_operation % 2 == 0;
+            if fails { Fault::LoseRequest } else { Fault::None }
+        });
+        let script = Script::new(|seen| Act::work(secs(if seen.n() == 0 { 300 } else { 1 })));
+        // Another one waits for what becomes visible too early.
+        let (one, other) = (start(&world, script.clone(), draining()), start(&world, script.clone(), draining()));
+        let (one, other) = (one.await, other.await);
+        tokio::join!(one.run(pending()), other.run(pending()));
+        assert_eq!(script.calls().len(), 2, "fails: {every_other_fails}");
+        let changes = world.requests(VISIBILITY_CHANGE);
+        assert!((145..=150).contains(&changes.len()), "a call each 2 s: {}", changes.len());
+        let ended = Instant::now();
+        assert!(changes.iter().all(|change| change.at < ended - millis(900)), "none when it is done");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_extended_beyond_the_twelve_hours_of_sqs() {
+    for visibility in [600, 43_200] {
+        let mut world = with_visibility("orders", &visibility.to_string());
+        world.settings.limits.timeout = secs(100_000);
+        world.send_numbered(1).await;
+        let worker = start(&world, Script::new(|_| Act::Hang), WorkerSettings::default()).await;
+        let begun = Instant::now();
+        let ended = timeout(secs(43_300), worker.run(pending())).await;
+        assert!(ended.is_err());
+        let extended: Vec<Duration> = world.requests(VISIBILITY_CHANGE).iter().map(|call| call.at - begun).collect();
+        assert_eq!(extended.len(), if visibility == 600 { 213 } else { 0 });
+        assert!(extended.iter().all(|at| *at < secs(43_200)));
+        assert_eq!(world.only_message().state, MessageState::Visible);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_extension_comes_after_what_settling_asked_for() {
+    let mut world = with_visibility("orders.fifo", "6");
+    world.settings.limits.timeout = secs(60);
+    // The other one keeps the batch, and with it the extensions, going.
+    for n in 0..2 {
+        let group = |message: SendMessageFluentBuilder| message.message_group_id(format!("g{n}"));
+        world.send_as(&numbered(n), |message| group(message).message_deduplication_id(n.to_string())).await;
+    }
+    // The first extension, begun after 2 s, arrives when the handler has failed already.
+    world.faults_of(VISIBILITY_CHANGE, |call| {
+        if call.of_operation == 1 { Fault::after(secs(1), Fault::None) } else { Fault::None }
+    });
+    let later = Failure::rate_limit("busy").retry_after(secs(100));
+    let script = Script::new(move |seen| match seen.receive_count {
+        _ if seen.n() == 1 => Act::work(secs(20)),
+        1 => Act::after(millis(2_500), Act::Fail(later.clone())),
+        _ => Act::Done,
+    });
+    drain(&world, &script).await;
+    let calls: Vec<Seen> = script.calls().into_iter().filter(|seen| seen.n() == 0).collect();
+    assert_eq!((calls.len(), script.calls().len()), (2, 3));
+    let pause = calls[1].at - calls[0].at;
+    assert!(pause >= secs(102), "the delay of settling is what counts: {pause:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fifo_group_keeps_its_order() {
+    let world = World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "true")]);
+    for n in 0..40 {
+        world.send_as(&numbered(n), |message| message.message_group_id(format!("g{}", n % 4))).await;
+    }
+    let script = Script::new(|seen| {
+        let fails = seen.n() % 7 == 3 && seen.receive_count == 1;
+        Act::after(millis(300), if fails { Act::Fail(Failure::temporary("later")) } else { Act::Done })
+    });
+    let settings = WorkerSettings { receivers: Some(3), ..draining() };
+    let worker = start(&world, script.clone(), settings).await;
+    worker.run(pending()).await;
+    for group in 0..4 {
+        let mut seen: Vec<usize> = script.calls().iter().map(Seen::n).filter(|n| n % 4 == group).collect();
+        let all = seen.clone();
+        seen.dedup();
+        assert!(seen.is_sorted() && seen.len() == 10, "group {group}: {all:?}");
+    }
+}
+
+/// Handlers that end, fail and are not begun, at whatever moment the signal comes.
+#[tokio::test(start_paused = true)]
+async fn a_shutdown_at_any_moment_loses_nothing_and_gives_back_what_was_not_handled() {
+    for (name, shutdown_timeout) in [("orders", 30), ("orders", 1), ("orders.fifo", 30), ("orders.fifo", 1)] {
+        for at in (0..=6_000).step_by(200) {
+            let what = format!("{name}, {shutdown_timeout} s, at {at} ms");
+            let mut world = World::with_queue(name, &[]);
+            world.settings.limits.concurrency = 4;
+            let is_fifo = world.queue.is_fifo();
+            for n in 0..12 {
+                world
+                    .send_as(&numbered(n), |message| {
+                        let group = is_fifo.then(|| format!("g{}", n % 3));
+                        message.set_message_group_id(group).set_message_deduplication_id(is_fifo.then(|| n.to_string()))
+                    })
+                    .await;
+            }
+            let script = Script::new(|seen| match seen.n() {
+                1 | 5 if seen.receive_count == 1 && seen.attempt == 1 => {
+                    Act::after(millis(500), Act::Fail(Failure::temporary("later")))
+                }
+                _ => Act::work(millis(1_300)),
+            });
+            let settings = WorkerSettings { shutdown_timeout: secs(shutdown_timeout), ..WorkerSettings::default() };
+            let worker = start(&world, script.clone(), settings).await;
+            let begun = Instant::now();
+            worker.run(sleep(Duration::from_millis(at))).await;
+            let took = begun.elapsed().saturating_sub(Duration::from_millis(at));
+            assert!(took <= secs(shutdown_timeout) && took <= secs(8), "{what}: {took:?}");
+            let failed = script.calls().iter().filter(|seen| [1, 5].contains(&seen.n())).count();
+            let states: Vec<MessageState> = world.messages().into_iter().map(|message| message.state).collect();
+            let hidden = states.iter().filter(|state| matches!(state, MessageState::InFlightUntil(_))).count();
+            assert!(hidden <= if is_fifo { failed } else { 0 }, "{what}: {states:?}");
+
+            let done = worker.progress().completed;
+            assert!(states.len() >= 12 - usize::try_from(done).unwrap(), "{what}");
+            let rest = drain(&world, &script).await;
+            assert_eq!(done + rest.completed, 12, "{what}");
+            assert!(world.messages().is_empty() && world.dead().is_empty(), "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_handled_when_the_time_is_over_is_cancelled_and_receivable_at_once() {
+    let mut world = World::new();
+    world.settings.limits.timeout = secs(900);
+    world.send_numbered(1).await;
+    let script = Script::new(|_| Act::Hang);
+    let worker = start(&world, script.clone(), WorkerSettings::default()).await;
+    let begun = Instant::now();
+    worker.run(sleep(secs(5))).await;
+    assert_eq!(begun.elapsed(), secs(5 + 30 - 5), "the reserve is kept for settling");
+    assert_eq!(script.running(), 0);
+    let message = world.only_message();
+    assert_eq!((message.state, message.body), (MessageState::Visible, numbered(0)), "no retry is used up");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_receive_under_way_at_the_signal_hides_no_message() {
+    let world = World::new();
+    let script = Script::new(|_| Act::Done);
+    let worker = start(&world, script.clone(), WorkerSettings::default()).await;
+    world.sqs.set_faults(|call| match call.operation.as_str() {
+        "ReceiveMessage" => Fault::AnswerAfter(millis(500)),
+        _ => Fault::None,
+    });
+    let shutdown = async {
+        sleep(secs(3)).await;
+        world.send(&numbered(0)).await;
+    };
+    worker.run(shutdown).await;
+    assert_eq!((world.only_message().state, script.calls().len()), (MessageState::Visible, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn receiving_backs_off_and_goes_on() {
+    let lost = [400, 800, 1_600, 3_200, 6_400, 8_000, 8_000];
+    let refused = [8_000; 7];
+    for (fault, pauses) in [
+        (Fault::refuse(503, "ServiceUnavailable"), lost),
+        (Fault::LoseRequest, lost),
+        (Fault::refuse(400, "AWS.SimpleQueueService.NonExistentQueue"), refused),
+        (Fault::refuse(403, "AccessDenied"), refused),
+    ] {
+        let world = World::new();
+        world.send(&numbered(0)).await;
+        let script = Script::new(|_| Act::Done);
+        let worker = start(&world, script.clone(), draining()).await;
+        let begun: Arc<Mutex<Vec<Instant>>> = Arc::default();
+        let (log, failing) = (Arc::clone(&begun), fault.clone());
+        world.sqs.set_faults(move |call| {
+            if call.operation != "ReceiveMessage" {
+                return Fault::None;
+            }
+            log.lock().unwrap().push(Instant::now());
+            if call.of_operation <= 7 { failing.clone() } else { Fault::None }
+        });
+        worker.run(pending()).await;
+        let begun = begun.lock().unwrap().clone();
+        let waited: Vec<u128> = begun.windows(2).take(7).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
+        assert_eq!(waited, pauses, "{fault:?}");
+        assert_eq!(script.calls().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_would_lose_messages_or_double_them_is_refused_at_the_start() {
+    let world = World::new();
+    let bare = world.sqs.create_queue("bare", []).unwrap();
+    let fleeting = world.sqs.create_queue("fleeting", [("VisibilityTimeout", "0")]).unwrap();
+    let missing = "arn:aws:sqs:us-east-1:000000000000:missing".parse().unwrap();
+    let queue = SqsQueue::new(&world.sqs.client());
+    let ask = async |queue_arn, settings: &Settings, without| {
+        let worker = WorkerSettings { without_dead_letter_queue: without, ..WorkerSettings::default() };
+        let script = Script::new(|_| Act::Done);
+        Worker::start(script, queue.clone(), queue_arn, settings.clone(), worker).await.err()
+    };
+    let (settings, refuse) = (&world.settings, WithoutDeadLetterQueue::Refuse);
+    let error = ask(&missing, settings, refuse).await.unwrap();
+    assert!(error.to_string().starts_with("there is no queue missing in us-east-1"), "{error}");
+    assert_eq!(ask(&bare, settings, refuse).await, Some(StartError::NoDeadLetterQueue));
+    assert_eq!(ask(&bare, settings, WithoutDeadLetterQueue::Warn).await, None);
+    assert_eq!(ask(&fleeting, settings, refuse).await, Some(StartError::NoVisibilityTimeout));
+
+    for (seconds, is_refused) in [(0, false), (60, false), (61, true)] {
+        let now = world.clock.now();
+        for wrong in [now - secs(seconds), now + secs(seconds)] {
+            let settings = Settings { clock: requeue::Clock::starting_at(wrong), ..world.settings.clone() };
+            let error = ask(&world.queue, &settings, refuse).await;
+            assert_eq!(matches!(error, Some(StartError::Clock { .. })), is_refused, "{seconds}: {error:?}");
+        }
+    }
+
+    world.sqs.set_faults(|_| Fault::LoseRequest);
+    let begun = Instant::now();
+    let error = ask(&world.queue, settings, refuse).await;
+    assert_eq!(error, Some(StartError::Unavailable { code: "NoConnection".to_owned() }));
+    assert_eq!(begun.elapsed(), millis(400 + 800), "after three attempts");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_embedded_queue_is_a_source_without_the_sdk_too() {
+    let world = World::new();
+    world.send_numbered(12).await;
+    let script = Script::new(|_| Act::Done);
+    let limits = Limits { concurrency: 3, ..Limits::default() };
+    let settings = Settings { limits, ..world.settings.clone() };
+    let worker = Worker::start(script.clone(), world.sqs.clone(), &world.queue, settings, draining()).await.unwrap();
+    assert_eq!(worker.run(pending()).await.completed, 12);
+    assert_eq!(world.entries(DELETE), [3, 3, 3, 3], "as many as there are handlers");
+
+    let (by_sdk, by_port) = (SqsQueue::new(&world.sqs.client()), world.sqs.clone());
+    let (one, other) = (by_sdk.describe(&world.queue).await.unwrap(), by_port.describe(&world.queue).await.unwrap());
+    assert_eq!((one.arn, one.visibility, one.messages), (other.arn, other.visibility, other.messages));
+    let gone = "arn:aws:sqs:us-east-1:000000000000:gone".parse().unwrap();
+    assert_eq!(by_port.describe(&gone).await.unwrap_err().kind, CallErrorKind::Refused);
+}

@@ -1,0 +1,109 @@
+//! The whole thing: thousands of messages of which many fail, and workers that are killed and told to end all the while.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use requeue::Clock;
+use requeue::embedded::EmbeddedSqs;
+use tokio::time::{Instant, sleep};
+
+use crate::shop::{Call, Shop};
+
+/// What a killed process may have had in hand: the messages of which the target heard so shortly before.
+const IN_HAND: Duration = Duration::from_secs(4);
+
+struct Ordeal {
+    messages: usize,
+    /// Of each signal.
+    signals: usize,
+}
+
+/// Three of ten fail: each class until a retry succeeds, and for good.
+fn body(n: usize) -> String {
+    let wish = match n % 20 {
+        0 => r#","answer":"rate-limit","times":1"#,
+        1 => r#","answer":"quota","times":2"#,
+        2 => r#","answer":"unavailable","times":3"#,
+        3 => r#","answer":"invalid""#,
+        4 => r#","answer":"unavailable""#,
+        5 => r#","answer":"rate-limit","times":2"#,
+        _ => "",
+    };
+    format!(r#"{{"n":{n}{wish}}}"#)
+}
+
+impl Ordeal {
+    async fn run(&self, endpoint: &str) {
+        let now = Clock::system().now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_millis();
+        let shop = Shop::open(endpoint, &format!("work-{now}")).await;
+        shop.send((0..self.messages).map(body).collect()).await;
+        let begun = Instant::now();
+        let settings = [("REQUEUE_CONCURRENCY", "40"), ("REQUEUE_DEAD_LETTER", "redrive")];
+        let mut kills = Vec::new();
+        for at in 0..2 * self.signals {
+            let worker = shop.worker(&["--shutdown-timeout", "10"], &settings);
+            // Each has its share of the first calls, and is in the middle of it when the signal comes.
+            let calls = shop.calls().len();
+            shop.called(calls + self.messages / (2 * self.signals + 2)).await;
+            if at % 2 == 0 {
+                worker.signal("-KILL");
+                assert_eq!(worker.ended().await.0, None);
+                // It worked until now.
+                kills.push(Instant::now());
+            } else {
+                worker.signal("-TERM");
+                let (status, said) = worker.ended().await;
+                assert_eq!(status, Some(0), "{said}");
+                assert!(said.contains("ended"), "{said}");
+            }
+        }
+        let worker = shop.worker(&[], &settings);
+        while shop.counts(&shop.queue).await != [0; 3] {
+            assert!(begun.elapsed() < Duration::from_secs(150), "{:?}", shop.counts(&shop.queue).await);
+            sleep(Duration::from_millis(200)).await;
+        }
+        worker.signal("-TERM");
+        assert_eq!(worker.ended().await.0, Some(0));
+        let dead = shop.dead().await;
+        eprintln!("{} messages, {:?}, {} dead", self.messages, begun.elapsed(), dead.len());
+        self.judge(&shop.calls(), &dead, &kills);
+    }
+
+    fn judge(&self, calls: &[Call], dead: &BTreeMap<usize, usize>, kills: &[Instant]) {
+        let mut by_message: BTreeMap<usize, Vec<&Call>> = BTreeMap::new();
+        for call in calls {
+            by_message.entry(call.n).or_default().push(call);
+        }
+        let mut twice = 0;
+        for n in 0..self.messages {
+            let calls = by_message.get(&n).map_or(&[][..], Vec::as_slice);
+            let done = calls.iter().filter(|call| call.is_accepted).count();
+            let ends = done + dead.get(&n).copied().unwrap_or_default();
+            assert!(ends >= 1, "message {n} is lost: {calls:?}");
+            // Each time that a process was killed with the message in hand, it may have come to one more end.
+            let in_hand = |kill: &&Instant| calls.iter().any(|call| call.at <= **kill && **kill - call.at < IN_HAND);
+            let hits = kills.iter().filter(in_hand).count();
+            assert!(ends <= 1 + hits, "message {n} came to {ends} ends, in hand at {hits} kills: {calls:?}");
+            twice += usize::from(ends > 1);
+        }
+        assert!(dead.len() >= self.messages / 10, "two of twenty can only fail");
+        eprintln!("{} calls, {twice} messages came to two ends, each in hand at a kill", calls.len());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_that_are_killed_and_told_to_end_lose_nothing() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.expect("a free port");
+    Ordeal { messages: 600, signals: 2 }.run(&server.url()).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nor_do_they_with_thousands_of_messages_on_an_independent_sqs() {
+    if let Ok(endpoint) = std::env::var("REQUEUE_TEST_MINISTACK") {
+        return Ordeal { messages: 5_000, signals: 5 }.run(&endpoint).await;
+    }
+    let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
+    assert!(skipped, "REQUEUE_TEST_MINISTACK is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip");
+    eprintln!("SKIPPED: REQUEUE_TEST_MINISTACK is not set and REQUEUE_TEST_EMULATORS is skip");
+}

@@ -1,0 +1,70 @@
+//! How the process begins and ends.
+
+use std::time::Duration;
+
+use requeue::Clock;
+use requeue::embedded::EmbeddedSqs;
+use tokio::time::{Instant, sleep};
+
+use crate::shop::Shop;
+
+fn working(n: usize, millis: u64) -> String {
+    format!(r#"{{"n":{n},"work":{millis}}}"#)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_drains_a_queue_and_ends() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "drained").await;
+    shop.send((0..25).map(|n| working(n, 1)).collect()).await;
+    let (status, said) = shop.worker(&["--drain", "--wait-for-target", "5"], &[]).ended().await;
+    assert_eq!((status, shop.calls().len(), shop.counts(&shop.queue).await), (Some(0), 25, [0; 3]), "{said}");
+    assert!(said.contains("received=25 completed=25") && !said.contains("\"n\""), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn told_to_end_it_lets_handlers_finish_and_told_twice_it_does_not() {
+    for (signals, status, done, took_at_most) in [(1, 0, 2, 5_000), (2, 128 + 15, 0, 1_000)] {
+        let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+        let shop = Shop::open(&server.url(), "ended").await;
+        shop.send((0..4).map(|n| working(n, 1_500)).collect()).await;
+        let worker = shop.worker(&[], &[("REQUEUE_CONCURRENCY", "2"), ("AWS_LAMBDA_LOG_FORMAT", "json")]);
+        while shop.counts(&shop.queue).await != [2, 0, 2] {
+            sleep(Duration::from_millis(5)).await;
+        }
+        let told = Instant::now();
+        for _ in 0..signals {
+            worker.signal("-TERM");
+            sleep(Duration::from_millis(200)).await;
+        }
+        let (ended, said) = worker.ended().await;
+        assert_eq!(ended, Some(status), "{said}");
+        assert!(told.elapsed() < Duration::from_millis(took_at_most), "{:?}", told.elapsed());
+        let calls = shop.calls().len();
+        assert_eq!(calls, done, "{said}");
+        assert_eq!(shop.counts(&shop.queue).await, [2, 0, 2 - done], "only what is done is deleted");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn it_says_why_it_does_not_begin() {
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    let mut shop = Shop::open(&server.url(), "refused").await;
+    let nobody = "http://127.0.0.1:9/";
+    let table = [
+        (&[][..], &[("REQUEUE_TARGET_URL", "")][..], "REQUEUE_TARGET_URL is missing: set it to the URL"),
+        (&["--target-url", "ftp://x"], &[], "--target-url is invalid"),
+        (&["--target-url", nobody, "--wait-for-target", "1"], &[], "accepts no connection within 1 s"),
+        (&[], &[("AWS_ENDPOINT_URL_SQS", nobody)], "SQS does not answer (NoConnection)"),
+        (&[], &[("REQUEUE_CONCURRENCY", "0")], "REQUEUE_CONCURRENCY is `0`"),
+    ];
+    for (arguments, settings, words) in table {
+        let (status, said) = shop.worker(arguments, settings).ended().await;
+        assert!(status == Some(1) && said.contains("error: ") && said.contains(words), "{status:?} {said}");
+    }
+    shop.queue = shop.dead_letters.clone();
+    let (status, said) = shop.worker(&[], &[]).ended().await;
+    assert!(status == Some(1) && said.contains("no redrive policy"), "{said}");
+    let (status, said) = shop.worker(&["--without-dead-letter-queue", "--drain"], &[]).ended().await;
+    assert!(status == Some(0) && said.contains("no redrive policy"), "{said}");
+}

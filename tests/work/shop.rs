@@ -1,0 +1,205 @@
+//! A queue with its dead-letter queue, a target that answers as messages wish and takes down its calls, and workers between them.
+
+use std::collections::BTreeMap;
+use std::process::{Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use ::http::{Request, Response, StatusCode};
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_sqs::types::{QueueAttributeName as Name, SendMessageBatchRequestEntry};
+use futures_util::{StreamExt, stream};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use serde_json::Value;
+use tokio::process::Command;
+use tokio::task::JoinHandle;
+use tokio::time::{Instant, sleep, timeout};
+
+use crate::http;
+
+/// How long a process may take to end by itself: many times what it needs.
+const PATIENCE: Duration = Duration::from_secs(40);
+
+/// Delays of a second or two, three retries.
+const POLICY: &str = r#"{"maxRetries": 3, "totalTimeoutSeconds": 3600, "jitter": "none",
+    "errorConfigs": {"DEFAULT": {"backoff": "linear", "baseDelay": 1, "maxDelay": 2}}}"#;
+
+pub struct Shop {
+    client: Client,
+    endpoint: String,
+    pub queue: String,
+    pub dead_letters: String,
+    target: http::Server,
+    calls: Calls,
+}
+
+type Calls = Arc<Mutex<Vec<Call>>>;
+
+/// A message came to the target.
+#[derive(Clone, Copy, Debug)]
+pub struct Call {
+    pub n: usize,
+    pub at: Instant,
+    pub is_accepted: bool,
+}
+
+impl Shop {
+    /// On an SQS at this endpoint.
+    pub async fn open(endpoint: &str, name: &str) -> Self {
+        let config = aws_sdk_sqs::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new("us-east-1"))
+            .credentials_provider(Credentials::new("test", "test", None, None, "test"))
+            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .endpoint_url(endpoint)
+            .build();
+        let client = Client::from_conf(config);
+        let create = async |name: String, attributes: &[(Name, String)]| {
+            let attributes = attributes.iter().cloned().collect();
+            let created = client.create_queue().queue_name(name).set_attributes(Some(attributes)).send().await.unwrap();
+            created.queue_url().unwrap().to_owned()
+        };
+        let dead_letters = create(format!("{name}-dlq"), &[]).await;
+        let asked = client.get_queue_attributes().queue_url(&dead_letters).attribute_names(Name::QueueArn);
+        let arn = asked.send().await.unwrap().attributes().unwrap()[&Name::QueueArn].clone();
+        let redrive = format!(r#"{{"deadLetterTargetArn":"{arn}","maxReceiveCount":"3"}}"#);
+        let attributes = [(Name::VisibilityTimeout, "5".to_owned()), (Name::RedrivePolicy, redrive)];
+        let queue = create(name.to_owned(), &attributes).await;
+        let calls = Calls::default();
+        let log = Arc::clone(&calls);
+        let target = http::Server::start(move |request| answer(request, Arc::clone(&log))).await;
+        Self { client, endpoint: endpoint.to_owned(), queue, dead_letters, target, calls }
+    }
+
+    pub async fn send(&self, bodies: Vec<String>) {
+        let chunks: Vec<Vec<String>> = bodies.chunks(10).map(<[String]>::to_vec).collect();
+        let sends = chunks.into_iter().map(async |chunk| {
+            let entries = chunk.into_iter().enumerate().map(|(at, body)| {
+                SendMessageBatchRequestEntry::builder().id(at.to_string()).message_body(body).build().unwrap()
+            });
+            let request = self.client.send_message_batch().queue_url(&self.queue);
+            let answer = request.set_entries(Some(entries.collect())).send().await.unwrap();
+            assert!(answer.failed().is_empty());
+        });
+        stream::iter(sends).buffer_unordered(8).collect::<()>().await;
+    }
+
+    /// A worker at work; more settings may follow.
+    pub fn worker(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Worker {
+        let child = Command::new(env!("CARGO_BIN_EXE_requeue"))
+            .args(["work", "--queue-url", &self.queue])
+            .args(arguments)
+            .env_clear()
+            .envs([
+                ("AWS_ACCESS_KEY_ID", "test"),
+                ("AWS_SECRET_ACCESS_KEY", "test"),
+                ("AWS_REGION", "us-east-1"),
+                ("AWS_ENDPOINT_URL_SQS", &self.endpoint),
+                ("REQUEUE_TARGET_URL", &self.target.url()),
+                ("REQUEUE_POLICY", POLICY),
+                ("REQUEUE_TIMEOUT_SECONDS", "20"),
+            ])
+            .envs(settings.iter().copied())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        // Read all the while: a worker that cannot write its log waits.
+        Worker { id: child.id().expect("it runs"), output: tokio::spawn(child.wait_with_output()) }
+    }
+
+    pub fn calls(&self) -> Vec<Call> {
+        self.calls.lock().unwrap().clone()
+    }
+
+    /// Waits until the target was called so often.
+    pub async fn called(&self, times: usize) {
+        let reached = async {
+            while self.calls.lock().unwrap().len() < times {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, reached).await.expect("the worker works");
+    }
+
+    /// How many messages of a queue are visible, delayed and in flight.
+    pub async fn counts(&self, queue: &str) -> [usize; 3] {
+        let asked = self.client.get_queue_attributes().queue_url(queue).attribute_names(Name::All).send().await;
+        let answer = asked.unwrap();
+        let count = |name| answer.attributes().unwrap()[&name].parse().unwrap();
+        [
+            count(Name::ApproximateNumberOfMessages),
+            count(Name::ApproximateNumberOfMessagesDelayed),
+            count(Name::ApproximateNumberOfMessagesNotVisible),
+        ]
+    }
+
+    /// The numbers of the messages in the dead-letter queue, and how often each is there. They are deleted.
+    pub async fn dead(&self) -> BTreeMap<usize, usize> {
+        let mut dead = BTreeMap::new();
+        loop {
+            let request = self.client.receive_message().queue_url(&self.dead_letters).max_number_of_messages(10);
+            let received = request.visibility_timeout(600).send().await.unwrap();
+            if received.messages().is_empty() {
+                return dead;
+            }
+            for message in received.messages() {
+                *dead.entry(number(message.body().unwrap())).or_default() += 1;
+            }
+        }
+    }
+}
+
+fn number(body: &str) -> usize {
+    let body: Value = serde_json::from_str(body).unwrap();
+    usize::try_from(body["n"].as_u64().unwrap()).unwrap()
+}
+
+/// Answers `{"answer": "quota", "times": 2}` twice as it wishes, and accepts it then.
+async fn answer(request: Request<Incoming>, calls: Calls) -> Response<Full<Bytes>> {
+    let retries = request.headers()["x-requeue-retry-count"].to_str().unwrap().parse::<u64>().unwrap();
+    let body = request.into_body().collect().await.unwrap().to_bytes();
+    let at = Instant::now();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    if let Some(millis) = body["work"].as_u64() {
+        sleep(Duration::from_millis(millis)).await;
+    }
+    let wish = body["answer"].as_str().filter(|_| body["times"].as_u64().is_none_or(|times| retries < times));
+    calls.lock().unwrap().push(Call {
+        n: usize::try_from(body["n"].as_u64().unwrap()).unwrap(),
+        at,
+        is_accepted: wish.is_none(),
+    });
+    let reason = r#"{"error":{"errors":[{"reason":"quotaExceeded"}]}}"#;
+    match wish {
+        None => http::status(StatusCode::OK),
+        Some("rate-limit") => http::status(StatusCode::TOO_MANY_REQUESTS),
+        Some("quota") => Response::builder().status(403).body(Full::from(reason)).unwrap(),
+        Some("unavailable") => http::status(StatusCode::SERVICE_UNAVAILABLE),
+        Some(_) => http::status(StatusCode::BAD_REQUEST),
+    }
+}
+
+/// A process of `requeue work`.
+pub struct Worker {
+    id: u32,
+    output: JoinHandle<std::io::Result<Output>>,
+}
+
+impl Worker {
+    pub fn signal(&self, signal: &str) {
+        assert!(!self.output.is_finished(), "it runs");
+        let id = self.id.to_string();
+        assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
+    }
+
+    /// How it ended: its status, or `None` by a signal; and what it said.
+    pub async fn ended(self) -> (Option<i32>, String) {
+        let output = timeout(PATIENCE, self.output).await.expect("it ends").unwrap().unwrap();
+        let said = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8_lossy(&said).into_owned())
+    }
+}
