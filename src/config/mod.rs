@@ -34,7 +34,7 @@ const MAX_SECONDS: f64 = 900.0;
 ///
 /// | variable | meaning | unit, bounds | default |
 /// |---|---|---|---|
-/// | `REQUEUE_TARGET_URL` | where `requeue-lambda` posts each message | `https` URL; `http` to a loopback host only | none: needed by `requeue-lambda` |
+/// | `REQUEUE_TARGET_URL` | where `requeue-lambda` and `requeue work` send each message | `https` URL; `http` to a loopback host only | none: both need it |
 /// | `REQUEUE_ALLOW_HTTP` | allows `http` to any host | `true`, `false` | `false` |
 /// | `REQUEUE_METHOD` | the HTTP method | `POST`, `PUT`, `PATCH` | `POST` |
 /// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType` | a media type | by the look of the body |
