@@ -182,6 +182,17 @@ impl Disposition {
         }
     }
 
+    /// Why it is deferred, left to SQS or given up, in the words used in logs.
+    #[must_use]
+    pub const fn why(&self) -> Option<&'static str> {
+        match self {
+            Self::DeadLetter(why) | Self::Annotate(why) | Self::Direct(why) => Some(why.as_str()),
+            Self::Defer { why, .. } => Some(why.as_str()),
+            Self::Release(why) => Some(why.as_str()),
+            Self::Complete | Self::Requeue { .. } => None,
+        }
+    }
+
     /// Whether the message is not to be handled any more, once it is where it belongs.
     pub(crate) const fn gives_up(&self) -> bool {
         match self {

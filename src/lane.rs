@@ -45,11 +45,13 @@ pub(crate) enum Way {
 /// receive, until its receives say that its retries are used up, or it is in the dead-letter queue.
 pub(crate) fn way(policy: &RetryPolicy, verdict: &Verdict) -> Way {
     let Verdict { delivery, disposition, .. } = verdict;
+    if !delivery.is_fifo() {
+        return Way::Free;
+    }
     let progress = delivery.progress();
     // Without a redrive policy it would go round and round.
     let passable = if policy::is_stuck(policy, &progress) { Way::Free } else { Way::Passable };
     match disposition {
-        _ if !delivery.is_fifo() => Way::Free,
         // Behind one that the end of the host keeps from its turn, no other is handled either.
         Disposition::Complete
         | Disposition::Direct(DeadLetterReason::Expired)

@@ -3,7 +3,7 @@
 use tokio::time::Instant;
 use tracing::{Level, event, info, warn};
 
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
+use crate::disposition::Disposition;
 use crate::report::{Outcome, Report, Settlement};
 
 /// One line for each message that did not simply complete, and one for the batch. When `until` has come the lines of messages end:
@@ -60,7 +60,7 @@ fn observe_message(outcome: &Outcome) {
                 receiveCount = outcome.receive_count,
                 class = outcome.class.map(|class| class.as_str()),
                 disposition = outcome.disposition.as_str(),
-                why = why(outcome),
+                why = outcome.disposition.why(),
                 delaySeconds = outcome.disposition.wait().map(|wait| wait.total().as_secs()),
                 reason = outcome.reason,
                 settlement = outcome.settlement.as_str(),
@@ -75,18 +75,6 @@ fn observe_message(outcome: &Outcome) {
             line!(Level::WARN);
         }
         Settlement::Done | Settlement::Kept | Settlement::Moved => line!(Level::INFO),
-    }
-}
-
-/// Why it was deferred, released or given up.
-fn why(outcome: &Outcome) -> Option<&'static str> {
-    match outcome.disposition {
-        Disposition::DeadLetter(why) | Disposition::Annotate(why) | Disposition::Direct(why) => {
-            Some(DeadLetterReason::as_str(why))
-        }
-        Disposition::Defer { why, .. } => Some(Deferral::as_str(why)),
-        Disposition::Release(why) => Some(ReleaseReason::as_str(why)),
-        Disposition::Complete | Disposition::Requeue { .. } => None,
     }
 }
 

@@ -9,17 +9,17 @@ use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EmbeddedSqs, InFlight, MessageState};
 use requeue::http::{HttpTarget, TargetUrl};
-use requeue::queue::{QueueArn, QueueUrl, SqsQueue};
+use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, Config, DeadLetterMode, Disposition, Handler, Outcome, Record, Report, Sampler, Settings,
-    Settlement, SqsEvent, respond,
+    BatchProcessor, Clock, Config, DeadLetterMode, Handler, Outcome, Record, Report, Sampler, Settings, Settlement,
+    SqsEvent, respond,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
-use crate::Error;
 use crate::endpoint::{self, Endpoint};
 use crate::table::{duration, table};
+use crate::{Error, address};
 
 #[derive(clap::Args)]
 #[command(
@@ -89,8 +89,7 @@ impl Arguments {
     /// The target: of the command line, else of the environment.
     fn target(&self, config: &Config) -> Result<Option<TargetUrl>, Error> {
         let Some(url) = &self.target_url else { return Ok(config.target.clone()) };
-        let target = TargetUrl::parse(url).map_err(|error| format!("--target-url is invalid: {error}"))?;
-        Ok(Some(target))
+        address::target(url).map(Some)
     }
 }
 
@@ -109,8 +108,7 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
         format!("the event {path} has no list `Records`: see events/single.json for the shape of an SQS event")
     })?;
     if let Some(url) = &arguments.queue_url {
-        let url: QueueUrl = url.parse().map_err(|error| format!("--queue-url {url} is {error}"))?;
-        let queue = Arc::new(url.arn("aws", &arguments.region));
+        let queue = Arc::new(address::queue(url, &arguments.region)?);
         for record in &mut records {
             record.queue = Some(Arc::clone(&queue));
         }
@@ -172,13 +170,8 @@ fn short(id: &str) -> &str {
 }
 
 fn disposition(outcome: &Outcome) -> String {
-    let why = match outcome.disposition {
-        Disposition::Complete | Disposition::Requeue { .. } => return outcome.disposition.as_str().to_owned(),
-        Disposition::Defer { why, .. } => why.as_str(),
-        Disposition::Release(why) => why.as_str(),
-        Disposition::DeadLetter(why) | Disposition::Annotate(why) | Disposition::Direct(why) => why.as_str(),
-    };
-    format!("{} ({why})", outcome.disposition.as_str())
+    let name = outcome.disposition.as_str();
+    outcome.disposition.why().map_or_else(|| name.to_owned(), |why| format!("{name} ({why})"))
 }
 
 /// Where a message is by the answers of SQS.

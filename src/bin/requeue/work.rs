@@ -5,14 +5,14 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use requeue::http::{HttpTarget, TargetUrl};
-use requeue::queue::{QueueUrl, SqsQueue};
+use requeue::queue::SqsQueue;
 use requeue::{Config, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use crate::Error;
+use crate::{Error, address};
 
 #[derive(clap::Args)]
 #[command(
@@ -53,7 +53,7 @@ pub(crate) struct Arguments {
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let config = Config::from_env()?;
     let target = match &arguments.target_url {
-        Some(url) => TargetUrl::parse(url).map_err(|error| format!("--target-url is invalid: {error}"))?,
+        Some(url) => address::target(url)?,
         None => config.required_target()?.clone(),
     };
     let is_watched = stderr().is_terminal() && stdout().is_terminal();
@@ -64,9 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 async fn work(arguments: &Arguments, config: Config, target: TargetUrl, is_watched: bool) -> Result<ExitCode, Error> {
-    let url = &arguments.queue_url;
-    let queue: QueueUrl = url.parse().map_err(|error| format!("--queue-url {url} is {error}"))?;
-    let queue = queue.arn("aws", &arguments.region);
+    let queue = address::queue(&arguments.queue_url, &arguments.region)?;
     if let Some(secs) = arguments.wait_for_target {
         wait_for(&target, Duration::from_secs(secs)).await?;
     }
