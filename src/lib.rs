@@ -31,7 +31,7 @@
 //! |---|---|---|
 //! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
 //! | decode | a record becomes a delivery: the body as first delivered, and what the message has been through | `message.rs`, `wire/` |
-//! | gate | settle without a call: not due, expired, given up, no time left | `gate.rs` |
+//! | gate | settle without a call: not due, expired, given up, no time left, paused, circuit open | `gate/` |
 //! | handle | the user's code, in a task of its own, under a time-out; a FIFO group in its order | [`Handler`], [`http`], `lane.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
@@ -106,12 +106,13 @@ pub use clock::{Clock, Sampler};
 pub use config::{Config, InvalidConfig, InvalidPolicy};
 pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait};
 pub use failure::{Evidence, Failure, FailureClass};
+pub use gate::Scope;
 pub use handler::Handler;
 pub use lambda::{Error, InvocationError, SqsEvent, init_logging, respond, run, run_with};
 pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
-pub use settings::{DeadLetterMode, Limits, RecursiveLoop, Settings};
+pub use settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 pub use wire::Wrap;
 pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};

@@ -10,7 +10,7 @@ use crate::classify::Rules;
 use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
-use crate::settings::{DeadLetterMode, Limits, RecursiveLoop, Settings};
+use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 use crate::wire::Wrap;
 
 mod policy;
@@ -40,6 +40,7 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType` | a media type | by the look of the body |
 /// | `REQUEUE_HEADERS` | headers of every request, for example `{"Authorization": "Bearer …"}`; the values are never printed | JSON object of texts; no header that Requeue or HTTP itself sets | none |
 /// | `REQUEUE_ATTRIBUTE_HEADERS` | message attributes that go along as headers, for example `tenant=X-Tenant, trace=X-Trace`; a message with a value that does not fit into a header is non-retryable | list of `attribute=header`; attributes of the types `String` and `Number`, without control characters | none |
+/// | `REQUEUE_SCOPE` | which messages are paused together when the target asks for a pause or is down: those with the same value of a message attribute, for example `tenant`, or at a JSON pointer into the body, for example `/account/id` | name of a message attribute, or JSON pointer | all messages |
 /// | `REQUEUE_SIGNING_SECRET` | signs every request as Standard Webhooks has it; never printed; while one secret replaces another, both, separated by a space | `whsec_` and 24 to 64 bytes in base64 | none: not signed |
 /// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | longest time to connect, TLS included | seconds, 0.001 to 900 | 5 |
 /// | `REQUEUE_POLICY` | the policy document: JSON, or the path of a file with it | see the README | the preset `standard` |
@@ -50,6 +51,7 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits for its delay by its visibility, and gets `maxReceiveCount` receives instead of its retries | `when-needed`, `never` | `when-needed` |
 /// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, handled again on each receive until SQS moves it; as a copy that says why, handled no more until SQS moves it; or as such a copy sent there by the function | `redrive`, `annotate`, `direct` | `redrive` |
 /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | the dead-letter queue of the mode `direct` | URL of an SQS queue | none: needed by `direct` |
+/// | `REQUEUE_MODE` | whether failed messages are tried again; `report`, for emergencies, only sorts and logs failures and leaves every one to SQS: nothing is sent, nothing paused, and `maxReceiveCount` receives are all there is | `requeue`, `report` | `requeue` |
 /// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, so that after 10 it waits by its visibility instead, and gets `maxReceiveCount` receives in place of its other retries; a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
 ///
 /// ```
@@ -74,6 +76,8 @@ pub struct Config {
     pub strategy: Strategy,
     /// How a message that is given up reaches the dead-letter queue.
     pub dead_letter: DeadLetterMode,
+    /// What is done about failures.
+    pub mode: Mode,
     /// Whether bodies may be wrapped.
     pub wrap: Wrap,
     /// What Lambda does about a message that the function sends to its own queue.
@@ -133,6 +137,7 @@ impl Config {
             limits,
             strategy: vars.one_of("STRATEGY", &STRATEGY).unwrap_or_default(),
             dead_letter: vars.dead_letter(),
+            mode: vars.one_of("MODE", &MODE).unwrap_or_default(),
             wrap: vars.one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)]).unwrap_or_default(),
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
             #[cfg(feature = "http")]
@@ -162,11 +167,14 @@ impl Config {
             strategy: self.strategy,
             recursive_loop: self.recursive_loop,
             dead_letter: self.dead_letter,
+            mode: self.mode,
             wrap: self.wrap,
             ..Settings::default()
         }
     }
 }
+
+const MODE: [(&str, Mode); 2] = [("requeue", Mode::Requeue), ("report", Mode::Report)];
 
 const STRATEGY: [(&str, Strategy); 2] = [("copy", Strategy::Copy), ("visibility", Strategy::Visibility)];
 
@@ -205,13 +213,14 @@ impl LogControls {
 }
 
 /// The names, without prefix, in the order of the table.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 19] = [
     "TARGET_URL",
     "ALLOW_HTTP",
     "METHOD",
     "CONTENT_TYPE",
     "HEADERS",
     "ATTRIBUTE_HEADERS",
+    "SCOPE",
     "SIGNING_SECRET",
     "CONNECT_TIMEOUT_SECONDS",
     "POLICY",
@@ -222,6 +231,7 @@ const NAMES: [&str; 17] = [
     "WRAP",
     "DEAD_LETTER",
     "DEAD_LETTER_QUEUE_URL",
+    "MODE",
     "RECURSIVE_LOOP",
 ];
 

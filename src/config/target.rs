@@ -8,6 +8,7 @@ use ::http::Method;
 use super::Vars;
 use super::policy::Json;
 use crate::http::{CONNECT_TIMEOUT, HttpSettings, TargetUrl};
+use crate::queue::is_attribute_name;
 
 const METHODS: [(&str, Method); 3] = [("POST", Method::POST), ("PUT", Method::PUT), ("PATCH", Method::PATCH)];
 
@@ -35,6 +36,10 @@ impl Vars {
             self.change("CONTENT_TYPE", "is no media type", &mut settings, |settings| {
                 settings.content_type(&content_type)
             });
+        }
+        if let Some(key) = self.get("SCOPE") {
+            let refused = format!("is `{key}`");
+            self.change("SCOPE", refused, &mut settings, |settings| key.trim().parse().map(|key| settings.scope(key)));
         }
         self.headers(&mut settings);
         self.attribute_headers(&mut settings);
@@ -77,7 +82,7 @@ impl Vars {
         for entry in text.split(',').map(str::trim) {
             let has = format!("has `{}`", entry.escape_debug());
             let pair = entry.split_once('=').map(|(attribute, header)| (attribute.trim(), header.trim()));
-            match pair.filter(|(attribute, _)| is_attribute(attribute)) {
+            match pair.filter(|(attribute, _)| is_attribute_name(attribute)) {
                 None => self.problem(NAME, format_args!("{has}: allowed is attribute=header")),
                 Some((_, header)) if !headers.insert(header.to_ascii_lowercase()) => {
                     self.problem(NAME, format_args!("{has}: another attribute has this header"));
@@ -115,9 +120,4 @@ impl Vars {
             Err(error) => self.problem(name, format_args!("{refused}: {error}")),
         }
     }
-}
-
-/// The characters of which SQS makes names of message attributes. Source: SQS developer guide, "Amazon SQS message metadata".
-fn is_attribute(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
 }

@@ -13,7 +13,8 @@ use crate::policy::{Backoff, CallPolicy};
 /// The word [`OFF`], or an object.
 pub(super) struct Calls;
 
-const OFF: &str = "off";
+/// Switches something off.
+pub(super) const OFF: &str = "off";
 
 impl Shape for Calls {
     type Value = CallPolicy;
