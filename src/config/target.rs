@@ -15,7 +15,7 @@ use crate::secrets::SecretArn;
 const METHODS: [(&str, Method); 3] = [("POST", Method::POST), ("PUT", Method::PUT), ("PATCH", Method::PATCH)];
 
 /// What is said of a secret where nothing is fetched.
-const NOT_FETCHED: &str = if cfg!(feature = "secrets") {
+pub(super) const NOT_FETCHED: &str = if cfg!(feature = "secrets") {
     "only Config::load fetches secrets"
 } else {
     "this program fetches no secrets: it was built without the feature `secrets`"

@@ -134,10 +134,12 @@ impl fmt::Display for InvalidSecretArn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Secret => {
-                "no ARN of a secret, as in arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf, which json-key, \
+                "what begins like the ARN of a secret must be one, as in arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf, which json-key, \
                  version-stage and version-id may follow, as in …:orders-AbCdEf:token::"
             }
-            Self::Parameter => "no ARN of a parameter, as in arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token",
+            Self::Parameter => {
+                "what begins like the ARN of a parameter must be one, as in arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token"
+            },
         })
     }
 }
@@ -167,9 +169,9 @@ impl fmt::Display for Unfit {
 #[cfg_attr(not(feature = "secrets"), allow(dead_code, reason = "nothing is fetched without the feature"))]
 pub(crate) struct FetchError {
     /// The service's own, or a word for what became of the request.
-    code: String,
+    pub(crate) code: String,
     /// What to do about it, where that is known.
-    remedy: Option<String>,
+    pub(crate) remedy: Option<String>,
 }
 
 impl fmt::Display for FetchError {
