@@ -54,7 +54,7 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError>
             let config = config.region(Region::new(region.clone())).build();
             let request = aws_sdk_ssm::Client::from_conf(config).get_parameter().name(arn).with_decryption(true);
             let answer = request.send().await.map_err(|error| fetch_error(&error, "ssm:GetParameter"))?;
-            answer.parameter.and_then(|parameter| parameter.value).ok_or_else(|| unanswered("UnreadableAnswer"))
+            answer.parameter.and_then(|parameter| parameter.value).ok_or_else(unreadable)
         }
     }
 }
@@ -69,7 +69,7 @@ fn fetch_error<E: ProvideErrorMetadata>(error: &SdkError<E>, action: &str) -> Fe
             remedy: Some("there may be no AWS credentials in the environment".to_owned()),
         },
         SdkError::ServiceError(answer) => refused(answer.err().code(), answer.err().message(), action),
-        _ => unanswered("UnreadableAnswer"),
+        _ => unreadable(),
     }
 }
 
@@ -100,6 +100,10 @@ const KMS: &str = "the role needs kms:Decrypt on the KMS key with which it is en
 fn unanswered(code: &str) -> FetchError {
     let remedy = "a function in a VPC needs a NAT gateway or an interface endpoint of the service";
     FetchError { code: code.to_owned(), remedy: Some(remedy.to_owned()) }
+}
+
+fn unreadable() -> FetchError {
+    FetchError { code: "UnreadableAnswer".to_owned(), remedy: None }
 }
 
 #[cfg(test)]
