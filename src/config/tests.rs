@@ -332,6 +332,12 @@ mod named_secrets {
     }
 
     #[test]
+    fn they_can_be_loaded_on_any_thread() {
+        fn check(_: impl Future<Output = Result<Config, InvalidConfig>> + Send + 'static) {}
+        check(Config::load());
+    }
+
+    #[test]
     fn they_are_refused_where_nothing_is_fetched() {
         let vars =
             [("HEADERS", format!(r#"{{"X-Key": "{ARN}"}}"#)), ("SIGNING_SECRET", format!("{SECRET} {PARAMETER}"))];

@@ -90,6 +90,9 @@ fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> FetchErro
         "ExpiredTokenException" | "InvalidSignatureException" | "UnrecognizedClientException" => {
             Some("the AWS credentials are not accepted".to_owned())
         }
+        "ThrottlingException" => {
+            Some("too many starts at once; the throughput of Parameter Store can be raised".to_owned())
+        }
         _ => None,
     };
     FetchError { code: code.to_owned(), remedy }
