@@ -64,7 +64,7 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `http` | [`http::HttpTarget`] and the binary `requeue-lambda` |
-//! | `secrets` | settings may name a secret of Secrets Manager or a parameter of SSM by its ARN; it needs `http` |
+//! | `secrets` | settings may name a secret of Secrets Manager or a parameter of SSM by its ARN; [`Config::load`] fetches it; brings `http` |
 //! | `embedded` | [`embedded::EmbeddedSqs`]: SQS in this process, in virtual time, for tests |
 //! | `cli` (default) | all of it, and the command line `requeue` |
 //!

@@ -98,7 +98,7 @@ fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> FetchErro
     FetchError { code: code.to_owned(), remedy }
 }
 
-const KMS: &str = "the role needs kms:Decrypt on the KMS key with which it is encrypted";
+const KMS: &str = "the KMS key with which it is encrypted must be enabled, and the role needs kms:Decrypt on that key";
 
 fn unanswered(code: &str) -> FetchError {
     let remedy = "a function in a VPC needs a NAT gateway or an interface endpoint of the service";

@@ -192,7 +192,8 @@ async fn refused(status: u16, answer: &'static str) -> String {
 
 #[tokio::test]
 async fn a_refusal_names_what_the_role_needs() {
-    const KMS: &str = "the role needs kms:Decrypt on the KMS key with which it is encrypted";
+    const KMS: &str =
+        "the KMS key with which it is encrypted must be enabled, and the role needs kms:Decrypt on that key";
     for (status, answer, code, secret, parameter) in [
         (
             400,
