@@ -47,7 +47,7 @@
 //! * No handler, be it one that panics, hangs or blocks its thread, changes what happens to its neighbours.
 //! * No body, attribute value, header, secret or receipt handle is logged.
 //! * The policy reads no clock and draws no random number; both are arguments.
-//! * No file but `queue/sqs.rs` calls the AWS SDK, and none but `lambda/` knows Lambda. A test reads the sources and says so.
+//! * No file but `queue/sqs.rs` calls SQS, none but `secrets/fetch.rs` asks AWS for a secret, and none but `lambda/` knows Lambda. A test reads the sources and says so.
 //!
 //! # What to choose
 //!
@@ -64,8 +64,9 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `http` | [`http::HttpTarget`] and the binary `requeue-lambda` |
+//! | `secrets` | settings may name a secret of Secrets Manager or a parameter of SSM by its ARN; [`Config::load`] fetches it; brings `http` |
 //! | `embedded` | [`embedded::EmbeddedSqs`]: SQS in this process, in virtual time, for tests |
-//! | `cli` (default) | both, and the command line `requeue` |
+//! | `cli` (default) | all of it, and the command line `requeue` |
 //!
 //! A Lambda of your own needs none of them: `requeue = { version = "0.1", default-features = false }`.
 
@@ -95,10 +96,13 @@ mod report;
 mod telemetry;
 mod worker;
 
+mod aws;
 mod clock;
 mod config;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+#[cfg(feature = "http")]
+mod secrets;
 mod settings;
 mod state;
 

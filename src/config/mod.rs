@@ -2,6 +2,8 @@
 //! that reads the environment.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "http")]
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,6 +12,8 @@ use crate::classify::Rules;
 use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
+#[cfg(feature = "http")]
+use crate::secrets::{Stored, Texts};
 use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 use crate::wire::Wrap;
 
@@ -38,10 +42,10 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_ALLOW_HTTP` | allows `http` to any host | `true`, `false` | `false` |
 /// | `REQUEUE_METHOD` | the HTTP method | `POST`, `PUT`, `PATCH` | `POST` |
 /// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType` | a media type | by the look of the body |
-/// | `REQUEUE_HEADERS` | headers of every request, for example `{"Authorization": "Bearer …"}`; the values are never printed | JSON object of texts; no header that Requeue or HTTP itself sets | none |
+/// | `REQUEUE_HEADERS` | headers of every request, for example `{"Authorization": "Bearer …"}`; the values are never printed | JSON object of texts, in which a word may be the ARN of a secret; no header that Requeue or HTTP itself sets | none |
 /// | `REQUEUE_ATTRIBUTE_HEADERS` | message attributes that go along as headers, for example `tenant=X-Tenant, trace=X-Trace`; a message with a value that does not fit into a header is non-retryable | list of `attribute=header`; attributes of the types `String` and `Number`, without control characters | none |
 /// | `REQUEUE_SCOPE` | which messages are paused together when the target asks for a pause or is down: those with the same value of a message attribute, for example `tenant`, or at a JSON pointer into the body, for example `/account/id` | name of a message attribute, or JSON pointer | all messages |
-/// | `REQUEUE_SIGNING_SECRET` | signs every request as Standard Webhooks has it; never printed; while one secret replaces another, both, separated by a space | `whsec_` and 24 to 64 bytes in base64 | none: not signed |
+/// | `REQUEUE_SIGNING_SECRET` | signs every request as Standard Webhooks has it; never printed; while one secret replaces another, both, separated by a space | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret that holds it | none: not signed |
 /// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | longest time to connect, TLS included | seconds, 0.001 to 900 | 5 |
 /// | `REQUEUE_POLICY` | the policy document: JSON, or the path of a file with it | see the README | the preset `standard` |
 /// | `REQUEUE_CONCURRENCY` | most handlers at once | 1 to 1,000 | 10 |
@@ -91,22 +95,38 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the environment of this process.
+    /// Reads the environment of this process, and fetches the secrets that it names by ARN, if the feature `secrets` is on.
+    ///
+    /// All secrets are asked for at once, each in the region of its ARN, with the SDK's retries and by AWS's standard environment
+    /// (credentials, `AWS_ENDPOINT_URL_SECRETS_MANAGER`, `AWS_ENDPOINT_URL_SSM`, `AWS_ENDPOINT_URL`), and for 8 s at most. A fetched
+    /// text counts without the white space around it, and is checked as one that is written down. Where no secret is named,
+    /// this is [`from_env`](Self::from_env).
+    ///
+    /// # Errors
+    ///
+    /// All problems in one message, those of fetching among them.
+    #[cfg_attr(
+        not(feature = "secrets"),
+        allow(clippy::unused_async, reason = "nothing is fetched without the feature")
+    )]
+    pub async fn load() -> Result<Self, InvalidConfig> {
+        let vars = Vars::new(environment());
+        #[cfg(feature = "secrets")]
+        let vars = vars.with_secrets().await;
+        vars.into_config()
+    }
+
+    /// Reads the environment of this process. A secret named by its ARN is refused, since only [`load`](Self::load) fetches it.
     ///
     /// # Errors
     ///
     /// All problems in one message.
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
     pub fn from_env() -> Result<Self, InvalidConfig> {
-        let ours = std::env::vars_os().filter_map(|(name, value)| {
-            let name = name.into_string().ok()?;
-            let known = name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX);
-            known.then(|| (name, value.to_string_lossy().into_owned()))
-        });
-        Self::from_vars(ours)
+        Self::from_vars(environment())
     }
 
-    /// Reads variables of which each name begins with `REQUEUE_`. An empty value counts as none.
+    /// Reads variables of which each name begins with `REQUEUE_`. An empty value counts as none. A secret named by its ARN is refused,
+    /// since only [`load`](Self::load) fetches it.
     ///
     /// # Errors
     ///
@@ -114,11 +134,7 @@ impl Config {
     pub fn from_vars<N: Into<String>, V: Into<String>>(
         vars: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, InvalidConfig> {
-        let vars = vars.into_iter().map(|(name, value)| (name.into(), value.into()));
-        let mut vars = Vars { vars: vars.collect(), problems: Vec::new() };
-        let config = Self::read(&mut vars);
-        vars.refuse_unknown();
-        if vars.problems.is_empty() { Ok(config) } else { Err(InvalidConfig { problems: vars.problems }) }
+        Vars::new(vars.into_iter().map(|(name, value)| (name.into(), value.into()))).into_config()
     }
 
     fn read(vars: &mut Vars) -> Self {
@@ -172,6 +188,16 @@ impl Config {
             ..Settings::default()
         }
     }
+}
+
+/// The variables of this process that are ours.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        let known = name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX);
+        known.then(|| (name, value.to_string_lossy().into_owned()))
+    })
 }
 
 const MODE: [(&str, Mode); 2] = [("requeue", Mode::Requeue), ("report", Mode::Report)];
@@ -237,13 +263,36 @@ const NAMES: [&str; 19] = [
 
 /// The variables, and what is wrong with them.
 struct Vars {
-    vars: BTreeMap<String, String>,
+    values: BTreeMap<String, String>,
+    /// What has been fetched for them.
+    #[cfg(feature = "http")]
+    texts: Texts,
+    /// What they name and is not among it.
+    #[cfg(feature = "http")]
+    wanted: BTreeSet<Stored>,
     problems: Vec<String>,
 }
 
 impl Vars {
+    fn new(vars: impl Iterator<Item = (String, String)>) -> Self {
+        Self {
+            values: vars.collect(),
+            #[cfg(feature = "http")]
+            texts: Texts::new(),
+            #[cfg(feature = "http")]
+            wanted: BTreeSet::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    fn into_config(mut self) -> Result<Config, InvalidConfig> {
+        let config = Config::read(&mut self);
+        self.refuse_unknown();
+        if self.problems.is_empty() { Ok(config) } else { Err(InvalidConfig { problems: self.problems }) }
+    }
+
     fn get(&self, name: &str) -> Option<String> {
-        self.vars.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
+        self.values.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
     }
 
     fn problem(&mut self, name: &str, problem: impl fmt::Display) {
@@ -327,7 +376,7 @@ impl Vars {
 
     fn refuse_unknown(&mut self) {
         let unknown =
-            self.vars.keys().filter(|name| !NAMES.iter().any(|known| name.strip_prefix(PREFIX) == Some(known)));
+            self.values.keys().filter(|name| !NAMES.iter().any(|known| name.strip_prefix(PREFIX) == Some(known)));
         let unknown: Vec<String> = unknown.cloned().collect();
         for name in unknown {
             let like = |known: &str| strsim::jaro_winkler(&name, &format!("{PREFIX}{known}"));
