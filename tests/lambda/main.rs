@@ -8,6 +8,7 @@ mod http;
 mod runtime_api;
 mod stage;
 
+mod concurrent;
 mod crash;
 mod delivery;
 mod events;
