@@ -16,6 +16,7 @@ mod events;
 mod fallback;
 mod fifo;
 mod fifo_histories;
+mod hangs;
 mod in_place;
 mod isolation;
 mod loops;
