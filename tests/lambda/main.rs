@@ -11,6 +11,7 @@ mod stage;
 mod crash;
 mod delivery;
 mod events;
+mod hostile;
 mod isolation;
 mod start;
 mod target;
