@@ -86,8 +86,8 @@ async fn only_what_an_answer_confirms_by_id_is_deleted() {
 
         assert_eq!(canned.calls(SEND).len(), sends, "{answer}");
         // The first delete; nothing is confirmed by its answer, so a second one follows.
-        let deletes = canned.calls(DELETE);
-        let entries = deletes.first().and_then(|call| call["Entries"].as_array());
+        let calls = canned.calls(DELETE);
+        let entries = calls.first().and_then(|call| call["Entries"].as_array());
         let deleted: Vec<&Value> = entries.into_iter().flatten().map(|entry| &entry["ReceiptHandle"]).collect();
         let handles: Vec<&Value> = confirmed.iter().map(|at| &records(&event)[*at]["receiptHandle"]).collect();
         assert_eq!(deleted, handles, "{answer}");
