@@ -66,7 +66,7 @@ impl Drop for Target {
     }
 }
 
-/// The body of the one request of this connection.
+/// The body of the one request of this connection: whatever is answered must not leave it open for another.
 async fn request(stream: &mut TcpStream) -> Option<Value> {
     let mut bytes = Vec::new();
     loop {
@@ -111,7 +111,10 @@ async fn answer(mut stream: TcpStream, elsewhere: Arc<str>) {
         }
         "a bomb" => {
             let bomb = BASE64_STANDARD.decode(BOMB).unwrap();
-            let head = format!("HTTP/1.1 403 No\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\n\r\n", bomb.len());
+            let head = format!(
+                "HTTP/1.1 403 No\r\nContent-Encoding: gzip\r\nContent-Length: {}\r\nConnection: close\r\n\r\n",
+                bomb.len()
+            );
             [head.as_bytes(), &bomb].concat()
         }
         "a header of a megabyte" => format!("HTTP/1.1 200 OK\r\nX: {}\r\n{closing}", "x".repeat(1_000_000)).into(),
