@@ -708,6 +708,12 @@ impl Listener {
 struct Fields(String);
 
 impl Visit for Fields {
+    /// As it is: to escape what could forge a line is not left to whoever prints it.
+    fn record_str(&mut self, field: &Field, value: &str) {
+        use fmt::Write as _;
+        write!(self.0, " {}=\"{value}\"", field.name()).expect("a string takes everything");
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         use fmt::Write as _;
         write!(self.0, " {}={value:?}", field.name()).expect("a string takes everything");

@@ -72,6 +72,7 @@ impl Function {
             .env("AWS_LAMBDA_LOG_FORMAT", "JSON")
             .env("AWS_ACCESS_KEY_ID", "test")
             .env("AWS_SECRET_ACCESS_KEY", "canary-secret-key")
+            .env("AWS_SESSION_TOKEN", "canary-session-token")
             .env("AWS_REGION", "us-east-1")
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
