@@ -70,7 +70,7 @@ pub enum Evidence {
     Text,
     /// Nothing was recognised, so the failure counts as temporary.
     Unrecognised,
-    /// The body does not fit the handler's type.
+    /// The message itself: its body does not fit the handler's type, or an attribute no header.
     Body,
     /// The handler panicked.
     Panic,

@@ -119,7 +119,7 @@ pub(super) fn of_attributes(
 
 /// Trouble of the message: it is the same on every attempt.
 fn unfit(why: impl fmt::Display) -> Failure {
-    Failure::new(FailureClass::NonRetryable, Evidence::Typed, why)
+    Failure::new(FailureClass::NonRetryable, Evidence::Body, why)
 }
 
 /// All headers of one message. What stands later replaces what stands earlier: the settings', the message's, ours.
@@ -266,7 +266,7 @@ mod tests {
                     assert_eq!(values, expected.map(str::as_bytes).into_iter().collect::<Vec<_>>());
                 }
                 (Err(failure), Err(())) => {
-                    assert_eq!((failure.class(), failure.evidence()), (FailureClass::NonRetryable, Evidence::Typed));
+                    assert_eq!((failure.class(), failure.evidence()), (FailureClass::NonRetryable, Evidence::Body));
                     assert_eq!(failure.reason(), "message attribute tenant cannot be sent as a header");
                 }
                 (result, _) => panic!("{value:?}: {result:?}"),

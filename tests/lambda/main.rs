@@ -12,6 +12,7 @@ mod concurrent;
 mod crash;
 mod delivery;
 mod events;
+mod hangs;
 mod hostile;
 mod isolation;
 mod secrets;
