@@ -7,6 +7,7 @@ mod check;
 mod laptop;
 mod run;
 mod measured;
+mod outage;
 mod readme;
 mod schedule;
 mod serve;

@@ -1,0 +1,29 @@
+//! What an outage costs a service, with and without protection: the command itself, a fifth of its default size.
+
+use serde_json::Value;
+
+use crate::run::requeue;
+
+#[test]
+fn a_service_that_is_down_is_hardly_called_and_nothing_is_given_up_for_it() {
+    let said = requeue(&["simulate", "outage", "--messages", "4000", "--rate", "10", "--json"]).succeeded();
+    let figures: Value = serde_json::from_str(&said).unwrap();
+    let number = |run: &str, name: &str| figures[run][name].as_f64().unwrap();
+    let [without, with] = ["without", "with"].map(|run| number(run, "callsWhileDown"));
+    assert!(with < 0.05 * without, "{said}");
+    assert_eq!(number("with", "deadLetters"), 0.0, "{said}");
+    assert!(number("with", "ratio") <= 1.3, "{said}");
+    assert!(number("with", "mostRetries") <= 15.0, "{said}");
+    assert!(number("with", "peakCallsPerSecond") < 0.5 * number("without", "peakCallsPerSecond"), "{said}");
+    assert!(number("with", "retries") < 0.1 * number("without", "retries"), "{said}");
+}
+
+#[test]
+fn a_run_is_shown_side_by_side_and_can_be_repeated() {
+    let run = || requeue(&["simulate", "outage", "--messages", "200", "--rate", "5", "--outage", "60"]).succeeded();
+    let said = run();
+    assert_eq!(said, run(), "the same seed gives the same run");
+    for line in ["200 messages; a service that is down for 60 s", " calls while it was down ", " dead letters "] {
+        assert!(said.contains(line), "{said}");
+    }
+}
