@@ -257,6 +257,8 @@ pub enum ReleaseReason {
     NoQueue,
     /// The worker ends: it was not handled, or its handler was cancelled, and it is receivable again at once.
     ShuttingDown,
+    /// The worker could not extend its visibility, so that SQS may have delivered it to somebody else: two copies might follow.
+    Lapsed,
 }
 
 impl ReleaseReason {
@@ -272,6 +274,7 @@ impl ReleaseReason {
             Self::BehindFailed => "behind-failed",
             Self::NoQueue => "no-queue",
             Self::ShuttingDown => "shutting-down",
+            Self::Lapsed => "visibility-lapsed",
         }
     }
 }

@@ -199,6 +199,9 @@ where
         let time_left = if Instant::now() < times.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
 
         let now = settler.clock.now();
+        if settler.has_lapsed(&delivery) {
+            return Verdict::uncalled(delivery, Disposition::Release(ReleaseReason::Lapsed), now);
+        }
         if times.stop.starting.is_cancelled() {
             return Verdict::uncalled(delivery, Disposition::Release(ReleaseReason::ShuttingDown), now);
         }
@@ -294,7 +297,7 @@ fn is_unreportable(delivery: &Delivery) -> bool {
     delivery.message_id.is_none() && delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo()
 }
 
-impl<H, Q> Inner<H, Q> {
+impl<H, Q: Queue> Inner<H, Q> {
     /// Reads each record, and joins those that are the same message delivered twice.
     fn decode(&self, records: Vec<Record>) -> Vec<Delivery> {
         let received = self.settler.clock.now();
@@ -323,9 +326,13 @@ impl<H, Q> Inner<H, Q> {
         deliveries
     }
 
-    /// The disposition that can be carried out for this record: a copy needs a queue, and what SQS shall keep needs an id.
+    /// The disposition that can be carried out for this record: a copy needs a queue and a message that is still ours, and what SQS
+    /// shall keep needs an id.
     fn feasible(&self, delivery: &Delivery, wanted: Disposition, now: SystemTime, sample: f64) -> Disposition {
         match wanted {
+            // What is done is done, whoever has it now; and an abandoned handler costs no call.
+            Disposition::Complete | Disposition::Release(ReleaseReason::Abandoned) => wanted,
+            _ if self.settler.has_lapsed(delivery) => Disposition::Release(ReleaseReason::Lapsed),
             Disposition::Requeue { .. } | Disposition::Defer { .. } if delivery.queue.is_none() => {
                 Disposition::Release(ReleaseReason::NoQueue)
             }
@@ -343,8 +350,7 @@ impl<H, Q> Inner<H, Q> {
             Disposition::Release(ReleaseReason::GivenUp) if is_unreportable(delivery) => {
                 policy::defer(Deferral::Unreportable, delivery.deferrals(), now, sample)
             }
-            Disposition::Complete
-            | Disposition::Requeue { .. }
+            Disposition::Requeue { .. }
             | Disposition::Defer { .. }
             | Disposition::Release(_)
             | Disposition::Annotate(_)

@@ -177,6 +177,12 @@ impl<Q: Queue> Settler<Q> {
         Prepared::Settled(Settled { verdict, settlement })
     }
 
+    /// Whether the message may be in other hands meanwhile.
+    pub(crate) fn has_lapsed(&self, delivery: &Delivery) -> bool {
+        // Each receive has its own handle; the latest is the one that hides it longest.
+        delivery.receipt_handles.first().is_some_and(|handle| self.queue.has_lapsed(handle))
+    }
+
     /// Where the dead letters of a queue are sent to directly; `None` also if that is the queue itself, in which they would go round.
     fn dead_letters_of(&self, queue: &QueueArn) -> Option<Arc<QueueArn>> {
         let url = self.dead_letters.as_ref()?;
