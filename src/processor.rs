@@ -115,18 +115,20 @@ where
     pub async fn process(&self, records: Vec<Record>, deadline: Instant) -> Report {
         let stop = Stop::default();
         let times = Times::new(Instant::now(), deadline, &self.inner.limits, &stop);
-        let settled = self.settle(records, times).await;
+        let mut settled = Vec::new();
+        self.settle(records, times, |one| settled.push(one)).await;
         let unreportable = settled
             .iter()
             .any(|Settled { verdict, settlement }| settlement.is_kept() && verdict.delivery.message_id.is_none());
         if unreportable {
-            self.inner.settler.delete_completed(&settled, times.window.deadline).await;
+            let done = stream::iter(settled.iter().filter_map(Settled::to_delete));
+            self.inner.settler.delete_done(done, times.window.deadline).await;
         }
         self.inner.report(settled, times.window.started)
     }
 
-    /// As [`process`](Self::process), for a host that has no poller to delete what is done. Returns also how many of those could not be
-    /// deleted.
+    /// As [`process`](Self::process), for a host that has no poller to delete what is done: that happens as soon as it is done,
+    /// whatever its neighbours take. Returns also how many of those could not be deleted.
     pub(crate) async fn process_and_delete(
         &self,
         records: Vec<Record>,
@@ -134,13 +136,28 @@ where
         stop: &Stop,
     ) -> (Report, usize) {
         let times = Times::new(Instant::now(), deadline, &self.inner.limits, stop);
-        let settled = self.settle(records, times).await;
-        let not_deleted = self.inner.settler.delete_completed(&settled, times.window.deadline).await;
+        let (done, mut deleting) = mpsc::unbounded_channel();
+        let settling = async move {
+            let mut settled = Vec::new();
+            let note = |one: Settled| {
+                if let Some(delivery) = one.to_delete() {
+                    // The receiver lives until the sender is gone.
+                    let _ = done.send(delivery);
+                }
+                settled.push(one);
+            };
+            self.settle(records, times, note).await;
+            drop(done);
+            settled
+        };
+        let done = stream::poll_fn(move |context| deleting.poll_recv(context));
+        let (settled, not_deleted) =
+            tokio::join!(settling, self.inner.settler.delete_done(done, times.window.deadline));
         (self.inner.report(settled, times.window.started), not_deleted)
     }
 
-    /// From records to what became of them, in their order.
-    async fn settle(&self, records: Vec<Record>, times: Times<'_>) -> Vec<Settled> {
+    /// From records to what became of them.
+    async fn settle(&self, records: Vec<Record>, times: Times<'_>, settled: impl FnMut(Settled)) {
         let inner = &self.inner;
         let deliveries = inner.decode(records);
 
@@ -152,9 +169,7 @@ where
                 .await;
             drop(verdicts);
         };
-        let ((), mut settled) = tokio::join!(handling, inner.settler.settle(decided, times.window));
-        settled.sort_unstable_by_key(|settled| settled.verdict.delivery.position);
-        settled
+        tokio::join!(handling, inner.settler.settle(decided, times.window, settled));
     }
 
     /// Works on messages that must keep their order: behind one that is to be handled again, the others stay in the queue too.
@@ -377,7 +392,8 @@ impl<H, Q: Queue> Inner<H, Q> {
         }
     }
 
-    fn report(&self, settled: Vec<Settled>, started: Instant) -> Report {
+    fn report(&self, mut settled: Vec<Settled>, started: Instant) -> Report {
+        settled.sort_unstable_by_key(|settled| settled.verdict.delivery.position);
         Report {
             outcomes: settled.into_iter().map(|settled| self.outcome(settled)).collect(),
             elapsed: started.elapsed(),

@@ -174,7 +174,7 @@ impl Leases {
 
 /// Until when a message is surely hidden that is to be so for this time, counted from before SQS was asked or right after it answered.
 fn hidden_until(from: Instant, visibility: Duration) -> Instant {
-    from + (visibility - LAPSED_BEFORE.min(visibility / 10))
+    from + visibility.saturating_sub(LAPSED_BEFORE.min(visibility / 10))
 }
 
 /// Messages in hand until it is dropped.

@@ -65,6 +65,45 @@ async fn what_the_report_does_not_keep_is_deleted_and_the_rest_comes_back() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn what_is_done_is_deleted_though_a_neighbour_takes_long() {
+    for name in ["orders", "orders.fifo"] {
+        let mut world = World::with_queue(name, &[]);
+        world.settings.limits.timeout = secs(900);
+        for n in 0..10 {
+            let own = |message: SendMessageFluentBuilder| match name {
+                "orders" => message,
+                _ => {
+                    message.message_group_id(if n == 9 { "slow" } else { "g" }).message_deduplication_id(n.to_string())
+                }
+            };
+            world.send_as(&numbered(n), own).await;
+        }
+        world.faults(|_| Fault::None);
+        let script = Script::new(|seen| Act::work(if seen.n() == 9 { secs(800) } else { millis(10) }));
+        let worker = start(&world, script, draining()).await;
+        let begun = Instant::now();
+        worker.run(pending()).await;
+        let deletes: Vec<(usize, u128)> =
+            world.requests(DELETE).iter().map(|call| (call.entries, (call.at - begun).as_millis())).collect();
+        assert_eq!(deletes, [(9, 260), (1, 800_000)], "{name}: 250 ms after the first one is done");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_together_is_deleted_together_and_at_once() {
+    for count in [10, 3] {
+        let world = World::new();
+        world.send_numbered(count).await;
+        let worker = start(&world, Script::new(|_| Act::work(secs(1))), draining()).await;
+        let begun = Instant::now();
+        worker.run(pending()).await;
+        let deletes: Vec<(usize, Duration)> =
+            world.requests(DELETE).iter().map(|call| (call.entries, call.at - begun)).collect();
+        assert_eq!(deletes, [(count, secs(1))]);
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_delete_that_fails_is_tried_once_more_and_then_said_to_have_failed() {
     let world = World::new();
     world.send_numbered(3).await;
