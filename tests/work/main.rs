@@ -11,4 +11,5 @@
 mod http;
 mod ordeal;
 mod process;
+mod proxy;
 mod shop;
