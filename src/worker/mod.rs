@@ -47,8 +47,6 @@ pub struct WorkerSettings {
     /// From the signal to the end. Shortly before it is over handlers that still run are cancelled and their messages given back.
     /// Default 30 s.
     pub shutdown_timeout: Duration,
-    /// How receiving is tried again. Default: [`CallPolicy::receiving`].
-    pub receiving: CallPolicy,
     /// What a queue without a redrive policy means. Default: [`WithoutDeadLetterQueue::Refuse`].
     pub without_dead_letter_queue: WithoutDeadLetterQueue,
     /// When the worker ends by itself. Default: [`Until::Shutdown`].
@@ -60,7 +58,6 @@ impl Default for WorkerSettings {
         Self {
             receivers: None,
             shutdown_timeout: Duration::from_secs(30),
-            receiving: CallPolicy::receiving(),
             without_dead_letter_queue: WithoutDeadLetterQueue::Refuse,
             until: Until::Shutdown,
         }
@@ -113,6 +110,7 @@ pub struct Worker<H, Q, T = Raw> {
     visibility: Duration,
     limits: Limits,
     sampler: Sampler,
+    receive_calls: CallPolicy,
     settings: WorkerSettings,
     progress: Mutex<Progress>,
 }
@@ -178,6 +176,7 @@ where
         let description = check::check(&source, queue, &settings, &worker).await?;
         let leased = Leased::new(source);
         let (limits, sampler) = (settings.limits.clone(), settings.sampler.clone());
+        let receive_calls = settings.policy.receive_calls.clone();
         Ok(Self {
             processor: BatchProcessor::new(handler, leased.clone(), settings),
             leased,
@@ -185,6 +184,7 @@ where
             visibility: description.visibility,
             limits,
             sampler,
+            receive_calls,
             settings: worker,
             progress: Mutex::default(),
         })
@@ -253,7 +253,7 @@ where
                     self.work(records, stop).await;
                 }
                 Err(error) => {
-                    let pause = trouble.add(&self.settings.receiving, &self.sampler, &error);
+                    let pause = trouble.add(&self.receive_calls, &self.sampler, &error);
                     tokio::select! {
                         () = sleep(pause) => {}
                         () = stop.starting.cancelled() => {}

@@ -415,13 +415,16 @@ async fn a_receive_under_way_at_the_signal_hides_no_message() {
 async fn receiving_backs_off_and_goes_on() {
     let lost = [400, 800, 1_600, 3_200, 6_400, 8_000, 8_000];
     let refused = [8_000; 7];
-    for (fault, pauses) in [
-        (Fault::refuse(503, "ServiceUnavailable"), lost),
-        (Fault::LoseRequest, lost),
-        (Fault::refuse(400, "AWS.SimpleQueueService.NonExistentQueue"), refused),
-        (Fault::refuse(403, "AccessDenied"), refused),
+    let own = r#"{"receiveCalls": {"baseDelay": 3, "maxDelay": 20, "jitter": "none"}}"#;
+    for (policy, fault, pauses) in [
+        ("{}", Fault::refuse(503, "ServiceUnavailable"), lost),
+        ("{}", Fault::LoseRequest, lost),
+        ("{}", Fault::refuse(400, "AWS.SimpleQueueService.NonExistentQueue"), refused),
+        ("{}", Fault::refuse(403, "AccessDenied"), refused),
+        (own, Fault::LoseRequest, [3_000, 6_000, 12_000, 20_000, 20_000, 20_000, 20_000]),
     ] {
-        let world = World::new();
+        let mut world = World::new();
+        world.settings.policy = policy.parse().unwrap();
         world.send(&numbered(0)).await;
         let script = Script::new(|_| Act::Done);
         let worker = start(&world, script.clone(), draining()).await;
