@@ -107,7 +107,7 @@ pub use config::{Config, InvalidConfig, InvalidPolicy};
 pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait};
 pub use failure::{Evidence, Failure, FailureClass};
 pub use handler::Handler;
-pub use lambda::{Error, InvocationError, SqsEvent, init_logging, respond, run, run_with};
+pub use lambda::{Error, InvocationError, SqsEvent, init_logging, init_logging_to, respond, run, run_with};
 pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};

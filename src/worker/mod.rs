@@ -123,7 +123,7 @@ pub struct Worker<H, Q, T = Raw> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Messages received.
+    /// Messages received, those in hand included.
     pub received: u64,
     /// Messages that are done.
     pub completed: u64,
@@ -140,7 +140,6 @@ pub struct Progress {
 impl Progress {
     fn add(&mut self, outcomes: &[Outcome]) {
         for outcome in outcomes {
-            self.received += 1;
             *match outcome.disposition {
                 Disposition::Complete => &mut self.completed,
                 Disposition::Requeue { .. } => &mut self.requeued,
@@ -285,6 +284,7 @@ where
         // Enough for one after the other, as the messages of a FIFO group are handled.
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
         let deadline = Instant::now() + self.limits.timeout.saturating_mul(messages) + self.limits.reserve;
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).received += u64::from(messages);
         let handles = records.iter().filter_map(|record| record.receipt_handle.clone()).collect();
         let process = self.processor.process_and_delete(records, deadline, stop);
         let (report, not_deleted) = self.leased.during(&self.queue, handles, self.visibility, process).await;

@@ -13,3 +13,4 @@ mod ordeal;
 mod process;
 mod proxy;
 mod shop;
+mod terminal;

@@ -91,9 +91,17 @@ impl Shop {
 
     /// A worker at work; more settings may follow.
     pub fn worker(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Worker {
-        let child = Command::new(env!("CARGO_BIN_EXE_requeue"))
-            .args(["work", "--queue-url", &self.queue])
-            .args(arguments)
+        let command = [&[env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &self.queue][..], arguments].concat();
+        let child = self.command(&command, settings).spawn().unwrap();
+        // Read all the while: a worker that cannot write its log waits.
+        Worker { id: child.id().expect("it runs"), output: tokio::spawn(child.wait_with_output()) }
+    }
+
+    /// A command in the environment of a worker.
+    pub fn command(&self, command: &[&str], settings: &[(&str, &str)]) -> Command {
+        let mut child = Command::new(command[0]);
+        child
+            .args(&command[1..])
             .env_clear()
             .envs([
                 ("AWS_ACCESS_KEY_ID", "test"),
@@ -107,11 +115,8 @@ impl Shop {
             .envs(settings.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        // Read all the while: a worker that cannot write its log waits.
-        Worker { id: child.id().expect("it runs"), output: tokio::spawn(child.wait_with_output()) }
+            .kill_on_drop(true);
+        child
     }
 
     pub fn calls(&self) -> Vec<Call> {
