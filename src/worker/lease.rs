@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::message::Record;
 use crate::queue::{
-    CallError, Confirmation, Description, MAX_VISIBILITY, Outgoing, Queue, QueueArn, ReceiveRequest, Source,
+    CallError, Confirmation, Description, EntryError, MAX_VISIBILITY, Outgoing, Queue, QueueArn, ReceiveRequest, Source,
 };
 
 /// Extended so often within one visibility timeout: should one call fail, the next one is still in time.
@@ -79,8 +79,7 @@ impl<Q: Queue> Leased<Q> {
             self.leases.end(&batch);
             let code = match answer {
                 Ok(Ok(confirmations)) => {
-                    let extended = batch.iter().zip(&confirmations).filter(|(_, confirmation)| confirmation.is_ok());
-                    self.leases.hands().extended(extended.map(|(handle, _)| handle.as_str()), until);
+                    self.leases.hands().note(batch.iter().zip(&confirmations), until);
                     confirmations.into_iter().find_map(Result::err).map(|error| error.code)
                 }
                 Ok(Err(error)) => Some(error.code),
@@ -130,11 +129,17 @@ impl Hands {
         }
     }
 
-    fn extended<'a>(&mut self, handles: impl Iterator<Item = &'a str>, until: Instant) {
-        for handle in handles {
+    /// What is extended is hidden until then. What SQS refuses to extend has lapsed, whatever our clock says: it stands still while the
+    /// machine sleeps.
+    fn note<'a>(&mut self, answers: impl Iterator<Item = (&'a String, &'a Confirmation)>, until: Instant) {
+        for (handle, answer) in answers {
             // It may have been let go meanwhile.
-            if let Some(held) = self.held.get_mut(handle) {
-                *held = until;
+            match (answer, self.held.get_mut(handle)) {
+                (Ok(()), Some(held)) => *held = until,
+                (Err(error), Some(held)) if error.sender_fault && *error != EntryError::unconfirmed() => {
+                    *held = Instant::now();
+                }
+                (Ok(()) | Err(_), _) => {}
             }
         }
     }

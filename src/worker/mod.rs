@@ -81,8 +81,9 @@ pub enum Until {
 /// Works on a queue by long polls: the same handler and the same settings as in a Lambda, in a container or on a laptop.
 ///
 /// It plays by the rules of Lambda's poller: what the report of a batch does not keep is deleted, what it keeps comes back after its
-/// visibility timeout. While a message is worked on its visibility is extended, up to SQS's 12 hours. It does not limit
-/// copies to ten in a row, as nothing detects loops here.
+/// visibility timeout. While a message is worked on its visibility is extended, up to SQS's 12 hours; where that fails until it has run
+/// out, no copy of the message is sent ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). What is done is deleted within 250 ms,
+/// or as soon as ten of a batch are. It does not limit copies to ten in a row, as nothing detects loops here.
 ///
 /// A batch has no deadline: each handler has its own [`timeout`](Limits::timeout). Handlers run on the runtime on which the
 /// worker is made, and must leave it a thread: should they block all of them, nothing is extended and nothing received.

@@ -275,6 +275,24 @@ async fn a_message_whose_own_extension_fails_is_released_alone() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_message_that_sqs_refuses_to_extend_is_no_longer_ours_whatever_the_clock_says() {
+    for (sender_fault, released) in [(true, 1), (false, 0)] {
+        let world = with_visibility("orders", "6");
+        world.send_numbered(1).await;
+        world.faults_of(VISIBILITY_CHANGE, move |_| {
+            let fate = EntryFate::Refused { code: "MessageNotInflight".to_owned(), sender_fault };
+            Fault::Entries(vec![EntryFault { position: 0, fate }])
+        });
+        let script = Script::new(|seen| match (seen.attempt, seen.receive_count) {
+            (1, 1) => Act::after(secs(3), Act::Fail(Failure::temporary("later"))),
+            _ => Act::Done,
+        });
+        let progress = drain(&world, &script).await;
+        assert_eq!((progress.waiting, progress.requeued), (released, 1 - released), "{sender_fault}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_send_that_is_tried_again_ends_when_the_visibility_lapses() {
     let mut world = with_visibility("orders", "6");
     world.settings.policy.sqs_calls = CallPolicy {
