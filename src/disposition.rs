@@ -219,6 +219,10 @@ pub enum Deferral {
     NotDue,
     /// The handler asked for a later time without having failed.
     Postponed,
+    /// Its callee asked for a pause.
+    Paused,
+    /// Its callee failed and failed.
+    CircuitOpen,
     /// Too little of the invocation, or no thread, was left to start it.
     NoTimeLeft,
     /// SQS was to keep it, but the record has no message id by which Lambda could be told.
@@ -232,6 +236,8 @@ impl Deferral {
         match self {
             Self::NotDue => "not-due",
             Self::Postponed => "postponed",
+            Self::Paused => "paused",
+            Self::CircuitOpen => "circuit-open",
             Self::NoTimeLeft => "no-time-left",
             Self::Unreportable => "unreportable",
         }
@@ -255,6 +261,8 @@ pub enum ReleaseReason {
     BehindFailed,
     /// The record has no queue ARN, so no copy can be sent.
     NoQueue,
+    /// The mode is to report only: it failed, and SQS delivers it again after its visibility timeout.
+    Reported,
     /// The worker ends: it was not handled, or its handler was cancelled, and it is receivable again at once.
     ShuttingDown,
     /// The worker could not extend its visibility, so that SQS may have delivered it to somebody else: two copies might follow.
@@ -273,6 +281,7 @@ impl ReleaseReason {
             Self::DeferredTooOften => "deferred-too-often",
             Self::BehindFailed => "behind-failed",
             Self::NoQueue => "no-queue",
+            Self::Reported => "reported",
             Self::ShuttingDown => "shutting-down",
             Self::Lapsed => "visibility-lapsed",
         }
@@ -290,6 +299,8 @@ pub enum DeadLetterReason {
     TooOld,
     /// It is older than `messageTtlSeconds`.
     Expired,
+    /// The handler postponed it more often than the policy allows.
+    PostponedTooOften,
 }
 
 impl DeadLetterReason {
@@ -301,6 +312,7 @@ impl DeadLetterReason {
             Self::RetriesExhausted => "retries-exhausted",
             Self::TooOld => "too-old",
             Self::Expired => "expired",
+            Self::PostponedTooOften => "postponed-too-often",
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 
 use crate::failure::Failure;
+use crate::gate::Scope;
 use crate::message::{Message, Raw};
 
 /// Works on one message.
@@ -26,6 +27,25 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     /// Works on one message. It may run several times for the same message, so it must be idempotent; see
     /// [`Message::original_id`]. A panic counts as a temporary failure. The future is dropped when its time is over.
     fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), Failure>> + Send;
+
+    /// What the message is going to call: a pause or an open circuit of one scope defers no message of another. Default: one scope for
+    /// all.
+    ///
+    /// ```
+    /// # use requeue::{Failure, Handler, Message, Scope};
+    /// # #[derive(serde::Deserialize)] struct Order { tenant: String }
+    /// # struct Charge;
+    /// impl Handler<Order> for Charge {
+    /// #   async fn handle(&self, _: Message<Order>) -> Result<(), Failure> { Ok(()) }
+    ///     // …
+    ///     fn scope(&self, message: &Message<Order>) -> Scope {
+    ///         Scope::of(&message.body().tenant)
+    ///     }
+    /// }
+    /// ```
+    fn scope(&self, _: &Message<T>) -> Scope {
+        Scope::default()
+    }
 }
 
 impl<F, T, R, E> Handler<T> for F

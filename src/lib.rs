@@ -31,7 +31,7 @@
 //! |---|---|---|
 //! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
 //! | decode | a record becomes a delivery: the body as first delivered, and what the message has been through | `message.rs`, `wire/` |
-//! | gate | settle without a call: not due, expired, given up, no time left | `gate.rs` |
+//! | gate | settle without a call: not due, expired, given up, no time left, paused, circuit open | `gate/` |
 //! | handle | the user's code, in a task of its own, under a time-out; a FIFO group in its order | [`Handler`], [`http`], `lane.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
@@ -47,7 +47,7 @@
 //! * No handler, be it one that panics, hangs or blocks its thread, changes what happens to its neighbours.
 //! * No body, attribute value, header, secret or receipt handle is logged.
 //! * The policy reads no clock and draws no random number; both are arguments.
-//! * No file but `queue/sqs.rs` calls the AWS SDK, and none but `lambda/` knows Lambda. A test reads the sources and says so.
+//! * No file but `queue/sqs.rs` calls SQS, none but `secrets/fetch.rs` asks AWS for a secret, and none but `lambda/` knows Lambda. A test reads the sources and says so.
 //!
 //! # What to choose
 //!
@@ -64,8 +64,9 @@
 //! | feature | what it adds |
 //! |---|---|
 //! | `http` | [`http::HttpTarget`] and the binary `requeue-lambda` |
+//! | `secrets` | settings may name a secret of Secrets Manager or a parameter of SSM by its ARN; [`Config::load`] fetches it; brings `http` |
 //! | `embedded` | [`embedded::EmbeddedSqs`]: SQS in this process, in virtual time, for tests |
-//! | `cli` (default) | both, and the command line `requeue` |
+//! | `cli` (default) | all of it, and the command line `requeue` |
 //!
 //! A Lambda of your own needs none of them: `requeue = { version = "0.1", default-features = false }`.
 
@@ -95,10 +96,13 @@ mod report;
 mod telemetry;
 mod worker;
 
+mod aws;
 mod clock;
 mod config;
 #[cfg(feature = "embedded")]
 pub mod embedded;
+#[cfg(feature = "http")]
+mod secrets;
 mod settings;
 mod state;
 
@@ -106,12 +110,13 @@ pub use clock::{Clock, Sampler};
 pub use config::{Config, InvalidConfig, InvalidPolicy};
 pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait};
 pub use failure::{Evidence, Failure, FailureClass};
+pub use gate::Scope;
 pub use handler::Handler;
 pub use lambda::{Error, InvocationError, SqsEvent, init_logging, init_logging_to, respond, run, run_with};
 pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
-pub use settings::{DeadLetterMode, Limits, RecursiveLoop, Settings};
+pub use settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 pub use wire::Wrap;
 pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};

@@ -4,8 +4,7 @@
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
@@ -21,14 +20,14 @@ use crate::classify::Rules;
 use crate::clock::Clock;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::gate::{TimeLeft, gate};
+use crate::gate::{Held, Pass, Protection, Reply, TimeLeft, gate};
 use crate::handler::Handler;
 use crate::lane::{self, Way};
 use crate::message::{Body, Delivery, Message, Raw, Record};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
 use crate::report::{Outcome, Report};
-use crate::settings::{DeadLetterMode, Limits, RecursiveLoop, Settings};
+use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 use crate::settle::{Behind, Brake, Settled, Settler, Verdict, Window};
 
 /// Works on batches: the core that Lambda, the command line and the tests share.
@@ -41,6 +40,7 @@ pub struct BatchProcessor<H, Q, T = Raw> {
 
 struct Inner<H, Q> {
     handler: Arc<H>,
+    protection: Arc<Protection>,
     settler: Settler<Q>,
     policy: RetryPolicy,
     rules: Rules,
@@ -48,6 +48,7 @@ struct Inner<H, Q> {
     strategy: Strategy,
     recursive_loop: RecursiveLoop,
     dead_letter: DeadLetterMode,
+    mode: Mode,
     handlers: Handle,
 }
 
@@ -92,8 +93,14 @@ where
     ///
     /// Outside a tokio runtime, unless the settings name one for the handlers.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
-        let Settings { policy, rules, limits, strategy, recursive_loop, dead_letter, wrap, clock, sampler, handlers } =
-            settings;
+        let Settings {
+            policy, rules, limits, recursive_loop, dead_letter, mode, wrap, clock, sampler, handlers, ..
+        } = settings;
+        let (strategy, dead_letter) = match mode {
+            Mode::Requeue => (settings.strategy, dead_letter),
+            // Nothing is sent.
+            Mode::Report => (Strategy::Visibility, DeadLetterMode::Redrive),
+        };
         let calls = policy.sqs_calls.clone();
         let dead_letters = match &dead_letter {
             DeadLetterMode::Direct(url) => Some(url.clone()),
@@ -103,7 +110,20 @@ where
             Settler { queue: Arc::new(queue), clock, sampler, wrap, dead_letters, calls, brake: Brake::default() };
         let handlers = handlers.unwrap_or_else(Handle::current);
         let handler = Arc::new(handler);
-        let inner = Inner { handler, settler, policy, rules, limits, strategy, recursive_loop, dead_letter, handlers };
+        let protection = Protection::new(&policy);
+        let inner = Inner {
+            handler,
+            protection,
+            settler,
+            policy,
+            rules,
+            limits,
+            strategy,
+            recursive_loop,
+            dead_letter,
+            mode,
+            handlers,
+        };
         Self { inner: Arc::new(inner), body: PhantomData }
     }
 
@@ -227,15 +247,20 @@ where
 
         let began = Instant::now();
         let handled = self.handle(&delivery, times).await;
-        let elapsed = (!matches!(handled, Handled::NotStarted)).then(|| began.elapsed());
+        let elapsed = (!matches!(handled, Handled::NotStarted | Handled::Held(_))).then(|| began.elapsed());
 
         let now = settler.clock.now();
         let (disposition, failure) = match handled {
+            Handled::Held(Held { why, rest }) => {
+                (policy::hold(policy, &delivery.progress(), why, rest, delivery.deferrals(), now, sample), None)
+            }
             Handled::Done => (Disposition::Complete, None),
             Handled::Failed(failure) => {
                 (policy::decide(policy, &delivery.progress(), &failure, now, sample), Some(failure))
             }
-            Handled::NotStarted => (policy::defer(Deferral::NoTimeLeft, delivery.deferrals(), now, sample), None),
+            Handled::NotStarted => {
+                (policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample), None)
+            }
             Handled::Interrupted => (Disposition::Release(ReleaseReason::ShuttingDown), None),
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
@@ -250,42 +275,96 @@ where
         }
         let own = Instant::now().checked_add(self.inner.limits.timeout);
         let limit = own.map_or(times.cutoff, |own| own.min(times.cutoff));
-        let handler = Arc::clone(&self.inner.handler);
-        let delivery = Arc::clone(delivery);
-        let max_retries = self.inner.policy.max_retries;
-        let started = Arc::new(AtomicBool::new(false));
-        let starting = Arc::clone(&started);
-        // What the handler makes of an answer or an error goes by the user's rules first.
-        let handling = self.inner.rules.scope(async move {
-            starting.store(true, Ordering::Relaxed);
-            let message = Message::new(&delivery, max_retries, limit)?;
-            handler.handle(message).await
-        });
-        let mut task = AbortOnDropHandle::new(self.inner.handlers.spawn(handling));
+        let call = Arc::new(Mutex::new(Call::Waiting));
+        let mut task = AbortOnDropHandle::new(self.inner.handlers.spawn(self.call(delivery, limit, Arc::clone(&call))));
         let interrupted = tokio::select! {
             biased;
-            ended = &mut task => return handled(ended),
+            ended = &mut task => return self.hear(&call, handled(ended), true),
             () = times.stop.running.cancelled() => true,
             () = sleep_until(limit) => false,
         };
         task.abort();
         let ended = timeout(times.grace, &mut task).await;
-        // A task that was aborted before it ran never will.
-        if !started.load(Ordering::Relaxed) {
-            return if interrupted { Handled::Interrupted } else { Handled::NotStarted };
-        }
-        match ended {
+        let handled = match ended {
+            // A task that was aborted before it ran never will.
+            _ if matches!(*locked(&call), Call::Waiting) && interrupted => Handled::Interrupted,
+            _ if matches!(*locked(&call), Call::Waiting) => Handled::NotStarted,
             Ok(Err(error)) if interrupted && error.is_cancelled() => Handled::Interrupted,
             Ok(ended) => handled(ended),
             Err(_) => Handled::Abandoned,
-        }
+        };
+        // The end of the invocation says nothing about the callee.
+        self.hear(&call, handled, !interrupted && limit < times.cutoff)
     }
+
+    /// What the task of a handler does: what belongs to the user runs in it, and nothing else does.
+    fn call(
+        &self,
+        delivery: &Arc<Delivery>,
+        limit: Instant,
+        call: Arc<Mutex<Call>>,
+    ) -> impl Future<Output = Handled> + use<H, Q, T> {
+        let Inner { handler, protection, settler, policy, rules, mode, .. } = &*self.inner;
+        let (handler, protection, clock) = (Arc::clone(handler), Arc::clone(protection), settler.clock.clone());
+        let (delivery, max_retries) = (Arc::clone(delivery), policy.max_retries);
+        let now = clock.now();
+        let may_be_held =
+            *mode == Mode::Requeue && policy::may_be_held(policy, &delivery.progress(), delivery.deferrals(), now);
+        // What the handler makes of an answer or an error goes by the user's rules first.
+        rules.scope(async move {
+            *locked(&call) = Call::Reading;
+            let message = match Message::new(&delivery, max_retries, limit) {
+                Ok(message) => message,
+                Err(failure) => return Handled::Failed(failure),
+            };
+            let scope = handler.scope(&message);
+            let pass = if may_be_held { protection.admit(scope, clock.now()) } else { Ok(protection.pass(scope)) };
+            match pass {
+                Ok(pass) => *locked(&call) = Call::Calling(pass),
+                Err(held) => return Handled::Held(held),
+            }
+            match handler.handle(message).await {
+                Ok(()) => Handled::Done,
+                Err(failure) => Handled::Failed(failure),
+            }
+        })
+    }
+
+    /// Notes what a call that ended says about its callee. One that was cut short says nothing.
+    fn hear(&self, call: &Mutex<Call>, handled: Handled, had_its_time: bool) -> Handled {
+        let Call::Calling(pass) = std::mem::replace(&mut *locked(call), Call::Waiting) else {
+            return handled;
+        };
+        let reply = match &handled {
+            Handled::Done => Reply::Alive,
+            Handled::Failed(failure) if had_its_time || failure.evidence() != Evidence::TimeOut => Reply::of(failure),
+            Handled::Abandoned if had_its_time => Reply::Down,
+            Handled::Failed(_) | Handled::Abandoned | Handled::Held(_) | Handled::NotStarted | Handled::Interrupted => {
+                Reply::Silent
+            }
+        };
+        pass.give_back(reply, self.clock().now());
+        handled
+    }
+}
+
+/// How far the task of a handler has come.
+enum Call {
+    Waiting,
+    Reading,
+    Calling(Pass),
+}
+
+fn locked(call: &Mutex<Call>) -> std::sync::MutexGuard<'_, Call> {
+    call.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// How a handler ended.
 enum Handled {
     Done,
     Failed(Failure),
+    /// A pause or an open circuit kept it from being called.
+    Held(Held),
     /// Others blocked every thread: it was not called, and will not be.
     NotStarted,
     /// The host ends.
@@ -294,10 +373,9 @@ enum Handled {
     Abandoned,
 }
 
-fn handled(ended: Result<Result<(), Failure>, tokio::task::JoinError>) -> Handled {
+fn handled(ended: Result<Handled, tokio::task::JoinError>) -> Handled {
     match ended {
-        Ok(Ok(())) => Handled::Done,
-        Ok(Err(failure)) => Handled::Failed(failure),
+        Ok(handled) => handled,
         Err(error) if error.is_panic() => {
             Handled::Failed(Failure::new(FailureClass::Temporary, Evidence::Panic, "the handler panicked"))
         }
@@ -348,6 +426,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             // What is done is done, whoever has it now; and an abandoned handler costs no call.
             Disposition::Complete | Disposition::Release(ReleaseReason::Abandoned) => wanted,
             _ if self.settler.has_lapsed(delivery) => Disposition::Release(ReleaseReason::Lapsed),
+            Disposition::Requeue { .. } if self.mode == Mode::Report => Disposition::Release(ReleaseReason::Reported),
             Disposition::Requeue { .. } | Disposition::Defer { .. } if delivery.queue.is_none() => {
                 Disposition::Release(ReleaseReason::NoQueue)
             }
@@ -356,14 +435,15 @@ impl<H, Q: Queue> Inner<H, Q> {
             {
                 Disposition::Release(ReleaseReason::DeferredTooOften)
             }
-            Disposition::Defer { why: why @ (Deferral::NotDue | Deferral::NoTimeLeft), wait }
-                if delivery.strategy == Strategy::Visibility =>
-            {
+            Disposition::Defer {
+                why: why @ (Deferral::NotDue | Deferral::Paused | Deferral::CircuitOpen | Deferral::NoTimeLeft),
+                wait,
+            } if delivery.strategy == Strategy::Visibility => {
                 Disposition::Defer { why, wait: policy::deferred_in_place(wait, now) }
             }
             Disposition::DeadLetter(reason) => self.dead_letter(delivery, reason, now, sample),
             Disposition::Release(ReleaseReason::GivenUp) if is_unreportable(delivery) => {
-                policy::defer(Deferral::Unreportable, delivery.deferrals(), now, sample)
+                policy::defer(&self.policy, Deferral::Unreportable, delivery.deferrals(), now, sample)
             }
             Disposition::Requeue { .. }
             | Disposition::Defer { .. }
@@ -384,7 +464,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             }
             DeadLetterMode::Redrive | DeadLetterMode::Annotate | DeadLetterMode::Direct(_) => {
                 if is_unreportable(delivery) {
-                    policy::defer(Deferral::Unreportable, delivery.deferrals(), now, sample)
+                    policy::defer(&self.policy, Deferral::Unreportable, delivery.deferrals(), now, sample)
                 } else {
                     Disposition::DeadLetter(reason)
                 }

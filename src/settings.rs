@@ -32,6 +32,8 @@ pub struct Settings {
     pub recursive_loop: RecursiveLoop,
     /// How a message that is given up reaches the dead-letter queue. Default: [`DeadLetterMode::Redrive`].
     pub dead_letter: DeadLetterMode,
+    /// Whether failed messages are tried again at all. Default: [`Mode::Requeue`].
+    pub mode: Mode,
     /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
     pub wrap: Wrap,
     /// Default: this machine's.
@@ -51,6 +53,7 @@ impl Default for Settings {
             strategy: Strategy::Copy,
             recursive_loop: RecursiveLoop::Terminate,
             dead_letter: DeadLetterMode::Redrive,
+            mode: Mode::Requeue,
             wrap: Wrap::WhenNeeded,
             clock: Clock::system(),
             sampler: Sampler::random(),
@@ -95,6 +98,21 @@ pub enum RecursiveLoop {
     /// waits by its visibility once it, or one that shared an invocation with it, has come back in ten copies.
     #[default]
     Terminate,
+}
+
+/// What is done about failures.
+///
+/// ```
+/// assert_eq!(requeue::Mode::default(), requeue::Mode::Requeue);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Each is sorted, and what can be tried again is.
+    #[default]
+    Requeue,
+    /// Each is sorted and logged, and left to SQS as if there were no Requeue: it comes back after its visibility timeout, until
+    /// the queue's redrive policy moves it. Nothing is sent, nothing paused. What is not due waits in its place. For emergencies.
+    Report,
 }
 
 /// How a message that is given up reaches the dead-letter queue.

@@ -26,8 +26,10 @@ pub(crate) struct RetryState {
     pub(crate) counts: [u32; 4],
     /// The handler must not see the message earlier.
     pub(crate) not_before: Option<SystemTime>,
-    /// Copies sent because it was not the message's turn.
+    /// Copies sent since the last call, because it was not the message's turn.
     pub(crate) deferrals: u32,
+    /// Copies sent since the last failure, because the handler asked for a later time.
+    pub(crate) postponements: u32,
     /// Copies sent on the way to a `not_before`.
     pub(crate) hops: u32,
     /// Copies in a row, as Lambda's loop detection counts them, where that is switched on.

@@ -6,9 +6,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A name, the only places below `src/` that may use it, and why.
-const ONLY_IN: [(&str, &[&str], &str); 12] = [
+const ONLY_IN: [(&str, &[&str], &str); 14] = [
     ("aws_sdk_sqs::", &["queue/sqs.rs", "embedded/"], "the port is the only way to the queue"),
-    ("aws_config::", &["queue/sqs.rs"], "one place constructs the client"),
+    ("aws_sdk_secretsmanager::", &["secrets/fetch.rs"], "one place asks for secrets"),
+    ("aws_sdk_ssm::", &["secrets/fetch.rs"], "one place asks for secrets"),
+    ("aws_config::", &["aws.rs"], "one place says what clients are made of"),
     ("lambda_runtime::", &["lambda/"], "the rest runs without Lambda"),
     ("aws_lambda_events::", &["lambda/"], "the rest runs without Lambda"),
     (
@@ -21,7 +23,7 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
         &["http/", "embedded/", "bin/requeue/endpoint.rs", "bin/requeue/serve.rs"],
         "HTTP is one handler among others",
     ),
-    ("rustls::", &["http/", "queue/sqs.rs"], "HTTP is one handler among others"),
+    ("rustls::", &["http/"], "HTTP is one handler among others"),
     ("ring::hmac", &["http/"], "only what is posted is signed"),
     ("std::env", &["config/", "bin/requeue/invoke.rs"], "settings are read once, in one place"),
     ("SystemTime::now", &["clock.rs", "bin/requeue/"], "time is injected"),

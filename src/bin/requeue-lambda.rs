@@ -5,7 +5,7 @@ use requeue::{Config, Error};
 
 #[tokio::main(worker_threads = 2)]
 async fn main() -> Result<(), Error> {
-    let config = Config::from_env()?;
+    let config = Config::load().await?;
     let target = HttpTarget::new(config.required_target()?.clone(), config.http.clone())?;
     requeue::run_with(target, config).await
 }

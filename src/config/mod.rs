@@ -2,6 +2,8 @@
 //! that reads the environment.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "http")]
+use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
@@ -10,7 +12,9 @@ use crate::classify::Rules;
 use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
-use crate::settings::{DeadLetterMode, Limits, RecursiveLoop, Settings};
+#[cfg(feature = "http")]
+use crate::secrets::{Stored, Texts};
+use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 use crate::wire::Wrap;
 
 mod policy;
@@ -38,9 +42,10 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_ALLOW_HTTP` | allows `http` to any host | `true`, `false` | `false` |
 /// | `REQUEUE_METHOD` | the HTTP method | `POST`, `PUT`, `PATCH` | `POST` |
 /// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType` | a media type | by the look of the body |
-/// | `REQUEUE_HEADERS` | headers of every request, for example `{"Authorization": "Bearer …"}`; the values are never printed | JSON object of texts; no header that Requeue or HTTP itself sets | none |
+/// | `REQUEUE_HEADERS` | headers of every request, for example `{"Authorization": "Bearer …"}`; the values are never printed | JSON object of texts, in which a word may be the ARN of a secret; no header that Requeue or HTTP itself sets | none |
 /// | `REQUEUE_ATTRIBUTE_HEADERS` | message attributes that go along as headers, for example `tenant=X-Tenant, trace=X-Trace`; a message with a value that does not fit into a header is non-retryable | list of `attribute=header`; attributes of the types `String` and `Number`, without control characters | none |
-/// | `REQUEUE_SIGNING_SECRET` | signs every request as Standard Webhooks has it; never printed; while one secret replaces another, both, separated by a space | `whsec_` and 24 to 64 bytes in base64 | none: not signed |
+/// | `REQUEUE_SCOPE` | which messages are paused together when the target asks for a pause or is down: those with the same value of a message attribute, for example `tenant`, or at a JSON pointer into the body, for example `/account/id` | name of a message attribute, or JSON pointer | all messages |
+/// | `REQUEUE_SIGNING_SECRET` | signs every request as Standard Webhooks has it; never printed; while one secret replaces another, both, separated by a space | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret that holds it | none: not signed |
 /// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | longest time to connect, TLS included | seconds, 0.001 to 900 | 5 |
 /// | `REQUEUE_POLICY` | the policy document: JSON, or the path of a file with it | see the README | the preset `standard` |
 /// | `REQUEUE_CONCURRENCY` | most handlers at once | 1 to 1,000 | 10 |
@@ -50,6 +55,7 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits for its delay by its visibility, and gets `maxReceiveCount` receives instead of its retries | `when-needed`, `never` | `when-needed` |
 /// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, handled again on each receive until SQS moves it; as a copy that says why, handled no more until SQS moves it; or as such a copy sent there by the function | `redrive`, `annotate`, `direct` | `redrive` |
 /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | the dead-letter queue of the mode `direct` | URL of an SQS queue | none: needed by `direct` |
+/// | `REQUEUE_MODE` | whether failed messages are tried again; `report`, for emergencies, only sorts and logs failures and leaves every one to SQS: nothing is sent, nothing paused, and `maxReceiveCount` receives are all there is | `requeue`, `report` | `requeue` |
 /// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, so that after 10 it waits by its visibility instead, and gets `maxReceiveCount` receives in place of its other retries; a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
 ///
 /// ```
@@ -74,6 +80,8 @@ pub struct Config {
     pub strategy: Strategy,
     /// How a message that is given up reaches the dead-letter queue.
     pub dead_letter: DeadLetterMode,
+    /// What is done about failures.
+    pub mode: Mode,
     /// Whether bodies may be wrapped.
     pub wrap: Wrap,
     /// What Lambda does about a message that the function sends to its own queue.
@@ -87,22 +95,38 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the environment of this process.
+    /// Reads the environment of this process, and fetches the secrets that it names by ARN, if the feature `secrets` is on.
+    ///
+    /// All secrets are asked for at once, each in the region of its ARN, with the SDK's retries and by AWS's standard environment
+    /// (credentials, `AWS_ENDPOINT_URL_SECRETS_MANAGER`, `AWS_ENDPOINT_URL_SSM`, `AWS_ENDPOINT_URL`), and for 8 s at most. A fetched
+    /// text counts without the white space around it, and is checked as one that is written down. Where no secret is named,
+    /// this is [`from_env`](Self::from_env).
+    ///
+    /// # Errors
+    ///
+    /// All problems in one message, those of fetching among them.
+    #[cfg_attr(
+        not(feature = "secrets"),
+        allow(clippy::unused_async, reason = "nothing is fetched without the feature")
+    )]
+    pub async fn load() -> Result<Self, InvalidConfig> {
+        let vars = Vars::new(environment());
+        #[cfg(feature = "secrets")]
+        let vars = vars.with_secrets().await;
+        vars.into_config()
+    }
+
+    /// Reads the environment of this process. A secret named by its ARN is refused, since only [`load`](Self::load) fetches it.
     ///
     /// # Errors
     ///
     /// All problems in one message.
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
     pub fn from_env() -> Result<Self, InvalidConfig> {
-        let ours = std::env::vars_os().filter_map(|(name, value)| {
-            let name = name.into_string().ok()?;
-            let known = name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX);
-            known.then(|| (name, value.to_string_lossy().into_owned()))
-        });
-        Self::from_vars(ours)
+        Self::from_vars(environment())
     }
 
-    /// Reads variables of which each name begins with `REQUEUE_`. An empty value counts as none.
+    /// Reads variables of which each name begins with `REQUEUE_`. An empty value counts as none. A secret named by its ARN is refused,
+    /// since only [`load`](Self::load) fetches it.
     ///
     /// # Errors
     ///
@@ -110,11 +134,7 @@ impl Config {
     pub fn from_vars<N: Into<String>, V: Into<String>>(
         vars: impl IntoIterator<Item = (N, V)>,
     ) -> Result<Self, InvalidConfig> {
-        let vars = vars.into_iter().map(|(name, value)| (name.into(), value.into()));
-        let mut vars = Vars { vars: vars.collect(), problems: Vec::new() };
-        let config = Self::read(&mut vars);
-        vars.refuse_unknown();
-        if vars.problems.is_empty() { Ok(config) } else { Err(InvalidConfig { problems: vars.problems }) }
+        Vars::new(vars.into_iter().map(|(name, value)| (name.into(), value.into()))).into_config()
     }
 
     fn read(vars: &mut Vars) -> Self {
@@ -133,6 +153,7 @@ impl Config {
             limits,
             strategy: vars.one_of("STRATEGY", &STRATEGY).unwrap_or_default(),
             dead_letter: vars.dead_letter(),
+            mode: vars.one_of("MODE", &MODE).unwrap_or_default(),
             wrap: vars.one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)]).unwrap_or_default(),
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
             #[cfg(feature = "http")]
@@ -162,11 +183,24 @@ impl Config {
             strategy: self.strategy,
             recursive_loop: self.recursive_loop,
             dead_letter: self.dead_letter,
+            mode: self.mode,
             wrap: self.wrap,
             ..Settings::default()
         }
     }
 }
+
+/// The variables of this process that are ours.
+#[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
+fn environment() -> impl Iterator<Item = (String, String)> {
+    std::env::vars_os().filter_map(|(name, value)| {
+        let name = name.into_string().ok()?;
+        let known = name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX);
+        known.then(|| (name, value.to_string_lossy().into_owned()))
+    })
+}
+
+const MODE: [(&str, Mode); 2] = [("requeue", Mode::Requeue), ("report", Mode::Report)];
 
 const STRATEGY: [(&str, Strategy); 2] = [("copy", Strategy::Copy), ("visibility", Strategy::Visibility)];
 
@@ -204,13 +238,14 @@ impl LogControls {
 }
 
 /// The names, without prefix, in the order of the table.
-const NAMES: [&str; 17] = [
+const NAMES: [&str; 19] = [
     "TARGET_URL",
     "ALLOW_HTTP",
     "METHOD",
     "CONTENT_TYPE",
     "HEADERS",
     "ATTRIBUTE_HEADERS",
+    "SCOPE",
     "SIGNING_SECRET",
     "CONNECT_TIMEOUT_SECONDS",
     "POLICY",
@@ -221,18 +256,42 @@ const NAMES: [&str; 17] = [
     "WRAP",
     "DEAD_LETTER",
     "DEAD_LETTER_QUEUE_URL",
+    "MODE",
     "RECURSIVE_LOOP",
 ];
 
 /// The variables, and what is wrong with them.
 struct Vars {
-    vars: BTreeMap<String, String>,
+    values: BTreeMap<String, String>,
+    /// What has been fetched for them.
+    #[cfg(feature = "http")]
+    texts: Texts,
+    /// What they name and is not among it.
+    #[cfg(feature = "http")]
+    wanted: BTreeSet<Stored>,
     problems: Vec<String>,
 }
 
 impl Vars {
+    fn new(vars: impl Iterator<Item = (String, String)>) -> Self {
+        Self {
+            values: vars.collect(),
+            #[cfg(feature = "http")]
+            texts: Texts::new(),
+            #[cfg(feature = "http")]
+            wanted: BTreeSet::new(),
+            problems: Vec::new(),
+        }
+    }
+
+    fn into_config(mut self) -> Result<Config, InvalidConfig> {
+        let config = Config::read(&mut self);
+        self.refuse_unknown();
+        if self.problems.is_empty() { Ok(config) } else { Err(InvalidConfig { problems: self.problems }) }
+    }
+
     fn get(&self, name: &str) -> Option<String> {
-        self.vars.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
+        self.values.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
     }
 
     fn problem(&mut self, name: &str, problem: impl fmt::Display) {
@@ -316,7 +375,7 @@ impl Vars {
 
     fn refuse_unknown(&mut self) {
         let unknown =
-            self.vars.keys().filter(|name| !NAMES.iter().any(|known| name.strip_prefix(PREFIX) == Some(known)));
+            self.values.keys().filter(|name| !NAMES.iter().any(|known| name.strip_prefix(PREFIX) == Some(known)));
         let unknown: Vec<String> = unknown.cloned().collect();
         for name in unknown {
             let like = |known: &str| strsim::jaro_winkler(&name, &format!("{PREFIX}{known}"));

@@ -8,8 +8,19 @@ use ::http::Method;
 use super::Vars;
 use super::policy::Json;
 use crate::http::{CONNECT_TIMEOUT, HttpSettings, TargetUrl};
+use crate::queue::is_attribute_name;
+#[cfg(feature = "secrets")]
+use crate::secrets;
+use crate::secrets::SecretArn;
 
 const METHODS: [(&str, Method); 3] = [("POST", Method::POST), ("PUT", Method::PUT), ("PATCH", Method::PATCH)];
+
+/// What is said of a secret where nothing is fetched.
+pub(super) const NOT_FETCHED: &str = if cfg!(feature = "secrets") {
+    "only Config::load fetches secrets"
+} else {
+    "this program fetches no secrets: it was built without the feature `secrets`"
+};
 
 impl Vars {
     pub(super) fn target(&mut self) -> Option<TargetUrl> {
@@ -35,6 +46,10 @@ impl Vars {
             self.change("CONTENT_TYPE", "is no media type", &mut settings, |settings| {
                 settings.content_type(&content_type)
             });
+        }
+        if let Some(key) = self.get("SCOPE") {
+            let refused = format!("is `{key}`");
+            self.change("SCOPE", refused, &mut settings, |settings| key.trim().parse().map(|key| settings.scope(key)));
         }
         self.headers(&mut settings);
         self.attribute_headers(&mut settings);
@@ -65,7 +80,11 @@ impl Vars {
                 Some(_) if !names.insert(name.to_ascii_lowercase()) => {
                     self.problem(NAME, format_args!("{has} twice"));
                 }
-                Some(value) => self.change(NAME, has, settings, |settings| settings.header(&name, &value)),
+                Some(value) => {
+                    if let Some(value) = self.fill_in(NAME, &has, &value) {
+                        self.change(NAME, has, settings, |settings| settings.header(&name, &value));
+                    }
+                }
             }
         }
     }
@@ -77,7 +96,7 @@ impl Vars {
         for entry in text.split(',').map(str::trim) {
             let has = format!("has `{}`", entry.escape_debug());
             let pair = entry.split_once('=').map(|(attribute, header)| (attribute.trim(), header.trim()));
-            match pair.filter(|(attribute, _)| is_attribute(attribute)) {
+            match pair.filter(|(attribute, _)| is_attribute_name(attribute)) {
                 None => self.problem(NAME, format_args!("{has}: allowed is attribute=header")),
                 Some((_, header)) if !headers.insert(header.to_ascii_lowercase()) => {
                     self.problem(NAME, format_args!("{has}: another attribute has this header"));
@@ -96,10 +115,57 @@ impl Vars {
             // Blank must not mean unsigned.
             self.problem(NAME, "is blank");
         }
-        for (position, secret) in text.split_whitespace().enumerate() {
+        for (position, word) in text.split_whitespace().enumerate() {
             let number = format!("number {} is invalid", position + 1);
-            self.change(NAME, number, settings, |settings| secret.parse().map(|secret| settings.sign_with(secret)));
+            let Some(secrets) = self.fill_in(NAME, &number, word) else { continue };
+            for secret in secrets.split_whitespace() {
+                self.change(NAME, &number, settings, |settings| {
+                    secret.parse().map(|secret| settings.sign_with(secret))
+                });
+            }
         }
+    }
+
+    /// The same variables, with what is stored at the ARNs in them.
+    #[cfg(feature = "secrets")]
+    pub(super) async fn with_secrets(self) -> Self {
+        let mut first = Self::new(self.values.clone().into_iter());
+        // Its problems are those of the second reading too, but for the texts that are missing.
+        first.http();
+        Self { texts: secrets::fetch(first.wanted).await, ..self }
+    }
+
+    /// `text`, with the secret in place of each word that is the ARN of one. What is fetched is not looked through again.
+    fn fill_in(&mut self, name: &str, place: &str, text: &str) -> Option<String> {
+        let problems = self.problems.len();
+        let mut filled = String::new();
+        for piece in text.split_inclusive(char::is_whitespace) {
+            let (word, space) = piece.split_at(piece.trim_end().len());
+            match self.secret(word) {
+                Ok(secret) => filled.extend([secret.as_deref().unwrap_or(word), space]),
+                Err(problem) => self.problem(name, format_args!("{place}: {problem}")),
+            }
+        }
+        (self.problems.len() == problems).then_some(filled)
+    }
+
+    /// `None` for a word that is no ARN of a secret.
+    fn secret(&mut self, word: &str) -> Result<Option<String>, String> {
+        let Some(at) = word.find("arn:") else { return Ok(None) };
+        let arn = match SecretArn::parse(&word[at..]) {
+            None => return Ok(None),
+            Some(_) if at > 0 => return Err("the ARN of a secret must stand between spaces".to_owned()),
+            Some(arn) => arn.map_err(|error| error.to_string())?,
+        };
+        let fetched = match self.texts.get(arn.stored()) {
+            Some(Ok(text)) => arn.pick(text).map_err(|error| error.to_string()),
+            Some(Err(error)) => Err(error.to_string()),
+            None => {
+                self.wanted.insert(arn.stored().clone());
+                Err(NOT_FETCHED.to_owned())
+            }
+        };
+        fetched.map(Some).map_err(|problem| format!("{arn}: {problem}"))
     }
 
     /// Leaves `settings` as they are if the change is refused.
@@ -115,9 +181,4 @@ impl Vars {
             Err(error) => self.problem(name, format_args!("{refused}: {error}")),
         }
     }
-}
-
-/// The characters of which SQS makes names of message attributes. Source: SQS developer guide, "Amazon SQS message metadata".
-fn is_attribute(name: &str) -> bool {
-    !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
 }

@@ -216,3 +216,138 @@ fn what_is_wrong_with_a_target_is_told_with_all_the_rest() {
     ];
     assert_eq!(told.err(), Some(refused(&expected)));
 }
+
+#[cfg(feature = "http")]
+mod named_secrets {
+    use super::*;
+    use crate::secrets::{FetchError, SecretArn};
+
+    const ARN: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
+    const OTHER: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:other-AbCdEf";
+    const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders";
+
+    fn stored(arn: &str) -> Stored {
+        SecretArn::parse(arn).expect("an ARN").expect("of a secret").stored().clone()
+    }
+
+    /// Reads them where `texts` have been fetched.
+    fn read(vars: &[(&str, &str)], texts: &[(&str, Result<&str, FetchError>)]) -> Result<Config, String> {
+        let mut read = Vars::new(vars.iter().map(|(name, value)| (format!("{PREFIX}{name}"), (*value).to_owned())));
+        let texts = texts.iter().cloned();
+        read.texts = texts.map(|(arn, text)| (stored(arn), text.map(str::to_owned))).collect();
+        read.into_config().map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn they_take_the_place_of_their_arns_and_are_not_shown() {
+        let headers = format!(
+            r#"{{"Authorization": "Bearer  {ARN} ", "X-Two": "{ARN}:: {PARAMETER}", "X-None": "arn:aws:sqs:"}}"#
+        );
+        let signing = format!("{OTHER}\n{SECRET}");
+        let two = format!(" {SECRET} {SECRET}\n");
+        let texts = [(ARN, Ok("s3cret\n")), (PARAMETER, Ok("s3cret,s3cret")), (OTHER, Ok(two.as_str()))];
+        let config = read(&[("HEADERS", &headers), ("SIGNING_SECRET", &signing)], &texts).expect("all is well");
+        let http = format!("{:?}", config.http);
+        for reached in [
+            r#""authorization": Sensitive"#,
+            r#""x-two": Sensitive"#,
+            "signing_secrets: [SigningSecret(…), SigningSecret(…), SigningSecret(…)]",
+        ] {
+            assert!(http.contains(reached), "{reached}: {http}");
+        }
+        assert!(!format!("{config:?}").contains("s3cret"));
+    }
+
+    #[test]
+    fn they_are_checked_as_what_is_written_down() {
+        let denied = FetchError { code: "AccessDeniedException".to_owned(), remedy: Some("do this".to_owned()) };
+        let has = |problem: &str| format!("REQUEUE_HEADERS has `X-Key`: {problem}");
+        let number = |number, problem: &str| format!("REQUEUE_SIGNING_SECRET number {number} is invalid: {problem}");
+        let of = |arn: &str, problem: &str| format!("{arn}: {problem}");
+        let secret = format!("whsec_s3cret {SECRET}");
+        let key = format!("{ARN}:key::");
+        for (header, signing, text, problems) in [
+            (ARN, "", Ok("s3\ncret"), vec![has("invalid value of header x-key")]),
+            (
+                ARN,
+                ARN,
+                Ok(" "),
+                vec![has(&of(ARN, "what is stored is empty")), number(1, &of(ARN, "what is stored is empty"))],
+            ),
+            // What is fetched is not looked through again.
+            (ARN, "", Ok(OTHER), vec![]),
+            ("", ARN, Ok(OTHER), vec![number(1, "a signing secret must begin with whsec_")]),
+            (
+                "",
+                ARN,
+                Ok("whsec_s3cret!"),
+                vec![number(1, "a signing secret must be base64 after whsec_, with its padding")],
+            ),
+            ("", ARN, Ok(&secret), vec![number(1, "a signing secret must be base64 after whsec_, with its padding")]),
+            (
+                &key,
+                "",
+                Ok("s3cret"),
+                vec![has(&of(&key, "what is stored is no JSON object, so a json-key finds nothing in it"))],
+            ),
+            (&key, "", Ok(r#"{"Key": "s3cret"}"#), vec![has(&of(&key, "the stored JSON object has no `key`"))]),
+            (
+                &key,
+                "",
+                Ok(r#"{"key": {"s3cret": "s3cret"}}"#),
+                vec![has(&of(&key, "`key` of the stored JSON object is no text"))],
+            ),
+            (
+                &key,
+                ARN,
+                Err(denied),
+                vec![
+                    has(&of(&key, "AccessDeniedException: do this")),
+                    number(1, &of(ARN, "AccessDeniedException: do this")),
+                ],
+            ),
+        ] {
+            let headers = format!(r#"{{"X-Key": "{header}"}}"#);
+            let vars = [("HEADERS", headers.as_str()), ("SIGNING_SECRET", signing)];
+            let told = read(&vars, &[(ARN, text)]).err();
+            let problems: Vec<&str> = problems.iter().map(String::as_str).collect();
+            assert_eq!(told, (!problems.is_empty()).then(|| refused(&problems)), "{header} {signing}");
+        }
+    }
+
+    #[test]
+    fn a_word_that_should_be_an_arn_is_refused_and_is_not_told() {
+        let secret = "what begins like the ARN of a secret must be one, as in ";
+        let between = "the ARN of a secret must stand between spaces";
+        for (value, problem) in [
+            ("Bearer arn:aws:secretsmanager:s3cret", secret.to_owned()),
+            ("arn:aws:ssm:s3cret", secret.replace("secret", "parameter")),
+            (&format!("token=s3cret{ARN}"), between.to_owned()),
+            (&format!("'{PARAMETER}'"), between.to_owned()),
+        ] {
+            let told = read(&[("HEADERS", &format!(r#"{{"X-Key": "{value}"}}"#))], &[]).expect_err("refused");
+            let begin = format!("1 setting is invalid:\n  REQUEUE_HEADERS has `X-Key`: {problem}");
+            assert!(told.starts_with(&begin) && !told.contains("s3cret"), "{told}");
+        }
+    }
+
+    #[test]
+    fn they_can_be_loaded_on_any_thread() {
+        fn check(_: impl Future<Output = Result<Config, InvalidConfig>> + Send + 'static) {}
+        check(Config::load());
+    }
+
+    #[test]
+    fn they_are_refused_where_nothing_is_fetched() {
+        let vars =
+            [("HEADERS", format!(r#"{{"X-Key": "{ARN}"}}"#)), ("SIGNING_SECRET", format!("{SECRET} {PARAMETER}"))];
+        let vars = vars.iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.as_str()));
+        let told = Config::from_vars(vars).map_err(|error| error.to_string()).err();
+        let not = target::NOT_FETCHED;
+        let expected = [
+            format!("REQUEUE_HEADERS has `X-Key`: {ARN}: {not}"),
+            format!("REQUEUE_SIGNING_SECRET number 2 is invalid: {PARAMETER}: {not}"),
+        ];
+        assert_eq!(told, Some(refused(&expected.each_ref().map(String::as_str))));
+    }
+}

@@ -19,18 +19,21 @@ use tokio::time::{Instant, timeout_at};
 use crate::classify::Answer;
 use crate::clock::Clock;
 use crate::failure::{Evidence, Failure, FailureClass};
+use crate::gate::Scope;
 use crate::handler::Handler;
 use crate::message::Message;
 use crate::queue::AttributeValue;
 
 mod connector;
 mod header;
+mod scope;
 mod signature;
 mod transport;
 mod url;
 
 pub use connector::{Connector, TlsConnector};
 pub use header::HeaderError;
+pub use scope::{InvalidScopeKey, ScopeKey};
 pub use signature::{InvalidSigningSecret, SigningSecret};
 pub use url::{TargetUrl, TargetUrlError};
 
@@ -75,6 +78,7 @@ pub struct HttpSettings {
     method: Method,
     headers: HeaderMap,
     attribute_headers: Vec<(String, HeaderName)>,
+    scope: Option<ScopeKey>,
     signing_secrets: Vec<SigningSecret>,
     content_type: Option<HeaderValue>,
     timeout: Duration,
@@ -89,6 +93,7 @@ impl Default for HttpSettings {
             method: Method::POST,
             headers: HeaderMap::new(),
             attribute_headers: Vec::new(),
+            scope: None,
             signing_secrets: Vec::new(),
             content_type: None,
             timeout: TIMEOUT,
@@ -116,6 +121,18 @@ impl HttpSettings {
         let (name, value) = header::parse(name, value)?;
         self.headers.append(name, value);
         Ok(self)
+    }
+
+    /// Which messages are paused together when the target asks for a pause or is down. Default: all.
+    ///
+    /// ```
+    /// # use requeue::http::HttpSettings;
+    /// let settings = HttpSettings::default().scope("tenant".parse()?);
+    /// # Ok::<(), requeue::http::InvalidScopeKey>(())
+    /// ```
+    #[must_use]
+    pub fn scope(self, key: ScopeKey) -> Self {
+        Self { scope: Some(key), ..self }
     }
 
     /// A header that carries a message attribute of the type `String` or `Number`. A message without the attribute goes with the header
@@ -343,6 +360,10 @@ impl<C: Connector> Handler for HttpTarget<C> {
             ..Delivery::new(message.original_id().unwrap_or_default(), message.body().clone())
         };
         self.deliver(delivery).await
+    }
+
+    fn scope(&self, message: &Message) -> Scope {
+        self.settings.scope.as_ref().map_or_else(Scope::default, |key| key.scope(message))
     }
 }
 

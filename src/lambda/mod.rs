@@ -31,7 +31,7 @@ pub use logging::{init_logging, init_logging_to};
 
 /// Runs a Lambda function that hands each SQS message to `handler`: all of its `main`.
 ///
-/// Settings come from the environment; see the table in the crate's documentation. Handlers run on the tokio runtime from which
+/// Settings come from the environment, as [`Config::load`] reads them. Handlers run on the tokio runtime from which
 /// this is called, or on one of two threads if that one has fewer. The conversation with Lambda and SQS has a thread
 /// to itself, so that no handler, not even one that blocks, can keep the invocation from its answer.
 ///
@@ -56,7 +56,7 @@ where
     H: Handler<T>,
     T: Body,
 {
-    let config = Config::from_env()?;
+    let config = Config::load().await?;
     run_with(handler, config).await
 }
 

@@ -8,9 +8,7 @@ use crate::failure::{Failure, FailureClass};
 use crate::state::RetryState;
 
 /// The longest that is added to a named delay.
-const MAX_SPREAD: Duration = Duration::from_mins(1);
-/// The longest wait between two deferrals, before the spread.
-const MAX_DEFERRAL: Duration = Duration::from_mins(15);
+pub(super) const MAX_SPREAD: Duration = Duration::from_mins(1);
 
 /// What a decision needs to know about a message: how often it was tried again, and since when.
 ///
@@ -125,7 +123,7 @@ fn no_retry_left(policy: &RetryPolicy, class: &ClassPolicy, retries: u32, class_
 
 /// What is left of the age budget at the time `at`, in whole seconds: SQS knows no others, and a wait that is rounded up must
 /// not leave the budget.
-fn time_left(class: &ClassPolicy, first_received: SystemTime, at: SystemTime) -> Duration {
+pub(super) fn time_left(class: &ClassPolicy, first_received: SystemTime, at: SystemTime) -> Duration {
     let age = at.duration_since(first_received).unwrap_or_default();
     Duration::from_secs(class.total_timeout.saturating_sub(age).as_secs())
 }
@@ -176,32 +174,16 @@ pub(crate) fn decide(
     now: SystemTime,
     sample: f64,
 ) -> Disposition {
-    // In its place, a postponement uses up a receive like everything else.
-    if failure.is_postponed() && progress.strategy == Strategy::Visibility && is_spent(policy, progress) {
-        return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
+    if failure.is_postponed() {
+        // In its place, a postponement uses up a receive like everything else.
+        if progress.strategy == Strategy::Visibility && is_spent(policy, progress) {
+            return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
+        }
+        if progress.state.postponements >= policy.max_postponements {
+            return Disposition::DeadLetter(DeadLetterReason::PostponedTooOften);
+        }
     }
     policy.decide(&progress.history(policy, failure.class()), failure, now, sample)
-}
-
-/// When a message that says it is due then is taken to be due: a wait longer than any that begins now was not ordered by us, and
-/// must not make it hop for ever.
-pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
-    let RetryPolicy { max_retry_after, rate_limit, quota, temporary, .. } = policy;
-    let curves = [rate_limit, quota, temporary].map(|class| class.max_delay);
-    let longest = curves.into_iter().fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
-    now.checked_add(longest).map_or(due, |latest| due.min(latest))
-}
-
-/// What is to happen to a message that could not be started, having been deferred so often already.
-pub(crate) fn defer(why: Deferral, deferrals: u32, now: SystemTime, sample: f64) -> Disposition {
-    let wait = if deferrals == 0 {
-        jitter::part(Duration::from_secs(1), sample)
-    } else {
-        let doubled = 2_u64.checked_pow(deferrals).map_or(MAX_DEFERRAL, Duration::from_secs);
-        let doubled = doubled.min(MAX_DEFERRAL);
-        doubled + jitter::part(doubled, sample)
-    };
-    Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
 /// Who allows so many receives more than the policy asks for has most likely set no `maxReceiveCount` at all: AWS recommends five.
@@ -215,14 +197,6 @@ pub(crate) fn is_stuck(policy: &RetryPolicy, progress: &Progress<'_>) -> bool {
         Strategy::Visibility => policy.max_retries.saturating_mul(2),
     };
     progress.receive_count > asked_for.saturating_add(MAX_SPARE_RECEIVES)
-}
-
-/// A message that waits in its place uses up a receive each time it comes back, so it is not deferred for less than this.
-const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_mins(1);
-
-/// The wait of a deferral, for a message that waits in its place.
-pub(crate) fn deferred_in_place(wait: Wait, now: SystemTime) -> Wait {
-    Wait::from(wait.total().max(LEAST_DEFERRAL_IN_PLACE), now)
 }
 
 /// Whether a failure of this receive finds all retries used, whatever its class.

@@ -8,6 +8,7 @@ use crate::failure::FailureClass;
 mod backoff;
 mod calls;
 mod decide;
+mod defer;
 mod jitter;
 mod presets;
 #[cfg(test)]
@@ -16,7 +17,9 @@ mod tests;
 pub use backoff::Backoff;
 pub use calls::CallPolicy;
 pub use decide::History;
-pub(crate) use decide::{Progress, believed_due, decide, defer, deferred_in_place, given_up, is_spent, is_stuck};
+pub(crate) use decide::{Progress, decide, given_up, is_spent, is_stuck};
+pub use defer::CircuitBreaker;
+pub(crate) use defer::{believed_due, defer, deferred_in_place, hold, may_be_held};
 pub use jitter::{Jitter, Spread};
 pub(crate) use presets::Preset;
 
@@ -38,9 +41,19 @@ pub struct RetryPolicy {
     pub max_retry_after: Duration,
     /// A message older than this when its turn comes is dead-lettered without a call. Default: none.
     pub message_ttl: Option<Duration>,
-    /// Most copies because too little of the invocation was left for the message; then it is left to SQS, which delivers it again
-    /// after its visibility timeout. Default 100.
+    /// Most copies between two calls because it was not the message's turn. Then it is called in spite of a pause or an open circuit;
+    /// where too little of the invocation is left, it is left to SQS, which delivers it again after its visibility timeout. Default 100.
     pub max_deferrals: u32,
+    /// A message that is deferred waits twice as long each time, but no longer than this, which is then spread over up to twice
+    /// the time. Default 60 s.
+    pub max_deferral: Duration,
+    /// Most times that the handler may [postpone](crate::Failure::postpone) a message in a row. Default 1,000.
+    pub max_postponements: u32,
+    /// How long a failure that names a delay keeps other messages of its [scope](crate::Scope) from the handler, at most: then one of
+    /// them is let through to see. `None` keeps nobody. Default 60 s.
+    pub max_pause: Option<Duration>,
+    /// When a callee that fails and fails is left alone; `None` for never. Default: see [`CircuitBreaker`].
+    pub circuit_breaker: Option<CircuitBreaker>,
     /// For [`FailureClass::RateLimit`]. Default 60 s × 3ⁿ up to 300 s, 12 hours.
     pub rate_limit: ClassPolicy,
     /// For [`FailureClass::Quota`]. Default 120 s × 3ⁿ up to 600 s, 48 hours.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::{Backoff, CallPolicy, ClassPolicy, Jitter, RetryPolicy};
+use super::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
 
 const MINUTE: u64 = 60;
 const HOUR: u64 = 60 * MINUTE;
@@ -70,6 +70,10 @@ impl Preset {
             max_retry_after: Duration::from_hours(12),
             message_ttl: None,
             max_deferrals: 100,
+            max_deferral: Duration::from_mins(1),
+            max_postponements: 1_000,
+            max_pause: Some(Duration::from_mins(1)),
+            circuit_breaker: Some(CircuitBreaker::default()),
             rate_limit: class(self.rate_limit),
             quota: class(self.quota),
             temporary: class(self.temporary),

@@ -4,10 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use aws_config::BehaviorVersion;
-use aws_config::retry::RetryConfig;
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::interceptors::BeforeDeserializationInterceptorContextRef;
+use aws_sdk_sqs::config::retry::RetryConfig;
 use aws_sdk_sqs::config::{ConfigBag, Intercept, Region, RuntimeComponents};
 use aws_sdk_sqs::error::{BoxError, ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::primitives::Blob;
@@ -15,12 +14,12 @@ use aws_sdk_sqs::types::{
     BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry,
     MessageAttributeValue, MessageSystemAttributeName as System, QueueAttributeName, SendMessageBatchRequestEntry,
 };
-use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
 
 use super::{
     Attribute, AttributeValue, CallError, CallErrorKind, Confirmation, Description, EntryError, Outgoing, Queue,
     QueueArn, ReceiveRequest, Source,
 };
+use crate::aws;
 use crate::clock::from_epoch_millis;
 use crate::message::Record;
 
@@ -44,10 +43,7 @@ impl SqsQueue {
 
     /// By AWS's standard environment: credentials, region, endpoints.
     pub async fn from_env() -> Self {
-        let http =
-            aws_smithy_http_client::Builder::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
-        let loader = aws_config::defaults(BehaviorVersion::latest()).http_client(http);
-        Self { client: Client::new(&loader.retry_config(RetryConfig::disabled()).load().await) }
+        Self::new(&Client::new(&aws::config().await))
     }
 
     /// A client is bound to one region, a message to that of its queue.

@@ -139,6 +139,8 @@ fn next_state(verdict: &Verdict) -> RetryState {
     match disposition {
         Disposition::Requeue { wait, .. } => {
             state.retry_count = delivery.retries().saturating_add(1);
+            state.deferrals = 0;
+            state.postponements = 0;
             state.delay = Some(wait.total());
             state.class = class;
             if let Some(class) = class {
@@ -147,13 +149,17 @@ fn next_state(verdict: &Verdict) -> RetryState {
             }
         }
         Disposition::Defer { why: Deferral::NotDue, .. } => state.hops = state.hops.saturating_add(1),
-        Disposition::Defer { why: Deferral::NoTimeLeft | Deferral::Unreportable, .. } => {
+        Disposition::Defer {
+            why: Deferral::Paused | Deferral::CircuitOpen | Deferral::NoTimeLeft | Deferral::Unreportable,
+            ..
+        } => {
             state.deferrals = state.deferrals.saturating_add(1);
         }
-        Disposition::Defer { why: Deferral::Postponed, .. }
-        | Disposition::Complete
-        | Disposition::Release(_)
-        | Disposition::DeadLetter(_) => {}
+        Disposition::Defer { why: Deferral::Postponed, .. } => {
+            state.deferrals = 0;
+            state.postponements = state.postponements.saturating_add(1);
+        }
+        Disposition::Complete | Disposition::Release(_) | Disposition::DeadLetter(_) => {}
         Disposition::Annotate(reason) => state.dead_letter = Some(annotation(delivery, *reason, failure.as_ref(), *at)),
         Disposition::Direct(reason) => {
             // What was given up long ago says why already.

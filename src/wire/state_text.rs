@@ -47,6 +47,7 @@ struct Fields<'a> {
     counts: Option<&'a str>,
     not_before: Option<&'a str>,
     deferrals: Option<&'a str>,
+    postponements: Option<&'a str>,
     hops: Option<&'a str>,
     lineage: Option<&'a str>,
     redrives: Option<&'a str>,
@@ -81,6 +82,7 @@ impl<'a> Fields<'a> {
             "counts" => &mut self.counts,
             "notBefore" => &mut self.not_before,
             "deferrals" => &mut self.deferrals,
+            "postponements" => &mut self.postponements,
             "hops" => &mut self.hops,
             "lineage" => &mut self.lineage,
             "redrives" => &mut self.redrives,
@@ -100,6 +102,7 @@ impl<'a> Fields<'a> {
             counts: present(self.counts, counts)?.unwrap_or_default(),
             not_before: present(self.not_before, time)?,
             deferrals: present(self.deferrals, super::count)?.unwrap_or_default(),
+            postponements: present(self.postponements, super::count)?.unwrap_or_default(),
             hops: present(self.hops, super::count)?.unwrap_or_default(),
             lineage: present(self.lineage, super::count)?.unwrap_or_default(),
             redrives: present(self.redrives, super::count)?.unwrap_or_default(),
@@ -187,6 +190,7 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "counts", (state.counts != [0; 4]).then_some(Counts(state)))?;
         entry(&mut map, "notBefore", state.not_before.map(millis))?;
         entry(&mut map, "deferrals", non_zero(state.deferrals))?;
+        entry(&mut map, "postponements", non_zero(state.postponements))?;
         entry(&mut map, "hops", non_zero(state.hops))?;
         entry(&mut map, "lineage", non_zero(state.lineage))?;
         entry(&mut map, "redrives", non_zero(state.redrives))?;

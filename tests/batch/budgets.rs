@@ -239,7 +239,7 @@ async fn a_copy_that_was_enqueued_long_after_we_sent_it_starts_afresh() {
         let state = &next["retryState"];
         assert_eq!(state["redrives"].as_u64().unwrap_or(0), redrives + u64::from(restarted));
         assert_eq!(state["hops"].is_null(), restarted);
-        assert_eq!(state["deferrals"].is_null(), restarted);
+        assert!(state["deferrals"].is_null(), "it was called");
         assert_eq!(state["unknown"], json!([1, 2.0]), "what a later version keeps there stays");
     }
 }

@@ -64,6 +64,9 @@ async fn live(seed: u64) -> usize {
     // A whole batch in a row may hang.
     world.settings.limits.timeout = secs(5);
     world.settings.sampler = dice.0.clone();
+    if dice.roll(0, 1) == 1 {
+        world.protect();
+    }
     let is_direct = dice.roll(0, 1) == 1;
     if is_direct {
         world.settings.dead_letter = DeadLetterMode::Direct(world.dead_letters.url().parse().expect("a URL"));

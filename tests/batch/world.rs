@@ -14,9 +14,10 @@ use aws_sdk_sqs::types::QueueAttributeName;
 use base64::Engine as _;
 use lambda_runtime::{Context, LambdaEvent};
 use requeue::embedded::{Answer, Call, EmbeddedSqs, EventSourceMapping, Fault, InFlight, MessageState, MessageView};
+use requeue::policy::RetryPolicy;
 use requeue::queue::{Attribute, AttributeValue, Queue, QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, Failure, Handler, InvocationError, Limits, Message, RecursiveLoop, Report, Sampler,
+    BatchProcessor, Clock, Failure, Handler, InvocationError, Limits, Message, RecursiveLoop, Report, Sampler, Scope,
     Settings, SqsEvent,
 };
 use serde_json::{Value, json};
@@ -90,7 +91,7 @@ impl World {
             limits: Limits { concurrency: 10, ..Limits::default() },
             ..Settings::default()
         };
-        let world = Self {
+        let mut world = Self {
             sqs,
             queue,
             dead_letters,
@@ -101,7 +102,16 @@ impl World {
             requests: Arc::default(),
         };
         world.faults(|_| Fault::None);
+        // Most tests are about one message, whatever its neighbours make of their callee.
+        world.settings.policy.max_pause = None;
+        world.settings.policy.circuit_breaker = None;
         world
+    }
+
+    /// As a function has it by default.
+    pub fn protect(&mut self) {
+        let RetryPolicy { max_pause, circuit_breaker, .. } = RetryPolicy::default();
+        self.settings.policy = RetryPolicy { max_pause, circuit_breaker, ..self.settings.policy.clone() };
     }
 
     /// Lets `faults` decide about every batch request from now on; the count of an operation begins at 1.
@@ -473,6 +483,7 @@ impl Invocation {
 #[derive(Clone)]
 pub struct Script {
     act: Arc<dyn Fn(&Seen) -> Act + Send + Sync>,
+    scope: fn(&Message) -> Scope,
     calls: Arc<Mutex<Vec<Seen>>>,
     running: Arc<()>,
 }
@@ -526,7 +537,11 @@ impl Act {
 
 impl Script {
     pub fn new(act: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
-        Self { act: Arc::new(act), calls: Arc::default(), running: Arc::default() }
+        Self { act: Arc::new(act), scope: |_| Scope::default(), calls: Arc::default(), running: Arc::default() }
+    }
+
+    pub fn scoped(self, scope: fn(&Message) -> Scope) -> Self {
+        Self { scope, ..self }
     }
 
     pub fn always(failure: Failure) -> Self {
@@ -561,6 +576,10 @@ impl Script {
 }
 
 impl Handler for Script {
+    fn scope(&self, message: &Message) -> Scope {
+        (self.scope)(message)
+    }
+
     fn handle(&self, message: Message) -> impl Future<Output = Result<(), Failure>> + Send {
         let seen = Seen {
             body: message.body().to_string(),

@@ -101,6 +101,27 @@ fn an_invocation_shows_where_each_way_leads() {
 }
 
 #[test]
+fn a_secret_that_is_named_and_cannot_be_fetched_is_told_before_any_message_is_touched() {
+    const ARN: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token";
+    let headers = format!(r#"{{"Authorization": "Bearer {ARN}"}}"#);
+    let variables = [
+        ("REQUEUE_HEADERS", headers.as_str()),
+        // Nobody listens on the port of tcpmux.
+        ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
+        ("AWS_ACCESS_KEY_ID", "test"),
+        ("AWS_SECRET_ACCESS_KEY", "test"),
+    ];
+    let queue = "http://127.0.0.1:1/000000000000/orders";
+    for command in [&["invoke", "events/single.json"][..], &["work", "--queue-url", queue]] {
+        let run = requeue_with(&variables, command);
+        let expected =
+            format!("error: 1 setting is invalid:\n  REQUEUE_HEADERS has `Authorization`: {ARN}: NoConnection: ");
+        assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{}", run.stderr);
+        assert!(run.stderr.starts_with(&expected), "{}", run.stderr);
+    }
+}
+
+#[test]
 fn an_event_that_is_none_is_refused_with_the_reason() {
     let broken = file("broken-event.json", "{");
     let other = file("other-event.json", r#"{"detail": {}}"#);

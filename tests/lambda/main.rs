@@ -12,6 +12,7 @@ mod crash;
 mod delivery;
 mod events;
 mod isolation;
+mod secrets;
 mod start;
 mod target;
 mod tls;

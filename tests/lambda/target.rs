@@ -11,16 +11,16 @@ use tokio::io::AsyncWriteExt;
 use crate::http;
 use crate::stage::{CANARY, Stage, TIMEOUT, failed};
 
-const OLD: &str = "whsec_b2xkIG9sZCBvbGQgb2xkIG9sZCBvbGQgb2xk";
-const NEW: &str = "whsec_bmV3IG5ldyBuZXcgbmV3IG5ldyBuZXcgbmV3IG5ldyA=";
-const OTHER: &str = "whsec_b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXI=";
+pub const OLD: &str = "whsec_b2xkIG9sZCBvbGQgb2xkIG9sZCBvbGQgb2xk";
+pub const NEW: &str = "whsec_bmV3IG5ldyBuZXcgbmV3IG5ldyBuZXcgbmV3IG5ldyA=";
+pub const OTHER: &str = "whsec_b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXI=";
 
 /// Every failure is tried again after a second, so that its next attempt has another time stamp.
 const AFTER_A_SECOND: &str = r#"{"maxRetries": 3, "maxDelaySeconds": 1, "baseDelayMultiplier": 1.0, "jitterPercentage": 0.0,
     "errorConfigs": {"TEMPORARY": {"baseDelay": 1, "maxDelay": 1}}}"#;
 
 /// Has the library of the Standard Webhooks project judge requests, each a secret, headers and a body.
-fn accepted(requests: &[Value]) -> Option<Vec<bool>> {
+pub fn accepted(requests: &[Value]) -> Option<Vec<bool>> {
     let variable = "REQUEUE_TEST_WEBHOOKS";
     let Ok(python) = std::env::var(variable) else {
         let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");

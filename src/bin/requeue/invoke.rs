@@ -52,7 +52,7 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let config = Config::from_env()?;
+    let config = runtime(Time::Real)?.block_on(Config::load())?;
     let records = read_event(arguments)?;
     let Some(target) = arguments.target(&config)? else {
         let time = if arguments.is_embedded() { Time::Virtual } else { Time::Real };

@@ -10,6 +10,7 @@ mod demo;
 mod document;
 mod endpoint;
 mod invoke;
+mod outage;
 mod schedule;
 mod serve;
 mod table;
@@ -36,8 +37,17 @@ enum Command {
     Check(check::Arguments),
     /// Shows when a policy tries a message again, when it gives up, and what that costs: as a table, as JSON, as a chart.
     Schedule(schedule::Arguments),
+    /// Plays through what would take a real system hours, in virtual time.
+    #[command(subcommand)]
+    Simulate(Simulation),
     /// Serves the demo's flaky endpoint and an embedded SQS on loopback, to try other programs against.
     Serve(serve::Arguments),
+}
+
+#[derive(Subcommand)]
+enum Simulation {
+    /// A backlog, and a service that is down for a while and then limits its rate: with and without pause and circuit breaker.
+    Outage(outage::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -47,6 +57,7 @@ fn main() -> ExitCode {
         Command::Work(arguments) => work::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
         Command::Schedule(arguments) => schedule::run(&arguments),
+        Command::Simulate(Simulation::Outage(arguments)) => outage::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
     };
     match ended {

@@ -52,7 +52,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let config = Config::from_env()?;
+    let runtime = Builder::new_multi_thread().enable_all().build()?;
+    let config = runtime.block_on(Config::load())?;
     let target = match &arguments.target_url {
         Some(url) => address::target(url)?,
         None => config.required_target()?.clone(),
@@ -64,7 +65,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     } else {
         init_logging(tracing::Level::INFO);
     }
-    let runtime = Builder::new_multi_thread().enable_all().build()?;
     runtime.block_on(work(arguments, config, target, is_watched))
 }
 

@@ -18,7 +18,8 @@ pub(super) enum Calls {
     Receiving,
 }
 
-const OFF: &str = "off";
+/// Switches something off.
+pub(super) const OFF: &str = "off";
 
 impl Calls {
     fn keys(&self) -> &'static [&'static dyn Listed] {

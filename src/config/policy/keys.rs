@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::calls::Calls;
+use super::protection::{Breakers, Pauses};
 use super::rules::{Header, Matches, RuleList, Status, Text, Words as Phrases};
 use super::shapes::{Backoffs, Count, Entries, Ignored, Jitters, Many, Number, Presets, Seconds, Shape, Words};
 use crate::failure::FailureClass;
@@ -26,6 +27,10 @@ const MAX_ATTEMPTS: u32 = 10;
 const MAX_PAUSE: f64 = 60.0;
 /// A rule names no longer delay than a callee may by default, which is the longest visibility timeout of SQS.
 const MAX_RULED: f64 = 43_200.0;
+/// A callee that is left alone for longer is not asked whether it works again.
+const MAX_HOLD: f64 = 900.0;
+/// More failures than this in a row open no circuit before the damage is done.
+const MAX_THRESHOLD: u32 = 1_000;
 /// A list of more delays is a curve.
 pub(super) const MAX_LISTED: usize = 100;
 /// Every failure is held against every rule.
@@ -127,6 +132,8 @@ const ATTEMPTS: Count = Count { min: 1, max: MAX_ATTEMPTS };
 pub(super) const DELAY: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_DELAY, what: "a number of seconds" });
 const RULED: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_RULED, what: "a number of seconds" });
 const PAUSE: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_PAUSE, what: "a number of seconds" });
+pub(super) const HOLD: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_HOLD, what: "a number of seconds" });
+const FAILURES: Count = Count { min: 1, max: MAX_THRESHOLD };
 const AGE: Seconds = Seconds(Number { min: MIN_AGE, max: MAX_AGE, what: "a number of seconds" });
 const FACTOR: Number = Number { min: 1.0, max: MAX_MULTIPLIER, what: "a number" };
 pub(super) const SHARE: Number = Number { min: 0.0, max: 1.0, what: "a share" };
@@ -149,8 +156,8 @@ macro_rules! keys {
 /// The keys of the document itself.
 pub(super) mod global {
     use super::{
-        AGE, Backoffs, COPIES, Calls, Count, DELAY, Entries, FACTOR, Ignored, Jitters, Key, Listed, Number, Presets,
-        RuleList, SHARE, Seconds,
+        AGE, Backoffs, Breakers, COPIES, Calls, Count, DELAY, Entries, FACTOR, Ignored, Jitters, Key, Listed, Number,
+        Pauses, Presets, RuleList, SHARE, Seconds,
     };
 
     keys! {
@@ -177,7 +184,15 @@ pub(super) mod global {
         MESSAGE_TTL, "messageTtlSeconds", Seconds = AGE,
             "A message older than this when its turn comes is dead-lettered without a call.";
         MAX_DEFERRALS, "maxDeferrals", Count = COPIES,
-            "Most copies because it was not the message's turn; then it is called.";
+            "Most copies in a row because it was not the message's turn; then it is called.";
+        MAX_DEFERRAL, "maxDeferralSeconds", Seconds = DELAY,
+            "The longest wait between two of them, before it is spread over up to twice the time. Default: 60.";
+        MAX_POSTPONEMENTS, "maxPostponements", Count = COPIES,
+            "How often in a row the handler may ask for a later time. Default: 1000.";
+        MAX_PAUSE, "maxPauseSeconds", Pauses = Pauses,
+            "How long a failure that names a delay keeps other messages of its scope back, at most; then one probes: off, or a number. Default: 60.";
+        CIRCUIT_BREAKER, "circuitBreaker", Breakers = Breakers,
+            "When a callee that fails and fails is left alone: off, or these keys.";
         CLASSES, "errorConfigs", Entries = Entries,
             "The patience for each class of failures; DEFAULT serves the classes without an entry.";
         RULES, "rules", RuleList = RuleList,
@@ -238,6 +253,18 @@ pub(super) mod matching {
             "Headers that the answer must have: true for any value, or the value, whatever its case.";
         WORDS, "words", Many<Phrases> = Many(Phrases),
             "Whole words in this order in the answer's body or in the error's message; or one of a list.";
+    }
+}
+
+/// The keys of the circuit breaker.
+pub(super) mod breaker {
+    use super::{Count, FAILURES, HOLD, Key, Listed, Seconds};
+
+    keys! {
+        THRESHOLD, "threshold", Count = FAILURES,
+            "So many failures of the callee in a row open the circuit. Default: 5.";
+        RESET_TIMEOUT, "resetTimeoutSeconds", Seconds = HOLD,
+            "After so long one message probes. Default: 30.";
     }
 }
 

@@ -15,6 +15,8 @@
 //!     "QUOTA": { "backoff": [300, 900, 3600], "maxRetries": 20, "totalTimeoutSeconds": 172800 },
 //!     "DEFAULT": { "baseDelay": 2, "multiplier": 2 }
 //!   },
+//!   "maxPauseSeconds": 60,
+//!   "circuitBreaker": { "threshold": 5, "resetTimeoutSeconds": 30 },
 //!   "rules": [ { "match": { "status": [404, "5xx"], "words": "not found yet" }, "class": "TEMPORARY", "delaySeconds": 30 } ],
 //!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } },
 //!   "receiveCalls": { "maxAttempts": 3, "baseDelay": 0.5, "multiplier": 2, "maxDelay": 10, "jitter": { "proportional": 0.2 } }
@@ -32,6 +34,8 @@
 //!   another name.
 //! - `sqsCalls` is how calls to SQS are tried again, which no other key and no preset changes: an object, here with its defaults, or
 //!   `"off"`, which is the same as one attempt. `receiveCalls` is the same for a worker's receiving, which it never gives up.
+//! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, say how what is called is left alone; `"off"` switches either
+//!   off. No preset changes them.
 //! - `rules` say what failures are; their conditions are described at [`Rules`].
 //! - Numbers of seconds may have fractions. What would have no effect, or contradicts itself, is refused.
 
@@ -44,6 +48,7 @@ use crate::policy::{Preset, RetryPolicy};
 mod calls;
 mod json;
 mod keys;
+mod protection;
 mod resolve;
 mod rules;
 #[cfg(test)]
@@ -146,6 +151,10 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<(RetryPolicy, Ru
     let max_retry_after = section.read(&global::MAX_RETRY_AFTER, problems);
     let message_ttl = section.read(&global::MESSAGE_TTL, problems);
     let max_deferrals = section.read(&global::MAX_DEFERRALS, problems);
+    let max_deferral = section.read(&global::MAX_DEFERRAL, problems);
+    let max_postponements = section.read(&global::MAX_POSTPONEMENTS, problems);
+    let max_pause = section.read(&global::MAX_PAUSE, problems);
+    let circuit_breaker = section.read(&global::CIRCUIT_BREAKER, problems);
     let globals = Globals::read(&mut section, preset, problems);
     let entries = entries(&section, problems);
     let rules = section.read(&global::RULES, problems).unwrap_or_default();
@@ -161,6 +170,10 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<(RetryPolicy, Ru
         max_retry_after: max_retry_after.unwrap_or(built_in.max_retry_after),
         message_ttl,
         max_deferrals: max_deferrals.unwrap_or(built_in.max_deferrals),
+        max_deferral: max_deferral.unwrap_or(built_in.max_deferral),
+        max_postponements: max_postponements.unwrap_or(built_in.max_postponements),
+        max_pause: max_pause.unwrap_or(built_in.max_pause),
+        circuit_breaker: circuit_breaker.unwrap_or(built_in.circuit_breaker),
         rate_limit: serve(Class::RateLimit, &built_in.rate_limit),
         quota: serve(Class::Quota, &built_in.quota),
         temporary: serve(Class::Temporary, &built_in.temporary),

@@ -81,12 +81,18 @@ impl Shape for Count {
     }
 }
 
+impl Number {
+    pub(super) fn words(&self) -> String {
+        format!("{} from {} to {}", self.what, self.min, self.max)
+    }
+}
+
 impl Shape for Number {
     type Value = f64;
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<f64> {
         let number = json.number().filter(|number| (self.min..=self.max).contains(number));
-        number.or_else(|| refuse(json, path, &format!("{} from {} to {}", self.what, self.min, self.max), problems))
+        number.or_else(|| refuse(json, path, &self.words(), problems))
     }
 
     #[cfg(test)]

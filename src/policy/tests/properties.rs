@@ -127,8 +127,8 @@ proptest! {
             }
         }
 
-        let deferred = defer(Deferral::NoTimeLeft, state.deferrals, now, sample).wait().expect("deferred");
-        prop_assert!(deferred.total() <= secs(1_800));
+        let deferred = defer(&policy, Deferral::NoTimeLeft, state.deferrals, now, sample).wait().expect("deferred");
+        prop_assert!(deferred.total() <= policy.max_deferral.saturating_mul(2).max(secs(1)));
         given_up(&policy, &progress, now);
     }
 }

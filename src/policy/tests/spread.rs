@@ -12,19 +12,19 @@ fn a_deferral_waits_at_most_a_second_at_first_and_then_twice_as_long_each_time()
         (0, [0, 1, 1]),
         (1, [2, 3, 4]),
         (2, [4, 6, 8]),
-        (9, [512, 768, 1_024]),
-        (10, [900, 1_350, 1_800]),
-        (11, [900, 1_350, 1_800]),
-        (63, [900, 1_350, 1_800]),
-        (64, [900, 1_350, 1_800]),
-        (u32::MAX, [900, 1_350, 1_800]),
+        (5, [32, 48, 64]),
+        (6, [60, 90, 120]),
+        (7, [60, 90, 120]),
+        (63, [60, 90, 120]),
+        (64, [60, 90, 120]),
+        (u32::MAX, [60, 90, 120]),
     ] {
         for (sample, expected) in [0.0, 0.5, ALMOST_ONE].into_iter().zip(at_samples) {
-            let decided = defer(Deferral::NoTimeLeft, deferrals, received(), sample);
+            let decided = defer(&RetryPolicy::default(), Deferral::NoTimeLeft, deferrals, received(), sample);
             assert_eq!(delay_secs(decided), Some(expected), "{deferrals} at {sample}");
         }
     }
-    assert_eq!(delay_secs(defer(Deferral::NoTimeLeft, 3, received(), f64::NAN)), Some(8));
+    assert_eq!(delay_secs(defer(&RetryPolicy::default(), Deferral::NoTimeLeft, 3, received(), f64::NAN)), Some(8));
 }
 
 #[test]

@@ -126,7 +126,7 @@ fn any_state() -> impl Strategy<Value = RetryState> {
         option::of(any::<u32>()),
         prop::array::uniform4(prop_oneof![Just(0), any::<u32>()]),
         option::of(any_time()),
-        prop::array::uniform4(prop_oneof![Just(0), any::<u32>()]),
+        prop::array::uniform5(prop_oneof![Just(0), any::<u32>()]),
     );
     let foreign = (option::of(object_of(string_text(), json())), option::of(".{0,9}"), vec(("u.{0,3}", json()), 0..3));
     (outer, inner, foreign).prop_map(|(outer, inner, foreign)| RetryState {
@@ -143,6 +143,7 @@ fn any_state() -> impl Strategy<Value = RetryState> {
         hops: inner.4[1],
         redrives: inner.4[2],
         lineage: inner.4[3],
+        postponements: inner.4[4],
         dead_letter: foreign.0,
         source: foreign.1,
         unknown: foreign.2,

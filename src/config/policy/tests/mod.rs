@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::policy::{Backoff, CallPolicy, ClassPolicy, Jitter, RetryPolicy};
+use crate::policy::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
 
 mod properties;
 mod rules;
@@ -131,6 +131,8 @@ fn a_preset_replaces_the_table_and_other_keys_change_it() {
 fn every_key_reaches_its_place() {
     let document = r#"{
         "maxRetries": 0, "maxRetryAfterSeconds": 90.5, "messageTtlSeconds": 3600, "maxDeferrals": 10000,
+        "maxDeferralSeconds": 900, "maxPostponements": 5, "maxPauseSeconds": 12.5,
+        "circuitBreaker": {"threshold": 3, "resetTimeoutSeconds": 7},
         "backoff": "linear", "jitter": "none", "totalTimeoutSeconds": 600, "maxDelaySeconds": 5e2,
         "errorConfigs": {
             "RATE_LIMIT": {"baseDelay": 0.5, "multiplier": 1.5, "backoff": "exponential", "jitter": {"proportional": 1},
@@ -146,6 +148,10 @@ fn every_key_reaches_its_place() {
         max_retry_after: Duration::from_millis(90_500),
         message_ttl: Some(secs(3_600)),
         max_deferrals: 10_000,
+        max_deferral: secs(900),
+        max_postponements: 5,
+        max_pause: Some(Duration::from_millis(12_500)),
+        circuit_breaker: Some(CircuitBreaker { threshold: 3, reset_timeout: secs(7) }),
         rate_limit: ClassPolicy {
             backoff: Backoff::Exponential { base: Duration::from_millis(500), multiplier: 1.5 },
             max_delay: secs(86_400),
@@ -181,6 +187,34 @@ fn every_key_reaches_its_place() {
         },
     };
     assert_eq!(accepted(document), expected);
+}
+
+#[test]
+fn the_protection_of_callees_can_be_set_and_switched_off() {
+    let read = |document: &str| {
+        let RetryPolicy { max_pause, circuit_breaker, .. } = accepted(document);
+        (max_pause, circuit_breaker)
+    };
+    let default = (Some(secs(60)), Some(CircuitBreaker { threshold: 5, reset_timeout: secs(30) }));
+    for preset in ["standard", "high-volume", "critical"] {
+        assert_eq!(read(&format!(r#"{{"preset": "{preset}"}}"#)), default, "{preset}");
+    }
+    assert_eq!(read(r#"{"maxPauseSeconds": "off", "circuitBreaker": "off"}"#), (None, None));
+    assert_eq!(
+        read(r#"{"maxPauseSeconds": 0.5, "circuitBreaker": {}}"#),
+        (Some(Duration::from_millis(500)), default.1)
+    );
+    for (document, expected) in [
+        (
+            r#"{"maxPauseSeconds": "on"}"#,
+            r#"maxPauseSeconds is `"on"`: allowed is off, or a number of seconds from 0.001 to 900"#,
+        ),
+        (r#"{"maxPauseSeconds": 901}"#, "maxPauseSeconds is `901`: allowed is a number of seconds from 0.001 to 900"),
+        (r#"{"circuitBreaker": 5}"#, "circuitBreaker is `5`: allowed is off, or an object"),
+        (r#"{"circuitBreaker": {"treshold": 5}}"#, "circuitBreaker.treshold is unknown; did you mean threshold?"),
+    ] {
+        assert_eq!(super::read(document).expect_err(document), [expected]);
+    }
 }
 
 #[test]
@@ -269,6 +303,10 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
     for (key, accepted, refused) in [
         ("maxRetries", count, ["-1", "10001"]),
         ("maxDeferrals", count, ["0.5", "1e9"]),
+        ("maxDeferralSeconds", delay, ["0", "86401"]),
+        ("maxPostponements", count, ["-1", "10001"]),
+        ("circuitBreaker.threshold", ["1", "1000"], ["0", "1001"]),
+        ("circuitBreaker.resetTimeoutSeconds", ["0.001", "900"], ["0", "901"]),
         ("baseDelayMultiplier", ["1", "100"], ["0.999", "100.1"]),
         ("jitterPercentage", ["0", "1"], ["-0.1", "10"]),
         ("totalTimeoutSeconds", age, ["0.9", "1208701"]),
@@ -498,7 +536,7 @@ fn what_a_problem_shows_is_one_short_line() {
     let long =
         format!("{{\"maxRetries\": \"{}\", \"{}\": 1, \"a\\nb\": [\n1,\n\n2]}}", "x".repeat(1_000), "y".repeat(1_000));
     for problem in read(&long).expect_err("refused") {
-        assert!(problem.len() < 300 && !problem.contains('\n'), "{problem}");
+        assert!(problem.len() < 400 && !problem.contains('\n'), "{problem}");
     }
 }
 

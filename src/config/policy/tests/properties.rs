@@ -193,6 +193,14 @@ fn rules() -> BoxedStrategy<Value> {
     prop_oneof![9 => prop::collection::vec(rule, 0..3).prop_map(Value::from), 1 => values()].boxed()
 }
 
+fn breakers() -> BoxedStrategy<Value> {
+    let object = objects(&[
+        ("threshold", || (1..=1_000).prop_map(Value::from).boxed()),
+        ("resetTimeoutSeconds", || (0.001..900.0).prop_map(Value::from).boxed()),
+    ]);
+    prop_oneof![Just(Value::from("off")), object].boxed()
+}
+
 fn documents() -> BoxedStrategy<Value> {
     objects(&[
         ("preset", presets),
@@ -206,6 +214,10 @@ fn documents() -> BoxedStrategy<Value> {
         ("maxRetryAfterSeconds", ages),
         ("messageTtlSeconds", ages),
         ("maxDeferrals", counts),
+        ("maxDeferralSeconds", long),
+        ("maxPostponements", counts),
+        ("maxPauseSeconds", || prop_oneof![Just(Value::from("off")), (0.001..900.0).prop_map(Value::from)].boxed()),
+        ("circuitBreaker", breakers),
         ("errorConfigs", entries),
         ("rules", rules),
         ("sqsCalls", calls),
@@ -221,6 +233,10 @@ fn is_between_values(problem: &str) -> bool {
 fn assert_bounded(policy: &RetryPolicy) {
     const LONGEST: Duration = secs(14 * 86_400);
     assert!(policy.max_retries <= 10_000 && policy.max_deferrals <= 10_000);
+    assert!(policy.max_deferral <= secs(86_400) && policy.max_postponements <= 10_000);
+    assert!(policy.max_pause.is_none_or(|pause| pause <= secs(900)));
+    let breaker = policy.circuit_breaker.as_ref();
+    assert!(breaker.is_none_or(|it| (1..=1_000).contains(&it.threshold) && it.reset_timeout <= secs(900)));
     assert!(policy.max_retry_after <= LONGEST && policy.message_ttl.is_none_or(|ttl| ttl <= LONGEST));
     for class in [&policy.rate_limit, &policy.quota, &policy.temporary] {
         assert!(class.max_delay <= secs(86_400) && class.total_timeout <= LONGEST, "{class:?}");

@@ -1,4 +1,5 @@
-//! What is settled without calling the handler. Decides by the values it is given; reads no clock.
+//! What is settled without calling the handler. Decides by the values it is given; reads no clock. What is known of the callees is in
+//! `protection`.
 
 use std::time::SystemTime;
 
@@ -6,6 +7,13 @@ use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason,
 use crate::message::Delivery;
 use crate::policy::{self, RetryPolicy};
 use crate::settings::DeadLetterMode;
+
+mod protection;
+#[cfg(test)]
+mod tests;
+
+pub use protection::Scope;
+pub(crate) use protection::{Held, Pass, Protection, Reply};
 
 /// How much of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +72,6 @@ pub(crate) fn gate(
     }
     match time_left {
         TimeLeft::Enough => None,
-        TimeLeft::TooLittle => Some(policy::defer(Deferral::NoTimeLeft, delivery.deferrals(), now, sample)),
+        TimeLeft::TooLittle => Some(policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample)),
     }
 }

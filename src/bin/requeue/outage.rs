@@ -1,0 +1,333 @@
+//! `requeue simulate outage`: a backlog, a service that is down and then limits its rate, and execution environments of a function in
+//! front of it; once without and once with pause and circuit breaker. In virtual time, over the embedded queue.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use requeue::classify::Answer;
+use requeue::embedded::{EmbeddedSqs, Fault};
+use requeue::policy::RetryPolicy;
+use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, ReceiveRequest, Source};
+use requeue::{
+    BatchProcessor, Clock, DeadLetterMode, Delay, Disposition, Failure, Limits, Message, RecursiveLoop, Report,
+    Sampler, Settings,
+};
+use serde_json::json;
+use tokio::time::{Instant, sleep};
+
+use crate::table::{duration, table};
+use crate::{Error, document};
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Messages in the queue when the service goes down.
+    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    messages: u32,
+    /// How long it is down, in seconds.
+    #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    outage: u64,
+    /// Calls that it takes in a second when it works, as many of them at once; it answers the others with 429 and `Retry-After: 1`.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    rate: u32,
+    /// The policy document; `-` is the standard input. Default: the built-in policy.
+    #[arg(long)]
+    policy: Option<PathBuf>,
+    /// The seed of all chance: the same seed gives the same run.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Prints JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Execution environments, and how many calls they make at once, all together.
+const ENVIRONMENTS: usize = 10;
+const CONCURRENT_CALLS: usize = 32;
+const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
+/// What a call takes, and a request to SQS.
+const CALL: Duration = Duration::from_millis(100);
+const REQUEST: Duration = Duration::from_millis(10);
+/// Long polling, as Lambda's poller does.
+const POLL: Duration = Duration::from_secs(20);
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let protected = match &arguments.policy {
+        Some(file) => document::read(file)?.0,
+        None => RetryPolicy::default(),
+    };
+    let unprotected = RetryPolicy { max_pause: None, circuit_breaker: None, ..protected.clone() };
+    let without = simulate(arguments, unprotected)?;
+    let with = simulate(arguments, protected)?;
+    if arguments.json {
+        anstream::println!("{:#}", json!({ "without": without.json(), "with": with.json() }));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Arguments { messages, outage, rate, .. } = arguments;
+    anstream::println!(
+        "{messages} messages; a service that is down for {} and then takes {rate} calls a second, so that they need {} at \
+         least; {ENVIRONMENTS} execution environments with {CONCURRENT_CALLS} concurrent calls in all\n",
+        duration(Duration::from_secs(*outage)),
+        duration(arguments.least()),
+    );
+    let mut rows = table(&["", "without pause and circuit breaker", "with them"]);
+    for (name, value) in ROWS {
+        rows.add_row(vec![name.to_owned(), value(&without), value(&with)]);
+    }
+    anstream::println!("{}", rows.trim_fmt());
+    Ok(ExitCode::SUCCESS)
+}
+
+type Row = (&'static str, fn(&Figures) -> String);
+
+const ROWS: [Row; 9] = [
+    ("calls while it was down", |figures| figures.calls_while_down.to_string()),
+    ("calls afterwards", |figures| figures.calls_afterwards.to_string()),
+    ("  most in one second", |figures| figures.peak.to_string()),
+    ("  refused by its limit", |figures| figures.refused.to_string()),
+    ("until the backlog was gone, after it was back", |figures| {
+        format!("{}, {:.2} × the least", duration(figures.drained), figures.ratio)
+    }),
+    ("retries used", |figures| format!("{}, {} of one message", figures.retries, figures.most_retries)),
+    ("deferrals", |figures| figures.deferrals.to_string()),
+    ("dead letters", |figures| figures.dead.to_string()),
+    ("requests to SQS for each message", |figures| format!("{:.1}", figures.requests_per_message)),
+];
+
+impl Arguments {
+    /// The time that the service needs for all of them, by its own rate.
+    fn least(&self) -> Duration {
+        Duration::from_secs_f64(f64::from(self.messages) / f64::from(self.rate))
+    }
+}
+
+/// What came of a run.
+struct Figures {
+    calls_while_down: u64,
+    calls_afterwards: u64,
+    peak: u64,
+    refused: u64,
+    drained: Duration,
+    ratio: f64,
+    retries: u64,
+    most_retries: u32,
+    deferrals: u64,
+    dead: usize,
+    requests_per_message: f64,
+}
+
+impl Figures {
+    fn json(&self) -> serde_json::Value {
+        json!({
+            "callsWhileDown": self.calls_while_down,
+            "callsAfterwards": self.calls_afterwards,
+            "peakCallsPerSecond": self.peak,
+            "refused": self.refused,
+            "drainedSeconds": self.drained.as_secs_f64(),
+            "ratio": self.ratio,
+            "retries": self.retries,
+            "mostRetries": self.most_retries,
+            "deferrals": self.deferrals,
+            "deadLetters": self.dead,
+            "requestsPerMessage": self.requests_per_message,
+        })
+    }
+}
+
+fn simulate(arguments: &Arguments, policy: RetryPolicy) -> Result<Figures, Error> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    runtime.block_on(async { Simulation::set_up(arguments, policy).await?.run(arguments).await })
+}
+
+/// The stage, and what is noted on it.
+struct Simulation {
+    sqs: EmbeddedSqs,
+    queue: QueueArn,
+    dead_letters: QueueArn,
+    settings: Settings,
+    service: Service,
+    noted: RefCell<Noted>,
+}
+
+#[derive(Default)]
+struct Noted {
+    retries: u64,
+    most_retries: u32,
+    deferrals: u64,
+}
+
+impl Simulation {
+    async fn set_up(arguments: &Arguments, policy: RetryPolicy) -> Result<Self, Error> {
+        let clock = Clock::starting_at(Clock::system().now());
+        let sqs = EmbeddedSqs::new(clock.clone());
+        let dead_letters = sqs.create_queue("orders-dlq", [])?;
+        let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
+        let queue = sqs.create_queue("orders", [("RedrivePolicy", redrive.as_str())])?;
+        let bodies: Vec<String> = (0..arguments.messages).map(|number| format!(r#"{{"order":{number}}}"#)).collect();
+        for chunk in bodies.chunks(MAX_BATCH_ENTRIES) {
+            let attributes = BTreeMap::new();
+            let outgoing = |body| Outgoing {
+                body,
+                delay: Delay::default(),
+                attributes: &attributes,
+                group_id: None,
+                deduplication_id: None,
+            };
+            let entries: Vec<Outgoing<'_>> = chunk.iter().map(|body| outgoing(body)).collect();
+            sqs.send(&queue, &entries).await?;
+        }
+        sqs.set_faults(|_| Fault::AnswerAfter(REQUEST));
+        let settings = Settings {
+            policy,
+            clock: clock.clone(),
+            sampler: Sampler::seeded(arguments.seed),
+            recursive_loop: RecursiveLoop::Allow,
+            dead_letter: DeadLetterMode::Annotate,
+            ..Settings::default()
+        };
+        let service = Service {
+            back_at: Instant::now() + Duration::from_secs(arguments.outage),
+            rate: f64::from(arguments.rate),
+            clock,
+            log: Arc::default(),
+        };
+        Ok(Self { sqs, queue, dead_letters, settings, service, noted: RefCell::default() })
+    }
+
+    async fn run(&self, arguments: &Arguments) -> Result<Figures, Error> {
+        let requests = self.requests();
+        let environments = (0..ENVIRONMENTS).map(|number| self.environment(number));
+        for ended in join_all(environments).await {
+            ended?;
+        }
+        let log = self.service.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let drained = log.last_done.map_or(Duration::ZERO, |last| last.saturating_duration_since(self.service.back_at));
+        let noted = self.noted.borrow();
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+        let requests_per_message = (self.requests() - requests) as f64 / f64::from(arguments.messages);
+        Ok(Figures {
+            calls_while_down: log.while_down,
+            calls_afterwards: log.by_second.values().sum(),
+            peak: log.by_second.values().copied().max().unwrap_or_default(),
+            refused: log.refused,
+            drained,
+            ratio: drained.as_secs_f64() / arguments.least().as_secs_f64(),
+            retries: noted.retries,
+            most_retries: noted.most_retries,
+            deferrals: noted.deferrals,
+            dead: self.sqs.message_count(&self.dead_letters)?,
+            requests_per_message,
+        })
+    }
+
+    fn requests(&self) -> u64 {
+        let operations = ["ReceiveMessage", "SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"];
+        operations.iter().map(|operation| self.sqs.call_count(operation)).sum()
+    }
+
+    /// One execution environment, which is given one batch after the other until nothing is left.
+    async fn environment(&self, number: usize) -> Result<(), Error> {
+        let concurrency = CONCURRENT_CALLS / ENVIRONMENTS + usize::from(number < CONCURRENT_CALLS % ENVIRONMENTS);
+        let settings = Settings { limits: Limits { concurrency, ..Limits::default() }, ..self.settings.clone() };
+        let service = self.service.clone();
+        let handler = move |message: Message| {
+            let service = service.clone();
+            async move { service.call(&message).await }
+        };
+        let processor = BatchProcessor::new(handler, self.sqs.clone(), settings);
+        let ask = ReceiveRequest { max: MAX_BATCH_ENTRIES, wait: POLL, visibility: VISIBILITY_TIMEOUT };
+        while self.sqs.message_count(&self.queue)? > 0 {
+            let records = Source::receive(&self.sqs, &self.queue, ask).await?;
+            let receipts: Vec<String> =
+                records.iter().map(|record| record.receipt_handle.clone().unwrap_or_default()).collect();
+            if records.is_empty() {
+                continue;
+            }
+            let report = processor.process(records, Instant::now() + FUNCTION_TIMEOUT).await;
+            self.note(&report);
+            // As the poller does.
+            let outcomes = report.outcomes.iter().zip(&receipts);
+            let done: Vec<&str> = outcomes
+                .filter(|(outcome, _)| !outcome.settlement.is_kept())
+                .map(|(_, receipt)| receipt.as_str())
+                .collect();
+            if !done.is_empty() {
+                self.sqs.delete(&self.queue, &done).await?;
+            }
+        }
+        Ok(())
+    }
+
+    fn note(&self, report: &Report) {
+        let mut noted = self.noted.borrow_mut();
+        for outcome in &report.outcomes {
+            match outcome.disposition {
+                Disposition::Requeue { .. } => {
+                    noted.retries += 1;
+                    noted.most_retries = noted.most_retries.max(outcome.retry_count + 1);
+                }
+                Disposition::Defer { .. } => noted.deferrals += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What is called.
+#[derive(Clone)]
+struct Service {
+    back_at: Instant,
+    rate: f64,
+    clock: Clock,
+    log: Arc<Mutex<Log>>,
+}
+
+#[derive(Default)]
+struct Log {
+    while_down: u64,
+    /// Calls in each second since it is back.
+    by_second: BTreeMap<u64, u64>,
+    refused: u64,
+    tokens: f64,
+    refilled_at: Option<Instant>,
+    last_done: Option<Instant>,
+}
+
+impl Service {
+    async fn call(&self, _: &Message) -> Result<(), Failure> {
+        let status = self.answer();
+        sleep(CALL).await;
+        let headers: &[(&str, &[u8])] = match status {
+            200 => return Ok(()),
+            429 => &[("Retry-After", b"1")],
+            _ => &[],
+        };
+        Err(Failure::from_answer(&Answer { status, headers, body: b"" }, self.clock.now()))
+    }
+
+    fn answer(&self) -> u16 {
+        let mut log = self.log.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        if now < self.back_at {
+            log.while_down += 1;
+            return 503;
+        }
+        *log.by_second.entry((now - self.back_at).as_secs()).or_default() += 1;
+        // A bucket of as many tokens as it refills in a second.
+        let refilled = now.saturating_duration_since(log.refilled_at.unwrap_or(self.back_at)).as_secs_f64() * self.rate;
+        log.tokens = (log.tokens + refilled).min(self.rate);
+        log.refilled_at = Some(now);
+        if log.tokens < 1.0 {
+            log.refused += 1;
+            return 429;
+        }
+        log.tokens -= 1.0;
+        log.last_done = Some(now);
+        200
+    }
+}

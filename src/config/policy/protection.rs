@@ -1,0 +1,63 @@
+//! The settings that protect what is called: each may be switched off by one word.
+
+#[cfg(test)]
+use serde_json::{Value, json};
+
+use std::time::Duration;
+
+use super::calls::OFF;
+use super::json::Json;
+use super::keys::{self, breaker};
+use super::names;
+use super::section::Section;
+use super::shapes::{Shape, refuse};
+use crate::policy::CircuitBreaker;
+
+/// The word [`OFF`], or a number of seconds.
+pub(super) struct Pauses;
+
+/// The word [`OFF`], or an object.
+pub(super) struct Breakers;
+
+impl Shape for Pauses {
+    type Value = Option<Duration>;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Option<Duration>> {
+        if json.text().as_deref() == Some(OFF) {
+            return Some(None);
+        }
+        if json.number().is_none() {
+            return refuse(json, path, &format!("{OFF}, or {}", keys::HOLD.0.words()), problems);
+        }
+        keys::HOLD.read(json, path, problems).map(Some)
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        json!({ "anyOf": [{ "enum": [OFF] }, keys::HOLD.schema()] })
+    }
+}
+
+impl Shape for Breakers {
+    type Value = Option<CircuitBreaker>;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Option<CircuitBreaker>> {
+        if json.text().as_deref() == Some(OFF) {
+            return Some(None);
+        }
+        if json.members().is_none() {
+            return refuse(json, path, &format!("{OFF}, or an object"), problems);
+        }
+        let mut section = Section::open(json, path, &names(breaker::ALL), problems)?;
+        let default = CircuitBreaker::default();
+        Some(Some(CircuitBreaker {
+            threshold: section.read(&breaker::THRESHOLD, problems).unwrap_or(default.threshold),
+            reset_timeout: section.read(&breaker::RESET_TIMEOUT, problems).unwrap_or(default.reset_timeout),
+        }))
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        json!({ "anyOf": [{ "enum": [OFF] }, super::schema::object(breaker::ALL)] })
+    }
+}

@@ -1,0 +1,236 @@
+//! Pause and circuit breaker: what is known of the callee of each scope, shared by all batches of an execution environment.
+//! Decides by the values it is given; reads no clock.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use crate::disposition::Deferral;
+use crate::failure::{Evidence, Failure, FailureClass};
+use crate::policy::{CircuitBreaker, RetryPolicy};
+
+/// Scopes in trouble at the same time, most of which come from messages; those beyond are not protected.
+const MAX_SCOPES: usize = 10_000;
+
+/// What messages share that call the same thing: its trouble with one of them keeps the others back, and none of another scope.
+///
+/// ```
+/// use requeue::Scope;
+/// assert_eq!(Scope::of("tenant 7"), Scope::of(&"tenant 7".to_owned()));
+/// assert_ne!(Scope::of("tenant 7"), Scope::default());
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Scope(pub(super) Option<u64>);
+
+impl Scope {
+    /// By a key such as the host or the tenant, of which only a hash is kept. The default is the scope of messages without a key.
+    #[must_use]
+    pub fn of(key: &(impl Hash + ?Sized)) -> Self {
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        Self(Some(hasher.finish()))
+    }
+}
+
+/// What is known of the callees.
+pub(crate) struct Protection {
+    max_pause: Option<Duration>,
+    circuit_breaker: Option<CircuitBreaker>,
+    /// Those that gave trouble, and nothing is known of their recovery.
+    scopes: Mutex<HashMap<Scope, Trouble>>,
+}
+
+#[derive(Default)]
+struct Trouble {
+    /// Failures of the callee in a row.
+    failures: u32,
+    hold: Option<Hold>,
+    /// Holds so far.
+    holds: u64,
+}
+
+/// Messages are kept back for a time; then one of them probes.
+struct Hold {
+    why: Deferral,
+    since: SystemTime,
+    length: Duration,
+    is_probed: bool,
+}
+
+impl Hold {
+    /// What is left of it. Should the clock be set back, it begins anew: it must not last longer than it was meant to.
+    fn rest(&mut self, now: SystemTime) -> Duration {
+        self.since = self.since.min(now);
+        self.length.saturating_sub(now.duration_since(self.since).unwrap_or_default())
+    }
+
+    /// Whether it is a pause that ended as long ago as it lasted, and nobody came to probe: that the callee asked for one then says
+    /// nothing any more. A circuit stays open: the callee did not work.
+    fn has_lapsed(&self, now: SystemTime) -> bool {
+        let age = now.duration_since(self.since).unwrap_or_default();
+        self.why == Deferral::Paused && !self.is_probed && age >= self.length.saturating_mul(2)
+    }
+}
+
+/// A message is not to be handled now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) why: Deferral,
+    /// What is left of the pause, or until the circuit lets a message through; zero while one is on probation.
+    pub(crate) rest: Duration,
+}
+
+/// What a call says of its callee.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// It works.
+    Alive,
+    /// It works, and asks for a pause.
+    Paused(Duration),
+    /// It does not work.
+    Down,
+    /// Nothing.
+    Silent,
+}
+
+impl Reply {
+    pub(crate) fn of(failure: &Failure) -> Self {
+        match (failure.class(), failure.evidence(), failure.delay()) {
+            // The message was never sent.
+            (_, Evidence::Panic | Evidence::Unrecognised | Evidence::Body, _) => Self::Silent,
+            (FailureClass::NonRetryable, _, _) => Self::Alive,
+            _ if failure.is_postponed() => Self::Alive,
+            (FailureClass::RateLimit | FailureClass::Quota, _, Some(delay)) => Self::Paused(delay),
+            (FailureClass::RateLimit | FailureClass::Quota, _, None) => Self::Alive,
+            (FailureClass::Temporary, _, _) => Self::Down,
+        }
+    }
+}
+
+impl Protection {
+    pub(crate) fn new(policy: &RetryPolicy) -> Arc<Self> {
+        let RetryPolicy { max_pause, circuit_breaker, .. } = policy;
+        Arc::new(Self { max_pause: *max_pause, circuit_breaker: circuit_breaker.clone(), scopes: Mutex::default() })
+    }
+
+    fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, Trouble>> {
+        self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Lets a message through, unless its scope is held. The first one after a hold probes: until its pass is given back, the others
+    /// are held.
+    pub(crate) fn admit(self: &Arc<Self>, scope: Scope, now: SystemTime) -> Result<Pass, Held> {
+        let mut scopes = self.scopes();
+        let Some(Trouble { hold: Some(hold), holds, .. }) = scopes.get_mut(&scope) else {
+            return Ok(self.pass(scope));
+        };
+        if hold.has_lapsed(now) {
+            scopes.remove(&scope);
+            return Ok(self.pass(scope));
+        }
+        let rest = hold.rest(now);
+        if hold.is_probed || !rest.is_zero() {
+            return Err(Held { why: hold.why, rest });
+        }
+        hold.is_probed = true;
+        Ok(Pass { protection: Arc::clone(self), scope, probes: Some(*holds) })
+    }
+
+    /// For a message that is not to be held.
+    pub(crate) fn pass(self: &Arc<Self>, scope: Scope) -> Pass {
+        Pass { protection: Arc::clone(self), scope, probes: None }
+    }
+
+    /// Notes what a call said. `probes` is the hold that it was to probe.
+    fn note(&self, scope: Scope, probes: Option<u64>, reply: Reply, now: SystemTime) {
+        let mut scopes = self.scopes();
+        let hold = scopes.get(&scope).and_then(Trouble::current);
+        // A call that began before the hold says nothing about its end.
+        let is_free = hold.is_none() || hold == probes;
+        match (reply, self.max_pause) {
+            (Reply::Paused(delay), Some(longest)) => {
+                let Some(trouble) = trouble_of(&mut scopes, scope, now) else { return };
+                let pause = Hold { why: Deferral::Paused, since: now, length: delay.min(longest), is_probed: false };
+                if is_free || trouble.hold.as_mut().is_none_or(|other| other.rest(now) < pause.length) {
+                    trouble.failures = 0;
+                    trouble.begin(pause);
+                }
+            }
+            (Reply::Alive | Reply::Paused(_), _) if is_free => drop(scopes.remove(&scope)),
+            (Reply::Down, _) if is_free => match &self.circuit_breaker {
+                Some(breaker) => {
+                    let Some(trouble) = trouble_of(&mut scopes, scope, now) else { return };
+                    trouble.fail(breaker, now);
+                }
+                None => drop(scopes.remove(&scope)),
+            },
+            (Reply::Alive | Reply::Paused(_) | Reply::Down | Reply::Silent, _) => {}
+        }
+    }
+
+    /// Lets another message probe a hold, if it is the current one still.
+    fn release(&self, scope: Scope, probed: u64) {
+        if let Some(trouble) = self.scopes().get_mut(&scope).filter(|trouble| trouble.current() == Some(probed))
+            && let Some(hold) = &mut trouble.hold
+        {
+            hold.is_probed = false;
+        }
+    }
+}
+
+impl Trouble {
+    /// The number of the hold that is on.
+    fn current(&self) -> Option<u64> {
+        self.hold.as_ref().map(|_| self.holds)
+    }
+
+    fn begin(&mut self, hold: Hold) {
+        self.holds += 1;
+        self.hold = Some(hold);
+    }
+
+    fn fail(&mut self, breaker: &CircuitBreaker, now: SystemTime) {
+        self.failures = self.failures.saturating_add(1);
+        let was_open = self.hold.take().is_some_and(|hold| hold.why == Deferral::CircuitOpen);
+        if was_open || self.failures >= breaker.threshold {
+            let length = breaker.reset_timeout;
+            self.begin(Hold { why: Deferral::CircuitOpen, since: now, length, is_probed: false });
+        }
+    }
+}
+
+/// The entry of a scope, a new one if need be; `None` when there is no room for it.
+fn trouble_of(scopes: &mut HashMap<Scope, Trouble>, scope: Scope, now: SystemTime) -> Option<&mut Trouble> {
+    if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
+        scopes
+            .retain(|_, trouble| trouble.hold.as_mut().is_some_and(|hold| hold.is_probed || !hold.rest(now).is_zero()));
+    }
+    (scopes.len() < MAX_SCOPES || scopes.contains_key(&scope)).then(|| scopes.entry(scope).or_default())
+}
+
+/// The leave to call, to be given back with what the call said.
+pub(crate) struct Pass {
+    protection: Arc<Protection>,
+    scope: Scope,
+    /// The hold that this call is to probe.
+    probes: Option<u64>,
+}
+
+impl Pass {
+    pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) {
+        self.protection.note(self.scope, self.probes, reply, now);
+        if reply != Reply::Silent {
+            self.probes = None;
+        }
+    }
+}
+
+impl Drop for Pass {
+    /// Nobody heard what the call said, so another one may probe.
+    fn drop(&mut self) {
+        if let Some(probed) = self.probes {
+            self.protection.release(self.scope, probed);
+        }
+    }
+}

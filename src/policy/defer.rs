@@ -1,0 +1,101 @@
+//! The wait of a message whose turn it was not, and when it must be its turn.
+
+use std::time::{Duration, SystemTime};
+
+use super::decide::{MAX_SPREAD, Progress, time_left};
+use super::{RetryPolicy, jitter};
+use crate::disposition::{Deferral, Disposition, Strategy, Wait};
+
+/// When a callee that fails and fails is left alone for a while.
+///
+/// It counts failures of the callee in a row, per [`Scope`](crate::Scope): what is temporary, but neither a panic nor unrecognised.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::policy::{CircuitBreaker, RetryPolicy};
+///
+/// let breaker = CircuitBreaker { reset_timeout: Duration::from_secs(10), ..CircuitBreaker::default() };
+/// let policy = RetryPolicy { circuit_breaker: Some(breaker), ..RetryPolicy::default() };
+/// # let _ = policy;
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CircuitBreaker {
+    /// So many failures in a row open the circuit: messages are deferred without a call. 0 counts as 1. Default 5.
+    pub threshold: u32,
+    /// After so long one message is let through: if it fails too, the circuit stays open for as long again. Default 30 s.
+    pub reset_timeout: Duration,
+}
+
+impl Default for CircuitBreaker {
+    fn default() -> Self {
+        Self { threshold: 5, reset_timeout: Duration::from_secs(30) }
+    }
+}
+
+/// A message that waits in its place uses up a receive each time it comes back, so it is not deferred for less than this.
+const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_mins(1);
+
+/// When a message that says it is due then is taken to be due: a wait longer than any that begins now was not ordered by us, and
+/// must not make it hop for ever.
+pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
+    let RetryPolicy { max_retry_after, rate_limit, quota, temporary, .. } = policy;
+    let curves = [rate_limit, quota, temporary].map(|class| class.max_delay);
+    let longest = curves.into_iter().fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
+    now.checked_add(longest).map_or(due, |latest| due.min(latest))
+}
+
+/// What is to happen to a message that could not be started, having been deferred so often already.
+pub(crate) fn defer(policy: &RetryPolicy, why: Deferral, deferrals: u32, now: SystemTime, sample: f64) -> Disposition {
+    let wait = match deferrals {
+        0 => jitter::part(Duration::from_secs(1), sample),
+        _ => spread(doubled(policy, deferrals), sample),
+    };
+    Disposition::Defer { why, wait: Wait::from(wait, now) }
+}
+
+/// What is to happen to a message whose callee is left alone for the `rest` of a pause or an open circuit.
+pub(crate) fn hold(
+    policy: &RetryPolicy,
+    progress: &Progress<'_>,
+    why: Deferral,
+    rest: Duration,
+    deferrals: u32,
+    now: SystemTime,
+    sample: f64,
+) -> Disposition {
+    let wait = spread(rest.max(doubled(policy, deferrals)), sample);
+    // When its time is up it is called.
+    let wait = wait.min(patience(policy, progress, now));
+    Disposition::Defer { why, wait: Wait::from(wait, now) }
+}
+
+/// Whether a pause or an open circuit may keep a message from being called: not when it was deferred too often, nor when its time
+/// is up, nor when SQS delivers it once more, since the next time it may get into the dead-letter queue without a call.
+pub(crate) fn may_be_held(policy: &RetryPolicy, progress: &Progress<'_>, deferrals: u32, now: SystemTime) -> bool {
+    deferrals < policy.max_deferrals
+        && progress.receive_count <= 1
+        && (progress.strategy == Strategy::Copy || policy.max_retries > 0)
+        && !patience(policy, progress, now).is_zero()
+}
+
+/// What is left of the age budget: that of the class of the last failure, or the shortest one before any.
+fn patience(policy: &RetryPolicy, progress: &Progress<'_>, now: SystemTime) -> Duration {
+    let last = progress.state.class.and_then(|class| policy.class(class));
+    let classes = [&policy.rate_limit, &policy.quota, &policy.temporary];
+    let left = |class| time_left(class, progress.first_received, now);
+    last.map_or_else(|| classes.map(left).into_iter().min().unwrap_or_default(), left)
+}
+
+fn doubled(policy: &RetryPolicy, deferrals: u32) -> Duration {
+    2_u64.checked_pow(deferrals).map_or(policy.max_deferral, |secs| Duration::from_secs(secs).min(policy.max_deferral))
+}
+
+/// So that a thousand that are deferred together do not come back together.
+fn spread(wait: Duration, sample: f64) -> Duration {
+    wait.saturating_add(jitter::part(wait, sample))
+}
+
+/// The wait of a deferral, for a message that waits in its place.
+pub(crate) fn deferred_in_place(wait: Wait, now: SystemTime) -> Wait {
+    Wait::from(wait.total().max(LEAST_DEFERRAL_IN_PLACE), now)
+}

@@ -1,0 +1,137 @@
+//! Asks Secrets Manager and SSM for stored texts, all at once and within a bounded time. The only file that calls these services.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use aws_sdk_secretsmanager::config::Region;
+use aws_sdk_secretsmanager::config::timeout::TimeoutConfig;
+use aws_sdk_secretsmanager::error::{ProvideErrorMetadata, SdkError};
+use futures_util::future::join_all;
+use tokio::time::{Instant, timeout_at};
+
+use super::{FetchError, Stored, Texts};
+use crate::aws::{self, SdkConfig};
+
+/// For all of them, with the SDK's own retries. Lambda gives the start of a function 10 s.
+const PATIENCE: Duration = Duration::from_secs(8);
+/// For one try, so that there is time for another.
+const ATTEMPT: Duration = Duration::from_millis(2_500);
+
+/// What is stored at each of these places. No client is made when there are none.
+pub(crate) async fn fetch(wanted: BTreeSet<Stored>) -> Texts {
+    if wanted.is_empty() {
+        return Texts::new();
+    }
+    let deadline = Instant::now() + PATIENCE;
+    let config = timeout_at(deadline, aws::config()).await.ok();
+    let fetched = wanted.into_iter().map(async |stored| {
+        let fetched = match &config {
+            Some(config) => timeout_at(deadline, text(&stored, config)).await.ok(),
+            None => None,
+        };
+        (stored, fetched.unwrap_or_else(|| Err(unanswered("TimedOut"))))
+    });
+    join_all(fetched).await.into_iter().collect()
+}
+
+/// Each is asked for in its own region.
+async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError> {
+    let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT).build();
+    match stored {
+        Stored::Secret { arn, region, stage, version } => {
+            let config = aws_sdk_secretsmanager::config::Builder::from(config).timeout_config(timeouts);
+            let config = config.region(Region::new(region.clone())).build();
+            let request = aws_sdk_secretsmanager::Client::from_conf(config).get_secret_value().secret_id(arn);
+            let request = request.set_version_stage(stage.clone()).set_version_id(version.clone());
+            let answer = request.send().await.map_err(|error| fetch_error(&error, "secretsmanager:GetSecretValue"))?;
+            answer.secret_string.ok_or_else(|| FetchError {
+                code: "SecretBinary".to_owned(),
+                remedy: Some("it holds no text: store it as SecretString".to_owned()),
+            })
+        }
+        Stored::Parameter { arn, region } => {
+            let config = aws_sdk_ssm::config::Builder::from(config).timeout_config(timeouts);
+            let config = config.region(Region::new(region.clone())).build();
+            let request = aws_sdk_ssm::Client::from_conf(config).get_parameter().name(arn).with_decryption(true);
+            let answer = request.send().await.map_err(|error| fetch_error(&error, "ssm:GetParameter"))?;
+            answer.parameter.and_then(|parameter| parameter.value).ok_or_else(unreadable)
+        }
+    }
+}
+
+fn fetch_error<E: ProvideErrorMetadata>(error: &SdkError<E>, action: &str) -> FetchError {
+    match error {
+        SdkError::TimeoutError(_) => unanswered("TimedOut"),
+        SdkError::DispatchFailure(failure) if failure.is_timeout() => unanswered("TimedOut"),
+        SdkError::DispatchFailure(failure) if failure.is_io() => unanswered("NoConnection"),
+        SdkError::DispatchFailure(_) | SdkError::ConstructionFailure(_) => FetchError {
+            code: "RequestNotBuilt".to_owned(),
+            remedy: Some("there may be no AWS credentials in the environment".to_owned()),
+        },
+        SdkError::ServiceError(answer) => refused(answer.err().code(), answer.err().message(), action),
+        _ => unreadable(),
+    }
+}
+
+/// What the service says of KMS is only in its message, which is not shown: a service may quote there what it was given.
+fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> FetchError {
+    let is_code = |code: &&str| !code.is_empty() && code.chars().all(|c| c.is_ascii_alphanumeric());
+    let code = code.filter(is_code).unwrap_or("Unknown");
+    let message = message.unwrap_or_default().to_lowercase();
+    let is_about_kms = ["kms", "ciphertext", "master key"].iter().any(|word| message.contains(word));
+    let remedy = match code {
+        "DecryptionFailure" | "InvalidKeyId" => Some(KMS.to_owned()),
+        "AccessDeniedException" if is_about_kms => Some(KMS.to_owned()),
+        "AccessDeniedException" => Some(format!("the role needs {action} on it")),
+        "ResourceNotFoundException" | "ParameterNotFound" | "ParameterVersionNotFound" => {
+            Some("there is none with this ARN, or not in this version".to_owned())
+        }
+        "InvalidRequestException" => Some("it may be scheduled for deletion".to_owned()),
+        "ExpiredTokenException" | "InvalidSignatureException" | "UnrecognizedClientException" => {
+            Some("the AWS credentials are not accepted".to_owned())
+        }
+        "ThrottlingException" => {
+            Some("too many starts at once; the throughput of Parameter Store can be raised".to_owned())
+        }
+        _ => None,
+    };
+    FetchError { code: code.to_owned(), remedy }
+}
+
+const KMS: &str = "the KMS key with which it is encrypted must be enabled, and the role needs kms:Decrypt on that key";
+
+fn unanswered(code: &str) -> FetchError {
+    let remedy = "a function in a VPC needs a NAT gateway or an interface endpoint of the service";
+    FetchError { code: code.to_owned(), remedy: Some(remedy.to_owned()) }
+}
+
+fn unreadable() -> FetchError {
+    FetchError { code: "UnreadableAnswer".to_owned(), remedy: None }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refusal_says_what_to_do_and_shows_no_message() {
+        let remedy = |action: &str| format!("the role needs {action} on it");
+        let none = "there is none with this ARN, or not in this version".to_owned();
+        for (code, message, expected_code, expected_remedy) in [
+            ("AccessDeniedException", "s3cret", "AccessDeniedException", Some(remedy("ssm:GetParameter"))),
+            ("AccessDeniedException", "Access to KMS is not allowed", "AccessDeniedException", Some(KMS.to_owned())),
+            ("AccessDeniedException", "The ciphertext refers to …", "AccessDeniedException", Some(KMS.to_owned())),
+            ("DecryptionFailure", "", "DecryptionFailure", Some(KMS.to_owned())),
+            ("ParameterNotFound", "", "ParameterNotFound", Some(none.clone())),
+            ("ResourceNotFoundException", "kms", "ResourceNotFoundException", Some(none)),
+            ("InternalServiceError", "", "InternalServiceError", None),
+            ("s3cret s3cret\n", "", "Unknown", None),
+            ("", "", "Unknown", None),
+        ] {
+            let told = refused(Some(code), Some(message), "ssm:GetParameter");
+            assert_eq!(told, FetchError { code: expected_code.to_owned(), remedy: expected_remedy }, "{code}");
+            assert!(!told.to_string().contains("s3cret"));
+        }
+        assert_eq!(refused(None, None, "ssm:GetParameter").to_string(), "Unknown");
+    }
+}

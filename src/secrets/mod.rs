@@ -1,0 +1,182 @@
+//! Secrets that a setting names by their ARN: where each is stored, and which part of the stored text is meant. It knows no setting,
+//! and shows no stored text.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde_json::{Map, Value};
+
+#[cfg(feature = "secrets")]
+mod fetch;
+#[cfg(test)]
+mod tests;
+
+#[cfg(feature = "secrets")]
+pub(crate) use fetch::fetch;
+
+/// What is stored at each place that has been asked.
+pub(crate) type Texts = BTreeMap<Stored, Result<String, FetchError>>;
+
+/// Where a text is stored, and so one request.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stored {
+    /// A secret of Secrets Manager, in a version: by default the current one.
+    Secret { arn: String, region: String, stage: Option<String>, version: Option<String> },
+    /// A parameter of SSM.
+    Parameter { arn: String, region: String },
+}
+
+/// The ARN of a secret of Secrets Manager, in the form that ECS has it too, or of an SSM parameter.
+///
+/// Sources: ECS developer guide, "Pass Secrets Manager secrets through Amazon ECS environment variables"; SSM API reference,
+/// `GetParameter`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct SecretArn {
+    word: String,
+    stored: Stored,
+    /// The member of the stored JSON object that is meant.
+    json_key: Option<String>,
+}
+
+impl SecretArn {
+    /// `None` for a word that is an ARN of neither service; `Some` error for one that should be, and is not.
+    pub(crate) fn parse(word: &str) -> Option<Result<Self, InvalidSecretArn>> {
+        let parts: Vec<&str> = word.splitn(6, ':').collect();
+        let (invalid, read): (_, fn(&str, &str, &str) -> _) = match parts[..] {
+            ["arn", _, "secretsmanager", ..] => (InvalidSecretArn::Secret, secret),
+            ["arn", _, "ssm", ..] => (InvalidSecretArn::Parameter, parameter),
+            _ => return None,
+        };
+        let read = match parts[..] {
+            [_, partition, _, region, account, resource]
+                if [partition, region, account].iter().all(|part| is_name(part, "-"))
+                    && !word.contains(char::is_control) =>
+            {
+                read(word, region, resource)
+            }
+            _ => None,
+        };
+        Some(read.ok_or(invalid))
+    }
+
+    pub(crate) fn stored(&self) -> &Stored {
+        &self.stored
+    }
+
+    /// What is meant of the stored text, without white space around it: a text that came out of a file ends in a line break.
+    pub(crate) fn pick(&self, text: &str) -> Result<String, Unfit> {
+        let member = match &self.json_key {
+            None => None,
+            Some(key) => {
+                let mut members: Map<String, Value> = serde_json::from_str(text).map_err(|_| Unfit::NoObject)?;
+                match members.remove(key) {
+                    Some(Value::String(member)) => Some(member),
+                    Some(_) => return Err(Unfit::NoTextIn(key.clone())),
+                    None => return Err(Unfit::Lacks(key.clone())),
+                }
+            }
+        };
+        let picked = member.as_deref().unwrap_or(text).trim_ascii();
+        if picked.is_empty() { Err(Unfit::Empty) } else { Ok(picked.to_owned()) }
+    }
+}
+
+/// The ARN as it was written.
+impl fmt::Display for SecretArn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.word)
+    }
+}
+
+/// `secret:<name>`, and up to three things more, each of which may be empty: JSON key, version stage, version id.
+fn secret(word: &str, region: &str, resource: &str) -> Option<SecretArn> {
+    let mut parts = resource.split(':');
+    let name = (parts.next()? == "secret").then(|| parts.next())??;
+    let more: Vec<&str> = parts.collect();
+    if !is_name(name, "/_+=.@!-") || more.len() > 3 {
+        return None;
+    }
+    let more = |at: usize| more.get(at).filter(|part| !part.is_empty()).map(|part| (*part).to_owned());
+    let arn = arn(word, &format!("secret:{name}"));
+    let stored = Stored::Secret { arn, region: region.to_owned(), stage: more(1), version: more(2) };
+    Some(SecretArn { word: word.to_owned(), stored, json_key: more(0) })
+}
+
+/// `parameter/<name>`, and perhaps a version or label of it.
+fn parameter(word: &str, region: &str, resource: &str) -> Option<SecretArn> {
+    let path = resource.strip_prefix("parameter/")?;
+    let (name, selector) = path.split_once(':').unwrap_or((path, "1"));
+    if !is_name(name, "/_.-") || !is_name(selector, "_.-") {
+        return None;
+    }
+    let stored = Stored::Parameter { arn: word.to_owned(), region: region.to_owned() };
+    Some(SecretArn { word: word.to_owned(), stored, json_key: None })
+}
+
+/// The ARN `word` with another resource.
+fn arn(word: &str, resource: &str) -> String {
+    let head: Vec<&str> = word.splitn(6, ':').take(5).collect();
+    format!("{}:{resource}", head.join(":"))
+}
+
+fn is_name(text: &str, more: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
+}
+
+/// Why an ARN names no secret. It may be anything, so it is not shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InvalidSecretArn {
+    Secret,
+    Parameter,
+}
+
+impl fmt::Display for InvalidSecretArn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Secret => {
+                "what begins like the ARN of a secret must be one, as in arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf, which json-key, \
+                 version-stage and version-id may follow, as in …:orders-AbCdEf:token::"
+            }
+            Self::Parameter => {
+                "what begins like the ARN of a parameter must be one, as in arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token"
+            },
+        })
+    }
+}
+
+/// Why a stored text is not what its ARN says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    NoObject,
+    Lacks(String),
+    NoTextIn(String),
+    Empty,
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NoObject => f.write_str("what is stored is no JSON object, so a json-key finds nothing in it"),
+            Self::Lacks(key) => write!(f, "the stored JSON object has no `{}`", key.escape_debug()),
+            Self::NoTextIn(key) => write!(f, "`{}` of the stored JSON object is no text", key.escape_debug()),
+            Self::Empty => f.write_str("what is stored is empty"),
+        }
+    }
+}
+
+/// Why a text could not be fetched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(not(feature = "secrets"), allow(dead_code, reason = "nothing is fetched without the feature"))]
+pub(crate) struct FetchError {
+    /// The service's own, or a word for what became of the request.
+    pub(crate) code: String,
+    /// What to do about it, where that is known.
+    pub(crate) remedy: Option<String>,
+}
+
+impl fmt::Display for FetchError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.code)?;
+        self.remedy.as_ref().map_or(Ok(()), |remedy| write!(f, ": {remedy}"))
+    }
+}

@@ -1,0 +1,285 @@
+//! What is called is left alone when it asks for a pause or does not work; its messages wait in the queue, and none is lost or given up
+//! for that.
+
+use std::collections::BTreeMap;
+
+use requeue::embedded::Fault;
+use requeue::policy::CircuitBreaker;
+use requeue::{Deferral, Disposition, Failure, Report, Sampler, Scope};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::world::{Act, SEND, Script, Seen, World, numbered, secs, state};
+
+/// One message after the other, and protection as it is by default.
+fn world() -> World {
+    let mut world = World::new();
+    world.settings.limits.concurrency = 1;
+    world.protect();
+    world
+}
+
+fn limited(seconds: u64) -> Act {
+    Act::Fail(Failure::rate_limit("slowly").retry_after(secs(seconds)))
+}
+
+fn down() -> Act {
+    Act::Fail(Failure::temporary("down"))
+}
+
+async fn next(world: &World, script: &Script) -> Report {
+    let event = world.receive().await;
+    world.report(&world.processor(script.clone()), &event).await
+}
+
+fn deferrals(report: &Report) -> Vec<Option<(Deferral, u64)>> {
+    let deferral = |disposition| match disposition {
+        Disposition::Defer { why, wait } => Some((why, wait.total().as_secs())),
+        _ => None,
+    };
+    report.outcomes.iter().map(|outcome| deferral(outcome.disposition)).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_failure_that_names_a_delay_defers_those_not_yet_started_for_a_minute_at_most() {
+    for (named, paused) in [(1, 1), (7, 7), (60, 60), (21_600, 60)] {
+        for failure in [Failure::rate_limit("slowly"), Failure::quota("no more today")] {
+            let world = world();
+            world.send_numbered(3).await;
+            let script = Script::always(failure.retry_after(secs(named)));
+            let report = next(&world, &script).await;
+            assert_eq!(script.calls().len(), 1, "{named}");
+            let wait = Some((Deferral::Paused, paused));
+            assert_eq!(deferrals(&report), [None, wait, wait], "{named}");
+            assert_eq!(report.outcomes[0].disposition.wait().unwrap().total(), secs(named), "its own delay");
+            for copy in world.messages().iter().filter(|copy| !copy.body.contains(r#""n":0"#)) {
+                let copy = state(copy);
+                assert_eq!((&copy["retryCount"], &copy["retryState"]["deferrals"]), (&0.into(), &1.into()));
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_holds_for_later_batches_of_the_environment_and_one_message_ends_it() {
+    let world = world();
+    let script = Script::new(|seen| if seen.n() == 9 && seen.attempt == 1 { limited(10) } else { Act::Done });
+    let processor = world.processor(script.clone());
+    world.send(&numbered(9)).await;
+    world.invoke(&processor).await.unwrap();
+    let paused = Instant::now();
+    world.send_numbered(3).await;
+    world.invoke(&processor).await.unwrap();
+    assert_eq!(script.calls().len(), 1, "the second batch is deferred");
+    world.run(&processor).await;
+    let calls = script.calls();
+    assert!(calls[1..].iter().all(|seen| seen.at - paused >= secs(10)), "{calls:?}");
+    assert_eq!(calls.len(), 5, "one each, and one again");
+    assert!(world.dead().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_pause_one_message_probes_unless_it_ended_as_long_ago_as_it_lasted() {
+    for (after, calls) in [(10, 1), (19, 1), (20, 4)] {
+        let mut world = world();
+        world.settings.limits.concurrency = 10;
+        world.send_numbered(5).await;
+        let script = Script::new(|seen| match seen.n() {
+            0 => limited(10),
+            _ => Act::work(secs(3)),
+        });
+        let processor = world.processor(script.clone());
+        let event = world.receive().await;
+        let (first, rest) = event["Records"].as_array().unwrap().split_at(1);
+        world.report(&processor, &json!({ "Records": first })).await;
+        sleep(secs(after)).await;
+        let report = world.report(&processor, &json!({ "Records": rest })).await;
+        assert_eq!(script.calls().len(), 1 + calls, "{after}");
+        assert_eq!(deferrals(&report)[calls..], vec![Some((Deferral::Paused, 1)); 4 - calls]);
+        let report = world.report(&processor, &json!({ "Records": rest })).await;
+        assert_eq!(deferrals(&report), [None; 4], "the probe was answered");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_postponed_by_six_hours_delays_no_other() {
+    let world = world();
+    world.send_numbered(10).await;
+    let script = Script::new(|seen| match (seen.n(), seen.attempt) {
+        (0, 1) => Act::Fail(Failure::postpone(secs(21_600))),
+        _ => Act::Done,
+    });
+    let report = next(&world, &script).await;
+    assert_eq!(deferrals(&report)[1..], [None; 9]);
+    assert_eq!(script.calls().len(), 10);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_limit_of_one_tenant_does_not_delay_another() {
+    let mut world = world();
+    world.settings.limits.concurrency = 10;
+    world.send_numbered(20).await;
+    world.batch_size = 20;
+    let tenant = |n: usize| n % 2;
+    let script = Script::new(move |seen| if tenant(seen.n()) == 0 { limited(3_600) } else { Act::Done });
+    let script = script.scoped(|message| {
+        let body: Value = serde_json::from_str(message.body()).unwrap();
+        Scope::of(&(body["n"].as_u64().unwrap() % 2))
+    });
+    let processor = world.processor(script.clone());
+    let report = world.report(&processor, &world.receive().await).await;
+    let (limited, others): (Vec<&Seen>, Vec<&Seen>) =
+        script.calls().leak().iter().partition(|seen| tenant(seen.n()) == 0);
+    assert_eq!(others.len(), 10, "each of them is called");
+    assert!(limited.len() < 10, "{}", limited.len());
+    let paused = deferrals(&report).iter().filter(|deferral| deferral.is_some()).count();
+    assert_eq!(paused, 10 - limited.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_callee_that_is_down_is_asked_once_in_thirty_seconds() {
+    let mut world = world();
+    world.settings.sampler = Sampler::seeded(7);
+    world.settings.policy.max_retries = 1_000;
+    world.send_numbered(50).await;
+    let began = Instant::now();
+    let outage = secs(600);
+    let script = Script::new(move |seen| if seen.at - began < outage { down() } else { Act::Done });
+    world.run(&world.processor(script.clone())).await;
+    let during = script.calls().iter().filter(|seen| seen.at - began < outage).count();
+    assert!((20..=5 + 600 / 30).contains(&during), "{during} calls");
+    assert_eq!(script.calls().len(), during + 50, "each is called once when it works again");
+    let most = script.calls().iter().map(|seen| seen.attempt).max().unwrap();
+    assert!(most <= 1 + 5, "{most}: deferrals use up no retry");
+    assert!(world.dead().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_says_nothing_about_the_callee_opens_no_circuit() {
+    for act in [Act::Panic, Act::Fail(Failure::non_retryable("no")), Act::Fail(Failure::rate_limit("slowly"))] {
+        let world = world();
+        world.send_numbered(10).await;
+        let script = Script::new(move |_| act.clone());
+        let report = next(&world, &script).await;
+        assert_eq!((script.calls().len(), deferrals(&report)), (10, vec![None; 10]));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn time_outs_of_handlers_open_the_circuit_and_the_end_of_the_invocation_does_not() {
+    for (function_timeout, calls) in [(secs(60), 5), (secs(16), 2)] {
+        let mut world = world();
+        world.settings.limits.timeout = secs(9);
+        world.function_timeout = function_timeout;
+        world.send_numbered(10).await;
+        let script = Script::new(|_| Act::Hang);
+        let processor = world.processor(script.clone());
+        let report = world.report(&processor, &world.receive().await).await;
+        assert_eq!(script.calls().len(), calls, "{function_timeout:?}");
+        let why = deferrals(&report)[9].unwrap().0;
+        assert_eq!(why, if calls == 5 { Deferral::CircuitOpen } else { Deferral::NoTimeLeft });
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_called_once_when_it_was_deferred_as_often_as_is_allowed() {
+    let mut world = world();
+    world.settings.policy.max_deferrals = 4;
+    world.settings.policy.max_deferral = secs(2);
+    // It never opens again by itself.
+    let breaker = CircuitBreaker { threshold: 1, reset_timeout: secs(900) };
+    world.settings.policy.circuit_breaker = Some(breaker);
+    world.settings.policy.max_pause = Some(secs(900));
+    world.settings.policy.max_retries = 2;
+    world.settings.policy.temporary.total_timeout = secs(1_000_000);
+    world.send_numbered(2).await;
+    let script = Script::new(|_| down());
+    world.run(&world.processor(script.clone())).await;
+    let second: Vec<u32> = script.calls().iter().filter(|seen| seen.n() == 1).map(|seen| seen.attempt).collect();
+    assert_eq!(second, [1, 2, 3], "deferred and called, with all its retries");
+    assert_eq!(world.dead().len(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_is_called_once_when_its_time_is_up_and_never_given_up_uncalled() {
+    for strategy in [requeue::Strategy::Copy, requeue::Strategy::Visibility] {
+        for sends_fail in [false, true] {
+            for budget in [1, 10, 100, 1_000, 20_000] {
+                let mut world = world();
+                world.settings.strategy = strategy;
+                world.set_max_receive_count(5).await;
+                for class in ["temporary", "quota", "rate-limit"] {
+                    let policy = &mut world.settings.policy;
+                    match class {
+                        "temporary" => policy.temporary.total_timeout = secs(budget),
+                        "quota" => policy.quota.total_timeout = secs(budget),
+                        _ => policy.rate_limit.total_timeout = secs(budget),
+                    }
+                }
+                if sends_fail {
+                    world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
+                }
+                world.send_numbered(10).await;
+                let script = Script::new(|seen| if seen.n() % 2 == 0 { limited(3_600) } else { down() });
+                world.run(&world.processor(script.clone())).await;
+                let mut called: Vec<usize> = script.calls().iter().map(Seen::n).collect();
+                called.sort_unstable();
+                called.dedup();
+                let context = format!("{strategy:?}, sends fail: {sends_fail}, {budget} s");
+                assert_eq!(called, (0..10).collect::<Vec<_>>(), "{context}");
+                assert_eq!(world.dead().len(), 10, "{context}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_thousand_that_are_deferred_together_do_not_come_back_together() {
+    let mut world = world();
+    world.batch_size = 1_000;
+    world.settings.sampler = Sampler::seeded(3);
+    world.send_numbered(1_000).await;
+    let script = Script::new(|_| limited(30));
+    next(&world, &script).await;
+    let mut by_second = BTreeMap::<u64, usize>::new();
+    for message in world.messages() {
+        *by_second.entry(world.wait(&message).as_secs()).or_default() += 1;
+    }
+    assert!(by_second.keys().all(|second| (30..=60).contains(second)), "{by_second:?}");
+    assert!(by_second.values().all(|count| *count < 60), "{by_second:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn batches_side_by_side_share_one_probe() {
+    let world = world();
+    let script = Script::new(|seen| match seen.attempt {
+        1 if seen.n() < 5 => down(),
+        _ => Act::work(secs(2)),
+    });
+    let processor = world.processor(script.clone());
+    world.send_numbered(5).await;
+    world.invoke(&processor).await.unwrap();
+    sleep(secs(30)).await;
+    for n in 5..9 {
+        world.send(&numbered(n)).await;
+    }
+    let mut events = Vec::new();
+    let event = world.receive().await;
+    for record in event["Records"].as_array().unwrap() {
+        events.push(json!({ "Records": [record] }));
+    }
+    let reports = events.iter().map(|event| world.report(&processor, event));
+    let reports = futures_util::future::join_all(reports).await;
+    let called = reports.iter().filter(|report| report.outcomes[0].elapsed.is_some()).count();
+    assert_eq!((called, script.calls().len()), (1, 6), "one of {} probes", reports.len());
+}
+
+#[tokio::test(start_paused = true)]
+async fn switched_off_nothing_is_held() {
+    let mut world = World::new();
+    world.settings.limits.concurrency = 1;
+    world.send_numbered(10).await;
+    let script = Script::new(|seen| if seen.n() % 2 == 0 { limited(60) } else { down() });
+    let report = next(&world, &script).await;
+    assert_eq!((script.calls().len(), deferrals(&report)), (10, vec![None; 10]));
+}

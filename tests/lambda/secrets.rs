@@ -1,0 +1,265 @@
+//! Settings that name secrets by ARN: fetched at start from what two independent emulators store, and never shown.
+
+use std::time::{Duration, Instant};
+
+use ::http::{Response, StatusCode};
+use aws_sdk_secretsmanager::config::retry::RetryConfig;
+use aws_sdk_secretsmanager::config::{BehaviorVersion, Credentials, Region};
+use aws_sdk_secretsmanager::primitives::Blob;
+use aws_sdk_ssm::types::ParameterType;
+use http_body_util::Full;
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use crate::http;
+use crate::stage::{Stage, TIMEOUT};
+use crate::target::{NEW, OLD, OTHER, accepted};
+
+/// Not the region of the function: that of an ARN counts.
+const REGION: &str = "eu-west-1";
+
+/// What the emulators are asked to keep, under names of its own.
+struct Store {
+    secrets: aws_sdk_secretsmanager::Client,
+    parameters: aws_sdk_ssm::Client,
+    url: String,
+}
+
+impl Store {
+    /// One in each emulator; none only where somebody chose to do without.
+    fn all() -> Vec<Self> {
+        ["REQUEUE_TEST_MOTO", "REQUEUE_TEST_MINISTACK"].into_iter().filter_map(Self::at).collect()
+    }
+
+    fn at(variable: &str) -> Option<Self> {
+        let Ok(url) = std::env::var(variable) else {
+            let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
+            assert!(skipped, "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without");
+            eprintln!("SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; no secret was fetched");
+            return None;
+        };
+        let credentials = Credentials::new("test", "test", None, None, "test");
+        let secrets = aws_sdk_secretsmanager::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(REGION))
+            .credentials_provider(credentials.clone())
+            .retry_config(RetryConfig::disabled())
+            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .endpoint_url(&url);
+        let parameters = aws_sdk_ssm::Config::builder()
+            .behavior_version(BehaviorVersion::latest())
+            .region(Region::new(REGION))
+            .credentials_provider(credentials)
+            .retry_config(RetryConfig::disabled())
+            .http_client(aws_smithy_http_client::Builder::new().build_http())
+            .endpoint_url(&url);
+        let secrets = aws_sdk_secretsmanager::Client::from_conf(secrets.build());
+        Some(Self { secrets, parameters: aws_sdk_ssm::Client::from_conf(parameters.build()), url })
+    }
+
+    /// The ARN of a secret that holds the last of these texts, and before it the others.
+    async fn secret(&self, texts: &[&str]) -> String {
+        let request = self.secrets.create_secret().name(format!("orders/{}", Uuid::new_v4()));
+        let arn = request.secret_string(texts[0]).send().await.unwrap().arn.unwrap();
+        for text in &texts[1..] {
+            self.secrets.put_secret_value().secret_id(&arn).secret_string(*text).send().await.unwrap();
+        }
+        arn
+    }
+
+    async fn binary(&self, bytes: &[u8]) -> String {
+        let request = self.secrets.create_secret().name(format!("orders/{}", Uuid::new_v4()));
+        request.secret_binary(Blob::new(bytes)).send().await.unwrap().arn.unwrap()
+    }
+
+    async fn parameter(&self, kind: ParameterType, text: &str) -> String {
+        let name = format!("/orders/{}", Uuid::new_v4());
+        self.parameters.put_parameter().name(&name).r#type(kind).value(text).send().await.unwrap();
+        let stored = self.parameters.get_parameter().name(&name).send().await.unwrap();
+        stored.parameter.unwrap().arn.unwrap()
+    }
+}
+
+/// The variables with which the SDK finds both services at `url`.
+fn endpoints(url: &str) -> [(&str, &str); 2] {
+    [("AWS_ENDPOINT_URL_SECRETS_MANAGER", url), ("AWS_ENDPOINT_URL_SSM", url)]
+}
+
+#[tokio::test]
+async fn requests_bear_and_are_signed_with_what_is_stored() {
+    for store in Store::all() {
+        let token = store.secret(&["{\"other\": 1, \"token\": \"canary-token\\n\"}"]).await;
+        let plain = store.secret(&["canary-plain\n"]).await;
+        let parameter = store.parameter(ParameterType::SecureString, "canary-parameter\n").await;
+        let list = store.parameter(ParameterType::StringList, "canary-one,canary-two").await;
+        let signing = store.secret(&[OTHER, OLD, NEW]).await;
+        let headers = json!({
+            "Authorization": format!("Bearer {token}:token::"),
+            "X-Plain": format!("{plain} {parameter}"),
+            "X-List": list,
+            "X-Version": format!("{parameter}:1"),
+        });
+        let (headers, signing) = (headers.to_string(), format!("{signing} {signing}::AWSPREVIOUS:"));
+
+        let stage = Stage::new().await;
+        let mut settings = endpoints(&store.url).to_vec();
+        settings.extend([("REQUEUE_HEADERS", headers.as_str()), ("REQUEUE_SIGNING_SECRET", &signing)]);
+        settings.push(("AWS_LAMBDA_LOG_LEVEL", "TRACE"));
+        let mut function = stage.requeue_lambda(&settings).await;
+        let body = r#"{"answer":"ok"}"#;
+        stage.send(body).await;
+        stage.invoke(&mut function, TIMEOUT).await;
+
+        let requests = stage.target.requests();
+        let [(head, _)] = &requests[..] else { panic!("one request: {requests:?}\n{}", function.stop().await) };
+        let header = |name| head.headers[name].to_str().unwrap();
+        assert_eq!(header("authorization"), "Bearer canary-token");
+        assert_eq!(header("x-plain"), "canary-plain canary-parameter");
+        assert_eq!((header("x-list"), header("x-version")), ("canary-one,canary-two", "canary-parameter"));
+        let signed = ["webhook-id", "webhook-timestamp", "webhook-signature"];
+        let signed: Value = signed.into_iter().map(|name| (name.to_owned(), json!(header(name)))).collect();
+        let requests = [NEW, OLD, OTHER].map(|secret| json!({"secret": secret, "headers": signed, "body": body}));
+        assert_eq!(accepted(&requests).unwrap_or(vec![true, true, false]), [true, true, false]);
+        let log = function.stop().await;
+        assert!(!log.contains("canary-") && !log.contains("whsec_"), "{log}");
+    }
+}
+
+#[tokio::test]
+async fn what_cannot_be_fetched_or_used_fails_at_start_with_all_the_rest() {
+    for store in Store::all() {
+        let secret = store.secret(&["{\"token\": \"canary-token\", \"list\": [\"canary-list\"]}"]).await;
+        let plain = store.secret(&["canary-plain\r\ncanary: header"]).await;
+        let binary = store.binary(b"canary-binary").await;
+        let parameter = store.parameter(ParameterType::String, "whsec_canary").await;
+        let lost = format!("arn:aws:secretsmanager:{REGION}:123456789012:secret:{}", Uuid::new_v4());
+        let lost_parameter = format!("arn:aws:ssm:{REGION}:123456789012:parameter/{}", Uuid::new_v4());
+        let none = "there is none with this ARN, or not in this version";
+        let headers = json!({
+            "X-A": binary, "X-B": format!("{secret}:Token::"), "X-C": format!("{secret}:list::"), "X-D": plain,
+            "X-E": lost, "X-F": lost_parameter, "X-G": format!("{plain}:token::"), "X-H": format!("{secret}::AWSPREVIOUS:"),
+        });
+        let headers = headers.to_string();
+        let stage = Stage::new().await;
+        // The variable for all services: SQS has its own.
+        let settings = [
+            ("AWS_ENDPOINT_URL", store.url.as_str()),
+            ("REQUEUE_HEADERS", &headers),
+            ("REQUEUE_SIGNING_SECRET", &parameter),
+            ("REQUEUE_CONCURRENCY", "0"),
+        ];
+        let expected = [
+            "Error: 10 settings are invalid:".to_owned(),
+            "REQUEUE_CONCURRENCY is `0`: allowed is a whole number from 1 to 1000".to_owned(),
+            format!("REQUEUE_HEADERS has `X-A`: {binary}: SecretBinary: it holds no text: store it as SecretString"),
+            format!("REQUEUE_HEADERS has `X-B`: {secret}:Token::: the stored JSON object has no `Token`"),
+            format!("REQUEUE_HEADERS has `X-C`: {secret}:list::: `list` of the stored JSON object is no text"),
+            "REQUEUE_HEADERS has `X-D`: invalid value of header x-d".to_owned(),
+            format!("REQUEUE_HEADERS has `X-E`: {lost}: ResourceNotFoundException: {none}"),
+            format!("REQUEUE_HEADERS has `X-F`: {lost_parameter}: ParameterNotFound: {none}"),
+            format!(
+                "REQUEUE_HEADERS has `X-G`: {plain}:token::: what is stored is no JSON object, so a json-key finds nothing in it"
+            ),
+            format!("REQUEUE_HEADERS has `X-H`: {secret}::AWSPREVIOUS:: ResourceNotFoundException: {none}"),
+            "REQUEUE_SIGNING_SECRET number 1 is invalid: a signing secret must be base64 after whsec_, with its padding".to_owned(),
+        ];
+        for function in [stage.requeue_lambda(&settings).await, stage.trouble(&settings).await] {
+            let (code, output) = function.ended().await;
+            assert_eq!((code, output.trim_end()), (Some(1), expected.join("\n  ").as_str()));
+        }
+    }
+}
+
+const SECRET: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
+const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders";
+
+/// Starts the function at a service that answers each request with this.
+async fn refused(status: u16, answer: &'static str) -> String {
+    let service =
+        http::Server::start(
+            move |_| async move { Response::builder().status(status).body(Full::from(answer)).unwrap() },
+        );
+    let service = service.await;
+    let headers = json!({"Authorization": format!("Bearer {SECRET}"), "X-Key": PARAMETER}).to_string();
+    let url = service.url();
+    let mut settings = endpoints(&url).to_vec();
+    settings.push(("REQUEUE_HEADERS", &headers));
+    let (code, output) = Stage::new().await.requeue_lambda(&settings).await.ended().await;
+    assert_eq!(code, Some(1), "{output}");
+    assert!(!output.contains("canary"), "{output}");
+    output
+}
+
+#[tokio::test]
+async fn a_refusal_names_what_the_role_needs() {
+    const KMS: &str =
+        "the KMS key with which it is encrypted must be enabled, and the role needs kms:Decrypt on that key";
+    for (status, answer, code, secret, parameter) in [
+        (
+            400,
+            r#"{"__type": "AccessDeniedException", "message": "canary"}"#,
+            "AccessDeniedException",
+            ": the role needs secretsmanager:GetSecretValue on it",
+            ": the role needs ssm:GetParameter on it",
+        ),
+        (
+            400,
+            r#"{"__type": "AccessDeniedException", "Message": "Access to KMS is not allowed canary"}"#,
+            "AccessDeniedException",
+            &format!(": {KMS}"),
+            &format!(": {KMS}"),
+        ),
+        (400, r#"{"__type": "canary canary\n", "message": "canary"}"#, "Unknown", "", ""),
+    ] {
+        let output = refused(status, answer).await;
+        let expected = [
+            "Error: 2 settings are invalid:".to_owned(),
+            format!("REQUEUE_HEADERS has `Authorization`: {SECRET}: {code}{secret}"),
+            format!("REQUEUE_HEADERS has `X-Key`: {PARAMETER}: {code}{parameter}"),
+        ];
+        assert_eq!(output.trim_end(), expected.join("\n  "), "{answer}");
+    }
+    for status in [200, 400] {
+        let output = refused(status, "canary").await;
+        assert!(output.ends_with(&format!("{PARAMETER}: UnreadableAnswer\n")), "{output}");
+    }
+}
+
+#[tokio::test]
+async fn a_service_that_does_not_answer_holds_up_the_start_for_a_bounded_time() {
+    const NETWORK: &str = "a function in a VPC needs a NAT gateway or an interface endpoint of the service";
+    let silent = http::Server::start(|_| std::future::pending()).await;
+    let silent = silent.url();
+    let headers = json!({"Authorization": format!("Bearer {SECRET}"), "X-Key": PARAMETER}).to_string();
+    // Nobody listens on the port of tcpmux.
+    let absent = "http://127.0.0.1:1";
+    let anonymous = [("AWS_ACCESS_KEY_ID", ""), ("AWS_EC2_METADATA_DISABLED", "true")];
+    for (url, more, expected) in [
+        (silent.as_str(), &[][..], format!("TimedOut: {NETWORK}")),
+        (absent, &[], format!("NoConnection: {NETWORK}")),
+        (absent, &anonymous, "RequestNotBuilt: there may be no AWS credentials in the environment".to_owned()),
+    ] {
+        let settings = [&endpoints(url), more, &[("REQUEUE_HEADERS", headers.as_str())]].concat();
+        let stage = Stage::new().await;
+        let started = Instant::now();
+        let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
+        assert!(started.elapsed() < Duration::from_secs(10), "Lambda would have given up: {:?}", started.elapsed());
+        assert_eq!(code, Some(1), "{output}");
+        for arn in [SECRET, PARAMETER] {
+            assert!(output.contains(&format!("{arn}: {expected}\n")), "{output}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_asked_where_no_secret_is_named() {
+    let service = http::Server::start(|_| async { http::status(StatusCode::OK) }).await;
+    let url = service.url();
+    let mut settings = endpoints(&url).to_vec();
+    settings.push(("REQUEUE_HEADERS", r#"{"X-Queue": "arn:aws:sqs:eu-west-1:123456789012:orders"}"#));
+    let stage = Stage::new().await;
+    let mut function = stage.requeue_lambda(&settings).await;
+    stage.send("{}").await;
+    stage.invoke(&mut function, TIMEOUT).await;
+    assert_eq!((stage.target.requests().len(), service.accepted()), (1, 0));
+}
