@@ -87,7 +87,7 @@ async fn a_log_that_nobody_reads_for_a_while_holds_the_work_up_and_loses_nothing
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
     let shop = Shop::open(&server.url(), "held-up").await;
     // Many times what a pipe holds.
-    shop.send((0..1_000).map(|n| format!(r#"{{"n":{n},"answer":"unavailable","times":1}}"#)).collect()).await;
+    shop.send((0..1_000).map(|n| format!(r#"{{"n":{n},"answer":"rate-limit","times":1}}"#)).collect()).await;
     let worker = [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue, "--drain"];
     let child = shop.command(&worker, &[]).spawn().unwrap();
     sleep(Duration::from_secs(3)).await;
