@@ -80,6 +80,13 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
     ),
 ];
 
+/// Reasons that ask for a pause where the answer itself names none. Source: GitHub Docs, "Rate limits for the REST API".
+const PAUSES: [(&str, Duration); 3] = [
+    ("about-secondary-rate-limits", Duration::from_mins(1)),
+    ("secondary-rate-limits", Duration::from_mins(1)),
+    ("abuse-rate-limits", Duration::from_mins(1)),
+];
+
 /// Reasons that make a 409 pass. With another status these words may well mean something else.
 const UNDER_WAY: [&str; 2] = [
     // Stripe and others: an earlier attempt is still being worked on
@@ -134,7 +141,7 @@ impl<'a> Answer<'a> {
     pub(super) fn is_used_up(&self) -> Option<bool> {
         let mut remaining = REMAINING.iter().flat_map(|name| self.values(name)).peekable();
         remaining.peek()?;
-        Some(remaining.any(|value| value == b"0"))
+        Some(remaining.any(retry_after::is_nothing))
     }
 }
 
@@ -165,8 +172,9 @@ impl Failure {
     /// earlier attempt is still being worked on, which time heals, but as well that the object exists already, or that the
     /// `Idempotency-Key` was seen with another body, which it does not. A server that answers a bare 409 to the former needs a rule.
     ///
-    /// The delay is that of a rule, else of `Retry-After`, else `retryDelay` of a Google error, else of `RateLimit` and its older relatives. One of zero, or
-    /// a date that is past, leaves the delay to the policy's curve; a postponement then takes a second.
+    /// The delay is that of a rule, else of `Retry-After`, else `retryDelay` of a Google error, else of `RateLimit` and its relatives, of several
+    /// allowances that are used up the longest; else 60 s for GitHub's secondary limit. One of zero, or a date that is past, leaves the delay to
+    /// the policy's curve; a postponement then takes a second.
     #[must_use]
     pub fn from_answer(answer: &Answer<'_>, now: SystemTime) -> Self {
         let told = retry_after::retry_after(answer, now);
@@ -181,7 +189,7 @@ impl Failure {
         match failure.class() {
             FailureClass::Temporary | FailureClass::NonRetryable => failure.told(told),
             FailureClass::RateLimit | FailureClass::Quota => {
-                failure.told(told.or_else(|| retry_after::reset(answer, now)))
+                failure.told(told.or_else(|| retry_after::reset(answer, now)).or_else(|| details.pause()))
             }
         }
     }
@@ -280,6 +288,10 @@ impl Details {
 
     fn says(&self, reason: &str) -> bool {
         self.words.iter().any(|word| word == reason)
+    }
+
+    fn pause(&self) -> Option<Duration> {
+        PAUSES.iter().find(|(reason, _)| self.says(reason)).map(|(_, pause)| *pause)
     }
 
     /// The first row of the table that one of the words belongs to, and the word as it stands in the table.

@@ -4,6 +4,9 @@
 
 use std::time::{Duration, SystemTime};
 
+use jiff::Timestamp;
+use jiff::fmt::friendly::SpanParser;
+
 use super::http::Answer;
 
 /// No named delay is longer: 136 years, so that it can be added to any time of day. The policy cuts far earlier.
@@ -15,6 +18,18 @@ const EPOCH_MILLIS: u64 = EPOCH_SECONDS * 1_000;
 
 /// In these AWS, Azure and `OpenAI` say the same as in `Retry-After`, in milliseconds.
 const MILLIS: [&str; 3] = ["x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms"];
+
+/// Where an answer tells of several allowances: what is left of each, and when it is renewed.
+const ALLOWANCES: [(&str, &str); 6] = [
+    // `OpenAI` and many that speak as it does: `6m0s`; Azure: seconds
+    ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
+    ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
+    // Anthropic: RFC 3339
+    ("anthropic-ratelimit-requests-remaining", "anthropic-ratelimit-requests-reset"),
+    ("anthropic-ratelimit-tokens-remaining", "anthropic-ratelimit-tokens-reset"),
+    ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
+    ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
+];
 
 /// `Retry-After`, the first that is valid; else one of its relatives in milliseconds.
 pub(super) fn retry_after(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
@@ -30,13 +45,23 @@ pub(super) fn retry_after(answer: &Answer<'_>, now: SystemTime) -> Option<Durati
 pub(super) fn reset(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
     let reference = reference(answer, now);
     let field = || answer.values("ratelimit").filter_map(rate_limit_field).max();
+    let allowances = || {
+        let used_up = ALLOWANCES.iter().filter(|(remaining, _)| answer.values(remaining).any(is_nothing));
+        used_up.flat_map(|(_, reset)| answer.values(reset)).filter_map(|value| moment(value, reference)).max()
+    };
     let older = || {
         ["ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"]
             .iter()
             .flat_map(|name| answer.values(name))
-            .find_map(|value| delta_or_epoch(value, reference))
+            .find_map(|value| moment(value, reference))
     };
-    field().or_else(|| if answer.is_used_up() == Some(false) { None } else { older() })
+    field().or_else(allowances).or_else(|| if answer.is_used_up() == Some(false) { None } else { older() })
+}
+
+/// Whether nothing is left: of some allowances more is taken than there was, and some have parameters, as `0;w=21600`.
+pub(super) fn is_nothing(remaining: &[u8]) -> bool {
+    let amount = remaining.split(|byte| *byte == b';').next().unwrap_or_default();
+    str::from_utf8(amount).is_ok_and(|amount| amount.trim().parse::<f64>().is_ok_and(|amount| amount <= 0.0))
 }
 
 /// Dates are compared with the server's own clock where it shows it, so that ours may be wrong.
@@ -60,15 +85,26 @@ fn until(date: SystemTime, reference: SystemTime) -> Duration {
     date.duration_since(reference).unwrap_or_default().min(MAX_NAMED)
 }
 
-/// Some providers name seconds from now, some a time of day.
-fn delta_or_epoch(value: &[u8], reference: SystemTime) -> Option<Duration> {
-    let since_epoch = match number(value)? {
-        seconds @ ..EPOCH_SECONDS => return Some(Duration::from_secs(seconds)),
-        seconds @ EPOCH_SECONDS..EPOCH_MILLIS => Duration::from_secs(seconds),
-        millis @ EPOCH_MILLIS.. => Duration::from_millis(millis),
+/// Some providers name seconds from now, some a duration with its units, some a time of day.
+fn moment(value: &[u8], reference: SystemTime) -> Option<Duration> {
+    let since_epoch = match number(value) {
+        None => return duration(value).or_else(|| Some(until(timestamp(value)?, reference))),
+        Some(seconds @ ..EPOCH_SECONDS) => return Some(Duration::from_secs(seconds)),
+        Some(seconds @ EPOCH_SECONDS..EPOCH_MILLIS) => Duration::from_secs(seconds),
+        Some(millis @ EPOCH_MILLIS..) => Duration::from_millis(millis),
     };
     let date = SystemTime::UNIX_EPOCH.checked_add(since_epoch)?;
     Some(until(date, reference))
+}
+
+/// `88ms`, `6m0s`, `2m52.8s`, `1h2m3s`
+fn duration(value: &[u8]) -> Option<Duration> {
+    Some(SpanParser::new().parse_unsigned_duration(value).ok()?.min(MAX_NAMED))
+}
+
+/// `2023-11-14T22:14:20Z`
+fn timestamp(value: &[u8]) -> Option<SystemTime> {
+    Some(str::from_utf8(value).ok()?.parse::<Timestamp>().ok()?.into())
 }
 
 /// Digits and nothing else: no sign, no point, no unit. What does not fit is as good as the largest number.
@@ -174,8 +210,13 @@ mod tests {
 
     #[test]
     fn the_first_valid_of_several_counts() {
-        let headers: [(&str, &[u8]); 4] =
-            [("retry-after", b"soon"), ("RETRY-AFTER", b"\xff"), ("Retry-After", b"9"), ("Retry-After", b"3")];
+        let headers: [(&str, &[u8]); 5] = [
+            ("Retry-After", b""),
+            ("retry-after", b"soon"),
+            ("RETRY-AFTER", b"\xff"),
+            ("Retry-After", b"9"),
+            ("Retry-After", b"3"),
+        ];
         assert_eq!(retry_after(&answer(&headers), at(THEN)), Some(Duration::from_secs(9)));
         let headers: [(&str, &[u8]); 2] = [("x-amz-retry-after", b"1500"), ("Retry-After", b"-1")];
         assert_eq!(retry_after(&answer(&headers), at(THEN)), Some(Duration::from_millis(1_500)));
@@ -187,6 +228,20 @@ mod tests {
             [("Date", b"Sun, 06 Nov 1994 08:49:37 GMT"), ("Retry-After", b"Sun, 06 Nov 1994 08:50:37 GMT")];
         for now in [THEN - 3_600, THEN, THEN + 3_600] {
             assert_eq!(retry_after(&answer(&headers), at(now)), Some(Duration::from_mins(1)));
+        }
+        for date in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+            for (value, expected) in [
+                ("Sunday, 06-Nov-94 08:50:37 GMT", 60),
+                ("Sun Nov  6 08:50:37 1994", 60),
+                ("Sun, 06 Nov 1994 07:50:37 GMT", 0),
+                ("60", 60),
+            ] {
+                let headers = [("DATE", date.as_bytes()), ("RETRY-AFTER", value.as_bytes())];
+                for now in [THEN - 3_600, THEN + 3_600] {
+                    let delay = retry_after(&answer(&headers), at(now));
+                    assert_eq!(delay, Some(Duration::from_secs(expected)), "{headers:?}");
+                }
+            }
         }
         let headers: [(&str, &[u8]); 2] = [("Date", b"yesterday"), headers[1]];
         assert_eq!(retry_after(&answer(&headers), at(THEN - 3_600)), Some(Duration::from_mins(61)));
@@ -214,11 +269,52 @@ mod tests {
             (&[("X-RateLimit-Reset", "999999999")], Some(999_999_999)),
             (&[("X-RateLimit-Reset", "99999999999999999999")], Some(u64::from(u32::MAX))),
             (&[("X-RateLimit-Reset", "15.5")], None),
+            (&[("X-RateLimit-Reset", "2023-11-14T22:14Z")], Some(40)),
+            (&[("X-RateLimit-Reset", "2023-11-14T23:13:50+01:00")], Some(30)),
+            (&[("X-RateLimit-Reset", "2023-11-14T22:13:50")], None),
+            (&[("X-RateLimit-Reset", "9999-12-30T00:00:00Z")], Some(u64::from(u32::MAX))),
+            (&[("X-RateLimit-Reset", "")], None),
+            (&[("X-RATELIMIT-RESET", "15"), ("X-RATELIMIT-REMAINING", "0;w=60")], Some(15)),
+            (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "0.0")], Some(15)),
+            (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "7;w=0")], None),
+            (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "NaN")], None),
+            (&[("X-RateLimit-Reset", ""), ("X-RateLimit-Reset", "15")], Some(15)),
             (&[], None),
         ] {
             let bytes: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
             let delay = reset(&answer(&bytes), at(1_700_000_000));
             assert_eq!(delay, expected.map(Duration::from_secs), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn of_several_allowances_those_that_are_used_up_name_the_longest_wait() {
+        const LEFT: [&str; 2] = ["x-ratelimit-remaining-requests", "X-RateLimit-Remaining-Tokens"];
+        const RESET: [&str; 2] = ["x-ratelimit-reset-requests", "X-RateLimit-Reset-Tokens"];
+        for (left, reset, expected) in [
+            (["0", "9"], ["1s", "6m0s"], Some(1_000)),
+            (["9", "0"], ["1s", "6m0s"], Some(360_000)),
+            (["0", "0"], ["1s", "6m0s"], Some(360_000)),
+            (["0", "0"], ["1h2m3s", "88ms"], Some(3_723_000)),
+            (["9", "0"], ["", "88ms"], Some(88)),
+            (["0", "9"], ["2m52.8s", "547ms"], Some(172_800)),
+            (["9", "-27689"], ["1s", "64"], Some(64_000)),
+            (["9", "9"], ["1s", "6m0s"], None),
+            (["", "soon"], ["1s", "6m0s"], None),
+            (["0", "0"], ["", "soon"], None),
+            (["0", "0"], ["-1s", "1s ago"], None),
+            (["0", "0"], ["5", "1.5"], Some(5_000)),
+            (["0", "9"], ["0s", "6m0s"], Some(0)),
+            (["0", "9"], ["9999999999h", "1s"], Some(u64::from(u32::MAX) * 1_000)),
+        ] {
+            let headers: Vec<(&str, &[u8])> = LEFT
+                .iter()
+                .zip(left)
+                .chain(RESET.iter().zip(reset))
+                .map(|(name, value)| (*name, value.as_bytes()))
+                .collect();
+            let delay = super::reset(&answer(&headers), at(1_700_000_000));
+            assert_eq!(delay, expected.map(Duration::from_millis), "{headers:?}");
         }
     }
 
@@ -247,8 +343,8 @@ mod tests {
             date in proptest::collection::vec(any::<u8>(), 0..64),
             now in 0_u64..=253_402_300_799,
         ) {
-            for name in ["Retry-After", "x-amz-retry-after", "RateLimit", "RateLimit-Reset", "X-RateLimit-Reset"] {
-                let headers: [(&str, &[u8]); 2] = [(name, &value), ("Date", &date)];
+            for name in ["Retry-After", "x-amz-retry-after", "RateLimit", "X-RateLimit-Reset", ALLOWANCES[0].0, ALLOWANCES[0].1] {
+                let headers: [(&str, &[u8]); 3] = [(name, &value), ("Date", &date), (ALLOWANCES[0].0, b"0")];
                 let named = retry_after(&answer(&headers), at(now)).or(reset(&answer(&headers), at(now)));
                 prop_assert!(named.is_none_or(|delay| delay <= MAX_NAMED));
             }

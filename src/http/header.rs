@@ -200,6 +200,7 @@ mod tests {
             ("X-Tenant", "a\r\nb", Err(HeaderError::Value("x-tenant".into()))),
             ("X-Tenant", "a\nb", Err(HeaderError::Value("x-tenant".into()))),
             ("X-Tenant", "a\0b", Err(HeaderError::Value("x-tenant".into()))),
+            (":authority", "a", Err(HeaderError::Name)),
             ("X-Ten ant", "a", Err(HeaderError::Name)),
             ("X-Tenant\r\n", "a", Err(HeaderError::Name)),
             ("", "a", Err(HeaderError::Name)),

@@ -125,4 +125,14 @@ mod tests {
         assert_eq!(both, [VECTOR, second.to_str().expect("it is text")]);
         assert_ne!(second, VECTOR);
     }
+
+    #[test]
+    fn the_bytes_are_signed_as_they_are_sent() {
+        let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().expect("it is a secret")];
+        let bodies: [&[u8]; 7] = [b"", b" ", b"{}", b"{ }", b"{}\n", b"\xef\xbb\xbf{}", b"{}\xff"];
+        let signatures: Vec<HeaderValue> = bodies.iter().map(|body| sign(&secrets, "id", 1, body)).collect();
+        for (at, signature) in signatures.iter().enumerate() {
+            assert!(!signatures[..at].contains(signature), "{:?}", bodies[at]);
+        }
+    }
 }

@@ -6,19 +6,10 @@ use lambda_runtime::tracing::subscriber::fmt;
 
 use crate::config::LogControls;
 
-/// What these crates log below INFO may hold events, headers and request bodies. `RUST_LOG` can still ask for it by name.
-const DISCREET: [&str; 10] = [
-    "aws_config",
-    "aws_runtime",
-    "aws_sdk_secretsmanager",
-    "aws_sdk_sqs",
-    "aws_sdk_ssm",
-    "aws_smithy_runtime",
-    "h2",
-    "hyper",
-    "hyper_util",
-    "lambda_runtime",
-];
+/// What crates of these names, or of names that begin so, log below INFO may hold events, headers, request bodies and credentials.
+/// `RUST_LOG` can still ask for it by name.
+const DISCREET: [&str; 8] =
+    ["aws_config", "aws_runtime", "aws_sdk_", "aws_sigv4", "aws_smithy_", "h2", "hyper", "lambda_runtime"];
 
 /// Installs a `tracing` subscriber that writes to the standard output as Lambda's logging controls say (`AWS_LAMBDA_LOG_LEVEL`,
 /// `AWS_LAMBDA_LOG_FORMAT`), and a panic hook that keeps the text of panics to itself; nothing if there is a subscriber already.

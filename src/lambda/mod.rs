@@ -83,7 +83,7 @@ where
             runtime.block_on(async move {
                 let queue = SqsQueue::from_env().await;
                 let settings = Settings { handlers: Some(handlers), ..config.into_settings() };
-                lambda_runtime::run(BatchProcessor::new(handler, queue, settings)).await.map_err(Error)
+                lambda_runtime::run_concurrent(BatchProcessor::new(handler, queue, settings)).await.map_err(Error)
             })
         });
         // Nobody waits for it only when the caller is being torn down.

@@ -223,10 +223,10 @@ fn call_error<E: ProvideErrorMetadata>(error: &SdkError<E>) -> CallError {
         SdkError::ConstructionFailure(_) => ("RequestNotBuilt", CallErrorKind::Refused),
         SdkError::TimeoutError(_) => ("TimedOut", CallErrorKind::Ambiguous),
         SdkError::DispatchFailure(_) => ("NoConnection", CallErrorKind::Ambiguous),
-        SdkError::ServiceError(answer) => {
+        SdkError::ServiceError(answer) if !answer.raw().status().is_success() => {
             return CallError::answered(answer.raw().status().as_u16(), answer.err().code().unwrap_or("Unknown"));
         }
-        // An answer that cannot be read: the request may have been carried out.
+        // An answer that cannot be read, be it one of success: the request may have been carried out.
         _ => ("UnreadableAnswer", CallErrorKind::Ambiguous),
     };
     CallError { code: code.to_owned(), kind }

@@ -2,7 +2,7 @@
 
 use std::time::SystemTime;
 
-use requeue::{DeadLetterReason, Disposition, Failure, ReleaseReason, Settings};
+use requeue::{Clock, DeadLetterReason, Disposition, Failure, ReleaseReason, Settings};
 use serde_json::{Value, json};
 
 use crate::world::{Act, MAX_RECEIVE_COUNT, SEND, Script, VISIBILITY, World, epoch_millis, secs, state};
@@ -242,6 +242,44 @@ async fn a_copy_that_was_enqueued_long_after_we_sent_it_starts_afresh() {
         assert!(state["deferrals"].is_null(), "it was called");
         assert_eq!(state["unknown"], json!([1, 2.0]), "what a later version keeps there stays");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_age_counts_from_the_first_receive_that_sqs_tells_of() {
+    let age = VISIBILITY.as_secs();
+    for (total, behind, expected) in [
+        (age - 1, 0, "dead-letter"),
+        (age, 0, "dead-letter"),
+        (age + 1, 0, "requeue"),
+        // By our clock it is received before it was: that is no age.
+        (1, 3_600, "requeue"),
+    ] {
+        let mut world = World::new();
+        world.settings.policy.temporary.total_timeout = secs(total);
+        world.settings.clock = Clock::starting_at(world.clock.now() - secs(behind));
+        world.send("{}").await;
+        // An invocation that comes to nothing.
+        world.receive().await;
+        tokio::time::sleep(VISIBILITY).await;
+        let processor = world.processor(Script::always(Failure::temporary("no")));
+        let report = world.report(&processor, &world.receive().await).await;
+        assert_eq!(report.outcomes[0].disposition.as_str(), expected, "{total} s, {behind} s behind");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_copy_that_came_in_time_is_handled_though_its_first_invocation_came_to_nothing() {
+    let mut world = World::new();
+    world.settings.policy.temporary.total_timeout = secs(100);
+    world.send("{}").await;
+    let script = Script::failing_first(1, Failure::temporary("no"));
+    let processor = world.processor(script.clone());
+    world.invoke(&processor).await.unwrap();
+    world.sleep_until_due().await;
+    world.receive().await;
+    tokio::time::sleep(VISIBILITY).await;
+    let report = world.report(&processor, &world.receive().await).await;
+    assert_eq!((report.outcomes[0].disposition, script.calls().len()), (Disposition::Complete, 2));
 }
 
 #[tokio::test(start_paused = true)]

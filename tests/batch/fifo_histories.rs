@@ -5,23 +5,13 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use requeue::embedded::{EntryFate, EntryFault, Fault};
-use requeue::{BatchProcessor, DeadLetterMode, Failure, Sampler};
+use requeue::{BatchProcessor, DeadLetterMode, Failure};
 
-use crate::world::{Act, SEND, Script, Seen, VISIBILITY_CHANGE, World, secs};
+use crate::world::{Act, Dice, SEND, Script, Seen, VISIBILITY_CHANGE, World, secs};
 
 const BATCHES: usize = 10_000;
 
-/// Chance in a history.
-#[derive(Clone)]
-struct Dice(Sampler);
-
 impl Dice {
-    /// A number from `from` to `to`.
-    fn roll(&self, from: u32, to: u32) -> u32 {
-        let sample = self.0.sample();
-        (from..=to).find(|n| f64::from(n - from + 1) > sample * f64::from(to - from + 1)).unwrap_or(to)
-    }
-
     fn act(&self) -> Act {
         match self.roll(0, 11) {
             0 => Act::Fail(Failure::rate_limit("slowly").retry_after(secs(u64::from(self.roll(0, 2_000))))),
@@ -54,7 +44,7 @@ fn place(body: &str) -> (String, u32) {
 
 /// One history; returns how many batches it had.
 async fn live(seed: u64) -> usize {
-    let dice = Dice(Sampler::seeded(seed));
+    let dice = Dice::seeded(seed);
     let max_retries = dice.roll(1, 4);
     let max_receive_count = 2 * max_retries + dice.roll(0, 2);
     let mut world = World::with_queue("orders.fifo", &[]);
@@ -63,7 +53,7 @@ async fn live(seed: u64) -> usize {
     world.settings.policy.max_retries = max_retries;
     // A whole batch in a row may hang.
     world.settings.limits.timeout = secs(5);
-    world.settings.sampler = dice.0.clone();
+    world.settings.sampler = dice.sampler();
     if dice.roll(0, 1) == 1 {
         world.protect();
     }

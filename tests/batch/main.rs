@@ -5,6 +5,7 @@
 
 mod world;
 
+mod answers;
 mod budgets;
 mod calls;
 mod conservation;
@@ -16,6 +17,7 @@ mod events;
 mod fallback;
 mod fifo;
 mod fifo_histories;
+mod hangs;
 mod in_place;
 mod isolation;
 mod loops;

@@ -108,6 +108,20 @@ async fn a_reason_cannot_forge_a_line() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_id_that_a_producer_made_up_is_cut_to_what_an_id_may_have() {
+    for (length, said) in [(99, 99), (100, 100), (101, 100), (10_000, 100)] {
+        let world = World::new();
+        let body = serde_json::json!({
+            "retryCount": 1, "originalMessageId": "x".repeat(length), "retryTimestamp": "2026-11-21T03:12:52.477Z",
+            "retryState": { "v": 1, "class": "temporary", "counts": { "temporary": 1 } },
+        });
+        let (log, _) = logged(&world, Script::always(Failure::temporary("no")), &[&body.to_string()]).await;
+        let part = format!(r#"originalMessageId="{}""#, "x".repeat(said));
+        assert!(log.contains(&part), "{length}: {log}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_holds_counts_ids_and_times_and_no_words_of_a_failure() {
     let world = World::new();
     send(&world, "{}").await;

@@ -485,6 +485,7 @@ pub struct Script {
     act: Arc<dyn Fn(&Seen) -> Act + Send + Sync>,
     scope: fn(&Message) -> Scope,
     calls: Arc<Mutex<Vec<Seen>>>,
+    done: Arc<Mutex<Vec<String>>>,
     running: Arc<()>,
 }
 
@@ -537,7 +538,8 @@ impl Act {
 
 impl Script {
     pub fn new(act: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
-        Self { act: Arc::new(act), scope: |_| Scope::default(), calls: Arc::default(), running: Arc::default() }
+        let (calls, done) = Default::default();
+        Self { act: Arc::new(act), scope: |_| Scope::default(), calls, done, running: Arc::default() }
     }
 
     pub fn scoped(self, scope: fn(&Message) -> Scope) -> Self {
@@ -568,6 +570,11 @@ impl Script {
         self.calls().into_iter().map(|seen| seen.body).collect()
     }
 
+    /// The bodies of those messages of which a call came to a good end.
+    pub fn done(&self) -> Vec<String> {
+        self.done.lock().expect("no panic while it is held").clone()
+    }
+
     /// How many handlers are running.
     pub fn running(&self) -> usize {
         // One belongs to the script that the processor holds, one to the test's own clone.
@@ -596,10 +603,14 @@ impl Handler for Script {
             at: Instant::now(),
         };
         let act = (self.act)(&seen);
+        let (done, body) = (Arc::clone(&self.done), seen.body.clone());
         self.calls.lock().expect("no panic while it is held").push(seen);
         let running = Arc::clone(&self.running);
         let future: Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> = Box::pin(async move {
             let ended = perform(act).await;
+            if ended.is_ok() {
+                done.lock().expect("no panic while it is held").push(body);
+            }
             drop(running);
             ended
         });
@@ -617,6 +628,29 @@ async fn perform(mut act: Act) -> Result<(), Failure> {
         Act::Fail(failure) => Err(failure),
         Act::Panic => panic!("as scripted"),
         Act::Hang => std::future::pending().await,
+    }
+}
+
+/// Chance in a history.
+#[derive(Clone)]
+pub struct Dice(Sampler);
+
+impl Dice {
+    pub fn seeded(seed: u64) -> Self {
+        Self(Sampler::seeded(seed))
+    }
+
+    pub fn sampler(&self) -> Sampler {
+        self.0.clone()
+    }
+
+    /// A number from `from` to `to`.
+    pub fn roll(&self, from: u32, to: u32) -> u32 {
+        let numbers = f64::from(to - from) + 1.0;
+        let offset = (self.0.sample() * numbers).floor();
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the difference")]
+        let offset = offset as u32;
+        from + offset
     }
 }
 
@@ -674,6 +708,12 @@ impl Listener {
 struct Fields(String);
 
 impl Visit for Fields {
+    /// As it is: to escape what could forge a line is not left to whoever prints it.
+    fn record_str(&mut self, field: &Field, value: &str) {
+        use fmt::Write as _;
+        write!(self.0, " {}=\"{value}\"", field.name()).expect("a string takes everything");
+    }
+
     fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
         use fmt::Write as _;
         write!(self.0, " {}={value:?}", field.name()).expect("a string takes everything");

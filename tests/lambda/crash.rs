@@ -83,7 +83,9 @@ struct Run {
 async fn run(case: &Case, kill: Option<(u64, Fault)>) -> Run {
     let stage = if case.is_fifo { Stage::fifo().await } else { Stage::new().await };
     let settings = (case.settings)(&stage);
-    let settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    // So many failures would keep what succeeds from being called.
+    settings.push(("REQUEUE_POLICY", r#"{"circuitBreaker": "off"}"#));
     let mut function = stage.requeue_lambda(&settings).await;
     let mut sent = Vec::new();
     for n in 0..case.failing + SUCCEEDING {

@@ -8,9 +8,11 @@ mod http;
 mod runtime_api;
 mod stage;
 
+mod concurrent;
 mod crash;
 mod delivery;
 mod events;
+mod hostile;
 mod isolation;
 mod secrets;
 mod start;

@@ -72,6 +72,7 @@ impl Function {
             .env("AWS_LAMBDA_LOG_FORMAT", "JSON")
             .env("AWS_ACCESS_KEY_ID", "test")
             .env("AWS_SECRET_ACCESS_KEY", "canary-secret-key")
+            .env("AWS_SESSION_TOKEN", "canary-session-token")
             .env("AWS_REGION", "us-east-1")
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
@@ -84,6 +85,16 @@ impl Function {
 
     /// Invokes the function, and waits for its end at most until the deadline.
     pub async fn invoke(&mut self, event: &Value, timeout: Duration) -> Ended {
+        let end = self.begin(event, timeout);
+        tokio::select! {
+            ended = end => ended.unwrap_or(Ended::Crashed),
+            _ = self.process.wait() => Ended::Crashed,
+            () = tokio::time::sleep(timeout) => Ended::TimedOut,
+        }
+    }
+
+    /// Invokes the function, and does not wait for its end.
+    pub fn begin(&mut self, event: &Value, timeout: Duration) -> oneshot::Receiver<Ended> {
         self.count += 1;
         let (ended, end) = oneshot::channel();
         let invocation = Invocation {
@@ -93,11 +104,7 @@ impl Function {
             ended,
         };
         self.invocations.send(invocation).expect("the server runs as long as this");
-        tokio::select! {
-            ended = end => ended.unwrap_or(Ended::Crashed),
-            _ = self.process.wait() => Ended::Crashed,
-            () = tokio::time::sleep(timeout) => Ended::TimedOut,
-        }
+        end
     }
 
     /// The process id: another one means that the environment was replaced.

@@ -1,12 +1,10 @@
-//! What the settings make of the requests of `requeue-lambda`, and what its target cannot do to it.
+//! What the settings make of the requests of `requeue-lambda`, and what of it is told in the log.
 
 use std::io::Write;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
-#[cfg(target_os = "linux")]
-use tokio::io::AsyncWriteExt;
 
 use crate::http;
 use crate::stage::{CANARY, Stage, TIMEOUT, failed};
@@ -183,43 +181,4 @@ async fn invocations_share_a_connection_and_no_proxy_of_the_environment_is_asked
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert_eq!((stage.target.server.accepted(), proxy.accepted()), (1, 0));
-}
-
-/// The most memory that a process had at once, in KiB.
-#[cfg(target_os = "linux")]
-fn peak_memory(pid: u32) -> u64 {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
-    line.trim().trim_end_matches(" kB").parse().unwrap()
-}
-
-#[cfg(target_os = "linux")]
-#[tokio::test]
-async fn answers_without_end_cost_neither_time_nor_memory() {
-    let stage = Stage::new().await;
-    let listener = tokio::net::TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
-    let url = format!("http://{}/", listener.local_addr().unwrap());
-    let pouring = tokio::spawn(async move {
-        let mut connections = tokio::task::JoinSet::new();
-        while let Ok((mut stream, _)) = listener.accept().await {
-            connections.spawn(async move {
-                let _ = stream.write_all(b"HTTP/1.1 503 Busy\r\nContent-Encoding: gzip\r\n\r\n").await;
-                while stream.write_all(&[0; 8 * 1024]).await.is_ok() {}
-            });
-        }
-    });
-    let mut function = stage.requeue_lambda(&[("REQUEUE_TARGET_URL", &url)]).await;
-    stage.send("{}").await;
-    stage.invoke(&mut function, TIMEOUT).await;
-    let before = peak_memory(function.pid().unwrap());
-    for _ in 0..10 {
-        stage.send("{}").await;
-    }
-    let begun = Instant::now();
-    stage.invoke(&mut function, TIMEOUT).await;
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
-    let grown = peak_memory(function.pid().unwrap()) - before;
-    assert!(grown < 16 * 1024, "{grown} KiB more than before");
-    assert_eq!(stage.ids().iter().filter(|(_, original)| original.is_some()).count(), 11, "all are to be tried again");
-    pouring.abort();
 }

@@ -55,8 +55,9 @@ impl Target {
     }
 
     /// The settings of a function that calls this target and trusts `trusted`.
-    fn settings<'a>(url: &'a str, trusted: &'a Self) -> [(&'a str, &'a str); 2] {
-        [("REQUEUE_TARGET_URL", url), ("SSL_CERT_FILE", trusted.root.to_str().expect("a path in UTF-8"))]
+    fn settings<'a>(url: &'a str, trusted: &'a Self) -> [(&'a str, &'a str); 3] {
+        let root = trusted.root.to_str().expect("a path in UTF-8");
+        [("REQUEUE_TARGET_URL", url), ("SSL_CERT_FILE", root), ("AWS_LAMBDA_LOG_LEVEL", "TRACE")]
     }
 
     fn spoken(&self) -> Vec<Vec<Version>> {

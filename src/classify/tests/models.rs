@@ -15,9 +15,22 @@ fn openai_tells_a_limit_from_an_empty_account() {
         r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}"#;
     const LONG: &str =
         r#"{"error":{"message":"maximum context length is 4096 tokens","code":"context_length_exceeded"}}"#;
-    let headers = &[("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "6m0s")];
+    let left = |requests, tokens| {
+        [
+            ("x-ratelimit-remaining-requests", requests),
+            ("x-ratelimit-remaining-tokens", tokens),
+            ("x-ratelimit-reset-requests", "1s"),
+            ("x-ratelimit-reset-tokens", "6m0s"),
+        ]
+    };
+    let overdrawn = &[("x-ratelimit-remaining-tokens", "-27689"), ("x-ratelimit-reset-tokens", "64")];
     assert_told(&[
-        (LIMITS, 429, headers, RATE, RateLimit, None),
+        (LIMITS, 429, &left("0", "149984"), RATE, RateLimit, Some(1_000)),
+        (LIMITS, 429, &left("59", "0"), TOKENS, RateLimit, Some(360_000)),
+        (LIMITS, 429, &left("0", "0"), RATE, RateLimit, Some(360_000)),
+        (LIMITS, 429, &left("59", "149984"), TOKENS, RateLimit, None),
+        (LIMITS, 429, &left("0", "0"), EMPTY, Quota, Some(360_000)),
+        (LIMITS, 503, &left("0", "0"), "", Temporary, None),
         (LIMITS, 429, &[("retry-after-ms", "1500"), ("retry-after", "2")], RATE, RateLimit, Some(2_000)),
         (LIMITS, 429, &[("retry-after-ms", "1500")], TOKENS, RateLimit, Some(1_500)),
         (CODES, 429, &[], EMPTY, Quota, None),
@@ -27,6 +40,7 @@ fn openai_tells_a_limit_from_an_empty_account() {
         (CODES, 500, &[], r#"{"error":{"type":"server_error"}}"#, Temporary, None),
         (CODES, 503, &[], r#"{"error":{"message":"The engine is currently overloaded"}}"#, Temporary, None),
         (AZURE, 429, &[("retry-after", "26")], r#"{"error":{"code":"429"}}"#, RateLimit, Some(26_000)),
+        (AZURE, 429, overdrawn, r#"{"error":{"code":"429"}}"#, RateLimit, Some(64_000)),
         (AZURE, 429, &[("x-ms-retry-after-ms", "250")], r#"{"error":{"code":"429"}}"#, RateLimit, Some(250)),
     ]);
 }
@@ -34,12 +48,30 @@ fn openai_tells_a_limit_from_an_empty_account() {
 #[test]
 fn the_others_have_words_of_their_own_for_overload() {
     const ANTHROPIC: &str = "Claude API Docs, Errors";
+    const HEADERS: &str = "Claude API Docs, Rate limits: Response headers";
+    const GROQ: &str = "Groq, Rate limits: headers";
     const ROUTER: &str = "OpenRouter, API rate limits";
     let error = |kind: &str| {
         format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"Number of requests exceeded"}}}}"#)
     };
     let router = &[("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "1700000060000")];
+    let claude = |requests, output| {
+        [
+            ("anthropic-ratelimit-requests-remaining", requests),
+            ("anthropic-ratelimit-requests-reset", "2023-11-14T22:13:30Z"),
+            ("anthropic-ratelimit-output-tokens-remaining", output),
+            ("anthropic-ratelimit-output-tokens-reset", "2023-11-14T22:14:20Z"),
+        ]
+    };
+    let claude_soon = &[claude("0", "0")[0], claude("0", "0")[1], ("retry-after", "3")];
+    let groq = &[("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "2m59.56s")];
     assert_told(&[
+        (HEADERS, 429, &claude("0", "16000"), &error("rate_limit_error"), RateLimit, Some(10_000)),
+        (HEADERS, 429, &claude("999", "0"), &error("rate_limit_error"), RateLimit, Some(60_000)),
+        (HEADERS, 429, &claude("0", "0"), &error("rate_limit_error"), RateLimit, Some(60_000)),
+        (HEADERS, 429, &claude("999", "16000"), &error("rate_limit_error"), RateLimit, None),
+        (HEADERS, 429, claude_soon, &error("rate_limit_error"), RateLimit, Some(3_000)),
+        (GROQ, 429, groq, "", RateLimit, Some(179_560)),
         (ANTHROPIC, 400, &[], &error("invalid_request_error"), NonRetryable, None),
         (ANTHROPIC, 401, &[], &error("authentication_error"), NonRetryable, None),
         (ANTHROPIC, 403, &[], &error("permission_error"), NonRetryable, None),

@@ -50,7 +50,7 @@ fn a_reset_is_a_time_of_day_at_some_and_a_delay_at_others() {
         ("Datadog API, Rate limits", 429, delta, "", RateLimit, Some(45_000)),
         ("Reddit, Data API Wiki: rate limit", 429, delta, "", RateLimit, Some(45_000)),
         ("PagerDuty, REST API rate limits", 429, pagerduty, r#"{"error":{"code":2020}}"#, RateLimit, Some(12_000)),
-        ("Jira Cloud, Rate limiting", 429, jira, "", RateLimit, None),
+        ("Jira Cloud, Rate limiting", 429, jira, "", RateLimit, Some(40_000)),
     ]);
 }
 

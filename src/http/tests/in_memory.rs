@@ -146,19 +146,25 @@ async fn messages_share_one_connection_over_http2() {
 
 #[tokio::test(start_paused = true)]
 async fn a_huge_head_is_refused_over_http2_too() {
-    let answer = |_| async {
-        let head = Response::builder().header("x", "x".repeat(1_000_000));
+    let answer = |request: Request<Incoming>| async move {
+        let length = request.headers()["idempotency-key"].to_str().expect("it is a number");
+        let head = Response::builder().header("x", "x".repeat(length.parse().expect("it is a number")));
         Ok::<_, Infallible>(head.body(Full::<Bytes>::default()).expect("it is valid"))
     };
-    let target = InMemory::raw(move |stream| async move {
-        let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
-        let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
-    })
-    .over_http2()
-    .target();
-    let failed = failure(&target).await;
-    assert_eq!((failed.class(), failed.evidence()), (FailureClass::Temporary, Evidence::Typed));
-    assert!(failed.reason().len() < 100, "{}", failed.reason());
+    for (length, is_refused) in [(MAX_HEAD_BYTES / 4 * 3, false), (MAX_HEAD_BYTES * 2, true), (1_000_000, true)] {
+        let target = InMemory::raw(move |stream| async move {
+            let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+        })
+        .over_http2()
+        .target();
+        let failed = target.deliver(Delivery::new(&length.to_string(), "")).await.err();
+        assert_eq!(failed.is_some(), is_refused, "{length}: {failed:?}");
+        if let Some(failed) = failed {
+            assert_eq!((failed.class(), failed.evidence()), (FailureClass::Temporary, Evidence::Typed));
+            assert!(failed.reason().len() < 100, "{}", failed.reason());
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -272,7 +278,8 @@ async fn a_delivery_that_is_dropped_closes_its_connection() {
     .target();
     let abandoned = tokio::time::timeout(Duration::from_secs(1), target.deliver(message())).await;
     assert!(abandoned.is_err());
-    notice.recv().await.expect("the server sees the end");
+    let seen = tokio::time::timeout(Duration::from_secs(1), notice.recv()).await;
+    seen.expect("it is soon").expect("the server sees the end");
 }
 
 #[tokio::test(start_paused = true)]
