@@ -265,6 +265,8 @@ pub enum ReleaseReason {
     Reported,
     /// The worker ends: it was not handled, or its handler was cancelled, and it is receivable again at once.
     ShuttingDown,
+    /// The worker could not extend its visibility, so that SQS may have delivered it to somebody else: two copies might follow.
+    Lapsed,
 }
 
 impl ReleaseReason {
@@ -281,6 +283,7 @@ impl ReleaseReason {
             Self::NoQueue => "no-queue",
             Self::Reported => "reported",
             Self::ShuttingDown => "shutting-down",
+            Self::Lapsed => "visibility-lapsed",
         }
     }
 }

@@ -135,18 +135,20 @@ where
     pub async fn process(&self, records: Vec<Record>, deadline: Instant) -> Report {
         let stop = Stop::default();
         let times = Times::new(Instant::now(), deadline, &self.inner.limits, &stop);
-        let settled = self.settle(records, times).await;
+        let mut settled = Vec::new();
+        self.settle(records, times, |one| settled.push(one)).await;
         let unreportable = settled
             .iter()
             .any(|Settled { verdict, settlement }| settlement.is_kept() && verdict.delivery.message_id.is_none());
         if unreportable {
-            self.inner.settler.delete_completed(&settled, times.window.deadline).await;
+            let done = stream::iter(settled.iter().filter_map(Settled::to_delete));
+            self.inner.settler.delete_done(done, times.window.deadline).await;
         }
         self.inner.report(settled, times.window.started)
     }
 
-    /// As [`process`](Self::process), for a host that has no poller to delete what is done. Returns also how many of those could not be
-    /// deleted.
+    /// As [`process`](Self::process), for a host that has no poller to delete what is done: that happens as soon as it is done,
+    /// whatever its neighbours take. Returns also how many of those could not be deleted.
     pub(crate) async fn process_and_delete(
         &self,
         records: Vec<Record>,
@@ -154,13 +156,28 @@ where
         stop: &Stop,
     ) -> (Report, usize) {
         let times = Times::new(Instant::now(), deadline, &self.inner.limits, stop);
-        let settled = self.settle(records, times).await;
-        let not_deleted = self.inner.settler.delete_completed(&settled, times.window.deadline).await;
+        let (done, mut deleting) = mpsc::unbounded_channel();
+        let settling = async move {
+            let mut settled = Vec::new();
+            let note = |one: Settled| {
+                if let Some(delivery) = one.to_delete() {
+                    // The receiver lives until the sender is gone.
+                    let _ = done.send(delivery);
+                }
+                settled.push(one);
+            };
+            self.settle(records, times, note).await;
+            drop(done);
+            settled
+        };
+        let done = stream::poll_fn(move |context| deleting.poll_recv(context));
+        let (settled, not_deleted) =
+            tokio::join!(settling, self.inner.settler.delete_done(done, times.window.deadline));
         (self.inner.report(settled, times.window.started), not_deleted)
     }
 
-    /// From records to what became of them, in their order.
-    async fn settle(&self, records: Vec<Record>, times: Times<'_>) -> Vec<Settled> {
+    /// From records to what became of them.
+    async fn settle(&self, records: Vec<Record>, times: Times<'_>, settled: impl FnMut(Settled)) {
         let inner = &self.inner;
         let deliveries = inner.decode(records);
 
@@ -172,9 +189,7 @@ where
                 .await;
             drop(verdicts);
         };
-        let ((), mut settled) = tokio::join!(handling, inner.settler.settle(decided, times.window));
-        settled.sort_unstable_by_key(|settled| settled.verdict.delivery.position);
-        settled
+        tokio::join!(handling, inner.settler.settle(decided, times.window, settled));
     }
 
     /// Works on messages that must keep their order: behind one that is to be handled again, the others stay in the queue too.
@@ -219,6 +234,9 @@ where
         let time_left = if Instant::now() < times.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
 
         let now = settler.clock.now();
+        if settler.has_lapsed(&delivery) {
+            return Verdict::uncalled(delivery, Disposition::Release(ReleaseReason::Lapsed), now);
+        }
         if times.stop.starting.is_cancelled() {
             return Verdict::uncalled(delivery, Disposition::Release(ReleaseReason::ShuttingDown), now);
         }
@@ -372,7 +390,7 @@ fn is_unreportable(delivery: &Delivery) -> bool {
     delivery.message_id.is_none() && delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo()
 }
 
-impl<H, Q> Inner<H, Q> {
+impl<H, Q: Queue> Inner<H, Q> {
     /// Reads each record, and joins those that are the same message delivered twice.
     fn decode(&self, records: Vec<Record>) -> Vec<Delivery> {
         let received = self.settler.clock.now();
@@ -401,9 +419,13 @@ impl<H, Q> Inner<H, Q> {
         deliveries
     }
 
-    /// The disposition that can be carried out for this record: a copy needs a queue, and what SQS shall keep needs an id.
+    /// The disposition that can be carried out for this record: a copy needs a queue and a message that is still ours, and what SQS
+    /// shall keep needs an id.
     fn feasible(&self, delivery: &Delivery, wanted: Disposition, now: SystemTime, sample: f64) -> Disposition {
         match wanted {
+            // What is done is done, whoever has it now; and an abandoned handler costs no call.
+            Disposition::Complete | Disposition::Release(ReleaseReason::Abandoned) => wanted,
+            _ if self.settler.has_lapsed(delivery) => Disposition::Release(ReleaseReason::Lapsed),
             Disposition::Requeue { .. } if self.mode == Mode::Report => Disposition::Release(ReleaseReason::Reported),
             Disposition::Requeue { .. } | Disposition::Defer { .. } if delivery.queue.is_none() => {
                 Disposition::Release(ReleaseReason::NoQueue)
@@ -423,8 +445,7 @@ impl<H, Q> Inner<H, Q> {
             Disposition::Release(ReleaseReason::GivenUp) if is_unreportable(delivery) => {
                 policy::defer(&self.policy, Deferral::Unreportable, delivery.deferrals(), now, sample)
             }
-            Disposition::Complete
-            | Disposition::Requeue { .. }
+            Disposition::Requeue { .. }
             | Disposition::Defer { .. }
             | Disposition::Release(_)
             | Disposition::Annotate(_)
@@ -451,7 +472,8 @@ impl<H, Q> Inner<H, Q> {
         }
     }
 
-    fn report(&self, settled: Vec<Settled>, started: Instant) -> Report {
+    fn report(&self, mut settled: Vec<Settled>, started: Instant) -> Report {
+        settled.sort_unstable_by_key(|settled| settled.verdict.delivery.position);
         Report {
             outcomes: settled.into_iter().map(|settled| self.outcome(settled)).collect(),
             elapsed: started.elapsed(),

@@ -221,7 +221,8 @@ pub(crate) fn is_in_lambda() -> bool {
 /// Lambda's logging controls, which a custom runtime has to honour. Source: Lambda developer guide, "Configuring advanced logging
 /// controls".
 pub(crate) struct LogControls {
-    pub(crate) level: String,
+    /// Lambda sets none unless its format is JSON.
+    pub(crate) level: Option<String>,
     pub(crate) is_json: bool,
 }
 
@@ -229,10 +230,8 @@ impl LogControls {
     #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
     pub(crate) fn from_env() -> Self {
         let read = |name| std::env::var(name).unwrap_or_default();
-        // Lambda sets no level unless its format is JSON, and `tracing` takes an empty one for ERROR.
-        let level = Some(read("AWS_LAMBDA_LOG_LEVEL")).filter(|level| !level.is_empty());
         Self {
-            level: level.unwrap_or_else(|| "INFO".to_owned()),
+            level: Some(read("AWS_LAMBDA_LOG_LEVEL")).filter(|level| !level.is_empty()),
             is_json: read("AWS_LAMBDA_LOG_FORMAT").eq_ignore_ascii_case("json"),
         }
     }

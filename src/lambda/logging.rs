@@ -20,22 +20,31 @@ const DISCREET: [&str; 8] =
 /// ```
 /// requeue::init_logging(tracing::Level::INFO);
 /// ```
-#[allow(clippy::missing_panics_doc, reason = "the directives are our own")]
 pub fn init_logging(default: tracing::Level) {
+    init_logging_to(default, std::io::stdout);
+}
+
+/// As [`init_logging`], but with lines that go elsewhere: `writer` is asked for each of them. A line that cannot be written is lost.
+///
+/// ```
+/// requeue::init_logging_to(tracing::Level::INFO, std::io::stderr);
+/// ```
+#[allow(clippy::missing_panics_doc, reason = "the directives are our own")]
+pub fn init_logging_to<W: std::io::Write>(default: tracing::Level, writer: impl Fn() -> W + Send + Sync + 'static) {
     if dispatcher::has_been_set() {
         return;
     }
     let controls = LogControls::from_env();
-    // No word at all would be read as ERROR.
-    let level = Some(&controls.level).filter(|level| !level.is_empty()).and_then(|level| level.parse().ok());
-    let level = level.unwrap_or(LevelFilter::from_level(default));
+    let level = controls.level.and_then(|level| level.parse().ok()).unwrap_or(LevelFilter::from_level(default));
     let mut filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     if level > LevelFilter::INFO {
         for name in DISCREET {
             filter = filter.add_directive(format!("{name}=info").parse().expect("a directive"));
         }
     }
-    let lines = fmt().with_target(false).without_time().with_env_filter(filter);
+    let lines = fmt().with_writer(writer).with_target(false).without_time().with_env_filter(filter);
+    // To say that a line cannot be written, to a standard error that is gone as well, would be a panic.
+    let lines = lines.log_internal_errors(false);
     if controls.is_json {
         lines.json().init();
     } else {

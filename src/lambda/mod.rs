@@ -27,7 +27,7 @@ mod lenient;
 mod logging;
 
 pub use event::SqsEvent;
-pub use logging::init_logging;
+pub use logging::{init_logging, init_logging_to};
 
 /// Runs a Lambda function that hands each SQS message to `handler`: all of its `main`.
 ///

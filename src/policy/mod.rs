@@ -62,6 +62,8 @@ pub struct RetryPolicy {
     pub temporary: ClassPolicy,
     /// How calls to SQS are tried again, which is no retry of a message. No preset changes it.
     pub sqs_calls: CallPolicy,
+    /// How a [`Worker`](crate::Worker) that cannot receive tries again. Default: [`CallPolicy::receiving`]. No preset changes it.
+    pub receive_calls: CallPolicy,
 }
 
 impl RetryPolicy {

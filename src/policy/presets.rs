@@ -78,6 +78,7 @@ impl Preset {
             quota: class(self.quota),
             temporary: class(self.temporary),
             sqs_calls: CallPolicy::default(),
+            receive_calls: CallPolicy::receiving(),
         }
     }
 }

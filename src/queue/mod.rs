@@ -52,6 +52,16 @@ pub trait Queue: Send + Sync + 'static {
         queue: &QueueArn,
         entries: &[(&str, Duration)],
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
+
+    /// Whether the time has run out for which SQS hides a received message, so that it may be in other hands: no copy of it may be sent
+    /// any more, and its visibility is not ours to change. Not a request.
+    ///
+    /// `false` where nothing extends that time: the event source mapping of a Lambda accepts no visibility timeout shorter than the
+    /// function's time-out, which no invocation outlives.
+    fn has_lapsed(&self, receipt_handle: &str) -> bool {
+        let _ = receipt_handle;
+        false
+    }
 }
 
 /// A queue as a worker sees it, which receives for itself. As with [`Queue`], each method is one request, tried once.

@@ -50,6 +50,9 @@ impl<Q: Queue> Settler<Q> {
         let mut trouble = None;
         while self.begin(&mut tries).await {
             let now = self.clock.now();
+            for copy in copies.iter_mut().filter(|copy| copy.is_pending() && self.has_lapsed(&copy.verdict.delivery)) {
+                copy.fate = Fate::Refused("VisibilityLapsed".to_owned());
+            }
             let pending = copies.iter_mut().filter(|copy| copy.is_pending());
             let mut entries: Vec<&mut Copy> = pending.collect();
             if entries.is_empty() {
@@ -142,6 +145,7 @@ impl<Q: Queue> Settler<Q> {
     pub(super) async fn keep_invisible(&self, queue: &QueueArn, copies: &[Copy], window: Window) {
         let entries: Vec<(&str, Duration)> = copies
             .iter()
+            .filter(|copy| !self.has_lapsed(&copy.verdict.delivery))
             .filter_map(|copy| Some((copy.receipt_handles().first()?.as_str(), copy.fallback()?)))
             .collect();
         self.hide(queue, &entries, window).await;

@@ -1,12 +1,11 @@
 //! Dispositions become queue calls, in the order that loses nothing: send the copy, see it confirmed, then delete the original.
 //! Takes no decision: what cannot be carried out stays with SQS.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::stream::FuturesUnordered;
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{FutureExt, StreamExt};
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
@@ -24,6 +23,7 @@ mod brake;
 mod calls;
 mod chunks;
 mod copy;
+mod done;
 
 pub(crate) use brake::Brake;
 use chunks::Chunks;
@@ -93,9 +93,13 @@ pub(crate) struct Settler<Q> {
 }
 
 impl<Q: Queue> Settler<Q> {
-    /// Settles verdicts as they arrive, several chunks at once, until the sender hangs up.
-    pub(crate) async fn settle(&self, mut verdicts: UnboundedReceiver<Verdict>, window: Window) -> Vec<Settled> {
-        let mut settled = Vec::new();
+    /// Settles verdicts as they arrive, several chunks at once, until the sender hangs up. Tells of each when it is settled.
+    pub(crate) async fn settle(
+        &self,
+        mut verdicts: UnboundedReceiver<Verdict>,
+        window: Window,
+        mut settled: impl FnMut(Settled),
+    ) {
         let (mut copies, mut holds) = (Chunks::new(), Chunks::new());
         let copying = |route, copies| self.settle_copies(route, copies, window).left_future();
         let holding = |queue, verdicts| self.settle_holds(queue, verdicts, window).right_future();
@@ -104,7 +108,7 @@ impl<Q: Queue> Settler<Q> {
             let due = [copies.due(), holds.due()].into_iter().flatten().min();
             tokio::select! {
                 verdict = verdicts.recv() => match verdict.map(|verdict| self.prepare(verdict)) {
-                    Some(Prepared::Settled(done)) => settled.push(done),
+                    Some(Prepared::Settled(done)) => settled(done),
                     Some(Prepared::Copy(route, copy)) => {
                         let (bytes, is_awaited) = (copy.size(), copy.is_awaited());
                         in_flight.extend(copies.push(&route, copy, bytes).map(|full| copying(route.clone(), full)));
@@ -121,20 +125,19 @@ impl<Q: Queue> Settler<Q> {
                     in_flight.extend(copies.take_due().map(|(route, due)| copying(route, due)));
                     in_flight.extend(holds.take_due().map(|(queue, due)| holding(queue, due)));
                 }
-                Some(done) = in_flight.next(), if !in_flight.is_empty() => settled.extend(done),
+                Some(done) = in_flight.next(), if !in_flight.is_empty() => done.into_iter().for_each(&mut settled),
             }
             while in_flight.len() >= MAX_CHUNKS_IN_FLIGHT
                 && let Some(done) = in_flight.next().await
             {
-                settled.extend(done);
+                done.into_iter().for_each(&mut settled);
             }
         }
         in_flight.extend(copies.into_rest().map(|(route, rest)| copying(route, rest)));
         in_flight.extend(holds.into_rest().map(|(queue, rest)| holding(queue, rest)));
         while let Some(done) = in_flight.next().await {
-            settled.extend(done);
+            done.into_iter().for_each(&mut settled);
         }
-        settled
     }
 
     /// Where a verdict goes from here.
@@ -175,6 +178,12 @@ impl<Q: Queue> Settler<Q> {
         // Whoever listens need not wait until the end.
         verdict.behind = Behind::Nobody;
         Prepared::Settled(Settled { verdict, settlement })
+    }
+
+    /// Whether the message may be in other hands meanwhile.
+    pub(crate) fn has_lapsed(&self, delivery: &Delivery) -> bool {
+        // Each receive has its own handle; the latest is the one that hides it longest.
+        delivery.receipt_handles.first().is_some_and(|handle| self.queue.has_lapsed(handle))
     }
 
     /// Where the dead letters of a queue are sent to directly; `None` also if that is the queue itself, in which they would go round.
@@ -221,24 +230,6 @@ impl<Q: Queue> Settler<Q> {
             self.hide(&queue, &shown, window).await;
         }
         settled
-    }
-
-    /// Deletes what completed; returns how many handles it could not. The event source mapping does that by itself unless the
-    /// invocation fails.
-    pub(crate) async fn delete_completed(&self, settled: &[Settled], deadline: Instant) -> usize {
-        let mut handles: BTreeMap<&QueueArn, Vec<&str>> = BTreeMap::new();
-        for Settled { verdict, settlement } in settled {
-            if let (Settlement::Done | Settlement::MovedNotDeleted { .. }, Some(queue)) =
-                (settlement, &verdict.delivery.queue)
-            {
-                handles.entry(queue).or_default().extend(verdict.delivery.receipt_handles.iter().map(String::as_str));
-            }
-        }
-        let chunks =
-            handles.iter().flat_map(|(queue, handles)| handles.chunks(MAX_BATCH_ENTRIES).map(move |c| (queue, c)));
-        let deletes = chunks.map(|(queue, chunk)| self.delete_handles(queue, chunk, deadline)).collect::<Vec<_>>();
-        let answers: Vec<_> = stream::iter(deletes).buffer_unordered(MAX_CHUNKS_IN_FLIGHT).collect().await;
-        answers.iter().flatten().filter(|answer| answer.is_err()).count()
     }
 }
 

@@ -100,7 +100,7 @@ pub(super) async fn check(
     settings: &Settings,
     worker: &WorkerSettings,
 ) -> Result<Description, StartError> {
-    let description = describe(source, queue, &worker.receiving, &settings.sampler).await?;
+    let description = describe(source, queue, &settings.policy.receive_calls, &settings.sampler).await?;
     check_clock(&settings.clock, description.date)?;
     if description.visibility.is_zero() {
         return Err(StartError::NoVisibilityTimeout);

@@ -1,7 +1,8 @@
 //! Messages in hand: their visibility is extended while they are worked on, and no longer. Settling's calls go through here, so that no
-//! extension comes after what settling asked for.
+//! extension comes after what settling asked for, and settling learns for which of them extending has failed for too long. That is
+//! known of each message by itself, as SQS may extend some of a batch and not the others.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::future::{Future, pending};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,13 +13,15 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::message::Record;
 use crate::queue::{
-    CallError, Confirmation, Description, MAX_VISIBILITY, Outgoing, Queue, QueueArn, ReceiveRequest, Source,
+    CallError, Confirmation, Description, EntryError, MAX_VISIBILITY, Outgoing, Queue, QueueArn, ReceiveRequest, Source,
 };
 
 /// Extended so often within one visibility timeout: should one call fail, the next one is still in time.
 const BEATS: u32 = 3;
 /// Settling of these messages waits for the call that extends them, so that must not take long.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
+/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout: what is begun before that is still on its way.
+const LAPSED_BEFORE: Duration = Duration::from_secs(5);
 /// The receive may have been so much earlier than we heard of it.
 const RECEIVED_BEFORE: Duration = Duration::from_secs(60);
 
@@ -47,7 +50,8 @@ impl<Q: Queue> Leased<Q> {
         visibility: Duration,
         work: impl Future<Output = T>,
     ) -> T {
-        self.leases.hands().held.extend(handles.iter().cloned());
+        let until = hidden_until(Instant::now(), visibility);
+        self.leases.hands().held.extend(handles.iter().map(|handle| (handle.clone(), until)));
         let batch = Batch { leases: &self.leases, handles };
         tokio::select! {
             biased;
@@ -68,12 +72,16 @@ impl<Q: Queue> Leased<Q> {
                 self.leases.end(&batch);
                 return pending().await;
             }
-            let entries: Vec<(&str, Duration)> =
-                batch.iter().map(|handle| (handle.as_str(), visibility.min(longest))).collect();
+            let visibility = visibility.min(longest);
+            let until = hidden_until(Instant::now(), visibility);
+            let entries: Vec<(&str, Duration)> = batch.iter().map(|handle| (handle.as_str(), visibility)).collect();
             let answer = timeout(CALL_TIMEOUT.min(beat), self.queue.change_visibility(queue, &entries)).await;
             self.leases.end(&batch);
             let code = match answer {
-                Ok(Ok(confirmations)) => confirmations.into_iter().find_map(Result::err).map(|error| error.code),
+                Ok(Ok(confirmations)) => {
+                    self.leases.hands().note(batch.iter().zip(&confirmations), until);
+                    confirmations.into_iter().find_map(Result::err).map(|error| error.code)
+                }
                 Ok(Err(error)) => Some(error.code),
                 Err(_) => Some("TimedOut".to_owned()),
             };
@@ -108,8 +116,8 @@ struct Leases {
 
 #[derive(Default)]
 struct Hands {
-    /// To be extended when it is time.
-    held: HashSet<String>,
+    /// To be extended when it is time; and until when it is hidden.
+    held: HashMap<String, Instant>,
     /// In a call that extends.
     extending: HashSet<String>,
 }
@@ -119,6 +127,25 @@ impl Hands {
         for handle in handles {
             self.held.remove(handle);
         }
+    }
+
+    /// What is extended is hidden until then. What SQS refuses to extend has lapsed, whatever our clock says: it stands still while the
+    /// machine sleeps.
+    fn note<'a>(&mut self, answers: impl Iterator<Item = (&'a String, &'a Confirmation)>, until: Instant) {
+        for (handle, answer) in answers {
+            // It may have been let go meanwhile.
+            match (answer, self.held.get_mut(handle)) {
+                (Ok(()), Some(held)) => *held = until,
+                (Err(error), Some(held)) if error.sender_fault && *error != EntryError::unconfirmed() => {
+                    *held = Instant::now();
+                }
+                (Ok(()) | Err(_), _) => {}
+            }
+        }
+    }
+
+    fn has_lapsed(&self, handle: &str) -> bool {
+        self.held.get(handle).is_some_and(|until| *until <= Instant::now())
     }
 
     fn is_extending<'a>(&self, mut handles: impl Iterator<Item = &'a str>) -> bool {
@@ -131,10 +158,11 @@ impl Leases {
         self.hands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that are still held, and are about to be extended.
+    /// Those that are still held, and are about to be extended. What has lapsed may be in other hands, and is not hidden from them.
     fn begin(&self, handles: &[String]) -> Vec<String> {
         let mut hands = self.hands();
-        let batch: Vec<String> = handles.iter().filter(|handle| hands.held.contains(*handle)).cloned().collect();
+        let is_ours = |handle: &&String| hands.held.contains_key(*handle) && !hands.has_lapsed(handle);
+        let batch: Vec<String> = handles.iter().filter(is_ours).cloned().collect();
         hands.extending.extend(batch.iter().cloned());
         batch
     }
@@ -147,6 +175,11 @@ impl Leases {
         drop(hands);
         self.ended.notify_waiters();
     }
+}
+
+/// Until when a message is surely hidden that is to be so for this time, counted from before SQS was asked or right after it answered.
+fn hidden_until(from: Instant, visibility: Duration) -> Instant {
+    from + visibility.saturating_sub(LAPSED_BEFORE.min(visibility / 10))
 }
 
 /// Messages in hand until it is dropped.
@@ -179,6 +212,10 @@ impl<Q: Queue> Queue for Leased<Q> {
     ) -> Result<Vec<Confirmation>, CallError> {
         self.let_go(entries.iter().map(|(handle, _)| *handle)).await;
         self.queue.change_visibility(queue, entries).await
+    }
+
+    fn has_lapsed(&self, receipt_handle: &str) -> bool {
+        self.leases.hands().has_lapsed(receipt_handle)
     }
 }
 

@@ -47,8 +47,6 @@ pub struct WorkerSettings {
     /// From the signal to the end. Shortly before it is over handlers that still run are cancelled and their messages given back.
     /// Default 30 s.
     pub shutdown_timeout: Duration,
-    /// How receiving is tried again. Default: [`CallPolicy::receiving`].
-    pub receiving: CallPolicy,
     /// What a queue without a redrive policy means. Default: [`WithoutDeadLetterQueue::Refuse`].
     pub without_dead_letter_queue: WithoutDeadLetterQueue,
     /// When the worker ends by itself. Default: [`Until::Shutdown`].
@@ -60,7 +58,6 @@ impl Default for WorkerSettings {
         Self {
             receivers: None,
             shutdown_timeout: Duration::from_secs(30),
-            receiving: CallPolicy::receiving(),
             without_dead_letter_queue: WithoutDeadLetterQueue::Refuse,
             until: Until::Shutdown,
         }
@@ -84,8 +81,9 @@ pub enum Until {
 /// Works on a queue by long polls: the same handler and the same settings as in a Lambda, in a container or on a laptop.
 ///
 /// It plays by the rules of Lambda's poller: what the report of a batch does not keep is deleted, what it keeps comes back after its
-/// visibility timeout. While a message is worked on its visibility is extended, up to SQS's 12 hours. It does not limit
-/// copies to ten in a row, as nothing detects loops here.
+/// visibility timeout. While a message is worked on its visibility is extended, up to SQS's 12 hours; where that fails until it has run
+/// out, no copy of the message is sent ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). What is done is deleted within 250 ms,
+/// or as soon as ten of a batch are. It does not limit copies to ten in a row, as nothing detects loops here.
 ///
 /// A batch has no deadline: each handler has its own [`timeout`](Limits::timeout). Handlers run on the runtime on which the
 /// worker is made, and must leave it a thread: should they block all of them, nothing is extended and nothing received.
@@ -113,6 +111,7 @@ pub struct Worker<H, Q, T = Raw> {
     visibility: Duration,
     limits: Limits,
     sampler: Sampler,
+    receive_calls: CallPolicy,
     settings: WorkerSettings,
     progress: Mutex<Progress>,
 }
@@ -125,7 +124,7 @@ pub struct Worker<H, Q, T = Raw> {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Messages received.
+    /// Messages received, those in hand included.
     pub received: u64,
     /// Messages that are done.
     pub completed: u64,
@@ -142,7 +141,6 @@ pub struct Progress {
 impl Progress {
     fn add(&mut self, outcomes: &[Outcome]) {
         for outcome in outcomes {
-            self.received += 1;
             *match outcome.disposition {
                 Disposition::Complete => &mut self.completed,
                 Disposition::Requeue { .. } => &mut self.requeued,
@@ -178,6 +176,7 @@ where
         let description = check::check(&source, queue, &settings, &worker).await?;
         let leased = Leased::new(source);
         let (limits, sampler) = (settings.limits.clone(), settings.sampler.clone());
+        let receive_calls = settings.policy.receive_calls.clone();
         Ok(Self {
             processor: BatchProcessor::new(handler, leased.clone(), settings),
             leased,
@@ -185,6 +184,7 @@ where
             visibility: description.visibility,
             limits,
             sampler,
+            receive_calls,
             settings: worker,
             progress: Mutex::default(),
         })
@@ -253,7 +253,7 @@ where
                     self.work(records, stop).await;
                 }
                 Err(error) => {
-                    let pause = trouble.add(&self.settings.receiving, &self.sampler, &error);
+                    let pause = trouble.add(&self.receive_calls, &self.sampler, &error);
                     tokio::select! {
                         () = sleep(pause) => {}
                         () = stop.starting.cancelled() => {}
@@ -285,6 +285,7 @@ where
         // Enough for one after the other, as the messages of a FIFO group are handled.
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
         let deadline = Instant::now() + self.limits.timeout.saturating_mul(messages) + self.limits.reserve;
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).received += u64::from(messages);
         let handles = records.iter().filter_map(|record| record.receipt_handle.clone()).collect();
         let process = self.processor.process_and_delete(records, deadline, stop);
         let (report, not_deleted) = self.leased.during(&self.queue, handles, self.visibility, process).await;

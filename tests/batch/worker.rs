@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
-use requeue::embedded::{Fault, MessageState};
+use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
+use requeue::policy::{Backoff, CallPolicy, Jitter};
 use requeue::queue::{CallErrorKind, Source, SqsQueue};
 use requeue::{
-    Failure, Handler, Limits, Progress, Settings, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
+    DeadLetterMode, Failure, Handler, Limits, Progress, Settings, StartError, Strategy, Until, WithoutDeadLetterQueue,
+    Worker, WorkerSettings,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -60,6 +62,45 @@ async fn what_the_report_does_not_keep_is_deleted_and_the_rest_comes_back() {
     assert!((5..20).all(|n| calls[&n] == 3) && (21..40).all(|n| calls[&n] == 1), "{calls:?}");
     assert!(world.requests(DELETE).len() < 40, "deleted in batches");
     assert!(world.entries(DELETE).iter().chain(&world.entries(SEND)).all(|entries| *entries <= 10));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_is_deleted_though_a_neighbour_takes_long() {
+    for name in ["orders", "orders.fifo"] {
+        let mut world = World::with_queue(name, &[]);
+        world.settings.limits.timeout = secs(900);
+        for n in 0..10 {
+            let own = |message: SendMessageFluentBuilder| match name {
+                "orders" => message,
+                _ => {
+                    message.message_group_id(if n == 9 { "slow" } else { "g" }).message_deduplication_id(n.to_string())
+                }
+            };
+            world.send_as(&numbered(n), own).await;
+        }
+        world.faults(|_| Fault::None);
+        let script = Script::new(|seen| Act::work(if seen.n() == 9 { secs(800) } else { millis(10) }));
+        let worker = start(&world, script, draining()).await;
+        let begun = Instant::now();
+        worker.run(pending()).await;
+        let deletes: Vec<(usize, u128)> =
+            world.requests(DELETE).iter().map(|call| (call.entries, (call.at - begun).as_millis())).collect();
+        assert_eq!(deletes, [(9, 260), (1, 800_000)], "{name}: 250 ms after the first one is done");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_together_is_deleted_together_and_at_once() {
+    for count in [10, 3] {
+        let world = World::new();
+        world.send_numbered(count).await;
+        let worker = start(&world, Script::new(|_| Act::work(secs(1))), draining()).await;
+        let begun = Instant::now();
+        worker.run(pending()).await;
+        let deletes: Vec<(usize, Duration)> =
+            world.requests(DELETE).iter().map(|call| (call.entries, call.at - begun)).collect();
+        assert_eq!(deletes, [(count, secs(1))]);
+    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -147,6 +188,149 @@ async fn no_extension_comes_after_what_settling_asked_for() {
     assert_eq!((calls.len(), script.calls().len()), (2, 3));
     let pause = calls[1].at - calls[0].at;
     assert!(pause >= secs(102), "the delay of settling is what counts: {pause:?}");
+}
+
+/// Two workers on a queue of 6 s of which nothing can extend the visibility: the first one to receive the message takes 10 s.
+async fn lapse(mut world: World, strategy: Strategy, dead_letter: DeadLetterMode, failure: Option<Failure>) -> Lapsed {
+    world.settings.limits.timeout = secs(60);
+    world.settings.strategy = strategy;
+    world.settings.dead_letter = dead_letter;
+    world.send_numbered(1).await;
+    world.faults_of(VISIBILITY_CHANGE, |_| Fault::LoseRequest);
+    let script = Script::new(move |seen| {
+        let act = match &failure {
+            Some(failure) if seen.attempt == 1 => Act::Fail(failure.clone()),
+            _ => Act::Done,
+        };
+        Act::after(if (seen.attempt, seen.receive_count) == (1, 1) { secs(10) } else { secs(1) }, act)
+    });
+    let (one, other) =
+        (start(&world, script.clone(), draining()).await, start(&world, script.clone(), draining()).await);
+    let (one, other) = tokio::join!(one.run(pending()), other.run(pending()));
+    Lapsed { world, calls: script.calls(), ended: [one, other] }
+}
+
+struct Lapsed {
+    world: World,
+    calls: Vec<Seen>,
+    ended: [Progress; 2],
+}
+
+#[tokio::test(start_paused = true)]
+async fn of_a_message_that_may_be_in_other_hands_no_copy_is_sent() {
+    let direct =
+        || DeadLetterMode::Direct("https://sqs.us-east-1.amazonaws.com/000000000000/orders-dlq".parse().unwrap());
+    let table = [
+        (DeadLetterMode::Redrive, Failure::temporary("later"), 1, 0),
+        (DeadLetterMode::Annotate, Failure::non_retryable("no"), 1, 1),
+        (direct(), Failure::non_retryable("no"), 1, 1),
+    ];
+    for (dead_letter, failure, copies, dead) in table {
+        let what = format!("{dead_letter:?} {failure:?}");
+        let lapsed = lapse(with_visibility("orders", "6"), Strategy::Copy, dead_letter, Some(failure)).await;
+        let first = &lapsed.calls[..2];
+        assert!(first.iter().all(|seen| seen.attempt == 1), "{what}: both handle the original: {first:?}");
+        assert_eq!(lapsed.world.entries(SEND), vec![1; copies], "{what}");
+        assert_eq!((lapsed.world.dead().len(), lapsed.world.messages().len()), (dead, 0), "{what}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_done_is_done_though_its_visibility_has_lapsed() {
+    let world = with_visibility("orders", "6");
+    let Lapsed { world, calls, ended } = lapse(world, Strategy::Copy, DeadLetterMode::Redrive, None).await;
+    assert_eq!((calls.len(), ended.map(|progress| progress.completed)), (2, [1, 1]));
+    assert!(world.messages().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_is_the_visibility_of_a_message_changed_that_may_be_in_other_hands() {
+    let world = with_visibility("orders", "6");
+    let failure = Some(Failure::temporary("later"));
+    let lapsed = lapse(world, Strategy::Visibility, DeadLetterMode::Redrive, failure).await;
+    let begun = lapsed.calls[0].at;
+    let changes = lapsed.world.requests(VISIBILITY_CHANGE);
+    let at: Vec<Duration> = changes.iter().map(|call| call.at - begun).collect();
+    assert_eq!((lapsed.calls.len(), at), (2, vec![secs(2), secs(4)]), "none at 10 s, when it fails");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_own_extension_fails_is_released_alone() {
+    let mut world = with_visibility("orders", "6");
+    world.settings.limits.timeout = secs(60);
+    world.send_numbered(2).await;
+    world.faults_of(VISIBILITY_CHANGE, |call| {
+        if call.entries < 2 {
+            return Fault::None;
+        }
+        let fate = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
+        Fault::Entries(vec![EntryFault { position: 0, fate }])
+    });
+    let slow = Script::new(|seen| match (seen.attempt, seen.receive_count) {
+        (1, 1) => Act::after(secs(20), Act::Fail(Failure::temporary("later"))),
+        _ => Act::Done,
+    });
+    let progress = drain(&world, &slow).await;
+    assert_eq!((progress.waiting, progress.requeued, progress.completed), (1, 1, 2), "{progress:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_sqs_refuses_to_extend_is_no_longer_ours_whatever_the_clock_says() {
+    for (sender_fault, released) in [(true, 1), (false, 0)] {
+        let world = with_visibility("orders", "6");
+        world.send_numbered(1).await;
+        world.faults_of(VISIBILITY_CHANGE, move |_| {
+            let fate = EntryFate::Refused { code: "MessageNotInflight".to_owned(), sender_fault };
+            Fault::Entries(vec![EntryFault { position: 0, fate }])
+        });
+        let script = Script::new(|seen| match (seen.attempt, seen.receive_count) {
+            (1, 1) => Act::after(secs(3), Act::Fail(Failure::temporary("later"))),
+            _ => Act::Done,
+        });
+        let progress = drain(&world, &script).await;
+        assert_eq!((progress.waiting, progress.requeued), (released, 1 - released), "{sender_fault}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_send_that_is_tried_again_ends_when_the_visibility_lapses() {
+    let mut world = with_visibility("orders", "6");
+    world.settings.policy.sqs_calls = CallPolicy {
+        max_attempts: 10,
+        backoff: Backoff::Constant { base: secs(4) },
+        max_delay: secs(4),
+        jitter: Jitter::None,
+    };
+    world.send_numbered(1).await;
+    world.faults(|call| match call.operation.as_str() {
+        VISIBILITY_CHANGE => Fault::LoseRequest,
+        SEND => Fault::refuse(503, "ServiceUnavailable"),
+        _ => Fault::None,
+    });
+    let script = Script::new(|seen| match seen.receive_count {
+        1 => Act::after(secs(1), Act::Fail(Failure::temporary("later"))),
+        _ => Act::Done,
+    });
+    let progress = drain(&world, &script).await;
+    assert_eq!((world.calls(SEND), progress.completed, script.calls().len()), (2, 1, 2), "at 1 s and at 5 s");
+    assert_eq!(world.calls(VISIBILITY_CHANGE), 2, "those that were to extend it, at 2 s and at 4 s");
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_handler_begins_for_a_message_that_may_be_in_other_hands() {
+    let mut world = with_visibility("orders.fifo", "6");
+    world.settings.limits.timeout = secs(60);
+    for n in 0..2 {
+        let own =
+            |message: SendMessageFluentBuilder| message.message_group_id("g").message_deduplication_id(n.to_string());
+        world.send_as(&numbered(n), own).await;
+    }
+    world.faults_of(VISIBILITY_CHANGE, |_| Fault::LoseRequest);
+    let script = Script::new(|seen| Act::work(secs(if (seen.n(), seen.receive_count) == (0, 1) { 10 } else { 1 })));
+    let (one, other) =
+        (start(&world, script.clone(), draining()).await, start(&world, script.clone(), draining()).await);
+    tokio::join!(one.run(pending()), other.run(pending()));
+    assert_eq!(calls(&script), BTreeMap::from([(0, 2), (1, 1)]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -249,13 +433,16 @@ async fn a_receive_under_way_at_the_signal_hides_no_message() {
 async fn receiving_backs_off_and_goes_on() {
     let lost = [400, 800, 1_600, 3_200, 6_400, 8_000, 8_000];
     let refused = [8_000; 7];
-    for (fault, pauses) in [
-        (Fault::refuse(503, "ServiceUnavailable"), lost),
-        (Fault::LoseRequest, lost),
-        (Fault::refuse(400, "AWS.SimpleQueueService.NonExistentQueue"), refused),
-        (Fault::refuse(403, "AccessDenied"), refused),
+    let own = r#"{"receiveCalls": {"baseDelay": 3, "maxDelay": 20, "jitter": "none"}}"#;
+    for (policy, fault, pauses) in [
+        ("{}", Fault::refuse(503, "ServiceUnavailable"), lost),
+        ("{}", Fault::LoseRequest, lost),
+        ("{}", Fault::refuse(400, "AWS.SimpleQueueService.NonExistentQueue"), refused),
+        ("{}", Fault::refuse(403, "AccessDenied"), refused),
+        (own, Fault::LoseRequest, [3_000, 6_000, 12_000, 20_000, 20_000, 20_000, 20_000]),
     ] {
-        let world = World::new();
+        let mut world = World::new();
+        world.settings.policy = policy.parse().unwrap();
         world.send(&numbered(0)).await;
         let script = Script::new(|_| Act::Done);
         let worker = start(&world, script.clone(), draining()).await;

@@ -59,6 +59,22 @@ fn settings_for_calls_to_sqs_are_told_when_they_are_not_the_default() {
 }
 
 #[test]
+fn settings_for_receiving_are_told_when_they_are_not_the_default() {
+    const BEGIN: &str = "a worker that cannot receive tries again after ";
+    for (document, expected) in [
+        ("{}", None),
+        (r#"{"receiveCalls": {"maxAttempts": 3, "baseDelay": 0.5}}"#, None),
+        (
+            r#"{"receiveCalls": {"maxDelay": 30, "jitter": "full"}}"#,
+            Some("0.5 to 30 s, as long as it runs; jitter full"),
+        ),
+    ] {
+        let said = requeue_reading(document, &["check", "-"]).succeeded();
+        assert_eq!(said.lines().find_map(|line| line.strip_prefix(BEGIN)), expected, "{document}");
+    }
+}
+
+#[test]
 fn rules_are_told_in_one_line_when_there_are_any() {
     let rule = r#"{"match": {"status": 404}, "class": "TEMPORARY"}"#;
     let without = requeue_reading("{}", &["check", "-"]).succeeded();

@@ -11,4 +11,6 @@
 mod http;
 mod ordeal;
 mod process;
+mod proxy;
 mod shop;
+mod terminal;

@@ -18,6 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::http;
+use crate::proxy::Version;
 
 /// How long a process may take to end by itself: many times what it needs.
 const PATIENCE: Duration = Duration::from_secs(40);
@@ -38,9 +39,11 @@ pub struct Shop {
 type Calls = Arc<Mutex<Vec<Call>>>;
 
 /// A message came to the target.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Call {
     pub n: usize,
+    pub version: Version,
+    /// When it came.
     pub at: Instant,
     pub is_accepted: bool,
 }
@@ -88,9 +91,17 @@ impl Shop {
 
     /// A worker at work; more settings may follow.
     pub fn worker(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Worker {
-        let child = Command::new(env!("CARGO_BIN_EXE_requeue"))
-            .args(["work", "--queue-url", &self.queue])
-            .args(arguments)
+        let command = [&[env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &self.queue][..], arguments].concat();
+        let child = self.command(&command, settings).spawn().unwrap();
+        // Read all the while: a worker that cannot write its log waits.
+        Worker { id: child.id().expect("it runs"), output: tokio::spawn(child.wait_with_output()) }
+    }
+
+    /// A command in the environment of a worker.
+    pub fn command(&self, command: &[&str], settings: &[(&str, &str)]) -> Command {
+        let mut child = Command::new(command[0]);
+        child
+            .args(&command[1..])
             .env_clear()
             .envs([
                 ("AWS_ACCESS_KEY_ID", "test"),
@@ -104,11 +115,8 @@ impl Shop {
             .envs(settings.iter().copied())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()
-            .unwrap();
-        // Read all the while: a worker that cannot write its log waits.
-        Worker { id: child.id().expect("it runs"), output: tokio::spawn(child.wait_with_output()) }
+            .kill_on_drop(true);
+        child
     }
 
     pub fn calls(&self) -> Vec<Call> {
@@ -160,9 +168,11 @@ fn number(body: &str) -> usize {
 
 /// Answers `{"answer": "quota", "times": 2}` twice as it wishes, and accepts it then.
 async fn answer(request: Request<Incoming>, calls: Calls) -> Response<Full<Bytes>> {
-    let retries = request.headers()["x-requeue-retry-count"].to_str().unwrap().parse::<u64>().unwrap();
-    let body = request.into_body().collect().await.unwrap().to_bytes();
     let at = Instant::now();
+    let header = |name| request.headers()[name].to_str().unwrap();
+    let retries = header("x-requeue-retry-count").parse().unwrap();
+    let version = Version { original: header("idempotency-key").to_owned(), retries };
+    let body = request.into_body().collect().await.unwrap().to_bytes();
     let body: Value = serde_json::from_slice(&body).unwrap();
     if let Some(millis) = body["work"].as_u64() {
         sleep(Duration::from_millis(millis)).await;
@@ -170,6 +180,7 @@ async fn answer(request: Request<Incoming>, calls: Calls) -> Response<Full<Bytes
     let wish = body["answer"].as_str().filter(|_| body["times"].as_u64().is_none_or(|times| retries < times));
     calls.lock().unwrap().push(Call {
         n: usize::try_from(body["n"].as_u64().unwrap()).unwrap(),
+        version,
         at,
         is_accepted: wish.is_none(),
     });

@@ -41,6 +41,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if policy.sqs_calls != CallPolicy::default() {
         anstream::println!("{}", calls(&policy.sqs_calls));
     }
+    if policy.receive_calls != CallPolicy::receiving() {
+        anstream::println!("{}", receiving(&policy.receive_calls));
+    }
     Ok(ExitCode::SUCCESS)
 }
 
@@ -81,6 +84,15 @@ fn calls(policy: &CallPolicy) -> String {
         return "a call to SQS that fails is not tried again".to_owned();
     }
     format!("a call to SQS that fails is tried again after {} s; jitter {}", pauses.join(", "), jitter(policy.jitter))
+}
+
+/// `a worker that cannot receive tries again after 0.5 to 10 s, as long as it runs; jitter full`
+fn receiving(policy: &CallPolicy) -> String {
+    let (first, longest) = (policy.backoff.base().as_secs_f64(), policy.max_delay.as_secs_f64());
+    let jitter = jitter(policy.jitter);
+    format!(
+        "a worker that cannot receive tries again after {first} to {longest} s, as long as it runs; jitter {jitter}"
+    )
 }
 
 pub(crate) fn jitter(jitter: Jitter) -> String {

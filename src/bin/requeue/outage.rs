@@ -243,7 +243,7 @@ impl Simulation {
         let ask = ReceiveRequest { max: MAX_BATCH_ENTRIES, wait: POLL, visibility: VISIBILITY_TIMEOUT };
         while self.sqs.message_count(&self.queue)? > 0 {
             let records = Source::receive(&self.sqs, &self.queue, ask).await?;
-            let handles: Vec<String> =
+            let receipts: Vec<String> =
                 records.iter().map(|record| record.receipt_handle.clone().unwrap_or_default()).collect();
             if records.is_empty() {
                 continue;
@@ -251,10 +251,10 @@ impl Simulation {
             let report = processor.process(records, Instant::now() + FUNCTION_TIMEOUT).await;
             self.note(&report);
             // As the poller does.
-            let outcomes = report.outcomes.iter().zip(&handles);
+            let outcomes = report.outcomes.iter().zip(&receipts);
             let done: Vec<&str> = outcomes
                 .filter(|(outcome, _)| !outcome.settlement.is_kept())
-                .map(|(_, handle)| handle.as_str())
+                .map(|(_, receipt)| receipt.as_str())
                 .collect();
             if !done.is_empty() {
                 self.sqs.delete(&self.queue, &done).await?;

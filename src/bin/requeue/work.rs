@@ -1,12 +1,13 @@
 //! `requeue work`: the handler of `requeue-lambda` as a long-polling worker, for containers and laptops.
 
-use std::io::{IsTerminal, Write, stderr, stdout};
+use std::cell::Cell;
+use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::SqsQueue;
-use requeue::{Config, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging};
+use requeue::{Config, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging, init_logging_to};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -58,8 +59,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         None => config.required_target()?.clone(),
     };
     let is_watched = stderr().is_terminal() && stdout().is_terminal();
-    // The progress line says the rest.
-    init_logging(if is_watched { tracing::Level::WARN } else { tracing::Level::INFO });
+    if is_watched {
+        // The progress line says the rest.
+        init_logging_to(tracing::Level::WARN, || OverProgress);
+    } else {
+        init_logging(tracing::Level::INFO);
+    }
     runtime.block_on(work(arguments, config, target, is_watched))
 }
 
@@ -73,20 +78,26 @@ async fn work(arguments: &Arguments, config: Config, target: TargetUrl, is_watch
     let worker = Worker::start(handler, SqsQueue::from_env().await, &queue, config.into_settings(), settings).await?;
 
     let mut signals = Signals::new()?;
-    let shutdown = async move {
+    let is_ending = Cell::new(false);
+    let shutdown = async {
         signals.next().await;
-        tokio::spawn(async move { std::process::exit(128 + signals.next().await) });
-    };
-    let ended = if is_watched {
-        tokio::select! {
-            ended = worker.run(shutdown) => ended,
-            () = show(|| worker.progress()) => worker.progress(),
-        }
-    } else {
-        worker.run(shutdown).await
+        is_ending.set(true);
+        tokio::spawn(async move {
+            let signal = signals.next().await;
+            if is_watched {
+                say("\n");
+            }
+            std::process::exit(128 + signal)
+        });
     };
     if is_watched {
-        anstream::eprintln!("\r\x1b[2K{}", line(ended));
+        let ended = tokio::select! {
+            ended = worker.run(shutdown) => ended,
+            () = show(|| worker.progress(), &is_ending) => worker.progress(),
+        };
+        say(&format!("{CLEARED}{}\n", line(ended)));
+    } else {
+        worker.run(shutdown).await;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -102,7 +113,6 @@ impl Arguments {
                 WithoutDeadLetterQueue::Refuse
             },
             until: if self.drain { Until::Empty } else { Until::Shutdown },
-            ..WorkerSettings::default()
         }
     }
 }
@@ -125,22 +135,47 @@ async fn wait_for(target: &TargetUrl, patience: Duration) -> Result<(), Error> {
     }
 }
 
+/// The beginning of the line, with nothing on it. No colour, so that `NO_COLOR` has nothing to say.
+const CLEARED: &str = "\r\x1b[2K";
+
 /// One line on the terminal, again and again.
-async fn show(progress: impl Fn() -> Progress) {
-    let mut ticks = interval(Duration::from_secs(1));
+async fn show(progress: impl Fn() -> Progress, is_ending: &Cell<bool>) {
+    let mut ticks = interval(Duration::from_millis(500));
     loop {
         ticks.tick().await;
-        anstream::eprint!("\r\x1b[2K{}", line(progress()));
-        // A terminal that is gone is no reason to end.
-        let _ = stderr().flush();
+        let mut line = line(progress());
+        if is_ending.get() {
+            line.insert_str(0, "ending: ");
+        }
+        // A line that reached the margin would go on in the next one, where it is not cleared.
+        let width = terminal_size::terminal_size_of(stderr()).map_or(80, |(width, _)| usize::from(width.0));
+        line.truncate(width.saturating_sub(1));
+        say(&format!("{CLEARED}{line}"));
     }
+}
+
+/// In one piece, as others write there too. A terminal that is gone is no reason to end.
+fn say(text: &str) {
+    let _ = stderr().write_all(text.as_bytes());
 }
 
 fn line(progress: Progress) -> String {
     let Progress { received, completed, requeued, dead_lettered, waiting, .. } = progress;
-    format!(
-        "{received} received: {completed} done, {requeued} to be tried again, {dead_lettered} given up, {waiting} not yet"
-    )
+    format!("{received} received: {completed} done, {requeued} to retry, {dead_lettered} given up, {waiting} not yet")
+}
+
+/// Log lines in the place of the progress line, which comes again below them.
+struct OverProgress;
+
+impl Write for OverProgress {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        stdout().write_all(&[CLEARED.as_bytes(), line].concat())?;
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        stdout().flush()
+    }
 }
 
 /// The signals that ask a process to end.

@@ -1,39 +1,65 @@
-//! The settings for calls to SQS: one word, or an object with keys of its own.
+//! The settings for calls to SQS: an object with keys of its own, or one word.
 
 #[cfg(test)]
 use serde_json::{Value, json};
 
 use super::json::Json;
-use super::keys::calls;
+use super::keys::{Listed, calls, receiving};
 use super::names;
 use super::section::Section;
 use super::shapes::{Shape, refuse};
 use crate::policy::{Backoff, CallPolicy};
 
-/// The word [`OFF`], or an object.
-pub(super) struct Calls;
+/// Which calls to SQS.
+pub(super) enum Calls {
+    /// Those that settle messages: the word [`OFF`], or an object.
+    Settling,
+    /// Those by which a worker receives: an object. It receives as long as it runs, so there is nothing to switch off.
+    Receiving,
+}
 
 /// Switches something off.
 pub(super) const OFF: &str = "off";
+
+impl Calls {
+    fn keys(&self) -> &'static [&'static dyn Listed] {
+        match self {
+            Self::Settling => calls::ALL,
+            Self::Receiving => receiving::ALL,
+        }
+    }
+
+    fn default(&self) -> CallPolicy {
+        match self {
+            Self::Settling => CallPolicy::default(),
+            Self::Receiving => CallPolicy::receiving(),
+        }
+    }
+}
 
 impl Shape for Calls {
     type Value = CallPolicy;
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<CallPolicy> {
-        if json.text().as_deref() == Some(OFF) {
-            return Some(CallPolicy::off());
+        let is_off = json.text().as_deref() == Some(OFF);
+        match self {
+            Self::Settling if is_off => return Some(CallPolicy::off()),
+            Self::Settling if json.members().is_none() => {
+                return refuse(json, path, &format!("{OFF}, or an object"), problems);
+            }
+            Self::Receiving if is_off => {
+                return refuse(json, path, "an object (a worker tries again as long as it runs)", problems);
+            }
+            Self::Settling | Self::Receiving => {}
         }
-        if json.members().is_none() {
-            return refuse(json, path, &format!("{OFF}, or an object"), problems);
-        }
-        let mut section = Section::open(json, path, &names(calls::ALL), problems)?;
+        let mut section = Section::open(json, path, &names(self.keys()), problems)?;
         let max_attempts = section.read(&calls::MAX_ATTEMPTS, problems);
         let base = section.read(&calls::BASE, problems);
         let cap = section.read(&calls::MAX_DELAY, problems);
         let multiplier = section.read(&calls::MULTIPLIER, problems);
         let jitter = section.read(&calls::JITTER, problems);
 
-        let default = CallPolicy::default();
+        let default = self.default();
         let longest = cap.unwrap_or(default.max_delay);
         // The default gives way to a shorter cap.
         let first = base.unwrap_or(default.backoff.base().min(longest));
@@ -54,6 +80,10 @@ impl Shape for Calls {
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        json!({ "anyOf": [{ "enum": [OFF] }, super::schema::object(calls::ALL)] })
+        let object = super::schema::object(self.keys());
+        match self {
+            Self::Settling => json!({ "anyOf": [{ "enum": [OFF] }, object] }),
+            Self::Receiving => object,
+        }
     }
 }

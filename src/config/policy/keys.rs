@@ -197,8 +197,10 @@ pub(super) mod global {
             "The patience for each class of failures; DEFAULT serves the classes without an entry.";
         RULES, "rules", RuleList = RuleList,
             "What failures are, asked in this order and before anything built in: the first rule that matches wins.";
-        SQS_CALLS, "sqsCalls", Calls = Calls,
+        SQS_CALLS, "sqsCalls", Calls = Calls::Settling,
             "How calls to SQS that fail are tried again, which is no retry of a message: off, or these keys.";
+        RECEIVE_CALLS, "receiveCalls", Calls = Calls::Receiving,
+            "How a worker that cannot receive tries again, as long as it runs.";
     }
 }
 
@@ -281,5 +283,23 @@ pub(super) mod calls {
             "By what the pause is multiplied each time. Default: 2.";
         JITTER, "jitter", Jitters = Jitters,
             "How pauses are spread. Default: {\"proportional\": 0.1}.";
+    }
+}
+
+/// The keys of the settings for receiving, which are those for other calls with other defaults.
+pub(super) mod receiving {
+    use super::{ATTEMPTS, Count, FACTOR, Jitters, Key, Listed, Number, PAUSE, Seconds};
+
+    keys! {
+        MAX_ATTEMPTS, "maxAttempts", Count = ATTEMPTS,
+            "Trouble that outlives so many attempts is an error in the log, and keeps a worker from its start. Default: 3.";
+        BASE, "baseDelay", Seconds = PAUSE,
+            "The first pause, in seconds. Default: 0.5.";
+        MAX_DELAY, "maxDelay", Seconds = PAUSE,
+            "The longest pause, in seconds. Default: 10.";
+        MULTIPLIER, "multiplier", Number = FACTOR,
+            "By what the pause is multiplied each time. Default: 2.";
+        JITTER, "jitter", Jitters = Jitters,
+            "How pauses are spread. Default: {\"proportional\": 0.2}.";
     }
 }

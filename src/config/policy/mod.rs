@@ -18,7 +18,8 @@
 //!   "maxPauseSeconds": 60,
 //!   "circuitBreaker": { "threshold": 5, "resetTimeoutSeconds": 30 },
 //!   "rules": [ { "match": { "status": [404, "5xx"], "words": "not found yet" }, "class": "TEMPORARY", "delaySeconds": 30 } ],
-//!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } }
+//!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } },
+//!   "receiveCalls": { "maxAttempts": 3, "baseDelay": 0.5, "multiplier": 2, "maxDelay": 10, "jitter": { "proportional": 0.2 } }
 //! }
 //! ```
 //!
@@ -32,7 +33,7 @@
 //! - `jitter` is `"full"`, `"equal"`, `"decorrelated"`, `"none"`, or `{"proportional": share}`, for which `jitterPercentage` is
 //!   another name.
 //! - `sqsCalls` is how calls to SQS are tried again, which no other key and no preset changes: an object, here with its defaults, or
-//!   `"off"`, which is the same as one attempt.
+//!   `"off"`, which is the same as one attempt. `receiveCalls` is the same for a worker's receiving, which it never gives up.
 //! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, say how what is called is left alone; `"off"` switches either
 //!   off. No preset changes them.
 //! - `rules` say what failures are; their conditions are described at [`Rules`].
@@ -158,6 +159,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<(RetryPolicy, Ru
     let entries = entries(&section, problems);
     let rules = section.read(&global::RULES, problems).unwrap_or_default();
     let sqs_calls = section.read(&global::SQS_CALLS, problems);
+    let receive_calls = section.read(&global::RECEIVE_CALLS, problems);
 
     let none = Entry::default();
     let own = |class| entries.iter().find(|(name, _)| *name == class).map(|(_, entry)| entry);
@@ -176,6 +178,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<(RetryPolicy, Ru
         quota: serve(Class::Quota, &built_in.quota),
         temporary: serve(Class::Temporary, &built_in.temporary),
         sqs_calls: sqs_calls.unwrap_or(built_in.sqs_calls),
+        receive_calls: receive_calls.unwrap_or(built_in.receive_calls),
     };
     // An entry that serves no class, since all have their own, is checked all the same.
     if [Class::RateLimit, Class::Quota, Class::Temporary].into_iter().all(|class| own(class).is_some()) {

@@ -140,7 +140,8 @@ fn every_key_reaches_its_place() {
             "QUOTA": {"backoff": [5, 30.5, 300], "jitter": "full"},
             "DEFAULT": {"backoff": "fibonacci"}
         },
-        "sqsCalls": {"maxAttempts": 3, "baseDelay": 0.25, "maxDelay": 7, "multiplier": 1.5, "jitter": "equal"}
+        "sqsCalls": {"maxAttempts": 3, "baseDelay": 0.25, "maxDelay": 7, "multiplier": 1.5, "jitter": "equal"},
+        "receiveCalls": {"maxAttempts": 4, "baseDelay": 0.75, "maxDelay": 8, "multiplier": 2.5, "jitter": "full"}
     }"#;
     let expected = RetryPolicy {
         max_retries: 0,
@@ -177,6 +178,12 @@ fn every_key_reaches_its_place() {
             backoff: Backoff::Exponential { base: Duration::from_millis(250), multiplier: 1.5 },
             max_delay: secs(7),
             jitter: Jitter::Equal,
+        },
+        receive_calls: CallPolicy {
+            max_attempts: 4,
+            backoff: Backoff::Exponential { base: Duration::from_millis(750), multiplier: 2.5 },
+            max_delay: secs(8),
+            jitter: Jitter::Full,
         },
     };
     assert_eq!(accepted(document), expected);
@@ -242,6 +249,14 @@ fn calls_to_sqs_have_settings_of_their_own() {
     ] {
         assert_eq!(calls(document), expected, "{document}");
     }
+    // Those for receiving have defaults of their own.
+    let policy = accepted(r#"{"receiveCalls": {"maxDelay": 0.25}, "sqsCalls": "off"}"#);
+    let receiving = CallPolicy {
+        backoff: Backoff::Exponential { base: Duration::from_millis(250), multiplier: 2.0 },
+        max_delay: Duration::from_millis(250),
+        ..CallPolicy::receiving()
+    };
+    assert_eq!((policy.receive_calls, policy.sqs_calls), (receiving, CallPolicy::off()));
     // Nor do they change anything that is said of messages.
     let policy = accepted(r#"{"preset": "critical", "sqsCalls": "off"}"#);
     assert_eq!(policy, RetryPolicy { sqs_calls: CallPolicy::off(), ..RetryPolicy::critical() });
@@ -306,6 +321,8 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
         ("sqsCalls.baseDelay", ["0.001", "60"], ["0", "60.1"]),
         ("sqsCalls.maxDelay", ["0.1", "60"], ["-0.1", "61"]),
         ("sqsCalls.multiplier", ["1", "100"], ["0.9", "101"]),
+        ("receiveCalls.maxAttempts", ["1", "10"], ["0", "11"]),
+        ("receiveCalls.baseDelay", ["0.001", "60"], ["0", "60.1"]),
     ] {
         let document = |value: &str| match key.split('.').collect::<Vec<_>>()[..] {
             [section, "baseDelay"] => format!(r#"{{"{section}": {{"baseDelay": {value}, "maxDelay": 60}}}}"#),
@@ -329,7 +346,7 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
 
 #[test]
 fn each_problem_names_the_key_its_value_and_what_is_allowed() {
-    let one_key: [(&str, &str); 33] = [
+    let one_key: [(&str, &str); 36] = [
         (r#"{"maxRetrys": 5}"#, "maxRetrys is unknown; did you mean maxRetries?"),
         (r#"{"MAXRETRIES": 5}"#, "MAXRETRIES is unknown; did you mean maxRetries?"),
         (r#"{"errorConfigs": {"rate-limit": {}}}"#, "errorConfigs.rate-limit is unknown; did you mean RATE_LIMIT?"),
@@ -392,6 +409,15 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (r#"{"sqscalls": "off"}"#, "sqscalls is unknown; did you mean sqsCalls?"),
         (r#"{"sqsCalls": "of"}"#, r#"sqsCalls is `"of"`: allowed is off, or an object"#),
+        (
+            r#"{"receiveCalls": "off"}"#,
+            r#"receiveCalls is `"off"`: allowed is an object (a worker tries again as long as it runs)"#,
+        ),
+        (r#"{"receiveCalls": "on"}"#, r#"receiveCalls is `"on"`: allowed is an object"#),
+        (
+            r#"{"receiveCalls": {"baseDelay": 10.1}}"#,
+            "receiveCalls.baseDelay is 10.1: allowed is at most 10, by the default of maxDelay",
+        ),
         (r#"{"sqsCalls": false}"#, "sqsCalls is `false`: allowed is off, or an object"),
         (r#"{"sqsCalls": {"maxAttempt": 3}}"#, "sqsCalls.maxAttempt is unknown; did you mean maxAttempts?"),
         (

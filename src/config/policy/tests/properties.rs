@@ -221,6 +221,7 @@ fn documents() -> BoxedStrategy<Value> {
         ("errorConfigs", entries),
         ("rules", rules),
         ("sqsCalls", calls),
+        ("receiveCalls", calls),
     ])
 }
 
@@ -248,9 +249,10 @@ fn assert_bounded(policy: &RetryPolicy) {
         );
         assert!(!matches!(class.jitter, Jitter::Proportional(share) if !(0.0..=1.0).contains(&share)), "{class:?}");
     }
-    let calls = &policy.sqs_calls;
-    assert!((1..=10).contains(&calls.max_attempts) && calls.max_delay <= secs(60), "{calls:?}");
-    assert!(!calls.backoff.base().is_zero() && calls.backoff.base() <= calls.max_delay, "{calls:?}");
+    for calls in [&policy.sqs_calls, &policy.receive_calls] {
+        assert!((1..=10).contains(&calls.max_attempts) && calls.max_delay <= secs(60), "{calls:?}");
+        assert!(!calls.backoff.base().is_zero() && calls.backoff.base() <= calls.max_delay, "{calls:?}");
+    }
 }
 
 proptest! {
