@@ -90,6 +90,7 @@ pub mod policy;
 mod disposition;
 mod lane;
 mod processor;
+mod round;
 mod settle;
 pub mod queue;
 mod report;

@@ -27,6 +27,7 @@ use crate::message::{Body, Delivery, Message, Raw, Record};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
 use crate::report::{Outcome, Report};
+use crate::round;
 use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 use crate::settle::{Behind, Brake, Settled, Settler, Verdict, Window};
 
@@ -135,8 +136,15 @@ where
     pub async fn process(&self, records: Vec<Record>, deadline: Instant) -> Report {
         let stop = Stop::default();
         let times = Times::new(Instant::now(), deadline, &self.inner.limits, &stop);
-        let mut settled = Vec::new();
-        self.settle(records, times, |one| settled.push(one)).await;
+        let mut settled: Vec<Settled> = Vec::new();
+        let mut deleted = 0;
+        for round in round::rounds(self.inner.decode(records)) {
+            // The next ones may end the process, and the poller then deletes nothing.
+            let done = stream::iter(settled[deleted..].iter().filter_map(Settled::to_delete));
+            self.inner.settler.delete_done(done, times.window.deadline).await;
+            deleted = settled.len();
+            self.settle(round, times, |one| settled.push(one)).await;
+        }
         let unreportable = settled
             .iter()
             .any(|Settled { verdict, settlement }| settlement.is_kept() && verdict.delivery.message_id.is_none());
@@ -156,31 +164,28 @@ where
         stop: &Stop,
     ) -> (Report, usize) {
         let times = Times::new(Instant::now(), deadline, &self.inner.limits, stop);
-        let (done, mut deleting) = mpsc::unbounded_channel();
-        let settling = async move {
-            let mut settled = Vec::new();
-            let note = |one: Settled| {
+        let (mut settled, mut not_deleted) = (Vec::new(), 0);
+        for round in round::rounds(self.inner.decode(records)) {
+            let (done, mut deleting) = mpsc::unbounded_channel();
+            let settled = &mut settled;
+            // It owns the sender, so that deleting ends when settling has.
+            let note = move |one: Settled| {
                 if let Some(delivery) = one.to_delete() {
-                    // The receiver lives until the sender is gone.
                     let _ = done.send(delivery);
                 }
                 settled.push(one);
             };
-            self.settle(records, times, note).await;
-            drop(done);
-            settled
-        };
-        let done = stream::poll_fn(move |context| deleting.poll_recv(context));
-        let (settled, not_deleted) =
-            tokio::join!(settling, self.inner.settler.delete_done(done, times.window.deadline));
+            let settling = self.settle(round, times, note);
+            let done = stream::poll_fn(move |context| deleting.poll_recv(context));
+            let deleting = self.inner.settler.delete_done(done, times.window.deadline);
+            not_deleted += tokio::join!(settling, deleting).1;
+        }
         (self.inner.report(settled, times.window.started), not_deleted)
     }
 
-    /// From records to what became of them.
-    async fn settle(&self, records: Vec<Record>, times: Times<'_>, settled: impl FnMut(Settled)) {
+    /// From deliveries to what became of them.
+    async fn settle(&self, deliveries: Vec<Delivery>, times: Times<'_>, settled: impl FnMut(Settled)) {
         let inner = &self.inner;
-        let deliveries = inner.decode(records);
-
         let (verdicts, decided) = mpsc::unbounded_channel();
         let handling = async move {
             let lanes = stream::iter(lane::lanes(deliveries));

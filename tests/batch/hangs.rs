@@ -72,9 +72,8 @@ async fn live(seed: u64) {
         let group = format!("g{}", dice.roll(1, 3));
         let is_fifo = world.queue.is_fifo();
         let body = format!(r#"{{"n":{n}}}"#);
-        let sent = world.send_as(&body, |message| match is_fifo {
-            true => message.message_group_id(group).message_deduplication_id(n.to_string()),
-            false => message,
+        let sent = world.send_as(&body, |message| {
+            if is_fifo { message.message_group_id(group).message_deduplication_id(n.to_string()) } else { message }
         });
         sent.await;
     }

@@ -86,3 +86,23 @@ async fn a_time_out_of_one_message_leaves_the_others_alone() {
     assert!(failed(&ended).is_empty());
     assert_eq!(copies(&stage), ["hang", "hang", "rate-limit"]);
 }
+
+#[tokio::test]
+async fn a_message_that_ends_the_process_takes_its_neighbours_along_four_times_at_most() {
+    let stage = Stage::new().await;
+    stage.set_max_receive_count(5).await;
+    let neighbours = send(&stage, &["ok"; 9]).await;
+    let pill = send(&stage, &["abort"]).await;
+    let mut left = Vec::new();
+    while !stage.messages().is_empty() {
+        let Some(batch) = stage.poll().await else { continue };
+        let mut function = stage.trouble(&[]).await;
+        let ended = function.invoke(&batch.event(&stage.queue), TIMEOUT).await;
+        stage.acknowledge(&batch, &ended);
+        left.push(stage.messages().len());
+    }
+    assert_eq!(left[..2], [10, 10], "twice all of them are lost, since nobody can tell which it is");
+    assert_eq!(left[3], 1, "{left:?}");
+    let dead: Vec<String> = stage.dead().into_iter().map(|message| message.id).collect();
+    assert_eq!(dead, pill, "{neighbours:?}");
+}

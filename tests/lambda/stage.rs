@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use ::http::request::Parts;
 use ::http::{Request, Response, StatusCode};
-use aws_sdk_sqs::types::MessageAttributeValue;
+use aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use requeue::Clock;
@@ -103,9 +103,20 @@ impl Stage {
         EventSourceMapping::new(self.sqs.clone(), self.queue.clone(), 100)
     }
 
+    pub async fn set_max_receive_count(&self, count: u32) {
+        let redrive = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":{count}}}"#, self.dead_letters);
+        let request = self.sqs.client().set_queue_attributes().queue_url(self.queue.url());
+        request.attributes(QueueAttributeName::RedrivePolicy, redrive).send().await.unwrap();
+    }
+
+    /// Receives what is in the queue as one batch, if there is anything before long.
+    pub async fn poll(&self) -> Option<Batch> {
+        self.mapping().poll(Duration::from_secs(5)).await.unwrap()
+    }
+
     /// Receives what is in the queue as one batch.
     pub async fn receive(&self) -> Batch {
-        self.mapping().poll(Duration::from_secs(5)).await.unwrap().expect("a message")
+        self.poll().await.expect("a message")
     }
 
     /// One invocation with all that is in the queue, as Lambda does it.

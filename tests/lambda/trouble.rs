@@ -18,6 +18,7 @@ async fn trouble(message: Message<Task>) -> Result<(), Failure> {
             std::thread::sleep(Duration::from_secs(3_600));
             Ok(())
         }
+        "abort" => std::process::abort(),
         "hang" => std::future::pending().await,
         "rate-limit" => Err(Failure::rate_limit("slow down").retry_after(Duration::from_secs(1))),
         "temporary" => Err(Failure::temporary("not just now")),

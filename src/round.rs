@@ -1,0 +1,82 @@
+//! Which messages of a batch are handled together: those that may have ended the process the last time go after the others, in small
+//! companies, so that one of them takes no other along for ever.
+
+use crate::disposition::Strategy;
+use crate::message::Delivery;
+
+/// SQS delivered a message so often without hearing of it again. Its copies begin anew, so that some invocations ended without an
+/// answer, or it is on its way to the dead-letter queue.
+const SUSPICIOUS_RECEIVES: u32 = 3;
+/// Each company of suspects takes as long as its slowest.
+const MAX_COMPANIES: usize = 10;
+
+/// First those above suspicion, if any, then the suspects: at most ten companies, from one end on odd receives and from the other
+/// on even ones. So of two of them each comes before the other in one of two receives.
+pub(crate) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
+    let (mut suspects, innocents): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(is_suspect);
+    let mut rounds = vec![innocents];
+    suspects.sort_unstable_by(|one, other| one.message_id.cmp(&other.message_id));
+    if suspects.iter().map(|suspect| suspect.receive_count).max().is_some_and(|receives| receives % 2 == 0) {
+        suspects.reverse();
+    }
+    let company = suspects.len().div_ceil(MAX_COMPANIES).max(1);
+    while !suspects.is_empty() {
+        let rest = suspects.split_off(company.min(suspects.len()));
+        rounds.push(std::mem::replace(&mut suspects, rest));
+    }
+    rounds.retain(|round| !round.is_empty());
+    rounds
+}
+
+/// What waits in its place is received again for each attempt, so that nothing can be told from that.
+fn is_suspect(delivery: &Delivery) -> bool {
+    delivery.strategy == Strategy::Copy && delivery.receive_count >= SUSPICIOUS_RECEIVES
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::message::Record;
+
+    fn delivery(position: usize, receive_count: u32, strategy: Strategy) -> Delivery {
+        let record = Record {
+            message_id: Some(format!("id-{position:04}")),
+            body: Some("{}".to_owned()),
+            receive_count: Some(receive_count),
+            ..Record::default()
+        };
+        Delivery::decode(position, record, SystemTime::UNIX_EPOCH, 50, strategy)
+    }
+
+    fn positions(receives: &[u32], strategy: Strategy) -> Vec<Vec<usize>> {
+        let deliveries = receives.iter().enumerate().map(|(at, receives)| delivery(at, *receives, strategy));
+        let rounds = rounds(deliveries.collect());
+        rounds.iter().map(|round| round.iter().map(|delivery| delivery.position).collect()).collect()
+    }
+
+    #[test]
+    fn suspects_come_after_the_others_each_alone_and_the_other_way_round_the_next_time() {
+        let none: Vec<Vec<usize>> = Vec::new();
+        for (receives, expected) in [
+            (&[][..], none),
+            (&[1, 2, 1], vec![vec![0, 1, 2]]),
+            (&[3, 1, 3, 2], vec![vec![1, 3], vec![0], vec![2]]),
+            (&[4, 1, 3, 2], vec![vec![1, 3], vec![2], vec![0]]),
+            (&[5, 5], vec![vec![0], vec![1]]),
+        ] {
+            assert_eq!(positions(receives, Strategy::Copy), expected, "{receives:?}");
+        }
+        assert_eq!(positions(&[3, 1, 3], Strategy::Visibility), [[0, 1, 2]]);
+    }
+
+    #[test]
+    fn there_are_at_most_ten_companies_of_suspects() {
+        for (suspects, companies) in [(9, 9), (10, 10), (11, 6), (20, 10), (1_000, 10)] {
+            let rounds = positions(&vec![3; suspects], Strategy::Copy);
+            assert_eq!(rounds.len(), companies, "{suspects}");
+            assert_eq!(rounds.concat(), (0..suspects).collect::<Vec<_>>());
+        }
+    }
+}
