@@ -67,3 +67,33 @@ impl<T> Default for Chunk<T> {
         Self { entries: Vec::with_capacity(MAX_BATCH_ENTRIES), bytes: 0, since: Instant::now() }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn every_entry_leaves_once_in_its_order_and_no_chunk_is_too_large(
+            entries in prop::collection::vec((0_u8..3, prop_oneof![0..200_usize, 0..=MAX_BATCH_BYTES]), 0..60),
+        ) {
+            let mut chunks = Chunks::new();
+            let mut left: Vec<(u8, Vec<(usize, usize)>)> = Vec::new();
+            for (n, (place, bytes)) in entries.iter().enumerate() {
+                left.extend(chunks.push(place, (n, *bytes), *bytes).map(|chunk| (*place, chunk)));
+            }
+            left.extend(chunks.into_rest());
+            for (_, chunk) in &left {
+                prop_assert!((1..=MAX_BATCH_ENTRIES).contains(&chunk.len()));
+                prop_assert!(chunk.iter().map(|(_, bytes)| bytes).sum::<usize>() <= MAX_BATCH_BYTES);
+            }
+            for place in 0..3 {
+                let came = entries.iter().enumerate().filter(|(_, (to, _))| *to == place).map(|(n, _)| n);
+                let went = left.iter().filter(|(to, _)| *to == place).flat_map(|(_, chunk)| chunk.iter().map(|(n, _)| *n));
+                prop_assert_eq!(came.collect::<Vec<_>>(), went.collect::<Vec<_>>());
+            }
+        }
+    }
+}

@@ -24,6 +24,8 @@ mod calls;
 mod chunks;
 mod copy;
 mod done;
+#[cfg(test)]
+mod tests;
 
 pub(crate) use brake::Brake;
 use chunks::Chunks;
