@@ -20,7 +20,7 @@ use crate::classify::Rules;
 use crate::clock::Clock;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::gate::{Held, Pass, Protection, Reply, TimeLeft, gate};
+use crate::gate::{Change, Held, Pass, Protection, Reply, TimeLeft, gate};
 use crate::handler::Handler;
 use crate::lane::{self, Way};
 use crate::message::{Body, Delivery, Message, Raw, Record};
@@ -348,7 +348,15 @@ where
                 Reply::Silent
             }
         };
-        pass.give_back(reply, self.clock().now());
+        match pass.give_back(reply, self.clock().now()) {
+            Some(Change::Opened) => {
+                tracing::warn!(
+                    "what is called failed again and again: its messages are deferred, and one of them probes"
+                );
+            }
+            Some(Change::Closed) => tracing::info!("what is called works again"),
+            None => {}
+        }
         handled
     }
 }

@@ -94,6 +94,15 @@ pub(crate) enum Reply {
     Silent,
 }
 
+/// What a call changed for the messages of its scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The circuit is open now.
+    Opened,
+    /// And now it is closed again.
+    Closed,
+}
+
 impl Reply {
     pub(crate) fn of(failure: &Failure) -> Self {
         match (failure.class(), failure.evidence(), failure.delay()) {
@@ -143,29 +152,34 @@ impl Protection {
     }
 
     /// Notes what a call said. `probes` is the hold that it was to probe.
-    fn note(&self, scope: Scope, probes: Option<u64>, reply: Reply, now: SystemTime) {
+    fn note(&self, scope: Scope, probes: Option<u64>, reply: Reply, now: SystemTime) -> Option<Change> {
         let mut scopes = self.scopes();
         let hold = scopes.get(&scope).and_then(Trouble::current);
         // A call that began before the hold says nothing about its end.
         let is_free = hold.is_none() || hold == probes;
         match (reply, self.max_pause) {
             (Reply::Paused(delay), Some(longest)) => {
-                let Some(trouble) = trouble_of(&mut scopes, scope, now) else { return };
+                let trouble = trouble_of(&mut scopes, scope, now)?;
                 let pause = Hold { why: Deferral::Paused, since: now, length: delay.min(longest), is_probed: false };
+                let was_open = trouble.is_open();
                 if is_free || trouble.hold.as_mut().is_none_or(|other| other.rest(now) < pause.length) {
                     trouble.failures = 0;
                     trouble.begin(pause);
                 }
+                (is_free && was_open).then_some(Change::Closed)
             }
-            (Reply::Alive | Reply::Paused(_), _) if is_free => drop(scopes.remove(&scope)),
+            (Reply::Alive | Reply::Paused(_), _) if is_free => {
+                let was_open = scopes.remove(&scope).is_some_and(|trouble| trouble.is_open());
+                was_open.then_some(Change::Closed)
+            }
             (Reply::Down, _) if is_free => match &self.circuit_breaker {
-                Some(breaker) => {
-                    let Some(trouble) = trouble_of(&mut scopes, scope, now) else { return };
-                    trouble.fail(breaker, now);
+                Some(breaker) => trouble_of(&mut scopes, scope, now)?.fail(breaker, now),
+                None => {
+                    scopes.remove(&scope);
+                    None
                 }
-                None => drop(scopes.remove(&scope)),
             },
-            (Reply::Alive | Reply::Paused(_) | Reply::Down | Reply::Silent, _) => {}
+            (Reply::Alive | Reply::Paused(_) | Reply::Down | Reply::Silent, _) => None,
         }
     }
 
@@ -190,13 +204,20 @@ impl Trouble {
         self.hold = Some(hold);
     }
 
-    fn fail(&mut self, breaker: &CircuitBreaker, now: SystemTime) {
+    fn is_open(&self) -> bool {
+        self.hold.as_ref().is_some_and(|hold| hold.why == Deferral::CircuitOpen)
+    }
+
+    fn fail(&mut self, breaker: &CircuitBreaker, now: SystemTime) -> Option<Change> {
         self.failures = self.failures.saturating_add(1);
-        let was_open = self.hold.take().is_some_and(|hold| hold.why == Deferral::CircuitOpen);
-        if was_open || self.failures >= breaker.threshold {
-            let length = breaker.reset_timeout;
-            self.begin(Hold { why: Deferral::CircuitOpen, since: now, length, is_probed: false });
+        let was_open = self.is_open();
+        self.hold = None;
+        if !was_open && self.failures < breaker.threshold {
+            return None;
         }
+        let length = breaker.reset_timeout;
+        self.begin(Hold { why: Deferral::CircuitOpen, since: now, length, is_probed: false });
+        (!was_open).then_some(Change::Opened)
     }
 }
 
@@ -218,11 +239,12 @@ pub(crate) struct Pass {
 }
 
 impl Pass {
-    pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) {
-        self.protection.note(self.scope, self.probes, reply, now);
+    pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) -> Option<Change> {
+        let change = self.protection.note(self.scope, self.probes, reply, now);
         if reply != Reply::Silent {
             self.probes = None;
         }
+        change
     }
 }
 

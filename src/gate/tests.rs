@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::protection::{Held, Pass, Protection, Reply, Scope};
+use super::protection::{Change, Held, Pass, Protection, Reply, Scope};
 use crate::disposition::Deferral::{self, CircuitOpen, Paused};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::policy::{CircuitBreaker, RetryPolicy};
@@ -31,7 +31,7 @@ const ALL: Scope = Scope(None);
 trait Steps {
     fn enter(&self, now: u64) -> Pass;
     fn refused(&self, now: u64) -> Held;
-    fn call(&self, now: u64, reply: Reply);
+    fn call(&self, now: u64, reply: Reply) -> Option<Change>;
 }
 
 impl Steps for Arc<Protection> {
@@ -43,8 +43,8 @@ impl Steps for Arc<Protection> {
         self.admit(ALL, at(now)).err().unwrap_or_else(|| panic!("at {now} it is let through"))
     }
 
-    fn call(&self, now: u64, reply: Reply) {
-        self.enter(now).give_back(reply, at(now));
+    fn call(&self, now: u64, reply: Reply) -> Option<Change> {
+        self.enter(now).give_back(reply, at(now))
     }
 }
 
@@ -117,14 +117,13 @@ fn failures_in_a_row_open_the_circuit_and_one_probe_decides() {
         protection.call(0, Reply::Down);
     }
     protection.call(0, Reply::Alive);
-    for now in 0..3 {
-        protection.call(now, Reply::Down);
-    }
-    assert_eq!(protection.refused(2), held(CircuitOpen, 30), "the third in a row");
+    let changes = [0, 1, 2].map(|now| protection.call(now, Reply::Down));
+    assert_eq!(changes, [None, None, Some(Change::Opened)], "the third in a row");
+    assert_eq!(protection.refused(2), held(CircuitOpen, 30));
     assert_eq!(protection.refused(31), held(CircuitOpen, 1));
-    protection.call(32, Reply::Down);
+    assert_eq!(protection.call(32, Reply::Down), None, "it was open already");
     assert_eq!(protection.refused(32), held(CircuitOpen, 30), "one is enough");
-    protection.call(62, Reply::Alive);
+    assert_eq!(protection.call(62, Reply::Alive), Some(Change::Closed));
     for _ in 0..2 {
         protection.call(62, Reply::Down);
     }

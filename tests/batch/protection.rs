@@ -9,7 +9,7 @@ use requeue::{Deferral, Disposition, Failure, Report, Sampler, Scope};
 use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
-use crate::world::{Act, SEND, Script, Seen, World, numbered, secs, state};
+use crate::world::{Act, Log, SEND, Script, Seen, World, numbered, secs, state};
 
 /// One message after the other, and protection as it is by default.
 fn world() -> World {
@@ -145,7 +145,12 @@ async fn a_callee_that_is_down_is_asked_once_in_thirty_seconds() {
     let began = Instant::now();
     let outage = secs(600);
     let script = Script::new(move |seen| if seen.at - began < outage { down() } else { Act::Done });
+    let log = Log::default();
+    let _listening = log.listen();
     world.run(&world.processor(script.clone())).await;
+    for line in ["failed again and again", "works again"] {
+        assert_eq!(log.text().matches(line).count(), 1, "{line}");
+    }
     let during = script.calls().iter().filter(|seen| seen.at - began < outage).count();
     assert!((20..=5 + 600 / 30).contains(&during), "{during} calls");
     assert_eq!(script.calls().len(), during + 50, "each is called once when it works again");
