@@ -7,6 +7,7 @@
 mod http;
 mod runtime_api;
 mod stage;
+mod usage;
 
 mod concurrent;
 mod crash;
@@ -16,6 +17,7 @@ mod hangs;
 mod hostile;
 mod isolation;
 mod secrets;
+mod soak;
 mod start;
 mod target;
 mod tls;

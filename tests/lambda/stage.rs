@@ -82,6 +82,11 @@ impl Stage {
         Function::start(binary, &environment).await
     }
 
+    /// Sends a message, which may fail.
+    pub async fn try_send(&self, body: &str) {
+        let _ = self.sqs.client().send_message().queue_url(self.queue.url()).message_body(body).send().await;
+    }
+
     /// Sends a message; on a FIFO queue all are of one group.
     pub async fn send(&self, body: &str) -> String {
         self.send_with(body, &[]).await

@@ -9,8 +9,11 @@
 #[allow(dead_code, reason = "the Lambda\'s tests ask it for more")]
 #[path = "../lambda/http.rs"]
 mod http;
+#[path = "../lambda/usage.rs"]
+mod usage;
 mod ordeal;
 mod process;
 mod proxy;
 mod shop;
+mod soak;
 mod terminal;

@@ -89,6 +89,13 @@ impl Shop {
         stream::iter(sends).buffer_unordered(8).collect::<()>().await;
     }
 
+    /// As [`send`](Self::send), of which some may fail.
+    pub async fn try_send(&self, bodies: Vec<String>) {
+        for body in bodies {
+            let _ = self.client.send_message().queue_url(&self.queue).message_body(body).send().await;
+        }
+    }
+
     /// A worker at work; more settings may follow.
     pub fn worker(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Worker {
         let command = [&[env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &self.queue][..], arguments].concat();
@@ -201,6 +208,10 @@ pub struct Worker {
 }
 
 impl Worker {
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
     pub fn signal(&self, signal: &str) {
         assert!(!self.output.is_finished(), "it runs");
         let id = self.id.to_string();

@@ -1,0 +1,47 @@
+//! What a process has of the machine, and whether that grows.
+
+use std::fs;
+use std::time::Duration;
+
+use tokio::time::{Instant, sleep};
+
+/// How long a test is to watch: 20 s, or what is asked for.
+pub fn duration() -> Duration {
+    let asked = std::env::var("REQUEUE_TEST_SOAK_SECONDS").ok();
+    Duration::from_secs(asked.map_or(20, |secs| secs.parse().expect("a number of seconds")))
+}
+
+#[derive(Debug, PartialEq)]
+struct Usage {
+    memory_kib: u64,
+    descriptors: usize,
+}
+
+impl Usage {
+    fn of(pid: u32) -> Self {
+        let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
+        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        let memory = memory.trim().trim_end_matches(" kB").parse().expect("a number");
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count();
+        Self { memory_kib: memory, descriptors }
+    }
+}
+
+/// Watches a process until the end: what it has in the last quarter is hardly more than what it had in the second.
+pub async fn stays_flat(pid: u32, end: Instant) {
+    let every = end.saturating_duration_since(Instant::now()) / 80;
+    let mut samples = Vec::new();
+    while Instant::now() < end {
+        samples.push(Usage::of(pid));
+        sleep(every).await;
+    }
+    let quarter = samples.len() / 4;
+    let most = |samples: &[Usage]| {
+        let memory = samples.iter().map(|usage| usage.memory_kib).max().expect("some");
+        (memory, samples.iter().map(|usage| usage.descriptors).max().expect("some"))
+    };
+    let (early, late) = (most(&samples[quarter..2 * quarter]), most(&samples[3 * quarter..]));
+    eprintln!("KiB and descriptors: {early:?} early, {late:?} late");
+    assert!(late.0 <= early.0 + early.0 / 10 + 2_048, "memory grows: {samples:?}");
+    assert!(late.1 <= early.1 + 8, "descriptors grow: {samples:?}");
+}
