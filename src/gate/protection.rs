@@ -172,13 +172,13 @@ impl Protection {
                 let was_open = scopes.remove(&scope).is_some_and(|trouble| trouble.is_open());
                 was_open.then_some(Change::Closed)
             }
-            (Reply::Down, _) if is_free => match &self.circuit_breaker {
-                Some(breaker) => trouble_of(&mut scopes, scope, now)?.fail(breaker, now),
-                None => {
+            (Reply::Down, _) if is_free => {
+                let Some(breaker) = &self.circuit_breaker else {
                     scopes.remove(&scope);
-                    None
-                }
-            },
+                    return None;
+                };
+                trouble_of(&mut scopes, scope, now)?.fail(breaker, now)
+            }
             (Reply::Alive | Reply::Paused(_) | Reply::Down | Reply::Silent, _) => None,
         }
     }

@@ -13,7 +13,11 @@ use crate::usage;
 fn body(n: usize) -> String {
     let wish = ["rate-limit", "quota", "unavailable", "invalid"][n / 2 % 4];
     let times = n / 8 % 4;
-    if n % 2 == 0 { format!(r#"{{"n":{n}}}"#) } else { format!(r#"{{"n":{n},"answer":"{wish}","times":{times}}}"#) }
+    if n.is_multiple_of(2) {
+        format!(r#"{{"n":{n}}}"#)
+    } else {
+        format!(r#"{{"n":{n},"answer":"{wish}","times":{times}}}"#)
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
