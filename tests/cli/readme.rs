@@ -92,3 +92,11 @@ fn the_schedules_are_those_of_the_command() {
         lines.for_each(|line| says(line.trim_end()));
     }
 }
+
+#[test]
+fn the_tables_of_a_first_try_are_those_of_the_commands() {
+    let invoked = requeue(&["invoke", "events/every-class.json", "--sample", "0.5"]);
+    for said in [requeue(&["demo"]).stdout, invoked.stderr, invoked.stdout] {
+        said.lines().for_each(|line| says(line.trim_end()));
+    }
+}

@@ -91,7 +91,9 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
         ..Settings::default()
     };
     let url = TargetUrl::parse(endpoint::URL)?;
-    let target = HttpTarget::with_connector(url, HttpSettings::default().clock(clock), demo.endpoint.clone());
+    // Each order has its own fate, so that one's trouble is none of another's.
+    let delivery = HttpSettings::default().clock(clock).scope("/orderId".parse()?);
+    let target = HttpTarget::with_connector(url, delivery, demo.endpoint.clone());
     let processor = BatchProcessor::new(target, SqsQueue::new(&demo.sqs.client()), settings);
     for ended in join_all((0..CONCURRENT_INVOCATIONS).map(|_| demo.poll(&processor))).await {
         ended?;
