@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -39,6 +40,8 @@ pub(crate) struct Protection {
     circuit_breaker: Option<CircuitBreaker>,
     /// Those that gave trouble, and nothing is known of their recovery.
     scopes: Mutex<HashMap<Scope, Trouble>>,
+    /// Holds so far, of whatever scope. A scope that recovered is forgotten, and the probe of an earlier hold may still be on its way.
+    holds: AtomicU64,
 }
 
 #[derive(Default)]
@@ -46,12 +49,11 @@ struct Trouble {
     /// Failures of the callee in a row.
     failures: u32,
     hold: Option<Hold>,
-    /// Holds so far.
-    holds: u64,
 }
 
 /// Messages are kept back for a time; then one of them probes.
 struct Hold {
+    number: u64,
     why: Deferral,
     since: SystemTime,
     length: Duration,
@@ -111,7 +113,12 @@ impl Reply {
 impl Protection {
     pub(crate) fn new(policy: &RetryPolicy) -> Arc<Self> {
         let RetryPolicy { max_pause, circuit_breaker, .. } = policy;
-        Arc::new(Self { max_pause: *max_pause, circuit_breaker: circuit_breaker.clone(), scopes: Mutex::default() })
+        Arc::new(Self {
+            max_pause: *max_pause,
+            circuit_breaker: circuit_breaker.clone(),
+            scopes: Mutex::default(),
+            holds: AtomicU64::new(0),
+        })
     }
 
     fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, Trouble>> {
@@ -122,7 +129,7 @@ impl Protection {
     /// are held.
     pub(crate) fn admit(self: &Arc<Self>, scope: Scope, now: SystemTime) -> Result<Pass, Held> {
         let mut scopes = self.scopes();
-        let Some(Trouble { hold: Some(hold), holds, .. }) = scopes.get_mut(&scope) else {
+        let Some(Trouble { hold: Some(hold), .. }) = scopes.get_mut(&scope) else {
             return Ok(self.pass(scope));
         };
         if hold.has_lapsed(now) {
@@ -134,7 +141,7 @@ impl Protection {
             return Err(Held { why: hold.why, rest });
         }
         hold.is_probed = true;
-        Ok(Pass { protection: Arc::clone(self), scope, probes: Some(*holds) })
+        Ok(Pass { protection: Arc::clone(self), scope, probes: Some(hold.number) })
     }
 
     /// For a message that is not to be held.
@@ -151,22 +158,27 @@ impl Protection {
         match (reply, self.max_pause) {
             (Reply::Paused(delay), Some(longest)) => {
                 let Some(trouble) = trouble_of(&mut scopes, scope, now) else { return };
-                let pause = Hold { why: Deferral::Paused, since: now, length: delay.min(longest), is_probed: false };
-                if is_free || trouble.hold.as_mut().is_none_or(|other| other.rest(now) < pause.length) {
-                    trouble.failures = 0;
-                    trouble.begin(pause);
+                let length = delay.min(longest);
+                if is_free || trouble.hold.as_mut().is_none_or(|other| other.rest(now) < length) {
+                    *trouble = Trouble { failures: 0, hold: Some(self.hold(Deferral::Paused, now, length)) };
                 }
             }
             (Reply::Alive | Reply::Paused(_), _) if is_free => drop(scopes.remove(&scope)),
             (Reply::Down, _) if is_free => match &self.circuit_breaker {
                 Some(breaker) => {
                     let Some(trouble) = trouble_of(&mut scopes, scope, now) else { return };
-                    trouble.fail(breaker, now);
+                    if trouble.fail(breaker) {
+                        trouble.hold = Some(self.hold(Deferral::CircuitOpen, now, breaker.reset_timeout));
+                    }
                 }
                 None => drop(scopes.remove(&scope)),
             },
             (Reply::Alive | Reply::Paused(_) | Reply::Down | Reply::Silent, _) => {}
         }
+    }
+
+    fn hold(&self, why: Deferral, since: SystemTime, length: Duration) -> Hold {
+        Hold { number: self.holds.fetch_add(1, Ordering::Relaxed), why, since, length, is_probed: false }
     }
 
     /// Lets another message probe a hold, if it is the current one still.
@@ -182,21 +194,14 @@ impl Protection {
 impl Trouble {
     /// The number of the hold that is on.
     fn current(&self) -> Option<u64> {
-        self.hold.as_ref().map(|_| self.holds)
+        self.hold.as_ref().map(|hold| hold.number)
     }
 
-    fn begin(&mut self, hold: Hold) {
-        self.holds += 1;
-        self.hold = Some(hold);
-    }
-
-    fn fail(&mut self, breaker: &CircuitBreaker, now: SystemTime) {
+    /// Notes a failure, which ends a hold. Returns whether the circuit is open after it.
+    fn fail(&mut self, breaker: &CircuitBreaker) -> bool {
         self.failures = self.failures.saturating_add(1);
         let was_open = self.hold.take().is_some_and(|hold| hold.why == Deferral::CircuitOpen);
-        if was_open || self.failures >= breaker.threshold {
-            let length = breaker.reset_timeout;
-            self.begin(Hold { why: Deferral::CircuitOpen, since: now, length, is_probed: false });
-        }
+        was_open || self.failures >= breaker.threshold
     }
 }
 

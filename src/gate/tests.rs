@@ -170,6 +170,24 @@ fn a_probe_of_an_earlier_hold_does_not_speak_for_the_next() {
 }
 
 #[test]
+fn a_probe_that_outlasted_its_hold_does_not_speak_for_one_after_a_recovery() {
+    for reply in [Reply::Alive, Reply::Down, Reply::Silent] {
+        let protection = protection();
+        let early = protection.enter(0);
+        protection.call(0, Reply::Paused(secs(10)));
+        let old = protection.enter(10);
+        early.give_back(Reply::Paused(secs(20)), at(10));
+        protection.call(30, Reply::Alive);
+        protection.call(31, Reply::Paused(secs(10)));
+        let probe = protection.enter(41);
+        old.give_back(reply, at(41));
+        assert_eq!(protection.refused(41), held(Paused, 0), "{reply:?}: the probe is still on its way");
+        probe.give_back(Reply::Alive, at(42));
+        drop((protection.enter(42), protection.enter(42)));
+    }
+}
+
+#[test]
 fn scopes_do_not_know_each_other() {
     let protection = protection();
     let [one, other] = ["one", "other"].map(Scope::of);
