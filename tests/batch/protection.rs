@@ -283,3 +283,21 @@ async fn switched_off_nothing_is_held() {
     let report = next(&world, &script).await;
     assert_eq!((script.calls().len(), deferrals(&report)), (10, vec![None; 10]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_costs_no_message_of_a_fifo_queue_its_call_whatever_count_its_producer_claims() {
+    for claimed in 0..=2 {
+        let mut world = World::with_queue("orders.fifo", &[]);
+        world.settings.limits.concurrency = 1;
+        world.settings.policy.max_retries = 2;
+        world.protect();
+        for body in [r#"{"n":0}"#.to_owned(), format!(r#"{{"n":1,"retryCount":{claimed}}}"#)] {
+            let group = body.len().to_string();
+            world.send_as(&body, |message| message.message_group_id(&group).message_deduplication_id(group)).await;
+        }
+        let script = Script::new(|seen| if seen.n() == 0 && seen.attempt == 1 { limited(30) } else { Act::Done });
+        world.run(&world.processor(script.clone())).await;
+        let called = script.calls().iter().filter(|seen| seen.n() == 1).count();
+        assert_eq!((called, world.dead().len()), (1, 0), "{claimed} retries claimed");
+    }
+}
