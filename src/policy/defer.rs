@@ -38,9 +38,13 @@ const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_mins(1);
 /// When a message that says it is due then is taken to be due: a wait longer than any that begins now was not ordered by us, and
 /// must not make it hop for ever.
 pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
-    let RetryPolicy { max_retry_after, rate_limit, quota, temporary, .. } = policy;
+    let RetryPolicy { max_retry_after, max_deferral, max_pause, circuit_breaker, rate_limit, quota, temporary, .. } =
+        policy;
     let curves = [rate_limit, quota, temporary].map(|class| class.max_delay);
-    let longest = curves.into_iter().fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
+    let reset_timeout = circuit_breaker.as_ref().map(|breaker| breaker.reset_timeout);
+    let holds = [Some(*max_deferral), *max_pause, reset_timeout].into_iter().flatten();
+    let spread = holds.map(|hold| hold.saturating_mul(2));
+    let longest = curves.into_iter().chain(spread).fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
     now.checked_add(longest).map_or(due, |latest| due.min(latest))
 }
 
