@@ -3,6 +3,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::disposition::{Delay, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
+use crate::gate::Caller;
 use crate::policy::Progress;
 use crate::queue::{Attribute, QueueArn};
 use crate::state::RetryState;
@@ -105,13 +107,18 @@ impl Delivery {
             defect = Some(broken("the record has no body"));
             String::new()
         });
+        let is_fifo = record.queue.as_ref().is_some_and(|queue| queue.is_fifo());
         let read = wire::read(&body, max_retries);
         let is_of_later_version = matches!(read.origin, Origin::LaterVersion(_));
-        let state = match read.origin {
+        let mut state = match read.origin {
             Origin::Fresh { retry_count } => RetryState { retry_count, ..RetryState::default() },
             Origin::Ours(state) => *state,
             Origin::LaterVersion(_) => RetryState::default(),
         };
+        if is_fifo {
+            // It is none of ours: we count by receives there, so that a message was called before they say that it is given up.
+            state.retry_count = 0;
+        }
         let payload = match read.payload {
             Cow::Borrowed(_) => None,
             Cow::Owned(restored) => Some(restored),
@@ -121,7 +128,6 @@ impl Delivery {
         let until_received = record.first_received.zip(record.sent).and_then(|(to, from)| to.duration_since(from).ok());
         let state = restart_if_redriven(state, sent, until_received, record.was_dead_lettered);
         let message_id = record.message_id.filter(|id| !id.is_empty());
-        let is_fifo = record.queue.as_ref().is_some_and(|queue| queue.is_fifo());
         let strategy = match strategy {
             // A copy would lose its place.
             Strategy::Copy if is_fifo => Strategy::Visibility,
@@ -195,6 +201,13 @@ impl Delivery {
     /// How often it was not its turn. A message that cannot be re-sent keeps its count; its receives count for it.
     pub(crate) fn deferrals(&self) -> u32 {
         self.state.deferrals.max(self.receive_count - 1)
+    }
+
+    /// Whom what is called deals with.
+    pub(crate) fn caller(&self) -> Caller {
+        let mut hasher = DefaultHasher::new();
+        self.original_id().hash(&mut hasher);
+        Caller { message: hasher.finish(), has_failed: self.retries() > 0 }
     }
 
     pub(crate) fn progress(&self) -> Progress<'_> {

@@ -323,7 +323,12 @@ where
                 Err(failure) => return Handled::Failed(failure),
             };
             let scope = handler.scope(&message);
-            let pass = if may_be_held { protection.admit(scope, clock.now()) } else { Ok(protection.pass(scope)) };
+            let caller = delivery.caller();
+            let pass = if may_be_held {
+                protection.admit(scope, caller, clock.now())
+            } else {
+                Ok(protection.pass(scope, caller))
+            };
             match pass {
                 Ok(pass) => *locked(&call) = Call::Calling(pass),
                 Err(held) => return Handled::Held(held),

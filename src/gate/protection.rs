@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -39,19 +40,21 @@ pub(crate) struct Protection {
     circuit_breaker: Option<CircuitBreaker>,
     /// Those that gave trouble, and nothing is known of their recovery.
     scopes: Mutex<HashMap<Scope, Trouble>>,
+    /// Holds so far, of whatever scope. A scope that recovered is forgotten, and the probe of an earlier hold may still be on its way.
+    holds: AtomicU64,
 }
 
 #[derive(Default)]
 struct Trouble {
-    /// Failures of the callee in a row.
-    failures: u32,
+    /// The messages whose calls failed since the last one that did not: no more than the threshold. One that always fails says more
+    /// about itself than about the callee, and counts once.
+    failed: Vec<u64>,
     hold: Option<Hold>,
-    /// Holds so far.
-    holds: u64,
 }
 
 /// Messages are kept back for a time; then one of them probes.
 struct Hold {
+    number: u64,
     why: Deferral,
     since: SystemTime,
     length: Duration,
@@ -65,12 +68,31 @@ impl Hold {
         self.length.saturating_sub(now.duration_since(self.since).unwrap_or_default())
     }
 
+    /// What is left of it for this message. One that failed before is the worse probe: it may fail again though the callee works, and
+    /// the others would wait once more for its sake.
+    fn rest_for(&mut self, caller: Caller, now: SystemTime) -> Duration {
+        let rest = self.rest(now);
+        if self.why != Deferral::CircuitOpen || !caller.has_failed {
+            return rest;
+        }
+        self.length.saturating_mul(2).saturating_sub(now.duration_since(self.since).unwrap_or_default())
+    }
+
     /// Whether it is a pause that ended as long ago as it lasted, and nobody came to probe: that the callee asked for one then says
     /// nothing any more. A circuit stays open: the callee did not work.
     fn has_lapsed(&self, now: SystemTime) -> bool {
         let age = now.duration_since(self.since).unwrap_or_default();
         self.why == Deferral::Paused && !self.is_probed && age >= self.length.saturating_mul(2)
     }
+}
+
+/// A message that wants to call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The same for all copies of one message.
+    pub(crate) message: u64,
+    /// Whether a call of it has failed before.
+    pub(crate) has_failed: bool,
 }
 
 /// A message is not to be handled now.
@@ -120,7 +142,12 @@ impl Reply {
 impl Protection {
     pub(crate) fn new(policy: &RetryPolicy) -> Arc<Self> {
         let RetryPolicy { max_pause, circuit_breaker, .. } = policy;
-        Arc::new(Self { max_pause: *max_pause, circuit_breaker: circuit_breaker.clone(), scopes: Mutex::default() })
+        Arc::new(Self {
+            max_pause: *max_pause,
+            circuit_breaker: circuit_breaker.clone(),
+            scopes: Mutex::default(),
+            holds: AtomicU64::new(0),
+        })
     }
 
     fn scopes(&self) -> MutexGuard<'_, HashMap<Scope, Trouble>> {
@@ -129,58 +156,65 @@ impl Protection {
 
     /// Lets a message through, unless its scope is held. The first one after a hold probes: until its pass is given back, the others
     /// are held.
-    pub(crate) fn admit(self: &Arc<Self>, scope: Scope, now: SystemTime) -> Result<Pass, Held> {
+    pub(crate) fn admit(self: &Arc<Self>, scope: Scope, caller: Caller, now: SystemTime) -> Result<Pass, Held> {
         let mut scopes = self.scopes();
-        let Some(Trouble { hold: Some(hold), holds, .. }) = scopes.get_mut(&scope) else {
-            return Ok(self.pass(scope));
+        let Some(Trouble { hold: Some(hold), .. }) = scopes.get_mut(&scope) else {
+            return Ok(self.pass(scope, caller));
         };
         if hold.has_lapsed(now) {
             scopes.remove(&scope);
-            return Ok(self.pass(scope));
+            return Ok(self.pass(scope, caller));
         }
-        let rest = hold.rest(now);
+        let rest = hold.rest_for(caller, now);
         if hold.is_probed || !rest.is_zero() {
             return Err(Held { why: hold.why, rest });
         }
         hold.is_probed = true;
-        Ok(Pass { protection: Arc::clone(self), scope, probes: Some(*holds) })
+        Ok(Pass { protection: Arc::clone(self), scope, caller, probes: Some(hold.number) })
     }
 
     /// For a message that is not to be held.
-    pub(crate) fn pass(self: &Arc<Self>, scope: Scope) -> Pass {
-        Pass { protection: Arc::clone(self), scope, probes: None }
+    pub(crate) fn pass(self: &Arc<Self>, scope: Scope, caller: Caller) -> Pass {
+        Pass { protection: Arc::clone(self), scope, caller, probes: None }
     }
 
-    /// Notes what a call said. `probes` is the hold that it was to probe.
-    fn note(&self, scope: Scope, probes: Option<u64>, reply: Reply, now: SystemTime) -> Option<Change> {
+    /// Notes what a call said.
+    fn note(&self, pass: &Pass, reply: Reply, now: SystemTime) -> Option<Change> {
         let mut scopes = self.scopes();
-        let hold = scopes.get(&scope).and_then(Trouble::current);
+        let hold = scopes.get(&pass.scope).and_then(Trouble::current);
         // A call that began before the hold says nothing about its end.
-        let is_free = hold.is_none() || hold == probes;
+        let is_free = hold.is_none() || hold == pass.probes;
         match (reply, self.max_pause) {
             (Reply::Paused(delay), Some(longest)) => {
-                let trouble = trouble_of(&mut scopes, scope, now)?;
-                let pause = Hold { why: Deferral::Paused, since: now, length: delay.min(longest), is_probed: false };
+                let trouble = trouble_of(&mut scopes, pass.scope, now)?;
                 let was_open = trouble.is_open();
-                if is_free || trouble.hold.as_mut().is_none_or(|other| other.rest(now) < pause.length) {
-                    trouble.failures = 0;
-                    trouble.begin(pause);
+                let length = delay.min(longest);
+                if is_free || trouble.hold.as_mut().is_none_or(|other| other.rest(now) < length) {
+                    *trouble = Trouble { failed: Vec::new(), hold: Some(self.hold(Deferral::Paused, now, length)) };
                 }
                 (is_free && was_open).then_some(Change::Closed)
             }
             (Reply::Alive | Reply::Paused(_), _) if is_free => {
-                let was_open = scopes.remove(&scope).is_some_and(|trouble| trouble.is_open());
+                let was_open = scopes.remove(&pass.scope).is_some_and(|trouble| trouble.is_open());
                 was_open.then_some(Change::Closed)
             }
             (Reply::Down, _) if is_free => {
                 let Some(breaker) = &self.circuit_breaker else {
-                    scopes.remove(&scope);
+                    scopes.remove(&pass.scope);
                     return None;
                 };
-                trouble_of(&mut scopes, scope, now)?.fail(breaker, now)
+                let trouble = trouble_of(&mut scopes, pass.scope, now)?;
+                let was_open = trouble.is_open();
+                let is_open = trouble.fail(pass.caller, breaker);
+                trouble.hold = is_open.then(|| self.hold(Deferral::CircuitOpen, now, breaker.reset_timeout));
+                (is_open && !was_open).then_some(Change::Opened)
             }
             (Reply::Alive | Reply::Paused(_) | Reply::Down | Reply::Silent, _) => None,
         }
+    }
+
+    fn hold(&self, why: Deferral, since: SystemTime, length: Duration) -> Hold {
+        Hold { number: self.holds.fetch_add(1, Ordering::Relaxed), why, since, length, is_probed: false }
     }
 
     /// Lets another message probe a hold, if it is the current one still.
@@ -196,28 +230,20 @@ impl Protection {
 impl Trouble {
     /// The number of the hold that is on.
     fn current(&self) -> Option<u64> {
-        self.hold.as_ref().map(|_| self.holds)
-    }
-
-    fn begin(&mut self, hold: Hold) {
-        self.holds += 1;
-        self.hold = Some(hold);
+        self.hold.as_ref().map(|hold| hold.number)
     }
 
     fn is_open(&self) -> bool {
         self.hold.as_ref().is_some_and(|hold| hold.why == Deferral::CircuitOpen)
     }
 
-    fn fail(&mut self, breaker: &CircuitBreaker, now: SystemTime) -> Option<Change> {
-        self.failures = self.failures.saturating_add(1);
-        let was_open = self.is_open();
-        self.hold = None;
-        if !was_open && self.failures < breaker.threshold {
-            return None;
+    /// Notes a failure. Returns whether the circuit is open after it.
+    fn fail(&mut self, caller: Caller, breaker: &CircuitBreaker) -> bool {
+        if !self.failed.contains(&caller.message) {
+            self.failed.push(caller.message);
         }
-        let length = breaker.reset_timeout;
-        self.begin(Hold { why: Deferral::CircuitOpen, since: now, length, is_probed: false });
-        (!was_open).then_some(Change::Opened)
+        let threshold = usize::try_from(breaker.threshold).unwrap_or(usize::MAX);
+        self.is_open() || self.failed.len() >= threshold
     }
 }
 
@@ -234,13 +260,14 @@ fn trouble_of(scopes: &mut HashMap<Scope, Trouble>, scope: Scope, now: SystemTim
 pub(crate) struct Pass {
     protection: Arc<Protection>,
     scope: Scope,
+    caller: Caller,
     /// The hold that this call is to probe.
     probes: Option<u64>,
 }
 
 impl Pass {
     pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) -> Option<Change> {
-        let change = self.protection.note(self.scope, self.probes, reply, now);
+        let change = self.protection.note(&self, reply, now);
         if reply != Reply::Silent {
             self.probes = None;
         }

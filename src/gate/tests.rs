@@ -1,9 +1,10 @@
 //! What one call makes of the next: pause, circuit breaker and probes, step by step.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use super::protection::{Change, Held, Pass, Protection, Reply, Scope};
+use super::protection::{Caller, Change, Held, Pass, Protection, Reply, Scope};
 use crate::disposition::Deferral::{self, CircuitOpen, Paused};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::policy::{CircuitBreaker, RetryPolicy};
@@ -28,6 +29,12 @@ fn protection() -> Arc<Protection> {
 
 const ALL: Scope = Scope(None);
 
+/// A message that nobody has met before.
+fn somebody() -> Caller {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    Caller { message: COUNT.fetch_add(1, Ordering::Relaxed), has_failed: false }
+}
+
 trait Steps {
     fn enter(&self, now: u64) -> Pass;
     fn refused(&self, now: u64) -> Held;
@@ -36,11 +43,11 @@ trait Steps {
 
 impl Steps for Arc<Protection> {
     fn enter(&self, now: u64) -> Pass {
-        self.admit(ALL, at(now)).unwrap_or_else(|held| panic!("at {now}: {held:?}"))
+        self.admit(ALL, somebody(), at(now)).unwrap_or_else(|held| panic!("at {now}: {held:?}"))
     }
 
     fn refused(&self, now: u64) -> Held {
-        self.admit(ALL, at(now)).err().unwrap_or_else(|| panic!("at {now} it is let through"))
+        self.admit(ALL, somebody(), at(now)).err().unwrap_or_else(|| panic!("at {now} it is let through"))
     }
 
     fn call(&self, now: u64, reply: Reply) -> Option<Change> {
@@ -74,10 +81,10 @@ fn after_a_pause_one_message_probes_and_the_others_wait_for_its_answer() {
         assert_eq!(protection.refused(15), held(Paused, 0));
         assert_eq!(protection.refused(3_600), held(Paused, 0));
         probe.give_back(reply, at(15));
-        let next = protection.admit(ALL, at(15));
+        let next = protection.admit(ALL, somebody(), at(15));
         assert_eq!(next.as_ref().err().copied(), then, "{reply:?}");
         let is_probing = reply == Reply::Silent;
-        assert_eq!(then.is_none() && protection.admit(ALL, at(15)).is_err(), is_probing, "{reply:?}");
+        assert_eq!(then.is_none() && protection.admit(ALL, somebody(), at(15)).is_err(), is_probing, "{reply:?}");
     }
 }
 
@@ -87,7 +94,7 @@ fn a_pause_after_which_nobody_came_is_forgotten_and_an_open_circuit_is_not() {
         let protection = protection();
         protection.call(0, Reply::Paused(secs(10)));
         let first = protection.enter(now);
-        assert_eq!(protection.admit(ALL, at(now)).is_ok(), is_free, "{now}");
+        assert_eq!(protection.admit(ALL, somebody(), at(now)).is_ok(), is_free, "{now}");
         drop(first);
     }
     let protection = protection();
@@ -131,6 +138,36 @@ fn failures_in_a_row_open_the_circuit_and_one_probe_decides() {
 }
 
 #[test]
+fn a_message_that_always_fails_opens_no_circuit_by_itself() {
+    let protection = protection();
+    let [one, other] = [somebody(), somebody()];
+    for caller in [one, one, other, one, other, other, one] {
+        let pass = protection.admit(ALL, caller, at(0)).unwrap_or_else(|held| panic!("{held:?}"));
+        assert_eq!(pass.give_back(Reply::Down, at(0)), None);
+    }
+    assert_eq!(protection.call(0, Reply::Down), Some(Change::Opened), "a third one does");
+}
+
+#[test]
+fn a_message_that_failed_before_probes_an_open_circuit_only_when_nobody_else_came_for_as_long_again() {
+    for (has_failed, lasts) in [(false, 30), (true, 60)] {
+        let protection = protection();
+        for _ in 0..3 {
+            protection.call(0, Reply::Down);
+        }
+        let caller = Caller { has_failed, ..somebody() };
+        let rest = |now| protection.admit(ALL, caller, at(now)).err();
+        assert_eq!(rest(0), Some(held(CircuitOpen, lasts)));
+        assert_eq!(rest(lasts - 1), Some(held(CircuitOpen, 1)));
+        assert_eq!(rest(lasts), None);
+
+        protection.call(100, Reply::Paused(secs(10)));
+        assert_eq!(rest(100), Some(held(Paused, 10)), "a pause says nothing about messages");
+        assert_eq!(rest(110), None);
+    }
+}
+
+#[test]
 fn what_says_nothing_about_the_callee_neither_opens_nor_closes() {
     let protection = protection();
     for reply in [Reply::Down, Reply::Silent, Reply::Down, Reply::Silent, Reply::Silent] {
@@ -169,12 +206,30 @@ fn a_probe_of_an_earlier_hold_does_not_speak_for_the_next() {
 }
 
 #[test]
+fn a_probe_that_outlasted_its_hold_does_not_speak_for_one_after_a_recovery() {
+    for reply in [Reply::Alive, Reply::Down, Reply::Silent] {
+        let protection = protection();
+        let early = protection.enter(0);
+        protection.call(0, Reply::Paused(secs(10)));
+        let old = protection.enter(10);
+        early.give_back(Reply::Paused(secs(20)), at(10));
+        protection.call(30, Reply::Alive);
+        protection.call(31, Reply::Paused(secs(10)));
+        let probe = protection.enter(41);
+        old.give_back(reply, at(41));
+        assert_eq!(protection.refused(41), held(Paused, 0), "{reply:?}: the probe is still on its way");
+        probe.give_back(Reply::Alive, at(42));
+        drop((protection.enter(42), protection.enter(42)));
+    }
+}
+
+#[test]
 fn scopes_do_not_know_each_other() {
     let protection = protection();
     let [one, other] = ["one", "other"].map(Scope::of);
-    protection.pass(one).give_back(Reply::Paused(secs(10)), at(0));
-    assert!(protection.admit(one, at(0)).is_err());
-    assert!(protection.admit(other, at(0)).is_ok() && protection.admit(ALL, at(0)).is_ok());
+    protection.pass(one, somebody()).give_back(Reply::Paused(secs(10)), at(0));
+    assert!(protection.admit(one, somebody(), at(0)).is_err());
+    assert!(protection.admit(other, somebody(), at(0)).is_ok() && protection.admit(ALL, somebody(), at(0)).is_ok());
 }
 
 #[test]
@@ -200,12 +255,12 @@ fn either_can_be_switched_off() {
 fn scopes_beyond_a_bound_are_not_protected_until_others_have_recovered() {
     let protection = protection();
     let pause = |key: u32| {
-        protection.pass(Scope::of(&key)).give_back(Reply::Paused(secs(10)), at(0));
-        protection.admit(Scope::of(&key), at(0)).is_err()
+        protection.pass(Scope::of(&key), somebody()).give_back(Reply::Paused(secs(10)), at(0));
+        protection.admit(Scope::of(&key), somebody(), at(0)).is_err()
     };
     assert_eq!((0..10_001).filter(|key| pause(*key)).count(), 10_000);
-    protection.pass(Scope::of(&10_001)).give_back(Reply::Paused(secs(10)), at(10));
-    assert!(protection.admit(Scope::of(&10_001), at(10)).is_err());
+    protection.pass(Scope::of(&10_001), somebody()).give_back(Reply::Paused(secs(10)), at(10));
+    assert!(protection.admit(Scope::of(&10_001), somebody(), at(10)).is_err());
 }
 
 #[test]

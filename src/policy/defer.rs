@@ -8,7 +8,9 @@ use crate::disposition::{Deferral, Disposition, Strategy, Wait};
 
 /// When a callee that fails and fails is left alone for a while.
 ///
-/// It counts failures of the callee in a row, per [`Scope`](crate::Scope): what is temporary, but neither a panic nor unrecognised.
+/// It counts messages whose calls failed in a row, per [`Scope`](crate::Scope): what is temporary, but neither a panic nor
+/// unrecognised. A message that fails again and again counts once, and it is not the first to be let through, so that a few bad
+/// messages do not keep the good ones from a callee that works.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,9 +22,10 @@ use crate::disposition::{Deferral, Disposition, Strategy, Wait};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitBreaker {
-    /// So many failures in a row open the circuit: messages are deferred without a call. 0 counts as 1. Default 5.
+    /// So many messages in a row whose calls failed open the circuit: messages are deferred without a call. 0 counts as 1. Default 5.
     pub threshold: u32,
-    /// After so long one message is let through: if it fails too, the circuit stays open for as long again. Default 30 s.
+    /// After so long one message is let through: if it fails too, the circuit stays open for as long again. One that failed before
+    /// is let through after twice the time. Default 30 s.
     pub reset_timeout: Duration,
 }
 
@@ -38,9 +41,13 @@ const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_mins(1);
 /// When a message that says it is due then is taken to be due: a wait longer than any that begins now was not ordered by us, and
 /// must not make it hop for ever.
 pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
-    let RetryPolicy { max_retry_after, rate_limit, quota, temporary, .. } = policy;
+    let RetryPolicy { max_retry_after, max_deferral, max_pause, circuit_breaker, rate_limit, quota, temporary, .. } =
+        policy;
     let curves = [rate_limit, quota, temporary].map(|class| class.max_delay);
-    let longest = curves.into_iter().fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
+    let reset_timeout = circuit_breaker.as_ref().map(|breaker| breaker.reset_timeout);
+    let holds = [Some(*max_deferral), *max_pause, reset_timeout].into_iter().flatten();
+    let spread = holds.map(|hold| hold.saturating_mul(2));
+    let longest = curves.into_iter().chain(spread).fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
     now.checked_add(longest).map_or(due, |latest| due.min(latest))
 }
 

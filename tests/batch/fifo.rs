@@ -209,3 +209,24 @@ async fn a_notice_that_somebody_forged_does_not_hold_a_group() {
     world.invoke(&world.processor(script.clone())).await.unwrap();
     assert_eq!(script.calls().len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn retries_that_a_producer_claims_keep_nobody_from_a_call() {
+    // As a producer writes it, and as a copy that was moved here from another queue has it.
+    let ours = r#","originalMessageId":"x","retryTimestamp":"2100-01-01T00:00:00.000Z","retryState":{"v":1}"#;
+    for (claimed, ours) in [(0, ""), (1, ""), (2, ""), (3, ""), (4, ""), (1, ours), (3, ours)] {
+        let mut world = world();
+        world.settings.policy.max_retries = 3;
+        world.set_max_receive_count(10).await;
+        send(&world, "a", r#"{"n":0}"#).await;
+        send(&world, "a", &format!(r#"{{"n":1,"retryCount":{claimed}{ours}}}"#)).await;
+        let script = Script::new(|seen| match (seen.n(), seen.receive_count) {
+            (0, 1..=3) => Act::Fail(Failure::temporary("no")),
+            _ => Act::Done,
+        });
+        world.run(&world.processor(script.clone())).await;
+        let called: Vec<usize> = script.calls().iter().map(Seen::n).collect();
+        assert_eq!(called, [0, 0, 0, 0, 1], "{claimed} retries claimed {ours}");
+        assert!(world.dead().is_empty());
+    }
+}

@@ -288,3 +288,51 @@ async fn switched_off_nothing_is_held() {
     let report = next(&world, &script).await;
     assert_eq!((script.calls().len(), deferrals(&report)), (10, vec![None; 10]));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_pause_costs_no_message_of_a_fifo_queue_its_call_whatever_count_its_producer_claims() {
+    for claimed in 0..=2 {
+        let mut world = World::with_queue("orders.fifo", &[]);
+        world.settings.limits.concurrency = 1;
+        world.settings.policy.max_retries = 2;
+        world.protect();
+        for body in [r#"{"n":0}"#.to_owned(), format!(r#"{{"n":1,"retryCount":{claimed}}}"#)] {
+            let group = body.len().to_string();
+            world.send_as(&body, |message| message.message_group_id(&group).message_deduplication_id(group)).await;
+        }
+        let script = Script::new(|seen| if seen.n() == 0 && seen.attempt == 1 { limited(30) } else { Act::Done });
+        world.run(&world.processor(script.clone())).await;
+        let called = script.calls().iter().filter(|seen| seen.n() == 1).count();
+        assert_eq!((called, world.dead().len()), (1, 0), "{claimed} retries claimed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_few_bad_messages_do_not_keep_the_good_ones_from_a_callee_that_works() {
+    let mut world = world();
+    world.settings.sampler = Sampler::seeded(5);
+    world.settings.limits.concurrency = 10;
+    let is_bad = |n: usize| n >= 1_000;
+    let script = Script::new(move |seen| if is_bad(seen.n()) { down() } else { Act::Done });
+    let processor = world.processor(script.clone());
+    for n in 0..20 {
+        world.send(&numbered(1_000 + n)).await;
+    }
+    // A good one every minute, for half an hour.
+    let began = Instant::now();
+    for n in 0..33 {
+        let due = began + secs(60 * n);
+        while Instant::now() < due {
+            sleep(secs(1)).await;
+            world.invoke(&processor).await;
+        }
+        if n < 30 {
+            world.send(&numbered(usize::try_from(n).unwrap())).await;
+        }
+    }
+    let late = |seen: &&Seen| seen.at - (began + secs(60 * u64::try_from(seen.n()).unwrap()));
+    let calls = script.calls();
+    let good: Vec<_> = calls.iter().filter(|seen| !is_bad(seen.n())).map(|seen| late(&seen)).collect();
+    assert_eq!(good.len(), 30);
+    assert!(good.iter().all(|late| *late <= secs(120)), "{good:?}");
+}

@@ -262,9 +262,9 @@ pub(super) mod breaker {
 
     keys! {
         THRESHOLD, "threshold", Count = FAILURES,
-            "So many failures of the callee in a row open the circuit. Default: 5.";
+            "So many messages in a row whose calls failed open the circuit. Default: 5.";
         RESET_TIMEOUT, "resetTimeoutSeconds", Seconds = HOLD,
-            "After so long one message probes. Default: 30.";
+            "After so long one message probes; one that failed before, after twice the time. Default: 30.";
     }
 }
 

@@ -203,6 +203,35 @@ fn a_time_to_come_is_believed_as_far_away_as_the_policy_can_have_ordered_it() {
             class.max_delay = secs(1);
         }
         policy.quota.max_delay = secs(curve);
+        policy.max_deferral = secs(1);
+        policy.max_pause = None;
+        policy.circuit_breaker = None;
         assert_eq!(believed_due(&policy, received() + secs(ordered), received()), received() + secs(believed));
+    }
+}
+
+#[test]
+fn a_time_to_come_that_a_deferral_ordered_is_believed() {
+    let breaker = |reset| Some(CircuitBreaker { reset_timeout: secs(reset), ..CircuitBreaker::default() });
+    // longest deferral, longest pause, time until an open circuit is tried → as long again by chance
+    for (deferral, pause, reset, longest) in [
+        (60, None, None, 120),
+        (86_400, Some(900), Some(900), 172_800),
+        (60, Some(900), None, 1_800),
+        (60, Some(60), Some(900), 1_800),
+    ] {
+        let mut policy = RetryPolicy {
+            max_retry_after: secs(1),
+            max_deferral: secs(deferral),
+            max_pause: pause.map(secs),
+            circuit_breaker: reset.and_then(breaker),
+            ..RetryPolicy::default()
+        };
+        for class in [&mut policy.rate_limit, &mut policy.quota, &mut policy.temporary] {
+            class.max_delay = secs(1);
+        }
+        for (ordered, believed) in [(longest - 1, longest - 1), (longest, longest), (longest + 1, longest)] {
+            assert_eq!(believed_due(&policy, received() + secs(ordered), received()), received() + secs(believed));
+        }
     }
 }

@@ -9,6 +9,7 @@ use crate::state::RetryState;
 
 mod budgets;
 mod curve;
+mod holding;
 mod named;
 mod properties;
 mod spread;
