@@ -7,7 +7,7 @@ use requeue::embedded::Fault;
 use requeue::policy::CircuitBreaker;
 use requeue::{Deferral, Disposition, Failure, Report, Sampler, Scope};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{Act, SEND, Script, Seen, World, numbered, secs, state};
 
@@ -299,5 +299,28 @@ async fn a_pause_costs_no_message_of_a_fifo_queue_its_call_whatever_count_its_pr
         world.run(&world.processor(script.clone())).await;
         let called = script.calls().iter().filter(|seen| seen.n() == 1).count();
         assert_eq!((called, world.dead().len()), (1, 0), "{claimed} retries claimed");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_of_which_nobody_hears_leaves_its_place_to_the_next() {
+    // what becomes of the probe, and when its invocation is dropped
+    for (act, dropped_after) in [(Act::Panic, secs(60)), (Act::Hang, secs(60)), (Act::Hang, secs(1))] {
+        let mut world = world();
+        world.function_timeout = secs(20);
+        world.send_numbered(3).await;
+        let script = Script::new(move |seen| match seen.n() {
+            0 => limited(60),
+            1 => act.clone(),
+            _ => Act::Done,
+        });
+        let processor = world.processor(script.clone());
+        let event = world.receive().await;
+        let [limited, probe, next] = [0, 1, 2].map(|n| json!({ "Records": [event["Records"][n]] }));
+        world.report(&processor, &limited).await;
+        sleep(secs(60)).await;
+        let _ = timeout(dropped_after, world.report(&processor, &probe)).await;
+        let report = world.report(&processor, &next).await;
+        assert_eq!((script.calls().len(), deferrals(&report)), (3, vec![None]), "{dropped_after:?}");
     }
 }
