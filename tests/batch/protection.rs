@@ -324,3 +324,29 @@ async fn a_probe_of_which_nobody_hears_leaves_its_place_to_the_next() {
         assert_eq!((script.calls().len(), deferrals(&report)), (3, vec![None]), "{dropped_after:?}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn with_the_extremes_of_the_policy_document_every_message_is_done_in_the_end() {
+    for (document, concurrency) in [
+        (r#"{"maxDeferrals": 0}"#, 10),
+        (r#"{"maxDeferralSeconds": 86400}"#, 1),
+        (r#"{"maxDeferralSeconds": 0.001, "maxPauseSeconds": 900}"#, 1),
+        (r#"{"maxPauseSeconds": 0.001, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 0.001}}"#, 1_000),
+        (r#"{"maxPauseSeconds": 900, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 900}}"#, 1_000),
+        (r#"{"maxPostponements": 0, "circuitBreaker": {"threshold": 1000, "resetTimeoutSeconds": 900}}"#, 10),
+    ] {
+        for failure in [Failure::temporary("down"), Failure::rate_limit("slowly").retry_after(secs(1_200))] {
+            let mut world = World::new();
+            world.settings.policy = document.parse().unwrap();
+            world.settings.limits.concurrency = concurrency;
+            world.settings.sampler = Sampler::seeded(5);
+            world.batch_size = 100;
+            world.send_numbered(100).await;
+            let (began, failure) = (Instant::now(), failure.clone());
+            let is_out = move |seen: &Seen| seen.at - began < secs(300);
+            let script = Script::new(move |seen| if is_out(seen) { Act::Fail(failure.clone()) } else { Act::Done });
+            world.run(&world.processor(script.clone())).await;
+            assert_eq!((script.done().len(), world.dead().len()), (100, 0), "{document}");
+        }
+    }
+}
