@@ -7,7 +7,7 @@ use requeue::embedded::Fault;
 use requeue::policy::CircuitBreaker;
 use requeue::{Deferral, Disposition, Failure, Report, Sampler, Scope};
 use serde_json::{Value, json};
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::world::{Act, Log, SEND, Script, Seen, World, numbered, secs, state};
 
@@ -335,4 +335,53 @@ async fn a_few_bad_messages_do_not_keep_the_good_ones_from_a_callee_that_works()
     let good: Vec<_> = calls.iter().filter(|seen| !is_bad(seen.n())).map(|seen| late(&seen)).collect();
     assert_eq!(good.len(), 30);
     assert!(good.iter().all(|late| *late <= secs(120)), "{good:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_probe_of_which_nobody_hears_leaves_its_place_to_the_next() {
+    // what becomes of the probe, and when its invocation is dropped
+    for (act, dropped_after) in [(Act::Panic, secs(60)), (Act::Hang, secs(60)), (Act::Hang, secs(1))] {
+        let mut world = world();
+        world.function_timeout = secs(20);
+        world.send_numbered(3).await;
+        let script = Script::new(move |seen| match seen.n() {
+            0 => limited(60),
+            1 => act.clone(),
+            _ => Act::Done,
+        });
+        let processor = world.processor(script.clone());
+        let event = world.receive().await;
+        let [limited, probe, next] = [0, 1, 2].map(|n| json!({ "Records": [event["Records"][n]] }));
+        world.report(&processor, &limited).await;
+        sleep(secs(60)).await;
+        let _ = timeout(dropped_after, world.report(&processor, &probe)).await;
+        let report = world.report(&processor, &next).await;
+        assert_eq!((script.calls().len(), deferrals(&report)), (3, vec![None]), "{dropped_after:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn with_the_extremes_of_the_policy_document_every_message_is_done_in_the_end() {
+    for (document, concurrency) in [
+        (r#"{"maxDeferrals": 0}"#, 10),
+        (r#"{"maxDeferralSeconds": 86400}"#, 1),
+        (r#"{"maxDeferralSeconds": 0.001, "maxPauseSeconds": 900}"#, 1),
+        (r#"{"maxPauseSeconds": 0.001, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 0.001}}"#, 1_000),
+        (r#"{"maxPauseSeconds": 900, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 900}}"#, 1_000),
+        (r#"{"maxPostponements": 0, "circuitBreaker": {"threshold": 1000, "resetTimeoutSeconds": 900}}"#, 10),
+    ] {
+        for failure in [Failure::temporary("down"), Failure::rate_limit("slowly").retry_after(secs(1_200))] {
+            let mut world = World::new();
+            world.settings.policy = document.parse().unwrap();
+            world.settings.limits.concurrency = concurrency;
+            world.settings.sampler = Sampler::seeded(5);
+            world.batch_size = 100;
+            world.send_numbered(100).await;
+            let (began, failure) = (Instant::now(), failure.clone());
+            let is_out = move |seen: &Seen| seen.at - began < secs(300);
+            let script = Script::new(move |seen| if is_out(seen) { Act::Fail(failure.clone()) } else { Act::Done });
+            world.run(&world.processor(script.clone())).await;
+            assert_eq!((script.done().len(), world.dead().len()), (100, 0), "{document}");
+        }
+    }
 }

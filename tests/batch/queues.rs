@@ -5,8 +5,9 @@ use std::time::Duration;
 use requeue::Failure;
 use requeue::embedded::{EventSourceMapping, Fault, InFlight};
 use requeue::queue::QueueArn;
+use tokio::time::Instant;
 
-use crate::world::{Act, DELETE, SEND, Script, VISIBILITY, World, joined, secs, state};
+use crate::world::{Act, DELETE, SEND, Script, VISIBILITY, World, joined, millis, secs, state};
 
 #[tokio::test(start_paused = true)]
 async fn each_copy_goes_to_the_queue_that_its_record_names() {
@@ -125,4 +126,17 @@ async fn ten_thousand_messages_and_a_queue_that_hangs_are_answered_in_time() {
     assert_eq!(invocation.failed().len(), 10_000);
     assert!(invocation.elapsed < secs(60), "{:?}", invocation.elapsed);
     assert_eq!(world.messages().len(), 10_000);
+}
+
+#[tokio::test(start_paused = true)]
+async fn fifty_requests_are_under_way_at_once_and_no_more() {
+    let mut world = World::new();
+    (world.batch_size, world.settings.limits.concurrency) = (1_000, 1_000);
+    world.send_numbered(600).await;
+    world.faults_of(SEND, |_| Fault::AnswerAfter(millis(1_000)));
+    world.invoke(&world.processor(Script::always(Failure::temporary("no")))).await.unwrap();
+    let sends: Vec<Instant> = world.requests(SEND).iter().map(|request| request.at).collect();
+    let together: Vec<usize> = sends.chunk_by(|one, other| one == other).map(<[Instant]>::len).collect();
+    assert_eq!(together, [50, 10]);
+    assert!(sends[50] - sends[0] >= secs(1), "each of them has its answer");
 }

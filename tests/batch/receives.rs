@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use requeue::embedded::{Answer, Batch};
 
-use crate::world::{Act, MAX_RECEIVE_COUNT, Script, Seen, World, secs};
+use crate::world::{Act, DELETE, MAX_RECEIVE_COUNT, Script, Seen, World, secs};
 
 /// The next batch; `None` when the queue is empty.
 async fn next_batch(world: &World) -> Option<Batch> {
@@ -78,4 +78,27 @@ async fn nothing_that_was_never_attempted_is_dead_lettered_though_all_receives_b
     assert!(world.dead().is_empty());
     assert!(lost > 2 * MAX_RECEIVE_COUNT, "{lost} receives were lost");
     assert_eq!(most, MAX_RECEIVE_COUNT);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_may_have_ended_the_process_is_handled_when_the_others_are_done_and_deleted() {
+    let world = World::new();
+    world.send_numbered(5).await;
+    let mut event = world.receive().await;
+    for suspect in [1, 3] {
+        event["Records"][suspect]["attributes"]["ApproximateReceiveCount"] = "3".into();
+    }
+    let script = Script::new(|_| Act::work(secs(2)));
+    let report = world.report(&world.processor(script.clone()), &event).await;
+    assert_eq!(report.outcomes.len(), 5);
+    let begun = script.calls()[0].at;
+    let mut calls: Vec<(u64, usize)> =
+        script.calls().iter().map(|seen| ((seen.at - begun).as_secs(), seen.n())).collect();
+    calls[..3].sort_unstable();
+    calls[3..].sort_unstable_by_key(|(at, _)| *at);
+    assert_eq!(calls.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 0, 0, 2, 4]);
+    assert_eq!(calls[..3].iter().map(|(_, n)| *n).collect::<Vec<_>>(), [0, 2, 4]);
+    let deleted: Vec<(u64, usize)> =
+        world.requests(DELETE).iter().map(|request| ((request.at - begun).as_secs(), request.entries)).collect();
+    assert_eq!(deleted, [(2, 3), (4, 1)], "the last one is left to the mapping");
 }
