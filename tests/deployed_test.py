@@ -47,6 +47,9 @@ POLICY = {
 }
 RETRY_AFTER = 3
 
+# What is stored in Secrets Manager.
+TOKEN = "s3cret"
+
 # A text that only the embedded SQS contains: it is for the laptop and must not be in a package.
 MARKER = b"Source queue must be configured as a Dead Letter Queue."
 
@@ -274,9 +277,13 @@ class Deployed(unittest.TestCase):
         cls.bootstrap = built / "Function" / "bootstrap"
         cls.target = Target()
         cls.addClassCleanup(cls.target.close)
+        secret = aws("secretsmanager").create_secret(Name="orders", SecretString=json.dumps({"token": TOKEN}))["ARN"]
         parameters = {
             "Architecture": ARCHITECTURE,
             "TargetUrl": cls.target.url,
+            "Headers": json.dumps({"Authorization": f"Bearer {secret}:token::"}),
+            "AttributeHeaders": "trace=X-Trace",
+            "SecretArns": secret,
             "Policy": json.dumps(POLICY),
             "MessageTimeout": 1,
             "FunctionTimeout": 10,
@@ -338,6 +345,12 @@ class Deployed(unittest.TestCase):
         ids = self.queue.send(*bodies)
         for place, (body, message_id) in enumerate(zip(bodies, ids)):
             self.assert_calls(f"batch-{place}", body, message_id, ["ok"])
+
+    def test_every_attempt_carries_the_headers_from_secret_and_attribute(self):
+        body = order("headers", "unavailable", "ok")
+        (message_id,) = self.queue.send(body, MessageAttributes={"trace": {"DataType": "String", "StringValue": "t-1"}})
+        for call in self.assert_calls("headers", body, message_id, ["unavailable", "ok"]):
+            self.assertEqual((call["headers"]["authorization"], call["headers"]["x-trace"]), (f"Bearer {TOKEN}", "t-1"))
 
     def test_a_temporary_failure_is_retried_with_the_same_bytes(self):
         body = order("temporary", "unavailable", "reset", "ok", big=12345678901234567890, float=1.0)

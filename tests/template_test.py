@@ -7,6 +7,7 @@ Needs aws-sam-translator and cfn-lint (`tests/requirements-sam.txt`).
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -47,12 +48,80 @@ def lint(template):
         return subprocess.run(command, capture_output=True, text=True).stdout
 
 
+NO_VALUE = object()
+
+
+def deployed(template, **given):
+    """The resources of a translated template, as they are made with these parameters."""
+    parameters = {}
+    for name, parameter in template["Parameters"].items():
+        text = str(given.get(name, parameter.get("Default", "")))
+        parameters[name] = text.split(",") if parameter["Type"] == "CommaDelimitedList" else text
+
+    def value(node):
+        match node:
+            case {"Ref": "AWS::NoValue"}:
+                return NO_VALUE
+            case {"Ref": name} if name in parameters:
+                return parameters[name]
+            case {"Fn::If": [condition, yes, no]}:
+                return value(yes if value(template["Conditions"][condition]) else no)
+            case {"Fn::Not": [condition]}:
+                return not value(condition)
+            case {"Fn::Equals": [one, other]}:
+                return value(one) == value(other)
+            case {"Fn::Join": [separator, texts]}:
+                return separator.join(value(texts))
+            case dict():
+                members = {name: value(member) for name, member in node.items()}
+                return {name: member for name, member in members.items() if member is not NO_VALUE}
+            case list():
+                return [member for member in map(value, node) if member is not NO_VALUE]
+            case _:
+                return node
+
+    return value(template["Resources"])
+
+
+SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders/api-AbCdEf"
+PARAMETER = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing"
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+
+# Each optional parameter with its variable, texts that it takes and texts that it refuses.
+OPTIONAL = {
+    "Method": ("METHOD", ["PUT", "PATCH"], ["GET", "put"]),
+    "ContentType": ("CONTENT_TYPE", ["text/csv", "text/plain; charset=utf-8"], ["text", "/csv", " "]),
+    "MessageConcurrency": ("CONCURRENCY", ["1", "1000"], ["0", "1001"]),
+    "Headers": ("HEADERS", [json.dumps({"Authorization": f"Bearer {SECRET}:token::"}), '{"A":"1",\n"B":"2"}'], ["A: 1", "[]", " "]),
+    "AttributeHeaders": ("ATTRIBUTE_HEADERS", ["tenant=X-Tenant", "a.b=X-A, c_d=X-C"], ["tenant", "tenant=", "a=X-A,", " "]),
+    "SigningSecret": ("SIGNING_SECRET", ["whsec_bm90IHNlY3JldA==", f"{SECRET} {SECRET}::AWSPREVIOUS:"], ["secret", "whsec_", " "]),
+    "Policy": ("POLICY", ['{"preset":"critical"}'], []),
+    "Scope": ("SCOPE", ["tenant", "/account/id"], ["account/id", "a tenant", " "]),
+    "Mode": ("MODE", ["report"], ["off", ""]),
+}
+ARNS = {
+    "SecretArns": ([SECRET, SECRET.replace("aws", "aws-us-gov", 1)], [f"{SECRET}:token::", SECRET[:-7], f"{SECRET[:-6]}??????", "*"]),
+    "ParameterArns": ([PARAMETER], [f"{PARAMETER}:3", f"{PARAMETER}*", "/orders/signing"]),
+    "SecretKmsKeyArn": ([KEY], [KEY.replace("key/", "alias/"), f"{KEY}*", "*"]),
+}
+
+
+def takes(parameter, text):
+    """Whether CloudFormation accepts the text."""
+    if "AllowedValues" in parameter:
+        return text in parameter["AllowedValues"]
+    if parameter["Type"] == "Number":
+        return parameter["MinValue"] <= float(text) <= parameter["MaxValue"]
+    return re.fullmatch(parameter.get("AllowedPattern", ".*"), text) is not None
+
+
 class Template(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.source = template()
         cls.parameters = cls.source["Parameters"]
-        cls.resources = translated(cls.source)["Resources"]
+        cls.translated = translated(cls.source)
+        cls.resources = cls.translated["Resources"]
         (cls.mapping,) = cls.of_type("AWS::Lambda::EventSourceMapping")
         cls.function = cls.resources["Function"]["Properties"]
         cls.queue = cls.resources["Queue"]["Properties"]
@@ -62,8 +131,21 @@ class Template(unittest.TestCase):
     def of_type(cls, kind):
         return [resource["Properties"] for resource in cls.resources.values() if resource["Type"] == kind]
 
+    def settings(self, **given):
+        """The function's environment with these parameters."""
+        return deployed(self.translated, **given)["Function"]["Properties"]["Environment"]["Variables"]
+
+    def granted(self, **given):
+        """The role's actions by resource, with these parameters."""
+        granted = {}
+        for policy in deployed(self.translated, **given)["Role"]["Properties"]["Policies"]:
+            for statement in policy["PolicyDocument"]["Statement"]:
+                self.assertEqual(statement["Effect"], "Allow")
+                granted.setdefault(json.dumps(statement["Resource"]), set()).update(statement["Action"])
+        return granted
+
     def test_the_translated_template_lints_clean(self):
-        self.assertEqual(lint(translated(self.source)), "")
+        self.assertEqual(lint(self.translated), "")
 
     def test_the_lint_sees_into_the_function(self):
         broken = template()
@@ -84,13 +166,25 @@ class Template(unittest.TestCase):
             self.assertLessEqual(visibility[timeout]["Seconds"], 43_200)
 
     def test_batches_above_ten_need_a_window(self):
-        (rule,) = self.source["Rules"].values()
+        rule = self.source["Rules"]["LargeBatchesAreGathered"]
         self.assertEqual(rule["RuleCondition"], {"Fn::Equals": [{"Ref": "BatchingWindow"}, "0"]})
         (assertion,) = rule["Assertions"]
         sizes = [str(size) for size in range(1, 11)]
         self.assertEqual(assertion["Assert"], {"Fn::Contains": [sizes, {"Ref": "BatchSize"}]})
         self.assertEqual(self.mapping["BatchSize"], {"Ref": "BatchSize"})
         self.assertLessEqual(self.parameters["BatchSize"]["Default"], 10)
+
+    def test_messages_end_before_the_function_settles(self):
+        for timeout in (10, 30, 60):
+            rule = self.source["Rules"][f"MessagesFitInto{timeout}Seconds"]
+            self.assertEqual(rule["RuleCondition"], {"Fn::Equals": [{"Ref": "FunctionTimeout"}, str(timeout)]})
+            (assertion,) = rule["Assertions"]
+            longest = int(timeout - min(5, timeout / 4))
+            fitting = [str(seconds) for seconds in range(1, longest + 1)]
+            self.assertEqual(assertion["Assert"], {"Fn::Contains": [fitting, {"Ref": "MessageTimeout"}]})
+            self.assertIn(f"at most {longest}.", assertion["AssertDescription"])
+        self.assertIn(str(self.parameters["MessageTimeout"]["Default"]), fitting)
+        self.assertEqual(self.parameters["FunctionTimeout"]["Default"], "60")
 
     def test_only_failed_messages_come_back(self):
         self.assertEqual(self.mapping["FunctionResponseTypes"], ["ReportBatchItemFailures"])
@@ -134,21 +228,81 @@ class Template(unittest.TestCase):
         self.assertEqual(self.function["LoggingConfig"]["LogGroup"], {"Ref": "LogGroup"})
         self.assertIn("RetentionInDays", self.resources["LogGroup"]["Properties"])
 
+    def test_without_optional_parameters_the_function_has_few_settings(self):
+        expected = {
+            "REQUEUE_TARGET_URL": "https://api.example.com/orders",
+            "REQUEUE_TIMEOUT_SECONDS": "10",
+            "REQUEUE_DEAD_LETTER": "annotate",
+            "REQUEUE_RECURSIVE_LOOP": "Allow",
+        }
+        self.assertEqual(self.settings(TargetUrl="https://api.example.com/orders"), expected)
+
+    def test_each_optional_parameter_arrives_as_its_setting(self):
+        without = self.settings()
+        for name, (variable, texts, _) in OPTIONAL.items():
+            self.assertEqual(self.settings(**{name: texts[0]}), {**without, f"REQUEUE_{variable}": texts[0]})
+
+    def test_all_optional_parameters_arrive_together(self):
+        given = {name: texts[0] for name, (_, texts, _) in OPTIONAL.items()}
+        expected = {f"REQUEUE_{variable}": texts[0] for variable, texts, _ in OPTIONAL.values()}
+        self.assertEqual(self.settings(**given), {**self.settings(), **expected})
+
+    def test_what_is_left_out_is_the_default_of_the_function(self):
+        readme = (ROOT / "README.md").read_text()
+        defaults = dict(re.findall(r"^\| `REQUEUE_(\w+)` \|.*\| (.*?) \|$", readme, re.MULTILINE))
+        for name, (variable, *_) in OPTIONAL.items():
+            default = str(self.parameters[name]["Default"])
+            self.assertIn(default, ["", defaults[variable].strip("`")])
+
+    def test_parameters_take_what_is_sound_and_refuse_what_is_not(self):
+        table = {name: (good, bad) for name, (_, good, bad) in OPTIONAL.items()} | ARNS
+        for name, (good, bad) in table.items():
+            parameter = self.parameters[name]
+            self.assertTrue(takes(parameter, str(parameter["Default"])), name)
+            for text in good:
+                self.assertTrue(takes(parameter, text), f"{name}: {text}")
+            for text in bad:
+                self.assertFalse(takes(parameter, text), f"{name}: {text}")
+
+    def test_secrets_are_not_echoed(self):
+        hidden = {name for name, parameter in self.parameters.items() if parameter.get("NoEcho")}
+        self.assertEqual(hidden, {"Headers", "SigningSecret"})
+
+    def test_the_console_shows_all_parameters_in_their_order(self):
+        groups = self.source["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+        self.assertEqual([name for group in groups for name in group["Parameters"]], list(self.parameters))
+
     def test_the_role_can_do_what_the_function_needs_and_nothing_else(self):
         (role,) = self.of_type("AWS::IAM::Role")
         self.assertNotIn("ManagedPolicyArns", role)
-        granted = {}
-        for policy in role["Policies"]:
-            for statement in policy["PolicyDocument"]["Statement"]:
-                self.assertEqual(statement["Effect"], "Allow")
-                self.assertNotIn("*", json.dumps(statement["Action"]) + json.dumps(statement["Resource"]))
-                granted.setdefault(json.dumps(statement["Resource"]), set()).update(statement["Action"])
         of_queue = ["ReceiveMessage", "GetQueueAttributes", "DeleteMessage", "SendMessage", "ChangeMessageVisibility"]
-        expected = {
+        least = {
             json.dumps({"Fn::GetAtt": ["Queue", "Arn"]}): {f"sqs:{action}" for action in of_queue},
             json.dumps({"Fn::GetAtt": ["LogGroup", "Arn"]}): {"logs:CreateLogStream", "logs:PutLogEvents"},
         }
-        self.assertEqual(granted, expected)
+        self.assertEqual(self.granted(), least)
+        self.assertEqual(self.granted(DeadLetterMode="redrive"), least)
+        for given, more in [
+            ({"DeadLetterMode": "direct"}, {json.dumps({"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}): {"sqs:SendMessage"}}),
+            ({"SecretArns": f"{SECRET},{SECRET}2"}, {json.dumps([SECRET, f"{SECRET}2"]): {"secretsmanager:GetSecretValue"}}),
+            ({"ParameterArns": PARAMETER}, {json.dumps([PARAMETER]): {"ssm:GetParameter"}}),
+            ({"SecretKmsKeyArn": KEY}, {json.dumps(KEY): {"kms:Decrypt"}}),
+        ]:
+            self.assertEqual(self.granted(**given), {**least, **more})
+
+    def test_no_statement_of_the_role_is_wide(self):
+        given = {"DeadLetterMode": "direct", "SecretArns": SECRET, "ParameterArns": PARAMETER, "SecretKmsKeyArn": KEY}
+        statements = self.granted(**given)
+        self.assertEqual(len(statements), 6)
+        for resource, actions in statements.items():
+            self.assertNotIn("*", resource + "".join(actions))
+
+    def test_the_function_knows_its_dead_letter_queue_where_it_sends_to_it(self):
+        for mode in ("annotate", "redrive", "direct"):
+            expected = {**self.settings(), "REQUEUE_DEAD_LETTER": mode}
+            if mode == "direct":
+                expected["REQUEUE_DEAD_LETTER_QUEUE_URL"] = {"Ref": "DeadLetterQueue"}
+            self.assertEqual(self.settings(DeadLetterMode=mode), expected)
 
 
 if __name__ == "__main__":

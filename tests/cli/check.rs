@@ -41,6 +41,38 @@ fn the_standard_input_is_read_for_a_hyphen() {
 }
 
 #[test]
+fn what_protects_the_callee_is_told() {
+    for (document, expected) in [
+        (
+            "{}",
+            [
+                "a pause that the callee asks for holds its messages back for at most 60 s; the circuit opens after 5 failures in a row, for 30 s",
+                "at most 100 deferrals of a message in a row, each of at most 60 s or the rest of the pause, and up to as much again by chance",
+            ],
+        ),
+        (
+            r#"{"maxPauseSeconds": "off", "circuitBreaker": "off", "maxDeferrals": 1, "maxDeferralSeconds": 900}"#,
+            [
+                "a pause that the callee asks for holds no other message back; the circuit never opens",
+                "at most 1 deferral of a message in a row, each of at most 15 min or the rest of the pause, and up to as much again by chance",
+            ],
+        ),
+        (
+            r#"{"maxPauseSeconds": 90, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 0.5}}"#,
+            [
+                "a pause that the callee asks for holds its messages back for at most 90 s; the circuit opens after each failure, for 500 ms",
+                "at most 100 deferrals of a message in a row, each of at most 60 s or the rest of the pause, and up to as much again by chance",
+            ],
+        ),
+    ] {
+        let said = requeue_reading(document, &["check", "-"]).succeeded();
+        let told: Vec<&str> =
+            said.lines().filter(|line| line.contains("a pause ") || line.contains(" deferral")).collect();
+        assert_eq!(told, expected, "{document}");
+    }
+}
+
+#[test]
 fn settings_for_calls_to_sqs_are_told_when_they_are_not_the_default() {
     const BEGIN: &str = "a call to SQS that fails is ";
     for (document, expected) in [

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use requeue::FailureClass;
-use requeue::policy::{Backoff, CallPolicy, ClassPolicy, Jitter, RetryPolicy};
+use requeue::policy::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
 
 use crate::schedule::life::{CLASSES, Life, Waiting};
 use crate::schedule::{retries, span};
@@ -24,13 +24,15 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (policy, rules) = document::read(&arguments.file)?;
     anstream::println!("the policy {} is valid; it amounts to this:\n", document::name(&arguments.file));
     anstream::println!("{}", summary(&policy));
-    let RetryPolicy { max_retries, max_retry_after, message_ttl, max_deferrals, .. } = &policy;
+    let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = &policy;
     anstream::println!(
-        "at most {} and {max_deferrals} deferrals of a message, {} for a delay that the callee names{}",
+        "at most {} of a message, {} for a delay that the callee names{}",
         retries(*max_retries),
         span(*max_retry_after),
         message_ttl.map_or(String::new(), |ttl| format!("; not called when older than {}", span(ttl))),
     );
+    anstream::println!("{}", protection(&policy));
+    anstream::println!("{}", deferrals(&policy));
     match rules.len() {
         0 => {}
         1 => anstream::println!("1 rule is asked before the built-in ones"),
@@ -73,6 +75,33 @@ fn waits(class: &ClassPolicy) -> String {
     waits.truncate(plateau.map_or(waits.len(), |first| first + 2));
     let growth = if plateau.is_none() { format!(", … {last}") } else { ", …".to_owned() };
     waits.join(", ") + &growth
+}
+
+/// `a pause that the callee asks for holds its messages back for at most 60 s; the circuit opens after 5 failures in a row, for 30 s`
+fn protection(policy: &RetryPolicy) -> String {
+    let pause = match policy.max_pause {
+        Some(longest) => format!("holds its messages back for at most {}", span(longest)),
+        None => "holds no other message back".to_owned(),
+    };
+    let circuit = match &policy.circuit_breaker {
+        Some(CircuitBreaker { threshold, reset_timeout }) => {
+            let failures =
+                if *threshold > 1 { format!("{threshold} failures in a row") } else { "each failure".to_owned() };
+            format!("opens after {failures}, for {}", span(*reset_timeout))
+        }
+        None => "never opens".to_owned(),
+    };
+    format!("a pause that the callee asks for {pause}; the circuit {circuit}")
+}
+
+/// `at most 100 deferrals of a message in a row, each of at most 60 s or the rest of the pause, and up to as much again by chance`
+fn deferrals(policy: &RetryPolicy) -> String {
+    let count = policy.max_deferrals;
+    let deferrals = if count == 1 { "deferral" } else { "deferrals" };
+    let longest = span(policy.max_deferral);
+    format!(
+        "at most {count} {deferrals} of a message in a row, each of at most {longest} or the rest of the pause, and up to as much again by chance"
+    )
 }
 
 /// `a call to SQS that fails is tried again after 0.1, 0.2 s; jitter full`
