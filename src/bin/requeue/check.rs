@@ -77,7 +77,7 @@ fn waits(class: &ClassPolicy) -> String {
     waits.join(", ") + &growth
 }
 
-/// `a pause that the callee asks for holds its messages back for at most 60 s; the circuit opens after 5 failures in a row, for 30 s`
+/// `a pause that the callee asks for holds its messages back for at most 60 s; the circuit opens after 5 messages in a row that failed, for 30 s`
 fn protection(policy: &RetryPolicy) -> String {
     let pause = match policy.max_pause {
         Some(longest) => format!("holds its messages back for at most {}", span(longest)),
@@ -85,8 +85,11 @@ fn protection(policy: &RetryPolicy) -> String {
     };
     let circuit = match &policy.circuit_breaker {
         Some(CircuitBreaker { threshold, reset_timeout }) => {
-            let failures =
-                if *threshold > 1 { format!("{threshold} failures in a row") } else { "each failure".to_owned() };
+            let failures = if *threshold > 1 {
+                format!("{threshold} messages in a row that failed")
+            } else {
+                "each message that failed".to_owned()
+            };
             format!("opens after {failures}, for {}", span(*reset_timeout))
         }
         None => "never opens".to_owned(),
