@@ -1,0 +1,256 @@
+//! What is known of a run from outside: which message is where, in which invocation, and what came of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use requeue::{FailureClass, Message};
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::history::History;
+use crate::producer::Product;
+use crate::system::World;
+use crate::wire::Past;
+
+/// How a call of the handler ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    Done,
+    Failed(FailureClass, Option<Duration>),
+    Postponed(Duration),
+    Final,
+    /// It was cut short.
+    Cut,
+}
+
+/// One message in one invocation.
+pub struct Member {
+    pub n: usize,
+    pub receives: u64,
+    pub past: Past,
+    pub is_called: bool,
+    pub ended: Option<Ended>,
+}
+
+pub struct Invocation {
+    pub environment: usize,
+    pub started: Instant,
+    /// By message id.
+    pub members: BTreeMap<String, Member>,
+    /// Which message each receipt handle is about.
+    pub handles: BTreeMap<String, String>,
+    /// How many copies of each message SQS confirmed.
+    pub confirmed: BTreeMap<usize, usize>,
+    /// The ids of the messages that were to be deleted.
+    pub deleted: BTreeSet<String>,
+    /// How many invocations in a row led to it.
+    pub row: u32,
+    pub running: usize,
+}
+
+impl Invocation {
+    pub fn of(&self, n: usize) -> impl Iterator<Item = &Member> {
+        self.members.values().filter(move |member| member.n == n)
+    }
+
+    pub fn done(&self, n: usize) -> usize {
+        self.of(n).filter(|member| member.ended == Some(Ended::Done)).count()
+    }
+}
+
+/// What is known of one message in all its copies.
+pub struct Track {
+    pub product: Product,
+    pub is_done: bool,
+    pub calls: usize,
+    pub postponed: usize,
+    pub most_receives: u64,
+    /// Whether anything but the handler went wrong with it, so that it may have been received in vain or be there twice.
+    pub is_troubled: bool,
+    pub was_dead: bool,
+    pub redrives: usize,
+    /// It is not to be called earlier.
+    pub due: Option<Instant>,
+}
+
+pub struct Book {
+    pub history: History,
+    pub tracks: Vec<Track>,
+    pub invocations: BTreeMap<usize, Invocation>,
+    pub invoked: usize,
+    /// When a request of an environment last met trouble.
+    pub troubles: BTreeMap<usize, Instant>,
+    /// How many invocations in a row led to a message.
+    rows: BTreeMap<String, u32>,
+    pub longest_row: u32,
+    pub all_handles: BTreeSet<String>,
+}
+
+/// What one environment keeps in mind of trouble with the queue may keep its messages waiting for so long.
+const TROUBLED_FOR: Duration = Duration::from_secs(120);
+
+impl Book {
+    pub fn new() -> Self {
+        Self {
+            history: History::new(),
+            tracks: Vec::new(),
+            invocations: BTreeMap::new(),
+            invoked: 0,
+            troubles: BTreeMap::new(),
+            rows: BTreeMap::new(),
+            longest_row: 0,
+            all_handles: BTreeSet::new(),
+        }
+    }
+
+    pub fn sent(&mut self, world: &World, n: usize, product: Product) {
+        let (maker, copies, group) = (product.maker, product.copies, &product.group);
+        self.history.note(Some(n), format!("sent: {maker:?}, {copies:?}, {group:?}, {} bytes", product.body.len()));
+        self.tracks.push(Track {
+            // What no copy can be made of uses up receives.
+            is_troubled: Self::cannot_be_copied(copies, world),
+            product,
+            is_done: false,
+            calls: 0,
+            postponed: 0,
+            most_receives: 0,
+            was_dead: false,
+            redrives: 0,
+            due: None,
+        });
+    }
+
+    pub fn redriven(&mut self) {
+        self.history.note(None, "the dead letters are moved back");
+        for track in &mut self.tracks {
+            track.redrives += 1;
+            track.due = None;
+        }
+    }
+
+    /// An invocation begins; returns its number.
+    pub fn begin(&mut self, world: &World, environment: usize, event: &Value) -> usize {
+        let id = self.invoked;
+        self.invoked += 1;
+        let mut invocation = Invocation {
+            environment,
+            started: Instant::now(),
+            members: BTreeMap::new(),
+            handles: BTreeMap::new(),
+            confirmed: BTreeMap::new(),
+            deleted: BTreeSet::new(),
+            row: 0,
+            running: 0,
+        };
+        for record in event["Records"].as_array().expect("an event") {
+            self.receive(world, id, &mut invocation, record);
+        }
+        self.invocations.insert(id, invocation);
+        id
+    }
+
+    fn receive(&mut self, world: &World, number: usize, invocation: &mut Invocation, record: &Value) {
+        let text = |value: &Value| value.as_str().expect("a text").to_owned();
+        let (id, handle) = (text(&record["messageId"]), text(&record["receiptHandle"]));
+        let n =
+            crate::producer::number(record["body"].as_str().expect("a body")).expect("every message bears its mark");
+        let receives = record["attributes"]["ApproximateReceiveCount"].as_str().and_then(|count| count.parse().ok());
+        let receives = receives.expect("a number");
+        self.all_handles.insert(handle.clone());
+        invocation.handles.insert(handle, id.clone());
+        invocation.row = invocation.row.max(self.rows.get(&id).copied().unwrap_or(0));
+        let track = &mut self.tracks[n];
+        track.most_receives = track.most_receives.max(receives);
+        let mut past = Past::of(record, &track.product, world.plan.policy.max_retries);
+        if world.plan.is_fifo {
+            // There its receives count, and nothing else.
+            past.count = 0;
+        }
+        let what = format!(
+            "received by {number} in environment {}: {id}, receive {receives}, {} retries, {} deferrals, {} hops",
+            invocation.environment, past.count, past.deferrals, past.hops
+        );
+        self.history.note(Some(n), what);
+        let member = Member { n, receives, past, is_called: false, ended: None };
+        let known = invocation.members.entry(id).or_insert(member);
+        known.receives = known.receives.max(receives);
+    }
+
+    /// Notes which messages an invocation has sent.
+    pub fn descendants(&mut self, world: &World, invocation: usize, numbers: &[usize]) {
+        if !world.plan.cuts_loops || numbers.is_empty() {
+            return;
+        }
+        let Some(row) = self.invocations.get(&invocation).map(|invocation| invocation.row) else { return };
+        for message in world.messages().into_iter().chain(world.dead()) {
+            let is_known = self.invocations.values().any(|other| other.members.contains_key(&message.id));
+            let n = crate::producer::number(&message.body);
+            let is_fresh = n.is_some_and(|n| message.body == self.tracks[n].product.body);
+            if !is_known && !is_fresh && n.is_some_and(|n| numbers.contains(&n)) {
+                self.rows.entry(message.id).or_insert(row + 1);
+            }
+        }
+    }
+
+    /// A request was not answered as it should have been.
+    pub fn trouble(&mut self, invocation: usize, environment: usize) {
+        self.troubles.insert(environment, Instant::now());
+        self.excuse(invocation, "trouble with the queue");
+    }
+
+    /// Something else than the handler went wrong with these messages.
+    pub fn excuse(&mut self, invocation: usize, why: &str) {
+        let Some(invocation) = self.invocations.get(&invocation) else { return };
+        for member in invocation.members.values() {
+            if !self.tracks[member.n].is_troubled {
+                self.tracks[member.n].is_troubled = true;
+                self.history.note(Some(member.n), format!("is troubled: {why}"));
+            }
+        }
+    }
+
+    /// Whether the environment of an invocation may remember trouble with the queue.
+    pub fn remembers_trouble(&self, invocation: &Invocation) -> bool {
+        let last = self.troubles.get(&invocation.environment);
+        last.is_some_and(|last| last.elapsed() < TROUBLED_FOR + invocation.started.elapsed())
+    }
+
+    /// The handler's call ends.
+    pub fn ended(&mut self, environment: usize, message: &Message, ended: Ended) {
+        let Some((n, _)) = self.find(
+            environment,
+            message,
+            |member| member.is_called && member.ended.is_none(),
+            |invocation, id| {
+                invocation.running -= 1;
+                invocation.members.get_mut(id).expect("it is there").ended = Some(ended);
+            },
+        ) else {
+            return;
+        };
+        self.history.note(Some(n), format!("call ends: {ended:?}"));
+        let track = &mut self.tracks[n];
+        track.is_done |= ended == Ended::Done;
+        track.postponed += usize::from(matches!(ended, Ended::Postponed(_)));
+    }
+
+    /// Finds the message among the invocations of an environment, and does something about it.
+    pub fn find(
+        &mut self,
+        environment: usize,
+        message: &Message,
+        suits: impl Fn(&Member) -> bool,
+        act: impl FnOnce(&mut Invocation, &str),
+    ) -> Option<(usize, usize)> {
+        let (id, receives) = (message.id()?, u64::from(message.receive_count()));
+        // Each receive has its own count.
+        let suits = |member: &Member| member.receives == receives && suits(member);
+        let is_it = |(_, invocation): &(&usize, &mut Invocation)| {
+            invocation.environment == environment && invocation.members.get(id).is_some_and(suits)
+        };
+        let (&number, invocation) = self.invocations.iter_mut().find(is_it)?;
+        let n = invocation.members[id].n;
+        act(invocation, id);
+        Some((n, number))
+    }
+}

@@ -1,0 +1,227 @@
+//! What a copy has to be, reckoned from the message that was delivered, from what came of the call, and from the policy, in another way
+//! than the library does it.
+
+use std::time::{Duration, SystemTime};
+
+use requeue::policy::{Backoff, ClassPolicy, Jitter};
+use requeue::queue::{Outgoing, QueueArn};
+use requeue::{FailureClass, Mode, RecursiveLoop, Strategy, Wrap};
+
+use crate::book::{Ended, Invocation, Member, Track};
+use crate::plan::{DeadLetters, Plan};
+use crate::producer::{Copies, Maker};
+use crate::system::World;
+use crate::wire::Members;
+
+/// From the decision to the last try of a send.
+const SETTLING_SECS: u64 = 62;
+
+type Checked = Result<(), String>;
+
+fn expect(holds: bool, what: impl FnOnce() -> String) -> Checked {
+    if holds { Ok(()) } else { Err(what()) }
+}
+
+pub fn waits_in_place(plan: &Plan) -> bool {
+    plan.is_fifo || plan.strategy == Strategy::Visibility || plan.mode == Mode::Report
+}
+
+/// Whether receives count as retries.
+pub fn counts_receives(plan: &Plan) -> bool {
+    waits_in_place(plan) || plan.recursive_loop == RecursiveLoop::Terminate
+}
+
+fn unnoted(plan: &Plan, member: &Member) -> u64 {
+    if counts_receives(plan) { member.receives - 1 } else { 0 }
+}
+
+pub fn retries(plan: &Plan, member: &Member) -> u64 {
+    member.past.count + unnoted(plan, member)
+}
+
+/// Checks what is about to be sent. `now` is the time of the environment that sends.
+pub fn check(
+    world: &World,
+    invocation: &Invocation,
+    track: &Track,
+    n: usize,
+    queue: &QueueArn,
+    copy: &Outgoing<'_>,
+    now: SystemTime,
+) -> Checked {
+    let plan = &world.plan;
+    let is_dead = *queue == world.dead_letters;
+    expect(is_dead || *queue == world.queue, || format!("sent to {queue}"))?;
+    expect(*copy.attributes == track.product.attributes, || "the attributes of the copy differ".to_owned())?;
+    let group = copy.group_id.map(str::to_owned);
+    expect(group == track.product.group, || format!("the group of the copy is {group:?}"))?;
+    expect(copy.delay.as_secs() <= 900, || format!("delay {}", copy.delay))?;
+    let members = Members::read(copy.body).ok_or("the copy does not bear our members")?;
+    expect(members.is_given_up() || !is_dead, || "a dead letter does not say why".to_owned())?;
+    let is_to_be_dead = if is_dead { DeadLetters::Direct } else { DeadLetters::Annotate };
+    if members.is_given_up() {
+        expect(plan.dead_letters == is_to_be_dead, || format!("given up in another way than {:?}", plan.dead_letters))?;
+        expect(is_dead || !plan.is_fifo, || "an annotated copy on a FIFO queue".to_owned())?;
+    } else {
+        let may_copy = !plan.is_fifo && plan.strategy == Strategy::Copy;
+        expect(may_copy, || "a copy though messages wait in their place".to_owned())?;
+    }
+    expect(plan.mode == Mode::Requeue, || "a copy though nothing is to be sent".to_owned())?;
+    let is_wrapped = track.product.copies == Copies::Wrapped;
+    expect(!is_wrapped || plan.wrap == Wrap::WhenNeeded, || "wrapped though that is forbidden".to_owned())?;
+    expect(track.product.maker != Maker::Successor, || "a copy of a later version's message".to_owned())?;
+    let of_this: Vec<&Member> = invocation.of(n).collect();
+    let [member] = of_this[..] else {
+        return expect(!of_this.is_empty(), || "a copy of a message that is not in the batch".to_owned());
+    };
+    history(&members, member)?;
+    if members.is_given_up() {
+        let count = members.count;
+        return expect(count == member.past.count, || format!("{count} retries, given up after {}", member.past.count));
+    }
+    match member.ended {
+        None => expect(!member.is_called, || "a copy while the handler runs".to_owned())
+            .and_then(|()| deferred(plan, &members, member)),
+        Some(Ended::Done) => Err("a copy of what is done".to_owned()),
+        Some(Ended::Final) => Err("a copy of what failed for good".to_owned()),
+        Some(Ended::Postponed(delay)) => postponed(plan, &members, member, delay, copy),
+        Some(Ended::Failed(class, named)) => failed(plan, &members, member, class, named, now, copy),
+        Some(Ended::Cut) => failed(plan, &members, member, FailureClass::Temporary, None, now, copy),
+    }
+}
+
+/// What is written once stays.
+fn history(members: &Members, member: &Member) -> Checked {
+    let past = &member.past;
+    let times = (members.time("firstSent"), members.time("firstReceived"));
+    expect(times == (Some(past.first_sent), Some(past.first_received)), || {
+        format!("first sent and received {times:?}")
+    })?;
+    expect(members.original == past.original, || format!("the original id became {}", members.original))
+}
+
+fn deferred(plan: &Plan, members: &Members, member: &Member) -> Checked {
+    let past = &member.past;
+    let steps = (members.number("deferrals") - past.deferrals.min(members.number("deferrals")))
+        + (members.number("hops") - past.hops.min(members.number("hops")));
+    expect(steps == 1, || format!("{steps} deferrals or hops at once"))?;
+    let (count, deferrals) = (members.count, members.number("deferrals"));
+    expect(count == past.count, || format!("{count} retries without a call, after {}", past.count))?;
+    let most = past.deferrals.max(u64::from(plan.policy.max_deferrals));
+    expect(deferrals <= most, || format!("{deferrals} deferrals"))
+}
+
+fn postponed(plan: &Plan, members: &Members, member: &Member, delay: Duration, copy: &Outgoing<'_>) -> Checked {
+    let past = &member.past;
+    expect(members.count == past.count, || {
+        format!("{} retries by a postponement, after {}", members.count, past.count)
+    })?;
+    let postponements = members.number("postponements");
+    expect(postponements == past.postponements + 1, || format!("{postponements} postponements"))?;
+    expect(postponements <= u64::from(plan.policy.max_postponements), || format!("{postponements} postponements"))?;
+    let least = delay.min(plan.policy.max_retry_after).as_secs().min(900);
+    expect(u64::from(copy.delay.as_secs()) >= least, || format!("postponed for only {}", copy.delay))
+}
+
+fn failed(
+    plan: &Plan,
+    members: &Members,
+    member: &Member,
+    class: FailureClass,
+    named: Option<Duration>,
+    now: SystemTime,
+    copy: &Outgoing<'_>,
+) -> Checked {
+    let past = &member.past;
+    let (count, before) = (members.count, retries(plan, member));
+    expect(count == before + 1, || format!("{count} retries after {before}"))?;
+    expect(count <= u64::from(plan.policy.max_retries), || format!("{count} retries"))?;
+    let name = class.as_str();
+    expect(members.class() == Some(name), || format!("of class {:?}", members.class()))?;
+    let mut counts = past.counts.clone();
+    let of_class = counts.entry(name.to_owned()).or_default();
+    *of_class = (*of_class + 1).min(u64::from(u32::MAX));
+    expect(members.counts() == counts, || format!("counts {:?}", members.counts()))?;
+    let budget = plan.policy.class(class).expect("a class that is tried again");
+    let most = budget.max_retries.map_or(u64::MAX, u64::from);
+    expect(counts[name] + unnoted(plan, member) <= most, || format!("counts {counts:?}"))?;
+
+    let delay = members.number("delay");
+    expect(u64::from(copy.delay.as_secs()) == delay.min(900), || format!("delay {} of {delay}", copy.delay))?;
+    let first_received = SystemTime::UNIX_EPOCH + Duration::from_millis(past.first_received);
+    let age = now.duration_since(first_received).unwrap_or_default();
+    let left = budget.total_timeout.saturating_sub(age).as_secs();
+    expect(delay <= left + SETTLING_SECS, || format!("delay {delay} with {left} s left"))?;
+    if let Some(named) = named {
+        let least = named.min(plan.policy.max_retry_after).as_secs();
+        expect(delay >= least, || format!("delay {delay}, named were {least}"))?;
+    } else {
+        expect(delay <= budget.max_delay.as_secs(), || format!("delay {delay} beyond the cap"))?;
+    }
+    let Some(sample) = plan.sample else { return Ok(()) };
+    let wanted = match named {
+        Some(named) => {
+            let named = named.min(plan.policy.max_retry_after).as_secs_f64();
+            named + (named / 10.0).min(60.0) * sample
+        }
+        None => spread(budget, counts[name] - 1 + unnoted(plan, member), previous(plan, member, budget, name), sample),
+    };
+    let wanted = whole(wanted);
+    let is_right = if wanted <= left { delay == wanted } else { delay <= wanted };
+    expect(is_right, || format!("delay {delay} instead of {wanted}"))
+}
+
+fn previous(plan: &Plan, member: &Member, budget: &ClassPolicy, class: &str) -> Option<f64> {
+    let receives = unnoted(plan, member);
+    if receives > 0 {
+        let count = member.past.counts.get(class).copied().unwrap_or(0) + receives - 1;
+        return Some(curve(&budget.backoff, count).min(budget.max_delay.as_secs_f64()));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "at most a day")]
+    let last = |(name, delay): &(String, u64)| (name == class).then_some(*delay as f64);
+    member.past.last.as_ref().and_then(last)
+}
+
+/// The delay before jitter and cap.
+fn curve(backoff: &Backoff, retries: u64) -> f64 {
+    let n = i32::try_from(retries.min(1_000)).expect("small");
+    let base = backoff.base().as_secs_f64();
+    match backoff {
+        Backoff::Exponential { multiplier, .. } => base * multiplier.powi(n),
+        Backoff::Linear { .. } => base * f64::from(n + 1),
+        Backoff::Fibonacci { .. } => {
+            let (mut one, mut two) = (base, base);
+            for _ in 0..n {
+                (one, two) = (two, one + two);
+            }
+            one
+        }
+        Backoff::Constant { .. } => base,
+        Backoff::List { then, .. } => {
+            let at = usize::try_from(n).expect("small");
+            if at == 0 { base } else { then[(at - 1).min(then.len() - 1)].as_secs_f64() }
+        }
+    }
+}
+
+/// First the cap, then jitter.
+fn spread(budget: &ClassPolicy, retries: u64, previous: Option<f64>, sample: f64) -> f64 {
+    let cap = budget.max_delay.as_secs_f64();
+    let delay = curve(&budget.backoff, retries).min(cap);
+    let base = budget.backoff.base().as_secs_f64().min(cap);
+    let (from, to) = match budget.jitter {
+        Jitter::Full => (0.0, delay),
+        Jitter::Equal => (delay / 2.0, delay),
+        Jitter::Proportional(share) => (delay * (1.0 - share), delay),
+        Jitter::Decorrelated => (base, (3.0 * previous.unwrap_or(base)).min(cap).max(base)),
+        Jitter::None => (delay, delay),
+    };
+    from + (to - from) * sample
+}
+
+/// Whole seconds, rounded up, but for what is owed to the inexactness of numbers.
+fn whole(secs: f64) -> u64 {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few days at most")]
+    let secs = (secs - 1e-6).ceil().max(0.0) as u64;
+    secs
+}

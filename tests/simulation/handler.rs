@@ -1,0 +1,108 @@
+//! The handler: what it does with a message on each call follows from the seed alone.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::time::Duration;
+
+use requeue::{Failure, FailureClass, Handler, Message, Scope};
+use tokio::time::sleep;
+
+use crate::book::Ended;
+use crate::dice::Dice;
+use crate::plan::{secs, steps};
+use crate::producer;
+use crate::system::World;
+
+pub struct Script {
+    pub world: Arc<World>,
+    pub environment: usize,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Act {
+    Done,
+    Fail(FailureClass, Option<Duration>),
+    Postpone(Duration),
+    Panic,
+    Hang,
+}
+
+/// What happens on the so-many-th call for a message, and after how long.
+fn act(world: &World, n: usize, call: usize) -> (Duration, Act) {
+    let dice = Dice::of(world.seed, 1_000_000 + (n * 10_000 + call) as u64);
+    let time =
+        if dice.happens(400) { steps(dice.pick(&[dice.roll(1, 100), dice.roll(1, 8_000)])) } else { Duration::ZERO };
+    if !dice.happens(world.plan.trouble.handlers) {
+        return (time, Act::Done);
+    }
+    let named = dice.happens(400).then(|| secs(dice.pick(&[0, 1, dice.roll(1, 60), dice.roll(1, 2_000), 20_000])));
+    let act = match dice.roll(0, 11) {
+        0..=2 => Act::Fail(FailureClass::Temporary, named),
+        3 | 4 => Act::Fail(FailureClass::RateLimit, named),
+        5 | 6 => Act::Fail(FailureClass::Quota, named),
+        7 => Act::Fail(FailureClass::NonRetryable, None),
+        8 | 9 => Act::Postpone(secs(dice.pick(&[1, 60, 3_000]))),
+        10 => Act::Panic,
+        _ => Act::Hang,
+    };
+    (time, act)
+}
+
+impl Handler for Script {
+    fn scope(&self, message: &Message) -> Scope {
+        Scope::of(&producer::number(message.body()).map(|n| n % 2))
+    }
+
+    async fn handle(&self, message: Message) -> Result<(), Failure> {
+        let mut call =
+            Call { world: Arc::clone(&self.world), environment: self.environment, message, ended: Ended::Cut };
+        let Some((n, count)) = self.world.book().called(&self.world, self.environment, &call.message) else {
+            return Ok(());
+        };
+        let (time, act) = act(&self.world, n, count);
+        sleep(time).await;
+        match act {
+            Act::Done => {
+                call.ended = Ended::Done;
+                Ok(())
+            }
+            Act::Fail(class, named) => {
+                call.ended = match class {
+                    FailureClass::NonRetryable => Ended::Final,
+                    _ => Ended::Failed(class, named),
+                };
+                let failure = match class {
+                    FailureClass::RateLimit => Failure::rate_limit("slowly"),
+                    FailureClass::Quota => Failure::quota("tomorrow"),
+                    FailureClass::Temporary => Failure::temporary("no"),
+                    FailureClass::NonRetryable => Failure::non_retryable("never"),
+                };
+                Err(named.into_iter().fold(failure, Failure::retry_after))
+            }
+            Act::Postpone(delay) => {
+                call.ended = Ended::Postponed(delay);
+                Err(Failure::postpone(delay))
+            }
+            Act::Panic => {
+                call.ended = Ended::Failed(FailureClass::Temporary, None);
+                // Unlike `panic!`, prints nothing.
+                resume_unwind(Box::new("as scripted"))
+            }
+            Act::Hang => std::future::pending().await,
+        }
+    }
+}
+
+/// Notes how a call ends, be it that it is cut short.
+struct Call {
+    world: Arc<World>,
+    environment: usize,
+    message: Message,
+    ended: Ended,
+}
+
+impl Drop for Call {
+    fn drop(&mut self) {
+        self.world.book().ended(self.environment, &self.message, self.ended);
+    }
+}

@@ -1,0 +1,320 @@
+//! What must hold: nothing is lost, nothing is deleted before its copy is confirmed, every bound is kept, the response names messages of
+//! the batch once each, the handler sees what was sent, and nothing secret is logged.
+
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+use aws_lambda_events::sqs::SqsBatchResponse;
+use requeue::embedded::{MessageState, MessageView};
+use requeue::queue::{CallError, Confirmation, Outgoing, QueueArn};
+use requeue::{InvocationError, Message};
+use tokio::time::Instant;
+
+use crate::book::{Book, Member};
+use crate::plan::{DeadLetters, secs};
+use crate::producer::{CANARY, Copies, Maker, number};
+use crate::system::World;
+use crate::wire::Members;
+use crate::{copies, log};
+
+/// Clocks that are further apart than this make everything look like a redrive.
+const MAX_SKEW: u64 = 120;
+
+impl Book {
+    /// The handler is called: by which message, and for the how many-th time.
+    pub fn called(&mut self, world: &World, environment: usize, message: &Message) -> Option<(usize, usize)> {
+        let found = self.find(
+            environment,
+            message,
+            |member| !member.is_called,
+            |invocation, id| {
+                invocation.running += 1;
+                invocation.members.get_mut(id).expect("it is there").is_called = true;
+            },
+        );
+        let Some((n, id)) = found else {
+            self.history.violate(number(message.body()), "called, though not in a batch, or once more in the same");
+            return None;
+        };
+        self.history.note(Some(n), format!("called by {id}, attempt {}", message.attempt()));
+        if let Err(what) = self.check_call(world, message, n, id) {
+            self.history.violate(Some(n), what);
+        }
+        let track = &mut self.tracks[n];
+        track.calls += 1;
+        Some((n, track.calls))
+    }
+
+    fn check_call(&self, world: &World, message: &Message, n: usize, id: usize) -> Result<(), String> {
+        let (track, invocation, plan) = (&self.tracks[n], &self.invocations[&id], &world.plan);
+        let product = &track.product;
+        let is_same = **message.body() == product.seen;
+        ensure(is_same, "the handler does not see the body that was sent")?;
+        ensure(*message.attributes() == product.attributes, "the handler does not see the attributes that were sent")?;
+        ensure(message.group_id() == product.group.as_deref(), "the handler does not see the group")?;
+        ensure(product.maker != Maker::Successor, "a later version's message is handled")?;
+        ensure(invocation.running <= plan.limits.concurrency.max(1), "more calls at once than allowed")?;
+        let reserve = plan.limits.reserve.min(plan.function_timeout / 4);
+        ensure(invocation.started.elapsed() + reserve <= plan.function_timeout, "called in the reserve")?;
+        if plan.is_fifo {
+            self.check_order(world, n)?;
+        }
+        let early = secs(2 * plan.skew() + 1);
+        let is_due = track.due.is_none_or(|due| Instant::now() + early >= due);
+        ensure(is_due || track.is_troubled || track.redrives > 0, "called before its time")?;
+        let member = &invocation.members[message.id().unwrap_or_default()];
+        ensure(!member.past.is_given_up, "called after it was given up")?;
+        ensure(message.original_id() == Some(&member.past.original), "the original id has changed")?;
+        ensure(
+            u64::from(message.retry_count()) == copies::retries(plan, member).min(u64::from(u32::MAX)),
+            "a wrong attempt",
+        )
+    }
+
+    /// Those before it in its group are done, or will not be handled any more.
+    fn check_order(&self, world: &World, n: usize) -> Result<(), String> {
+        let group = &self.tracks[n].product.group;
+        let is_passed = |track: &crate::book::Track| {
+            if !matches!(track.product.maker, Maker::Producer { .. }) {
+                return true;
+            }
+            let is_spent = track.most_receives > u64::from(world.plan.policy.max_retries);
+            track.is_done || track.was_dead || is_spent || world.plan.policy.message_ttl.is_some()
+        };
+        let before = self.tracks.iter().take(n).enumerate();
+        let waiting = before.filter(|(_, track)| track.product.group == *group && !is_passed(track));
+        let dead: BTreeSet<usize> = world.dead().iter().filter_map(|message| number(&message.body)).collect();
+        let ahead: Vec<usize> = waiting.map(|(other, _)| other).filter(|other| !dead.contains(other)).collect();
+        if ahead.is_empty() { Ok(()) } else { Err(format!("called before {ahead:?} of its group")) }
+    }
+
+    /// Messages are about to be sent.
+    pub fn sending(&mut self, world: &World, id: usize, queue: &QueueArn, entries: &[Outgoing<'_>], now: SystemTime) {
+        for entry in entries {
+            let Some(n) = number(entry.body) else {
+                self.history.violate(None, "something is sent that nobody produced");
+                continue;
+            };
+            let checked = copies::check(world, &self.invocations[&id], &self.tracks[n], n, queue, entry, now);
+            self.history.note(Some(n), format!("copy sent by {id} to {}, delay {}", queue.name(), entry.delay));
+            if let Err(what) = checked {
+                self.history.violate(Some(n), what);
+            }
+        }
+    }
+
+    /// A send that began at `began` was answered.
+    pub fn confirmed(
+        &mut self,
+        world: &World,
+        id: usize,
+        began: Instant,
+        entries: &[Outgoing<'_>],
+        answer: &Result<Vec<Confirmation>, CallError>,
+    ) {
+        for (at, entry) in entries.iter().enumerate() {
+            let (Some(n), Some(members)) = (number(entry.body), Members::read(entry.body)) else { continue };
+            let confirmation = match answer {
+                Ok(confirmations) => confirmations[at].as_ref().map_err(|error| error.code.clone()),
+                Err(error) => Err(error.code.clone()),
+            };
+            self.history.note(Some(n), format!("copy answered: {confirmation:?}"));
+            if confirmation.is_ok() {
+                let not_before =
+                    members.time("notBefore").map(|time| SystemTime::UNIX_EPOCH + Duration::from_millis(time));
+                let rest = not_before.and_then(|time| time.duration_since(world.clock.now()).ok()).unwrap_or_default();
+                let due = (began + secs(u64::from(entry.delay.as_secs()))).max(Instant::now() + rest);
+                self.tracks[n].due = Some(due).filter(|_| !members.is_given_up());
+                let invocation = self.invocations.get_mut(&id).expect("it is under way");
+                *invocation.confirmed.entry(n).or_default() += 1;
+            }
+        }
+    }
+
+    /// Messages are about to be deleted: what was not done was confirmed before.
+    pub fn deleting(&mut self, id: usize, handles: &[&str]) {
+        let invocation = self.invocations.get_mut(&id).expect("it is under way");
+        for handle in handles {
+            let Some(message) = invocation.handles.get(*handle) else {
+                self.history.violate(None, "a foreign receipt handle");
+                return;
+            };
+            let n = invocation.members[message].n;
+            invocation.deleted.insert(message.clone());
+            let deleted = invocation.deleted.iter().filter(|other| invocation.members[*other].n == n).count();
+            let settled = invocation.done(n) + invocation.confirmed.get(&n).copied().unwrap_or(0);
+            self.history.note(Some(n), format!("deleted by {id}: {message}"));
+            if deleted > settled {
+                self.history.violate(Some(n), "deleted before a copy was confirmed");
+            }
+        }
+    }
+
+    /// Messages are about to be hidden.
+    pub fn hiding(&mut self, id: usize, entries: &[(&str, Duration)]) {
+        let invocation = &self.invocations[&id];
+        for (handle, time) in entries {
+            let Some(message) = invocation.handles.get(*handle) else {
+                self.history.violate(None, "a foreign receipt handle");
+                return;
+            };
+            let n = invocation.members[message].n;
+            self.history.note(Some(n), format!("hidden by {id} for {} s", time.as_secs_f64()));
+            if *time + invocation.started.elapsed() > secs(43_200) {
+                self.history.violate(Some(n), "hidden for longer than SQS allows");
+            }
+        }
+    }
+
+    /// The function has answered.
+    pub fn answered(&mut self, world: &World, id: usize, answer: Result<SqsBatchResponse, InvocationError>) {
+        let response = match answer {
+            Ok(response) => response,
+            Err(error) => return self.history.violate(None, format!("invocation {id} failed: {error}")),
+        };
+        if self.remembers_trouble(&self.invocations[&id]) {
+            self.excuse(id, "trouble with the queue a while ago");
+        }
+        let invocation = &self.invocations[&id];
+        let mut listed = BTreeSet::new();
+        for item in &response.batch_item_failures {
+            let member = invocation.members.get(&item.item_identifier);
+            let Some(n) = member.map(|member| member.n) else {
+                return self.history.violate(None, format!("{} is not in batch {id}", item.item_identifier));
+            };
+            if !listed.insert(item.item_identifier.as_str()) {
+                return self.history.violate(Some(n), format!("{} is listed twice", item.item_identifier));
+            }
+            self.history.note(Some(n), format!("kept by {id}: {}", item.item_identifier));
+        }
+        let acknowledged = |member: &(&String, &Member)| !listed.contains(member.0.as_str());
+        let numbers: BTreeSet<usize> = invocation.members.values().map(|member| member.n).collect();
+        for n in numbers {
+            let of_this = invocation.members.iter().filter(|(_, member)| member.n == n);
+            let acknowledged = of_this.filter(acknowledged).count();
+            let (done, copied) = (invocation.done(n), invocation.confirmed.get(&n).copied().unwrap_or(0));
+            if acknowledged != done + copied {
+                let what = format!("{acknowledged} acknowledged, {done} done, {copied} copied by {id}");
+                self.history.violate(Some(n), what);
+            }
+        }
+        if world.plan.skew() > MAX_SKEW {
+            self.excuse(id, "clocks are too far apart");
+        }
+        self.excuse_unstarted(world, id);
+    }
+
+    /// What had no time left to be called in its place, or too often elsewhere, has used up a receive in vain.
+    fn excuse_unstarted(&mut self, world: &World, id: usize) {
+        let plan = &world.plan;
+        let invocation = &self.invocations[&id];
+        let reserve = plan.limits.reserve.min(plan.function_timeout / 4);
+        if invocation.started.elapsed() + reserve < plan.function_timeout {
+            return;
+        }
+        for member in invocation.members.values().filter(|member| !member.is_called) {
+            self.tracks[member.n].is_troubled = true;
+            self.history.note(Some(member.n), "is troubled: no time left");
+        }
+    }
+
+    pub fn died(&mut self, id: usize) {
+        self.history.note(None, format!("invocation {id} died"));
+        self.excuse(id, "its invocation died");
+    }
+
+    /// An invocation is over.
+    pub fn close(&mut self, id: usize) {
+        self.invocations.remove(&id);
+    }
+
+    /// Each message is done or in one of the queues, and what is there is as it was sent.
+    pub fn conserve(&mut self, world: &World) {
+        let dead = world.dead();
+        for n in dead.iter().filter_map(|message| number(&message.body)) {
+            if !self.tracks[n].was_dead {
+                self.tracks[n].was_dead = true;
+                self.history.note(Some(n), "is in the dead-letter queue");
+            }
+        }
+        let all: Vec<MessageView> = world.messages().into_iter().chain(dead).collect();
+        let mut found = vec![false; self.tracks.len()];
+        for message in &all {
+            let Some(n) = number(&message.body) else {
+                self.history.violate(None, "a message without a mark");
+                continue;
+            };
+            found[n] = true;
+            let product = &self.tracks[n].product;
+            if *message.attributes != product.attributes || message.group_id != product.group {
+                self.history.violate(Some(n), "attributes or group have changed");
+            }
+            if let MessageState::DelayedUntil(due) = message.state
+                && due.duration_since(world.clock.now()).unwrap_or_default() > secs(900)
+            {
+                self.history.violate(Some(n), "a longer delay than SQS has");
+            }
+        }
+        for n in (0..found.len()).filter(|n| !found[*n] && !self.tracks[*n].is_done).collect::<Vec<_>>() {
+            self.history.violate(Some(n), "is neither done nor in a queue");
+        }
+    }
+
+    /// Nothing of what was logged quotes a message, or lets somebody else delete it.
+    pub fn secrecy(&mut self) {
+        let lines = log::take();
+        let leak = lines
+            .lines()
+            .find(|line| line.contains(CANARY) || self.all_handles.iter().any(|handle| line.contains(handle.as_str())));
+        if let Some(line) = leak {
+            self.history.violate(None, format!("logged: {line}"));
+        }
+    }
+
+    /// The queue is empty, and nothing goes wrong any more.
+    pub fn finish(&mut self, world: &World) {
+        self.conserve(world);
+        self.secrecy();
+        let plan = &world.plan;
+        let may_loop = plan.recursive_loop == requeue::RecursiveLoop::Allow;
+        // What cannot be sent to the dead-letter queue keeps its FIFO group waiting until SQS moves all of it.
+        let may_block = plan.is_fifo
+            && plan.dead_letters == DeadLetters::Direct
+            && self.tracks.iter().any(|track| Self::cannot_be_copied(track.product.copies, world));
+        for n in 0..self.tracks.len() {
+            let track = &self.tracks[n];
+            let may_expire = plan.policy.message_ttl.is_some() || plan.skew() > MAX_SKEW;
+            let was_ours = !matches!(track.product.maker, Maker::Producer { .. });
+            if track.calls == 0 && !track.is_troubled && !may_expire && !was_ours && !may_block {
+                self.history.violate(Some(n), "a dead letter that was never handled");
+                continue;
+            }
+            let receives = usize::try_from(plan.max_receive_count).expect("small");
+            let retries = usize::try_from(plan.policy.max_retries).expect("small");
+            let copies = retries + 1 + track.postponed;
+            // What was given up is handled again on each receive where nobody notes it in the message.
+            let is_noted = plan.dead_letters != DeadLetters::Redrive && !copies::counts_receives(plan);
+            let most = (1 + track.redrives) * copies * if is_noted { 1 } else { receives };
+            if track.calls > most && !track.is_troubled {
+                let calls = track.calls;
+                self.history.violate(Some(n), format!("handled {calls} times, which is more than {most}"));
+            }
+        }
+        if !may_loop && self.longest_row >= 16 {
+            self.history.violate(None, format!("{} invocations in a row", self.longest_row));
+        }
+    }
+
+    /// What no copy can be made of uses up receives instead of retries.
+    pub fn cannot_be_copied(copies: Copies, world: &World) -> bool {
+        match copies {
+            Copies::AsTheyAre => false,
+            Copies::Wrapped => world.plan.wrap == requeue::Wrap::Never,
+            Copies::TooLong => true,
+        }
+    }
+}
+
+fn ensure(holds: bool, what: &str) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what.to_owned()) }
+}

@@ -1,0 +1,115 @@
+//! Whole systems in virtual time, each from one seed: a producer, a queue, Lambda's event source mapping with its rules, several
+//! execution environments whose clocks are off and which die, a handler that does anything, an operator who redrives, and requests that
+//! meet every kind of trouble. After each invocation and at the end the invariants are checked that no history may break.
+//!
+//! | command | what it does |
+//! |---|---|
+//! | `cargo test --test simulation` | 2,000 seeds through the port, 200 through the real SDK client |
+//! | `REQUEUE_TEST_SEEDS=1000000 cargo test --release --test simulation` | so many through the port, a tenth of them through the client |
+//! | `REQUEUE_TEST_SEED=4711 cargo test --test simulation -- --nocapture` | that one alone, with its history |
+
+#![cfg(feature = "embedded")]
+#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
+
+mod book;
+mod copies;
+mod dice;
+mod faults;
+mod handler;
+mod history;
+mod invariants;
+mod log;
+mod plan;
+mod poller;
+mod producer;
+mod system;
+mod wire;
+mod witness;
+
+use std::ops::Range;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use requeue::embedded::EmbeddedSqs;
+use requeue::queue::SqsQueue;
+
+use history::History;
+use system::Ended;
+
+const SEEDS: u64 = 2_000;
+
+fn through_the_port(seed: u64) -> Ended {
+    system::run(seed, EmbeddedSqs::clone)
+}
+
+fn through_the_client(seed: u64) -> Ended {
+    system::run(seed, |sqs| SqsQueue::new(&sqs.client()))
+}
+
+#[expect(clippy::disallowed_methods, reason = "this is no setting of the library")]
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().expect("a number"))
+}
+
+/// Lives through all seeds, on all cores; ends with the report of the first that went wrong.
+fn all(live: fn(u64) -> Ended, seeds: Range<u64>) {
+    if let Some(seed) = number("REQUEUE_TEST_SEED") {
+        let ended = live(seed);
+        println!("{}\n{}", ended.plan, History::of(&ended.events, None));
+        assert!(ended.violation.is_none(), "{}", ended.report(seed).unwrap_or_default());
+        return;
+    }
+    let (next, failed) = (AtomicU64::new(seeds.start), Mutex::new(None));
+    let work = || {
+        while failed.lock().unwrap().is_none() {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds.end {
+                break;
+            }
+            if let Some(report) = live(seed).report(seed) {
+                if number("TRIAGE").is_some() {
+                    eprintln!("{}", report.lines().next().unwrap());
+                    continue;
+                }
+                failed.lock().unwrap().get_or_insert(report);
+            }
+        }
+    };
+    let cores = std::thread::available_parallelism().map_or(2, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(work);
+        }
+    });
+    if let Some(report) = failed.into_inner().unwrap() {
+        panic!("{report}");
+    }
+}
+
+fn seeds() -> u64 {
+    number("REQUEUE_TEST_SEEDS").unwrap_or(SEEDS)
+}
+
+#[test]
+fn every_history_through_the_port_keeps_the_invariants() {
+    all(through_the_port, 0..seeds());
+}
+
+#[test]
+fn every_history_through_the_client_keeps_the_invariants() {
+    let first = seeds();
+    all(through_the_client, first..first + first / 10);
+}
+
+#[test]
+fn the_same_seed_is_the_same_history() {
+    for seed in 0..seeds() / 100 {
+        for live in [through_the_port, through_the_client] {
+            let (one, other) = (live(seed), live(seed));
+            assert!(one.events.len() > 2, "seed {seed}: {} events", one.events.len());
+            let differs = one.events.iter().zip(&other.events).find(|(one, other)| one != other);
+            assert_eq!(differs, None, "seed {seed}");
+            assert_eq!(one.events.len(), other.events.len(), "seed {seed}");
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! How the system of a run is set up.
+
+use std::time::Duration;
+
+use requeue::policy::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
+use requeue::{Limits, Mode, RecursiveLoop, Strategy, Wrap};
+
+use crate::dice::Dice;
+
+pub const fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+/// All times within an invocation are multiples of this. The time for which a chunk waits for company is none, so that it never ends in
+/// the very millisecond in which another message comes: which of the two is first is left to tokio's own dice.
+pub const fn steps(steps: u64) -> Duration {
+    Duration::from_millis(7 * steps)
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeadLetters {
+    Redrive,
+    Annotate,
+    Direct,
+}
+
+/// How often something goes wrong, in a thousand.
+#[derive(Clone, Debug)]
+pub struct Trouble {
+    pub of_requests: u64,
+    pub deaths: u64,
+    pub throttles: u64,
+    pub errors: u64,
+    pub duplicates: u64,
+    pub handlers: u64,
+}
+
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub is_fifo: bool,
+    pub messages: usize,
+    pub policy: RetryPolicy,
+    pub limits: Limits,
+    pub strategy: Strategy,
+    pub recursive_loop: RecursiveLoop,
+    /// Whether Lambda itself cuts loops.
+    pub cuts_loops: bool,
+    pub dead_letters: DeadLetters,
+    pub mode: Mode,
+    pub wrap: Wrap,
+    /// The one random number of all messages, if there is one.
+    pub sample: Option<f64>,
+    pub max_receive_count: u64,
+    pub function_timeout: Duration,
+    pub window: Duration,
+    pub batch_size: usize,
+    /// How many seconds the clock of each execution environment is ahead.
+    pub clocks: Vec<i64>,
+    /// Batches at once in each of them.
+    pub concurrency: usize,
+    pub trouble: Trouble,
+    /// When the producer has sent everything, at the latest.
+    pub sending: Duration,
+    /// When trouble ends.
+    pub calm: Duration,
+    /// When an operator moves the dead letters back.
+    pub redrives: Vec<Duration>,
+}
+
+impl Plan {
+    pub fn new(dice: &Dice) -> Self {
+        let is_fifo = dice.happens(200);
+        let policy = policy(dice);
+        let strategy = if dice.happens(200) { Strategy::Visibility } else { Strategy::Copy };
+        let recursive_loop = if dice.happens(300) { RecursiveLoop::Terminate } else { RecursiveLoop::Allow };
+        // In its place each attempt is a receive, and so is each deferral.
+        let waits_in_place = is_fifo || strategy == Strategy::Visibility || recursive_loop == RecursiveLoop::Terminate;
+        let max_receive_count =
+            if waits_in_place { 2 * u64::from(policy.max_retries) + dice.roll(2, 5) } else { dice.roll(1, 8) };
+        let function_timeout = steps(dice.roll(300, 9_000));
+        let calm = secs(dice.roll(60, 7_200));
+        Self {
+            is_fifo,
+            messages: dice.count(1, 12),
+            policy,
+            limits: Limits {
+                concurrency: dice.pick(&[1, 3, 12]),
+                timeout: steps(dice.roll(10, 6_000)),
+                reserve: steps(dice.roll(10, 1_000)),
+            },
+            strategy,
+            recursive_loop,
+            // Sometimes the function's property is not what the setting says.
+            cuts_loops: recursive_loop == RecursiveLoop::Terminate || dice.happens(50),
+            dead_letters: dice.pick(&[DeadLetters::Redrive, DeadLetters::Annotate, DeadLetters::Direct]),
+            mode: if dice.happens(50) { Mode::Report } else { Mode::Requeue },
+            wrap: if dice.happens(150) { Wrap::Never } else { Wrap::WhenNeeded },
+            sample: dice.happens(400).then(|| dice.pick(&[0.0, 0.25, 0.5, 0.75, 1.0])),
+            max_receive_count,
+            function_timeout,
+            window: if dice.happens(300) { steps(dice.roll(1, 1_000)) } else { Duration::ZERO },
+            batch_size: dice.pick(&[1, 5, 10, 10, 25]),
+            clocks: clocks(dice),
+            concurrency: dice.pick(&[1, 1, 2]),
+            trouble: Trouble {
+                of_requests: dice.pick(&[0, 50, 300, 600]),
+                deaths: dice.pick(&[0, 0, 20, 100]),
+                throttles: dice.pick(&[0, 0, 0, 100]),
+                errors: dice.pick(&[0, 0, 0, 100]),
+                duplicates: if is_fifo { 0 } else { dice.pick(&[0, 0, 0, 150]) },
+                handlers: dice.pick(&[300, 700, 950]),
+            },
+            sending: secs(dice.pick(&[0, 1, dice.roll(0, 600)])),
+            calm,
+            redrives: (0..dice.roll(0, 2)).map(|_| secs(dice.roll(60, 20_000))).collect(),
+        }
+    }
+
+    /// Long enough for every invocation to end before.
+    pub fn visibility(&self) -> u64 {
+        (6 * self.function_timeout + self.window).as_secs() + 1
+    }
+
+    /// The furthest apart that two clocks are, that of SQS being one.
+    pub fn skew(&self) -> u64 {
+        let all = || self.clocks.iter().copied().chain([0]);
+        all().max().unwrap_or(0).abs_diff(all().min().unwrap_or(0))
+    }
+}
+
+fn clocks(dice: &Dice) -> Vec<i64> {
+    let widest = if dice.happens(500) {
+        0
+    } else if dice.happens(50) {
+        3_600
+    } else {
+        60
+    };
+    let clock = || i64::try_from(dice.roll(0, 2 * widest)).expect("small") - i64::try_from(widest).expect("small");
+    (0..dice.roll(1, 3)).map(|_| clock()).collect()
+}
+
+fn policy(dice: &Dice) -> RetryPolicy {
+    RetryPolicy {
+        max_retries: u32::try_from(dice.roll(0, 12)).expect("small"),
+        max_retry_after: dice.pick(&[secs(43_200), secs(600)]),
+        message_ttl: dice.happens(100).then(|| secs(dice.roll(60, 7_200))),
+        max_deferrals: dice.pick(&[0, 1, 3, 100]),
+        max_postponements: dice.pick(&[0, 2, 10]),
+        max_pause: dice.happens(500).then(|| secs(dice.roll(1, 120))),
+        circuit_breaker: dice.happens(500).then(|| CircuitBreaker {
+            threshold: u32::try_from(dice.roll(1, 6)).expect("small"),
+            reset_timeout: secs(dice.roll(1, 120)),
+        }),
+        rate_limit: class(dice),
+        quota: class(dice),
+        temporary: class(dice),
+        sqs_calls: CallPolicy {
+            max_attempts: u32::try_from(dice.roll(1, 6)).expect("small"),
+            backoff: Backoff::Exponential { base: steps(14), multiplier: 2.0 },
+            max_delay: steps(700),
+            jitter: Jitter::None,
+        },
+        ..RetryPolicy::default()
+    }
+}
+
+fn class(dice: &Dice) -> ClassPolicy {
+    let base = secs(dice.roll(1, 60));
+    let backoff = match dice.roll(0, 5) {
+        0 | 1 => Backoff::Exponential { base, multiplier: dice.pick(&[1.0, 2.0, 3.0]) },
+        2 => Backoff::Linear { base },
+        3 => Backoff::Fibonacci { base },
+        4 => Backoff::Constant { base },
+        _ => Backoff::List { first: base, then: vec![2 * base, 5 * base] },
+    };
+    ClassPolicy {
+        backoff,
+        max_delay: base + secs(dice.pick(&[0, 30, 300, 2_000])),
+        jitter: dice.pick(&[
+            Jitter::Full,
+            Jitter::Equal,
+            Jitter::Proportional(0.1),
+            Jitter::Decorrelated,
+            Jitter::None,
+        ]),
+        max_retries: dice.happens(300).then(|| u32::try_from(dice.roll(0, 6)).expect("small")),
+        total_timeout: dice.pick(&[secs(60), secs(900), secs(10_000), secs(43_200)]),
+    }
+}

@@ -1,0 +1,219 @@
+//! One run: a producer, a queue, an event source mapping, execution environments and an operator, all from one seed, in virtual time.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use requeue::embedded::{EmbeddedSqs, Fault, MessageState, MessageView};
+use requeue::queue::{Queue, QueueArn};
+use requeue::{Clock, DeadLetterMode, Settings};
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::book::Book;
+use crate::dice::Dice;
+use crate::history::{Event, History};
+use crate::plan::{DeadLetters, Plan, secs};
+use crate::{faults, log, poller, producer};
+
+/// What all actors share.
+pub struct World {
+    pub seed: u64,
+    pub plan: Plan,
+    pub sqs: EmbeddedSqs,
+    pub queue: QueueArn,
+    pub dead_letters: QueueArn,
+    /// That of SQS.
+    pub clock: Clock,
+    pub started: Instant,
+    /// Wakes who waits for messages.
+    pub news: Notify,
+    book: Mutex<Book>,
+    /// Cancelled when an execution environment dies.
+    lives: Mutex<Vec<CancellationToken>>,
+    /// Whether a request is none of the function's.
+    is_aside: Arc<AtomicBool>,
+    /// Producer and operator, as long as they have something to do.
+    actors: AtomicUsize,
+}
+
+impl World {
+    fn new(seed: u64, plan: Plan) -> Self {
+        let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + secs(1_790_000_000));
+        let sqs = EmbeddedSqs::seeded(clock.clone(), "us-east-1", "000000000000", seed);
+        let suffix = if plan.is_fifo { ".fifo" } else { "" };
+        let retention = ("MessageRetentionPeriod", "1209600");
+        let dead_letters = sqs.create_queue(&format!("dead{suffix}"), [retention]).expect("a queue");
+        let redrive =
+            format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{}}}"#, plan.max_receive_count);
+        let visibility = plan.visibility().to_string();
+        let attributes = [retention, ("VisibilityTimeout", visibility.as_str()), ("RedrivePolicy", redrive.as_str())];
+        let queue = sqs.create_queue(&format!("orders{suffix}"), attributes).expect("a queue");
+        let lives = plan.clocks.iter().map(|_| CancellationToken::new()).collect();
+        Self {
+            seed,
+            plan,
+            sqs,
+            queue,
+            dead_letters,
+            clock,
+            started: Instant::now(),
+            news: Notify::new(),
+            book: Mutex::new(Book::new()),
+            lives: Mutex::new(lives),
+            is_aside: Arc::default(),
+            actors: AtomicUsize::new(2),
+        }
+    }
+
+    pub fn book(&self) -> MutexGuard<'_, Book> {
+        // Who panics while it is held is found out when all is over.
+        self.book.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether trouble has ended.
+    pub fn is_calm(&self) -> bool {
+        self.started.elapsed() > self.plan.calm
+    }
+
+    /// A request that meets no fault.
+    pub async fn aside<T>(&self, request: impl Future<Output = T>) -> T {
+        self.is_aside.store(true, Ordering::Relaxed);
+        // Without a fault it is carried out at once.
+        let answer = request.await;
+        self.is_aside.store(false, Ordering::Relaxed);
+        answer
+    }
+
+    pub fn end_actor(&self) {
+        self.actors.fetch_sub(1, Ordering::Relaxed);
+        self.news.notify_waiters();
+    }
+
+    /// Whether nothing will happen any more.
+    pub fn is_over(&self) -> bool {
+        let is_empty = || self.sqs.message_count(&self.queue).expect("the queue exists") == 0;
+        self.book().history.violation.is_some() || (self.actors.load(Ordering::Relaxed) == 0 && is_empty())
+    }
+
+    pub fn life(&self, environment: usize) -> CancellationToken {
+        let mut lives = self.lives.lock().expect("no panic while it is held");
+        if lives[environment].is_cancelled() {
+            lives[environment] = CancellationToken::new();
+        }
+        lives[environment].clone()
+    }
+
+    /// An execution environment ends, with all that runs in it.
+    pub fn kill(&self, environment: usize) {
+        self.lives.lock().expect("no panic while it is held")[environment].cancel();
+    }
+
+    pub fn messages(&self) -> Vec<MessageView> {
+        self.sqs.messages(&self.queue).expect("the queue exists")
+    }
+
+    pub fn dead(&self) -> Vec<MessageView> {
+        self.sqs.messages(&self.dead_letters).expect("the queue exists")
+    }
+
+    /// How long it takes until a message can be received; `None` when there is none.
+    pub fn next_due(&self) -> Option<Duration> {
+        let messages = self.messages();
+        let now = self.clock.now();
+        let wait = |message: &MessageView| match message.state {
+            MessageState::Visible => Duration::ZERO,
+            MessageState::DelayedUntil(until) | MessageState::InFlightUntil(until) => {
+                until.duration_since(now).unwrap_or_default()
+            }
+        };
+        // While one message of a FIFO group is in flight, the others are held back.
+        let is_in_the_way = |one: &MessageView, other: &MessageView| {
+            matches!(one.state, MessageState::InFlightUntil(_)) && self.plan.is_fifo && one.group_id == other.group_id
+        };
+        let due = |message: &MessageView| {
+            let before = messages.iter().filter(|other| is_in_the_way(other, message));
+            before.map(wait).fold(wait(message), Duration::max)
+        };
+        messages.iter().map(due).min()
+    }
+
+    pub fn settings(&self, environment: usize, dice: &Dice) -> (Clock, Settings) {
+        let plan = &self.plan;
+        let by = secs(plan.clocks[environment].unsigned_abs());
+        let now = self.clock.now();
+        let clock = Clock::starting_at(if plan.clocks[environment] < 0 { now - by } else { now + by });
+        let dead_letter = match plan.dead_letters {
+            DeadLetters::Redrive => DeadLetterMode::Redrive,
+            DeadLetters::Annotate => DeadLetterMode::Annotate,
+            DeadLetters::Direct => DeadLetterMode::Direct(self.dead_letters.url().parse().expect("a URL")),
+        };
+        let settings = Settings {
+            policy: plan.policy.clone(),
+            limits: plan.limits.clone(),
+            strategy: plan.strategy,
+            recursive_loop: plan.recursive_loop,
+            dead_letter,
+            mode: plan.mode,
+            wrap: plan.wrap,
+            clock: clock.clone(),
+            sampler: plan.sample.map_or_else(|| dice.sampler(), requeue::Sampler::always),
+            ..Settings::default()
+        };
+        (clock, settings)
+    }
+}
+
+/// What became of a run.
+pub struct Ended {
+    pub events: Vec<Event>,
+    /// What should not have happened, to which message.
+    pub violation: Option<(Option<usize>, String)>,
+    pub plan: String,
+}
+
+impl Ended {
+    /// All that is to be known of what should not have happened.
+    pub fn report(&self, seed: u64) -> Option<String> {
+        let (message, what) = self.violation.as_ref()?;
+        let history = History::of(&self.events, *message);
+        Some(format!("seed {seed}, message {message:?}: {what}\n{}\n{history}", self.plan))
+    }
+}
+
+/// Lives through the run of a seed, with the queue that `connect` makes for each environment.
+pub fn run<Q: Queue>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ended {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+    log::take();
+    runtime.block_on(async {
+        let world = Arc::new(World::new(seed, Plan::new(&Dice::of(seed, 1))));
+        let (dice, plan, aside) = (Dice::of(seed, 3), world.plan.clone(), Arc::clone(&world.is_aside));
+        let started = world.started;
+        world.sqs.set_faults(move |call| {
+            let is_safe = aside.load(Ordering::Relaxed) || !call.operation.ends_with("Batch");
+            if is_safe || started.elapsed() > plan.calm || !dice.happens(plan.trouble.of_requests) {
+                return Fault::None;
+            }
+            faults::fault(&dice, call)
+        });
+        let mut actors = vec![
+            tokio::spawn(producer::produce(Arc::clone(&world))),
+            tokio::spawn(producer::operate(Arc::clone(&world))),
+        ];
+        for environment in 0..world.plan.clocks.len() {
+            actors.extend(poller::environment(&world, environment, connect));
+        }
+        for actor in actors {
+            if let Err(panic) = actor.await {
+                world.book().history.violate(None, panic.to_string());
+            }
+        }
+        let mut book = world.book();
+        book.finish(&world);
+        let (events, violation) = (std::mem::take(&mut book.history.events), book.history.violation.take());
+        Ended { events, violation, plan: format!("{:?}", world.plan) }
+    })
+}

@@ -1,0 +1,108 @@
+//! What a message has been through, read from what a poller receives: the same that the library reads, read in another way.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use crate::producer::{Maker, Product};
+
+/// If SQS says that a copy was sent so much later than we sent it, an operator did.
+const REDRIVE_TOLERANCE_MS: u64 = 120_000;
+/// An annotated copy waits for ten seconds; who receives it sooner has it from an operator.
+const LEAST_ANNOTATION_DELAY_MS: u64 = 9_000;
+const MAX_REDRIVES: u64 = 10;
+
+/// Our members.
+#[derive(Clone, Debug)]
+pub struct Members {
+    pub count: u64,
+    pub original: String,
+    pub sent_at: u64,
+    state: Value,
+}
+
+impl Members {
+    pub fn read(body: &str) -> Option<Self> {
+        let body: Value = serde_json::from_str(body).ok()?;
+        let sent_at: jiff::Timestamp = body["retryTimestamp"].as_str()?.parse().ok()?;
+        Some(Self {
+            count: body["retryCount"].as_u64()?,
+            original: body["originalMessageId"].as_str()?.to_owned(),
+            sent_at: u64::try_from(sent_at.as_millisecond()).ok()?,
+            state: body.get("retryState").filter(|state| state.is_object())?.clone(),
+        })
+    }
+
+    pub fn number(&self, name: &str) -> u64 {
+        self.state[name].as_u64().unwrap_or(0)
+    }
+
+    pub fn time(&self, name: &str) -> Option<u64> {
+        self.state[name].as_u64()
+    }
+
+    pub fn class(&self) -> Option<&str> {
+        self.state["class"].as_str()
+    }
+
+    pub fn is_given_up(&self) -> bool {
+        self.state["deadLetter"].is_object()
+    }
+
+    pub fn counts(&self) -> BTreeMap<String, u64> {
+        let all = self.state["counts"].as_object().into_iter().flatten();
+        all.filter_map(|(class, count)| Some((class.clone(), count.as_u64()?))).collect()
+    }
+}
+
+/// What a delivery has behind it.
+#[derive(Clone, Debug, Default)]
+pub struct Past {
+    pub count: u64,
+    pub counts: BTreeMap<String, u64>,
+    /// The class of the last failure, and the delay after it.
+    pub last: Option<(String, u64)>,
+    pub deferrals: u64,
+    pub postponements: u64,
+    pub hops: u64,
+    pub first_sent: u64,
+    pub first_received: u64,
+    pub original: String,
+    pub is_given_up: bool,
+}
+
+impl Past {
+    pub fn of(record: &Value, product: &Product, max_retries: u32) -> Self {
+        let body = record["body"].as_str().expect("a body");
+        let time = |name: &str| record["attributes"][name].as_str().and_then(|time| time.parse().ok()).expect("a time");
+        let (sent, received): (u64, u64) = (time("SentTimestamp"), time("ApproximateFirstReceiveTimestamp"));
+        let id = record["messageId"].as_str().expect("an id").to_owned();
+        let fresh = Self { first_sent: sent, first_received: received, original: id, ..Self::default() };
+        match product.maker {
+            Maker::Successor => return fresh,
+            Maker::Producer { count } if body == product.body => {
+                return Self { count: if count <= max_retries { u64::from(count) } else { 0 }, ..fresh };
+            }
+            Maker::Producer { .. } | Maker::Forger => {}
+        }
+        let members = Members::read(body).expect("a copy bears our members");
+        let was_sent_elsewhere = members.state["source"].is_string();
+        let too_soon = members.is_given_up() && received.saturating_sub(sent) < LEAST_ANNOTATION_DELAY_MS;
+        let too_late = sent.saturating_sub(members.sent_at) > REDRIVE_TOLERANCE_MS;
+        if (was_sent_elsewhere || too_soon || too_late) && members.number("redrives") < MAX_REDRIVES {
+            return Self { original: members.original, ..fresh };
+        }
+        Self {
+            count: members.count,
+            counts: members.counts(),
+            last: members.class().map(|class| (class.to_owned(), members.number("delay"))),
+            deferrals: members.number("deferrals"),
+            postponements: members.number("postponements"),
+            hops: members.number("hops"),
+            first_sent: members.time("firstSent").unwrap_or(sent),
+            first_received: members.time("firstReceived").unwrap_or(received),
+            is_given_up: members.is_given_up(),
+            original: members.original,
+        }
+    }
+}
