@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use requeue::embedded::Fault;
 
 use crate::runtime_api::Ended;
-use crate::stage::{Stage, TIMEOUT};
+use crate::stage::{Stage, TIMEOUT, UNPROTECTED};
 
 /// A batch whose first messages get an answer that fails them, while the others succeed.
 struct Case {
@@ -84,8 +84,7 @@ async fn run(case: &Case, kill: Option<(u64, Fault)>) -> Run {
     let stage = if case.is_fifo { Stage::fifo().await } else { Stage::new().await };
     let settings = (case.settings)(&stage);
     let mut settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
-    // So many failures would keep what succeeds from being called.
-    settings.push(("REQUEUE_POLICY", r#"{"circuitBreaker": "off"}"#));
+    settings.push(UNPROTECTED);
     let mut function = stage.requeue_lambda(&settings).await;
     let mut sent = Vec::new();
     for n in 0..case.failing + SUCCEEDING {

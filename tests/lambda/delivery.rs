@@ -6,7 +6,7 @@ use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
 use serde_json::json;
 
 use crate::runtime_api::{Ended, TRACE};
-use crate::stage::{CANARY, Stage, TIMEOUT, failed, json};
+use crate::stage::{CANARY, Stage, TIMEOUT, UNPROTECTED, failed, json};
 
 fn secs_until(time: SystemTime) -> f64 {
     time.duration_since(SystemTime::now()).unwrap_or_default().as_secs_f64().round()
@@ -16,7 +16,7 @@ fn secs_until(time: SystemTime) -> f64 {
 async fn each_class_of_answer_ends_where_it_should() {
     let stage = Stage::new().await;
     // At this level the crates below us would log the whole event.
-    let mut function = stage.requeue_lambda(&[("AWS_LAMBDA_LOG_LEVEL", "TRACE")]).await;
+    let mut function = stage.requeue_lambda(&[("AWS_LAMBDA_LOG_LEVEL", "TRACE"), UNPROTECTED]).await;
     let mut sent = Vec::new();
     for answer in ["ok", "rate-limit", "unavailable", "quota", "invalid"] {
         sent.push(stage.send(&format!(r#"{{"answer":"{answer}","text":"{CANARY}"}}"#)).await);
@@ -89,7 +89,7 @@ async fn what_is_final_is_sent_to_the_dead_letter_queue_by_the_mode_direct() {
 #[tokio::test]
 async fn what_is_not_sent_again_waits_in_its_place() {
     for (stage, settings, reported) in
-        [(Stage::new().await, &[("REQUEUE_STRATEGY", "visibility")][..], 1), (Stage::fifo().await, &[], 2)]
+        [(Stage::new().await, &[("REQUEUE_STRATEGY", "visibility"), UNPROTECTED][..], 1), (Stage::fifo().await, &[], 2)]
     {
         let mut function = stage.requeue_lambda(settings).await;
         let bodies = [r#"{ "answer": "rate-limit" }"#, r#"{"answer":"ok"}"#];

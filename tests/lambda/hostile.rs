@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::http;
-use crate::stage::{Stage, TIMEOUT, failed, json};
+use crate::stage::{Stage, TIMEOUT, UNPROTECTED, failed, json};
 
 /// By gzip, 100,000 bytes of JSON that would be a quota's if they were read.
 const BOMB: &str = "H4sIAAAAAAACA+3GsQ2DMBAAwFXQj+E+UyAKFL7FwhApkuXdKViC4q66HtlabVH6kzPK3KPletY9Shy/eq2f/zdzyy3GMsYEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAvNYNbuXHKNGGAQA=";
@@ -169,6 +169,7 @@ async fn no_answer_costs_time_or_memory_or_is_followed_or_told() {
             ("REQUEUE_TARGET_URL", url.as_str()),
             ("REQUEUE_TIMEOUT_SECONDS", "2.5"),
             ("REQUEUE_CONCURRENCY", "100"),
+            UNPROTECTED,
             ("REQUEUE_HEADERS", r#"{"Authorization": "Bearer canary"}"#),
             ("REQUEUE_ATTRIBUTE_HEADERS", "tenant=X-Tenant"),
             ("REQUEUE_SIGNING_SECRET", secret.as_str()),

@@ -19,6 +19,9 @@ use crate::runtime_api::{Ended, Function};
 /// What a function may take, unless a test is about that.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
+/// A setting for batches in which some messages fail, and the others are to be handled all the same.
+pub const UNPROTECTED: (&str, &str) = ("REQUEUE_POLICY", r#"{"maxPauseSeconds": "off", "circuitBreaker": "off"}"#);
+
 /// Text that must never be seen in a log.
 pub const CANARY: &str = "canary-body-text";
 

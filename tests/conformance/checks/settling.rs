@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use aws_sdk_sqs::types::MessageSystemAttributeName;
-use requeue::policy::{Backoff, Jitter};
+use requeue::policy::{Backoff, Jitter, RetryPolicy};
 use requeue::{DeadLetterMode, Failure, Sampler, Settings, Strategy};
 use tokio::time::timeout;
 
@@ -119,8 +119,9 @@ async fn waits_in_its_place(bench: Bench) -> Observed {
 }
 
 fn settings(bench: &Bench) -> Settings {
-    // Nothing is added to a delay that was named.
-    Settings { clock: bench.clock.clone(), sampler: Sampler::always(0.0), ..Settings::default() }
+    // Nothing is added to a delay that was named, and nobody waits for a neighbour's sake.
+    let policy = RetryPolicy { max_pause: None, ..RetryPolicy::default() };
+    Settings { policy, clock: bench.clock.clone(), sampler: Sampler::always(0.0), ..Settings::default() }
 }
 
 /// Each to the group that its first letter names; the ids.
