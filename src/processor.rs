@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use futures_util::StreamExt;
@@ -12,24 +12,27 @@ use futures_util::stream;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::oneshot;
-use tokio::time::{Instant, sleep_until, timeout};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::AbortOnDropHandle;
 
 use crate::classify::Rules;
 use crate::clock::Clock;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy};
-use crate::failure::{Evidence, Failure, FailureClass};
-use crate::gate::{Change, Held, Pass, Protection, Reply, TimeLeft, gate};
+use crate::failure::Failure;
+use crate::gate::{Held, Protection, TimeLeft, gate};
 use crate::handler::Handler;
 use crate::lane::{self, Way};
-use crate::message::{Body, Delivery, Message, Raw, Record};
+use crate::message::{Body, Delivery, Raw, Record};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
 use crate::report::{Outcome, Report};
 use crate::round;
 use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 use crate::settle::{Behind, Brake, Settled, Settler, Verdict, Window};
+
+mod call;
+
+use call::Handled;
 
 /// Works on batches: the core that Lambda, the command line and the tests share.
 ///
@@ -271,135 +274,6 @@ where
         };
         let disposition = self.inner.feasible(&delivery, disposition, now, sample);
         Verdict { failure, elapsed, ..Verdict::uncalled(delivery, disposition, now) }
-    }
-
-    /// Runs the handler in a task of its own, so that neither its panic nor its time-out reaches a neighbour.
-    async fn handle(&self, delivery: &Arc<Delivery>, times: Times<'_>) -> Handled {
-        if let Some(defect) = &delivery.defect {
-            return Handled::Failed(defect.clone());
-        }
-        let own = Instant::now().checked_add(self.inner.limits.timeout);
-        let limit = own.map_or(times.cutoff, |own| own.min(times.cutoff));
-        let call = Arc::new(Mutex::new(Call::Waiting));
-        let mut task = AbortOnDropHandle::new(self.inner.handlers.spawn(self.call(delivery, limit, Arc::clone(&call))));
-        let interrupted = tokio::select! {
-            biased;
-            ended = &mut task => return self.hear(&call, handled(ended), true),
-            () = times.stop.running.cancelled() => true,
-            () = sleep_until(limit) => false,
-        };
-        task.abort();
-        let ended = timeout(times.grace, &mut task).await;
-        let handled = match ended {
-            // A task that was aborted before it ran never will.
-            _ if matches!(*locked(&call), Call::Waiting) && interrupted => Handled::Interrupted,
-            _ if matches!(*locked(&call), Call::Waiting) => Handled::NotStarted,
-            Ok(Err(error)) if interrupted && error.is_cancelled() => Handled::Interrupted,
-            Ok(ended) => handled(ended),
-            Err(_) => Handled::Abandoned,
-        };
-        // The end of the invocation says nothing about the callee.
-        self.hear(&call, handled, !interrupted && limit < times.cutoff)
-    }
-
-    /// What the task of a handler does: what belongs to the user runs in it, and nothing else does.
-    fn call(
-        &self,
-        delivery: &Arc<Delivery>,
-        limit: Instant,
-        call: Arc<Mutex<Call>>,
-    ) -> impl Future<Output = Handled> + use<H, Q, T> {
-        let Inner { handler, protection, settler, policy, rules, mode, .. } = &*self.inner;
-        let (handler, protection, clock) = (Arc::clone(handler), Arc::clone(protection), settler.clock.clone());
-        let (delivery, max_retries) = (Arc::clone(delivery), policy.max_retries);
-        let now = clock.now();
-        let may_be_held =
-            *mode == Mode::Requeue && policy::may_be_held(policy, &delivery.progress(), delivery.deferrals(), now);
-        // What the handler makes of an answer or an error goes by the user's rules first.
-        rules.scope(async move {
-            *locked(&call) = Call::Reading;
-            let message = match Message::new(&delivery, max_retries, limit) {
-                Ok(message) => message,
-                Err(failure) => return Handled::Failed(failure),
-            };
-            let scope = handler.scope(&message);
-            let caller = delivery.caller();
-            let pass = if may_be_held {
-                protection.admit(scope, caller, clock.now())
-            } else {
-                Ok(protection.pass(scope, caller))
-            };
-            match pass {
-                Ok(pass) => *locked(&call) = Call::Calling(pass),
-                Err(held) => return Handled::Held(held),
-            }
-            match handler.handle(message).await {
-                Ok(()) => Handled::Done,
-                Err(failure) => Handled::Failed(failure),
-            }
-        })
-    }
-
-    /// Notes what a call that ended says about its callee. One that was cut short says nothing.
-    fn hear(&self, call: &Mutex<Call>, handled: Handled, had_its_time: bool) -> Handled {
-        let Call::Calling(pass) = std::mem::replace(&mut *locked(call), Call::Waiting) else {
-            return handled;
-        };
-        let reply = match &handled {
-            Handled::Done => Reply::Alive,
-            Handled::Failed(failure) if had_its_time || failure.evidence() != Evidence::TimeOut => Reply::of(failure),
-            Handled::Abandoned if had_its_time => Reply::Down,
-            Handled::Failed(_) | Handled::Abandoned | Handled::Held(_) | Handled::NotStarted | Handled::Interrupted => {
-                Reply::Silent
-            }
-        };
-        match pass.give_back(reply, self.clock().now()) {
-            Some(Change::Opened) => {
-                tracing::warn!(
-                    "what is called failed again and again: its messages are deferred, and one of them probes"
-                );
-            }
-            Some(Change::Closed) => tracing::info!("what is called works again"),
-            None => {}
-        }
-        handled
-    }
-}
-
-/// How far the task of a handler has come.
-enum Call {
-    Waiting,
-    Reading,
-    Calling(Pass),
-}
-
-fn locked(call: &Mutex<Call>) -> std::sync::MutexGuard<'_, Call> {
-    call.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// How a handler ended.
-enum Handled {
-    Done,
-    Failed(Failure),
-    /// A pause or an open circuit kept it from being called.
-    Held(Held),
-    /// Others blocked every thread: it was not called, and will not be.
-    NotStarted,
-    /// The host ends.
-    Interrupted,
-    /// It blocks its thread: it may still work on the message, so nobody else may yet.
-    Abandoned,
-}
-
-fn handled(ended: Result<Handled, tokio::task::JoinError>) -> Handled {
-    match ended {
-        Ok(handled) => handled,
-        Err(error) if error.is_panic() => {
-            Handled::Failed(Failure::new(FailureClass::Temporary, Evidence::Panic, "the handler panicked"))
-        }
-        Err(_) => {
-            Handled::Failed(Failure::new(FailureClass::Temporary, Evidence::TimeOut, "the handler ran out of time"))
-        }
     }
 }
 
