@@ -23,8 +23,9 @@ use crate::proxy::Version;
 /// How long a process may take to end by itself: many times what it needs.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Delays of a second or two, three retries.
-const POLICY: &str = r#"{"maxRetries": 3, "totalTimeoutSeconds": 3600, "jitter": "none",
+/// Delays of a second or two, three retries; and no circuit breaker, which would spare the target most of the calls of messages that
+/// always fail.
+const POLICY: &str = r#"{"maxRetries": 3, "totalTimeoutSeconds": 3600, "jitter": "none", "circuitBreaker": "off",
     "errorConfigs": {"DEFAULT": {"backoff": "linear", "baseDelay": 1, "maxDelay": 2}}}"#;
 
 pub struct Shop {
