@@ -3,7 +3,6 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::num::NonZeroU32;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -205,9 +204,7 @@ impl Delivery {
 
     /// Whom what is called deals with.
     pub(crate) fn caller(&self) -> Caller {
-        let mut hasher = DefaultHasher::new();
-        self.original_id().hash(&mut hasher);
-        Caller { message: hasher.finish(), has_failed: self.retries() > 0 }
+        Caller::new(self.original_id(), self.retries() > 0)
     }
 
     pub(crate) fn progress(&self) -> Progress<'_> {

@@ -28,10 +28,14 @@ impl Scope {
     /// By a key such as the host or the tenant, of which only a hash is kept. The default is the scope of messages without a key.
     #[must_use]
     pub fn of(key: &(impl Hash + ?Sized)) -> Self {
-        let mut hasher = DefaultHasher::new();
-        key.hash(&mut hasher);
-        Self(Some(hasher.finish()))
+        Self(Some(hash(key)))
     }
+}
+
+fn hash(key: &(impl Hash + ?Sized)) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    key.hash(&mut hasher);
+    hasher.finish()
 }
 
 /// What is known of the callees.
@@ -93,6 +97,12 @@ pub(crate) struct Caller {
     pub(crate) message: u64,
     /// Whether a call of it has failed before.
     pub(crate) has_failed: bool,
+}
+
+impl Caller {
+    pub(crate) fn new(original_id: Option<&str>, has_failed: bool) -> Self {
+        Self { message: hash(&original_id), has_failed }
+    }
 }
 
 /// A message is not to be handled now.

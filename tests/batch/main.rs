@@ -3,6 +3,7 @@
 #![cfg(feature = "embedded")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
+mod log;
 mod world;
 
 mod answers;

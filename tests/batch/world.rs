@@ -1,11 +1,9 @@
 //! A queue, its dead-letter queue, the event source mapping and a processor over the real SDK client, in virtual time.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, Once};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::sqs::SqsBatchResponse;
@@ -22,8 +20,9 @@ use requeue::{
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
-use tracing::field::{Field, Visit};
-use tracing::span;
+
+use crate::log;
+pub use crate::log::Log;
 
 pub const VISIBILITY: Duration = Duration::from_mins(6);
 pub const MAX_RECEIVE_COUNT: u32 = 5;
@@ -74,7 +73,7 @@ impl World {
     }
 
     pub fn at(now: SystemTime, name: &str, attributes: &[(&str, &str)]) -> Self {
-        Listener::install();
+        log::install();
         let clock = Clock::starting_at(now);
         let sqs = EmbeddedSqs::seeded(clock.clone(), "us-east-1", "000000000000", 7);
         let dead = name.strip_suffix(".fifo").map_or(format!("{name}-dlq"), |name| format!("{name}-dlq.fifo"));
@@ -652,95 +651,4 @@ impl Dice {
         let offset = offset as u32;
         from + offset
     }
-}
-
-/// Everything that is logged: all of this crate's, and what others log at the level that a function has by default.
-#[derive(Clone, Default)]
-pub struct Log(Arc<Mutex<String>>);
-
-thread_local! {
-    static LISTENING: RefCell<Option<Log>> = const { RefCell::new(None) };
-}
-
-impl Log {
-    /// Listens on this thread until the guard is dropped.
-    pub fn listen(&self) -> Listening {
-        LISTENING.set(Some(self.clone()));
-        Listening
-    }
-
-    pub fn text(&self) -> String {
-        self.0.lock().expect("no panic while it is held").clone()
-    }
-}
-
-pub struct Listening;
-
-impl Drop for Listening {
-    fn drop(&mut self) {
-        LISTENING.set(None);
-    }
-}
-
-/// The one subscriber of all tests: a subscriber for each thread might come too late for an event that another thread met first.
-struct Listener;
-
-impl Listener {
-    fn install() {
-        static ONCE: Once = Once::new();
-        ONCE.call_once(|| {
-            tracing::subscriber::set_global_default(Self).expect("nobody else does");
-        });
-    }
-
-    fn note(name: &str, record: impl FnOnce(&mut Fields)) {
-        let Some(log) = LISTENING.with_borrow(Clone::clone) else {
-            return;
-        };
-        let mut fields = Fields(name.to_owned());
-        record(&mut fields);
-        let mut text = log.0.lock().expect("no panic while it is held");
-        text.push_str(&fields.0);
-        text.push('\n');
-    }
-}
-
-struct Fields(String);
-
-impl Visit for Fields {
-    /// As it is: to escape what could forge a line is not left to whoever prints it.
-    fn record_str(&mut self, field: &Field, value: &str) {
-        use fmt::Write as _;
-        write!(self.0, " {}=\"{value}\"", field.name()).expect("a string takes everything");
-    }
-
-    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
-        use fmt::Write as _;
-        write!(self.0, " {}={value:?}", field.name()).expect("a string takes everything");
-    }
-}
-
-impl tracing::Subscriber for Listener {
-    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
-        metadata.target().starts_with("requeue") || *metadata.level() <= tracing::Level::INFO
-    }
-
-    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
-        Self::note(span.metadata().name(), |fields| span.record(fields));
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, values: &span::Record<'_>) {
-        Self::note("", |fields| values.record(fields));
-    }
-
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-
-    fn event(&self, event: &tracing::Event<'_>) {
-        Self::note(event.metadata().target(), |fields| event.record(fields));
-    }
-
-    fn enter(&self, _: &span::Id) {}
-
-    fn exit(&self, _: &span::Id) {}
 }

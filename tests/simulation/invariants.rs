@@ -11,11 +11,11 @@ use requeue::{InvocationError, Message};
 use tokio::time::Instant;
 
 use crate::book::{Book, Member};
+use crate::copies;
 use crate::plan::{DeadLetters, secs};
 use crate::producer::{CANARY, Copies, Maker, number};
 use crate::system::World;
 use crate::wire::Members;
-use crate::{copies, log};
 
 /// Clocks that are further apart than this make everything look like a redrive.
 const MAX_SKEW: u64 = 120;
@@ -261,8 +261,8 @@ impl Book {
     }
 
     /// Nothing of what was logged quotes a message, or lets somebody else delete it.
-    pub fn secrecy(&mut self) {
-        let lines = log::take();
+    pub fn secrecy(&mut self, world: &World) {
+        let lines = world.log.take();
         let leak = lines
             .lines()
             .find(|line| line.contains(CANARY) || self.all_handles.iter().any(|handle| line.contains(handle.as_str())));
@@ -274,7 +274,7 @@ impl Book {
     /// The queue is empty, and nothing goes wrong any more.
     pub fn finish(&mut self, world: &World) {
         self.conserve(world);
-        self.secrecy();
+        self.secrecy(world);
         let plan = &world.plan;
         let may_loop = plan.recursive_loop == requeue::RecursiveLoop::Allow;
         // What cannot be sent to the dead-letter queue keeps its FIFO group waiting until SQS moves all of it.

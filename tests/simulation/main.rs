@@ -18,6 +18,7 @@ mod faults;
 mod handler;
 mod history;
 mod invariants;
+#[path = "../batch/log.rs"]
 mod log;
 mod plan;
 mod poller;

@@ -164,7 +164,7 @@ impl<Q: Queue> Environment<Q> {
             }
         }
         book.conserve(world);
-        book.secrecy();
+        book.secrecy(world);
         book.close(number);
         drop(book);
         world.news.notify_waiters();

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use crate::book::Book;
 use crate::dice::Dice;
 use crate::history::{Event, History};
+use crate::log::Log;
 use crate::plan::{DeadLetters, Plan, secs};
 use crate::{faults, log, poller, producer};
 
@@ -28,6 +29,8 @@ pub struct World {
     /// That of SQS.
     pub clock: Clock,
     pub started: Instant,
+    /// What was logged since it was last looked at.
+    pub log: Log,
     /// Wakes who waits for messages.
     pub news: Notify,
     book: Mutex<Book>,
@@ -53,6 +56,7 @@ impl World {
         let queue = sqs.create_queue(&format!("orders{suffix}"), attributes).expect("a queue");
         let lives = plan.clocks.iter().map(|_| CancellationToken::new()).collect();
         Self {
+            log: Log::default(),
             seed,
             plan,
             sqs,
@@ -187,9 +191,10 @@ impl Ended {
 pub fn run<Q: Queue>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ended {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
-    log::take();
+    log::install();
     runtime.block_on(async {
         let world = Arc::new(World::new(seed, Plan::new(&Dice::of(seed, 1))));
+        let _listening = world.log.listen();
         let (dice, plan, aside) = (Dice::of(seed, 3), world.plan.clone(), Arc::clone(&world.is_aside));
         let started = world.started;
         world.sqs.set_faults(move |call| {

@@ -235,9 +235,9 @@ impl Simulation {
         let concurrency = CONCURRENT_CALLS / ENVIRONMENTS + usize::from(number < CONCURRENT_CALLS % ENVIRONMENTS);
         let settings = Settings { limits: Limits { concurrency, ..Limits::default() }, ..self.settings.clone() };
         let service = self.service.clone();
-        let handler = move |message: Message| {
+        let handler = move |_: Message| {
             let service = service.clone();
-            async move { service.call(&message).await }
+            async move { service.call().await }
         };
         let processor = BatchProcessor::new(handler, self.sqs.clone(), settings);
         let ask = ReceiveRequest { max: MAX_BATCH_ENTRIES, wait: POLL, visibility: VISIBILITY_TIMEOUT };
@@ -299,7 +299,7 @@ struct Log {
 }
 
 impl Service {
-    async fn call(&self, _: &Message) -> Result<(), Failure> {
+    async fn call(&self) -> Result<(), Failure> {
         let status = self.answer();
         sleep(CALL).await;
         let headers: &[(&str, &[u8])] = match status {

@@ -1,0 +1,76 @@
+//! What has keys of its own and can be switched off: the protection of callees, and calls to SQS.
+
+use super::*;
+
+#[test]
+fn the_protection_of_callees_can_be_set_and_switched_off() {
+    let read = |document: &str| {
+        let RetryPolicy { max_pause, circuit_breaker, .. } = accepted(document);
+        (max_pause, circuit_breaker)
+    };
+    let default = (Some(secs(60)), Some(CircuitBreaker { threshold: 5, reset_timeout: secs(30) }));
+    for preset in ["standard", "high-volume", "critical"] {
+        assert_eq!(read(&format!(r#"{{"preset": "{preset}"}}"#)), default, "{preset}");
+    }
+    assert_eq!(read(r#"{"maxPauseSeconds": "off", "circuitBreaker": "off"}"#), (None, None));
+    assert_eq!(
+        read(r#"{"maxPauseSeconds": 0.5, "circuitBreaker": {}}"#),
+        (Some(Duration::from_millis(500)), default.1)
+    );
+    for (document, expected) in [
+        (
+            r#"{"maxPauseSeconds": "on"}"#,
+            r#"maxPauseSeconds is `"on"`: allowed is off, or a number of seconds from 0.001 to 900"#,
+        ),
+        (r#"{"maxPauseSeconds": 901}"#, "maxPauseSeconds is `901`: allowed is a number of seconds from 0.001 to 900"),
+        (r#"{"circuitBreaker": 5}"#, "circuitBreaker is `5`: allowed is off, or an object"),
+        (r#"{"circuitBreaker": {"treshold": 5}}"#, "circuitBreaker.treshold is unknown; did you mean threshold?"),
+    ] {
+        assert_eq!(super::read(document).expect_err(document), [expected]);
+    }
+}
+
+#[test]
+fn calls_to_sqs_have_settings_of_their_own() {
+    let calls = |document| accepted(document).sqs_calls;
+    let default = CallPolicy {
+        max_attempts: 5,
+        backoff: Backoff::Exponential { base: Duration::from_millis(100), multiplier: 2.0 },
+        max_delay: secs(5),
+        jitter: Jitter::Proportional(0.1),
+    };
+    let with_backoff = |base, multiplier| CallPolicy {
+        backoff: Backoff::Exponential { base: Duration::from_millis(base), multiplier },
+        ..default.clone()
+    };
+    for (document, expected) in [
+        ("{}", default.clone()),
+        (r#"{"sqsCalls": {}}"#, default.clone()),
+        // Nothing that is said of messages changes them.
+        (r#"{"preset": "critical"}"#, default.clone()),
+        (
+            r#"{"maxRetries": 1, "backoff": "constant", "jitter": "none", "baseDelayMultiplier": 9, "maxDelaySeconds": 120}"#,
+            default.clone(),
+        ),
+        (r#"{"sqsCalls": "off"}"#, CallPolicy { max_attempts: 1, ..default.clone() }),
+        (r#"{"sqsCalls": {"maxAttempts": 1}}"#, CallPolicy::off()),
+        (r#"{"sqsCalls": {"maxAttempts": 10}}"#, CallPolicy { max_attempts: 10, ..default.clone() }),
+        (r#"{"sqsCalls": {"baseDelay": 5}}"#, with_backoff(5_000, 2.0)),
+        (r#"{"sqsCalls": {"multiplier": 3}}"#, with_backoff(100, 3.0)),
+        (r#"{"sqsCalls": {"maxDelay": 0.1}}"#, CallPolicy { max_delay: Duration::from_millis(100), ..default.clone() }),
+        (r#"{"sqsCalls": {"jitter": "decorrelated"}}"#, CallPolicy { jitter: Jitter::Decorrelated, ..default.clone() }),
+    ] {
+        assert_eq!(calls(document), expected, "{document}");
+    }
+    // Those for receiving have defaults of their own.
+    let policy = accepted(r#"{"receiveCalls": {"maxDelay": 0.25}, "sqsCalls": "off"}"#);
+    let receiving = CallPolicy {
+        backoff: Backoff::Exponential { base: Duration::from_millis(250), multiplier: 2.0 },
+        max_delay: Duration::from_millis(250),
+        ..CallPolicy::receiving()
+    };
+    assert_eq!((policy.receive_calls, policy.sqs_calls), (receiving, CallPolicy::off()));
+    // Nor do they change anything that is said of messages.
+    let policy = accepted(r#"{"preset": "critical", "sqsCalls": "off"}"#);
+    assert_eq!(policy, RetryPolicy { sqs_calls: CallPolicy::off(), ..RetryPolicy::critical() });
+}
