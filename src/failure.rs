@@ -179,6 +179,8 @@ pub(crate) struct Reason(Box<str>);
 
 impl Reason {
     const MAX_CHARS: usize = 256;
+    /// In UTF-8, and so in JSON: no character in it needs a longer escape.
+    pub(crate) const MAX_BYTES: usize = 4 * Self::MAX_CHARS;
 
     fn new(words: impl fmt::Display) -> Self {
         let words = words.to_string();

@@ -237,7 +237,7 @@ where
 
     /// Gate, handle, classify, decide: from a delivery to what is to happen to it.
     async fn run(&self, delivery: Arc<Delivery>, times: Times<'_>) -> Verdict {
-        let Inner { settler, policy, dead_letter, .. } = &*self.inner;
+        let Inner { settler, policy, .. } = &*self.inner;
         let sample = settler.sampler.sample();
         let time_left = if Instant::now() < times.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
 
@@ -248,6 +248,7 @@ where
         if times.stop.starting.is_cancelled() {
             return Verdict::uncalled(delivery, Disposition::Release(ReleaseReason::ShuttingDown), now);
         }
+        let dead_letter = self.inner.dead_letter_mode(&delivery, now);
         if let Some(disposition) = gate(policy, dead_letter, &delivery, now, time_left, sample) {
             let disposition = self.inner.feasible(&delivery, disposition, now, sample);
             return Verdict::uncalled(delivery, disposition, now);
@@ -313,7 +314,7 @@ impl<H, Q: Queue> Inner<H, Q> {
 
     /// The disposition that can be carried out for this record: a copy needs a queue and a message that is still ours, and what SQS
     /// shall keep needs an id.
-    fn feasible(&self, delivery: &Delivery, wanted: Disposition, now: SystemTime, sample: f64) -> Disposition {
+    fn feasible(&self, delivery: &Arc<Delivery>, wanted: Disposition, now: SystemTime, sample: f64) -> Disposition {
         match wanted {
             // What is done is done, whoever has it now; and an abandoned handler costs no call.
             Disposition::Complete | Disposition::Release(ReleaseReason::Abandoned) => wanted,
@@ -345,11 +346,28 @@ impl<H, Q: Queue> Inner<H, Q> {
         }
     }
 
-    /// The way to the dead-letter queue that the settings choose. A copy needs all of the record, and on a FIFO queue it would lose its
+    /// The mode that the settings choose. On a FIFO queue what cannot be sent to the dead-letter queue goes there by its receives, or its
+    /// group would follow it there unhandled.
+    fn dead_letter_mode(&self, delivery: &Arc<Delivery>, now: SystemTime) -> &DeadLetterMode {
+        let is_last = || delivery.is_fifo() && policy::is_spent(&self.policy, &delivery.progress());
+        let can_be_sent = || self.settler.can_be_dead_letter(delivery, DeadLetterReason::RetriesExhausted, now);
+        match &self.dead_letter {
+            DeadLetterMode::Direct(_) if is_last() && !can_be_sent() => &DeadLetterMode::Redrive,
+            mode => mode,
+        }
+    }
+
+    /// The way to the dead-letter queue. A copy needs all of the record, and on a FIFO queue it would lose its
     /// place.
-    fn dead_letter(&self, delivery: &Delivery, reason: DeadLetterReason, now: SystemTime, sample: f64) -> Disposition {
+    fn dead_letter(
+        &self,
+        delivery: &Arc<Delivery>,
+        reason: DeadLetterReason,
+        now: SystemTime,
+        sample: f64,
+    ) -> Disposition {
         let copyable = delivery.defect.is_none() && delivery.queue.is_some();
-        match self.dead_letter {
+        match self.dead_letter_mode(delivery, now) {
             DeadLetterMode::Direct(_) if copyable => Disposition::Direct(reason),
             DeadLetterMode::Annotate if copyable && !delivery.is_fifo() && !delivery.ends_its_row() => {
                 Disposition::Annotate(reason)

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Behind, Settled, Verdict};
 use crate::disposition::{DeadLetterReason, Deferral, Delay, Disposition, Wait, whole_secs};
-use crate::failure::{Failure, FailureClass};
+use crate::failure::{Failure, FailureClass, Reason};
 use crate::message::{ANNOTATION_DELAY, Delivery};
 use crate::queue::{MAX_BATCH_BYTES, Outgoing, QueueArn};
 use crate::report::Settlement;
@@ -57,6 +57,11 @@ impl Copy {
 
     pub(super) fn is_pending(&self) -> bool {
         matches!(self.fate, Fate::Pending(_))
+    }
+
+    /// Whether it can be sent with as many words of a failure as there may be.
+    pub(super) fn has_room_for_words(&self) -> bool {
+        self.is_pending() && self.size() + Reason::MAX_BYTES <= MAX_BATCH_BYTES
     }
 
     /// Whether the rest of its group waits for it.

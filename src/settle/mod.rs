@@ -11,7 +11,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{Clock, Sampler};
-use crate::disposition::{Disposition, ReleaseReason, Strategy};
+use crate::disposition::{DeadLetterReason, Disposition, ReleaseReason, Strategy};
 use crate::failure::Failure;
 use crate::message::Delivery;
 use crate::policy::CallPolicy;
@@ -192,6 +192,20 @@ impl<Q: Queue> Settler<Q> {
     fn dead_letters_of(&self, queue: &QueueArn) -> Option<Arc<QueueArn>> {
         let url = self.dead_letters.as_ref()?;
         Some(url.arn(queue.partition(), queue.region())).filter(|other| other != queue).map(Arc::new)
+    }
+
+    /// Whether a dead letter can be made of it, whatever the words of its last failure.
+    pub(crate) fn can_be_dead_letter(
+        &self,
+        delivery: &Arc<Delivery>,
+        reason: DeadLetterReason,
+        at: SystemTime,
+    ) -> bool {
+        let to = delivery.queue.as_ref().and_then(|from| self.dead_letters_of(from));
+        to.is_some_and(|to| {
+            let verdict = Verdict::uncalled(Arc::clone(delivery), Disposition::Direct(reason), at);
+            Copy::new(verdict, &to, self.wrap).has_room_for_words()
+        })
     }
 
     async fn settle_copies(&self, route: Route, mut copies: Vec<Copy>, window: Window) -> Vec<Settled> {

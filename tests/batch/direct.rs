@@ -147,6 +147,26 @@ async fn a_fifo_group_stays_behind_a_dead_letter_that_could_not_be_sent() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_fifo_group_passes_what_can_never_be_sent_once_its_retries_are_spent() {
+    for (body, wrap) in [("text".to_owned(), Wrap::Never), (object_of(LIMIT - 9), Wrap::WhenNeeded)] {
+        let mut world = fifo();
+        world.settings.wrap = wrap;
+        world.settings.policy.max_retries = 2;
+        let bad = world.send_as(&body, |message| message.message_group_id("a")).await;
+        world.send_as("{}", |message| message.message_group_id("a")).await;
+        let script = Script::new(|seen| match seen.body.as_str() {
+            "{}" => Act::Done,
+            _ => Act::Fail(Failure::non_retryable("never")),
+        });
+        world.run(&world.processor(script.clone())).await;
+        let seen = script.seen();
+        assert_eq!((seen.len(), seen[3].as_str()), (4, "{}"), "after a call on each receive that is a retry");
+        let dead: Vec<String> = world.dead().into_iter().map(|dead| dead.id).collect();
+        assert_eq!(dead, [bad], "SQS has moved it");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_fifo_dead_letter_that_is_sent_twice_is_there_once() {
     // Deduplication lasts five minutes.
     let attributes = [("ContentBasedDeduplication", "true"), ("VisibilityTimeout", "60")];

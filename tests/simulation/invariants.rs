@@ -277,15 +277,11 @@ impl Book {
         self.secrecy(world);
         let plan = &world.plan;
         let may_loop = plan.recursive_loop == requeue::RecursiveLoop::Allow;
-        // What cannot be sent to the dead-letter queue keeps its FIFO group waiting until SQS moves all of it.
-        let may_block = plan.is_fifo
-            && plan.dead_letters == DeadLetters::Direct
-            && self.tracks.iter().any(|track| Self::cannot_be_copied(track.product.copies, world));
         for n in 0..self.tracks.len() {
             let track = &self.tracks[n];
             let may_expire = plan.policy.message_ttl.is_some() || plan.skew() > MAX_SKEW;
             let was_ours = !matches!(track.product.maker, Maker::Producer { .. });
-            if track.calls == 0 && !track.is_troubled && !may_expire && !was_ours && !may_block {
+            if track.calls == 0 && !track.is_troubled && !may_expire && !was_ours {
                 self.history.violate(Some(n), "a dead letter that was never handled");
                 continue;
             }
