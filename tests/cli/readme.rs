@@ -1,4 +1,4 @@
-//! What the README says of settings, times and costs is what the code says.
+//! What the README says of settings, times and costs is what the code says, and what the page of guarantees says of tests what they say.
 
 use std::fs;
 use std::path::Path;
@@ -99,4 +99,38 @@ fn the_tables_of_a_first_try_are_those_of_the_commands() {
     for said in [requeue(&["demo"]).stdout, invoked.stderr, invoked.stdout] {
         said.lines().for_each(|line| says(line.trim_end()));
     }
+}
+
+#[test]
+fn the_page_of_guarantees_names_tests_that_exist() {
+    let page = text("docs/guarantees.md");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let words = page.split('`').skip(1).step_by(2).flat_map(str::split_whitespace);
+    let paths: Vec<&str> = words.filter(|word| ["tests/", "src/"].iter().any(|room| word.starts_with(room))).collect();
+    assert!(paths.len() > 20, "{paths:?}");
+    for path in paths {
+        assert!(root.join(path).exists(), "{path} is not there");
+    }
+}
+
+/// Each patch says at its head what it breaks, and which tests notice.
+#[test]
+fn the_page_of_guarantees_lists_the_deliberate_bugs_and_who_catches_them() {
+    let page = text("docs/guarantees.md");
+    let mut patches = 0;
+    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sabotage")).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "patch") {
+            continue;
+        }
+        patches += 1;
+        let patch = fs::read_to_string(&path).unwrap();
+        let head: Vec<&str> = patch.lines().take_while(|line| !line.starts_with("diff ")).collect();
+        let tests: Vec<String> =
+            head.iter().filter_map(|line| line.strip_prefix("caught by ")).map(|test| format!("`{test}`")).collect();
+        let row = format!("| {} | {} |", head[0], tests.join(", "));
+        assert!(page.lines().any(|line| line == row), "the page lacks: {row}");
+    }
+    assert_eq!(patches, page.lines().filter(|line| line.contains("| `lib ") || line.contains("| `batch ")).count());
+    assert!(patches >= 10, "{patches}");
 }

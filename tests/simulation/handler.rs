@@ -29,7 +29,8 @@ enum Act {
 
 /// What happens on the so-many-th call for a message, and after how long.
 fn act(world: &World, n: usize, call: usize) -> (Duration, Act) {
-    let dice = Dice::of(world.seed, 1_000_000 + (n * 10_000 + call) as u64);
+    let voice = if world.plan.in_chorus { 0 } else { n };
+    let dice = Dice::of(world.seed, 1_000_000 + (voice * 10_000 + call) as u64);
     let time =
         if dice.happens(400) { steps(dice.pick(&[dice.roll(1, 100), dice.roll(1, 8_000)])) } else { Duration::ZERO };
     if !dice.happens(world.plan.trouble.handlers) {

@@ -5,8 +5,10 @@
 //! | command | what it does |
 //! |---|---|
 //! | `cargo test --test simulation` | 2,000 seeds through the port, 200 through the real SDK client |
-//! | `REQUEUE_TEST_SEEDS=1000000 cargo test --release --test simulation` | so many through the port, a tenth of them through the client |
+//! | `REQUEUE_TEST_SEEDS=1000000 cargo test --release --test simulation -- --nocapture` | so many through the port, a tenth of them through the client, on all cores, with a line of progress now and then |
 //! | `REQUEUE_TEST_SEED=4711 cargo test --test simulation -- --nocapture` | that one alone, with its history |
+//!
+//! The first history that breaks an invariant ends the run; `REQUEUE_TEST_KEEP_GOING=1` names the seeds of all that do.
 
 #![cfg(feature = "embedded")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
@@ -30,6 +32,7 @@ mod witness;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use requeue::embedded::EmbeddedSqs;
 use requeue::queue::SqsQueue;
@@ -38,6 +41,8 @@ use history::History;
 use system::Ended;
 
 const SEEDS: u64 = 2_000;
+/// After so many there is a line of progress.
+const PROGRESS: u64 = 10_000;
 
 fn through_the_port(seed: u64) -> Ended {
     system::run(seed, EmbeddedSqs::clone)
@@ -60,19 +65,21 @@ fn all(live: fn(u64) -> Ended, seeds: Range<u64>) {
         assert!(ended.violation.is_none(), "{}", ended.report(seed).unwrap_or_default());
         return;
     }
-    let (next, failed) = (AtomicU64::new(seeds.start), Mutex::new(None));
+    let keeps_going = number("REQUEUE_TEST_KEEP_GOING").is_some();
+    let (began, next, failed) = (Instant::now(), AtomicU64::new(seeds.start), Mutex::new(None));
     let work = || {
-        while failed.lock().unwrap().is_none() {
+        while failed.lock().unwrap().is_none() || keeps_going {
             let seed = next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds.end {
                 break;
             }
             if let Some(report) = live(seed).report(seed) {
-                if number("TRIAGE").is_some() {
-                    eprintln!("{}", report.lines().next().unwrap());
-                    continue;
-                }
+                eprintln!("{}", report.lines().next().unwrap_or_default());
                 failed.lock().unwrap().get_or_insert(report);
+            }
+            let lived = seed - seeds.start + 1;
+            if lived.is_multiple_of(PROGRESS) {
+                eprintln!("{lived} histories after {} s", began.elapsed().as_secs());
             }
         }
     };

@@ -58,6 +58,8 @@ pub struct Plan {
     pub clocks: Vec<i64>,
     /// Batches at once in each of them.
     pub concurrency: usize,
+    /// Whether the handler does the same with all messages, so that they stay together and requests are full.
+    pub in_chorus: bool,
     pub trouble: Trouble,
     /// When the producer has sent everything, at the latest.
     pub sending: Duration,
@@ -79,9 +81,10 @@ impl Plan {
             if waits_in_place { 2 * u64::from(policy.max_retries) + dice.roll(2, 5) } else { dice.roll(1, 8) };
         let function_timeout = steps(dice.roll(300, 9_000));
         let calm = secs(dice.roll(60, 7_200));
+        let in_chorus = dice.happens(300);
         Self {
             is_fifo,
-            messages: dice.count(1, 12),
+            messages: if in_chorus { dice.count(5, 15) } else { dice.count(1, 12) },
             policy,
             limits: Limits {
                 concurrency: dice.pick(&[1, 3, 12]),
@@ -95,13 +98,14 @@ impl Plan {
             dead_letters: dice.pick(&[DeadLetters::Redrive, DeadLetters::Annotate, DeadLetters::Direct]),
             mode: if dice.happens(50) { Mode::Report } else { Mode::Requeue },
             wrap: if dice.happens(150) { Wrap::Never } else { Wrap::WhenNeeded },
-            sample: dice.happens(400).then(|| dice.pick(&[0.0, 0.25, 0.5, 0.75, 1.0])),
+            sample: (in_chorus || dice.happens(400)).then(|| dice.pick(&[0.0, 0.25, 0.5, 0.75, 1.0])),
             max_receive_count,
             function_timeout,
             window: if dice.happens(300) { steps(dice.roll(1, 1_000)) } else { Duration::ZERO },
             batch_size: dice.pick(&[1, 5, 10, 10, 25]),
             clocks: clocks(dice),
             concurrency: dice.pick(&[1, 1, 2]),
+            in_chorus,
             trouble: Trouble {
                 of_requests: dice.pick(&[0, 50, 300, 600]),
                 deaths: dice.pick(&[0, 0, 20, 100]),
@@ -110,7 +114,7 @@ impl Plan {
                 duplicates: if is_fifo { 0 } else { dice.pick(&[0, 0, 0, 150]) },
                 handlers: dice.pick(&[300, 700, 950]),
             },
-            sending: secs(dice.pick(&[0, 1, dice.roll(0, 600)])),
+            sending: if in_chorus { Duration::ZERO } else { secs(dice.pick(&[0, 1, dice.roll(0, 600)])) },
             calm,
             redrives: (0..dice.roll(0, 2)).map(|_| secs(dice.roll(60, 20_000))).collect(),
         }
