@@ -148,8 +148,9 @@ fn slow_number(value: &str) -> Option<f64> {
     value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.parse().ok())?
 }
 
-/// The three forms of RFC 9110, as jiff reads them and then prints them again: it reads others as well.
+/// The three forms of RFC 9110, the last one also with a zero, as jiff reads them and then prints them again: it reads others as well.
 fn slow_date(value: &str) -> Option<SystemTime> {
+    let value = value.trim();
     let two_digits = value.get(..value.len().checked_sub(15)?)?.split_once('-').map(|_| value.len() - 15);
     let with_century = two_digits.and_then(|at| {
         let (head, tail) = (value.get(..at)?, value.get(at..)?);
@@ -161,6 +162,7 @@ fn slow_date(value: &str) -> Option<SystemTime> {
         (Some(value), "%a, %d %b %Y %H:%M:%S GMT"),
         (with_century.as_deref(), "%A, %d-%b-%Y %H:%M:%S GMT"),
         (Some(value), "%a %b %e %H:%M:%S %Y"),
+        (Some(value), "%a %b %d %H:%M:%S %Y"),
     ];
     let date = forms.into_iter().find_map(|(text, form)| {
         let date = DateTime::strptime(form, text?).ok()?;
