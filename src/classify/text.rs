@@ -169,9 +169,7 @@ impl Words {
 
     /// Whether `phrase` occurs, from the beginning of a word to the end of one.
     pub(super) fn hold(&self, phrase: &str) -> bool {
-        self.spaced
-            .match_indices(phrase)
-            .any(|(at, _)| self.spaced[..at].ends_with(' ') && self.spaced[at + phrase.len()..].starts_with(' '))
+        self.spaced.contains(&format!(" {phrase} "))
     }
 
     /// The first number that is a status by the words around it.
@@ -283,6 +281,20 @@ mod tests {
             "\u{0}\u{feff}日本語",
         ] {
             assert_eq!(of(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_phrase_is_found_where_it_overlaps_what_only_looks_like_it() {
+        for (body, phrase, is_held) in [
+            ("11 1 1", "1 1", true),
+            ("1 1 11", "1 1", true),
+            ("11 11", "1 1", false),
+            ("retry, retryretry retry now", "retry retry", false),
+            ("no retry retry retry", "retry retry", true),
+            ("not yet, not yet not", "not yet not", true),
+        ] {
+            assert_eq!(Words::of_body(body.as_bytes()).hold(phrase), is_held, "{body}: {phrase}");
         }
     }
 

@@ -269,3 +269,6 @@ impl From<std::io::Error> for Error {
         Self(error.into())
     }
 }
+
+#[cfg(test)]
+mod tests;

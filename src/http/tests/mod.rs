@@ -12,6 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use super::*;
 
+mod fuzz;
 mod in_memory;
 mod on_sockets;
 

@@ -4,6 +4,7 @@ use super::*;
 use crate::clock::from_epoch_millis;
 use crate::failure::FailureClass;
 
+mod fuzz;
 mod hostile;
 mod properties;
 mod tables;

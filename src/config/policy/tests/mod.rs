@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use crate::policy::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
 
+mod fuzz;
 mod properties;
 mod rules;
 mod sections;

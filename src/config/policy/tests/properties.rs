@@ -226,11 +226,11 @@ fn documents() -> BoxedStrategy<Value> {
 }
 
 /// A problem between two values, each of which alone is as the schema wants it.
-fn is_between_values(problem: &str) -> bool {
+pub(super) fn is_between_values(problem: &str) -> bool {
     [", since ", ", by ", " says the same as ", " is a second entry "].iter().any(|words| problem.contains(words))
 }
 
-fn assert_bounded(policy: &RetryPolicy) {
+pub(super) fn assert_bounded(policy: &RetryPolicy) {
     const LONGEST: Duration = secs(14 * 86_400);
     assert!(policy.max_retries <= 10_000 && policy.max_deferrals <= 10_000);
     assert!(policy.max_deferral <= secs(86_400) && policy.max_postponements <= 10_000);

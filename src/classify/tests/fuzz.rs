@@ -1,0 +1,210 @@
+//! Any answer, and any words: `tests/fuzz answer words`.
+
+use jiff::civil::DateTime;
+use serde_json::Value;
+
+use super::*;
+use crate::policy::{History, RetryPolicy};
+
+/// No named delay is longer.
+const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Written as on the wire, but for the first line: `429 1700000000` is the status, and the time in seconds since the epoch.
+struct Told {
+    status: u16,
+    now: SystemTime,
+    headers: Vec<(String, Vec<u8>)>,
+    body: Vec<u8>,
+}
+
+impl Told {
+    fn read(input: &[u8]) -> Self {
+        const YEAR_9000: u64 = 221_845_392_000;
+        let mut lines = input.split(|byte| *byte == b'\n');
+        let first = String::from_utf8_lossy(lines.next().unwrap_or_default());
+        let mut numbers = first.split(' ').map(|word| word.parse::<u64>().ok());
+        let status = numbers.next().flatten().and_then(|status| u16::try_from(status).ok()).unwrap_or(429);
+        let seconds = numbers.next().flatten().unwrap_or(1_700_000_000) % YEAR_9000;
+        let headers = lines.by_ref().take_while(|line| !line.is_empty()).map(|line| {
+            let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
+            (String::from_utf8_lossy(&line[..colon]).into_owned(), line.get(colon + 1..).unwrap_or_default().to_vec())
+        });
+        let headers = headers.collect();
+        let body = lines.collect::<Vec<_>>().join(&b'\n');
+        Self { status, now: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds), headers, body }
+    }
+
+    fn with_answer<T>(&self, use_it: impl FnOnce(&Answer<'_>) -> T) -> T {
+        let headers: Vec<(&str, &[u8])> =
+            self.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
+        use_it(&Answer { status: self.status, headers: &headers, body: &self.body })
+    }
+
+    fn judge(&self) -> Failure {
+        self.with_answer(|answer| Failure::from_answer(answer, self.now))
+    }
+
+    fn values(&self, name: &str) -> impl Iterator<Item = &str> {
+        let same = self.headers.iter().filter(move |(other, _)| other.to_ascii_lowercase() == name);
+        same.filter_map(|(_, value)| str::from_utf8(value.trim_ascii()).ok())
+    }
+}
+
+#[test]
+fn any_answer_is_classified_and_what_it_names_is_bounded() {
+    bolero::check!(name = "answer").with_iterations(1_000).for_each(|input: &[u8]| {
+        let told = Told::read(input);
+        let failure = told.judge();
+        assert!(failure.is_postponed() || failure.evidence() == Evidence::Typed);
+        // All reasons stand in our tables: nothing of the answer is repeated.
+        let is_plain = |c: char| matches!(c, ' '..='~');
+        assert!(failure.reason().len() <= 64 && failure.reason().chars().all(is_plain), "{:?}", failure.reason());
+        assert_waited(&failure, told.now);
+        assert_same_however_written(&told, &failure);
+        assert_time_passes(&told);
+        told.with_answer(|answer| {
+            let found = retry_after::retry_after(answer, told.now);
+            assert_eq!(found, slow_retry_after(&told), "{:?}", told.headers);
+        });
+        let _ = retry_after::proto_duration(&String::from_utf8_lossy(input));
+    });
+}
+
+/// The policy bounds what is named, and cuts nothing off it.
+fn assert_waited(failure: &Failure, now: SystemTime) {
+    for policy in [RetryPolicy::standard(), RetryPolicy::high_volume(), RetryPolicy::critical()] {
+        for sample in [0.0, 0.999] {
+            let wait = policy.decide(&History::starting(now), failure, now, sample).wait();
+            let Some(wait) = wait else { continue };
+            assert!(wait.delay().as_secs() <= 900);
+            match failure.delay() {
+                Some(named) => {
+                    let least = named.min(policy.max_retry_after);
+                    assert!((least..=least + Duration::from_secs(61)).contains(&wait.total()), "{named:?} {wait:?}");
+                }
+                None => assert!(wait.total() <= Duration::from_mins(10), "{wait:?}"),
+            }
+        }
+    }
+}
+
+/// Neither the case of names, nor space around values, nor how its JSON is laid out says anything.
+fn assert_same_however_written(told: &Told, failure: &Failure) {
+    let body = match serde_json::from_slice::<Value>(&told.body) {
+        // This name has a meaning of its own for `Value`.
+        Ok(value) if !String::from_utf8_lossy(&told.body).contains("$serde_json::private") => value.to_string().into(),
+        _ => told.body.clone(),
+    };
+    let headers = told.headers.iter().map(|(name, value)| {
+        let spaced = [b" \t", &**value, b" "].concat();
+        (name.to_ascii_uppercase(), spaced)
+    });
+    let again = Told { headers: headers.collect(), body, ..*told };
+    assert_eq!(again.judge(), *failure);
+}
+
+/// An hour later what an answer names is at most an hour nearer; never is it further away, or gone.
+fn assert_time_passes(told: &Told) {
+    for read in [retry_after::retry_after, retry_after::reset] {
+        let [now, later, at_last] = [told.now, told.now + HOUR, told.now + LONGEST * 60]
+            .map(|now| told.with_answer(|answer| read(answer, now)));
+        match (now, later, at_last) {
+            (None, None, None) => {}
+            (Some(now), Some(later), Some(at_last)) => {
+                assert!(now <= LONGEST && later <= now && at_last <= later);
+                assert!(later >= now.saturating_sub(HOUR), "{now:?} {later:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+        if let (true, Some(now), Some(later)) = (told.values("date").any(|date| slow_date(date).is_some()), now, later)
+        {
+            assert_eq!(now, later, "the server's clock counts");
+        }
+    }
+}
+
+/// The first `Retry-After` that is one, else the first number of milliseconds.
+fn slow_retry_after(told: &Told) -> Option<Duration> {
+    let reference = told.values("date").find_map(slow_date).unwrap_or(told.now);
+    let seconds = |value: &str| {
+        let named = match slow_number(value) {
+            Some(seconds) => Duration::from_secs_f64(seconds.min(1e10)),
+            None => slow_date(value)?.duration_since(reference).unwrap_or_default(),
+        };
+        Some(named.min(LONGEST))
+    };
+    let millis = |value: &str| {
+        let millis = value.parse::<u128>().ok().filter(|_| slow_number(value).is_some());
+        let millis = millis.or_else(|| slow_number(value).map(|_| u128::MAX))?;
+        Some(Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX)).min(LONGEST))
+    };
+    let names = ["x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms"];
+    let in_millis = || names.iter().flat_map(|name| told.values(name)).find_map(millis);
+    told.values("retry-after").find_map(seconds).or_else(in_millis)
+}
+
+fn slow_number(value: &str) -> Option<f64> {
+    value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.parse().ok())?
+}
+
+/// The three forms of RFC 9110, the last one also with a zero, as jiff reads them and then prints them again: it reads others as well.
+fn slow_date(value: &str) -> Option<SystemTime> {
+    let value = value.trim();
+    let two_digits = value.get(..value.len().checked_sub(15)?)?.split_once('-').map(|_| value.len() - 15);
+    let with_century = two_digits.and_then(|at| {
+        let (head, tail) = (value.get(..at)?, value.get(at..)?);
+        let (year, time) = (tail.get(..2)?, tail.get(3..)?);
+        // What stands between year and time is not looked at by httpdate.
+        Some(format!("{head}{}{year} {time}", if year.parse::<u32>().ok()? < 70 { 20 } else { 19 }))
+    });
+    let forms = [
+        (Some(value), "%a, %d %b %Y %H:%M:%S GMT"),
+        (with_century.as_deref(), "%A, %d-%b-%Y %H:%M:%S GMT"),
+        (Some(value), "%a %b %e %H:%M:%S %Y"),
+        (Some(value), "%a %b %d %H:%M:%S %Y"),
+    ];
+    let date = forms.into_iter().find_map(|(text, form)| {
+        let date = DateTime::strptime(form, text?).ok()?;
+        (date.strftime(form).to_string() == text? && date.year() >= 1970).then_some(date)
+    })?;
+    let since_epoch = date.duration_since(jiff::civil::date(1970, 1, 1).at(0, 0, 0, 0));
+    Some(SystemTime::UNIX_EPOCH + Duration::try_from(since_epoch).ok()?)
+}
+
+#[test]
+fn any_words_are_found_in_any_text_where_they_stand_whole() {
+    bolero::check!(name = "words").with_iterations(1_000).for_each(|input: &[u8]| {
+        let text = String::from_utf8_lossy(input);
+        let (phrase, body) = text.split_once('\n').unwrap_or(("not found yet", &text));
+        let (wanted, words) = (slow_words(phrase), slow_words(body));
+        assert_eq!(text::phrase(phrase), wanted.join(" "));
+        if !wanted.is_empty() && body.len() <= 16 * 1024 {
+            let found = text::Words::of_body(body.as_bytes()).hold(&wanted.join(" "));
+            assert_eq!(found, words.windows(wanted.len()).any(|window| window == wanted), "{wanted:?} {words:?}");
+        }
+        let failure = Failure::classified(&Wrapped(body.to_owned(), None));
+        let is_plain = |c: char| matches!(c, ' '..='~');
+        assert!(failure.evidence() != Evidence::Text || failure.reason().chars().all(is_plain), "{failure:?}");
+        // Nothing that follows what is read, and no address, says anything.
+        let longer = format!("{body} https://example.com/{}", "too many requests ".repeat(200));
+        if body.chars().count() > 2_048 {
+            assert_eq!(Failure::classified(&Wrapped(longer, None)), failure);
+        }
+    });
+}
+
+/// Runs of letters and digits, and of points and commas between two digits, in lower case.
+fn slow_words(text: &str) -> Vec<String> {
+    let chars: Vec<char> = text.chars().collect();
+    let is_digit = |at: Option<usize>| at.and_then(|at| chars.get(at)).is_some_and(char::is_ascii_digit);
+    let mut words = vec![String::new()];
+    for (at, c) in chars.iter().enumerate() {
+        let within_number = matches!(c, '.' | ',') && is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
+        match words.last_mut() {
+            Some(word) if c.is_alphanumeric() || within_number => word.push(*c),
+            _ => words.push(String::new()),
+        }
+    }
+    words.into_iter().filter(|word| !word.is_empty()).map(|word| word.to_lowercase()).collect()
+}

@@ -1,0 +1,123 @@
+//! Any text as a policy document: `tests/fuzz policy`. Held against the schema, and against the same document written in another way.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
+use super::super::read;
+use super::super::schema::{allows, schema};
+use super::properties::{assert_bounded, is_between_values};
+use crate::classify::{Answer, Rules};
+use crate::failure::Failure;
+use crate::policy::RetryPolicy;
+
+const ANSWERS: [Answer<'static>; 3] = [
+    Answer {
+        status: 404,
+        headers: &[("x-maintenance", b"Sunday")],
+        body: br#"{"code":"a","message":"not found yet"}"#,
+    },
+    Answer { status: 503, headers: &[("Retry-After", b"7")], body: b"\xff a, b" },
+    Answer { status: 302, headers: &[], body: b"" },
+];
+
+#[test]
+fn any_document_is_refused_with_reasons_or_means_the_same_however_it_is_written() {
+    bolero::check!(name = "policy").with_iterations(500).for_each(|input: &[u8]| {
+        let text = String::from_utf8_lossy(input);
+        let judged = read(&text);
+        match &judged {
+            Ok((policy, rules)) => {
+                assert_bounded(policy);
+                assert_eq!(text.parse::<RetryPolicy>().as_ref(), Ok(policy));
+                assert!(rules.len() <= 100);
+            }
+            Err(problems) => {
+                assert!(!problems.is_empty(), "{text:?}");
+                let is_harmless = |problem: &String| !problem.chars().any(char::is_control) && problem.len() < 1_000;
+                // What is no JSON is serde_json's to say.
+                assert!(problems.iter().all(is_harmless), "{problems:?}");
+            }
+        }
+        let document = text.strip_prefix('\u{feff}').unwrap_or(&text);
+        let Some(written_anew) = rewritten(document) else { return };
+        let again = read(&written_anew);
+        // Of two members of one name only the first is looked at.
+        let twice = |problem: &String| problem.contains(" stands more than once");
+        let twice = judged.as_ref().is_err_and(|problems| problems.iter().any(twice));
+        let told = |problems: &Vec<String>| if twice { 1 } else { problems.len() };
+        assert_eq!(
+            judged.as_ref().map(|read| &read.0).map_err(told),
+            again.as_ref().map(|read| &read.0).map_err(told),
+            "{text:?}",
+        );
+        if let (Ok((_, rules)), Ok((_, same_rules))) = (&judged, &again) {
+            assert_eq!(verdicts(rules), verdicts(same_rules));
+        }
+        // A value forgets the first of two members of one name, and one name has a meaning of its own for it.
+        if let (false, false, Ok(value)) =
+            (twice, text.contains("$serde_json::private"), serde_json::from_str::<Value>(document))
+        {
+            let between = judged.as_ref().err().is_none_or(|problems| problems.iter().all(|it| is_between_values(it)));
+            assert_eq!(allows(&schema(), &value), between, "{text:?} {judged:?}");
+        }
+    });
+}
+
+/// What the rules make of some answers.
+fn verdicts(rules: &Rules) -> [Failure; 3] {
+    ANSWERS.map(|answer| rules.within(|| Failure::from_answer(&answer, SystemTime::UNIX_EPOCH)))
+}
+
+/// The same document without white space, the members of every object in the opposite order; numbers and strings as they are. `None` if it
+/// is no JSON, or very deep.
+fn rewritten(text: &str) -> Option<String> {
+    if text.matches(['{', '[']).count() > 100 {
+        return None;
+    }
+    let text = text.trim_matches([' ', '\t', '\n', '\r']);
+    serde_json::from_str::<&RawValue>(text).ok()?;
+    Some(match text.as_bytes().first()? {
+        b'{' => {
+            let Members(members) = serde_json::from_str(text).ok()?;
+            let member = |(name, value): &(&RawValue, &RawValue)| Some(format!("{name}:{}", rewritten(value.get())?));
+            format!("{{{}}}", members.iter().rev().map(member).collect::<Option<Vec<_>>>()?.join(","))
+        }
+        b'[' => {
+            let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
+            let items: Vec<String> = items.iter().map(|item| rewritten(item.get())).collect::<Option<_>>()?;
+            format!("[{}]", items.join(","))
+        }
+        _ => text.to_owned(),
+    })
+}
+
+/// The members of an object, those included whose name occurs twice.
+struct Members<'d>(Vec<(&'d RawValue, &'d RawValue)>);
+
+impl<'d> Deserialize<'d> for Members<'d> {
+    fn deserialize<D: Deserializer<'d>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Collect;
+
+        impl<'d> Visitor<'d> for Collect {
+            type Value = Members<'d>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'d>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members = Vec::new();
+                while let Some(member) = map.next_entry()? {
+                    members.push(member);
+                }
+                Ok(Members(members))
+            }
+        }
+
+        deserializer.deserialize_map(Collect)
+    }
+}
