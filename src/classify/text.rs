@@ -169,7 +169,9 @@ impl Words {
 
     /// Whether `phrase` occurs, from the beginning of a word to the end of one.
     pub(super) fn hold(&self, phrase: &str) -> bool {
-        self.spaced.contains(&format!(" {phrase} "))
+        let from_word = |(at, _)| &self.spaced[at + 1..];
+        let mut ends = self.spaced.match_indices(' ').map(from_word).filter_map(|words| words.strip_prefix(phrase));
+        ends.any(|rest| rest.starts_with(' '))
     }
 
     /// The first number that is a status by the words around it.
