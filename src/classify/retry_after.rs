@@ -260,6 +260,8 @@ mod tests {
             (&[("RateLimit", "limit=100, remaining=1, reset=50")], None),
             (&[("RateLimit", r#""a";r=0;t=-3"#)], None),
             (&[("RateLimit", "\"a\\\";r=0;t=5")], None),
+            // Only in quotes does it mean that the next character stands for itself.
+            (&[("RateLimit", r"a\;r=0;t=30")], Some(30)),
             (&[("RateLimit-Reset", "15")], Some(15)),
             (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "0")], Some(15)),
             (&[("X-RateLimit-Reset", "15"), ("X-RateLimit-Remaining", "1")], None),

@@ -5,7 +5,7 @@
 //! | command | what it does |
 //! |---|---|
 //! | `cargo test --test simulation` | 2,000 seeds through the port, 200 through the real SDK client |
-//! | `REQUEUE_TEST_SEEDS=1000000 cargo test --release --test simulation -- --nocapture` | so many through the port, a tenth of them through the client, on all cores, with a line of progress now and then |
+//! | `REQUEUE_TEST_SEEDS=1000000 cargo test --profile proof --test simulation -- --nocapture` | so many through the port, a tenth of them through the client, on all cores, with a line of progress now and then |
 //! | `REQUEUE_TEST_SEED=4711 cargo test --test simulation -- --nocapture` | that one alone, with its history |
 //!
 //! The first history that breaks an invariant ends the run; `REQUEUE_TEST_KEEP_GOING=1` names the seeds of all that do.
