@@ -42,7 +42,7 @@ pub(super) struct Member {
     pub(super) value: Range<usize>,
     /// How many members precede it.
     index: usize,
-    /// Where the value before it ends, or the opening brace.
+    /// Where the value before it ends, if there is one.
     gap: usize,
     /// Where its key begins.
     key: usize,
@@ -63,7 +63,7 @@ impl<'a> Object<'a> {
     /// `None` unless `text` is one JSON object and, around it, white space.
     pub(super) fn locate(text: &'a str) -> Option<Self> {
         let mut object = Self { text, len: 0, members: Vec::new(), body: None, ambiguous: false };
-        let mut gap = text.find('{')? + 1;
+        let mut gap = 0;
         json::each_member(text, |key, value| {
             let value_span = object.span(value);
             match Key::of(key) {
