@@ -1,6 +1,5 @@
 //! A payload with our members: the text of a copy, ready to be sent except for the time of sending.
 
-use std::fmt;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
@@ -28,14 +27,6 @@ pub enum Wrap {
 /// The payload cannot hold our members itself, and wrapping is switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotWrappable;
-
-impl fmt::Display for NotWrappable {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        f.write_str("the body is not a JSON object that can hold a retry count, and wrapping is switched off")
-    }
-}
-
-impl std::error::Error for NotWrappable {}
 
 /// The body of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
