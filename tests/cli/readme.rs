@@ -124,8 +124,8 @@ fn the_page_of_guarantees_lists_the_deliberate_bugs_and_who_catches_them() {
             continue;
         }
         patches += 1;
-        let patch = fs::read_to_string(&path).unwrap();
-        let head: Vec<&str> = patch.lines().take_while(|line| !line.starts_with("diff ")).collect();
+        let said = fs::read_to_string(&path).unwrap();
+        let head: Vec<&str> = said.lines().take_while(|line| !line.starts_with("diff ")).collect();
         let tests: Vec<String> =
             head.iter().filter_map(|line| line.strip_prefix("caught by ")).map(|test| format!("`{test}`")).collect();
         let row = format!("| {} | {} |", head[0], tests.join(", "));

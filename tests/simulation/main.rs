@@ -32,10 +32,10 @@ mod witness;
 use std::ops::Range;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
 use requeue::embedded::EmbeddedSqs;
 use requeue::queue::SqsQueue;
+use tokio::time::Instant;
 
 use history::History;
 use system::Ended;
