@@ -21,8 +21,9 @@ use crate::witness::{INVOCATION, Witness};
 
 /// Lambda refuses to invoke a function after so many of its own messages in a row.
 const LONGEST_ROW: u32 = 16;
-/// A run that takes more than these goes round and round.
-const MOST_INVOCATIONS: usize = 5_000;
+/// A run that takes more than these goes round and round. Where many messages are delivered twice, and their copies too, some thousands
+/// are needed.
+const MOST_INVOCATIONS: usize = 50_000;
 
 type Processor<Q> = BatchProcessor<Script, Witness<Q>>;
 

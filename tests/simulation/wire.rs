@@ -95,7 +95,7 @@ impl Past {
         Self {
             count: members.count,
             counts: members.counts(),
-            last: members.class().map(|class| (class.to_owned(), members.number("delay"))),
+            last: members.class().and_then(|class| Some((class.to_owned(), members.state["delay"].as_u64()?))),
             deferrals: members.number("deferrals"),
             postponements: members.number("postponements"),
             hops: members.number("hops"),
