@@ -250,7 +250,7 @@ where
         }
         let dead_letter = self.inner.dead_letter_mode(&delivery, now);
         if let Some(disposition) = gate(policy, dead_letter, &delivery, now, time_left, sample) {
-            let disposition = self.inner.feasible(&delivery, disposition, now, sample);
+            let disposition = self.inner.feasible(&delivery, disposition, dead_letter, now, sample);
             return Verdict::uncalled(delivery, disposition, now);
         }
 
@@ -273,7 +273,7 @@ where
             Handled::Interrupted => (Disposition::Release(ReleaseReason::ShuttingDown), None),
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
-        let disposition = self.inner.feasible(&delivery, disposition, now, sample);
+        let disposition = self.inner.feasible(&delivery, disposition, dead_letter, now, sample);
         Verdict { failure, elapsed, ..Verdict::uncalled(delivery, disposition, now) }
     }
 }
@@ -314,7 +314,14 @@ impl<H, Q: Queue> Inner<H, Q> {
 
     /// The disposition that can be carried out for this record: a copy needs a queue and a message that is still ours, and what SQS
     /// shall keep needs an id.
-    fn feasible(&self, delivery: &Arc<Delivery>, wanted: Disposition, now: SystemTime, sample: f64) -> Disposition {
+    fn feasible(
+        &self,
+        delivery: &Delivery,
+        wanted: Disposition,
+        dead_letter: &DeadLetterMode,
+        now: SystemTime,
+        sample: f64,
+    ) -> Disposition {
         match wanted {
             // What is done is done, whoever has it now; and an abandoned handler costs no call.
             Disposition::Complete | Disposition::Release(ReleaseReason::Abandoned) => wanted,
@@ -334,7 +341,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             } if delivery.strategy == Strategy::Visibility => {
                 Disposition::Defer { why, wait: policy::deferred_in_place(wait, now) }
             }
-            Disposition::DeadLetter(reason) => self.dead_letter(delivery, reason, now, sample),
+            Disposition::DeadLetter(reason) => self.dead_letter(delivery, reason, dead_letter, now, sample),
             Disposition::Release(ReleaseReason::GivenUp) if is_unreportable(delivery) => {
                 policy::defer(&self.policy, Deferral::Unreportable, delivery.deferrals(), now, sample)
             }
@@ -350,24 +357,24 @@ impl<H, Q: Queue> Inner<H, Q> {
     /// group would follow it there unhandled.
     fn dead_letter_mode(&self, delivery: &Arc<Delivery>, now: SystemTime) -> &DeadLetterMode {
         let is_last = || delivery.is_fifo() && policy::is_spent(&self.policy, &delivery.progress());
-        let can_be_sent = || self.settler.can_be_dead_letter(delivery, DeadLetterReason::RetriesExhausted, now);
+        let can_be_sent = || self.settler.can_be_dead_letter(delivery, now);
         match &self.dead_letter {
             DeadLetterMode::Direct(_) if is_last() && !can_be_sent() => &DeadLetterMode::Redrive,
             mode => mode,
         }
     }
 
-    /// The way to the dead-letter queue. A copy needs all of the record, and on a FIFO queue it would lose its
-    /// place.
+    /// The way to the dead-letter queue. A copy needs all of the record, and on a FIFO queue it would lose its place.
     fn dead_letter(
         &self,
-        delivery: &Arc<Delivery>,
+        delivery: &Delivery,
         reason: DeadLetterReason,
+        mode: &DeadLetterMode,
         now: SystemTime,
         sample: f64,
     ) -> Disposition {
         let copyable = delivery.defect.is_none() && delivery.queue.is_some();
-        match self.dead_letter_mode(delivery, now) {
+        match mode {
             DeadLetterMode::Direct(_) if copyable => Disposition::Direct(reason),
             DeadLetterMode::Annotate if copyable && !delivery.is_fifo() && !delivery.ends_its_row() => {
                 Disposition::Annotate(reason)

@@ -195,15 +195,11 @@ impl<Q: Queue> Settler<Q> {
     }
 
     /// Whether a dead letter can be made of it, whatever the words of its last failure.
-    pub(crate) fn can_be_dead_letter(
-        &self,
-        delivery: &Arc<Delivery>,
-        reason: DeadLetterReason,
-        at: SystemTime,
-    ) -> bool {
+    pub(crate) fn can_be_dead_letter(&self, delivery: &Arc<Delivery>, at: SystemTime) -> bool {
         let to = delivery.queue.as_ref().and_then(|from| self.dead_letters_of(from));
         to.is_some_and(|to| {
-            let verdict = Verdict::uncalled(Arc::clone(delivery), Disposition::Direct(reason), at);
+            let disposition = Disposition::Direct(DeadLetterReason::RetriesExhausted);
+            let verdict = Verdict::uncalled(Arc::clone(delivery), disposition, at);
             Copy::new(verdict, &to, self.wrap).has_room_for_words()
         })
     }

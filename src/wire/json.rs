@@ -9,7 +9,7 @@ use serde_json::value::RawValue;
 
 /// Calls `visit` with the text of every key, quotes included, and of every value of an object, in their order. `None` if `text` is
 /// not exactly one JSON object, white space aside, or as soon as `visit` says so.
-pub(super) fn each_member<'a>(text: &'a str, visit: impl FnMut(&'a str, &'a str) -> Option<()>) -> Option<()> {
+pub(crate) fn each_member<'a>(text: &'a str, visit: impl FnMut(&'a str, &'a str) -> Option<()>) -> Option<()> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     deserializer.deserialize_map(Members(visit)).ok()?;
     deserializer.end().ok()

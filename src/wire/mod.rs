@@ -22,6 +22,8 @@ use self::object::{Name, Object};
 use self::state_text::StateText;
 use crate::state::RetryState;
 
+#[cfg(test)]
+pub(crate) use self::json::each_member;
 pub use self::stamp::Wrap;
 pub(crate) use self::stamp::{NotWrappable, Stamped, stamp, timestamp_text};
 

@@ -1,9 +1,7 @@
 //! Any text as a policy document: `tests/fuzz policy`. Held against the schema, and against the same document written in another way.
 
-use std::fmt;
 use std::time::SystemTime;
 
-use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
@@ -13,6 +11,7 @@ use super::properties::{assert_bounded, is_between_values};
 use crate::classify::{Answer, Rules};
 use crate::failure::Failure;
 use crate::policy::RetryPolicy;
+use crate::wire;
 
 const ANSWERS: [Answer<'static>; 3] = [
     Answer {
@@ -82,9 +81,13 @@ fn rewritten(text: &str) -> Option<String> {
     serde_json::from_str::<&RawValue>(text).ok()?;
     Some(match text.as_bytes().first()? {
         b'{' => {
-            let Members(members) = serde_json::from_str(text).ok()?;
-            let member = |(name, value): &(&RawValue, &RawValue)| Some(format!("{name}:{}", rewritten(value.get())?));
-            format!("{{{}}}", members.iter().rev().map(member).collect::<Option<Vec<_>>>()?.join(","))
+            let mut members = Vec::new();
+            wire::each_member(text, |name, value| {
+                members.push(format!("{name}:{}", rewritten(value)?));
+                Some(())
+            })?;
+            members.reverse();
+            format!("{{{}}}", members.join(","))
         }
         b'[' => {
             let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
@@ -93,31 +96,4 @@ fn rewritten(text: &str) -> Option<String> {
         }
         _ => text.to_owned(),
     })
-}
-
-/// The members of an object, those included whose name occurs twice.
-struct Members<'d>(Vec<(&'d RawValue, &'d RawValue)>);
-
-impl<'d> Deserialize<'d> for Members<'d> {
-    fn deserialize<D: Deserializer<'d>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Collect;
-
-        impl<'d> Visitor<'d> for Collect {
-            type Value = Members<'d>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an object")
-            }
-
-            fn visit_map<A: MapAccess<'d>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-                let mut members = Vec::new();
-                while let Some(member) = map.next_entry()? {
-                    members.push(member);
-                }
-                Ok(Members(members))
-            }
-        }
-
-        deserializer.deserialize_map(Collect)
-    }
 }
