@@ -107,6 +107,7 @@ pub mod embedded;
 mod secrets;
 mod settings;
 mod state;
+mod trace;
 
 pub use clock::{Clock, Sampler};
 pub use config::{Config, InvalidConfig, InvalidPolicy};
@@ -119,6 +120,6 @@ pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
-pub use settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
+pub use settings::{DeadLetterMode, Limits, Metrics, Mode, RecursiveLoop, Settings};
 pub use wire::Wrap;
 pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};

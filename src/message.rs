@@ -16,8 +16,9 @@ use crate::disposition::{Delay, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::gate::Caller;
 use crate::policy::Progress;
-use crate::queue::{Attribute, QueueArn};
+use crate::queue::{Attribute, AttributeValue, QueueArn};
 use crate::state::RetryState;
+use crate::trace;
 use crate::wire::{self, Origin};
 
 /// If SQS says that a copy was sent this much later than we sent it, somebody else sent it: an operator's redrive.
@@ -56,6 +57,8 @@ pub struct Record {
     pub first_received: Option<SystemTime>,
     /// `MessageGroupId`.
     pub group_id: Option<String>,
+    /// `AWSTraceHeader`: the trace to which X-Ray counts it.
+    pub trace_header: Option<String>,
     /// Whether there is a `DeadLetterQueueSourceArn`: a redrive policy moved it here.
     pub was_dead_lettered: bool,
     /// The message attributes; `None` when one of them cannot be read.
@@ -80,6 +83,7 @@ pub(crate) struct Delivery {
     /// When this copy was first received.
     pub(crate) copy_first_received: SystemTime,
     pub(crate) group_id: Option<String>,
+    trace_header: Option<String>,
     pub(crate) attributes: BTreeMap<String, Attribute>,
     pub(crate) state: RetryState,
     /// Why no handler can be given this record.
@@ -146,6 +150,7 @@ impl Delivery {
             first_received: state.first_received.unwrap_or(copy_first_received),
             copy_first_received,
             group_id: record.group_id,
+            trace_header: record.trace_header,
             attributes: record.attributes.unwrap_or_default(),
             payload: payload.unwrap_or(body),
             state,
@@ -317,6 +322,26 @@ impl<T> Message<T> {
     /// The message group: on a standard queue the tenant of fair queues.
     pub fn group_id(&self) -> Option<&str> {
         self.delivery.group_id.as_deref()
+    }
+
+    /// The trace to which the message belongs, as W3C Trace Context has it: its attribute `traceparent`, or else what SQS has kept for
+    /// X-Ray. With it a handler continues the trace of who sent the message; [`HttpTarget`](crate::http::HttpTarget) does so by itself.
+    pub fn traceparent(&self) -> Option<Cow<'_, str>> {
+        let kept = || self.delivery.trace_header.as_deref().and_then(trace::of_header);
+        self.own_traceparent().map(Cow::Borrowed).or_else(|| kept().map(Cow::Owned))
+    }
+
+    /// What belongs to the `traceparent` of the same message: the attribute `tracestate`, if it has both.
+    pub fn tracestate(&self) -> Option<&str> {
+        self.own_traceparent()?;
+        match &self.delivery.attributes.get(trace::TRACESTATE)?.value {
+            AttributeValue::Text(state) => Some(state),
+            AttributeValue::Binary(_) => None,
+        }
+    }
+
+    fn own_traceparent(&self) -> Option<&str> {
+        self.delivery.attributes.get(trace::TRACEPARENT).and_then(trace::of_attribute)
     }
 
     /// Which attempt this is: 1 the first time.

@@ -29,6 +29,7 @@ use crate::report::{Outcome, Report};
 use crate::round;
 use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 use crate::settle::{Behind, Brake, Settled, Settler, Verdict, Window};
+use crate::telemetry::{self, Emitter};
 
 mod call;
 
@@ -53,6 +54,7 @@ struct Inner<H, Q> {
     recursive_loop: RecursiveLoop,
     dead_letter: DeadLetterMode,
     mode: Mode,
+    metrics: Option<Emitter>,
     handlers: Handle,
 }
 
@@ -98,7 +100,18 @@ where
     /// Outside a tokio runtime, unless the settings name one for the handlers.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
         let Settings {
-            policy, rules, limits, recursive_loop, dead_letter, mode, wrap, clock, sampler, handlers, ..
+            policy,
+            rules,
+            limits,
+            recursive_loop,
+            dead_letter,
+            mode,
+            wrap,
+            metrics,
+            clock,
+            sampler,
+            handlers,
+            ..
         } = settings;
         let (strategy, dead_letter) = match mode {
             Mode::Requeue => (settings.strategy, dead_letter),
@@ -126,6 +139,7 @@ where
             recursive_loop,
             dead_letter,
             mode,
+            metrics: metrics.map(Emitter::new),
             handlers,
         };
         Self { inner: Arc::new(inner), body: PhantomData }
@@ -133,6 +147,11 @@ where
 
     pub(crate) fn clock(&self) -> &Clock {
         &self.inner.settler.clock
+    }
+
+    /// Says what became of a batch, in log and metrics, and ends when `until` has come.
+    pub(crate) fn observe(&self, report: &Report, until: Instant) {
+        telemetry::observe(report, self.inner.metrics.as_ref(), until);
     }
 
     /// Works on one batch. Returns before `deadline` whatever handlers and queue do, as long as this future itself is polled.
@@ -398,10 +417,12 @@ impl<H, Q: Queue> Inner<H, Q> {
     }
 
     fn outcome(&self, settled: Settled) -> Outcome {
-        let Settled { verdict: Verdict { delivery, disposition, failure, elapsed, .. }, settlement } = settled;
+        let Settled { verdict: Verdict { delivery, disposition, failure, elapsed, at, .. }, settlement } = settled;
+        let failure = failure.filter(|failure| !failure.is_postponed());
         Outcome {
             message_id: delivery.message_id.clone(),
             original_message_id: delivery.original_id().map(str::to_owned),
+            queue: delivery.queue.clone(),
             retry_count: delivery.retries(),
             hops: delivery.state.hops,
             receive_count: delivery.receive_count,
@@ -413,6 +434,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             disposition,
             settlement,
             elapsed,
+            age: at.duration_since(delivery.first_sent).unwrap_or_default(),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What became of each message of a batch. All answers, to Lambda as to the log, are derived from this one value.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::disposition::Disposition;
 use crate::failure::FailureClass;
+use crate::queue::QueueArn;
 
 /// What became of one message.
 #[derive(Clone, Debug)]
@@ -12,6 +14,8 @@ pub struct Outcome {
     pub message_id: Option<String>,
     /// The id of the first delivery.
     pub original_message_id: Option<String>,
+    /// The queue; `None` when the record does not say.
+    pub queue: Option<Arc<QueueArn>>,
     /// Retries used before this delivery.
     pub retry_count: u32,
     /// Copies sent before on the way to a `notBefore`.
@@ -30,6 +34,8 @@ pub struct Outcome {
     pub settlement: Settlement,
     /// How long the handler ran; `None` if it was not called.
     pub elapsed: Option<Duration>,
+    /// From being sent first until this was decided.
+    pub age: Duration,
 }
 
 /// Whether a disposition was carried out, and where the message is now.

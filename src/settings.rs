@@ -36,6 +36,8 @@ pub struct Settings {
     pub mode: Mode,
     /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
     pub wrap: Wrap,
+    /// Whether each batch writes its metrics to the standard output. Default: it does not.
+    pub metrics: Option<Metrics>,
     /// Default: this machine's.
     pub clock: Clock,
     /// Default: the thread's random generator.
@@ -55,6 +57,7 @@ impl Default for Settings {
             dead_letter: DeadLetterMode::Redrive,
             mode: Mode::Requeue,
             wrap: Wrap::WhenNeeded,
+            metrics: None,
             clock: Clock::system(),
             sampler: Sampler::random(),
             handlers: None,
@@ -143,4 +146,26 @@ pub enum DeadLetterMode {
     /// [`Redrive`](Self::Redrive). SQS does not know where such a copy came from, so an operator who moves it back has to name
     /// the queue, which stands in `retryState.source`.
     Direct(QueueUrl),
+}
+
+/// What stands in each line of metrics, which CloudWatch reads in its embedded metric format.
+///
+/// ```
+/// let metrics = requeue::Metrics::of("orders");
+/// assert_eq!(metrics.level, "INFO");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    /// The dimension `Service`: 1 to 255 printable ASCII characters.
+    pub service: String,
+    /// The member `level`. Lambda drops lines below the level of the function's log; so it should be that level.
+    pub level: String,
+}
+
+impl Metrics {
+    /// The metrics of a service, at level INFO.
+    #[must_use]
+    pub fn of(service: impl Into<String>) -> Self {
+        Self { service: service.into(), level: "INFO".to_owned() }
+    }
 }

@@ -14,7 +14,7 @@ use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
 #[cfg(feature = "http")]
 use crate::secrets::{Stored, Texts};
-use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
+use crate::settings::{DeadLetterMode, Limits, Metrics, Mode, RecursiveLoop, Settings};
 use crate::wire::Wrap;
 
 mod policy;
@@ -56,6 +56,8 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, handled again on each receive until SQS moves it; as a copy that says why, handled no more until SQS moves it; or as such a copy sent there by the function | `redrive`, `annotate`, `direct` | `redrive` |
 /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | the dead-letter queue of the mode `direct` | URL of an SQS queue | none: needed by `direct` |
 /// | `REQUEUE_MODE` | whether failed messages are tried again; `report`, for emergencies, only sorts and logs failures and leaves every one to SQS: nothing is sent, nothing paused, and `maxReceiveCount` receives are all there is | `requeue`, `report` | `requeue` |
+/// | `REQUEUE_METRICS` | whether each batch writes its metrics to the standard output, in CloudWatch's embedded metric format | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
+/// | `REQUEUE_SERVICE` | the dimension `Service` of the metrics | 1 to 255 printable ASCII characters | the function's name; `requeue` elsewhere |
 /// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, so that after 10 it waits by its visibility instead, and gets `maxReceiveCount` receives in place of its other retries; a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
 ///
 /// ```
@@ -86,6 +88,8 @@ pub struct Config {
     pub wrap: Wrap,
     /// What Lambda does about a message that the function sends to its own queue.
     pub recursive_loop: RecursiveLoop,
+    /// Whether each batch writes its metrics.
+    pub metrics: Option<Metrics>,
     /// Where to send messages over HTTP.
     #[cfg(feature = "http")]
     pub target: Option<crate::http::TargetUrl>,
@@ -110,7 +114,7 @@ impl Config {
         allow(clippy::unused_async, reason = "nothing is fetched without the feature")
     )]
     pub async fn load() -> Result<Self, InvalidConfig> {
-        let vars = Vars::new(environment());
+        let vars = Vars::new(environment()).on(Host::from_env());
         #[cfg(feature = "secrets")]
         let vars = vars.with_secrets().await;
         vars.into_config()
@@ -122,7 +126,7 @@ impl Config {
     ///
     /// All problems in one message.
     pub fn from_env() -> Result<Self, InvalidConfig> {
-        Self::from_vars(environment())
+        Vars::new(environment()).on(Host::from_env()).into_config()
     }
 
     /// Reads variables of which each name begins with `REQUEUE_`. An empty value counts as none. A secret named by its ARN is refused,
@@ -156,6 +160,7 @@ impl Config {
             mode: vars.one_of("MODE", &MODE).unwrap_or_default(),
             wrap: vars.one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)]).unwrap_or_default(),
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
+            metrics: vars.metrics(),
             #[cfg(feature = "http")]
             target: vars.target(),
         }
@@ -177,6 +182,7 @@ impl Config {
     #[must_use]
     pub fn into_settings(self) -> Settings {
         Settings {
+            metrics: self.metrics,
             policy: self.policy,
             rules: self.rules,
             limits: self.limits,
@@ -208,6 +214,8 @@ const STRATEGY: [(&str, Strategy); 2] = [("copy", Strategy::Copy), ("visibility"
 const DEAD_LETTER: [(&str, Option<DeadLetterMode>); 3] =
     [("redrive", Some(DeadLetterMode::Redrive)), ("annotate", Some(DeadLetterMode::Annotate)), ("direct", None)];
 
+const METRICS: [(&str, bool); 2] = [("emf", true), ("off", false)];
+
 /// The words of the property itself.
 const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
     [("Allow", RecursiveLoop::Allow), ("Terminate", RecursiveLoop::Terminate)];
@@ -218,27 +226,31 @@ pub(crate) fn is_in_lambda() -> bool {
     std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some()
 }
 
-/// Lambda's logging controls, which a custom runtime has to honour. Source: Lambda developer guide, "Configuring advanced logging
-/// controls".
-pub(crate) struct LogControls {
+/// What Lambda says of the function, its logging controls among it, which a custom runtime has to honour. Source: Lambda developer
+/// guide, "Defined runtime environment variables" and "Configuring advanced logging controls".
+#[derive(Default)]
+pub(crate) struct Host {
+    /// `None` elsewhere.
+    pub(crate) function: Option<String>,
     /// Lambda sets none unless its format is JSON.
-    pub(crate) level: Option<String>,
-    pub(crate) is_json: bool,
+    pub(crate) log_level: Option<String>,
+    pub(crate) logs_json: bool,
 }
 
-impl LogControls {
+impl Host {
     #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
     pub(crate) fn from_env() -> Self {
-        let read = |name| std::env::var(name).unwrap_or_default();
+        let read = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
         Self {
-            level: Some(read("AWS_LAMBDA_LOG_LEVEL")).filter(|level| !level.is_empty()),
-            is_json: read("AWS_LAMBDA_LOG_FORMAT").eq_ignore_ascii_case("json"),
+            function: read("AWS_LAMBDA_FUNCTION_NAME"),
+            log_level: read("AWS_LAMBDA_LOG_LEVEL"),
+            logs_json: read("AWS_LAMBDA_LOG_FORMAT").is_some_and(|format| format.eq_ignore_ascii_case("json")),
         }
     }
 }
 
 /// The names, without prefix, in the order of the table.
-const NAMES: [&str; 19] = [
+const NAMES: [&str; 21] = [
     "TARGET_URL",
     "ALLOW_HTTP",
     "METHOD",
@@ -257,12 +269,15 @@ const NAMES: [&str; 19] = [
     "DEAD_LETTER",
     "DEAD_LETTER_QUEUE_URL",
     "MODE",
+    "METRICS",
+    "SERVICE",
     "RECURSIVE_LOOP",
 ];
 
 /// The variables, and what is wrong with them.
 struct Vars {
     values: BTreeMap<String, String>,
+    host: Host,
     /// What has been fetched for them.
     #[cfg(feature = "http")]
     texts: Texts,
@@ -276,12 +291,17 @@ impl Vars {
     fn new(vars: impl Iterator<Item = (String, String)>) -> Self {
         Self {
             values: vars.collect(),
+            host: Host::default(),
             #[cfg(feature = "http")]
             texts: Texts::new(),
             #[cfg(feature = "http")]
             wanted: BTreeSet::new(),
             problems: Vec::new(),
         }
+    }
+
+    fn on(self, host: Host) -> Self {
+        Self { host, ..self }
     }
 
     fn into_config(mut self) -> Result<Config, InvalidConfig> {
@@ -351,6 +371,26 @@ impl Vars {
             (None, None) => {}
         }
         DeadLetterMode::default()
+    }
+
+    fn metrics(&mut self) -> Option<Metrics> {
+        let is_on = self.one_of("METRICS", &METRICS).unwrap_or(self.host.function.is_some());
+        // What CloudWatch takes as the value of a dimension. Source: CloudWatch API reference, "Dimension".
+        let fits = |name: &String| {
+            (1..=255).contains(&name.len())
+                && !name.starts_with(':')
+                && name.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic())
+                && !name.trim().is_empty()
+        };
+        let said = self.parse(
+            "SERVICE",
+            fits,
+            "a name of 1 to 255 printable ASCII characters, of which the first is no colon",
+        );
+        let service = said.or_else(|| self.host.function.clone()).unwrap_or_else(|| "requeue".to_owned());
+        let metrics = Metrics::of(service);
+        let level = self.host.log_level.clone().unwrap_or_else(|| metrics.level.clone());
+        is_on.then_some(Metrics { level, ..metrics })
     }
 
     fn policy(&mut self) -> (RetryPolicy, Rules) {

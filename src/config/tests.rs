@@ -351,3 +351,38 @@ mod named_secrets {
         assert_eq!(told, Some(refused(&expected.each_ref().map(String::as_str))));
     }
 }
+
+#[test]
+fn metrics_are_written_in_a_function_unless_told_otherwise_under_the_name_of_function_or_service() {
+    let long = "a".repeat(255);
+    let too_long = "a".repeat(256);
+    let of = |service: &str, level: &str| Some(Metrics { level: level.to_owned(), ..Metrics::of(service) });
+    let refuses = |name: &str| {
+        let what = "a name of 1 to 255 printable ASCII characters, of which the first is no colon";
+        Err(refused(&[&format!("REQUEUE_SERVICE is `{name}`: allowed is {what}")]))
+    };
+    let unknown = Err(refused(&["REQUEUE_METRICS is `on`: allowed are emf, off"]));
+    for (function, level, metrics, service, expected) in [
+        (None, None, "", "", Ok(None)),
+        (None, None, "off", "", Ok(None)),
+        (None, None, "emf", "", Ok(of("requeue", "INFO"))),
+        (None, None, "emf", "billing", Ok(of("billing", "INFO"))),
+        (Some("orders-fn"), None, "", "", Ok(of("orders-fn", "INFO"))),
+        (Some("orders-fn"), Some("WARN"), "", "", Ok(of("orders-fn", "WARN"))),
+        (Some("orders-fn"), None, "emf", "billing", Ok(of("billing", "INFO"))),
+        (Some("orders-fn"), None, "", &long, Ok(of(&long, "INFO"))),
+        (Some("orders-fn"), None, "off", "billing", Ok(None)),
+        (Some("orders-fn"), None, "on", "", unknown),
+        (None, None, "emf", &too_long, refuses(&too_long)),
+        (None, None, "emf", ":billing", refuses(":billing")),
+        (None, None, "emf", "bílling", refuses("bílling")),
+        (None, None, "emf", " ", refuses(" ")),
+    ] {
+        let host =
+            Host { function: function.map(str::to_owned), log_level: level.map(str::to_owned), ..Host::default() };
+        let vars = [("METRICS", metrics), ("SERVICE", service)];
+        let vars = vars.into_iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.to_owned()));
+        let read = Vars::new(vars).on(host).into_config().map_err(|error| error.to_string());
+        assert_eq!(read.map(|config| config.into_settings().metrics), expected, "{function:?} {metrics:?} {service:?}");
+    }
+}

@@ -88,6 +88,7 @@ fn record(delivered: Delivered, queue: &Arc<QueueArn>) -> Record {
     let Delivered { message, receipt_handle } = delivered;
     Record {
         was_dead_lettered: message.system_attributes.contains_key("DeadLetterQueueSourceArn"),
+        trace_header: message.system_attributes.get("AWSTraceHeader").cloned(),
         message_id: Some(message.id),
         receipt_handle: Some(receipt_handle),
         body: Some(message.body),

@@ -9,7 +9,9 @@ use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGEN
 use super::{Delivery, HttpSettings, signature};
 use crate::clock::epoch_millis;
 use crate::failure::{Evidence, Failure, FailureClass};
+use crate::message::Message;
 use crate::queue::{Attribute, AttributeValue};
+use crate::trace;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -19,6 +21,8 @@ const RETRY_COUNT: HeaderName = HeaderName::from_static("x-requeue-retry-count")
 const RECEIVE_COUNT: HeaderName = HeaderName::from_static("x-requeue-receive-count");
 const FIRST_RECEIVE_TIME: HeaderName = HeaderName::from_static("x-requeue-first-receive-time");
 const FIRST_SENT_TIME: HeaderName = HeaderName::from_static("x-requeue-first-sent-time");
+const TRACEPARENT: HeaderName = HeaderName::from_static(trace::TRACEPARENT);
+const TRACESTATE: HeaderName = HeaderName::from_static(trace::TRACESTATE);
 
 /// Whom the target may look for in its logs.
 const PRODUCT: HeaderValue = HeaderValue::from_static(concat!("requeue/", env!("CARGO_PKG_VERSION")));
@@ -97,8 +101,21 @@ pub(super) fn content_type(text: &str) -> Result<HeaderValue, HeaderError> {
         .ok_or_else(|| HeaderError::Value(CONTENT_TYPE.as_str().to_owned()))
 }
 
+/// The headers that a message brings along: its trace, and the attributes that the settings choose.
+pub(super) fn of_message(settings: &HttpSettings, message: &Message) -> Result<HeaderMap, Failure> {
+    let mut headers = HeaderMap::new();
+    if let Some(Ok(parent)) = message.traceparent().map(|parent| HeaderValue::from_str(&parent)) {
+        headers.insert(TRACEPARENT, parent);
+    }
+    if let Some(Ok(state)) = message.tracestate().map(HeaderValue::from_str) {
+        headers.insert(TRACESTATE, state);
+    }
+    headers.extend(of_attributes(&settings.attribute_headers, message.attributes())?);
+    Ok(headers)
+}
+
 /// The headers that carry attributes of the message. An attribute that it does not have makes none.
-pub(super) fn of_attributes(
+fn of_attributes(
     wanted: &[(String, HeaderName)],
     attributes: &BTreeMap<String, Attribute>,
 ) -> Result<HeaderMap, Failure> {

@@ -210,7 +210,7 @@ pub struct Delivery<'a> {
     pub original_message_id: &'a str,
     /// The message's own `Content-Type`.
     pub content_type: Option<&'a str>,
-    /// More headers, such as chosen message attributes. They replace those of the settings and are replaced by ours.
+    /// More headers, such as the trace and chosen message attributes. They replace those of the settings and are replaced by ours.
     pub headers: HeaderMap,
     /// `X-Requeue-Retry-Count`
     pub retry_count: u32,
@@ -356,7 +356,7 @@ impl<C: Connector> Handler for HttpTarget<C> {
             receive_count: message.receive_count(),
             first_received: Some(message.first_received()),
             first_sent: Some(message.first_sent()),
-            headers: header::of_attributes(&self.settings.attribute_headers, message.attributes())?,
+            headers: header::of_message(&self.settings, &message)?,
             ..Delivery::new(message.original_id().unwrap_or_default(), message.body().clone())
         };
         self.deliver(delivery).await

@@ -120,6 +120,7 @@ impl Shape for LooseRecord {
                     self.record.sent = system.sent;
                     self.record.first_received = system.first_received;
                     self.record.group_id = system.group_id;
+                    self.record.trace_header = system.trace_header;
                     self.record.was_dead_lettered = system.was_dead_lettered;
                 }
                 Member::MessageAttributes => {
@@ -140,6 +141,7 @@ struct SystemAttributes {
     sent: Option<SystemTime>,
     first_received: Option<SystemTime>,
     group_id: Option<String>,
+    trace_header: Option<String>,
     was_dead_lettered: bool,
 }
 
@@ -151,6 +153,8 @@ impl Shape for SystemAttributes {
             SentTimestamp,
             ApproximateFirstReceiveTimestamp,
             MessageGroupId,
+            #[serde(rename = "AWSTraceHeader")]
+            TraceHeader,
             DeadLetterQueueSourceArn,
             #[serde(other)]
             Other,
@@ -163,6 +167,7 @@ impl Shape for SystemAttributes {
                     self.first_received = number(&mut map)?.map(from_epoch_millis);
                 }
                 Member::MessageGroupId => self.group_id = text(&mut map)?,
+                Member::TraceHeader => self.trace_header = text(&mut map)?,
                 Member::DeadLetterQueueSourceArn => self.was_dead_lettered = text(&mut map)?.is_some(),
                 Member::Other => skip(&mut map)?,
             }

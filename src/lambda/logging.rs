@@ -4,7 +4,7 @@ use lambda_runtime::tracing::dispatcher;
 use lambda_runtime::tracing::subscriber::filter::{EnvFilter, LevelFilter};
 use lambda_runtime::tracing::subscriber::fmt;
 
-use crate::config::LogControls;
+use crate::config::Host;
 
 /// What crates of these names, or of names that begin so, log below INFO may hold events, headers, request bodies and credentials.
 /// `RUST_LOG` can still ask for it by name.
@@ -34,8 +34,8 @@ pub fn init_logging_to<W: std::io::Write>(default: tracing::Level, writer: impl 
     if dispatcher::has_been_set() {
         return;
     }
-    let controls = LogControls::from_env();
-    let level = controls.level.and_then(|level| level.parse().ok()).unwrap_or(LevelFilter::from_level(default));
+    let host = Host::from_env();
+    let level = host.log_level.and_then(|level| level.parse().ok()).unwrap_or(LevelFilter::from_level(default));
     let mut filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     if level > LevelFilter::INFO {
         for name in DISCREET {
@@ -45,7 +45,7 @@ pub fn init_logging_to<W: std::io::Write>(default: tracing::Level, writer: impl 
     let lines = fmt().with_writer(writer).with_target(false).without_time().with_env_filter(filter);
     // To say that a line cannot be written, to a standard error that is gone as well, would be a panic.
     let lines = lines.log_internal_errors(false);
-    if controls.is_json {
+    if host.logs_json {
         lines.json().init();
     } else {
         lines.init();

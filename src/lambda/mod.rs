@@ -20,7 +20,6 @@ use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
 use crate::report::{Report, Unreportable};
 use crate::settings::{RecursiveLoop, Settings};
-use crate::telemetry;
 
 mod event;
 mod lenient;
@@ -156,7 +155,7 @@ where
         let records = event.payload.records.ok_or(InvocationError::NoRecords)?;
         let deadline = Instant::now() + time_left(event.context.deadline, self.clock().now());
         let report = self.process(records, deadline).await;
-        telemetry::observe(&report, deadline.checked_sub(LEAST_FOR_RESPONSE).unwrap_or(deadline));
+        self.observe(&report, deadline.checked_sub(LEAST_FOR_RESPONSE).unwrap_or(deadline));
         respond(&report)
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::task::JoinError;
 use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument;
 
 use super::{BatchProcessor, Inner, Times};
 use crate::failure::{Evidence, Failure, FailureClass};
@@ -16,6 +17,7 @@ use crate::message::{Body, Delivery, Message};
 use crate::policy;
 use crate::queue::Queue;
 use crate::settings::Mode;
+use crate::telemetry;
 
 /// How a handler ended.
 pub(super) enum Handled {
@@ -79,8 +81,9 @@ where
         let now = clock.now();
         let may_be_held =
             *mode == Mode::Requeue && policy::may_be_held(policy, &delivery.progress(), delivery.deferrals(), now);
+        let span = telemetry::span(&delivery);
         // What the handler makes of an answer or an error goes by the user's rules first.
-        rules.scope(async move {
+        let called = rules.scope(async move {
             *locked(&call) = Call::Reading;
             let message = match Message::new(&delivery, max_retries, limit) {
                 Ok(message) => message,
@@ -101,7 +104,8 @@ where
                 Ok(()) => Handled::Done,
                 Err(failure) => Handled::Failed(failure),
             }
-        })
+        });
+        called.instrument(span)
     }
 
     /// Notes what a call that ended says about its callee. One that was cut short says nothing.

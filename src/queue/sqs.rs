@@ -141,6 +141,7 @@ fn record(message: aws_sdk_sqs::types::Message, queue: &Arc<QueueArn>) -> Record
         sent: time(System::SentTimestamp),
         first_received: time(System::ApproximateFirstReceiveTimestamp),
         group_id: text(System::MessageGroupId),
+        trace_header: text(System::AwsTraceHeader),
         was_dead_lettered: system.contains_key(&System::DeadLetterQueueSourceArn),
         attributes: attributes.map(|(name, value)| Some((name, attribute(value)?))).collect::<Option<BTreeMap<_, _>>>(),
     }

@@ -17,7 +17,6 @@ use crate::processor::{BatchProcessor, Stop};
 use crate::queue::{CallError, CallErrorKind, MAX_BATCH_ENTRIES, MAX_WAIT, Queue, QueueArn, ReceiveRequest, Source};
 use crate::report::{Outcome, Report};
 use crate::settings::{Limits, RecursiveLoop, Settings};
-use crate::telemetry;
 
 mod check;
 mod lease;
@@ -289,7 +288,7 @@ where
         let handles = records.iter().filter_map(|record| record.receipt_handle.clone()).collect();
         let process = self.processor.process_and_delete(records, deadline, stop);
         let (report, not_deleted) = self.leased.during(&self.queue, handles, self.visibility, process).await;
-        telemetry::observe(&report, Instant::now() + ANSWER_TIMEOUT);
+        self.processor.observe(&report, Instant::now() + ANSWER_TIMEOUT);
         if not_deleted > 0 {
             tracing::warn!(messages = not_deleted, "done, but not deleted: SQS delivers them again");
         }

@@ -20,4 +20,5 @@ mod secrets;
 mod soak;
 mod start;
 mod target;
+mod telemetry;
 mod tls;

@@ -151,7 +151,8 @@ async fn an_attribute_that_would_smuggle_a_header_is_final_and_not_told() {
 #[tokio::test]
 async fn no_answer_writes_lines_of_its_own_into_the_log() {
     let stage = Stage::new().await;
-    let mut function = stage.requeue_lambda(&[("AWS_LAMBDA_LOG_LEVEL", "TRACE")]).await;
+    let settings = [("AWS_LAMBDA_LOG_LEVEL", "TRACE"), ("REQUEUE_METRICS", "off")];
+    let mut function = stage.requeue_lambda(&settings).await;
     stage.send(r#"{"answer":"hostile"}"#).await;
     stage.send(r#"{"answer":"hostile-text"}"#).await;
     let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;

@@ -1,14 +1,27 @@
-//! What a batch looks like from outside: log lines, computed from its report alone.
+//! What a batch looks like from outside: log lines and metrics, computed from its report alone.
+
+use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{Level, event, info, warn};
+use tracing::{Level, Span, event, info, info_span, warn};
 
 use crate::disposition::Disposition;
+use crate::message::Delivery;
 use crate::report::{Outcome, Report, Settlement};
 
-/// One line for each message that did not simply complete, and one for the batch. When `until` has come the lines of messages end:
-/// an answer that is late for the sake of its log would be worth nothing.
-pub(crate) fn observe(report: &Report, until: Instant) {
+mod counts;
+mod emf;
+mod metrics;
+
+use counts::Counts;
+pub(crate) use emf::Emitter;
+
+/// The metrics of the batch, one line for each message that did not simply complete, and one for the batch. When `until` has come the
+/// lines of messages end: an answer that is late for the sake of its log would be worth nothing.
+pub(crate) fn observe(report: &Report, metrics: Option<&Emitter>, until: Instant) {
+    if let Some(metrics) = metrics {
+        metrics.emit(report);
+    }
     let mut counts = Counts::default();
     let mut unsaid = 0_usize;
     for outcome in &report.outcomes {
@@ -35,7 +48,7 @@ pub(crate) fn observe(report: &Report, until: Instant) {
         );
     }
     info!(
-        received = report.outcomes.len(),
+        received = counts.received,
         completed = counts.completed,
         requeued = counts.requeued,
         deferred = counts.deferred,
@@ -46,6 +59,17 @@ pub(crate) fn observe(report: &Report, until: Instant) {
         elapsedMs = millis(report.elapsed),
         "batch"
     );
+}
+
+/// In which the handler of a message runs: its own log lines say of which message they are.
+pub(crate) fn span(delivery: &Delivery) -> Span {
+    info_span!(
+        "message",
+        messageId = delivery.message_id,
+        originalMessageId = delivery.original_id().map(bounded),
+        retryCount = delivery.retries(),
+        receiveCount = delivery.receive_count
+    )
 }
 
 fn observe_message(outcome: &Outcome) {
@@ -84,34 +108,9 @@ fn bounded(id: &str) -> &str {
     &id[..id.floor_char_boundary(MAX_LEN)]
 }
 
-fn millis(duration: std::time::Duration) -> u64 {
+fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-#[derive(Default)]
-struct Counts {
-    completed: usize,
-    requeued: usize,
-    deferred: usize,
-    released: usize,
-    dead_lettered: usize,
-    send_unconfirmed: usize,
-    delete_failed: usize,
-}
-
-impl Counts {
-    fn add(&mut self, outcome: &Outcome) {
-        match outcome.disposition {
-            Disposition::Complete => self.completed += 1,
-            Disposition::Requeue { .. } => self.requeued += 1,
-            Disposition::Defer { .. } => self.deferred += 1,
-            Disposition::Release(_) => self.released += 1,
-            Disposition::DeadLetter(_) | Disposition::Annotate(_) | Disposition::Direct(_) => self.dead_lettered += 1,
-        }
-        match outcome.settlement {
-            Settlement::Unconfirmed { .. } => self.send_unconfirmed += 1,
-            Settlement::MovedNotDeleted { .. } => self.delete_failed += 1,
-            Settlement::Done | Settlement::Kept | Settlement::KeptNotDelayed { .. } | Settlement::Moved => {}
-        }
-    }
-}
+#[cfg(test)]
+mod tests;

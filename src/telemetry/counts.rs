@@ -1,0 +1,42 @@
+//! How many messages of a batch met which end. Each number is a metric and a field of the batch's log line.
+
+use crate::disposition::{Disposition, ReleaseReason};
+use crate::report::{Outcome, Settlement};
+
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) received: u64,
+    pub(super) completed: u64,
+    /// The handler was called and failed, or the record was such that it could not be.
+    pub(super) failed: u64,
+    pub(super) requeued: u64,
+    pub(super) deferred: u64,
+    pub(super) released: u64,
+    /// Of the released: handlers that were aborted and did not yield.
+    pub(super) abandoned: u64,
+    pub(super) dead_lettered: u64,
+    pub(super) send_unconfirmed: u64,
+    pub(super) delete_failed: u64,
+}
+
+impl Counts {
+    pub(super) fn add(&mut self, outcome: &Outcome) {
+        self.received += 1;
+        self.failed += u64::from(outcome.class.is_some());
+        match outcome.disposition {
+            Disposition::Complete => self.completed += 1,
+            Disposition::Requeue { .. } => self.requeued += 1,
+            Disposition::Defer { .. } => self.deferred += 1,
+            Disposition::Release(reason) => {
+                self.released += 1;
+                self.abandoned += u64::from(reason == ReleaseReason::Abandoned);
+            }
+            Disposition::DeadLetter(_) | Disposition::Annotate(_) | Disposition::Direct(_) => self.dead_lettered += 1,
+        }
+        match outcome.settlement {
+            Settlement::Unconfirmed { .. } => self.send_unconfirmed += 1,
+            Settlement::MovedNotDeleted { .. } => self.delete_failed += 1,
+            Settlement::Done | Settlement::Kept | Settlement::KeptNotDelayed { .. } | Settlement::Moved => {}
+        }
+    }
+}

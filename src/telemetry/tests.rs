@@ -1,0 +1,233 @@
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use serde_json::{Map, Value, json};
+
+use super::Emitter;
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Wait};
+use crate::failure::FailureClass;
+use crate::report::{Outcome, Report, Settlement};
+use crate::settings::Metrics;
+
+fn outcome(disposition: Disposition, class: Option<FailureClass>, settlement: Settlement) -> Outcome {
+    let was_called = class.is_some() || disposition == Disposition::Complete;
+    Outcome {
+        message_id: Some("m-1".to_owned()),
+        original_message_id: Some("m-0".to_owned()),
+        queue: Some(Arc::new("arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN"))),
+        retry_count: 0,
+        hops: 0,
+        receive_count: 1,
+        is_stuck: false,
+        class,
+        reason: class.map(|_| "status 503".to_owned()),
+        disposition,
+        settlement,
+        elapsed: was_called.then_some(Duration::from_millis(20)),
+        age: Duration::from_millis(1_500),
+    }
+}
+
+fn completed(retry_count: u32, age: Duration) -> Outcome {
+    Outcome { retry_count, age, ..outcome(Disposition::Complete, None, Settlement::Done) }
+}
+
+fn failed(class: FailureClass, secs: u64) -> Outcome {
+    let wait = Wait::from(Duration::from_secs(secs), std::time::UNIX_EPOCH);
+    let requeue = Disposition::Requeue { wait, fallback: Duration::from_secs(secs) };
+    outcome(requeue, Some(class), Settlement::Moved)
+}
+
+/// The lines of a batch, each held against the format's specification.
+fn lines(outcomes: Vec<Outcome>) -> Vec<Map<String, Value>> {
+    let report = Report { outcomes, elapsed: Duration::from_millis(30) };
+    let metrics = Metrics { level: "WARN".to_owned(), ..Metrics::of("billing") };
+    let text = String::from_utf8(Emitter::new(metrics).lines(&report)).expect("UTF-8");
+    assert!(text.is_empty() || text.ends_with('\n'), "{text}");
+    text.lines().map(checked).collect()
+}
+
+/// Source: CloudWatch user guide, "Specification: Embedded metric format".
+fn checked(line: &str) -> Map<String, Value> {
+    assert!(line.len() <= 1_000_000);
+    let Value::Object(line) = serde_json::from_str(line).expect("JSON") else { panic!("no object: {line}") };
+    assert!(line["_aws"]["Timestamp"].is_u64());
+    let directives = line["_aws"]["CloudWatchMetrics"].as_array().expect("a list");
+    assert_eq!(directives.len(), 1);
+    let directive = &directives[0];
+    assert_eq!(directive["Namespace"], "Requeue");
+    for set in directive["Dimensions"].as_array().expect("a list") {
+        let keys = set.as_array().expect("a list");
+        assert!(keys.len() <= 30);
+        for key in keys {
+            let value = line[key.as_str().expect("a name")].as_str().expect("a text");
+            assert!((1..=1_024).contains(&value.len()));
+        }
+    }
+    let metrics = directive["Metrics"].as_array().expect("a list");
+    assert!((1..=100).contains(&metrics.len()));
+    let names: BTreeSet<&str> = metrics.iter().map(|metric| metric["Name"].as_str().expect("a name")).collect();
+    assert_eq!(names.len(), metrics.len(), "a name occurs twice");
+    for name in names {
+        match &line[name] {
+            Value::Number(_) => {}
+            Value::Object(spread) => {
+                let [values, counts] = ["Values", "Counts"].map(|list| spread[list].as_array().expect("a list"));
+                assert_eq!(values.len(), counts.len());
+                assert!((1..=100).contains(&values.len()), "{} values of {name}", values.len());
+                assert!(values.iter().all(Value::is_number) && counts.iter().all(Value::is_u64));
+            }
+            other => panic!("{name} is {other}"),
+        }
+    }
+    line
+}
+
+/// The metrics of a line, without what the format needs.
+fn metrics(line: &Map<String, Value>) -> Value {
+    let rest = line.iter().filter(|(name, _)| !["_aws", "level", "Service", "Queue", "Class"].contains(&name.as_str()));
+    Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect())
+}
+
+fn dimensions(line: &Map<String, Value>) -> Value {
+    line["_aws"]["CloudWatchMetrics"][0]["Dimensions"].clone()
+}
+
+#[test]
+fn every_end_of_a_message_is_counted_under_its_name() {
+    let uncalled = json!({ "Received": 1, "MessageAge": 1 });
+    let with = |more: Value| {
+        let mut all = uncalled.as_object().expect("an object").clone();
+        all.extend(more.as_object().expect("an object").clone());
+        Value::Object(all)
+    };
+    let temporary = Some(FailureClass::Temporary);
+    let wait = Wait::from(Duration::from_secs(7), std::time::UNIX_EPOCH);
+    let requeue = Disposition::Requeue { wait, fallback: Duration::from_secs(7) };
+    let code = || "ServiceUnavailable".to_owned();
+    let requeued = json!({ "HandlerDuration": 20, "Failed": 1, "Requeued": 1, "RetryDelay": 7 });
+    let given_up = json!({ "HandlerDuration": 20, "Failed": 1, "DeadLettered": 1 });
+    let reason = DeadLetterReason::RetriesExhausted;
+    let cases = [
+        (outcome(requeue, temporary, Settlement::Moved), with(requeued.clone())),
+        (outcome(requeue, temporary, Settlement::Kept), with(requeued.clone())),
+        (outcome(requeue, temporary, Settlement::KeptNotDelayed { code: code() }), with(requeued.clone())),
+        (
+            outcome(requeue, temporary, Settlement::Unconfirmed { code: code() }),
+            with({
+                let mut more = requeued.clone();
+                more["SendUnconfirmed"] = 1.into();
+                more
+            }),
+        ),
+        (
+            outcome(requeue, temporary, Settlement::MovedNotDeleted { code: code() }),
+            with({
+                let mut more = requeued;
+                more["DeleteFailed"] = 1.into();
+                more
+            }),
+        ),
+        (outcome(Disposition::DeadLetter(reason), temporary, Settlement::Kept), with(given_up.clone())),
+        (outcome(Disposition::Annotate(reason), temporary, Settlement::Moved), with(given_up.clone())),
+        (outcome(Disposition::Direct(reason), temporary, Settlement::Moved), with(given_up)),
+        (
+            outcome(Disposition::Defer { why: Deferral::Paused, wait }, None, Settlement::Moved),
+            with(json!({ "Deferred": 1 })),
+        ),
+        (
+            outcome(Disposition::Release(ReleaseReason::Annotated), None, Settlement::Kept),
+            with(json!({ "Released": 1 })),
+        ),
+        (
+            outcome(Disposition::Release(ReleaseReason::Abandoned), None, Settlement::Kept),
+            with(json!({ "Released": 1, "Abandoned": 1 })),
+        ),
+        (
+            completed(0, Duration::from_millis(1_500)),
+            with(json!({ "Completed": 1, "HandlerDuration": 20, "RetryCount": 0, "TimeToSuccess": 1_500 })),
+        ),
+        (
+            completed(3, Duration::from_millis(1_500)),
+            with(json!({ "Completed": 1, "HandlerDuration": 20, "RetryCount": 3, "TimeToSuccess": 1_500,
+                         "TimeToSuccessAfterRetry": 1_500 })),
+        ),
+    ];
+    for (outcome, expected) in cases {
+        let what = format!("{:?}, {:?}", outcome.disposition, outcome.settlement);
+        assert_eq!(metrics(&lines(vec![outcome])[0]), expected, "{what}");
+    }
+}
+
+#[test]
+fn failures_are_counted_for_their_class_as_well_and_nothing_else_is() {
+    let quota = failed(FailureClass::Quota, 60);
+    let batch = vec![failed(FailureClass::Temporary, 2), quota.clone(), failed(FailureClass::Temporary, 4), quota];
+    let lines = lines([batch, vec![completed(0, Duration::ZERO)]].concat());
+    let of = |class: &str| lines.iter().find(|line| line.get("Class") == Some(&class.into())).expect("a line");
+    assert_eq!(lines.len(), 3);
+    assert_eq!(dimensions(&lines[0]), json!([["Service", "Queue"]]));
+    assert_eq!([&lines[0]["Failed"], &lines[0]["Requeued"], &lines[0]["Received"]], [4, 4, 5]);
+    assert_eq!(dimensions(of("quota")), json!([["Service", "Queue", "Class"]]));
+    let twice = json!({ "Values": [60], "Counts": [2] });
+    assert_eq!(metrics(of("quota")), json!({ "Failed": 2, "Requeued": 2, "RetryDelay": twice }));
+    let spread = json!({ "Values": [2, 4], "Counts": [1, 1] });
+    assert_eq!(metrics(of("temporary")), json!({ "Failed": 2, "Requeued": 2, "RetryDelay": spread }));
+}
+
+#[test]
+fn every_line_says_whose_it_is_and_has_the_level_that_passes() {
+    for line in lines(vec![failed(FailureClass::RateLimit, 9)]) {
+        assert_eq!([&line["Service"], &line["Queue"], &line["level"]], ["billing", "orders", "WARN"]);
+    }
+}
+
+#[test]
+fn records_without_a_queue_have_lines_of_their_own() {
+    let lost = Outcome { queue: None, ..completed(0, Duration::ZERO) };
+    let queues: Vec<Value> =
+        lines(vec![lost, completed(0, Duration::ZERO)]).iter().map(|line| line["Queue"].clone()).collect();
+    assert_eq!(queues, ["orders", "unknown"]);
+}
+
+#[test]
+fn a_batch_without_messages_writes_nothing() {
+    assert!(lines(Vec::new()).is_empty());
+}
+
+#[test]
+fn nothing_that_may_be_secret_or_that_tells_messages_apart_is_written() {
+    let text = format!("{:?}", lines(vec![failed(FailureClass::Temporary, 1), completed(0, Duration::ZERO)]));
+    for word in ["m-1", "m-0", "status 503"] {
+        assert!(!text.contains(word), "{word} in {text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn however_many_messages_there_are_number_sum_least_and_greatest_are_exact(
+        ages in prop::collection::vec(0_u64..=1_300_000_000, 1..2_000),
+    ) {
+        let line = &lines(ages.iter().map(|&age| completed(0, Duration::from_millis(age))).collect())[0];
+        let (values, counts): (Vec<f64>, Vec<f64>) = match &line["TimeToSuccess"] {
+            Value::Number(only) => (vec![only.as_f64().expect("a number")], vec![1.0]),
+            spread => ["Values", "Counts"]
+                .map(|list| spread[list].as_array().expect("a list").iter().filter_map(Value::as_f64).collect())
+                .into(),
+        };
+        let sum: f64 = values.iter().zip(&counts).map(|(value, count)| value * count).sum();
+        #[allow(clippy::cast_precision_loss)]
+        let [number, total, least, greatest] = [
+            ages.len() as u64,
+            ages.iter().sum(),
+            *ages.iter().min().expect("one"),
+            *ages.iter().max().expect("one"),
+        ].map(|exact| exact as f64);
+        prop_assert!((counts.iter().sum::<f64>() - number).abs() < f64::EPSILON);
+        prop_assert!((sum - total).abs() <= total * 1e-9, "{} for {}", sum, total);
+        prop_assert!((values.iter().copied().fold(f64::INFINITY, f64::min) - least).abs() < f64::EPSILON);
+        prop_assert!((values.iter().copied().fold(0.0, f64::max) - greatest).abs() < f64::EPSILON);
+    }
+}

@@ -1,0 +1,98 @@
+//! What the real processes tell those who watch them: metrics, log lines of a message, and the trace that goes on.
+
+use serde_json::Value;
+
+use crate::runtime_api::TRACE;
+use crate::stage::{Stage, TIMEOUT, UNPROTECTED};
+
+/// The metrics of all messages in one batch, from a log.
+fn metrics(log: &str) -> Vec<Value> {
+    let lines = log.lines().filter(|line| line.starts_with(r#"{"_aws""#));
+    lines.map(|line| serde_json::from_str(line).expect("JSON and nothing else")).collect()
+}
+
+#[tokio::test]
+async fn every_batch_writes_its_metrics_at_a_level_that_passes() {
+    for (format, level) in [("JSON", "INFO"), ("JSON", "ERROR"), ("Text", "")] {
+        let stage = Stage::new().await;
+        let settings = [UNPROTECTED, ("AWS_LAMBDA_LOG_FORMAT", format), ("AWS_LAMBDA_LOG_LEVEL", level)];
+        let mut function = stage.requeue_lambda(&settings).await;
+        for answer in ["ok", "ok", "unavailable", "invalid"] {
+            stage.send(&format!(r#"{{"answer":"{answer}"}}"#)).await;
+        }
+        stage.invoke(&mut function, TIMEOUT).await;
+        let log = function.stop().await;
+        let lines = metrics(&log);
+        let whole = &lines[0];
+        let level = if level.is_empty() { "INFO" } else { level };
+        assert_eq!([&whole["Service"], &whole["Queue"], &whole["level"]], ["orders", "orders", level], "{log}");
+        let counts = ["Received", "Completed", "Failed", "Requeued", "DeadLettered"].map(|name| &whole[name]);
+        assert_eq!(counts, [4, 2, 2, 1, 1], "{log}");
+        let classes: Vec<&Value> = lines.iter().filter_map(|line| line.get("Class")).collect();
+        assert_eq!(classes, ["temporary", "non-retryable"], "{log}");
+        if format == "JSON" {
+            let levels = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["level"].clone());
+            assert!(levels.into_iter().all(|level| level.is_string()), "{log}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn metrics_can_be_switched_off_and_have_the_name_of_the_service() {
+    let stage = Stage::new().await;
+    for (settings, expected) in
+        [([("REQUEUE_METRICS", "off")], None), ([("REQUEUE_SERVICE", "billing")], Some(Value::from("billing")))]
+    {
+        let mut function = stage.requeue_lambda(&settings).await;
+        stage.send(r#"{"answer":"ok"}"#).await;
+        stage.invoke(&mut function, TIMEOUT).await;
+        let log = function.stop().await;
+        assert_eq!(metrics(&log).first().map(|line| line["Service"].clone()), expected, "{log}");
+    }
+}
+
+#[tokio::test]
+async fn a_trace_goes_on_to_the_target_by_the_attribute_or_else_by_the_header_of_sqs() {
+    const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+    let stage = Stage::new().await;
+    let mut function = stage.requeue_lambda(&[UNPROTECTED]).await;
+    stage.send_with(r#"{"answer":"ok"}"#, &[("traceparent", PARENT), ("tracestate", "a=b")]).await;
+    stage.invoke(&mut function, TIMEOUT).await;
+    stage.send_with(r#"{"answer":"unavailable"}"#, &[("traceparent", "garbled"), ("tracestate", "a=b")]).await;
+    for _ in 0..2 {
+        stage.invoke(&mut function, TIMEOUT).await;
+    }
+    let header = |request: &::http::request::Parts, name: &str| {
+        request.headers.get(name).map(|value| value.to_str().unwrap().to_owned())
+    };
+    let sent: Vec<_> = stage
+        .target
+        .requests()
+        .iter()
+        .map(|(head, _)| [header(head, "traceparent"), header(head, "tracestate")])
+        .collect();
+    // The copy was sent in the trace of the invocation.
+    let of_invocation = "00-5759e988bd862e3fe1be46a994272793-53995c3f42cd8ad8-00";
+    assert!(TRACE.contains("bd862e3fe1be46a994272793"));
+    assert_eq!(
+        sent,
+        [[Some(PARENT.to_owned()), Some("a=b".to_owned())], [None, None], [Some(of_invocation.to_owned()), None]]
+    );
+}
+
+#[tokio::test]
+async fn what_a_handler_logs_says_of_which_message_it_is() {
+    let stage = Stage::new().await;
+    let mut function = stage.trouble(&[]).await;
+    let id = stage.send(r#"{"do":"panic"}"#).await;
+    stage.invoke(&mut function, TIMEOUT).await;
+    let log = function.stop().await;
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let panic = lines
+        .into_iter()
+        .find(|line| line["fields"]["message"] == "panic")
+        .unwrap_or_else(|| panic!("no panic is logged: {log}"));
+    let spans = panic["spans"].as_array().unwrap_or_else(|| panic!("no spans: {log}"));
+    assert!(spans.iter().any(|span| span["name"] == "message" && span["messageId"] == id.as_str()), "{panic}");
+    assert!(spans.iter().any(|span| span["requestId"] == "request-1"), "{panic}");
+}
