@@ -96,7 +96,7 @@ class Account:
         self.functions.create_event_source_mapping(FunctionName=function, EventSourceArn=queue, **settings)
 
     def good(self, name):
-        """What the template deploys."""
+        """What the template deploys, but for the property RecursiveLoop."""
         dead = self.queue(f"{name}-dead", MessageRetentionPeriod=str(14 * DAY))
         redrive = {"deadLetterTargetArn": dead, "maxReceiveCount": 5}
         queue = self.queue(name, VisibilityTimeout="380", MessageRetentionPeriod=str(7 * DAY), RedrivePolicy=redrive)
@@ -110,7 +110,6 @@ class Account:
             "REQUEUE_SIGNING_SECRET": "arn:aws:secretsmanager:us-east-1:123456789012:secret:orders-AbCdEf",
         }
         self.function(name, role, 60, **variables)
-        self.functions.put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
         self.mapping(
             name,
             queue,
@@ -118,7 +117,9 @@ class Account:
             FunctionResponseTypes=["ReportBatchItemFailures"],
             ScalingConfig={"MaximumConcurrency": 10},
         )
-        return queue
+
+    def allow_loop(self, name):
+        self.functions.put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
 
 
 class OnMinistack(unittest.TestCase):
@@ -129,6 +130,7 @@ class OnMinistack(unittest.TestCase):
 
     def test_a_good_deployment_is_in_no_danger(self):
         self.account.good("good")
+        self.account.allow_loop("good")
         for subject in (["--function", "good"], ["--queue-url", self.account.url("good")]):
             status, findings, printed = doctor(MINISTACK, *subject)
             self.assertEqual((status, at(findings, "danger"), at(findings, "unknown")), (0, set(), set()), printed)
@@ -196,6 +198,7 @@ class OnMinistack(unittest.TestCase):
     def test_a_remedy_cures(self):
         """The commands that need no name that only a person knows, run as they are printed, with the SDK's own reading of them."""
         self.account.good("patient")
+        self.account.allow_loop("patient")
         self.account.sqs.set_queue_attributes(
             QueueUrl=self.account.url("patient"), Attributes={"VisibilityTimeout": "60", "MaximumMessageSize": "1024"}
         )
@@ -222,10 +225,15 @@ class OnMinistack(unittest.TestCase):
 class OnMoto(unittest.TestCase):
     def test_what_cannot_be_asked_is_unknown_and_not_ok(self):
         account = Account(MOTO)
-        account.queue("plain")
-        status, findings, printed = doctor(MOTO, "--queue-url", account.url("plain"))
+        account.good("unasked")
+        status, findings, printed = doctor(MOTO, "--function", "unasked")
+        self.assertEqual((status, at(findings, "danger")), (0, set()), printed)
+        unknown = {(None, "recursive-loop"): "lambda:GetFunctionRecursionConfig", ("unasked", "queue-permissions"): "iam:SimulatePrincipalPolicy"}
+        self.assertEqual(at(findings, "unknown"), set(unknown), printed)
+        for place, permission in unknown.items():
+            self.assertIn(permission, findings[place]["found"])
+        status, _, printed = doctor(MOTO, "--function", "unasked", "--strict")
         self.assertEqual(status, 2, printed)
-        print(status, findings, printed)
 
 
 if __name__ == "__main__":

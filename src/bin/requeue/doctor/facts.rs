@@ -18,6 +18,8 @@ pub(crate) struct Unread {
     pub(crate) resource: String,
     /// The service's code, or a word for what became of the request.
     pub(crate) code: String,
+    /// Whether that is an answer, so that a permission may help.
+    pub(crate) is_answered: bool,
 }
 
 /// A function with the queues that invoke it, or a queue without a function.

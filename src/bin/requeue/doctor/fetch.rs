@@ -64,12 +64,11 @@ impl Clients {
             "ResourceNotFoundException" => {
                 format!("there is no function {name} in {}: check its name and the region", self.region)
             }
-            code => self.refused("lambda:GetFunctionConfiguration", name, code, &error),
+            _ => self.unreadable("lambda:GetFunctionConfiguration", name, &error),
         })?;
         let request = self.lambda.list_event_source_mappings().function_name(name).into_paginator().items();
         let mappings: Result<Vec<_>, _> = request.send().collect().await;
-        let mappings =
-            mappings.map_err(|error| self.refused("lambda:ListEventSourceMappings", name, &code(&error), &error))?;
+        let mappings = mappings.map_err(|error| self.unreadable("lambda:ListEventSourceMappings", name, &error))?;
         self.deployment(&configuration, mappings, policy).await
     }
 
@@ -82,9 +81,13 @@ impl Clients {
                 let name = source.arn.name();
                 return Err(format!("there is no queue {name} in {}: check its URL and the region", self.region).into());
             }
-            Err(Unread { permission, resource, code }) => {
-                let needs = format!("that needs {permission}, and credentials");
+            Err(Unread { permission, resource, code, is_answered: true }) => {
+                let needs = format!("that needs {permission}, and valid credentials");
                 return Err(format!("{resource} cannot be read ({code}): {needs}").into());
+            }
+            Err(Unread { code, .. }) => {
+                let check = "check the network, the credentials and AWS_ENDPOINT_URL";
+                return Err(format!("SQS does not answer in {} ({code}): {check}", self.region).into());
             }
         }
         let asked = self.lambda.list_event_source_mappings().event_source_arn(source.arn.to_string());
@@ -103,9 +106,8 @@ impl Clients {
         }
         let mut deployments = Vec::new();
         for function in functions {
-            let mut deployment = self.function(function, policy).await?;
-            deployment.places.retain(|place| place.source.arn == source.arn);
-            deployments.push(deployment);
+            // With its other queues, since they share its concurrency and settings.
+            deployments.push(self.function(function, policy).await?);
         }
         Ok(deployments)
     }
@@ -188,7 +190,8 @@ impl Clients {
         };
         let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
         let key = attribute(QueueAttributeName::KmsMasterKeyId).filter(|key| !key.is_empty()).map(|key| {
-            let not_asked = Unread { permission: SIMULATE, resource: key.clone(), code: "NotAsked".to_owned() };
+            let not_asked =
+                Unread { permission: SIMULATE, resource: key.clone(), code: "NotAsked".to_owned(), is_answered: false };
             if key == MANAGED_KEY || key.ends_with(&format!(":{MANAGED_KEY}")) {
                 Key::ManagedByAws
             } else {
@@ -228,15 +231,26 @@ impl Clients {
     }
 
     /// Why there is nothing to look at.
-    fn refused(&self, permission: &str, resource: &str, code: &str, error: &dyn std::error::Error) -> String {
-        let mut innermost = error;
+    fn unreadable<E, R>(&self, permission: &str, resource: &str, error: &SdkError<E, R>) -> String
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+        R: std::fmt::Debug + 'static,
+    {
+        let (code, region) = (code(error), &self.region);
+        if let SdkError::ServiceError(_) = error {
+            return format!(
+                "{resource} in {region} cannot be read ({code}): that needs {permission}, and valid credentials"
+            );
+        }
+        let mut innermost: &dyn std::error::Error = error;
         while let Some(source) = innermost.source() {
             innermost = source;
         }
+        let reason = innermost.to_string();
         format!(
-            "{resource} cannot be read in {} ({code}: {innermost}): that needs {permission}, and credentials in the environment or in \
-             AWS's files; `aws configure export-credentials --format env` prints those of a single sign-on",
-            self.region
+            "AWS does not answer in {region} ({code}: {}): check the network, AWS_ENDPOINT_URL, and that there are credentials in the \
+             environment or in AWS's files; `aws configure export-credentials --format env` prints those of a single sign-on",
+            reason.lines().next().unwrap_or_default().trim_end_matches(". Attempted:")
         )
     }
 }
@@ -260,7 +274,8 @@ fn unread<E: ProvideErrorMetadata, R>(
     resource: &impl ToString,
     error: &SdkError<E, R>,
 ) -> Unread {
-    Unread { permission, resource: resource.to_string(), code: code(error) }
+    let is_answered = matches!(error, SdkError::ServiceError(_));
+    Unread { permission, resource: resource.to_string(), code: code(error), is_answered }
 }
 
 fn is_missing(error: &aws_sdk_sqs::operation::get_queue_attributes::GetQueueAttributesError) -> bool {
@@ -282,7 +297,7 @@ fn settings(configuration: &GetFunctionConfigurationOutput, policy: Option<&Retr
     if let Some(error) = environment.and_then(|environment| environment.error()) {
         let resource = configuration.kms_key_arn().unwrap_or("the key of the function's environment").to_owned();
         let code = error.error_code().unwrap_or("UnreadableEnvironment").to_owned();
-        return Settings::Unread(Unread { permission: "kms:Decrypt", resource, code });
+        return Settings::Unread(Unread { permission: "kms:Decrypt", resource, code, is_answered: true });
     }
     let variables = environment.and_then(|environment| environment.variables());
     read_settings(variables.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str())), policy)
@@ -334,6 +349,7 @@ fn read_mapping(mapping: &EventSourceMappingConfiguration) -> Mapping {
             permission: "kms:Decrypt",
             resource: mapping.kms_key_arn().unwrap_or("the key of the mapping's filters").to_owned(),
             code: error.error_code().unwrap_or("UnreadableFilters").to_owned(),
+            is_answered: true,
         }),
         None => {
             let filters = mapping.filter_criteria().map(|criteria| criteria.filters()).unwrap_or_default();

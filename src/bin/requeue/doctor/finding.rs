@@ -64,9 +64,17 @@ pub(crate) enum Skip {
 
 impl From<&Unread> for Skip {
     fn from(unread: &Unread) -> Self {
-        let Unread { permission, resource, code } = unread;
-        let found = format!("not checked: {permission} on {resource} was refused ({code})");
-        Self::Unknown(Verdict::unknown(found, [format!("let who runs this have {permission} on {resource}")]))
+        let Unread { permission, resource, code, is_answered } = unread;
+        Self::Unknown(if *is_answered {
+            let found = format!("not checked: {permission} on {resource} was refused ({code})");
+            Verdict::unknown(found, [format!("let who runs this have {permission} on {resource}")])
+        } else {
+            let found = format!("not checked: {permission} on {resource} was not answered ({code})");
+            Verdict::unknown(
+                found,
+                ["run it again where AWS answers; check the network, the region and AWS_ENDPOINT_URL"],
+            )
+        })
     }
 }
 

@@ -7,8 +7,8 @@ use super::super::case::Case;
 use super::super::facts::{Queue, Reached, RedriveAllow};
 use super::super::finding::{Check, Looked, Skip, Verdict};
 use super::super::remedy;
-use super::LONGEST_RETENTION;
 use super::queue::LEAST_RECEIVES;
+use super::{LONGEST_RETENTION, days};
 use crate::schedule::span;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -130,12 +130,12 @@ fn redrive_allow_policy(case: &Case<'_>) -> Looked {
 fn retention(case: &Case<'_>) -> Looked {
     let (queue, arn) = attributes(case)?;
     let (own, source) = (queue.retention, case.queue()?.retention);
-    let compared = format!("{} keeps a message for {}, its source for {}", arn.name(), span(own), span(source));
+    let compared = format!("{} keeps a message for {}, its source for {}", arn.name(), days(own), days(source));
     let remedies = [remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())];
     Ok(if own < source && !arn.is_fifo() {
         Verdict::danger(format!("{compared}: one that was given up late vanishes at once"), remedies)
     } else if own < LONGEST_RETENTION {
-        Verdict::warning(format!("{compared}; SQS allows {}", span(LONGEST_RETENTION)), remedies)
+        Verdict::warning(format!("{compared}; SQS allows {}", days(LONGEST_RETENTION)), remedies)
     } else {
         Verdict::ok(compared)
     })
@@ -202,10 +202,10 @@ fn direct_queue(case: &Case<'_>) -> Looked {
                 "{} keeps a message for {}; SQS allows {}",
                 direct.name(),
                 span(queue.retention),
-                span(LONGEST_RETENTION)
+                days(LONGEST_RETENTION)
             ),
             [remedy::queue_attribute(direct, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())],
         ),
-        Some(queue) => Verdict::ok(format!("{} keeps a message for {}", direct.name(), span(queue.retention))),
+        Some(queue) => Verdict::ok(format!("{} keeps a message for {}", direct.name(), days(queue.retention))),
     })
 }

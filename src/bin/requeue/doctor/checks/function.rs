@@ -163,7 +163,7 @@ fn recursive_loop(case: &Case<'_>) -> Looked {
 
 fn mode(case: &Case<'_>) -> Looked {
     Ok(match case.config()?.mode {
-        Mode::Requeue => Verdict::ok("requeue"),
+        Mode::Requeue => Verdict::ok("what fails is tried again"),
         Mode::Report => Verdict::warning(
             "REQUEUE_MODE is report: every failure is left to SQS and its redrive policy",
             [remedy::variable("MODE", "requeue")],

@@ -6,6 +6,7 @@ use std::time::Duration;
 use super::case::Case;
 use super::facts::Deployment;
 use super::finding::{Check, Finding};
+use crate::schedule::span;
 
 mod dead_letters;
 mod function;
@@ -22,6 +23,12 @@ const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
 
 pub(crate) use permissions::{KEY, SENDING, TAKING, is_alias};
 pub(crate) use queue::QUEUE;
+
+/// As in the settings of a queue: `4 days`, and shorter times as everywhere.
+fn days(time: Duration) -> String {
+    let secs = time.as_secs();
+    if secs >= 2 * 86_400 && secs.is_multiple_of(86_400) { format!("{} days", secs / 86_400) } else { span(time) }
+}
 
 /// In the order in which they are shown: first what concerns the function, then each queue.
 pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {

@@ -7,7 +7,7 @@ use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY};
 use super::super::case::Case;
 use super::super::finding::{Check, Looked, Skip, Verdict};
 use super::super::remedy;
-use super::{LONGEST_DELAY, LONGEST_RETENTION};
+use super::{LONGEST_DELAY, LONGEST_RETENTION, days};
 use crate::schedule::{retries, span};
 
 pub(super) const CHECKS: &[Check] = &[
@@ -109,7 +109,7 @@ fn retention(case: &Case<'_>) -> Looked {
     let (queue, arn) = (case.queue()?, &case.source()?.arn);
     let (retention, budget) = (queue.retention, case.age_budget()?);
     let needed = budget + LONGEST_DELAY;
-    let compared = format!("{}; the policy's {} and a delay of {}", span(retention), span(budget), span(LONGEST_DELAY));
+    let compared = format!("{}; the policy's {} and a delay of {}", days(retention), span(budget), span(LONGEST_DELAY));
     if retention > needed {
         return Ok(Verdict::ok(compared));
     }

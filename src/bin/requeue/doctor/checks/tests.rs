@@ -21,7 +21,7 @@ fn arn(name: &str) -> QueueArn {
 }
 
 fn refused<T>() -> Read<T> {
-    Err(Unread { permission: "aws:Ask", resource: "it".to_owned(), code: "AccessDenied".to_owned() })
+    Err(Unread { permission: "aws:Ask", resource: "it".to_owned(), code: "AccessDenied".to_owned(), is_answered: true })
 }
 
 fn allowed(actions: &[&str]) -> Option<Read<Access>> {
