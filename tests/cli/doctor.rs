@@ -31,7 +31,11 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
     let nowhere = &["doctor", "--queue-url", "https://sqs.eu-west-1.amazonaws.com/123456789012/orders"][..];
     for (variables, arguments, expected) in [
         (&KEYS[3..], function, "in which region? Set AWS_REGION, or give --region"),
-        (&KEYS[2..], function, "AWS does not answer in eu-west-1 (NoAnswer: no credentials found in chain): check the network, "),
+        (
+            &KEYS[2..],
+            function,
+            "AWS does not answer in eu-west-1 (NoAnswer: no credentials found in chain): check the network, ",
+        ),
         (&with_endpoint[..], function, "AWS does not answer in eu-west-1 (NoAnswer: Connection refused"),
         (&with_endpoint[..], nowhere, "SQS does not answer in eu-west-1 (NoAnswer): check the network"),
         (&KEYS[..], &["doctor", "--queue-url", "orders"], "--queue-url orders is not the URL of an SQS queue, as in "),

@@ -58,7 +58,7 @@ pub(crate) struct Logs {
 /// The `REQUEUE_` variables, read as the function reads them at its start, but for its secrets.
 #[derive(Clone, Debug)]
 pub(crate) enum Settings {
-    Valid(Valid),
+    Valid(Box<Valid>),
     /// One line for each problem.
     Invalid(Vec<String>),
     Unread(Unread),

@@ -1,36 +1,30 @@
 //! Reads a deployment through AWS's clients, and changes nothing. The only file of the doctor that calls them; what is good or bad, it does
 //! not know.
 
-use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_iam::types::PolicyEvaluationDecisionType;
 use aws_sdk_lambda::config::Region;
 use aws_sdk_lambda::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
-use aws_sdk_lambda::types::{
-    EventSourceMappingConfiguration, FunctionResponseType, LogFormat, RecursiveLoop as Property,
-};
+use aws_sdk_lambda::types::{EventSourceMappingConfiguration, RecursiveLoop as Property};
+use aws_sdk_sqs::operation::get_queue_attributes::GetQueueAttributesError;
 use aws_sdk_sqs::types::QueueAttributeName;
 use aws_smithy_types::timeout::TimeoutConfig;
 use futures_util::future::join_all;
 use requeue::policy::RetryPolicy;
-use requeue::queue::{MAX_BATCH_BYTES, QueueArn, QueueUrl};
+use requeue::queue::{QueueArn, QueueUrl};
 use requeue::{Config, DeadLetterMode, RecursiveLoop};
-use serde_json::Value;
 
-use super::aws;
 use super::checks::{KEY, SENDING, TAKING, is_alias};
 use super::facts::{
-    Access, Decision, Deployment, Function, Key, Logs, Mapping, Place, Queue, Reached, Read, Redrive, RedriveAllow,
-    Settings, Unread, Valid,
+    Access, Decision, Deployment, Function, Key, Mapping, Place, Reached, Read, Settings, Unread, Valid,
 };
+use super::{answers, aws};
 use crate::Error;
 
 /// Longest wait for an answer, tries again included.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-const PREFIX: &str = "REQUEUE_";
 
 pub(crate) struct Clients {
     region: String,
@@ -118,12 +112,12 @@ impl Clients {
         mappings: Vec<EventSourceMappingConfiguration>,
         policy: Option<&RetryPolicy>,
     ) -> Result<Deployment, Error> {
-        let settings = settings(configuration, policy);
+        let settings = answers::settings(configuration, policy);
         let function = self.properties(configuration).await;
         let queues = mappings.iter().filter_map(|mapping| Some((mapping, mapping.event_source_arn()?.parse().ok()?)));
         let places = join_all(queues.map(|(mapping, queue)| async {
             let source = self.reached(queue).await;
-            self.place(Some(read_mapping(mapping)), source, Some(&function.role), &settings).await
+            self.place(Some(answers::mapping(mapping)), source, Some(&function.role), &settings).await
         }));
         let places = places.await;
         Ok(Deployment { region: self.region.clone(), function: Some(function), settings, places, unlisted: None })
@@ -140,15 +134,11 @@ impl Clients {
             Err(error) => Err(unread("lambda:GetFunctionRecursionConfig", &name, &error)),
         };
         let reserved_concurrency = match concurrency {
-            Ok(answer) => Ok(answer.reserved_concurrent_executions().map(count)),
+            Ok(answer) => Ok(answer.reserved_concurrent_executions().map(answers::count)),
             Err(error) => Err(unread("lambda:GetFunctionConcurrency", &name, &error)),
         };
-        let logs = configuration.logging_config().map_or_else(Logs::default, |logs| Logs {
-            is_json: logs.log_format() == Some(&LogFormat::Json),
-            level: logs.application_log_level().map(|level| level.as_str().to_owned()),
-            group: logs.log_group().map(str::to_owned),
-        });
-        let timeout = seconds(configuration.timeout());
+        let logs = answers::logs(configuration);
+        let timeout = answers::timeout(configuration);
         let role = configuration.role().unwrap_or_default().to_owned();
         Function { name, timeout, role, logs, recursive_loop, reserved_concurrency }
     }
@@ -163,10 +153,11 @@ impl Clients {
     ) -> Place {
         let target = source.known().and_then(|queue| queue.redrive.as_ref()?.target.parse().ok());
         let direct = match settings {
-            Settings::Valid(Valid { config: Config { dead_letter: DeadLetterMode::Direct(url), .. }, .. }) => {
-                Some(url.arn(source.arn.partition(), &self.region))
-            }
-            _ => None,
+            Settings::Valid(valid) => match &valid.config.dead_letter {
+                DeadLetterMode::Direct(url) => Some(url.arn(source.arn.partition(), &self.region)),
+                DeadLetterMode::Redrive | DeadLetterMode::Annotate => None,
+            },
+            Settings::Invalid(_) | Settings::Unread(_) => None,
         };
         let dead_letters = async { Some(self.reached(target?).await) };
         let direct = async { Some(self.reached(direct?).await) };
@@ -185,7 +176,9 @@ impl Clients {
         let request = self.sqs.get_queue_attributes().queue_url(arn.url()).attribute_names(QueueAttributeName::All);
         let attributes = match request.send().await {
             Ok(answer) => Ok(Some(answer.attributes.unwrap_or_default())),
-            Err(error) if error.as_service_error().is_some_and(is_missing) => Ok(None),
+            Err(error) if error.as_service_error().is_some_and(GetQueueAttributesError::is_queue_does_not_exist) => {
+                Ok(None)
+            }
             Err(error) => Err(unread("sqs:GetQueueAttributes", &arn, &error)),
         };
         let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
@@ -195,12 +188,12 @@ impl Clients {
             if key == MANAGED_KEY || key.ends_with(&format!(":{MANAGED_KEY}")) {
                 Key::ManagedByAws
             } else {
-                Key::Customer { name: key_name(key, &arn), access: Err(not_asked) }
+                Key::Customer { name: answers::key_name(key, &arn), access: Err(not_asked) }
             }
         });
         // The queue knows its partition better than a URL.
         let own = attribute(QueueAttributeName::QueueArn).and_then(|own| own.parse().ok());
-        let queue = attributes.map(|attributes| attributes.as_ref().map(read_queue));
+        let queue = attributes.map(|attributes| attributes.as_ref().map(answers::queue));
         Reached { arn: own.unwrap_or(arn), queue, access: None, key }
     }
 
@@ -278,31 +271,6 @@ fn unread<E: ProvideErrorMetadata, R>(
     Unread { permission, resource: resource.to_string(), code: code(error), is_answered }
 }
 
-fn is_missing(error: &aws_sdk_sqs::operation::get_queue_attributes::GetQueueAttributesError) -> bool {
-    error.is_queue_does_not_exist()
-}
-
-/// Keys may be named by their id alone, of which IAM knows nothing.
-fn key_name(key: &str, queue: &QueueArn) -> String {
-    if key.starts_with("arn:") || is_alias(key) {
-        return key.to_owned();
-    }
-    let queue = queue.to_string();
-    let parts: Vec<&str> = queue.split(':').collect();
-    format!("{}:kms:{}:key/{key}", parts[..2].join(":"), parts[3..5].join(":"))
-}
-
-fn settings(configuration: &GetFunctionConfigurationOutput, policy: Option<&RetryPolicy>) -> Settings {
-    let environment = configuration.environment();
-    if let Some(error) = environment.and_then(|environment| environment.error()) {
-        let resource = configuration.kms_key_arn().unwrap_or("the key of the function's environment").to_owned();
-        let code = error.error_code().unwrap_or("UnreadableEnvironment").to_owned();
-        return Settings::Unread(Unread { permission: "kms:Decrypt", resource, code, is_answered: true });
-    }
-    let variables = environment.and_then(|environment| environment.variables());
-    read_settings(variables.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str())), policy)
-}
-
 /// What `requeue work` would read here.
 async fn of_worker(policy: Option<&RetryPolicy>) -> Settings {
     match Config::load().await {
@@ -310,104 +278,8 @@ async fn of_worker(policy: Option<&RetryPolicy>) -> Settings {
             if let Some(policy) = policy {
                 config.policy = policy.clone();
             }
-            Settings::Valid(Valid { config, ..Valid::default() })
+            Settings::Valid(Box::new(Valid { config, ..Valid::default() }))
         }
         Err(invalid) => Settings::Invalid(invalid.problems().to_vec()),
     }
-}
-
-/// Reads the variables of a program that runs elsewhere. With the policy in hand if it is given, whatever they say of it.
-pub(crate) fn read_settings<'v>(
-    variables: impl IntoIterator<Item = (&'v str, &'v str)>,
-    policy: Option<&RetryPolicy>,
-) -> Settings {
-    let mut variables: HashMap<&str, &str> =
-        variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
-    let names_strategy = variables.get("REQUEUE_STRATEGY").is_some_and(|value| !value.is_empty());
-    let count = variables.len();
-    let is_file = |value: &str| !value.is_empty() && !value.trim_start().starts_with('{');
-    // A path leads elsewhere on this machine.
-    let file = variables.get("REQUEUE_POLICY").copied().filter(|value| is_file(value)).map(str::to_owned);
-    if file.is_some() {
-        variables.remove("REQUEUE_POLICY");
-    }
-    let mut config = match Config::from_vars_without_secrets(variables) {
-        Ok(config) => config,
-        Err(invalid) => return Settings::Invalid(invalid.problems().to_vec()),
-    };
-    let policy_file = if policy.is_none() { file } else { None };
-    if let Some(policy) = policy {
-        config.policy = policy.clone();
-    }
-    Settings::Valid(Valid { config, variables: count, policy_file, names_strategy })
-}
-
-fn read_mapping(mapping: &EventSourceMappingConfiguration) -> Mapping {
-    let uuid = mapping.uuid().unwrap_or_default().to_owned();
-    let filters = match mapping.filter_criteria_error() {
-        Some(error) => Err(Unread {
-            permission: "kms:Decrypt",
-            resource: mapping.kms_key_arn().unwrap_or("the key of the mapping's filters").to_owned(),
-            code: error.error_code().unwrap_or("UnreadableFilters").to_owned(),
-            is_answered: true,
-        }),
-        None => {
-            let filters = mapping.filter_criteria().map(|criteria| criteria.filters()).unwrap_or_default();
-            Ok(filters.iter().filter_map(|filter| filter.pattern().map(str::to_owned)).collect())
-        }
-    };
-    Mapping {
-        uuid,
-        state: mapping.state().unwrap_or("unknown").to_owned(),
-        batch_size: mapping.batch_size().map_or(DEFAULT_BATCH, count),
-        window: seconds(mapping.maximum_batching_window_in_seconds()),
-        reports_failures: mapping.function_response_types().contains(&FunctionResponseType::ReportBatchItemFailures),
-        maximum_concurrency: mapping.scaling_config().and_then(|scaling| scaling.maximum_concurrency()).map(count),
-        maximum_pollers: mapping.provisioned_poller_config().and_then(|p| p.maximum_pollers()).map(count),
-        filters,
-    }
-}
-
-/// Source: Lambda API reference, `CreateEventSourceMapping`.
-const DEFAULT_BATCH: u32 = 10;
-/// What a queue has that names none. Source: SQS API reference, `SetQueueAttributes`.
-const DEFAULT_RECEIVES: u32 = 10;
-
-fn read_queue(attributes: &HashMap<QueueAttributeName, String>) -> Queue {
-    let text = |name| attributes.get(&name).filter(|text| !text.is_empty());
-    let number = |name| text(name)?.parse::<u64>().ok();
-    let json = |name| serde_json::from_str::<Value>(text(name)?).ok();
-    let redrive = json(QueueAttributeName::RedrivePolicy).and_then(|policy| {
-        let target = policy["deadLetterTargetArn"].as_str()?.to_owned();
-        // A number or a text, as it was set.
-        let count = &policy["maxReceiveCount"];
-        let count = count.as_u64().or_else(|| count.as_str()?.parse().ok());
-        let max_receive_count = count.and_then(|count| u32::try_from(count).ok()).unwrap_or(DEFAULT_RECEIVES);
-        Some(Redrive { target, max_receive_count })
-    });
-    let allow = json(QueueAttributeName::RedriveAllowPolicy).unwrap_or_default();
-    let redrive_allow = match allow["redrivePermission"].as_str() {
-        Some("denyAll") => RedriveAllow::None,
-        Some("byQueue") => {
-            let sources = allow["sourceQueueArns"].as_array().into_iter().flatten();
-            RedriveAllow::Queues(sources.filter_map(|source| source.as_str().map(str::to_owned)).collect())
-        }
-        _ => RedriveAllow::All,
-    };
-    Queue {
-        visibility: Duration::from_secs(number(QueueAttributeName::VisibilityTimeout).unwrap_or_default()),
-        retention: Duration::from_secs(number(QueueAttributeName::MessageRetentionPeriod).unwrap_or_default()),
-        maximum_message_size: number(QueueAttributeName::MaximumMessageSize).unwrap_or(MAX_BATCH_BYTES as u64),
-        redrive,
-        redrive_allow,
-        policy: text(QueueAttributeName::Policy).cloned(),
-    }
-}
-
-fn seconds(count: Option<i32>) -> Duration {
-    Duration::from_secs(count.and_then(|count| u64::try_from(count).ok()).unwrap_or_default())
-}
-
-fn count(number: i32) -> u32 {
-    u32::try_from(number).unwrap_or_default()
 }

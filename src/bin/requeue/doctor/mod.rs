@@ -10,6 +10,7 @@ use tokio::runtime::Builder;
 // The library's own, which is not public: what a client is made of is said once.
 #[path = "../../../aws.rs"]
 mod aws;
+mod answers;
 mod case;
 mod checks;
 mod facts;

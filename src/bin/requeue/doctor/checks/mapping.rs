@@ -73,6 +73,9 @@ fn partial_batch_responses(case: &Case<'_>) -> Looked {
 
 fn filter_members(case: &Case<'_>) -> Looked {
     let mapping = case.mapping()?;
+    if case.source()?.arn.is_fifo() {
+        return Ok(Verdict::ok("messages of a FIFO queue are not sent again"));
+    }
     let filters = mapping.filters.as_ref()?;
     if filters.is_empty() {
         return Ok(Verdict::ok("no filter"));
@@ -91,6 +94,9 @@ fn filter_members(case: &Case<'_>) -> Looked {
 
 fn filter_wrapping(case: &Case<'_>) -> Looked {
     let mapping = case.mapping()?;
+    if case.source()?.arn.is_fifo() {
+        return Ok(Verdict::ok("messages of a FIFO queue are not sent again"));
+    }
     let filters = mapping.filters.as_ref()?;
     let patterns: Vec<Value> = filters.iter().flat_map(|filter| bodies(filter)).collect();
     if patterns.is_empty() {
@@ -138,7 +144,7 @@ fn batch_fits_timeout(case: &Case<'_>) -> Looked {
     let at_once = if is_fifo { 1 } else { u32::try_from(*concurrency).unwrap_or(u32::MAX).max(1) };
     let rounds = mapping.batch_size.div_ceil(at_once);
     let longest = *timeout * rounds;
-    let time = function.timeout - (*reserve).min(function.timeout / 4);
+    let time = function.timeout.saturating_sub((*reserve).min(function.timeout / 4));
     let batch = mapping.batch_size;
     let sum = format!(
         "a batch of {batch}, {at_once} at once, {} each, takes up to {} of the {} that a time-out of {} leaves",

@@ -1,5 +1,6 @@
 //! What the function's role may do. IAM is asked about the role's own policies; a queue's and a key's may allow more.
 
+use requeue::{DeadLetterMode, Strategy};
 use serde_json::Value;
 
 use super::super::case::Case;
@@ -36,9 +37,18 @@ pub(crate) const KEY: [&str; 2] = [DECRYPT, ENCRYPT];
 
 fn queue_permissions(case: &Case<'_>) -> Looked {
     let source = case.source()?;
-    let sending = (!source.arn.is_fifo()).then_some(SENDING);
+    let sending = sends(case)?.then_some(SENDING);
     let needed: Vec<&str> = TAKING.into_iter().chain(sending).collect();
     permissions(case, source, &needed)
+}
+
+/// Whether the function sends to the queue from which it takes. Where its settings are not known, it may.
+fn sends(case: &Case<'_>) -> Result<bool, Skip> {
+    let is_standard = !case.source()?.arn.is_fifo();
+    let needs_none = case
+        .config()
+        .is_ok_and(|config| config.strategy == Strategy::Visibility && config.dead_letter != DeadLetterMode::Annotate);
+    Ok(is_standard && !needs_none)
 }
 
 fn direct_permissions(case: &Case<'_>) -> Looked {
@@ -79,8 +89,7 @@ fn permissions(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
 fn key_permissions(case: &Case<'_>) -> Looked {
     let place = case.place()?;
     let function = case.function()?;
-    let sends = !place.source.arn.is_fifo();
-    let source: &[&str] = if sends { &KEY } else { &[DECRYPT] };
+    let source: &[&str] = if sends(case)? { &KEY } else { &[DECRYPT] };
     let reached = [(Some(&place.source), source), (place.direct.as_ref(), &KEY[..])];
     let keys = reached.into_iter().filter_map(|(reached, needed)| Some((reached?.key.as_ref()?, needed)));
     let mut verdict = Err(Skip::NotApplicable);

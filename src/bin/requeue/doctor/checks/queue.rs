@@ -114,21 +114,19 @@ fn retention(case: &Case<'_>) -> Looked {
         return Ok(Verdict::ok(compared));
     }
     let days = [4, 7, 14].map(|days| Duration::from_secs(86_400 * days));
-    let remedies = match days.into_iter().find(|days| *days > needed) {
-        Some(days) => vec![remedy::queue_attribute(arn, "MessageRetentionPeriod", days.as_secs())],
-        None => {
-            let longest = (LONGEST_RETENTION - LONGEST_DELAY).as_secs();
-            vec![format!(
-                "policy: a `totalTimeoutSeconds` below {longest}, since SQS keeps a message for 14 days at most"
-            )]
-        }
+    let remedy = match days.into_iter().find(|days| *days > needed) {
+        Some(days) => remedy::queue_attribute(arn, "MessageRetentionPeriod", days.as_secs()),
+        None => format!(
+            "policy: a `totalTimeoutSeconds` below {}, since SQS keeps a message for 14 days at most",
+            LONGEST_RETENTION.saturating_sub(LONGEST_DELAY).as_secs()
+        ),
     };
     // A copy starts its retention anew, so a queue that outlasts each single wait loses it only in a backlog.
     let found = format!("{compared} are longer");
     Ok(if case.waits_in_place()? || retention <= LONGEST_DELAY {
-        Verdict::danger(found, remedies)
+        Verdict::danger(found, [remedy])
     } else {
-        Verdict::warning(found, remedies)
+        Verdict::warning(found, [remedy])
     })
 }
 
