@@ -37,7 +37,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "batch-fits-timeout",
-        why: "What an invocation has no time left for is deferred in a copy, which costs requests and, in its place, receives.",
+        why: "A message for which an invocation has no time left is deferred, which costs requests, and where messages wait in their place a receive.",
         look: batch_fits_timeout,
     },
 ];

@@ -63,8 +63,8 @@ fn permissions(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
     let name = reached.arn.name();
     let policy = reached.known().and_then(|queue| queue.policy.as_deref());
     let arn = reached.arn.to_string();
-    let grant =
-        |actions: &[&str]| [remedy::grant(function, actions, &arn, &format!("requeue-{}", name.replace('.', "-")))];
+    // All of them, since it replaces what an earlier remedy has granted under this name.
+    let grant = || [remedy::grant(function, needed, &arn, &policy_name(name))];
     Ok(if !refused.denied.is_empty() {
         let found = format!("the role is denied {} on {name}", refused.denied.join(", "));
         Verdict::danger(found, ["take the Deny out of the role's policies, its boundary or the organization's"])
@@ -73,14 +73,14 @@ fn permissions(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
         if policy.is_some_and(|policy| may_grant(policy, &function.role)) {
             let found =
                 format!("not checked: the role's policies do not allow {missing} on {name}, but the queue's own may");
-            return Err(Skip::Unknown(Verdict::unknown(found, grant(&refused.not_allowed))));
+            return Err(Skip::Unknown(Verdict::unknown(found, grant())));
         }
-        Verdict::danger(format!("the role may not {missing} on {name}"), grant(&refused.not_allowed))
+        Verdict::danger(format!("the role may not {missing} on {name}"), grant())
     } else if !refused.depends.is_empty() {
         let depends = refused.depends.join(", ");
         let found =
             format!("not checked: whether the role may {depends} on {name} depends on conditions of its policies");
-        return Err(Skip::Unknown(Verdict::unknown(found, grant(&refused.depends))));
+        return Err(Skip::Unknown(Verdict::unknown(found, grant())));
     } else {
         Verdict::ok(format!("the role may {} on {name}", needed.join(", ")))
     })
@@ -88,46 +88,57 @@ fn permissions(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
 
 fn key_permissions(case: &Case<'_>) -> Looked {
     let place = case.place()?;
-    let function = case.function()?;
     let source: &[&str] = if sends(case)? { &KEY } else { &[DECRYPT] };
     let reached = [(Some(&place.source), source), (place.direct.as_ref(), &KEY[..])];
-    let keys = reached.into_iter().filter_map(|(reached, needed)| Some((reached?.key.as_ref()?, needed)));
-    let mut verdict = Err(Skip::NotApplicable);
-    for (key, needed) in keys {
-        let Key::Customer { name, access } = key else {
-            verdict = verdict
-                .or_else(|_: Skip| Ok(Verdict::ok("the key that AWS manages, which the role may use through SQS")));
-            continue;
-        };
-        let refused = Refused::of(access.as_ref()?, needed);
-        let missing = [refused.denied, refused.not_allowed, refused.depends].concat();
-        if missing.is_empty() {
-            verdict = Ok(Verdict::ok(format!("the role may {} with {name}", needed.join(" and "))));
-        } else if is_alias(name) {
-            // IAM is asked about ARNs of keys, and only KMS knows which one an alias means.
-            let found = format!(
-                "not checked: the role may not {} with every key, and {name} is an alias of one",
-                missing.join(" and ")
-            );
-            let arn = format!(
-                "$(aws kms describe-key --region {} --key-id {name} --query KeyMetadata.Arn --output text)",
-                case.region()
-            );
-            let ask = format!(
-                "aws iam simulate-principal-policy --policy-source-arn {} --action-names {} --resource-arns {arn}",
-                function.role,
-                missing.join(" ")
-            );
-            return Err(Skip::Unknown(Verdict::unknown(found, [ask])));
-        } else {
-            let found = format!(
-                "the role's policies do not allow {} with {name}; unless the key's own policy does, nothing can be sent",
-                missing.join(" and ")
-            );
-            return Ok(Verdict::danger(found, [remedy::grant(function, &missing, name, "requeue-key")]));
-        }
+    let looked = reached.into_iter().filter_map(|(reached, needed)| Some(key(case, reached?, needed)));
+    let level = |looked: &Looked| match looked {
+        Ok(verdict) | Err(Skip::Unknown(verdict)) => Some(verdict.level),
+        Err(Skip::NotApplicable) => None,
+    };
+    looked.max_by_key(level).unwrap_or(Err(Skip::NotApplicable))
+}
+
+fn key(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
+    let function = case.function()?;
+    let (name, access) = match reached.key.as_ref().ok_or(Skip::NotApplicable)? {
+        Key::ManagedByAws => return Ok(Verdict::ok("the key that AWS manages, which the role may use through SQS")),
+        Key::Customer { name, access } => (name, access.as_ref()?),
+    };
+    let Refused { denied, not_allowed, depends } = Refused::of(access, needed);
+    let refused = [denied, not_allowed].concat();
+    let missing = [refused.as_slice(), &depends].concat().join(" and ");
+    let policy = format!("{}-key", policy_name(reached.arn.name()));
+    if missing.is_empty() {
+        return Ok(Verdict::ok(format!("the role may {} with {name}", needed.join(" and "))));
     }
-    verdict
+    let (found, remedy) = if is_alias(name) {
+        // IAM is asked about ARNs of keys, and only KMS knows which one an alias means.
+        let region = case.region();
+        let arn =
+            format!("aws kms describe-key --region {region} --key-id {name} --query KeyMetadata.Arn --output text");
+        let (role, actions) = (&function.role, needed.join(" "));
+        (
+            format!("not checked: the role may not {missing} with every key, and {name} is an alias of one"),
+            format!(
+                "aws iam simulate-principal-policy --policy-source-arn {role} --action-names {actions} --resource-arns $({arn})"
+            ),
+        )
+    } else if refused.is_empty() {
+        (
+            format!("not checked: whether the role may {missing} with {name} depends on conditions of its policies"),
+            remedy::grant(function, needed, name, &policy),
+        )
+    } else {
+        let found = format!(
+            "the role's policies do not allow {missing} with {name}: unless the key's own policy does, SQS refuses the role"
+        );
+        return Ok(Verdict::danger(found, [remedy::grant(function, needed, name, &policy)]));
+    };
+    Err(Skip::Unknown(Verdict::unknown(found, [remedy])))
+}
+
+fn policy_name(queue: &str) -> String {
+    format!("requeue-{}", queue.replace('.', "-"))
 }
 
 pub(crate) fn is_alias(key: &str) -> bool {

@@ -72,7 +72,18 @@ pub(super) const ROWS: &[Row] = &[
     ("key-permissions", |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::Allowed))), Some(Fine)),
     ("key-permissions", |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::NotAllowed))), Some(Danger)),
     ("key-permissions", |d| d.key(ARN_OF_KEY, Ok(may(Decision::Denied, Decision::Allowed))), Some(Danger)),
+    ("key-permissions", |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::Depends))), Some(Unknown)),
     ("key-permissions", |d| d.key(ARN_OF_KEY, refused()), Some(Unknown)),
+    (
+        "key-permissions",
+        |d| {
+            d.direct(14 * DAY);
+            let access = Ok(may(Decision::Allowed, Decision::NotAllowed));
+            d.place().direct.as_mut().unwrap().key = Some(Key::Customer { name: ARN_OF_KEY.to_owned(), access });
+            d.place().source.key = Some(Key::ManagedByAws);
+        },
+        Some(Danger),
+    ),
     ("key-permissions", |d| d.key("alias/orders", Ok(may(Decision::Allowed, Decision::NotAllowed))), Some(Unknown)),
     ("key-permissions", |d| d.key("alias/orders", Ok(may(Decision::Allowed, Decision::Allowed))), Some(Fine)),
     (

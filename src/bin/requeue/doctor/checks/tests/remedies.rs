@@ -60,7 +60,8 @@ fn remedies_name_what_is_there() {
             "queue-permissions",
             |d| d.decides(SENDING, Decision::NotAllowed),
             &["aws iam put-role-policy --role-name orders-Role --policy-name requeue-orders --policy-document \
-               '{\"Statement\":[{\"Action\":[\"sqs:SendMessage\"],\"Effect\":\"Allow\",\"Resource\":\
+               '{\"Statement\":[{\"Action\":[\"sqs:ReceiveMessage\",\"sqs:GetQueueAttributes\",\"sqs:DeleteMessage\",\
+               \"sqs:ChangeMessageVisibility\",\"sqs:SendMessage\"],\"Effect\":\"Allow\",\"Resource\":\
                \"arn:aws:sqs:eu-west-1:123456789012:orders\"}],\"Version\":\"2012-10-17\"}'"],
         ),
         (
