@@ -66,7 +66,7 @@ impl Clients {
         self.deployment(&configuration, mappings, policy).await
     }
 
-    /// The queue of this ARN, with the functions that it invokes.
+    /// The functions that the queue of this URL invokes; or the queue alone, as a worker's.
     pub(crate) async fn queue(&self, url: &QueueUrl, policy: Option<&RetryPolicy>) -> Result<Vec<Deployment>, Error> {
         let source = self.reached(url.arn("aws", &self.region)).await;
         match &source.queue {

@@ -117,7 +117,12 @@ fn mapping(case: &Case<'_>) -> Looked {
         let options = "--event-source-arn ARN --function-response-types ReportBatchItemFailures \
                        --scaling-config MaximumConcurrency=10";
         let create = remedy::function(case, function, "create-event-source-mapping", options);
-        return Ok(Verdict::danger("no SQS queue invokes the function", [format!("{create}, with the queue's ARN")]));
+        let qualified =
+            format!("if a mapping names an alias or version: requeue doctor --function {}:ALIAS", function.name);
+        return Ok(Verdict::danger(
+            "no SQS queue invokes the function under this name",
+            [format!("{create}, with the queue's ARN"), qualified],
+        ));
     }
     Ok(Verdict::ok(format!("invoked by {}", names.join(", "))))
 }
