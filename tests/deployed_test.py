@@ -87,6 +87,12 @@ def build_trouble():
     return ROOT / "target" / "lambda" / "trouble" / "bootstrap"
 
 
+def command_line():
+    """The command line, built for tests."""
+    run("cargo", "build", "--locked", "--bin", "requeue")
+    return ROOT / "target" / "debug" / "requeue"
+
+
 def complaints():
     """The last thing that the emulator's Lambda had to say, for example why a process did not start."""
     log = os.environ.get("REQUEUE_TEST_MINISTACK_LOG")
@@ -302,7 +308,9 @@ class Deployed(unittest.TestCase):
         outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
         cls.queue = Queue(outputs["QueueUrl"], outputs["DeadLetterQueueUrl"], outputs["FunctionName"])
         # The emulator hands a template's numbers to the mapping as texts, and then cannot compare them; AWS makes them numbers.
-        cls.queue.configure(BatchSize=10, ScalingConfig={"MaximumConcurrency": 2})
+        cls.queue.configure(BatchSize=10, MaximumBatchingWindowInSeconds=0, ScalingConfig={"MaximumConcurrency": 2})
+        # It also drops the property RecursiveLoop.
+        aws("lambda").put_function_recursion_config(FunctionName=cls.queue.function, RecursiveLoop="Allow")
 
     def tearDown(self):
         self.queue.wait_for_counts((0, 0, 0))
@@ -434,10 +442,20 @@ class Deployed(unittest.TestCase):
             else:
                 self.assert_calls(f"mixed-{name}", body, message_id, said)
 
+    def test_the_doctor_finds_no_danger(self):
+        environment = {
+            "AWS_ENDPOINT_URL": ENDPOINT,
+            "AWS_REGION": "us-east-1",
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+        }
+        command = [command_line(), "doctor", "--function", self.queue.function, "--strict"]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
+        self.assertNotIn(TOKEN, done.stdout)
+
     def test_the_package_is_without_the_embedded_queue(self):
-        run("cargo", "build", "--locked", "--bin", "requeue")
-        command_line = ROOT / "target" / "debug" / "requeue"
-        self.assertTrue(MARKER in command_line.read_bytes(), "the embedded queue no longer contains the text")
+        self.assertTrue(MARKER in command_line().read_bytes(), "the embedded queue no longer contains the text")
         self.assertFalse(MARKER in self.bootstrap.read_bytes())
 
 

@@ -6,8 +6,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// A name, the only places below `src/` that may use it, and why.
-const ONLY_IN: [(&str, &[&str], &str); 14] = [
-    ("aws_sdk_sqs::", &["queue/sqs.rs", "embedded/"], "the port is the only way to the queue"),
+const ONLY_IN: [(&str, &[&str], &str); 16] = [
+    (
+        "aws_sdk_sqs::",
+        &["queue/sqs.rs", "embedded/", "bin/requeue/doctor/"],
+        "the port is the only way to the queue, but for who looks at its attributes",
+    ),
+    ("aws_sdk_iam::", &["bin/requeue/doctor/"], "one place looks at deployments"),
+    ("aws_sdk_lambda::", &["bin/requeue/doctor/"], "one place looks at deployments"),
     ("aws_sdk_secretsmanager::", &["secrets/fetch.rs"], "one place asks for secrets"),
     ("aws_sdk_ssm::", &["secrets/fetch.rs"], "one place asks for secrets"),
     ("aws_config::", &["aws.rs"], "one place says what clients are made of"),

@@ -141,6 +141,31 @@ impl Config {
         Vars::new(vars.into_iter().map(|(name, value)| (name.into(), value.into()))).into_config()
     }
 
+    /// As [`from_vars`](Self::from_vars), for the settings of a program that runs elsewhere: a secret named by its ARN is neither
+    /// fetched nor refused, and left out of what it belongs to.
+    ///
+    /// ```
+    /// use requeue::Config;
+    /// let secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
+    /// assert!(Config::from_vars([("REQUEUE_SIGNING_SECRET", secret)]).is_err());
+    /// assert!(Config::from_vars_without_secrets([("REQUEUE_SIGNING_SECRET", secret)]).is_ok());
+    /// let vars = [("REQUEUE_SIGNING_SECRET", format!("{secret} none")), ("REQUEUE_WRAP", "never".to_owned())];
+    /// assert_eq!(Config::from_vars_without_secrets(vars).unwrap_err().problems().len(), 1);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// All other problems in one message.
+    #[cfg(feature = "http")]
+    pub fn from_vars_without_secrets<N: Into<String>, V: Into<String>>(
+        vars: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Self, InvalidConfig> {
+        let mut vars = Vars::new(vars.into_iter().map(|(name, value)| (name.into(), value.into())));
+        let config = Self::read(&mut vars);
+        vars.problems.retain(|problem| !problem.ends_with(target::NOT_FETCHED));
+        vars.checked(config)
+    }
+
     fn read(vars: &mut Vars) -> Self {
         let defaults = Limits::default();
         let limits = Limits {
@@ -306,6 +331,10 @@ impl Vars {
 
     fn into_config(mut self) -> Result<Config, InvalidConfig> {
         let config = Config::read(&mut self);
+        self.checked(config)
+    }
+
+    fn checked(mut self, config: Config) -> Result<Config, InvalidConfig> {
         self.refuse_unknown();
         if self.problems.is_empty() { Ok(config) } else { Err(InvalidConfig { problems: self.problems }) }
     }
@@ -432,6 +461,14 @@ impl Vars {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidConfig {
     problems: Vec<String>,
+}
+
+impl InvalidConfig {
+    /// Each on a line of its own.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
 }
 
 impl fmt::Display for InvalidConfig {

@@ -4,6 +4,7 @@
 #![allow(clippy::float_cmp, missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod check;
+mod doctor;
 mod laptop;
 mod run;
 mod measured;

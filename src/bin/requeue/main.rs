@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 mod address;
 mod check;
 mod demo;
+mod doctor;
 mod document;
 mod endpoint;
 mod invoke;
@@ -35,6 +36,8 @@ enum Command {
     Work(work::Arguments),
     /// Says what is wrong with a policy document, as the Lambda would at its start, or what it amounts to.
     Check(check::Arguments),
+    /// Looks at a deployed function and its queues, and says what is wrong with them and what to do about it.
+    Doctor(doctor::Arguments),
     /// Shows when a policy tries a message again, when it gives up, and what that costs: as a table, as JSON, as a chart.
     Schedule(schedule::Arguments),
     /// Plays through what would take a real system hours, in virtual time.
@@ -56,6 +59,7 @@ fn main() -> ExitCode {
         Command::Invoke(arguments) => invoke::run(&arguments),
         Command::Work(arguments) => work::run(&arguments),
         Command::Check(arguments) => check::run(&arguments),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Schedule(arguments) => schedule::run(&arguments),
         Command::Simulate(Simulation::Outage(arguments)) => outage::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),

@@ -1,0 +1,223 @@
+//! AWS's answers as facts. It asks nothing, and reads no secret.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
+use aws_sdk_lambda::types::{EventSourceMappingConfiguration, FilterCriteria, FunctionResponseType, LogFormat};
+use aws_sdk_lambda::types::{ProvisionedPollerConfig, ScalingConfig};
+use aws_sdk_sqs::types::QueueAttributeName;
+use requeue::Config;
+use requeue::policy::RetryPolicy;
+use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
+use serde_json::Value;
+
+use super::checks::is_alias;
+use super::facts::{Logs, Mapping, Queue, Redrive, RedriveAllow, Settings, Unread, Valid};
+
+const PREFIX: &str = "REQUEUE_";
+
+/// Keys may be named by their id alone, of which IAM knows nothing.
+pub(crate) fn key_name(key: &str, queue: &QueueArn) -> String {
+    if key.starts_with("arn:") || is_alias(key) {
+        return key.to_owned();
+    }
+    let queue = queue.to_string();
+    let parts: Vec<&str> = queue.split(':').collect();
+    format!("{}:kms:{}:key/{key}", parts[..2].join(":"), parts[3..5].join(":"))
+}
+
+pub(crate) fn settings(configuration: &GetFunctionConfigurationOutput, policy: Option<&RetryPolicy>) -> Settings {
+    let environment = configuration.environment();
+    if let Some(error) = environment.and_then(|environment| environment.error()) {
+        let resource = configuration.kms_key_arn().unwrap_or("the key of the function's environment").to_owned();
+        let code = error.error_code().unwrap_or("UnreadableEnvironment").to_owned();
+        return Settings::Unread(Unread { permission: "kms:Decrypt", resource, code, is_answered: true });
+    }
+    let variables = environment.and_then(|environment| environment.variables());
+    read_settings(variables.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str())), policy)
+}
+
+/// Reads the variables of a program that runs elsewhere. With the policy in hand if it is given, whatever they say of it.
+fn read_settings<'v>(
+    variables: impl IntoIterator<Item = (&'v str, &'v str)>,
+    policy: Option<&RetryPolicy>,
+) -> Settings {
+    let mut variables: HashMap<&str, &str> =
+        variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
+    let names_strategy = variables.get("REQUEUE_STRATEGY").is_some_and(|value| !value.is_empty());
+    let count = variables.len();
+    let is_file = |value: &str| !value.is_empty() && !value.trim_start().starts_with('{');
+    // A path leads elsewhere on this machine.
+    let file = variables.get("REQUEUE_POLICY").copied().filter(|value| is_file(value)).map(str::to_owned);
+    if file.is_some() {
+        variables.remove("REQUEUE_POLICY");
+    }
+    let mut config = match Config::from_vars_without_secrets(variables) {
+        Ok(config) => config,
+        Err(invalid) => return Settings::Invalid(invalid.problems().to_vec()),
+    };
+    let policy_file = if policy.is_none() { file } else { None };
+    if let Some(policy) = policy {
+        config.policy = policy.clone();
+    }
+    Settings::Valid(Box::new(Valid { config, variables: count, policy_file, names_strategy }))
+}
+
+pub(crate) fn logs(configuration: &GetFunctionConfigurationOutput) -> Logs {
+    configuration.logging_config().map_or_else(Logs::default, |logs| Logs {
+        is_json: logs.log_format() == Some(&LogFormat::Json),
+        level: logs.application_log_level().map(|level| level.as_str().to_owned()),
+        group: logs.log_group().map(str::to_owned),
+    })
+}
+
+pub(crate) fn timeout(configuration: &GetFunctionConfigurationOutput) -> Duration {
+    seconds(configuration.timeout().or(Some(DEFAULT_TIMEOUT)))
+}
+
+pub(crate) fn mapping(mapping: &EventSourceMappingConfiguration) -> Mapping {
+    let uuid = mapping.uuid().unwrap_or_default().to_owned();
+    let filters = if let Some(error) = mapping.filter_criteria_error() {
+        Err(Unread {
+            permission: "kms:Decrypt",
+            resource: mapping.kms_key_arn().unwrap_or("the key of the mapping's filters").to_owned(),
+            code: error.error_code().unwrap_or("UnreadableFilters").to_owned(),
+            is_answered: true,
+        })
+    } else {
+        let filters = mapping.filter_criteria().map(FilterCriteria::filters).unwrap_or_default();
+        Ok(filters.iter().filter_map(|filter| filter.pattern().map(str::to_owned)).collect())
+    };
+    Mapping {
+        uuid,
+        state: mapping.state().unwrap_or("unknown").to_owned(),
+        batch_size: mapping.batch_size().map_or(DEFAULT_BATCH, count),
+        window: seconds(mapping.maximum_batching_window_in_seconds()),
+        reports_failures: mapping.function_response_types().contains(&FunctionResponseType::ReportBatchItemFailures),
+        maximum_concurrency: mapping.scaling_config().and_then(ScalingConfig::maximum_concurrency).map(count),
+        maximum_pollers: mapping
+            .provisioned_poller_config()
+            .and_then(ProvisionedPollerConfig::maximum_pollers)
+            .map(count),
+        filters,
+    }
+}
+
+/// In seconds. Source: Lambda API reference, `CreateFunction`.
+const DEFAULT_TIMEOUT: i32 = 3;
+/// Source: Lambda API reference, `CreateEventSourceMapping`.
+const DEFAULT_BATCH: u32 = 10;
+/// What a queue has that names none. Source: SQS API reference, `SetQueueAttributes`.
+const DEFAULT_RECEIVES: u32 = 10;
+
+pub(crate) fn queue(attributes: &HashMap<QueueAttributeName, String>) -> Queue {
+    let text = |name| attributes.get(&name).filter(|text| !text.is_empty());
+    let number = |name| text(name)?.parse::<u64>().ok();
+    let json = |name| serde_json::from_str::<Value>(text(name)?).ok();
+    let redrive = json(QueueAttributeName::RedrivePolicy).and_then(|policy| {
+        let target = policy["deadLetterTargetArn"].as_str()?.to_owned();
+        // A number or a text, as it was set.
+        let count = &policy["maxReceiveCount"];
+        let count = count.as_u64().or_else(|| count.as_str()?.parse().ok());
+        let max_receive_count = count.and_then(|count| u32::try_from(count).ok()).unwrap_or(DEFAULT_RECEIVES);
+        Some(Redrive { target, max_receive_count })
+    });
+    let allow = json(QueueAttributeName::RedriveAllowPolicy).unwrap_or_default();
+    let redrive_allow = match allow["redrivePermission"].as_str() {
+        Some("denyAll") => RedriveAllow::None,
+        Some("byQueue") => {
+            let sources = allow["sourceQueueArns"].as_array().into_iter().flatten();
+            RedriveAllow::Queues(sources.filter_map(|source| source.as_str().map(str::to_owned)).collect())
+        }
+        _ => RedriveAllow::All,
+    };
+    Queue {
+        visibility: Duration::from_secs(number(QueueAttributeName::VisibilityTimeout).unwrap_or_default()),
+        retention: Duration::from_secs(number(QueueAttributeName::MessageRetentionPeriod).unwrap_or_default()),
+        maximum_message_size: number(QueueAttributeName::MaximumMessageSize).unwrap_or(MAX_BATCH_BYTES as u64),
+        redrive,
+        redrive_allow,
+        policy: text(QueueAttributeName::Policy).cloned(),
+    }
+}
+
+fn seconds(count: Option<i32>) -> Duration {
+    Duration::from_secs(count.and_then(|count| u64::try_from(count).ok()).unwrap_or_default())
+}
+
+pub(crate) fn count(number: i32) -> u32 {
+    u32::try_from(number).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(variables: &[(&str, &str)]) -> Settings {
+        read_settings(variables.iter().copied(), None)
+    }
+
+    fn valid(variables: &[(&str, &str)]) -> Valid {
+        match read(variables) {
+            Settings::Valid(valid) => *valid,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_path_in_the_settings_of_a_function_is_not_followed_on_this_machine() {
+        let read = valid(&[("REQUEUE_POLICY", "Cargo.toml"), ("REQUEUE_WRAP", "never"), ("PATH", "/bin")]);
+        assert_eq!((read.variables, read.policy_file.as_deref()), (2, Some("Cargo.toml")));
+        assert_eq!(valid(&[("REQUEUE_POLICY", r#"{"preset": "critical"}"#)]).config.policy.max_retries, 5);
+        let given = RetryPolicy { max_retries: 7, ..RetryPolicy::default() };
+        let Settings::Valid(read) = read_settings([("REQUEUE_POLICY", "Cargo.toml")], Some(&given)) else { panic!() };
+        assert_eq!((read.policy_file, read.config.policy.max_retries), (None, 7));
+    }
+
+    #[test]
+    fn secrets_that_only_the_function_can_fetch_are_no_problem_and_are_not_shown() {
+        let secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf:token::";
+        let headers = format!(r#"{{"Authorization": "Bearer {secret}", "X-Key": "s3cret"}}"#);
+        let read = valid(&[("REQUEUE_HEADERS", &headers), ("REQUEUE_SIGNING_SECRET", secret)]);
+        assert!(!format!("{read:?}").contains("s3cret"));
+        let Settings::Invalid(problems) =
+            self::read(&[("REQUEUE_HEADERS", "s3cret"), ("REQUEUE_SIGNING_SECRET", "whsec_s3cret")])
+        else {
+            panic!()
+        };
+        assert_eq!(problems.len(), 2);
+        assert!(!problems.concat().contains("s3cret"), "{problems:?}");
+    }
+
+    #[test]
+    fn what_a_queue_says_is_read_in_each_of_its_forms() {
+        let target = r#""deadLetterTargetArn": "arn:aws:sqs:r:1:dead""#;
+        for (count, expected) in [(r#", "maxReceiveCount": 3"#, 3), (r#", "maxReceiveCount": "3""#, 3), ("", 10)] {
+            let attributes = [(QueueAttributeName::RedrivePolicy, format!("{{{target}{count}}}"))].into();
+            let redrive = queue(&attributes).redrive.map(|redrive| (redrive.target, redrive.max_receive_count));
+            assert_eq!(redrive, Some(("arn:aws:sqs:r:1:dead".to_owned(), expected)), "{count}");
+        }
+        for (policy, expected) in [
+            ("", RedriveAllow::All),
+            (r#"{"redrivePermission": "allowAll"}"#, RedriveAllow::All),
+            (r#"{"redrivePermission": "denyAll"}"#, RedriveAllow::None),
+            (
+                r#"{"redrivePermission": "byQueue", "sourceQueueArns": ["a", "b"]}"#,
+                RedriveAllow::Queues(vec!["a".to_owned(), "b".to_owned()]),
+            ),
+        ] {
+            let attributes = [(QueueAttributeName::RedriveAllowPolicy, policy.to_owned())].into();
+            assert_eq!(queue(&attributes).redrive_allow, expected, "{policy}");
+        }
+    }
+
+    #[test]
+    fn a_key_is_known_by_its_arn_or_its_alias() {
+        let queue: QueueArn = "arn:aws-cn:sqs:cn-north-1:123456789012:orders".parse().expect("an ARN");
+        let arn = "arn:aws-cn:kms:cn-north-1:123456789012:key/1a-2b";
+        for (key, expected) in [("1a-2b", arn), (arn, arn), ("alias/orders", "alias/orders")] {
+            assert_eq!(key_name(key, &queue), expected);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a check looks at, and the questions that several of them ask. A question that cannot be answered ends the check.
+
+use std::time::Duration;
+
+use requeue::policy::RetryPolicy;
+use requeue::{Config, Mode, Strategy};
+
+use super::facts::{Deployment, Function, Mapping, Place, Queue, Reached, Settings, Valid};
+use super::finding::{Skip, Verdict};
+use crate::check::max_retries;
+use crate::schedule::life::CLASSES;
+
+/// A deployment, and one of its queues for the checks that look at one.
+#[derive(Clone, Copy)]
+pub(crate) struct Case<'d> {
+    pub(crate) deployment: &'d Deployment,
+    pub(crate) place: Option<&'d Place>,
+}
+
+impl<'d> Case<'d> {
+    pub(crate) fn region(&self) -> &'d str {
+        &self.deployment.region
+    }
+
+    pub(crate) fn function(&self) -> Result<&'d Function, Skip> {
+        self.deployment.function.as_ref().ok_or(Skip::NotApplicable)
+    }
+
+    pub(crate) fn place(&self) -> Result<&'d Place, Skip> {
+        self.place.ok_or(Skip::NotApplicable)
+    }
+
+    pub(crate) fn mapping(&self) -> Result<&'d Mapping, Skip> {
+        self.place()?.mapping.as_ref().ok_or(Skip::NotApplicable)
+    }
+
+    pub(crate) fn source(&self) -> Result<&'d Reached, Skip> {
+        Ok(&self.place()?.source)
+    }
+
+    /// The source's attributes. That there are none, the check `queue` says.
+    pub(crate) fn queue(&self) -> Result<&'d Queue, Skip> {
+        self.source()?.known().ok_or(Skip::NotApplicable)
+    }
+
+    pub(crate) fn settings(&self) -> Result<&'d Valid, Skip> {
+        match &self.deployment.settings {
+            Settings::Valid(valid) => Ok(valid),
+            Settings::Invalid(_) | Settings::Unread(_) => {
+                Err(not_checked("the function's settings are not known, see settings"))
+            }
+        }
+    }
+
+    pub(crate) fn config(&self) -> Result<&'d Config, Skip> {
+        Ok(&self.settings()?.config)
+    }
+
+    pub(crate) fn policy(&self) -> Result<&'d RetryPolicy, Skip> {
+        let settings = self.settings()?;
+        match &settings.policy_file {
+            None => Ok(&settings.config.policy),
+            Some(_) => Err(not_checked("the function's policy is not known, see settings")),
+        }
+    }
+
+    /// Whether a message waits in its place in the queue, and each receive counts as a retry.
+    pub(crate) fn waits_in_place(&self) -> Result<bool, Skip> {
+        Ok(self.source()?.arn.is_fifo() || self.config()?.strategy == Strategy::Visibility)
+    }
+
+    /// Whether the function sends to any of its own queues what failed.
+    pub(crate) fn sends_copies(&self) -> Result<bool, Skip> {
+        let config = self.config()?;
+        let has_standard = self.deployment.places.iter().any(|place| !place.source.arn.is_fifo());
+        Ok(has_standard && config.strategy == Strategy::Copy && config.mode == Mode::Requeue)
+    }
+
+    /// The longest time that a class allows from the first receive to the last retry.
+    pub(crate) fn age_budget(&self) -> Result<Duration, Skip> {
+        let policy = self.policy()?;
+        let budgets = CLASSES.into_iter().filter_map(|class| policy.class(class)).map(|class| class.total_timeout);
+        Ok(budgets.max().unwrap_or_default())
+    }
+
+    /// The most retries that a class allows.
+    pub(crate) fn max_retries(&self) -> Result<u32, Skip> {
+        let policy = self.policy()?;
+        Ok(CLASSES.into_iter().map(|class| max_retries(policy, class)).max().unwrap_or_default())
+    }
+}
+
+impl Reached {
+    /// Its attributes, if it is there and tells them.
+    pub(crate) fn known(&self) -> Option<&Queue> {
+        self.queue.as_ref().ok()?.as_ref()
+    }
+}
+
+fn not_checked(reason: &str) -> Skip {
+    Skip::Unknown(Verdict::unknown(format!("not checked: {reason}"), [""; 0]))
+}

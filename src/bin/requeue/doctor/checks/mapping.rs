@@ -1,0 +1,207 @@
+//! The event source mapping between a queue and the function.
+
+use requeue::{Limits, Wrap};
+use serde_json::Value;
+
+use super::super::case::Case;
+use super::super::finding::{Check, Looked, Verdict};
+use super::super::remedy;
+use crate::schedule::span;
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "mapping-enabled",
+        why: "While the mapping is disabled messages wait, and vanish when their retention ends.",
+        look: enabled,
+    },
+    Check {
+        id: "partial-batch-responses",
+        why: "Without ReportBatchItemFailures Lambda takes every answer for success and deletes the messages that failed.",
+        look: partial_batch_responses,
+    },
+    Check {
+        id: "filter-members",
+        why: "Lambda deletes what does not match, and a copy has members that its original had not, with other values each time.",
+        look: filter_members,
+    },
+    Check {
+        id: "filter-wrapping",
+        why: "A body that is no JSON object is wrapped into one to carry its count, and Lambda deletes what does not match the filter any more.",
+        look: filter_wrapping,
+    },
+    Check {
+        id: "maximum-concurrency",
+        why: "Messages returned as failed do not slow Lambda's polling down, so without a bound it goes up to 1,250 batches at a time on what \
+              is failing already.",
+        look: maximum_concurrency,
+    },
+    Check {
+        id: "batch-fits-timeout",
+        why: "A message for which an invocation has no time left is deferred, which costs requests, and where messages wait in their place a receive.",
+        look: batch_fits_timeout,
+    },
+];
+
+/// Our members, and the one of an envelope. Source: the README's section about the message on the wire.
+const MEMBERS: [&str; 5] = ["retryCount", "originalMessageId", "retryTimestamp", "retryState", "retryBody"];
+
+/// The most that `REQUEUE_CONCURRENCY` may be.
+const MAX_CONCURRENCY: u32 = 1_000;
+/// The longest time-out of a function, in seconds. Source: Lambda quotas.
+const LONGEST_TIMEOUT: f64 = 900.0;
+
+fn enabled(case: &Case<'_>) -> Looked {
+    let mapping = case.mapping()?;
+    Ok(match mapping.state.as_str() {
+        "Disabled" | "Disabling" => Verdict::warning(
+            format!("the mapping {} is {}", mapping.uuid, mapping.state),
+            [remedy::mapping(case, mapping, "--enabled")],
+        ),
+        state => Verdict::ok(format!("the mapping is {state}")),
+    })
+}
+
+fn partial_batch_responses(case: &Case<'_>) -> Looked {
+    let mapping = case.mapping()?;
+    if mapping.reports_failures {
+        return Ok(Verdict::ok("ReportBatchItemFailures"));
+    }
+    let command = remedy::mapping(case, mapping, "--function-response-types ReportBatchItemFailures");
+    let line = "template, in the event: `FunctionResponseTypes: [ReportBatchItemFailures]`".to_owned();
+    Ok(Verdict::danger("FunctionResponseTypes lacks ReportBatchItemFailures", [command, line]))
+}
+
+fn filter_members(case: &Case<'_>) -> Looked {
+    let mapping = case.mapping()?;
+    if case.source()?.arn.is_fifo() {
+        return Ok(Verdict::ok("messages of a FIFO queue are not sent again"));
+    }
+    let filters = mapping.filters.as_ref()?;
+    if filters.is_empty() {
+        return Ok(Verdict::ok("no filter"));
+    }
+    let named: Vec<&str> = MEMBERS.into_iter().filter(|member| filters.iter().any(|f| names(f, member))).collect();
+    if named.is_empty() {
+        return Ok(Verdict::ok("no filter names a member of ours"));
+    }
+    let found = format!("a filter names {}, so that copies are deleted", named.join(", "));
+    let drop = remedy::mapping(case, mapping, "--filter-criteria '{}'");
+    Ok(Verdict::danger(
+        found,
+        [format!("take them out of the mapping's FilterCriteria; to drop all its filters: {drop}")],
+    ))
+}
+
+fn filter_wrapping(case: &Case<'_>) -> Looked {
+    let mapping = case.mapping()?;
+    if case.source()?.arn.is_fifo() {
+        return Ok(Verdict::ok("messages of a FIFO queue are not sent again"));
+    }
+    let filters = mapping.filters.as_ref()?;
+    let patterns: Vec<Value> = filters.iter().flat_map(|filter| bodies(filter)).collect();
+    if patterns.is_empty() {
+        return Ok(Verdict::ok("no filter on bodies"));
+    }
+    if case.config()?.wrap == Wrap::Never {
+        return Ok(Verdict::ok("REQUEUE_WRAP is never"));
+    }
+    let remedies = [remedy::variable("WRAP", "never")];
+    Ok(if patterns.iter().all(Value::is_object) {
+        Verdict::warning(
+            "a filter on members of bodies lets JSON objects through; one that has a member of ours twice would be wrapped, and be deleted",
+            remedies,
+        )
+    } else {
+        Verdict::danger(
+            "a filter on bodies as text lets through what is wrapped when it is retried, and then deleted",
+            remedies,
+        )
+    })
+}
+
+fn maximum_concurrency(case: &Case<'_>) -> Looked {
+    let mapping = case.mapping()?;
+    if let Some(most) = mapping.maximum_concurrency {
+        return Ok(Verdict::ok(format!("{most} batches at a time")));
+    }
+    if let Some(pollers) = mapping.maximum_pollers {
+        return Ok(Verdict::ok(format!("at most {pollers} pollers, with up to 10 batches each")));
+    }
+    if let Some(reserved) = *case.function()?.reserved_concurrency.as_ref()? {
+        return Ok(Verdict::ok(format!("bounded by the reserved concurrency of {reserved}")));
+    }
+    Ok(Verdict::warning(
+        "neither the mapping nor the function bounds how many batches run at a time",
+        [remedy::mapping(case, mapping, "--scaling-config MaximumConcurrency=10")],
+    ))
+}
+
+fn batch_fits_timeout(case: &Case<'_>) -> Looked {
+    let (mapping, function, limits) = (case.mapping()?, case.function()?, &case.config()?.limits);
+    let Limits { concurrency, timeout, reserve } = limits;
+    let is_fifo = case.source()?.arn.is_fifo();
+    // On a FIFO queue a batch may be of one group, whose messages come one after the other.
+    let at_once = if is_fifo { 1 } else { u32::try_from(*concurrency).unwrap_or(u32::MAX).max(1) };
+    let rounds = mapping.batch_size.div_ceil(at_once);
+    let longest = *timeout * rounds;
+    let time = function.timeout.saturating_sub((*reserve).min(function.timeout / 4));
+    let batch = mapping.batch_size;
+    let sum = format!(
+        "a batch of {batch}, {at_once} at once, {} each, takes up to {} of the {} that a time-out of {} leaves",
+        span(*timeout),
+        span(longest),
+        span(time),
+        span(function.timeout)
+    );
+    if longest <= time {
+        return Ok(Verdict::ok(sum));
+    }
+    let mut remedies = Vec::new();
+    let fitting = u32::try_from(time.as_millis() / timeout.as_millis().max(1)).unwrap_or(u32::MAX);
+    if fitting > 0 {
+        let size = fitting.saturating_mul(at_once);
+        remedies.push(remedy::mapping(case, mapping, &format!("--batch-size {size}")));
+        let concurrency = batch.div_ceil(fitting);
+        if !is_fifo && concurrency <= MAX_CONCURRENCY {
+            remedies.push(remedy::variable("CONCURRENCY", &concurrency.to_string()));
+        }
+    }
+    let shorter = (time / rounds).as_secs();
+    if shorter > 0 {
+        remedies.push(remedy::variable("TIMEOUT_SECONDS", &shorter.to_string()));
+    }
+    let needed = (longest + (*reserve).min(longest / 3)).as_secs_f64().ceil();
+    if needed <= LONGEST_TIMEOUT {
+        let longer = remedy::function(case, function, "update-function-configuration", &format!("--timeout {needed}"));
+        remedies.push(format!("{longer}, and then the queue's visibility timeout"));
+    }
+    Ok(Verdict::warning(sum, remedies))
+}
+
+/// What a pattern says of bodies, in all its alternatives.
+fn bodies(pattern: &str) -> Vec<Value> {
+    let mut found = Vec::new();
+    // Lambda refuses a pattern that is no JSON.
+    if let Ok(pattern) = serde_json::from_str(pattern) {
+        walk(&pattern, "body", &mut |body| found.push(body.clone()));
+    }
+    found
+}
+
+/// Whether a pattern asks for this member of bodies.
+fn names(pattern: &str, member: &str) -> bool {
+    let mut is_named = false;
+    for body in bodies(pattern) {
+        walk(&body, member, &mut |_| is_named = true);
+    }
+    is_named
+}
+
+/// Each value of the member of an object, or of the alternatives in it.
+fn walk(pattern: &Value, member: &str, found: &mut impl FnMut(&Value)) {
+    let Value::Object(members) = pattern else { return };
+    members.get(member).into_iter().for_each(&mut *found);
+    for alternative in members.get("$or").and_then(Value::as_array).into_iter().flatten() {
+        walk(alternative, member, found);
+    }
+}

@@ -1,0 +1,44 @@
+//! What is looked at: tables of checks, each a pure function of what was read. Numbers that AWS recommends or demands stand here with
+//! their source; nothing here asks AWS.
+
+use std::time::Duration;
+
+use super::case::Case;
+use super::facts::Deployment;
+use super::finding::{Check, Finding};
+use crate::schedule::span;
+
+mod dead_letters;
+mod function;
+mod mapping;
+mod permissions;
+mod queue;
+#[cfg(test)]
+mod tests;
+
+/// Longest delay of a message, and so of a copy. Source: SQS API reference, `SendMessage`.
+const LONGEST_DELAY: Duration = Duration::from_secs(900);
+/// Longest retention of a queue. Source: SQS API reference, `SetQueueAttributes`.
+const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
+
+pub(crate) use permissions::{KEY, SENDING, TAKING, is_alias};
+pub(crate) use queue::QUEUE;
+
+/// As in the settings of a queue: `4 days`, and shorter times as everywhere.
+fn days(time: Duration) -> String {
+    let secs = time.as_secs();
+    if secs >= 2 * 86_400 && secs.is_multiple_of(86_400) { format!("{} days", secs / 86_400) } else { span(time) }
+}
+
+/// In the order in which they are shown: first what concerns the function, then each queue.
+pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
+    let whole = Case { deployment, place: None };
+    let mut findings: Vec<Finding> = function::CHECKS.iter().filter_map(|check| check.finding(&whole)).collect();
+    let tables = [mapping::CHECKS, queue::CHECKS, dead_letters::CHECKS, permissions::CHECKS];
+    for place in &deployment.places {
+        let case = Case { deployment, place: Some(place) };
+        let checks = tables.iter().flat_map(|table: &&[Check]| table.iter());
+        findings.extend(checks.filter_map(|check| check.finding(&case)));
+    }
+    findings
+}

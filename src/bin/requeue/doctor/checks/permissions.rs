@@ -1,0 +1,187 @@
+//! What the function's role may do. IAM is asked about the role's own policies; a queue's and a key's may allow more.
+
+use requeue::{DeadLetterMode, Strategy};
+use serde_json::Value;
+
+use super::super::case::Case;
+use super::super::facts::{Access, Decision, Key, Reached};
+use super::super::finding::{Check, Looked, Skip, Verdict};
+use super::super::remedy;
+
+pub(super) const CHECKS: &[Check] = &[
+    Check {
+        id: "queue-permissions",
+        why: "Lambda's poller receives and deletes as the function's role, and the function sends copies, deletes originals and changes \
+              visibility as it.",
+        look: queue_permissions,
+    },
+    Check {
+        id: "direct-permissions",
+        why: "In the mode direct the function sends what is given up to this queue; what it may not send comes back again and again.",
+        look: direct_permissions,
+    },
+    Check {
+        id: "key-permissions",
+        why: "Who receives from a queue that a KMS key encrypts needs kms:Decrypt on the key, and who sends to it kms:GenerateDataKey too.",
+        look: key_permissions,
+    },
+];
+
+/// What Lambda's poller and the function do with the queue.
+pub(crate) const TAKING: [&str; 4] =
+    ["sqs:ReceiveMessage", "sqs:GetQueueAttributes", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"];
+pub(crate) const SENDING: &str = "sqs:SendMessage";
+const DECRYPT: &str = "kms:Decrypt";
+const ENCRYPT: &str = "kms:GenerateDataKey";
+pub(crate) const KEY: [&str; 2] = [DECRYPT, ENCRYPT];
+
+fn queue_permissions(case: &Case<'_>) -> Looked {
+    let source = case.source()?;
+    let sending = sends(case)?.then_some(SENDING);
+    let needed: Vec<&str> = TAKING.into_iter().chain(sending).collect();
+    permissions(case, source, &needed)
+}
+
+/// Whether the function sends to the queue from which it takes. Where its settings are not known, it may.
+fn sends(case: &Case<'_>) -> Result<bool, Skip> {
+    let is_standard = !case.source()?.arn.is_fifo();
+    let needs_none = case
+        .config()
+        .is_ok_and(|config| config.strategy == Strategy::Visibility && config.dead_letter != DeadLetterMode::Annotate);
+    Ok(is_standard && !needs_none)
+}
+
+fn direct_permissions(case: &Case<'_>) -> Looked {
+    let direct = case.place()?.direct.as_ref().ok_or(Skip::NotApplicable)?;
+    permissions(case, direct, &[SENDING])
+}
+
+fn permissions(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
+    let function = case.function()?;
+    let access = reached.access.as_ref().ok_or(Skip::NotApplicable)?.as_ref()?;
+    let refused = Refused::of(access, needed);
+    let name = reached.arn.name();
+    let policy = reached.known().and_then(|queue| queue.policy.as_deref());
+    let arn = reached.arn.to_string();
+    // All of them, since it replaces what an earlier remedy has granted under this name.
+    let grant = || [remedy::grant(function, needed, &arn, &policy_name(name))];
+    Ok(if !refused.denied.is_empty() {
+        let found = format!("the role is denied {} on {name}", refused.denied.join(", "));
+        Verdict::danger(found, ["take the Deny out of the role's policies, its boundary or the organization's"])
+    } else if !refused.not_allowed.is_empty() {
+        let missing = refused.not_allowed.join(", ");
+        if policy.is_some_and(|policy| may_grant(policy, &function.role)) {
+            let found =
+                format!("not checked: the role's policies do not allow {missing} on {name}, but the queue's own may");
+            return Err(Skip::Unknown(Verdict::unknown(found, grant())));
+        }
+        Verdict::danger(format!("the role may not {missing} on {name}"), grant())
+    } else if !refused.depends.is_empty() {
+        let depends = refused.depends.join(", ");
+        let found =
+            format!("not checked: whether the role may {depends} on {name} depends on conditions of its policies");
+        return Err(Skip::Unknown(Verdict::unknown(found, grant())));
+    } else {
+        Verdict::ok(format!("the role may {} on {name}", needed.join(", ")))
+    })
+}
+
+fn key_permissions(case: &Case<'_>) -> Looked {
+    let place = case.place()?;
+    let source: &[&str] = if sends(case)? { &KEY } else { &[DECRYPT] };
+    let reached = [(Some(&place.source), source), (place.direct.as_ref(), &KEY[..])];
+    let looked = reached.into_iter().filter_map(|(reached, needed)| Some(key(case, reached?, needed)));
+    let level = |looked: &Looked| match looked {
+        Ok(verdict) | Err(Skip::Unknown(verdict)) => Some(verdict.level),
+        Err(Skip::NotApplicable) => None,
+    };
+    looked.max_by_key(level).unwrap_or(Err(Skip::NotApplicable))
+}
+
+fn key(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
+    let function = case.function()?;
+    let (name, access) = match reached.key.as_ref().ok_or(Skip::NotApplicable)? {
+        Key::ManagedByAws => return Ok(Verdict::ok("the key that AWS manages, which the role may use through SQS")),
+        Key::Customer { name, access } => (name, access.as_ref()?),
+    };
+    let Refused { denied, not_allowed, depends } = Refused::of(access, needed);
+    let refused = [denied, not_allowed].concat();
+    let missing = [refused.as_slice(), &depends].concat().join(" and ");
+    let policy = format!("{}-key", policy_name(reached.arn.name()));
+    if missing.is_empty() {
+        return Ok(Verdict::ok(format!("the role may {} with {name}", needed.join(" and "))));
+    }
+    let (found, remedy) = if is_alias(name) {
+        // IAM is asked about ARNs of keys, and only KMS knows which one an alias means.
+        let region = case.region();
+        let arn =
+            format!("aws kms describe-key --region {region} --key-id {name} --query KeyMetadata.Arn --output text");
+        let (role, actions) = (&function.role, needed.join(" "));
+        (
+            format!("not checked: the role may not {missing} with every key, and {name} is an alias of one"),
+            format!(
+                "aws iam simulate-principal-policy --policy-source-arn {role} --action-names {actions} --resource-arns $({arn})"
+            ),
+        )
+    } else if refused.is_empty() {
+        (
+            format!("not checked: whether the role may {missing} with {name} depends on conditions of its policies"),
+            remedy::grant(function, needed, name, &policy),
+        )
+    } else {
+        let found = format!(
+            "the role's policies do not allow {missing} with {name}: unless the key's own policy does, SQS refuses the role"
+        );
+        return Ok(Verdict::danger(found, [remedy::grant(function, needed, name, &policy)]));
+    };
+    Err(Skip::Unknown(Verdict::unknown(found, [remedy])))
+}
+
+fn policy_name(queue: &str) -> String {
+    format!("requeue-{}", queue.replace('.', "-"))
+}
+
+pub(crate) fn is_alias(key: &str) -> bool {
+    key.starts_with("alias/") || key.contains(":alias/")
+}
+
+/// What the role may not do, by reason.
+#[derive(Default)]
+struct Refused<'a> {
+    denied: Vec<&'a str>,
+    not_allowed: Vec<&'a str>,
+    depends: Vec<&'a str>,
+}
+
+impl<'a> Refused<'a> {
+    fn of(access: &Access, needed: &[&'a str]) -> Self {
+        let mut refused = Self::default();
+        for action in needed {
+            match access.get(*action) {
+                Some(Decision::Allowed) => {}
+                Some(Decision::Denied) => refused.denied.push(action),
+                Some(Decision::NotAllowed) => refused.not_allowed.push(action),
+                // IAM answers for each action that it is asked about.
+                Some(Decision::Depends) | None => refused.depends.push(action),
+            }
+        }
+        refused
+    }
+}
+
+/// Whether a queue's own policy allows anything to this role, or to everybody. An account that it names is no role.
+fn may_grant(policy: &str, role: &str) -> bool {
+    let Ok(policy) = serde_json::from_str::<Value>(policy) else { return true };
+    let statements = match &policy["Statement"] {
+        Value::Array(statements) => statements.as_slice(),
+        statement => std::slice::from_ref(statement),
+    };
+    statements.iter().filter(|statement| statement["Effect"] == "Allow").any(|statement| {
+        let principal = &statement["Principal"];
+        let principals = match principal.get("AWS").unwrap_or(principal) {
+            Value::Array(principals) => principals.as_slice(),
+            principal => std::slice::from_ref(principal),
+        };
+        principals.iter().any(|principal| principal == "*" || principal == role)
+    })
+}

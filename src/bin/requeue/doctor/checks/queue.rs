@@ -1,0 +1,206 @@
+//! The queue from which messages are taken.
+
+use std::time::Duration;
+
+use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY};
+
+use super::super::case::Case;
+use super::super::finding::{Check, Looked, Skip, Verdict};
+use super::super::remedy;
+use super::{LONGEST_DELAY, LONGEST_RETENTION, days};
+use crate::schedule::{retries, span};
+
+pub(super) const CHECKS: &[Check] = &[
+    Check { id: QUEUE, why: "Nothing else about a queue can be looked at unless it can be read.", look: queue },
+    Check {
+        id: "visibility-timeout",
+        why: "A message that becomes visible while its batch is still worked on, or tried again after a throttled invocation, is delivered twice.",
+        look: visibility_timeout,
+    },
+    Check {
+        id: "retention",
+        why: "SQS deletes a message whose retention ends while it waits, without a word and without the dead-letter queue.",
+        look: retention,
+    },
+    Check {
+        id: "message-size",
+        why: "SQS refuses a copy that is larger than the queue's own limit, and the message waits by its visibility instead.",
+        look: message_size,
+    },
+    Check {
+        id: "max-receive-count",
+        why: "An invocation that is throttled, crashes or runs out of time costs every message of its batch a receive.",
+        look: max_receive_count,
+    },
+    Check {
+        id: "receives-for-retries",
+        why: "In its place each receive counts as a retry, so SQS moves the message to the dead-letter queue before the policy ends.",
+        look: receives_for_retries,
+    },
+    Check {
+        id: "fifo-strategy",
+        why: "A copy would lose its place, so messages of a FIFO queue always wait by their visibility.",
+        look: fifo_strategy,
+    },
+];
+
+pub(crate) const QUEUE: &str = "queue";
+/// How many function time-outs the visibility timeout should last. Source: Lambda developer guide, "Configuring SQS queue".
+const TIMEOUTS: u32 = 6;
+/// The least `maxReceiveCount`. Source: as above.
+pub(super) const LEAST_RECEIVES: u32 = 5;
+/// The greatest `maxReceiveCount`. Source: SQS API reference, `SetQueueAttributes`.
+const MOST_RECEIVES: u32 = 1_000;
+
+fn queue(case: &Case<'_>) -> Looked {
+    let source = case.source()?;
+    Ok(match source.queue.as_ref()? {
+        Some(_) => Verdict::ok(source.arn.to_string()),
+        None => Verdict::danger(
+            format!("there is no queue {}", source.arn),
+            ["create it again under this name, or delete the mapping"],
+        ),
+    })
+}
+
+fn visibility_timeout(case: &Case<'_>) -> Looked {
+    let (queue, arn) = (case.queue()?, &case.source()?.arn);
+    let visibility = queue.visibility;
+    let set = |seconds: Duration| [remedy::queue_attribute(arn, "VisibilityTimeout", seconds.as_secs())];
+    let (Ok(function), Ok(mapping)) = (case.function(), case.mapping()) else {
+        return worker_visibility(case, visibility, set);
+    };
+    let recommended = (function.timeout * TIMEOUTS + mapping.window).min(MAX_VISIBILITY);
+    let needs = format!(
+        "{TIMEOUTS} times the function's time-out of {} and the batching window of {} are {}",
+        span(function.timeout),
+        span(mapping.window),
+        span(recommended)
+    );
+    Ok(if visibility < function.timeout {
+        let found = format!("{}, less than the function's time-out of {}", span(visibility), span(function.timeout));
+        Verdict::danger(found, set(recommended))
+    } else if visibility < recommended {
+        Verdict::warning(format!("{}, but {needs}", span(visibility)), set(recommended))
+    } else {
+        Verdict::ok(format!("{}; {needs}", span(visibility)))
+    })
+}
+
+/// A worker extends the visibility of what it works on, but cannot if it is none.
+fn worker_visibility(case: &Case<'_>, visibility: Duration, set: impl Fn(Duration) -> [String; 1]) -> Looked {
+    let timeout = case.config()?.limits.timeout;
+    let enough = set(timeout.max(Duration::from_secs(30)));
+    Ok(if visibility.is_zero() {
+        Verdict::danger("0 s: every message is delivered again while it is handled", enough)
+    } else if visibility < timeout {
+        let found = format!(
+            "{}, and a handler may run for {}: the worker extends it, but where that fails the message is delivered twice",
+            span(visibility),
+            span(timeout)
+        );
+        Verdict::warning(found, enough)
+    } else {
+        Verdict::ok(format!("{}; a handler may run for {}", span(visibility), span(timeout)))
+    })
+}
+
+fn retention(case: &Case<'_>) -> Looked {
+    let (queue, arn) = (case.queue()?, &case.source()?.arn);
+    let (retention, budget) = (queue.retention, case.age_budget()?);
+    let needed = budget + LONGEST_DELAY;
+    let compared = format!("{}; the policy's {} and a delay of {}", days(retention), span(budget), span(LONGEST_DELAY));
+    if retention > needed {
+        return Ok(Verdict::ok(compared));
+    }
+    let days = [4, 7, 14].map(|days| Duration::from_secs(86_400 * days));
+    let remedy = match days.into_iter().find(|days| *days > needed) {
+        Some(days) => remedy::queue_attribute(arn, "MessageRetentionPeriod", days.as_secs()),
+        None => format!(
+            "policy: a `totalTimeoutSeconds` below {}, since SQS keeps a message for 14 days at most",
+            LONGEST_RETENTION.saturating_sub(LONGEST_DELAY).as_secs()
+        ),
+    };
+    // A copy starts its retention anew, so a queue that outlasts each single wait loses it only in a backlog.
+    let found = format!("{compared} are longer");
+    Ok(if case.waits_in_place()? || retention <= LONGEST_DELAY {
+        Verdict::danger(found, [remedy])
+    } else {
+        Verdict::warning(found, [remedy])
+    })
+}
+
+fn message_size(case: &Case<'_>) -> Looked {
+    let (queue, arn) = (case.queue()?, &case.source()?.arn);
+    let most = queue.maximum_message_size;
+    Ok(if most < MAX_BATCH_BYTES as u64 {
+        let found = format!("MaximumMessageSize is {most} bytes, and SQS allows {MAX_BATCH_BYTES}");
+        Verdict::warning(found, [remedy::queue_attribute(arn, "MaximumMessageSize", MAX_BATCH_BYTES)])
+    } else {
+        Verdict::ok(format!("{most} bytes"))
+    })
+}
+
+fn max_receive_count(case: &Case<'_>) -> Looked {
+    let redrive = case.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
+    let count = redrive.max_receive_count;
+    if count >= LEAST_RECEIVES {
+        return Ok(Verdict::ok(format!("maxReceiveCount is {count}")));
+    }
+    let remedies = [remedy::redrive_policy(&case.source()?.arn, &redrive.target, LEAST_RECEIVES)];
+    Ok(if count < 2 {
+        Verdict::danger(format!("maxReceiveCount is {count}: the first such trouble moves the message"), remedies)
+    } else {
+        Verdict::warning(format!("maxReceiveCount is {count}, and AWS asks for at least {LEAST_RECEIVES}"), remedies)
+    })
+}
+
+fn receives_for_retries(case: &Case<'_>) -> Looked {
+    let redrive = case.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
+    if !case.waits_in_place()? {
+        return Err(Skip::NotApplicable);
+    }
+    let (count, most) = (redrive.max_receive_count, case.max_retries()?);
+    let arn = &case.source()?.arn;
+    let batch_size = case.mapping().map_or(1, |mapping| mapping.batch_size);
+    let shares_batches = arn.is_fifo() && batch_size > 1;
+    let needed = if shares_batches { most.saturating_mul(2) } else { most.saturating_add(1) };
+    let compared = format!("maxReceiveCount is {count}, and the policy allows {}", retries(most));
+    if count >= needed {
+        return Ok(Verdict::ok(compared));
+    }
+    let mut remedies = Vec::new();
+    if needed <= MOST_RECEIVES {
+        remedies.push(remedy::redrive_policy(arn, &redrive.target, needed));
+    }
+    if shares_batches && count > most {
+        remedies.extend(case.mapping().ok().map(|mapping| remedy::mapping(case, mapping, "--batch-size 1")));
+    }
+    if count > 1 {
+        let allowed = if shares_batches { count / 2 } else { count - 1 };
+        remedies.push(format!("policy: `\"maxRetries\": {allowed}`"));
+    }
+    let found = if shares_batches && count > most {
+        format!(
+            "{compared}; in batches of {batch_size} an earlier message of the group uses up receives of the later ones: {needed} leave room"
+        )
+    } else {
+        format!("{compared}, which need {needed}")
+    };
+    Ok(Verdict::warning(found, remedies))
+}
+
+fn fifo_strategy(case: &Case<'_>) -> Looked {
+    if !case.source()?.arn.is_fifo() {
+        return Err(Skip::NotApplicable);
+    }
+    let settings = case.settings()?;
+    let has_standard = case.deployment.places.iter().any(|place| !place.source.arn.is_fifo());
+    let is_copy = settings.config.strategy == requeue::Strategy::Copy;
+    Ok(if settings.names_strategy && is_copy && !has_standard {
+        let found = "REQUEUE_STRATEGY is copy, which has no effect on a FIFO queue";
+        Verdict::warning(found, [remedy::variable("STRATEGY", "visibility")])
+    } else {
+        Verdict::ok("by visibility")
+    })
+}

@@ -1,0 +1,90 @@
+//! What is said of where messages end.
+
+use super::*;
+
+pub(super) const ROWS: &[Row] = &[
+    ("redrive-policy", |d| d.queue().redrive = None, Some(Danger)),
+    (
+        "redrive-policy",
+        |d| {
+            d.queue().redrive = None;
+            d.direct(14 * DAY);
+        },
+        Some(Warning),
+    ),
+    ("dead-letter-queue", |d| d.place().dead_letters.as_mut().unwrap().queue = Ok(None), Some(Danger)),
+    ("dead-letter-queue", |d| d.place().dead_letters.as_mut().unwrap().queue = refused(), Some(Unknown)),
+    ("redrive-allow-policy", |d| d.dead_letters().redrive_allow = RedriveAllow::None, Some(Danger)),
+    (
+        "redrive-allow-policy",
+        |d| d.dead_letters().redrive_allow = RedriveAllow::Queues(vec![arn("order").to_string()]),
+        Some(Danger),
+    ),
+    ("redrive-allow-policy", |d| d.dead_letters().redrive_allow = RedriveAllow::All, Some(Fine)),
+    ("redrive-allow-policy", |d| d.place().dead_letters.as_mut().unwrap().queue = refused(), None),
+    ("dead-letter-retention", |d| d.dead_letters().retention = secs(7 * DAY - 1), Some(Danger)),
+    ("dead-letter-retention", |d| d.dead_letters().retention = secs(7 * DAY), Some(Warning)),
+    ("dead-letter-retention", |d| d.dead_letters().retention = secs(14 * DAY - 1), Some(Warning)),
+    (
+        "dead-letter-retention",
+        |d| {
+            d.fifo();
+            d.dead_letters().retention = secs(7 * DAY - 1);
+        },
+        Some(Warning),
+    ),
+    ("annotate-receives", |d| d.receives(10), Some(Fine)),
+    ("annotate-receives", |d| d.receives(11), Some(Warning)),
+    (
+        "annotate-receives",
+        |d| {
+            d.valid().config.dead_letter = DeadLetterMode::Redrive;
+            d.receives(11);
+        },
+        None,
+    ),
+    ("annotate-fifo", |d| d.fifo(), Some(Warning)),
+    (
+        "annotate-fifo",
+        |d| {
+            d.fifo();
+            d.valid().config.dead_letter = DeadLetterMode::Redrive;
+        },
+        Some(Fine),
+    ),
+    ("direct-queue", |_| {}, None),
+    ("direct-queue", |d| d.direct(14 * DAY), Some(Fine)),
+    ("direct-queue", |d| d.direct(14 * DAY - 1), Some(Warning)),
+    (
+        "direct-queue",
+        |d| {
+            d.direct(14 * DAY);
+            d.place().direct.as_mut().unwrap().queue = Ok(None);
+        },
+        Some(Danger),
+    ),
+    (
+        "direct-queue",
+        |d| {
+            d.direct(14 * DAY);
+            d.place().direct.as_mut().unwrap().queue = refused();
+        },
+        Some(Unknown),
+    ),
+    (
+        "direct-queue",
+        |d| {
+            d.direct(14 * DAY);
+            d.place().direct.as_mut().unwrap().arn = arn("orders");
+        },
+        Some(Danger),
+    ),
+    (
+        "direct-queue",
+        |d| {
+            d.direct(14 * DAY);
+            d.fifo();
+        },
+        Some(Warning),
+    ),
+];

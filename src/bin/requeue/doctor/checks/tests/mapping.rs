@@ -1,0 +1,87 @@
+//! What is said of a mapping.
+
+use super::*;
+
+fn filtered(d: &mut Deployment, pattern: &str) {
+    d.mapping().filters = Ok(vec![r#"{"body": {"kind": ["order"]}}"#.to_owned(), pattern.to_owned()]);
+}
+
+pub(super) const ROWS: &[Row] = &[
+    ("mapping-enabled", |d| d.mapping().state = "Disabled".to_owned(), Some(Warning)),
+    ("mapping-enabled", |d| d.mapping().state = "Disabling".to_owned(), Some(Warning)),
+    ("mapping-enabled", |d| d.mapping().state = "Updating".to_owned(), Some(Fine)),
+    ("partial-batch-responses", |d| d.mapping().reports_failures = false, Some(Danger)),
+    ("filter-members", |d| filtered(d, r#"{"body": {"retryCount": [{"numeric": ["<", 3]}]}}"#), Some(Danger)),
+    ("filter-members", |d| filtered(d, r#"{"body": {"$or": [{"retryState": [{"exists": false}]}]}}"#), Some(Danger)),
+    ("filter-members", |d| filtered(d, r#"{"$or": [{"body": {"retryBody": ["x"]}}]}"#), Some(Danger)),
+    ("filter-members", |d| filtered(d, r#"{"body": {"order": {"retryCount": [3]}}}"#), Some(Fine)),
+    ("filter-members", |d| d.mapping().filters = refused(), Some(Unknown)),
+    (
+        "filter-members",
+        |d| {
+            d.fifo();
+            filtered(d, r#"{"body": {"retryCount": [3]}}"#);
+        },
+        Some(Fine),
+    ),
+    ("filter-wrapping", |d| filtered(d, r#"{"body": ["plain"]}"#), Some(Danger)),
+    ("filter-wrapping", |d| filtered(d, r#"{"body": {"total": [1]}}"#), Some(Warning)),
+    (
+        "filter-wrapping",
+        |d| {
+            filtered(d, r#"{"body": ["plain"]}"#);
+            d.valid().config.wrap = Wrap::Never;
+        },
+        Some(Fine),
+    ),
+    ("filter-wrapping", |d| d.mapping().filters = Ok(vec![r#"{"eventSource": ["aws:sqs"]}"#.to_owned()]), Some(Fine)),
+    (
+        "filter-wrapping",
+        |d| {
+            d.fifo();
+            filtered(d, r#"{"body": ["plain"]}"#);
+        },
+        Some(Fine),
+    ),
+    ("maximum-concurrency", |d| d.mapping().maximum_concurrency = None, Some(Warning)),
+    ("maximum-concurrency", |d| unbounded(d, 7), Some(Fine)),
+    (
+        "maximum-concurrency",
+        |d| {
+            d.mapping().maximum_concurrency = None;
+            d.mapping().maximum_pollers = Some(20);
+        },
+        Some(Fine),
+    ),
+    (
+        "maximum-concurrency",
+        |d| {
+            d.mapping().maximum_concurrency = None;
+            d.function().reserved_concurrency = refused();
+        },
+        Some(Unknown),
+    ),
+    ("batch-fits-timeout", |d| batches(d, 50), Some(Fine)),
+    ("batch-fits-timeout", |d| batches(d, 51), Some(Warning)),
+    ("batch-fits-timeout", |d| d.valid().config.limits.timeout = secs(55), Some(Fine)),
+    ("batch-fits-timeout", |d| d.valid().config.limits.timeout = secs(56), Some(Warning)),
+    // Of a short time-out a quarter is kept back.
+    ("batch-fits-timeout", |d| d.function().timeout = secs(13), Some(Warning)),
+    ("batch-fits-timeout", |d| d.function().timeout = secs(14), Some(Fine)),
+    (
+        "batch-fits-timeout",
+        |d| {
+            d.fifo();
+            batches(d, 5);
+        },
+        Some(Fine),
+    ),
+    (
+        "batch-fits-timeout",
+        |d| {
+            d.fifo();
+            batches(d, 6);
+        },
+        Some(Warning),
+    ),
+];

@@ -1,0 +1,254 @@
+//! Each check, made to speak and made to be silent, at its boundaries.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use requeue::queue::QueueArn;
+use requeue::{Config, DeadLetterMode, Mode, RecursiveLoop, Strategy, Wrap};
+
+use super::super::facts::*;
+use super::super::finding::Level::{self, Danger, Ok as Fine, Unknown, Warning};
+use super::*;
+
+mod dead_letters;
+mod function;
+mod mapping;
+mod permissions;
+mod queue;
+mod remedies;
+
+const DAY: u64 = 86_400;
+
+fn secs(secs: u64) -> Duration {
+    Duration::from_secs(secs)
+}
+
+fn arn(name: &str) -> QueueArn {
+    format!("arn:aws:sqs:eu-west-1:123456789012:{name}").parse().unwrap()
+}
+
+fn refused<T>() -> Read<T> {
+    Err(Unread { permission: "aws:Ask", resource: "it".to_owned(), code: "AccessDenied".to_owned(), is_answered: true })
+}
+
+fn allowed(actions: &[&str]) -> Access {
+    actions.iter().map(|action| ((*action).to_owned(), Decision::Allowed)).collect()
+}
+
+fn queue(retention: u64) -> Queue {
+    Queue {
+        visibility: secs(380),
+        retention: secs(retention),
+        maximum_message_size: 1_048_576,
+        redrive: None,
+        redrive_allow: RedriveAllow::All,
+        policy: None,
+    }
+}
+
+/// What the template deploys, with its defaults.
+fn good() -> Deployment {
+    let config = Config {
+        dead_letter: DeadLetterMode::Annotate,
+        recursive_loop: RecursiveLoop::Allow,
+        limits: requeue::Limits { timeout: secs(10), ..Default::default() },
+        ..Config::default()
+    };
+    let redrive = Redrive { target: arn("dead").to_string(), max_receive_count: 5 };
+    let all = [&TAKING[..], &[SENDING]].concat();
+    let source = Reached {
+        arn: arn("orders"),
+        queue: Ok(Some(Queue { redrive: Some(redrive), ..queue(7 * DAY) })),
+        access: Some(Ok(allowed(&all))),
+        key: None,
+    };
+    let redrive_allow = RedriveAllow::Queues(vec![source.arn.to_string()]);
+    let dead_letters = Queue { redrive_allow, ..queue(14 * DAY) };
+    let mapping = Mapping {
+        uuid: "4e1f".to_owned(),
+        state: "Enabled".to_owned(),
+        batch_size: 10,
+        window: secs(20),
+        reports_failures: true,
+        maximum_concurrency: Some(10),
+        maximum_pollers: None,
+        filters: Ok(Vec::new()),
+    };
+    let function = Function {
+        name: "orders".to_owned(),
+        timeout: secs(60),
+        role: "arn:aws:iam::123456789012:role/service/orders-Role".to_owned(),
+        logs: Logs { is_json: true, level: Some("INFO".to_owned()), group: None },
+        recursive_loop: Ok(RecursiveLoop::Allow),
+        reserved_concurrency: Ok(None),
+    };
+    let dead_letters = Reached { arn: arn("dead"), queue: Ok(Some(dead_letters)), access: None, key: None };
+    Deployment {
+        region: "eu-west-1".to_owned(),
+        function: Some(function),
+        settings: Settings::Valid(Box::new(Valid { config, variables: 4, ..Valid::default() })),
+        places: vec![Place { mapping: Some(mapping), source, dead_letters: Some(dead_letters), direct: None }],
+        unlisted: None,
+    }
+}
+
+/// Parts of it, for a row to change.
+trait Parts {
+    fn function(&mut self) -> &mut Function;
+    fn valid(&mut self) -> &mut Valid;
+    fn place(&mut self) -> &mut Place;
+    fn mapping(&mut self) -> &mut Mapping;
+    fn queue(&mut self) -> &mut Queue;
+    fn dead_letters(&mut self) -> &mut Queue;
+    fn retries(&mut self, most: u32);
+    fn receives(&mut self, most: u32);
+    fn fifo(&mut self);
+    fn direct(&mut self, retention: u64);
+    fn decides(&mut self, action: &str, decision: Decision);
+    fn key(&mut self, name: &str, access: Read<Access>);
+}
+
+impl Parts for Deployment {
+    fn function(&mut self) -> &mut Function {
+        self.function.as_mut().unwrap()
+    }
+
+    fn valid(&mut self) -> &mut Valid {
+        let Settings::Valid(valid) = &mut self.settings else { unreachable!() };
+        valid
+    }
+
+    fn place(&mut self) -> &mut Place {
+        &mut self.places[0]
+    }
+
+    fn mapping(&mut self) -> &mut Mapping {
+        self.place().mapping.as_mut().unwrap()
+    }
+
+    fn queue(&mut self) -> &mut Queue {
+        self.place().source.queue.as_mut().unwrap().as_mut().unwrap()
+    }
+
+    fn dead_letters(&mut self) -> &mut Queue {
+        self.place().dead_letters.as_mut().unwrap().queue.as_mut().unwrap().as_mut().unwrap()
+    }
+
+    fn retries(&mut self, most: u32) {
+        self.valid().config.policy.max_retries = most;
+    }
+
+    fn receives(&mut self, most: u32) {
+        self.queue().redrive.as_mut().unwrap().max_receive_count = most;
+    }
+
+    fn fifo(&mut self) {
+        self.place().source.arn = arn("orders.fifo");
+        self.place().dead_letters.as_mut().unwrap().arn = arn("dead.fifo");
+    }
+
+    fn direct(&mut self, retention: u64) {
+        let url = arn("given-up").url().parse().unwrap();
+        self.valid().config.dead_letter = DeadLetterMode::Direct(url);
+        let queue = Ok(Some(queue(retention)));
+        self.place().direct =
+            Some(Reached { arn: arn("given-up"), queue, access: Some(Ok(allowed(&[SENDING]))), key: None });
+    }
+
+    fn decides(&mut self, action: &str, decision: Decision) {
+        let access = self.place().source.access.as_mut().unwrap().as_mut().unwrap();
+        access.insert(action.to_owned(), decision);
+    }
+
+    fn key(&mut self, name: &str, access: Read<Access>) {
+        self.place().source.key = Some(Key::Customer { name: name.to_owned(), access });
+    }
+}
+
+fn may(decrypt: Decision, encrypt: Decision) -> Access {
+    KEY.into_iter().map(str::to_owned).zip([decrypt, encrypt]).collect()
+}
+
+/// What a check finds when this is done to the template's set-up; `None` when it has nothing to look at.
+type Row = (&'static str, fn(&mut Deployment), Option<Level>);
+
+const ARN_OF_KEY: &str = "arn:aws:kms:eu-west-1:123456789012:key/1";
+
+fn unbounded(d: &mut Deployment, reserved: u32) {
+    d.mapping().maximum_concurrency = None;
+    d.function().reserved_concurrency = Ok(Some(reserved));
+}
+
+/// Batches of `batch`, 10 at a time, of 10 s each, in a minute less the reserve of 5 s.
+fn batches(d: &mut Deployment, batch: u32) {
+    d.mapping().batch_size = batch;
+}
+
+fn fifo(d: &mut Deployment, batch: u32, receives: u32) {
+    d.fifo();
+    batches(d, batch);
+    d.retries(8);
+    d.receives(receives);
+}
+
+fn budget(d: &mut Deployment, secs_of_quota: u64) {
+    d.valid().config.policy.quota.total_timeout = secs(secs_of_quota);
+}
+
+const TABLES: [&[Row]; 5] = [function::ROWS, mapping::ROWS, queue::ROWS, dead_letters::ROWS, permissions::ROWS];
+
+fn found(deployment: &Deployment, id: &str) -> Option<Finding> {
+    examine(deployment).into_iter().find(|finding| finding.id == id)
+}
+
+#[test]
+fn what_the_template_deploys_is_ok() {
+    let findings = examine(&good());
+    let worse: Vec<_> = findings.iter().filter(|finding| finding.verdict.level != Fine).collect();
+    assert!(worse.is_empty(), "{worse:#?}");
+    assert_eq!(findings.len(), 23);
+}
+
+#[test]
+fn each_check_speaks_at_its_boundary_and_not_before() {
+    for (at, (id, change, expected)) in TABLES.iter().flat_map(|table| table.iter()).enumerate() {
+        let mut deployment = good();
+        change(&mut deployment);
+        let finding = found(&deployment, id);
+        let level = finding.as_ref().map(|finding| finding.verdict.level);
+        assert_eq!(level, *expected, "row {at}, {id}: {finding:#?}");
+    }
+}
+
+#[test]
+fn each_check_is_seen_to_speak_and_to_be_silent() {
+    let rows = || TABLES.iter().flat_map(|table| table.iter());
+    let ids = |worse: bool| -> BTreeSet<&str> {
+        let is_worse = |level: &Option<Level>| level.is_some_and(|level| level > Fine);
+        rows().filter(|(_, _, level)| is_worse(level) == worse).map(|(id, ..)| *id).collect()
+    };
+    let silent: BTreeSet<&str> = ids(false).into_iter().chain(examine(&good()).iter().map(|f| f.id)).collect();
+    let tables = [
+        super::function::CHECKS,
+        super::mapping::CHECKS,
+        super::queue::CHECKS,
+        super::dead_letters::CHECKS,
+        super::permissions::CHECKS,
+    ];
+    let all: BTreeSet<&str> = tables.iter().flat_map(|table| table.iter()).map(|check| check.id).collect();
+    assert_eq!((&ids(true), &silent), (&all, &all));
+}
+
+#[test]
+fn a_finding_that_is_not_ok_says_what_to_do() {
+    for (id, change, _) in TABLES.iter().flat_map(|table| table.iter()) {
+        let mut deployment = good();
+        change(&mut deployment);
+        let Some(finding) = found(&deployment, id) else { continue };
+        let depends_on_another = finding.verdict.found.ends_with(", see settings");
+        let has_remedy = !finding.verdict.remedies.is_empty();
+        assert_eq!(has_remedy, finding.verdict.level > Fine && !depends_on_another, "{finding:#?}");
+    }
+}

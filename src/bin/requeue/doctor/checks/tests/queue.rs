@@ -1,0 +1,66 @@
+//! What is said of the queue from which messages are taken.
+
+use super::*;
+
+fn worker(d: &mut Deployment, visibility: u64) {
+    d.function = None;
+    d.place().mapping = None;
+    d.queue().visibility = secs(visibility);
+}
+
+fn in_place(d: &mut Deployment, receives: u32) {
+    d.valid().config.strategy = Strategy::Visibility;
+    d.retries(8);
+    d.receives(receives);
+}
+
+pub(super) const ROWS: &[Row] = &[
+    ("queue", |d| d.place().source.queue = Ok(None), Some(Danger)),
+    ("queue", |d| d.place().source.queue = refused(), Some(Unknown)),
+    ("visibility-timeout", |d| d.place().source.queue = refused(), None),
+    ("visibility-timeout", |d| d.queue().visibility = secs(59), Some(Danger)),
+    ("visibility-timeout", |d| d.queue().visibility = secs(60), Some(Warning)),
+    ("visibility-timeout", |d| d.queue().visibility = secs(379), Some(Warning)),
+    ("visibility-timeout", |d| d.queue().visibility = secs(380), Some(Fine)),
+    ("visibility-timeout", |d| worker(d, 0), Some(Danger)),
+    ("visibility-timeout", |d| worker(d, 9), Some(Warning)),
+    ("visibility-timeout", |d| worker(d, 10), Some(Fine)),
+    ("retention", |d| d.queue().retention = secs(2 * DAY + 900), Some(Warning)),
+    ("retention", |d| d.queue().retention = secs(2 * DAY + 901), Some(Fine)),
+    ("retention", |d| d.queue().retention = secs(900), Some(Danger)),
+    ("retention", |d| d.queue().retention = secs(901), Some(Warning)),
+    ("retention", |d| budget(d, 14 * DAY), Some(Warning)),
+    ("retention", |d| d.valid().policy_file = Some("policy.json".to_owned()), Some(Unknown)),
+    (
+        "retention",
+        |d| {
+            d.fifo();
+            d.queue().retention = secs(2 * DAY + 900);
+        },
+        Some(Danger),
+    ),
+    ("message-size", |d| d.queue().maximum_message_size = 1_048_575, Some(Warning)),
+    ("message-size", |_| {}, Some(Fine)),
+    ("max-receive-count", |d| d.receives(1), Some(Danger)),
+    ("max-receive-count", |d| d.receives(2), Some(Warning)),
+    ("max-receive-count", |d| d.receives(4), Some(Warning)),
+    ("max-receive-count", |d| d.receives(5), Some(Fine)),
+    ("max-receive-count", |d| d.queue().redrive = None, None),
+    ("receives-for-retries", |_| {}, None),
+    ("receives-for-retries", |d| in_place(d, 8), Some(Warning)),
+    ("receives-for-retries", |d| in_place(d, 9), Some(Fine)),
+    ("receives-for-retries", |d| fifo(d, 1, 8), Some(Warning)),
+    ("receives-for-retries", |d| fifo(d, 1, 9), Some(Fine)),
+    ("receives-for-retries", |d| fifo(d, 2, 15), Some(Warning)),
+    ("receives-for-retries", |d| fifo(d, 2, 16), Some(Fine)),
+    ("fifo-strategy", |_| {}, None),
+    ("fifo-strategy", |d| d.fifo(), Some(Fine)),
+    (
+        "fifo-strategy",
+        |d| {
+            d.fifo();
+            d.valid().names_strategy = true;
+        },
+        Some(Warning),
+    ),
+];

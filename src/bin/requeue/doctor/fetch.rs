@@ -1,0 +1,285 @@
+//! Reads a deployment through AWS's clients, and changes nothing. The only file of the doctor that calls them; what is good or bad, it does
+//! not know.
+
+use std::time::Duration;
+
+use aws_sdk_iam::types::PolicyEvaluationDecisionType;
+use aws_sdk_lambda::config::Region;
+use aws_sdk_lambda::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
+use aws_sdk_lambda::types::{EventSourceMappingConfiguration, RecursiveLoop as Property};
+use aws_sdk_sqs::operation::get_queue_attributes::GetQueueAttributesError;
+use aws_sdk_sqs::types::QueueAttributeName;
+use aws_smithy_types::timeout::TimeoutConfig;
+use futures_util::future::join_all;
+use requeue::policy::RetryPolicy;
+use requeue::queue::{QueueArn, QueueUrl};
+use requeue::{Config, DeadLetterMode, RecursiveLoop};
+
+use super::checks::{KEY, SENDING, TAKING, is_alias};
+use super::facts::{
+    Access, Decision, Deployment, Function, Key, Mapping, Place, Reached, Read, Settings, Unread, Valid,
+};
+use super::{answers, aws};
+use crate::Error;
+
+/// Longest wait for an answer, tries again included.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+pub(crate) struct Clients {
+    region: String,
+    lambda: aws_sdk_lambda::Client,
+    sqs: aws_sdk_sqs::Client,
+    iam: aws_sdk_iam::Client,
+}
+
+impl Clients {
+    /// By AWS's standard environment, in `region` if that is given.
+    pub(crate) async fn new(region: Option<&str>) -> Result<Self, Error> {
+        let timeouts = TimeoutConfig::builder().operation_timeout(PATIENCE).build();
+        let mut config = aws::config().await.into_builder().timeout_config(timeouts);
+        if let Some(region) = region {
+            config = config.region(Region::new(region.to_owned()));
+        }
+        let config = config.build();
+        let region = config.region().ok_or("in which region? Set AWS_REGION, or give --region")?.to_string();
+        Ok(Self {
+            region,
+            lambda: aws_sdk_lambda::Client::new(&config),
+            sqs: aws_sdk_sqs::Client::new(&config),
+            iam: aws_sdk_iam::Client::new(&config),
+        })
+    }
+
+    /// The function of this name or ARN, with everything that it takes messages from.
+    pub(crate) async fn function(&self, name: &str, policy: Option<&RetryPolicy>) -> Result<Deployment, Error> {
+        let request = self.lambda.get_function_configuration().function_name(name);
+        let configuration = request.send().await.map_err(|error| match code(&error).as_str() {
+            "ResourceNotFoundException" => {
+                format!("there is no function {name} in {}: check its name and the region", self.region)
+            }
+            _ => self.unreadable("lambda:GetFunctionConfiguration", name, &error),
+        })?;
+        let request = self.lambda.list_event_source_mappings().function_name(name).into_paginator().items();
+        let mappings: Result<Vec<_>, _> = request.send().collect().await;
+        let mappings = mappings.map_err(|error| self.unreadable("lambda:ListEventSourceMappings", name, &error))?;
+        self.deployment(&configuration, mappings, policy).await
+    }
+
+    /// The functions that the queue of this URL invokes; or the queue alone, as a worker's.
+    pub(crate) async fn queue(&self, url: &QueueUrl, policy: Option<&RetryPolicy>) -> Result<Vec<Deployment>, Error> {
+        let source = self.reached(url.arn("aws", &self.region)).await;
+        match &source.queue {
+            Ok(Some(_)) => {}
+            Ok(None) => {
+                let name = source.arn.name();
+                return Err(format!("there is no queue {name} in {}: check its URL and the region", self.region).into());
+            }
+            Err(Unread { permission, resource, code, is_answered: true }) => {
+                let needs = format!("that needs {permission}, and valid credentials");
+                return Err(format!("{resource} cannot be read ({code}): {needs}").into());
+            }
+            Err(Unread { code, .. }) => {
+                let check = "check the network, the credentials and AWS_ENDPOINT_URL";
+                return Err(format!("SQS does not answer in {} ({code}): {check}", self.region).into());
+            }
+        }
+        let asked = self.lambda.list_event_source_mappings().event_source_arn(source.arn.to_string());
+        let mappings: Result<Vec<_>, _> = asked.into_paginator().items().send().collect().await;
+        let (mappings, unlisted) = match mappings {
+            Ok(mappings) => (mappings, None),
+            Err(error) => (Vec::new(), Some(unread("lambda:ListEventSourceMappings", &source.arn, &error))),
+        };
+        let mut functions: Vec<&str> =
+            mappings.iter().filter_map(EventSourceMappingConfiguration::function_arn).collect();
+        functions.dedup();
+        if functions.is_empty() {
+            let settings = of_worker(policy).await;
+            let places = vec![self.place(None, source, None, &settings).await];
+            return Ok(vec![Deployment { region: self.region.clone(), function: None, settings, places, unlisted }]);
+        }
+        let mut deployments = Vec::new();
+        for function in functions {
+            // With its other queues, since they share its concurrency and settings.
+            deployments.push(self.function(function, policy).await?);
+        }
+        Ok(deployments)
+    }
+
+    async fn deployment(
+        &self,
+        configuration: &GetFunctionConfigurationOutput,
+        mappings: Vec<EventSourceMappingConfiguration>,
+        policy: Option<&RetryPolicy>,
+    ) -> Result<Deployment, Error> {
+        let settings = answers::settings(configuration, policy);
+        let function = self.properties(configuration).await;
+        let queues = mappings.iter().filter_map(|mapping| Some((mapping, mapping.event_source_arn()?.parse().ok()?)));
+        let places = join_all(queues.map(|(mapping, queue)| async {
+            let source = self.reached(queue).await;
+            self.place(Some(answers::mapping(mapping)), source, Some(&function.role), &settings).await
+        }));
+        let places = places.await;
+        Ok(Deployment { region: self.region.clone(), function: Some(function), settings, places, unlisted: None })
+    }
+
+    async fn properties(&self, configuration: &GetFunctionConfigurationOutput) -> Function {
+        let name = configuration.function_name().unwrap_or_default().to_owned();
+        let recursion = self.lambda.get_function_recursion_config().function_name(&name).send();
+        let concurrency = self.lambda.get_function_concurrency().function_name(&name).send();
+        let (recursion, concurrency) = tokio::join!(recursion, concurrency);
+        let recursive_loop = match recursion {
+            Ok(answer) if answer.recursive_loop() == Some(&Property::Allow) => Ok(RecursiveLoop::Allow),
+            Ok(_) => Ok(RecursiveLoop::Terminate),
+            Err(error) => Err(unread("lambda:GetFunctionRecursionConfig", &name, &error)),
+        };
+        let reserved_concurrency = match concurrency {
+            Ok(answer) => Ok(answer.reserved_concurrent_executions().map(answers::count)),
+            Err(error) => Err(unread("lambda:GetFunctionConcurrency", &name, &error)),
+        };
+        let logs = answers::logs(configuration);
+        let timeout = answers::timeout(configuration);
+        let role = configuration.role().unwrap_or_default().to_owned();
+        Function { name, timeout, role, logs, recursive_loop, reserved_concurrency }
+    }
+
+    /// Follows a queue to where its messages end, and asks what `role` may do on the way.
+    async fn place(
+        &self,
+        mapping: Option<Mapping>,
+        mut source: Reached,
+        role: Option<&str>,
+        settings: &Settings,
+    ) -> Place {
+        let target = source.known().and_then(|queue| queue.redrive.as_ref()?.target.parse().ok());
+        let direct = match settings {
+            Settings::Valid(valid) => match &valid.config.dead_letter {
+                DeadLetterMode::Direct(url) => Some(url.arn(source.arn.partition(), &self.region)),
+                DeadLetterMode::Redrive | DeadLetterMode::Annotate => None,
+            },
+            Settings::Invalid(_) | Settings::Unread(_) => None,
+        };
+        let dead_letters = async { Some(self.reached(target?).await) };
+        let direct = async { Some(self.reached(direct?).await) };
+        let (dead_letters, mut direct) = tokio::join!(dead_letters, direct);
+        if let Some(role) = role {
+            let taking: Vec<&str> = TAKING.into_iter().chain([SENDING]).collect();
+            self.ask(&mut source, role, &taking).await;
+            if let Some(direct) = &mut direct {
+                self.ask(direct, role, &[SENDING]).await;
+            }
+        }
+        Place { mapping, source, dead_letters, direct }
+    }
+
+    async fn reached(&self, arn: QueueArn) -> Reached {
+        let request = self.sqs.get_queue_attributes().queue_url(arn.url()).attribute_names(QueueAttributeName::All);
+        let attributes = match request.send().await {
+            Ok(answer) => Ok(Some(answer.attributes.unwrap_or_default())),
+            Err(error) if error.as_service_error().is_some_and(GetQueueAttributesError::is_queue_does_not_exist) => {
+                Ok(None)
+            }
+            Err(error) => Err(unread("sqs:GetQueueAttributes", &arn, &error)),
+        };
+        let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
+        let key = attribute(QueueAttributeName::KmsMasterKeyId).filter(|key| !key.is_empty()).map(|key| {
+            let not_asked =
+                Unread { permission: SIMULATE, resource: key.clone(), code: "NotAsked".to_owned(), is_answered: false };
+            if key == MANAGED_KEY || key.ends_with(&format!(":{MANAGED_KEY}")) {
+                Key::ManagedByAws
+            } else {
+                Key::Customer { name: answers::key_name(key, &arn), access: Err(not_asked) }
+            }
+        });
+        // The queue knows its partition better than a URL.
+        let own = attribute(QueueAttributeName::QueueArn).and_then(|own| own.parse().ok());
+        let queue = attributes.map(|attributes| attributes.as_ref().map(answers::queue));
+        Reached { arn: own.unwrap_or(arn), queue, access: None, key }
+    }
+
+    /// Asks what the role may do to a queue that is there, and with its key.
+    async fn ask(&self, reached: &mut Reached, role: &str, actions: &[&str]) {
+        reached.access = Some(self.simulate(role, actions, &reached.arn.to_string()).await);
+        if let Some(Key::Customer { name, access }) = &mut reached.key {
+            let resource = if is_alias(name) { "*" } else { name };
+            *access = self.simulate(role, &KEY, resource).await;
+        }
+    }
+
+    async fn simulate(&self, role: &str, actions: &[&str], resource: &str) -> Read<Access> {
+        let actions = actions.iter().map(|action| (*action).to_owned()).collect();
+        let request = self.iam.simulate_principal_policy().policy_source_arn(role).set_action_names(Some(actions));
+        let answer = request.resource_arns(resource).send().await;
+        let answer = answer.map_err(|error| unread(SIMULATE, &role, &error))?;
+        let decisions = answer.evaluation_results().iter().map(|result| {
+            let decision = match result.eval_decision() {
+                PolicyEvaluationDecisionType::Allowed => Decision::Allowed,
+                _ if !result.missing_context_values().is_empty() => Decision::Depends,
+                PolicyEvaluationDecisionType::ExplicitDeny => Decision::Denied,
+                _ => Decision::NotAllowed,
+            };
+            (result.eval_action_name().to_owned(), decision)
+        });
+        Ok(decisions.collect())
+    }
+
+    /// Why there is nothing to look at.
+    fn unreadable<E, R>(&self, permission: &str, resource: &str, error: &SdkError<E, R>) -> String
+    where
+        E: ProvideErrorMetadata + std::error::Error + 'static,
+        R: std::fmt::Debug + 'static,
+    {
+        let (code, region) = (code(error), &self.region);
+        if let SdkError::ServiceError(_) = error {
+            return format!(
+                "{resource} in {region} cannot be read ({code}): that needs {permission}, and valid credentials"
+            );
+        }
+        let mut innermost: &dyn std::error::Error = error;
+        while let Some(source) = innermost.source() {
+            innermost = source;
+        }
+        let reason = innermost.to_string();
+        format!(
+            "AWS does not answer in {region} ({code}: {}): check the network, AWS_ENDPOINT_URL, and that there are credentials in the \
+             environment or in AWS's files; `aws configure export-credentials --format env` prints those of a single sign-on",
+            reason.lines().next().unwrap_or_default().trim_end_matches(". Attempted:")
+        )
+    }
+}
+
+const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
+const MANAGED_KEY: &str = "alias/aws/sqs";
+
+/// The service's code, or a word for what became of the request.
+fn code<E: ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> String {
+    let word = match error {
+        SdkError::TimeoutError(_) => "TimedOut",
+        SdkError::DispatchFailure(_) => "NoAnswer",
+        SdkError::ConstructionFailure(_) => "NotSent",
+        _ => "UnreadableAnswer",
+    };
+    error.code().unwrap_or(word).to_owned()
+}
+
+fn unread<E: ProvideErrorMetadata, R>(
+    permission: &'static str,
+    resource: &impl ToString,
+    error: &SdkError<E, R>,
+) -> Unread {
+    let is_answered = matches!(error, SdkError::ServiceError(_));
+    Unread { permission, resource: resource.to_string(), code: code(error), is_answered }
+}
+
+/// What `requeue work` would read here.
+async fn of_worker(policy: Option<&RetryPolicy>) -> Settings {
+    match Config::load().await {
+        Ok(mut config) => {
+            if let Some(policy) = policy {
+                config.policy = policy.clone();
+            }
+            Settings::Valid(Box::new(Valid { config, ..Valid::default() }))
+        }
+        Err(invalid) => Settings::Invalid(invalid.problems().to_vec()),
+    }
+}

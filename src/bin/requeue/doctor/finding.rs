@@ -1,0 +1,110 @@
+//! What a check says. It knows neither a check nor how a finding is shown.
+
+use super::case::Case;
+use super::facts::Unread;
+
+/// From good to bad. What is not known is never good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Level {
+    Ok,
+    Unknown,
+    Warning,
+    Danger,
+}
+
+impl Level {
+    pub(crate) const ALL: [Self; 4] = [Self::Danger, Self::Warning, Self::Unknown, Self::Ok];
+
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Unknown => "unknown",
+            Self::Warning => "warning",
+            Self::Danger => "danger",
+        }
+    }
+}
+
+/// What was found, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Verdict {
+    pub(crate) level: Level,
+    pub(crate) found: String,
+    /// Commands and lines of a template, of which one is enough unless the finding says otherwise.
+    pub(crate) remedies: Vec<String>,
+}
+
+impl Verdict {
+    pub(crate) fn ok(found: impl Into<String>) -> Self {
+        Self { level: Level::Ok, found: found.into(), remedies: Vec::new() }
+    }
+
+    pub(crate) fn warning<R: Into<String>>(found: impl Into<String>, remedies: impl IntoIterator<Item = R>) -> Self {
+        Self { level: Level::Warning, ..Self::unknown(found, remedies) }
+    }
+
+    pub(crate) fn danger<R: Into<String>>(found: impl Into<String>, remedies: impl IntoIterator<Item = R>) -> Self {
+        Self { level: Level::Danger, ..Self::unknown(found, remedies) }
+    }
+
+    pub(crate) fn unknown<R: Into<String>>(found: impl Into<String>, remedies: impl IntoIterator<Item = R>) -> Self {
+        let remedies = remedies.into_iter().map(Into::into).collect();
+        Self { level: Level::Unknown, found: found.into(), remedies }
+    }
+}
+
+/// Why a check has no verdict of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Skip {
+    /// There is nothing to look at, or another check has said that it cannot be seen.
+    NotApplicable,
+    /// This says why it is not known.
+    Unknown(Verdict),
+}
+
+impl From<&Unread> for Skip {
+    fn from(unread: &Unread) -> Self {
+        let Unread { permission, resource, code, is_answered } = unread;
+        Self::Unknown(if *is_answered {
+            let found = format!("not checked: {permission} on {resource} was refused ({code})");
+            Verdict::unknown(found, [format!("let who runs this have {permission} on {resource}")])
+        } else {
+            let found = format!("not checked: {permission} on {resource} was not answered ({code})");
+            Verdict::unknown(
+                found,
+                ["run it again where AWS answers; check the network, the region and AWS_ENDPOINT_URL"],
+            )
+        })
+    }
+}
+
+pub(crate) type Looked = Result<Verdict, Skip>;
+
+/// One row of the tables in `checks/`.
+pub(crate) struct Check {
+    pub(crate) id: &'static str,
+    /// Why it matters.
+    pub(crate) why: &'static str,
+    pub(crate) look: fn(&Case<'_>) -> Looked,
+}
+
+impl Check {
+    pub(crate) fn finding(&self, case: &Case<'_>) -> Option<Finding> {
+        let verdict = match (self.look)(case) {
+            Ok(verdict) | Err(Skip::Unknown(verdict)) => verdict,
+            Err(Skip::NotApplicable) => return None,
+        };
+        let queue = case.place.map(|place| place.source.arn.name().to_owned());
+        Some(Finding { id: self.id, why: self.why, queue, verdict })
+    }
+}
+
+/// A verdict, and on what.
+#[derive(Clone, Debug)]
+pub(crate) struct Finding {
+    pub(crate) id: &'static str,
+    pub(crate) why: &'static str,
+    /// The name of the queue, where it is one of several that a function may have.
+    pub(crate) queue: Option<String>,
+    pub(crate) verdict: Verdict,
+}

@@ -1,0 +1,118 @@
+//! `requeue doctor`: what is wrong with a deployment, item by item, with the remedy. What was read becomes facts, facts become findings,
+//! findings are shown; only the first of these asks AWS, and nothing is changed.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use requeue::queue::QueueUrl;
+use tokio::runtime::Builder;
+
+// The library's own, which is not public: what a client is made of is said once.
+#[path = "../../../aws.rs"]
+mod aws;
+mod answers;
+mod case;
+mod checks;
+mod facts;
+mod fetch;
+mod finding;
+mod remedy;
+mod show;
+
+use facts::Deployment;
+use fetch::Clients;
+use finding::{Finding, Level};
+
+use crate::{Error, document};
+
+#[derive(clap::Args)]
+#[command(after_help = "It only reads, with lambda:GetFunctionConfiguration, lambda:ListEventSourceMappings, \
+                        lambda:GetFunctionRecursionConfig, lambda:GetFunctionConcurrency, sqs:GetQueueAttributes and \
+                        iam:SimulatePrincipalPolicy, by AWS's environment (AWS_REGION, credentials, AWS_ENDPOINT_URL for an emulator). What it \
+                        may not read is `unknown`, and the permission is named.\n\n\
+                        The exit status is 2 if there is danger, 1 if a queue or function cannot be looked at, and else 0. With --strict it is \
+                        0 only if everything is ok.")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    subject: Subject,
+    /// Where they are. [default: as the ARN or URL says, or AWS's environment]
+    #[arg(long)]
+    region: Option<String>,
+    /// The policy document, where `REQUEUE_POLICY` names a file in the function's package or the program makes its policy in code; `-` is
+    /// the standard input.
+    #[arg(long, value_name = "FILE")]
+    policy: Option<PathBuf>,
+    /// Print JSON instead of text.
+    #[arg(long)]
+    json: bool,
+    /// What is a warning, or unknown, fails as danger does.
+    #[arg(long)]
+    strict: bool,
+}
+
+#[derive(clap::Args)]
+#[group(required = true, multiple = false)]
+struct Subject {
+    /// The function, by its name or ARN, with the alias or version that the mapping names.
+    #[arg(long, value_name = "NAME")]
+    function: Option<String>,
+    /// The queue, with the functions that it invokes; if there are none, with the settings of `requeue work` in this environment.
+    #[arg(long, value_name = "URL")]
+    queue_url: Option<String>,
+}
+
+/// What it found is not what it should be.
+const FAILED: u8 = 2;
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let examined: Vec<(Deployment, Vec<Finding>)> = runtime
+        .block_on(read(arguments))?
+        .into_iter()
+        .map(|deployment| {
+            let findings = checks::examine(&deployment);
+            (deployment, findings)
+        })
+        .collect();
+    if arguments.json {
+        anstream::println!("{:#}", show::json(&examined));
+    } else {
+        anstream::print!("{}", show::text(&examined));
+    }
+    let findings: Vec<&Finding> = examined.iter().flat_map(|(_, findings)| findings).collect();
+    Ok(status(&findings, arguments.strict))
+}
+
+/// One for each function.
+async fn read(arguments: &Arguments) -> Result<Vec<Deployment>, Error> {
+    let Arguments { subject: Subject { function, queue_url }, region, policy, .. } = arguments;
+    let policy = policy.as_ref().map(|path| document::read(path)).transpose()?.map(|(policy, _)| policy);
+    let url = match queue_url {
+        Some(url) => Some(url.parse::<QueueUrl>().map_err(|error| format!("--queue-url {url} is {error}"))?),
+        None => None,
+    };
+    let named = region.clone().or_else(|| match (function, &url) {
+        (Some(function), _) => function.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2)).map(str::to_owned),
+        (None, url) => url.as_ref().map(|url| url.arn("aws", "").region().to_owned()),
+    });
+    let clients = Clients::new(named.as_deref().filter(|region| !region.is_empty())).await?;
+    match (function, url) {
+        (Some(function), _) => Ok(vec![clients.function(function, policy.as_ref()).await?]),
+        (None, url) => {
+            let url = url.ok_or("--function or --queue-url is missing")?;
+            clients.queue(&url, policy.as_ref()).await
+        }
+    }
+}
+
+fn status(findings: &[&Finding], is_strict: bool) -> ExitCode {
+    let worst = findings.iter().map(|finding| finding.verdict.level).max().unwrap_or(Level::Ok);
+    let is_unseen = |finding: &&&Finding| finding.id == checks::QUEUE && finding.verdict.level == Level::Unknown;
+    if worst == Level::Danger || (is_strict && worst > Level::Ok) {
+        ExitCode::from(FAILED)
+    } else if findings.iter().any(|finding| is_unseen(&finding)) {
+        ExitCode::FAILURE
+    } else {
+        ExitCode::SUCCESS
+    }
+}

@@ -1,0 +1,50 @@
+//! Commands of AWS's command line and lines of a template, with the real names in them.
+
+use requeue::queue::QueueArn;
+use serde_json::json;
+
+use super::case::Case;
+use super::facts::{Function, Mapping};
+
+pub(crate) fn queue_attribute(queue: &QueueArn, name: &str, value: impl std::fmt::Display) -> String {
+    format!(
+        "aws sqs set-queue-attributes --region {} --queue-url {} --attributes {name}={value}",
+        queue.region(),
+        queue.url()
+    )
+}
+
+/// An attribute whose value is JSON.
+pub(crate) fn queue_policy(queue: &QueueArn, name: &str, value: &serde_json::Value) -> String {
+    format!(
+        "aws sqs set-queue-attributes --region {} --queue-url {} --attributes '{}'",
+        queue.region(),
+        queue.url(),
+        json!({ name: value.to_string() })
+    )
+}
+
+pub(crate) fn redrive_policy(queue: &QueueArn, target: &str, max_receive_count: u32) -> String {
+    let policy = json!({ "deadLetterTargetArn": target, "maxReceiveCount": max_receive_count });
+    queue_policy(queue, "RedrivePolicy", &policy)
+}
+
+pub(crate) fn mapping(case: &Case<'_>, mapping: &Mapping, options: &str) -> String {
+    format!("aws lambda update-event-source-mapping --region {} --uuid {} {options}", case.region(), mapping.uuid)
+}
+
+pub(crate) fn function(case: &Case<'_>, function: &Function, command: &str, options: &str) -> String {
+    format!("aws lambda {command} --region {} --function-name {} {options}", case.region(), function.name)
+}
+
+/// A variable. AWS's command line can only replace all of them at once, so this is a line of the template.
+pub(crate) fn variable(name: &str, value: &str) -> String {
+    format!("template, below Environment: Variables: `REQUEUE_{name}: {value}`")
+}
+
+pub(crate) fn grant(function: &Function, actions: &[&str], resource: &str, name: &str) -> String {
+    let role = function.role.rsplit('/').next().unwrap_or_default();
+    let statement = json!({ "Effect": "Allow", "Action": actions, "Resource": resource });
+    let policy = json!({ "Version": "2012-10-17", "Statement": [statement] });
+    format!("aws iam put-role-policy --role-name {role} --policy-name {name} --policy-document '{policy}'")
+}

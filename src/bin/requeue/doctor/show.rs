@@ -1,0 +1,78 @@
+//! Findings for a person and for a program. It judges nothing.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::facts::Deployment;
+use super::finding::{Finding, Level};
+
+/// One line for each finding, and below what is not ok: why it matters, and what to do about it.
+pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)]) -> String {
+    let mut text = String::new();
+    for (deployment, findings) in examined {
+        let _ = writeln!(text, "{}", subject(deployment));
+        let several = deployment.places.len() > 1;
+        let width = findings.iter().map(|finding| finding.id.len()).max().unwrap_or_default();
+        for Finding { id, why, queue, verdict } in findings {
+            let (colour, level) = (colour(verdict.level), verdict.level.as_str());
+            let queue = queue.as_ref().filter(|_| several).map(|queue| format!("{queue}: ")).unwrap_or_default();
+            let _ = writeln!(text, "{colour}{level:<7}\x1b[0m  {id:<width$}  {queue}{}", verdict.found);
+            if verdict.level == Level::Ok {
+                continue;
+            }
+            let _ = writeln!(text, "         {why}");
+            for remedy in &verdict.remedies {
+                let _ = writeln!(text, "         > {remedy}");
+            }
+        }
+        let _ = writeln!(text);
+    }
+    let counted = Level::ALL.map(|level| format!("{} {}", count(examined, level), level.as_str()));
+    let _ = writeln!(text, "{}", counted.join(", "));
+    text
+}
+
+fn subject(deployment: &Deployment) -> String {
+    let names: Vec<&str> = deployment.places.iter().map(|place| place.source.arn.name()).collect();
+    match &deployment.function {
+        Some(function) => format!("function {} in {}", function.name, deployment.region),
+        None => format!("queue {} in {}", names.join(", "), deployment.region),
+    }
+}
+
+/// Which `anstream` takes out where it is not wanted.
+fn colour(level: Level) -> &'static str {
+    match level {
+        Level::Ok => "\x1b[32m",
+        Level::Unknown => "\x1b[36m",
+        Level::Warning => "\x1b[33m",
+        Level::Danger => "\x1b[1;31m",
+    }
+}
+
+pub(crate) fn json(examined: &[(Deployment, Vec<Finding>)]) -> Value {
+    let deployments = examined.iter().map(|(deployment, findings)| {
+        let findings = findings.iter().map(|Finding { id, why, queue, verdict }| {
+            json!({
+                "id": id,
+                "level": verdict.level.as_str(),
+                "queue": queue,
+                "found": verdict.found,
+                "why": why,
+                "remedies": verdict.remedies,
+            })
+        });
+        json!({
+            "function": deployment.function.as_ref().map(|function| &function.name),
+            "region": deployment.region,
+            "findings": findings.collect::<Vec<_>>(),
+        })
+    });
+    let summary = Level::ALL.map(|level| (level.as_str().to_owned(), json!(count(examined, level))));
+    json!({ "deployments": deployments.collect::<Vec<_>>(), "summary": Value::Object(summary.into_iter().collect()) })
+}
+
+fn count(examined: &[(Deployment, Vec<Finding>)], level: Level) -> usize {
+    examined.iter().flat_map(|(_, findings)| findings).filter(|finding| finding.verdict.level == level).count()
+}

@@ -1,0 +1,243 @@
+#!/usr/bin/env python3
+"""`requeue doctor` as a shell runs it, on functions and queues of an emulator: good ones, and one for each thing that can be wrong.
+
+Needs $REQUEUE_TEST_MINISTACK (endpoint URL; IAM's simulator is there) and $REQUEUE_TEST_MOTO (it is not); `tests/run deployed` sees to both.
+"""
+
+import io
+import json
+import os
+import subprocess
+import sys
+import unittest
+import zipfile
+from pathlib import Path
+
+import boto3
+
+ROOT = Path(__file__).resolve().parent.parent
+COMMAND = ROOT / "target" / "debug" / "requeue"
+MINISTACK = os.environ.get("REQUEUE_TEST_MINISTACK", "")
+MOTO = os.environ.get("REQUEUE_TEST_MOTO", "")
+KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGION": "us-east-1"}
+
+DAY = 86_400
+POLLER = ["sqs:ReceiveMessage", "sqs:GetQueueAttributes", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
+SECRET = "s3cret-of-a-header"
+
+
+def doctor(endpoint, *arguments, **environment):
+    """Exit status, findings by queue and id, and everything that was printed."""
+    command = [COMMAND, "doctor", *arguments, "--json"]
+    done = subprocess.run(command, env={**KEYS, "AWS_ENDPOINT_URL": endpoint, **environment}, capture_output=True, text=True)
+    printed = done.stdout + done.stderr
+    if not done.stdout:
+        return done.returncode, {}, printed
+    findings = [finding for deployment in json.loads(done.stdout)["deployments"] for finding in deployment["findings"]]
+    return done.returncode, {(finding["queue"], finding["id"]): finding for finding in findings}, printed
+
+
+def at(findings, level):
+    return {place for place, finding in findings.items() if finding["level"] == level}
+
+
+class Account:
+    """What is made in one emulator."""
+
+    def __init__(self, endpoint):
+        def client(service):
+            return boto3.client(
+                service,
+                endpoint_url=endpoint,
+                region_name="us-east-1",
+                aws_access_key_id="test",
+                aws_secret_access_key="test",
+            )
+
+        self.sqs, self.functions, self.iam = client("sqs"), client("lambda"), client("iam")
+
+    def queue(self, name, **attributes):
+        """Its ARN."""
+        attributes = {key: value if isinstance(value, str) else json.dumps(value) for key, value in attributes.items()}
+        self.sqs.create_queue(QueueName=name, Attributes=attributes)
+        return self.attributes(name)["QueueArn"]
+
+    def url(self, name):
+        return self.sqs.get_queue_url(QueueName=name)["QueueUrl"]
+
+    def attributes(self, name):
+        return self.sqs.get_queue_attributes(QueueUrl=self.url(name), AttributeNames=["All"])["Attributes"]
+
+    def role(self, name, *statements):
+        """Its ARN."""
+        trust = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
+        document = lambda *statements: json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
+        role = self.iam.create_role(RoleName=name, AssumeRolePolicyDocument=document(trust))["Role"]
+        self.iam.put_role_policy(RoleName=name, PolicyName="all", PolicyDocument=document(*statements))
+        return role["Arn"]
+
+    def function(self, name, role, timeout, **variables):
+        """It is never invoked."""
+        package = io.BytesIO()
+        with zipfile.ZipFile(package, "w") as archive:
+            archive.writestr("bootstrap", "#!/bin/sh\n")
+        self.functions.create_function(
+            FunctionName=name,
+            Runtime="provided.al2023",
+            Handler="bootstrap",
+            Role=role,
+            Code={"ZipFile": package.getvalue()},
+            Timeout=timeout,
+            LoggingConfig={"LogFormat": "JSON"},
+            Environment={"Variables": variables},
+        )
+
+    def mapping(self, function, queue, **settings):
+        self.functions.create_event_source_mapping(FunctionName=function, EventSourceArn=queue, **settings)
+
+    def good(self, name):
+        """What the template deploys, but for the property RecursiveLoop."""
+        dead = self.queue(f"{name}-dead", MessageRetentionPeriod=str(14 * DAY))
+        redrive = {"deadLetterTargetArn": dead, "maxReceiveCount": 5}
+        queue = self.queue(name, VisibilityTimeout="380", MessageRetentionPeriod=str(7 * DAY), RedrivePolicy=redrive)
+        role = self.role(name, {"Effect": "Allow", "Action": [*POLLER, "sqs:SendMessage"], "Resource": queue})
+        variables = {
+            "REQUEUE_TARGET_URL": "https://example.com/orders",
+            "REQUEUE_TIMEOUT_SECONDS": "10",
+            "REQUEUE_DEAD_LETTER": "annotate",
+            "REQUEUE_RECURSIVE_LOOP": "Allow",
+            "REQUEUE_HEADERS": json.dumps({"Authorization": SECRET}),
+            "REQUEUE_SIGNING_SECRET": "arn:aws:secretsmanager:us-east-1:123456789012:secret:orders-AbCdEf",
+        }
+        self.function(name, role, 60, **variables)
+        self.mapping(
+            name,
+            queue,
+            BatchSize=10,
+            FunctionResponseTypes=["ReportBatchItemFailures"],
+            ScalingConfig={"MaximumConcurrency": 10},
+        )
+
+    def allow_loop(self, name):
+        self.functions.put_function_recursion_config(FunctionName=name, RecursiveLoop="Allow")
+
+
+class OnMinistack(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.maxDiff = None
+        cls.account = Account(MINISTACK)
+
+    def test_a_good_deployment_is_in_no_danger(self):
+        self.account.good("good")
+        self.account.allow_loop("good")
+        for subject in (["--function", "good"], ["--queue-url", self.account.url("good")]):
+            status, findings, printed = doctor(MINISTACK, *subject)
+            self.assertEqual((status, at(findings, "danger"), at(findings, "unknown")), (0, set(), set()), printed)
+            self.assertGreaterEqual(len(at(findings, "ok")), 20, printed)
+            self.assertNotIn(SECRET, printed)
+
+    def test_each_danger_is_found(self):
+        account = self.account
+        account.queue("short-lived", MessageRetentionPeriod=str(DAY), RedriveAllowPolicy={"redrivePermission": "denyAll"})
+        dead = account.attributes("short-lived")["QueueArn"]
+        gone = account.queue("gone")
+        redrive = lambda target, count: {"deadLetterTargetArn": target, "maxReceiveCount": count}
+        queues = {
+            "careless": account.queue("careless", VisibilityTimeout="10"),
+            "denied": account.queue("denied", MessageRetentionPeriod=str(4 * DAY), RedrivePolicy=redrive(dead, 1)),
+            "orphaned": account.queue("orphaned", RedrivePolicy=redrive(gone, 5)),
+        }
+        account.sqs.delete_queue(QueueUrl=account.url("gone"))
+        key = "11111111-2222-3333-4444-555555555555"
+        account.sqs.set_queue_attributes(QueueUrl=account.url("denied"), Attributes={"KmsMasterKeyId": key})
+        allowed = {"Effect": "Allow", "Action": POLLER, "Resource": "*"}
+        role = account.role("broken", allowed)
+        account.function(
+            "broken",
+            role,
+            30,
+            REQUEUE_RECURSIVE_LOOP="Allow",
+            REQUEUE_DEAD_LETTER="direct",
+            REQUEUE_DEAD_LETTER_QUEUE_URL="https://sqs.us-east-1.amazonaws.com/000000000000/nowhere",
+        )
+        filters = {"Filters": [{"Pattern": json.dumps({"body": {"retryCount": [1]}})}, {"Pattern": '{"body":["text"]}'}]}
+        account.mapping("broken", queues["careless"], FilterCriteria=filters)
+        account.mapping("broken", queues["denied"], FunctionResponseTypes=["ReportBatchItemFailures"])
+        account.mapping("broken", queues["orphaned"], FunctionResponseTypes=["ReportBatchItemFailures"])
+        account.functions.put_function_concurrency(FunctionName="broken", ReservedConcurrentExecutions=0)
+
+        status, findings, printed = doctor(MINISTACK, "--function", "broken")
+        everywhere = ["direct-queue", "direct-permissions", "queue-permissions"]
+        expected = {(None, "recursive-loop"), (None, "reserved-concurrency")}
+        expected |= {(queue, id) for queue in queues for id in everywhere}
+        careless = ["partial-batch-responses", "filter-members", "filter-wrapping", "visibility-timeout"]
+        expected |= {("careless", id) for id in careless}
+        denied = ["max-receive-count", "redrive-allow-policy", "dead-letter-retention", "key-permissions"]
+        expected |= {("denied", id) for id in denied}
+        expected.add(("orphaned", "dead-letter-queue"))
+        self.assertEqual((status, at(findings, "danger")), (2, expected), printed)
+        # What cannot be sent to the dead-letter queue is left to a redrive policy that is not there.
+        self.assertIn(("careless", "redrive-policy"), at(findings, "warning"))
+        for place in at(findings, "danger"):
+            self.assertTrue(findings[place]["remedies"], place)
+
+    def test_settings_that_keep_a_function_from_starting_are_told_without_secrets(self):
+        self.account.function("misread", "arn:aws:iam::000000000000:role/none", 30, REQUEUE_WRAP="maybe", REQUEUE_HEADERS=SECRET)
+        status, findings, printed = doctor(MINISTACK, "--function", "misread")
+        self.assertEqual((status, at(findings, "danger")), (2, {(None, "settings"), (None, "mapping")}), printed)
+        self.assertIn("REQUEUE_WRAP is `maybe`: allowed are when-needed, never", findings[None, "settings"]["found"])
+        self.assertNotIn(SECRET, printed)
+
+    def test_a_queue_without_a_mapping_is_looked_at_as_a_workers(self):
+        self.account.queue("worked-on", VisibilityTimeout="0")
+        status, findings, printed = doctor(MINISTACK, "--queue-url", self.account.url("worked-on"))
+        dangers = {("worked-on", "visibility-timeout"), ("worked-on", "redrive-policy")}
+        self.assertEqual((status, at(findings, "danger")), (2, dangers), printed)
+
+    def test_a_remedy_cures(self):
+        """The commands that need no name that only a person knows, run as they are printed, with the SDK's own reading of them."""
+        self.account.good("patient")
+        self.account.allow_loop("patient")
+        self.account.sqs.set_queue_attributes(
+            QueueUrl=self.account.url("patient"), Attributes={"VisibilityTimeout": "60", "MaximumMessageSize": "1024"}
+        )
+        status, findings, printed = doctor(MINISTACK, "--function", "patient", "--strict")
+        ill = {("patient", "visibility-timeout"), ("patient", "message-size")}
+        self.assertEqual((status, at(findings, "warning")), (2, ill), printed)
+        for place in ill:
+            name, value = findings[place]["remedies"][0].rsplit(" ", 1)[1].split("=")
+            self.account.sqs.set_queue_attributes(QueueUrl=self.account.url("patient"), Attributes={name: value})
+        status, findings, printed = doctor(MINISTACK, "--function", "patient", "--strict")
+        self.assertEqual((status, at(findings, "warning")), (0, set()), printed)
+
+    def test_what_is_not_there_cannot_be_looked_at(self):
+        nowhere = "https://sqs.us-east-1.amazonaws.com/000000000000/nowhere-at-all"
+        for subject, told in [
+            (["--function", "nobody"], "there is no function nobody in us-east-1"),
+            (["--queue-url", nowhere], "there is no queue nowhere-at-all in us-east-1"),
+        ]:
+            status, _, printed = doctor(MINISTACK, *subject)
+            self.assertEqual(status, 1, printed)
+            self.assertIn(told, printed)
+
+
+class OnMoto(unittest.TestCase):
+    def test_what_cannot_be_asked_is_unknown_and_not_ok(self):
+        account = Account(MOTO)
+        account.good("unasked")
+        status, findings, printed = doctor(MOTO, "--function", "unasked")
+        self.assertEqual((status, at(findings, "danger")), (0, set()), printed)
+        unknown = {(None, "recursive-loop"): "lambda:GetFunctionRecursionConfig", ("unasked", "queue-permissions"): "iam:SimulatePrincipalPolicy"}
+        self.assertEqual(at(findings, "unknown"), set(unknown), printed)
+        for place, permission in unknown.items():
+            self.assertIn(permission, findings[place]["found"])
+        status, _, printed = doctor(MOTO, "--function", "unasked", "--strict")
+        self.assertEqual(status, 2, printed)
+
+
+if __name__ == "__main__":
+    if not MINISTACK or not MOTO:
+        sys.exit("REQUEUE_TEST_MINISTACK and REQUEUE_TEST_MOTO are not set; run `tests/run deployed`")
+    subprocess.run(["cargo", "build", "--locked", "--bin", "requeue"], cwd=ROOT, check=True)
+    unittest.main()
