@@ -1,35 +1,22 @@
-"""The metrics in the namespace Requeue, as the function emits them."""
+"""The metrics in the namespace Requeue, as the function emits them: read from its source."""
+
+import re
 
 from stack import ROOT
 
-SOURCE = ROOT / "src" / "telemetry" / "metrics.rs"
+SOURCE = (ROOT / "src" / "telemetry" / "metrics.rs").read_text()
 
-# Each with its unit, and whether it is also emitted for each class of failure.
-METRICS = {
-    "Received": ("Count", False),
-    "Completed": ("Count", False),
-    "Failed": ("Count", True),
-    "Requeued": ("Count", True),
-    "DeadLettered": ("Count", True),
-    "Deferred": ("Count", False),
-    "Released": ("Count", False),
-    "Abandoned": ("Count", False),
-    "SendUnconfirmed": ("Count", False),
-    "DeleteFailed": ("Count", False),
-    "RetryDelay": ("Seconds", True),
-    "RetryCount": ("Count", False),
-    "TimeToSuccess": ("Milliseconds", False),
-    "TimeToSuccessAfterRetry": ("Milliseconds", False),
-    "HandlerDuration": ("Milliseconds", False),
-    "MessageAge": ("Seconds", False),
-}
+UNITS = {"COUNT": "Count", "SECONDS": "Seconds", "MILLISECONDS": "Milliseconds"}
 
 CLASSES = {"rate-limit", "quota", "temporary", "non-retryable"}
 
 
-def emitted():
-    """The names above; of them those that stand in the source, where there is one."""
-    if not SOURCE.exists():
-        return set(METRICS)
-    source = SOURCE.read_text()
-    return {name for name in METRICS if f'"{name}"' in source}
+def read():
+    """Each metric with its unit, and whether it is also emitted for each class of failure."""
+    # A line for one class ends here.
+    of_all = SOURCE.index("if let Some(class) = self.class")
+    values = re.finditer(r'writer\.value\("(\w+)", &(?:Counted\(|Spread\((\w+), )', SOURCE)
+    return {value[1]: (UNITS[value[2] or "COUNT"], value.start() < of_all) for value in values}
+
+
+METRICS = read()
