@@ -1,0 +1,2 @@
+export * from './retry-queue.ts';
+export type * from './policy.ts';
