@@ -30,13 +30,18 @@ async fn each_hop_begins_the_retention_anew() {
     assert_eq!(script.calls().len(), 2);
 }
 
-/// The retention periods in the template: of the queue, and of its dead-letter queue.
+/// The retention periods in the template: the shortest that its queue may be given, and that of its dead-letter queue.
 fn of_the_template() -> [Duration; 2] {
     let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("template.yaml");
     let template = std::fs::read_to_string(template).expect("the template");
+    let seconds = |text: &str| secs(text.trim().parse().expect("a number"));
+    let parameter = template.split_once("\n  MessageRetentionPeriod:\n").expect("the parameter").1;
+    let choices = parameter.split_once("AllowedValues: [").and_then(|(_, rest)| rest.split_once(']')).expect("its choices").0;
+    let shortest = choices.split(',').map(seconds).min().expect("a choice");
     let periods = template.lines().filter_map(|line| line.trim().strip_prefix("MessageRetentionPeriod: "));
-    let periods: Vec<Duration> = periods.map(|seconds| secs(seconds.parse().expect("a number"))).collect();
-    periods.try_into().expect("two queues")
+    let fixed: Vec<_> = periods.filter(|value| !value.starts_with("!Ref")).collect();
+    let [dead_letters] = fixed[..] else { panic!("{fixed:?}") };
+    [shortest, seconds(dead_letters)]
 }
 
 #[test]
