@@ -54,8 +54,8 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
     alarm(
       'QueueDepthAlarm',
       'queue-depth',
-      'More messages wait for a batch than MaxQueueDepth: the function does not keep up.',
-      queue.metricApproximateNumberOfMessagesVisible({ statistic: 'Maximum', period: Duration.minutes(5) }),
+      'For five minutes more messages than MaxQueueDepth have waited for a batch: the function does not keep up.',
+      queue.metricApproximateNumberOfMessagesVisible({ statistic: 'Minimum', period: Duration.minutes(5) }),
       watched.maxQueueDepth,
     ),
     // SQS counts from the last send, MessageAge from the first, but is told only of messages that are received.

@@ -22,6 +22,13 @@ export interface Checked {
   readonly visibilityTimeout: Duration;
   readonly retentionPeriod: Duration;
   readonly maxReceiveCount: number;
+  readonly topic?: unknown;
+  readonly topicOperations?: readonly string[] | undefined;
+  readonly monitoring: 'alarms-and-dashboard' | 'alarms' | 'none';
+  readonly maxQueueDepth: number;
+  readonly maxMessageAge: Duration;
+  readonly alarmEmail?: string | undefined;
+  readonly alarmTopic?: unknown;
 }
 
 type Named<T> = { [Key in keyof Checked as Checked[Key] extends T ? Key : never]: Checked[Key] };
@@ -33,6 +40,7 @@ export const BOUNDS: Readonly<Record<keyof Named<number>, readonly [number, numb
   batchSize: [1, 10_000],
   maxConcurrency: [2, 1000],
   maxReceiveCount: [5, 1000],
+  maxQueueDepth: [0, Infinity],
 };
 
 /** The same, in seconds. */
@@ -42,14 +50,16 @@ export const SECONDS: Readonly<Record<keyof Named<Duration>, readonly [number, n
   maxBatchingWindow: [0, 300],
   visibilityTimeout: [0, 43_200],
   retentionPeriod: [60, 1_209_600],
+  maxMessageAge: [60, Infinity],
 };
 
 /** The forms of texts. */
-export const FORMS: Readonly<Record<'targetUrl' | 'contentType' | 'scope' | 'signingSecret', readonly [RegExp, string]>> = {
+export const FORMS: Readonly<Record<'targetUrl' | 'contentType' | 'scope' | 'signingSecret' | 'alarmEmail', readonly [RegExp, string]>> = {
   targetUrl: [/^https?:\/\/.+$/, 'a URL, for example https://api.example.com/orders'],
   contentType: [/^[^/\s]+\/[^/\s].*$/, 'a media type, for example text/csv'],
   scope: [/^([A-Za-z0-9_.-]+|\/.*)$/, 'the name of a message attribute, or a JSON pointer such as /account/id'],
   signingSecret: [/^(whsec_|arn:)\S+( (whsec_|arn:)\S+)*$/, 'whsec_ and base64, or the ARN of a secret, or several of these separated by spaces'],
+  alarmEmail: [/^[^@\s]+@[^@\s]+$/, 'an e-mail address'],
 };
 
 /** The longest wait of SQS: an age is looked at when a message is received, which may be so long after it was sent. */
@@ -112,6 +122,13 @@ function together(options: Checked): string[] {
       `messageTimeout is ${message} s, and of timeout (${timeout} s) ${longest} s are left once there is time to settle: ` +
         `give messageTimeout ${longest} s at most, or a longer timeout`,
     );
+  }
+  if (options.topicOperations?.length && !options.topic) {
+    problems.push('topicOperations chooses among the messages of a topic, and there is none: give topic, or leave it out');
+  }
+  const told = (['alarmEmail', 'alarmTopic'] as const).filter((name) => options[name] !== undefined);
+  if (options.monitoring === 'none' && told.length > 0) {
+    problems.push(`${told.join(' and ')} would be told of alarms, and monitoring is none: give monitoring alarms, or leave it out`);
   }
   if (!Token.isUnresolved(options.policy)) {
     const age = longestAge(parsed(options.policy ?? {}));

@@ -3,17 +3,23 @@
  */
 
 import { Duration, Names, RemovalPolicy, Stack } from 'aws-cdk-lib';
+import * as cloudwatch from 'aws-cdk-lib/aws-cloudwatch';
+import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
 import * as iam from 'aws-cdk-lib/aws-iam';
 import type * as kms from 'aws-cdk-lib/aws-kms';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
 import * as logs from 'aws-cdk-lib/aws-logs';
 import type * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
+import * as sns from 'aws-cdk-lib/aws-sns';
+import { EmailSubscription, SqsSubscription } from 'aws-cdk-lib/aws-sns-subscriptions';
 import * as sqs from 'aws-cdk-lib/aws-sqs';
 import type * as ssm from 'aws-cdk-lib/aws-ssm';
 import { Construct } from 'constructs';
+import { alarms } from './alarms.ts';
 import { type Checked, problemsOf } from './checks.ts';
 import { builtCode } from './code.ts';
 import type { RetryPolicy } from './policy.ts';
+import { filled } from './shared.ts';
 
 /** Options of {@link RetryQueue}. */
 export interface RetryQueueProps {
@@ -152,6 +158,43 @@ export interface RetryQueueProps {
    * @default 5
    */
   readonly maxReceiveCount?: number;
+  /**
+   * A topic whose messages come into the queue as they were published, attributes included. SQS takes ten of these: what has more, or cannot be
+   * delivered for another reason, goes to the dead-letter queue.
+   * @default - none: messages are sent to the queue
+   */
+  readonly topic?: sns.ITopic;
+  /**
+   * Values of the message attribute `operation` for which the topic's messages come into the queue.
+   * @default - all messages
+   */
+  readonly topicOperations?: readonly string[];
+
+  /**
+   * What watches over it.
+   * @default 'alarms-and-dashboard'
+   */
+  readonly monitoring?: 'alarms-and-dashboard' | 'alarms' | 'none';
+  /**
+   * Messages that may wait for a batch before an alarm. Those that wait for the time of their retry do not count.
+   * @default 5000
+   */
+  readonly maxQueueDepth?: number;
+  /**
+   * How old a message may get, all its retries included, before an alarm. Raise it where the policy waits longer in the ordinary course.
+   * @default Duration.minutes(15)
+   */
+  readonly maxMessageAge?: Duration;
+  /**
+   * Address that is told of alarms and of their end, by a topic of the construct. It receives a mail and has to confirm.
+   * @default - none
+   */
+  readonly alarmEmail?: string;
+  /**
+   * A topic that is told of alarms and of their end. CloudWatch must be allowed to publish there.
+   * @default - none
+   */
+  readonly alarmTopic?: sns.ITopic;
 }
 
 /**
@@ -171,8 +214,14 @@ export class RetryQueue extends Construct {
   readonly function: lambda.Function;
   /** The function's role. */
   readonly role: iam.Role;
-  /** The function's log lines. */
+  /** The function's log lines, and in them its metrics. */
   readonly logGroup: logs.LogGroup;
+  /** The alarms, unless `monitoring` is `none`. */
+  readonly alarms: readonly cloudwatch.Alarm[];
+  /** The topic that tells `alarmEmail` of alarms. */
+  readonly alarmTopic: sns.Topic | undefined;
+  /** The dashboard, if `monitoring` has one. */
+  readonly dashboard: cloudwatch.CfnDashboard | undefined;
 
   constructor(scope: Construct, id: string, props: RetryQueueProps) {
     super(scope, id);
@@ -240,6 +289,82 @@ export class RetryQueue extends Construct {
       reportBatchItemFailures: true,
       maxConcurrency: options.maxConcurrency,
     });
+
+    if (props.topic) this.subscribe(props.topic, props.topicOperations ?? []);
+    this.alarmTopic = props.alarmEmail === undefined ? undefined : this.mailing(props.alarmEmail);
+    this.alarms =
+      options.monitoring === 'none'
+        ? []
+        : alarms(this, { ...options, queue: this.queue, deadLetterQueue: this.deadLetterQueue, function: this.function });
+    const told = [this.alarmTopic, props.alarmTopic].filter((topic) => topic !== undefined).map((topic) => new SnsAction(topic));
+    for (const alarm of this.alarms) {
+      alarm.addAlarmAction(...told);
+      alarm.addOkAction(...told);
+    }
+    this.dashboard = options.monitoring === 'alarms-and-dashboard' ? this.shownOn() : undefined;
+  }
+
+  private policies(props: RetryQueueProps): Record<string, iam.PolicyDocument> {
+    const values = { 'Queue.Arn': this.queue.queueArn, 'LogGroup.Arn': this.logGroup.logGroupArn };
+    // IParameter does not tell of the key that parameters have.
+    const keyOf = (owner: object) => (owner as { readonly encryptionKey?: kms.IKey }).encryptionKey?.keyArn ?? [];
+    const secrets = props.secrets ?? [];
+    const parameters = props.parameters ?? [];
+    const further: [string, string[], string[]][] = [
+      // SQS, for the function: copies, encrypted; for the poller: messages, decrypted.
+      ['QueueKey', ['kms:GenerateDataKey', 'kms:Decrypt'], [keyOf(props)].flat()],
+      // The function: messages that are given up.
+      ['DeadLetters', ['sqs:SendMessage'], props.deadLetterMode === 'direct' ? [this.deadLetterQueue.queueArn] : []],
+      // The function's start: secrets and parameters that its settings name, and what these are encrypted with. Of a secret that is known by its name
+      // only, Secrets Manager has put six characters at the end.
+      ['Secrets', ['secretsmanager:GetSecretValue'], secrets.map((secret) => secret.secretFullArn ?? `${secret.secretArn}-??????`)],
+      ['Parameters', ['ssm:GetParameter'], parameters.map((parameter) => parameter.parameterArn)],
+      ['SecretKey', ['kms:Decrypt'], [...new Set([...secrets, ...parameters].flatMap(keyOf))]],
+    ];
+    const granted = further.filter(([, , resources]) => resources.length > 0).map(([name, actions, resources]) => [
+      name,
+      new iam.PolicyDocument({ statements: [new iam.PolicyStatement({ actions, resources })] }),
+    ]);
+    return { Function: iam.PolicyDocument.fromJson(filled('policies/function.json', values)), ...Object.fromEntries(granted) };
+  }
+
+  private subscribe(topic: sns.ITopic, operations: readonly string[]): void {
+    const subscription = topic.addSubscription(
+      new SqsSubscription(this.queue, {
+        // Otherwise SNS wraps each body into JSON of its own, and keeps the attributes in there.
+        rawMessageDelivery: true,
+        deadLetterQueue: this.deadLetterQueue,
+        ...(operations.length > 0 && { filterPolicy: { operation: sns.SubscriptionFilter.stringFilter({ allowlist: [...operations] }) } }),
+      }),
+    );
+    // What SNS cannot deliver before it may send to the dead-letter queue is lost.
+    subscription?.node.addDependency(this.deadLetterQueue);
+  }
+
+  private mailing(address: string): sns.Topic {
+    // Not encrypted with KMS: an alarm holds nothing of a message, and a mistake in the key's policy would silence the alarms.
+    const topic = new sns.Topic(this, 'AlarmTopic');
+    topic.addSubscription(new EmailSubscription(address));
+    topic.addToResourcePolicy(
+      new iam.PolicyStatement({
+        principals: [new iam.ServicePrincipal('cloudwatch.amazonaws.com')],
+        actions: ['sns:Publish'],
+        resources: [topic.topicArn],
+        conditions: { StringEquals: { 'aws:SourceAccount': Stack.of(this).account } },
+      }),
+    );
+    return topic;
+  }
+
+  private shownOn(): cloudwatch.CfnDashboard {
+    const values = {
+      'AWS::Region': Stack.of(this).region,
+      Function: this.function.functionName,
+      'Queue.QueueName': this.queue.queueName,
+      'DeadLetterQueue.QueueName': this.deadLetterQueue.queueName,
+      ...Object.fromEntries(this.alarms.map((alarm) => [`${alarm.node.id}.Arn`, alarm.alarmArn])),
+    };
+    return new cloudwatch.CfnDashboard(this, 'Dashboard', { dashboardBody: Stack.of(this).toJsonString(filled('dashboard.json', values)) });
   }
 
   /** What is optional reaches the function only where it differs from the function's own default. */
@@ -266,11 +391,14 @@ export class RetryQueue extends Construct {
   }
 }
 
-type Defaulted = Checked & { readonly architecture: lambda.Architecture };
+type Defaulted = Checked & {
+  readonly architecture: lambda.Architecture;
+};
 
 function withDefaults(props: RetryQueueProps): Defaulted {
   const timeout = props.timeout ?? Duration.seconds(60);
   const maxBatchingWindow = props.maxBatchingWindow ?? Duration.seconds(0);
+  const visible = 6 * (timeout.isUnresolved() ? 900 : timeout.toSeconds()) + (maxBatchingWindow.isUnresolved() ? 300 : Math.max(20, maxBatchingWindow.toSeconds()));
   return {
     ...props,
     messageTimeout: props.messageTimeout ?? Duration.seconds(10),
@@ -281,9 +409,11 @@ function withDefaults(props: RetryQueueProps): Defaulted {
     batchSize: props.batchSize ?? 10,
     maxBatchingWindow,
     maxConcurrency: props.maxConcurrency ?? 10,
-    visibilityTimeout:
-      props.visibilityTimeout ?? Duration.seconds(6 * timeout.toSeconds() + Math.max(20, maxBatchingWindow.toSeconds())),
+    visibilityTimeout: props.visibilityTimeout ?? Duration.seconds(visible),
     retentionPeriod: props.retentionPeriod ?? Duration.days(7),
     maxReceiveCount: props.maxReceiveCount ?? 5,
+    monitoring: props.monitoring ?? 'alarms-and-dashboard',
+    maxQueueDepth: props.maxQueueDepth ?? 5000,
+    maxMessageAge: props.maxMessageAge ?? Duration.minutes(15),
   };
 }
