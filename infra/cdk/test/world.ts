@@ -14,6 +14,7 @@ import { RetryQueue, type RetryQueueProps } from '../lib/index.ts';
 import { type Resolved, resolved, type Template } from './resolved.ts';
 
 export const ROOT = resolve(import.meta.dirname, '../../..');
+export const HERE = resolve(import.meta.dirname, '..');
 
 /** Python with SAM's translator, and cfn-lint. */
 const SAM = join(process.env['REQUEUE_TOOLS'] ?? join(ROOT, 'target/tools'), 'sam/bin');
