@@ -12,7 +12,7 @@ const CDK = join(HERE, 'node_modules/.bin/cdk');
 
 function synth(out: string, context: Record<string, string>) {
   const given = Object.entries(context).flatMap(([name, value]) => ['--context', `${name}=${value}`]);
-  const env = { ...process.env, CDK_DISABLE_CLI_TELEMETRY: 'true', HOME: out };
+  const env = { ...process.env, CDK_DISABLE_CLI_TELEMETRY: 'true', CDK_VALIDATION: 'true', HOME: out };
   return spawnSync(CDK, ['synth', '--quiet', '--no-notices', '--no-version-reporting', '--output', join(out, 'cdk.out'), ...given], {
     cwd: HERE,
     env,
@@ -26,6 +26,7 @@ test('the application synthesises, lints clean and has the outputs of the templa
   assert.equal(status, 0, stderr);
   const path = join(out, 'cdk.out/Requeue.template.json');
   assert.equal(lint(path), '');
+  assert.deepEqual(JSON.parse(readFileSync(join(out, 'cdk.out/validation-report.json'), 'utf8')).pluginReports, []);
 
   const application = JSON.parse(readFileSync(path, 'utf8')) as Template;
   // OrdersQueueC538DD4C

@@ -5,8 +5,11 @@ import { mkdirSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
 import { CfnParameter, Duration, Lazy, type Stack } from 'aws-cdk-lib';
+import * as kms from 'aws-cdk-lib/aws-kms';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
+import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
 import * as sns from 'aws-cdk-lib/aws-sns';
+import * as ssm from 'aws-cdk-lib/aws-ssm';
 import { BOUNDS, FORMS, SECONDS } from '../lib/checks.ts';
 import { builtCode } from '../lib/code.ts';
 import type { RetryQueueProps } from '../lib/index.ts';
@@ -138,6 +141,27 @@ test('the queue names are those of the option, and unique by default', () => {
   const named = (props: Partial<RetryQueueProps>) => deployed(made(props)).resources['Queue']!.properties['QueueName'];
   assert.equal(named({ name: 'shop' }), 'shop-messages');
   assert.match(named({}) as string, /^requeue-Orders-[0-9A-F]{8}-messages$/);
+});
+
+test('the role may read secrets that are known by their names, and decrypt with keys of the stack', () => {
+  const { resources } = deployed(
+    made((stack) => {
+      const encryptionKey = new kms.Key(stack, 'Key');
+      return {
+        encryptionKey,
+        secrets: [secretsmanager.Secret.fromSecretNameV2(stack, 'Named', 'orders'), new secretsmanager.Secret(stack, 'Own', { encryptionKey })],
+        parameters: [ssm.StringParameter.fromSecureStringParameterAttributes(stack, 'Secure', { parameterName: '/orders/signing', encryptionKey })],
+      };
+    }),
+  );
+  const policies = resources['Role']!.properties['Policies'] as { PolicyName: string; PolicyDocument: { Statement: [{ Resource: unknown }] } }[];
+  const granted = Object.fromEntries(policies.map(({ PolicyName, PolicyDocument }) => [PolicyName, PolicyDocument.Statement[0].Resource]));
+  assert.deepEqual(Object.keys(granted), ['Function', 'QueueKey', 'Secrets', 'Parameters', 'SecretKey']);
+  assert.equal((granted['Secrets'] as string[])[0], 'arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-??????');
+  assert.equal(granted['Parameters'], 'arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing');
+  // One key, named once.
+  assert.match(granted['SecretKey'] as string, /^<Key.*\.Arn>$/);
+  assert.equal(granted['SecretKey'], granted['QueueKey']);
 });
 
 test('topics in the stack are told, and deliver', () => {

@@ -16,8 +16,11 @@ import { type Resolved, resolved, type Template } from './resolved.ts';
 export const ROOT = resolve(import.meta.dirname, '../../..');
 export const HERE = resolve(import.meta.dirname, '..');
 
+// CDK's own linter takes seconds each time, and has its say in the test of the example application.
+process.env['CDK_VALIDATION'] = 'false';
+
 /** Python with SAM's translator, and cfn-lint. */
-const SAM = join(process.env['REQUEUE_TOOLS'] ?? join(ROOT, 'target/tools'), 'sam/bin');
+const SAM = resolve(ROOT, process.env['REQUEUE_TOOLS'] ?? 'target/tools', 'sam/bin');
 
 /** A directory that goes when the tests of the file have ended. */
 export function scratch(): string {
