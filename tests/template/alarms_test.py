@@ -1,0 +1,210 @@
+"""When the template's alarms go off, and whom they tell."""
+
+import re
+import unittest
+
+from metrics import emitted
+from stack import ROOT, TOPIC, cloudformation, deployed
+
+RUNBOOK = ROOT / "docs" / "runbook.md"
+
+ANCHORS = {
+    "DeadLettersAlarm": "dead-letters",
+    "QueueDepthAlarm": "queue-depth",
+    "MessageAgeAlarm": "message-age",
+    "ErrorRateAlarm": "error-rate",
+    "HandlerDurationAlarm": "handler-duration",
+    "FunctionErrorsAlarm": "function-errors",
+    "ThrottlesAlarm": "throttles",
+    "SendUnconfirmedAlarm": "send-unconfirmed",
+}
+
+# Dimensions by namespace: each metric of the stack has exactly one of these sets.
+QUEUE = {"QueueName": {"Fn::GetAtt": ["Queue", "QueueName"]}}
+DEAD_LETTERS = {"QueueName": {"Fn::GetAtt": ["DeadLetterQueue", "QueueName"]}}
+SUBJECTS = {
+    "AWS/SQS": [(QUEUE, "queue"), (DEAD_LETTERS, "dead letters")],
+    "AWS/Lambda": [({"FunctionName": {"Ref": "Function"}}, "function")],
+    "Requeue": [({"Service": {"Ref": "Function"}, "Queue": {"Fn::GetAtt": ["Queue", "QueueName"]}}, "ours")],
+}
+
+VISIBLE = "ApproximateNumberOfMessagesVisible"
+# An alarm, the measurements of a period, and whether it goes off: at the threshold, beyond it, and for the wrong thing.
+CASES = [
+    ("DeadLettersAlarm", {f"Maximum {VISIBLE} of dead letters": 0}, False),
+    ("DeadLettersAlarm", {f"Maximum {VISIBLE} of dead letters": 1}, True),
+    ("QueueDepthAlarm", {f"Minimum {VISIBLE} of queue": 5000}, False),
+    ("QueueDepthAlarm", {f"Minimum {VISIBLE} of queue": 5001}, True),
+    ("QueueDepthAlarm", {"Minimum ApproximateNumberOfMessagesDelayed of queue": 9000}, False),
+    ("MessageAgeAlarm", {"Maximum MessageAge of ours": 900, "Maximum ApproximateAgeOfOldestMessage of queue": 900}, False),
+    ("MessageAgeAlarm", {"Maximum MessageAge of ours": 901, "Maximum ApproximateAgeOfOldestMessage of queue": 5}, True),
+    ("MessageAgeAlarm", {"Maximum MessageAge of ours": 901}, True),
+    # Nothing is received, for example because the mapping is disabled.
+    ("MessageAgeAlarm", {"Maximum ApproximateAgeOfOldestMessage of queue": 901}, True),
+    ("ErrorRateAlarm", {"Sum Failed of ours": 1, "Sum Completed of ours": 1}, False),
+    ("ErrorRateAlarm", {"Sum Failed of ours": 9}, False),
+    ("ErrorRateAlarm", {"Sum Failed of ours": 10}, True),
+    ("ErrorRateAlarm", {"Sum Completed of ours": 1000}, False),
+    ("ErrorRateAlarm", {"Sum Failed of ours": 3, "Sum Completed of ours": 7}, False),
+    ("ErrorRateAlarm", {"Sum Failed of ours": 4, "Sum Completed of ours": 6}, True),
+    ("ErrorRateAlarm", {"Sum Failed of ours": 300, "Sum Completed of ours": 700}, False),
+    ("ErrorRateAlarm", {"Sum Failed of ours": 301, "Sum Completed of ours": 700}, True),
+    ("HandlerDurationAlarm", {"p99 Duration of function": 48_000}, False),
+    ("HandlerDurationAlarm", {"p99 Duration of function": 48_001}, True),
+    ("FunctionErrorsAlarm", {"Sum Errors of function": 0}, False),
+    ("FunctionErrorsAlarm", {"Sum Errors of function": 1}, True),
+    ("ThrottlesAlarm", {"Sum Throttles of function": 0}, False),
+    ("ThrottlesAlarm", {"Sum Throttles of function": 1}, True),
+    ("SendUnconfirmedAlarm", {"Sum SendUnconfirmed of ours": 0}, False),
+    ("SendUnconfirmedAlarm", {"Sum SendUnconfirmed of ours": 1}, True),
+]
+
+
+def measurement(metric, statistic):
+    dimensions = {dimension["Name"]: dimension["Value"] for dimension in metric["Dimensions"]}
+    (subject,) = [name for known, name in SUBJECTS[metric["Namespace"]] if known == dimensions]
+    return f"{statistic} {metric['MetricName']} of {subject}"
+
+
+def queries(alarm):
+    """What an alarm reads, by identifier: measurements and expressions, and the identifier that it compares."""
+    if "MetricName" in alarm:
+        return {"value": measurement(alarm, alarm.get("Statistic") or alarm["ExtendedStatistic"])}, {}, "value"
+    read, expressions = {}, {}
+    for query in alarm["Metrics"]:
+        if "Expression" in query:
+            expressions[query["Id"]] = query["Expression"]
+        else:
+            read[query["Id"]] = measurement(query["MetricStat"]["Metric"], query["MetricStat"]["Stat"])
+    (compared,) = [query["Id"] for query in alarm["Metrics"] if query.get("ReturnData", True)]
+    return read, expressions, compared
+
+
+def computed(expression, values, fills):
+    """The value of an expression of metric math in one period, or None when there is none.
+
+    It is not documented whether FILL also fills a metric that has no data at all; `fills` says.
+    """
+
+    def over(function):
+        def applied(values):
+            present = [value for value in values if value is not None]
+            return function(present) if present else None
+
+        return applied
+
+    functions = {
+        "FILL": lambda value, filling: filling if value is None and fills else value,
+        "IF": lambda condition, yes, no: yes if condition else no,
+        "MAX": over(max),
+        "SUM": over(sum),
+    }
+    try:
+        return eval(expression, {"__builtins__": {}}, {**functions, **values})
+    except (TypeError, ZeroDivisionError):  # CloudWatch has no data where one operand is missing, or the divisor 0
+        return None
+
+
+class Alarms(unittest.TestCase):
+    def alarms(self, **given):
+        resources = deployed(cloudformation(), **given)
+        return {name: made["Properties"] for name, made in resources.items() if made["Type"] == "AWS::CloudWatch::Alarm"}
+
+    def goes_off(self, alarm, measured, fills):
+        read, expressions, compared = queries(alarm)
+        values = {name: measured.get(reading) for name, reading in read.items()}
+        for name, expression in expressions.items():
+            values[name] = computed(expression, values, fills)
+        self.assertEqual(alarm["ComparisonOperator"], "GreaterThanThreshold")
+        return values[compared] is not None and values[compared] > alarm["Threshold"]
+
+    def test_each_alarm_goes_off_beyond_its_threshold_and_not_at_it(self):
+        alarms = self.alarms()
+        self.assertEqual({name for name, *_ in CASES}, set(alarms))
+        for name, measured, expected in CASES:
+            for fills in (True, False):
+                self.assertEqual(self.goes_off(alarms[name], measured, fills), expected, f"{name}: {measured}")
+
+    def test_an_idle_stack_is_quiet(self):
+        for name, alarm in self.alarms().items():
+            self.assertEqual(alarm["TreatMissingData"], "notBreaching", name)
+            for fills in (True, False):
+                self.assertFalse(self.goes_off(alarm, {}, fills), name)
+
+    def test_thresholds_follow_their_parameters(self):
+        self.assertEqual(self.alarms(MaxQueueDepth=7)["QueueDepthAlarm"]["Threshold"], 7)
+        self.assertEqual(self.alarms(MaxMessageAgeSeconds=3600)["MessageAgeAlarm"]["Threshold"], 3600)
+        for timeout in cloudformation()["Parameters"]["FunctionTimeout"]["AllowedValues"]:
+            alarm = self.alarms(FunctionTimeout=timeout)["HandlerDurationAlarm"]
+            self.assertEqual(alarm["Threshold"], 0.8 * int(timeout) * 1000)
+
+    def test_an_alarm_looks_back_as_long_as_what_it_watches_takes(self):
+        periods = {}
+        for name, alarm in self.alarms().items():
+            queried = [alarm] if "Period" in alarm else [query["MetricStat"] for query in alarm["Metrics"] if "MetricStat" in query]
+            (period,) = {query["Period"] for query in queried}
+            periods[name] = period * alarm["EvaluationPeriods"]
+            self.assertNotIn("DatapointsToAlarm", alarm)
+        # A message that waits for long is received every 15 minutes; the breaker lets a call through every 30 seconds.
+        self.assertGreaterEqual(periods["MessageAgeAlarm"], 900)
+        self.assertGreaterEqual(periods["ErrorRateAlarm"], 10 * 30)
+        self.assertEqual(periods["HandlerDurationAlarm"], 900)
+        self.assertEqual(periods["DeadLettersAlarm"], 60)
+        for name in ("QueueDepthAlarm", "FunctionErrorsAlarm", "ThrottlesAlarm", "SendUnconfirmedAlarm"):
+            self.assertEqual(periods[name], 300)
+
+    def test_our_metrics_are_emitted(self):
+        read = [reading for alarm in self.alarms().values() for reading in queries(alarm)[0].values()]
+        ours = {reading.split()[1] for reading in read if reading.endswith(" of ours")}
+        self.assertEqual(ours, {"MessageAge", "Failed", "Completed", "SendUnconfirmed"})
+        self.assertLessEqual(ours, emitted())
+
+    def test_the_price_that_is_told_is_that_of_these_alarms(self):
+        alarms = self.alarms()
+        read = sum(len(queries(alarm)[0]) for alarm in alarms.values())
+        self.assertEqual((len(alarms), read), (8, 10))
+        self.assertRegex(cloudformation()["Parameters"]["Monitoring"]["Description"], "about 1 USD for the eight alarms, which read ten metrics")
+
+    def test_each_description_names_its_section_of_the_runbook(self):
+        found = {name: re.search(r"docs/runbook\.md#([\w-]+)$", alarm["AlarmDescription"])[1] for name, alarm in self.alarms().items()}
+        self.assertEqual(found, ANCHORS)
+        if RUNBOOK.exists():
+            headings = re.findall(r"^#+ (.+)$", RUNBOOK.read_text(), re.MULTILINE)
+            sections = {re.sub(r"[^\w -]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
+            self.assertEqual(set(ANCHORS.values()) - sections, set())
+
+    def test_an_alarm_tells_whom_it_is_to_tell_and_otherwise_nobody(self):
+        ours, pager = {"Ref": "AlarmTopic"}, TOPIC
+        for given, told in [
+            ({}, []),
+            ({"AlarmEmail": "a@example.com"}, [ours]),
+            ({"AlarmTopicArn": pager}, [pager]),
+            ({"AlarmEmail": "a@example.com", "AlarmTopicArn": pager}, [ours, pager]),
+        ]:
+            for name, alarm in self.alarms(**given).items():
+                self.assertEqual((alarm["AlarmActions"], alarm["OKActions"]), (told, told), name)
+
+    def test_there_is_a_topic_for_an_address_only_and_cloudwatch_of_this_account_may_publish(self):
+        def topics(**given):
+            resources = deployed(cloudformation(), **given)
+            return {name: made["Properties"] for name, made in resources.items() if made["Type"].startswith("AWS::SNS::")}
+
+        self.assertEqual(topics(AlarmTopicArn=TOPIC), {})
+        found = topics(AlarmEmail="a@example.com")
+        self.assertEqual(found["AlarmTopic"], {"Subscription": [{"Protocol": "email", "Endpoint": "a@example.com"}]})
+        self.assertEqual(found["AlarmTopicPolicy"]["Topics"], [{"Ref": "AlarmTopic"}])
+        (statement,) = found["AlarmTopicPolicy"]["PolicyDocument"]["Statement"]
+        expected = {
+            "Effect": "Allow",
+            "Principal": {"Service": "cloudwatch.amazonaws.com"},
+            "Action": "sns:Publish",
+            "Resource": {"Ref": "AlarmTopic"},
+            "Condition": {"StringEquals": {"aws:SourceAccount": {"Ref": "AWS::AccountId"}}},
+        }
+        self.assertEqual(statement, expected)
+
+    def test_alarms_and_dashboard_can_be_left_out(self):
+        for monitoring, alarms, dashboards in [("alarms-and-dashboard", 8, 1), ("alarms", 8, 0), ("none", 0, 0)]:
+            kinds = [made["Type"] for made in deployed(cloudformation(), Monitoring=monitoring).values()]
+            found = (kinds.count("AWS::CloudWatch::Alarm"), kinds.count("AWS::CloudWatch::Dashboard"))
+            self.assertEqual(found, (alarms, dashboards), monitoring)

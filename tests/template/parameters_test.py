@@ -1,0 +1,141 @@
+"""What the template's parameters take, refuse and set."""
+
+import json
+import re
+import unittest
+
+from stack import KEY, PARAMETER, ROOT, SECRET, TOPIC, cloudformation, deployed, refusals, template, translated
+
+DAY = 86_400
+
+# Each optional parameter with its variable, texts that it takes and texts that it refuses.
+OPTIONAL = {
+    "Method": ("METHOD", ["PUT", "PATCH"], ["GET", "put"]),
+    "ContentType": ("CONTENT_TYPE", ["text/csv", "text/plain; charset=utf-8"], ["text", "/csv", " "]),
+    "MessageConcurrency": ("CONCURRENCY", ["1", "1000"], ["0", "1001"]),
+    "Headers": ("HEADERS", [json.dumps({"Authorization": f"Bearer {SECRET}:token::"}), '{"A":"1",\n"B":"2"}'], ["A: 1", "[]", " "]),
+    "AttributeHeaders": ("ATTRIBUTE_HEADERS", ["tenant=X-Tenant", "a.b=X-A, c_d=X-C"], ["tenant", "tenant=", "a=X-A,", " "]),
+    "SigningSecret": ("SIGNING_SECRET", ["whsec_bm90IHNlY3JldA==", f"{SECRET} {SECRET}::AWSPREVIOUS:"], ["secret", "whsec_", " "]),
+    "Policy": ("POLICY", ['{"preset":"critical"}'], []),
+    "Scope": ("SCOPE", ["tenant", "/account/id"], ["account/id", "a tenant", " "]),
+    "Mode": ("MODE", ["report"], ["off", ""]),
+}
+OTHERS = {
+    "SecretArns": ([SECRET, SECRET.replace("aws", "aws-us-gov", 1)], [f"{SECRET}:token::", SECRET[:-7], f"{SECRET[:-6]}??????", "*"]),
+    "ParameterArns": ([PARAMETER], [f"{PARAMETER}:3", f"{PARAMETER}*", "/orders/signing"]),
+    "SecretKmsKeyArn": ([KEY], [KEY.replace("key/", "alias/"), f"{KEY}*", "*"]),
+    "KmsKeyArn": ([KEY], [KEY.replace("key/", "alias/"), "alias/aws/sqs", "*"]),
+    "TopicArn": ([TOPIC, f"{TOPIC}.fifo", TOPIC.replace("aws", "aws-cn", 1)], [f"{TOPIC}:0f1e", TOPIC.replace("sns", "sqs"), "orders", "*"]),
+    "AlarmTopicArn": ([TOPIC], [f"{TOPIC}.fifo", "pager"]),
+    "AlarmEmail": (["operators@example.com"], ["operators", "a@b c", "a@b,c@d"]),
+    "Monitoring": (["alarms-and-dashboard", "alarms", "none"], ["", "dashboard"]),
+    "MaxReceiveCount": (["5", "1000"], ["4", "1001"]),
+    "MessageRetentionPeriod": (["259200", "864000"], ["172800", "1209600"]),
+    "MaxMessageAgeSeconds": (["60", "172800"], ["59"]),
+    "MaxQueueDepth": (["0", "100000"], ["-1"]),
+}
+
+
+def takes(parameter, text):
+    """Whether CloudFormation accepts the text."""
+    if "AllowedValues" in parameter:
+        return text in map(str, parameter["AllowedValues"])
+    if parameter["Type"] == "Number":
+        return parameter["MinValue"] <= float(text) <= parameter.get("MaxValue", float("inf"))
+    return re.fullmatch(parameter.get("AllowedPattern", ".*"), text) is not None
+
+
+class Parameters(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.source = template()
+        cls.parameters = cls.source["Parameters"]
+        cls.translated = cloudformation()
+
+    def settings(self, **given):
+        """The function's environment with these parameters."""
+        variables = deployed(self.translated, **given)["Function"]["Properties"]["Environment"]["Variables"]
+        return {name: str(value) if isinstance(value, int) else value for name, value in variables.items()}
+
+    def test_without_optional_parameters_the_function_has_few_settings(self):
+        expected = {
+            "REQUEUE_TARGET_URL": "https://api.example.com/orders",
+            "REQUEUE_TIMEOUT_SECONDS": "10",
+            "REQUEUE_DEAD_LETTER": "annotate",
+            "REQUEUE_RECURSIVE_LOOP": "Allow",
+        }
+        self.assertEqual(self.settings(TargetUrl="https://api.example.com/orders"), expected)
+
+    def test_each_optional_parameter_arrives_as_its_setting(self):
+        without = self.settings()
+        for name, (variable, texts, _) in OPTIONAL.items():
+            self.assertEqual(self.settings(**{name: texts[0]}), {**without, f"REQUEUE_{variable}": texts[0]})
+
+    def test_all_optional_parameters_arrive_together(self):
+        given = {name: texts[0] for name, (_, texts, _) in OPTIONAL.items()}
+        expected = {f"REQUEUE_{variable}": texts[0] for variable, texts, _ in OPTIONAL.values()}
+        self.assertEqual(self.settings(**given), {**self.settings(), **expected})
+
+    def test_what_is_left_out_is_the_default_of_the_function(self):
+        readme = (ROOT / "README.md").read_text()
+        defaults = dict(re.findall(r"^\| `REQUEUE_(\w+)` \|.*\| (.*?) \|$", readme, re.MULTILINE))
+        for name, (variable, *_) in OPTIONAL.items():
+            default = str(self.parameters[name]["Default"])
+            self.assertIn(default, ["", defaults[variable].strip("`")])
+
+    def test_parameters_take_what_is_sound_and_refuse_what_is_not(self):
+        table = {name: (good, bad) for name, (_, good, bad) in OPTIONAL.items()} | OTHERS
+        for name, (good, bad) in table.items():
+            parameter = self.parameters[name]
+            self.assertTrue(takes(parameter, str(parameter["Default"])), name)
+            for text in good:
+                self.assertTrue(takes(parameter, text), f"{name}: {text}")
+            for text in bad:
+                self.assertFalse(takes(parameter, text), f"{name}: {text}")
+
+    def test_secrets_are_not_echoed(self):
+        hidden = {name for name, parameter in self.parameters.items() if parameter.get("NoEcho")}
+        self.assertEqual(hidden, {"Headers", "SigningSecret"})
+
+    def test_the_console_shows_all_parameters_in_their_order(self):
+        groups = self.source["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+        self.assertEqual([name for group in groups for name in group["Parameters"]], list(self.parameters))
+
+    def test_the_function_knows_its_dead_letter_queue_where_it_sends_to_it(self):
+        for mode in ("annotate", "redrive", "direct"):
+            expected = {**self.settings(), "REQUEUE_DEAD_LETTER": mode}
+            if mode == "direct":
+                expected["REQUEUE_DEAD_LETTER_QUEUE_URL"] = {"Ref": "DeadLetterQueue"}
+            self.assertEqual(self.settings(DeadLetterMode=mode), expected)
+
+    def refused(self, **given):
+        return bool(refusals(self.source, **given))
+
+    def test_batches_above_ten_need_a_window(self):
+        for size, window, refused in [(1, 0, False), (10, 0, False), (11, 0, True), (11, 1, False), (10000, 20, False)]:
+            self.assertEqual(self.refused(BatchSize=size, BatchingWindow=window), refused, (size, window))
+
+    def test_messages_end_before_the_function_settles(self):
+        for timeout, longest in [(10, 7), (30, 25), (60, 55)]:
+            self.assertEqual(longest, int(timeout - min(5, timeout / 4)))
+            for seconds in (1, longest, longest + 1):
+                said = refusals(self.source, FunctionTimeout=timeout, MessageTimeout=seconds)
+                self.assertEqual([f"at most {longest}." in text for text in said], [True] * (seconds > longest), (timeout, seconds))
+        self.assertFalse(self.refused())
+
+    def test_operations_need_a_topic(self):
+        self.assertTrue(self.refused(TopicOperations="create,update"))
+        self.assertFalse(self.refused(TopicOperations="create,update", TopicArn=TOPIC))
+        self.assertFalse(self.refused(TopicArn=TOPIC))
+
+    def test_nobody_is_to_be_told_of_alarms_that_there_are_not(self):
+        for told in ({"AlarmEmail": "a@example.com"}, {"AlarmTopicArn": TOPIC}):
+            self.assertTrue(self.refused(Monitoring="none", **told))
+            self.assertFalse(self.refused(Monitoring="alarms", **told))
+        self.assertFalse(self.refused(Monitoring="none"))
+
+    # That messages outlive every preset is for tests/batch/retention.rs to say, which knows the presets.
+    def test_messages_outlive_the_longest_retries_and_leave_four_days_to_look_at_a_dead_letter(self):
+        periods = self.parameters["MessageRetentionPeriod"]["AllowedValues"]
+        self.assertGreater(min(periods), 2 * DAY + 900)
+        self.assertGreaterEqual(14 * DAY - max(periods), 4 * DAY)

@@ -1,0 +1,113 @@
+"""What the template says of the queues, the mapping and the function."""
+
+import unittest
+
+from stack import KEY, ROOT, TOPIC, cloudformation, deployed, template, translated
+
+DAY = 86_400
+
+
+class Queues(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.source = template()
+        cls.parameters = cls.source["Parameters"]
+        cls.translated = cloudformation()
+
+    def properties(self, name, **given):
+        """The properties of a resource with these parameters."""
+        return deployed(self.translated, **given)[name]["Properties"]
+
+    def mapping(self, **given):
+        return self.properties("FunctionMessages", **given)
+
+    def test_visibility_is_six_function_timeouts_and_the_longest_window(self):
+        window = self.parameters["BatchingWindow"]["MaxValue"]
+        for timeout in self.parameters["FunctionTimeout"]["AllowedValues"]:
+            visibility = self.properties("Queue", FunctionTimeout=timeout)["VisibilityTimeout"]
+            self.assertEqual(visibility, 6 * int(timeout) + window)
+            self.assertLessEqual(visibility, 43_200)
+            self.assertEqual(self.properties("Function", FunctionTimeout=timeout)["Timeout"], timeout)
+        self.assertEqual(self.mapping(BatchingWindow=7)["MaximumBatchingWindowInSeconds"], 7)
+
+    def test_only_failed_messages_come_back(self):
+        self.assertEqual(self.mapping()["FunctionResponseTypes"], ["ReportBatchItemFailures"])
+
+    def test_the_mapping_is_bounded(self):
+        self.assertEqual(self.mapping(MaximumConcurrency=7)["ScalingConfig"], {"MaximumConcurrency": 7})
+        self.assertGreaterEqual(self.parameters["MaximumConcurrency"]["MinValue"], 2)
+        self.assertEqual(self.mapping(BatchSize=7)["BatchSize"], 7)
+        self.assertLessEqual(self.parameters["BatchSize"]["Default"], 10)
+
+    def test_a_loop_through_the_own_queue_is_allowed_and_said_to_the_function(self):
+        function = self.properties("Function")
+        self.assertEqual(function["RecursiveLoop"], "Allow")
+        self.assertEqual(function["Environment"]["Variables"]["REQUEUE_RECURSIVE_LOOP"], "Allow")
+
+    def test_messages_are_kept_for_the_retention_period_and_dead_letters_for_two_weeks(self):
+        self.assertEqual(self.properties("Queue", MessageRetentionPeriod=259200)["MessageRetentionPeriod"], 259200)
+        self.assertEqual(self.properties("DeadLetterQueue")["MessageRetentionPeriod"], 14 * DAY)
+
+    def test_messages_are_dead_lettered_after_max_receive_count(self):
+        expected = {"deadLetterTargetArn": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}, "maxReceiveCount": 7}
+        self.assertEqual(self.properties("Queue", MaxReceiveCount=7)["RedrivePolicy"], expected)
+        self.assertEqual(self.parameters["MaxReceiveCount"]["Default"], 5)
+
+    def test_the_dead_letter_queue_serves_this_queue_only(self):
+        allowed = self.properties("DeadLetterQueue")["RedriveAllowPolicy"]
+        self.assertEqual(allowed["redrivePermission"], "byQueue")
+        (source,) = allowed["sourceQueueArns"]
+        self.assertTrue(source["Fn::Sub"].endswith(":" + self.properties("Queue")["QueueName"]["Fn::Sub"]))
+
+    def test_both_queues_are_encrypted_with_one_kind_of_key(self):
+        for queue in ("Queue", "DeadLetterQueue"):
+            for given, expected in [({}, {"SqsManagedSseEnabled": True}), ({"KmsKeyArn": KEY}, {"KmsMasterKeyId": KEY})]:
+                properties = self.properties(queue, **given)
+                found = {name: value for name, value in properties.items() if name in ("SqsManagedSseEnabled", "KmsMasterKeyId")}
+                self.assertEqual(found, expected, queue)
+
+    def test_without_a_topic_nothing_but_iam_lets_anybody_send(self):
+        kinds = {resource["Type"] for resource in deployed(self.translated).values()}
+        self.assertEqual(kinds & {"AWS::SQS::QueuePolicy", "AWS::SNS::Subscription"}, set())
+
+    def test_only_the_topic_may_send_and_to_each_queue_by_a_policy_of_its_own(self):
+        for name, queue in [("QueuePolicy", "Queue"), ("DeadLetterQueuePolicy", "DeadLetterQueue")]:
+            policy = self.properties(name, TopicArn=TOPIC)
+            self.assertEqual(policy["Queues"], [{"Ref": queue}])
+            (statement,) = policy["PolicyDocument"]["Statement"]
+            expected = {
+                "Effect": "Allow",
+                "Principal": {"Service": "sns.amazonaws.com"},
+                "Action": "sqs:SendMessage",
+                "Resource": {"Fn::GetAtt": [queue, "Arn"]},
+                "Condition": {"ArnEquals": {"aws:SourceArn": TOPIC}},
+            }
+            self.assertEqual(statement, expected)
+
+    def test_messages_of_the_topic_arrive_as_they_were_published(self):
+        subscription = deployed(self.translated, TopicArn=TOPIC)["TopicSubscription"]
+        expected = {
+            "TopicArn": TOPIC,
+            "Protocol": "sqs",
+            "Endpoint": {"Fn::GetAtt": ["Queue", "Arn"]},
+            "RawMessageDelivery": True,
+            "RedrivePolicy": {"deadLetterTargetArn": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}},
+        }
+        self.assertEqual(subscription["Properties"], expected)
+        self.assertEqual(set(subscription["DependsOn"]), {"QueuePolicy", "DeadLetterQueuePolicy"})
+
+    def test_the_topic_may_be_filtered_by_operation(self):
+        subscription = self.properties("TopicSubscription", TopicArn=TOPIC, TopicOperations="create,update")
+        self.assertEqual(subscription["FilterPolicy"], {"operation": ["create", "update"]})
+
+    def test_the_function_is_the_packaged_binary_on_its_own_runtime(self):
+        metadata = self.source["Resources"]["Function"]["Metadata"]
+        self.assertEqual(metadata["BuildProperties"]["Binary"], "requeue-lambda")
+        self.assertTrue((ROOT / "src" / "bin" / "requeue-lambda.rs").exists())
+        self.assertEqual(self.properties("Function")["Runtime"], "provided.al2023")
+        self.assertEqual(self.properties("Function")["Architectures"], ["arm64"])
+
+    def test_log_lines_are_json_and_kept_for_a_time(self):
+        logging = self.properties("Function")["LoggingConfig"]
+        self.assertEqual((logging["LogFormat"], logging["LogGroup"]), ("JSON", {"Ref": "LogGroup"}))
+        self.assertEqual(self.properties("LogGroup", LogRetentionDays=7)["RetentionInDays"], 7)

@@ -1,0 +1,105 @@
+"""What the template's role and the policies in infra/policies allow."""
+
+import json
+import re
+import unittest
+
+from stack import EVERYTHING, KEY, PARAMETER, ROOT, SECRET, cloudformation, deployed, lint, template, translated
+
+POLICIES = ROOT / "infra" / "policies"
+
+
+def listed(value):
+    return value if isinstance(value, list) else [value]
+
+
+def granted(documents):
+    """The actions that policy documents allow, by resource in JSON."""
+    found = {}
+    for document in documents:
+        for statement in document["Statement"]:
+            assert statement["Effect"] == "Allow" and "NotAction" not in statement
+            found.setdefault(json.dumps(statement["Resource"]), set()).update(listed(statement["Action"]))
+    return found
+
+
+def shared():
+    """The policy documents in infra/policies, by name, their resources in the template's words."""
+    found = {}
+    for path in POLICIES.glob("*.json"):
+        text = re.sub(r'"\$\{(\w+)\.Arn\}"', r'{"Fn::GetAtt": ["\1", "Arn"]}', path.read_text())
+        found[path.stem] = json.loads(text)
+    return found
+
+
+class Role(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.translated = cloudformation()
+        cls.shared = shared()
+
+    def granted(self, **given):
+        """The role's actions by resource, with these parameters."""
+        return granted(policy["PolicyDocument"] for policy in deployed(self.translated, **given)["Role"]["Properties"]["Policies"])
+
+    def test_the_role_can_do_what_the_function_needs_and_nothing_else(self):
+        (role,) = [resource for resource in deployed(self.translated).values() if resource["Type"] == "AWS::IAM::Role"]
+        self.assertNotIn("ManagedPolicyArns", role["Properties"])
+        of_queue = ["ReceiveMessage", "GetQueueAttributes", "DeleteMessage", "SendMessage", "ChangeMessageVisibility"]
+        least = {
+            json.dumps({"Fn::GetAtt": ["Queue", "Arn"]}): {f"sqs:{action}" for action in of_queue},
+            json.dumps({"Fn::GetAtt": ["LogGroup", "Arn"]}): {"logs:CreateLogStream", "logs:PutLogEvents"},
+        }
+        self.assertEqual(self.granted(), least)
+        self.assertEqual(self.granted(DeadLetterMode="redrive"), least)
+        for given, more in [
+            ({"DeadLetterMode": "direct"}, {json.dumps({"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}): {"sqs:SendMessage"}}),
+            ({"SecretArns": f"{SECRET},{SECRET}2"}, {json.dumps([SECRET, f"{SECRET}2"]): {"secretsmanager:GetSecretValue"}}),
+            ({"ParameterArns": PARAMETER}, {json.dumps([PARAMETER]): {"ssm:GetParameter"}}),
+            ({"SecretKmsKeyArn": KEY}, {json.dumps(KEY): {"kms:Decrypt"}}),
+            ({"KmsKeyArn": KEY}, {json.dumps(KEY): {"kms:GenerateDataKey", "kms:Decrypt"}}),
+        ]:
+            self.assertEqual(self.granted(**given), {**least, **more})
+
+    def test_no_statement_of_the_role_is_wide(self):
+        statements = self.granted(**EVERYTHING)
+        self.assertEqual(len(statements), 7)
+        for resource, actions in statements.items():
+            self.assertNotIn("*", resource + "".join(actions))
+
+    def test_each_action_of_the_role_says_why(self):
+        text = (ROOT / "template.yaml").read_text()
+        role = text[text.index("\n  Role:\n") : text.index("\n  LogGroup:\n")]
+        actions = re.findall(r"^ +- (\w+:\w+)(.*)$", role, re.MULTILINE)
+        self.assertEqual({action for action, _ in actions}, set().union(*self.granted(**EVERYTHING).values()))
+        for action, comment in actions:
+            self.assertRegex(comment, r"^ # \w+", action)
+
+    def test_the_shared_policy_of_the_function_is_that_of_the_role(self):
+        self.assertEqual(granted([self.shared["function"]]), self.granted())
+
+    def test_who_works_a_queue_needs_what_the_function_does_but_the_logs(self):
+        (queue, actions), *_ = self.granted().items()
+        self.assertEqual(granted([self.shared["worker"]]), {queue: actions})
+        self.assertEqual(granted([self.shared["producer"]]), {queue: {"sqs:SendMessage"}})
+
+    def test_shared_policies_are_narrow_but_where_iam_knows_no_resource(self):
+        self.assertEqual(set(self.shared), {"function", "worker", "producer", "operator"})
+        for name, document in self.shared.items():
+            for resource, actions in granted([document]).items():
+                self.assertNotIn("*", "".join(actions), name)
+                if "*" in resource:
+                    self.assertEqual(actions, {"lambda:ListEventSourceMappings"}, name)
+
+    def test_shared_policies_lint_clean(self):
+        resources = {f"Policy{place}": {"Type": "AWS::IAM::ManagedPolicy", "Properties": {"PolicyDocument": document}}
+                     for place, document in enumerate(self.shared.values())}
+        with_policies = {**self.translated, "Resources": {**self.translated["Resources"], **resources}}
+        self.assertEqual(lint(with_policies), "")
+
+    def test_the_guide_to_the_shared_policies_explains_each_action(self):
+        guide = (POLICIES / "README.md").read_text()
+        explained = guide[guide.index("## Why each action") : guide.index("## What optional features add")]
+        allowed = set().union(*(actions for document in self.shared.values() for actions in granted([document]).values()))
+        self.assertEqual(set(re.findall(r"`(\w+:\w+)`", explained)), allowed)
+        self.assertEqual(set(re.findall(r"`(\w+)\.json`", guide)), set(self.shared))

@@ -1,0 +1,161 @@
+"""The template, as SAM and CloudFormation read it."""
+
+import copy
+import functools
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from samtranslator.translator.transform import transform
+from samtranslator.yaml_helper import yaml_parse
+
+os.environ["AWS_DEFAULT_REGION"] = "us-east-1"
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+SECRET = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders/api-AbCdEf"
+PARAMETER = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing"
+KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
+TOPIC = "arn:aws:sns:eu-west-1:123456789012:orders"
+
+# Every part of the template that is there only when it is asked for.
+EVERYTHING = {
+    "DeadLetterMode": "direct",
+    "SecretArns": SECRET,
+    "ParameterArns": PARAMETER,
+    "SecretKmsKeyArn": KEY.replace("1234abcd", "5678abcd"),
+    "KmsKeyArn": KEY,
+    "TopicArn": TOPIC,
+    "TopicOperations": "create,update",
+    "AlarmEmail": "operators@example.com",
+    "AlarmTopicArn": TOPIC.replace("orders", "pager"),
+}
+
+
+class NoManagedPolicies:
+    def load(self):
+        return {}
+
+
+def template():
+    return yaml_parse((ROOT / "template.yaml").read_text())
+
+
+def translated(template):
+    """The CloudFormation that SAM makes of it."""
+    template = copy.deepcopy(template)
+    template["Resources"]["Function"]["Properties"]["CodeUri"] = "s3://bucket/key"
+    return transform(template, {}, NoManagedPolicies())
+
+
+@functools.cache
+def cloudformation():
+    """The template's CloudFormation. To be read only."""
+    return translated(template())
+
+
+def lint(template, *options):
+    """cfn-lint's findings, as it prints them."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(template, file)
+        file.flush()
+        command = [Path(sys.executable).parent / "cfn-lint", "--regions", "us-east-1", "--template", file.name, *options]
+        return subprocess.run(command, capture_output=True, text=True).stdout
+
+
+NO_VALUE = object()
+
+
+def reading(template, **given):
+    """A function that gives a node's value with these parameters, as far as it is known before anything is made."""
+    parameters = {}
+    for name, parameter in template["Parameters"].items():
+        text = str(given.pop(name, parameter.get("Default", "")))
+        match parameter["Type"]:
+            case "CommaDelimitedList":
+                parameters[name] = text.split(",")
+            case "Number":
+                parameters[name] = int(text)
+            case _:
+                parameters[name] = text
+    assert not given, f"no parameters of the template: {given}"
+
+    def value(node):
+        match node:
+            case {"Ref": "AWS::NoValue"}:
+                return NO_VALUE
+            case {"Ref": name} if name in parameters:
+                return parameters[name]
+            case {"Fn::If": [condition, yes, no]}:
+                return value(yes if value(template["Conditions"][condition]) else no)
+            case {"Fn::Not": [condition]}:
+                return not value(condition)
+            case {"Fn::And": conditions}:
+                return all(map(value, conditions))
+            case {"Fn::Equals": [one, other]}:
+                return str(value(one)) == str(value(other))
+            case {"Fn::Contains": [texts, text]}:
+                return str(value(text)) in texts
+            case {"Fn::EachMemberEquals": [texts, text]}:
+                return all(member == text for member in value(texts))
+            case {"Fn::Join": [separator, texts]}:
+                return separator.join(value(texts))
+            case {"Fn::FindInMap": [name, key, member]}:
+                return template["Mappings"][name][value(key)][member]
+            case dict():
+                members = {name: value(member) for name, member in node.items()}
+                return {name: member for name, member in members.items() if member is not NO_VALUE}
+            case list():
+                return [member for member in map(value, node) if member is not NO_VALUE]
+            case _:
+                return node
+
+    return value
+
+
+def made(template, section, **given):
+    """The resources or outputs of a translated template that there are with these parameters."""
+    value = reading(template, **given)
+    entries = template[section].items()
+    return {
+        name: value({key: member for key, member in entry.items() if key != "Condition"})
+        for name, entry in entries
+        if "Condition" not in entry or value(template["Conditions"][entry["Condition"]])
+    }
+
+
+def deployed(template, **given):
+    return made(template, "Resources", **given)
+
+
+def refusals(template, **given):
+    """What the rules say against these parameters."""
+    value = reading(template, **given)
+    return [
+        assertion["AssertDescription"]
+        for rule in template["Rules"].values()
+        if value(rule["RuleCondition"])
+        for assertion in rule["Assertions"]
+        if not value(assertion["Assert"])
+    ]
+
+
+def references(node):
+    """The names that a node refers to: resources, parameters, pseudo parameters."""
+    match node:
+        case {"Ref": name}:
+            yield name
+        case {"Fn::GetAtt": [name, *_]}:
+            yield name
+        case {"Fn::Sub": str(text)}:
+            yield from (name.split(".")[0] for name in re.findall(r"\$\{([^!}]+)\}", text))
+        case dict():
+            for member in node.values():
+                yield from references(member)
+        case list():
+            for member in node:
+                yield from references(member)
