@@ -3,7 +3,7 @@
  *
  *     npx cdk deploy -c targetUrl=https://api.example.com/orders
  *
- * `-c code=DIRECTORY` takes another build of the function than the one in `target/`.
+ * `-c code=DIRECTORY` takes another build of the function than the one in `target/`, and `-c alarmEmail=ADDRESS` is told of alarms.
  */
 
 import { App, CfnOutput, Stack } from 'aws-cdk-lib';
@@ -15,15 +15,17 @@ const stack = new Stack(app, 'Requeue', {
   description: 'A queue whose messages are POSTed to an HTTP endpoint, with patience for each kind of failure.',
 });
 
-const targetUrl: unknown = app.node.tryGetContext('targetUrl');
-if (typeof targetUrl !== 'string') {
+const given = (name: string) => app.node.tryGetContext(name) as string | undefined;
+const targetUrl = given('targetUrl');
+if (targetUrl === undefined) {
   throw new Error('there is no targetUrl: say where the messages are POSTed, cdk deploy -c targetUrl=https://api.example.com/orders');
 }
-const code: unknown = app.node.tryGetContext('code');
+const code = given('code');
 
 const requeue = new RetryQueue(stack, 'Orders', {
   targetUrl,
-  ...(typeof code === 'string' && { code: lambda.Code.fromAsset(code) }),
+  code: code === undefined ? undefined : lambda.Code.fromAsset(code),
+  alarmEmail: given('alarmEmail'),
 });
 
 const { queue, deadLetterQueue, logGroup, dashboard } = requeue;

@@ -1,5 +1,5 @@
 /**
- * What the options must keep, one by one and together. Whatever is known only at deployment passes.
+ * What the options must keep, one by one and together. Numbers and texts that are known only at deployment pass.
  */
 
 import { type Duration, Token } from 'aws-cdk-lib';
@@ -8,10 +8,10 @@ import { longestAge, policyProblems, type RetryPolicy } from './policy.ts';
 /** What is looked at, with the defaults filled in. */
 export interface Checked {
   readonly targetUrl: string;
-  readonly contentType?: string | undefined;
-  readonly scope?: string | undefined;
-  readonly signingSecret?: string | undefined;
-  readonly policy?: RetryPolicy | string | undefined;
+  readonly contentType?: string;
+  readonly scope?: string;
+  readonly signingSecret?: string;
+  readonly policy?: RetryPolicy | string;
   readonly messageTimeout: Duration;
   readonly messageConcurrency: number;
   readonly timeout: Duration;
@@ -23,11 +23,11 @@ export interface Checked {
   readonly retentionPeriod: Duration;
   readonly maxReceiveCount: number;
   readonly topic?: unknown;
-  readonly topicOperations?: readonly string[] | undefined;
+  readonly topicOperations?: readonly string[];
   readonly monitoring: 'alarms-and-dashboard' | 'alarms' | 'none';
   readonly maxQueueDepth: number;
   readonly maxMessageAge: Duration;
-  readonly alarmEmail?: string | undefined;
+  readonly alarmEmail?: string;
   readonly alarmTopic?: unknown;
 }
 
@@ -82,13 +82,20 @@ function forms(options: Checked): string[] {
 }
 
 function bounds(options: Checked): string[] {
-  const numbers = Object.entries(BOUNDS).map(([name, range]) => [name, options[name as keyof typeof BOUNDS], range, ''] as const);
-  const durations = Object.entries(SECONDS).map(([name, range]) => [name, seconds(options[name as keyof typeof SECONDS]), range, ' s'] as const);
-  return [...numbers, ...durations].flatMap(([name, value, [least, most], unit]) =>
-    Token.isUnresolved(value) || Number.isNaN(value) || (value >= least && value <= most)
-      ? []
-      : [`${name} is ${value}${unit}: give it ${least} to ${most}${unit}`],
+  const numbers = Object.entries(BOUNDS).map(([name, bound]) => [name, options[name as keyof typeof BOUNDS], bound, ''] as const);
+  const durations = Object.entries(SECONDS)
+    .map(([name, bound]) => [name, options[name as keyof typeof SECONDS], bound] as const)
+    .filter(([, duration]) => !duration.isUnresolved())
+    .map(([name, duration, bound]) => [name, seconds(duration), bound, ' s'] as const);
+  const outside = [...numbers, ...durations].flatMap(([name, value, [least, most], unit]) =>
+    Token.isUnresolved(value) || (value >= least && value <= most) ? [] : [`${name} is ${value}${unit}: give it ${range(least, most, unit)}`],
   );
+  const late = Object.keys(SECONDS).filter((name) => options[name as keyof typeof SECONDS].isUnresolved());
+  return [...outside, ...late.map((name) => `${name} is known only at deployment, and others depend on it: give it a value`)];
+}
+
+function range(least: number, most: number, unit: string): string {
+  return most === Infinity ? `at least ${least}${unit}` : `${least} to ${most}${unit}`;
 }
 
 function policies(policy: RetryPolicy | string | undefined): string[] {
@@ -147,7 +154,7 @@ function parsed(policy: RetryPolicy | string): RetryPolicy {
   return typeof policy === 'string' ? (JSON.parse(policy) as RetryPolicy) : policy;
 }
 
-/** Not a number, which is neither less nor more than anything, where the duration is known only at deployment. */
-function seconds(duration: Duration): number {
-  return duration.isUnresolved() ? NaN : duration.toSeconds({ integral: false });
+/** A duration in seconds; 0 where it is known only at deployment. */
+export function seconds(duration: Duration): number {
+  return duration.isUnresolved() ? 0 : duration.toSeconds({ integral: false });
 }

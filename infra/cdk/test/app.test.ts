@@ -22,7 +22,7 @@ function synth(out: string, context: Record<string, string>) {
 
 test('the application synthesises, lints clean and has the outputs of the template', () => {
   const out = scratch();
-  const { status, stderr } = synth(out, { targetUrl: TARGET, code: build(join(out, 'code'), ARM) });
+  const { status, stderr } = synth(out, { targetUrl: TARGET, alarmEmail: 'ops@example.com', code: build(join(out, 'code'), ARM) });
   assert.equal(status, 0, stderr);
   const path = join(out, 'cdk.out/Requeue.template.json');
   assert.equal(lint(path), '');
@@ -32,7 +32,7 @@ test('the application synthesises, lints clean and has the outputs of the templa
   // OrdersQueueC538DD4C
   const names = Object.fromEntries(Object.keys(application.Resources).map((id) => [id, id.replace(/^Orders(.*)[0-9A-F]{8}$/, '$1')]));
   const { outputs } = resolved(application, { stackName: 'Requeue', names });
-  const template = resolved(samTemplate(), { stackName: 'Requeue', parameters: { TargetUrl: TARGET }, names: {} });
+  const template = resolved(samTemplate(), { stackName: 'Requeue', parameters: { TargetUrl: TARGET, AlarmEmail: 'ops@example.com' }, names: {} });
   assert.deepEqual(outputs, template.outputs);
 });
 

@@ -38,6 +38,7 @@ test('what does not go together is refused, with the remedy', () => {
     [{ policy: '{"maxRetrys":3}' }, /policy\.maxRetrys is unknown/],
     [{ topicOperations: ['create'] }, /topicOperations .*: give topic, or leave it out$/],
     [{ monitoring: 'none', alarmEmail: 'ops@example.com' }, /alarmEmail would be told of alarms, .*: give monitoring alarms/],
+    [{ maxMessageAge: seconds(59) }, /maxMessageAge is 59 s: give it at least 60 s$/],
     [{ alarmEmail: 'ops' }, /alarmEmail is "ops": give it an e-mail address$/],
   ];
   for (const [props, problem] of table) {
@@ -76,16 +77,16 @@ test('a signing secret is in no error', () => {
   assert.throws(() => made({ signingSecret: 'sec-ret' }), (error: Error) => /signingSecret/.test(error.message) && !/sec-ret/.test(error.message));
 });
 
-test('what is known only at deployment is taken', () => {
+test('numbers and texts may be known only at deployment, durations not', () => {
   const late = (stack: Stack): Partial<RetryQueueProps> => ({
     targetUrl: new CfnParameter(stack, 'Url').valueAsString,
-    timeout: Duration.seconds(Lazy.number({ produce: () => 30 })),
-    maxBatchingWindow: Duration.seconds(Lazy.number({ produce: () => 2 })),
     batchSize: new CfnParameter(stack, 'Size', { type: 'Number' }).valueAsNumber,
+    maxQueueDepth: new CfnParameter(stack, 'Depth', { type: 'Number' }).valueAsNumber,
     policy: new CfnParameter(stack, 'Policy').valueAsString,
   });
-  // As for the longest time-out and window that there are, and so long enough for each.
-  assert.equal(deployed(made((stack) => ({ monitoring: 'none', ...late(stack) }))).resources['Queue']!.properties['VisibilityTimeout'], '5700');
+  assert.equal(deployed(made(late)).resources['QueueDepthAlarm']!.properties['Threshold'], '');
+  const timeout = Duration.seconds(Lazy.number({ produce: () => 30 }));
+  assert.throws(() => made({ timeout }), /^Error: RetryQueue .*\n  timeout is known only at deployment, and others depend on it: give it a value$/);
 });
 
 test('bounds and forms are those of the template', () => {

@@ -39,7 +39,8 @@ test('the packed construct makes what the source makes, imported and required', 
     writeFileSync(join(there, name), application(imports));
     assert.deepEqual(withoutAsset(JSON.parse(run(process.execPath, name))), withoutAsset(expected), name);
   }
-  // And with its types.
+  // And with its types, as the README has it.
+  writeFileSync(join(there, 'readme.mts'), /```ts\n(.*?)```/s.exec(readFileSync(join(HERE, 'README.md'), 'utf8'))![1]!);
   writeFileSync(join(there, 'tsconfig.json'), JSON.stringify({ compilerOptions: { module: 'nodenext', strict: true, noEmit: true, types: ['node'] } }));
   run(join(HERE, 'node_modules/.bin/tsc'), '--project', there);
 });

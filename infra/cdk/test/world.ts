@@ -49,17 +49,17 @@ const CODE = build(scratch(), ARM);
 export function made(props: Partial<RetryQueueProps> | ((stack: Stack) => Partial<RetryQueueProps>) = {}) {
   const stack = new Stack(new App(), 'requeue');
   const given = typeof props === 'function' ? props(stack) : props;
-  const made = new RetryQueue(stack, 'Orders', { targetUrl: TARGET, code: lambda.Code.fromAsset(CODE), ...given });
-  return { stack, made, template: () => Assertions.fromStack(stack) };
+  const construct = new RetryQueue(stack, 'Orders', { targetUrl: TARGET, code: lambda.Code.fromAsset(CODE), ...given });
+  return { stack, construct, template: () => Assertions.fromStack(stack) };
 }
 
 /** The stack as it is deployed; resources have the ids that they have in the construct. */
-export function deployed({ stack, made, template }: ReturnType<typeof import('./world.ts').made>): Resolved {
-  const ids = made.node.findAll().filter(CfnResource.isCfnResource);
+export function deployed({ stack, construct, template }: ReturnType<typeof made>): Resolved {
+  const ids = construct.node.findAll().filter(CfnResource.isCfnResource);
   const names = Object.fromEntries(
     ids.map((resource) => [
       stack.resolve(resource.logicalId) as string,
-      resource.node.path.replace(`${made.node.path}/`, '').replace('/Resource', '').replaceAll('/', ''),
+      resource.node.path.replace(`${construct.node.path}/`, '').replace('/Resource', '').replaceAll('/', ''),
     ]),
   );
   return resolved(template().toJSON() as Template, { stackName: stack.stackName, names });
@@ -69,8 +69,8 @@ let translated: Template | undefined;
 
 /** `template.yaml`, as SAM translates it. */
 export function samTemplate(): Template {
-  const script = 'import json, template_test as t; print(json.dumps(t.translated(t.template())))';
-  const env = { ...process.env, PYTHONPATH: join(ROOT, 'tests'), PYTHONDONTWRITEBYTECODE: '1' };
+  const script = 'import json, stack; print(json.dumps(stack.cloudformation()))';
+  const env = { ...process.env, PYTHONPATH: join(ROOT, 'tests/template'), PYTHONDONTWRITEBYTECODE: '1' };
   translated ??= JSON.parse(execFileSync(join(SAM, 'python'), ['-c', script], { env, encoding: 'utf8', maxBuffer: 1e8 })) as Template;
   return translated;
 }
