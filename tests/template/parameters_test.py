@@ -123,11 +123,6 @@ class Parameters(unittest.TestCase):
                 self.assertEqual([f"at most {longest}." in text for text in said], [True] * (seconds > longest), (timeout, seconds))
         self.assertFalse(self.refused())
 
-    def test_operations_need_a_topic(self):
-        self.assertTrue(self.refused(TopicOperations="create,update"))
-        self.assertFalse(self.refused(TopicOperations="create,update", TopicArn=TOPIC))
-        self.assertFalse(self.refused(TopicArn=TOPIC))
-
     def test_nobody_is_to_be_told_of_alarms_that_there_are_not(self):
         for told in ({"AlarmEmail": "a@example.com"}, {"AlarmTopicArn": TOPIC}):
             self.assertTrue(self.refused(Monitoring="none", **told))

@@ -100,8 +100,6 @@ def reading(template, **given):
                 return str(value(one)) == str(value(other))
             case {"Fn::Contains": [texts, text]}:
                 return str(value(text)) in texts
-            case {"Fn::EachMemberEquals": [texts, text]}:
-                return all(member == text for member in value(texts))
             case {"Fn::Join": [separator, texts]}:
                 return separator.join(value(texts))
             case {"Fn::FindInMap": [name, key, member]}:
