@@ -95,10 +95,10 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
     alarm(
       'HandlerDurationAlarm',
       'handler-duration',
-      'Batches have taken more than 80 % of FunctionTimeout for 15 minutes: soon messages are deferred for want of time.',
-      watched.function.metricDuration({ statistic: 'p99', period: Duration.minutes(5) }),
+      'Batches have taken more than 80 % of FunctionTimeout for half an hour: soon messages are deferred for want of time.',
+      watched.function.metricDuration({ statistic: 'p99', period: QUARTER }),
       0.8 * watched.timeout.toMilliseconds(),
-      3,
+      2,
     ),
     alarm(
       'FunctionErrorsAlarm',
