@@ -92,6 +92,7 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
       }),
       30,
     ),
+    // Twice 15 minutes, since a batch may last as long, and is measured when it ends.
     alarm(
       'HandlerDurationAlarm',
       'handler-duration',

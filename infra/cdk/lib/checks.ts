@@ -76,8 +76,7 @@ function forms(options: Checked): string[] {
   return Object.entries(FORMS).flatMap(([name, [form, allowed]]) => {
     const text = options[name as keyof typeof FORMS];
     if (text === undefined || Token.isUnresolved(text) || form.test(text)) return [];
-    // What it is instead may be a secret.
-    return [`${name} is ${name === 'signingSecret' ? 'neither' : JSON.stringify(text)}: give it ${allowed}`];
+    return [`${name} is ${name === 'signingSecret' ? 'something else' : JSON.stringify(text)}: give it ${allowed}`];
   });
 }
 
@@ -100,11 +99,13 @@ function range(least: number, most: number, unit: string): string {
 
 function policies(policy: RetryPolicy | string | undefined): string[] {
   if (policy === undefined || Token.isUnresolved(policy)) return [];
+  let document: RetryPolicy;
   try {
-    return policyProblems(parsed(policy));
+    document = parsed(policy);
   } catch {
     return ['policy is no JSON: give it a JSON document, or an object'];
   }
+  return policyProblems(document);
 }
 
 function together(options: Checked): string[] {

@@ -49,8 +49,8 @@ export interface RetryQueueProps {
    */
   readonly attributeHeaders?: Readonly<Record<string, string>>;
   /**
-   * Signs every request as Standard Webhooks has it: the ARN of a secret or parameter that holds `whsec_` and 24 to 64 bytes in base64, or, less well,
-   * that itself. While one secret replaces another both, separated by a space.
+   * Signs every request as Standard Webhooks has it: the ARN of a secret or parameter that holds `whsec_` and 24 to 64 bytes in base64, or, less
+   * well, that itself. While one secret replaces another both, separated by a space.
    * @default - not signed
    */
   readonly signingSecret?: string;
@@ -124,8 +124,8 @@ export interface RetryQueueProps {
   readonly logRetention?: logs.RetentionDays;
 
   /**
-   * What the names of the queues and of the log group begin with, at most 67 letters, digits, hyphens and underscores. The queues are named because each names the
-   * other.
+   * What the names of the queues and of the log group begin with, at most 67 letters, digits, hyphens and underscores. The queues are named
+   * because each names the other; another name replaces them, with all that is in them.
    * @default - a unique one of the stack's name and the construct's id
    */
   readonly name?: string;
@@ -140,7 +140,8 @@ export interface RetryQueueProps {
    */
   readonly visibilityTimeout?: Duration;
   /**
-   * How long a message may wait in a backlog. Every retry begins it anew. The dead-letter queue, which counts from the same moment, keeps messages for 14 days.
+   * How long a message may wait in a backlog. Every retry begins it anew. The dead-letter queue, which counts from the same moment, keeps
+   * messages for 14 days.
    * @default Duration.days(7)
    */
   readonly retentionPeriod?: Duration;
