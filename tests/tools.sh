@@ -47,7 +47,7 @@ $(cat "$2/package-lock.json")"
     echo "installing $1 into $home"
     rm -rf "$home/stamp" "$home/node_modules"
     cp "$2/package.json" "$2/package-lock.json" "$home" &&
-      (cd "$home" && npm ci --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel error) &&
+      (cd "$home" && npm ci --include=dev --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel error) &&
       printf '%s\n' "$stamp" >"$home/stamp" || return
   fi
   # A link to a directory that is there already would be made within it.
