@@ -36,7 +36,8 @@ fn of_the_template() -> [Duration; 2] {
     let template = std::fs::read_to_string(template).expect("the template");
     let seconds = |text: &str| secs(text.trim().parse().expect("a number"));
     let parameter = template.split_once("\n  MessageRetentionPeriod:\n").expect("the parameter").1;
-    let choices = parameter.split_once("AllowedValues: [").and_then(|(_, rest)| rest.split_once(']')).expect("its choices").0;
+    let choices =
+        parameter.split_once("AllowedValues: [").and_then(|(_, rest)| rest.split_once(']')).expect("its choices").0;
     let shortest = choices.split(',').map(seconds).min().expect("a choice");
     let periods = template.lines().filter_map(|line| line.trim().strip_prefix("MessageRetentionPeriod: "));
     let fixed: Vec<_> = periods.filter(|value| !value.starts_with("!Ref")).collect();
