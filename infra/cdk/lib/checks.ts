@@ -1,0 +1,161 @@
+/**
+ * What the options must keep, one by one and together. Numbers and texts that are known only at deployment pass.
+ */
+
+import { type Duration, Token } from 'aws-cdk-lib';
+import { longestAge, policyProblems, type RetryPolicy } from './policy.ts';
+
+/** What is looked at, with the defaults filled in. */
+export interface Checked {
+  readonly targetUrl: string;
+  readonly contentType?: string;
+  readonly scope?: string;
+  readonly signingSecret?: string;
+  readonly policy?: RetryPolicy | string;
+  readonly messageTimeout: Duration;
+  readonly messageConcurrency: number;
+  readonly timeout: Duration;
+  readonly memorySize: number;
+  readonly batchSize: number;
+  readonly maxBatchingWindow: Duration;
+  readonly maxConcurrency: number;
+  readonly visibilityTimeout: Duration;
+  readonly retentionPeriod: Duration;
+  readonly maxReceiveCount: number;
+  readonly topic?: unknown;
+  readonly topicOperations?: readonly string[];
+  readonly monitoring: 'alarms-and-dashboard' | 'alarms' | 'none';
+  readonly maxQueueDepth: number;
+  readonly maxMessageAge: Duration;
+  readonly alarmEmail?: string;
+  readonly alarmTopic?: unknown;
+}
+
+type Named<T> = { [Key in keyof Checked as Checked[Key] extends T ? Key : never]: Checked[Key] };
+
+/** The limits of SQS, of Lambda and of the function. AWS recommends a receive count of 5 at least before a function's message is given up. */
+export const BOUNDS: Readonly<Record<keyof Named<number>, readonly [number, number]>> = {
+  messageConcurrency: [1, 1000],
+  memorySize: [128, 10_240],
+  batchSize: [1, 10_000],
+  maxConcurrency: [2, 1000],
+  maxReceiveCount: [5, 1000],
+  maxQueueDepth: [0, Infinity],
+};
+
+/** The same, in seconds. */
+export const SECONDS: Readonly<Record<keyof Named<Duration>, readonly [number, number]>> = {
+  messageTimeout: [0.001, 890],
+  timeout: [1, 900],
+  maxBatchingWindow: [0, 300],
+  visibilityTimeout: [0, 43_200],
+  retentionPeriod: [60, 1_209_600],
+  maxMessageAge: [60, Infinity],
+};
+
+/** The forms of texts. */
+export const FORMS: Readonly<Record<'targetUrl' | 'contentType' | 'scope' | 'signingSecret' | 'alarmEmail', readonly [RegExp, string]>> = {
+  targetUrl: [/^https?:\/\/.+$/, 'a URL, for example https://api.example.com/orders'],
+  contentType: [/^[^/\s]+\/[^/\s].*$/, 'a media type, for example text/csv'],
+  scope: [/^([A-Za-z0-9_.-]+|\/.*)$/, 'the name of a message attribute, or a JSON pointer such as /account/id'],
+  signingSecret: [/^(whsec_|arn:)\S+( (whsec_|arn:)\S+)*$/, 'whsec_ and base64, or the ARN of a secret, or several of these separated by spaces'],
+  alarmEmail: [/^[^@\s]+@[^@\s]+$/, 'an e-mail address'],
+};
+
+/** The longest wait of SQS: an age is looked at when a message is received, which may be so long after it was sent. */
+const LONGEST_DELAY = 900;
+
+/** One sentence for each problem: the option, its value, and the remedy. */
+export function problemsOf(options: Checked): string[] {
+  const each = [...forms(options), ...bounds(options), ...policies(options.policy)];
+  // Values that are no values go together with nothing.
+  return each.length > 0 ? each : together(options);
+}
+
+function forms(options: Checked): string[] {
+  return Object.entries(FORMS).flatMap(([name, [form, allowed]]) => {
+    const text = options[name as keyof typeof FORMS];
+    if (text === undefined || Token.isUnresolved(text) || form.test(text)) return [];
+    return [`${name} is ${name === 'signingSecret' ? 'something else' : JSON.stringify(text)}: give it ${allowed}`];
+  });
+}
+
+function bounds(options: Checked): string[] {
+  const numbers = Object.entries(BOUNDS).map(([name, bound]) => [name, options[name as keyof typeof BOUNDS], bound, ''] as const);
+  const durations = Object.entries(SECONDS)
+    .map(([name, bound]) => [name, options[name as keyof typeof SECONDS], bound] as const)
+    .filter(([, duration]) => !duration.isUnresolved())
+    .map(([name, duration, bound]) => [name, seconds(duration), bound, ' s'] as const);
+  const outside = [...numbers, ...durations].flatMap(([name, value, [least, most], unit]) =>
+    Token.isUnresolved(value) || (value >= least && value <= most) ? [] : [`${name} is ${value}${unit}: give it ${range(least, most, unit)}`],
+  );
+  const late = Object.keys(SECONDS).filter((name) => options[name as keyof typeof SECONDS].isUnresolved());
+  return [...outside, ...late.map((name) => `${name} is known only at deployment, and others depend on it: give it a value`)];
+}
+
+function range(least: number, most: number, unit: string): string {
+  return most === Infinity ? `at least ${least}${unit}` : `${least} to ${most}${unit}`;
+}
+
+function policies(policy: RetryPolicy | string | undefined): string[] {
+  if (policy === undefined || Token.isUnresolved(policy)) return [];
+  let document: RetryPolicy;
+  try {
+    document = parsed(policy);
+  } catch {
+    return ['policy is no JSON: give it a JSON document, or an object'];
+  }
+  return policyProblems(document);
+}
+
+function together(options: Checked): string[] {
+  const problems: string[] = [];
+  const timeout = seconds(options.timeout);
+  const window = seconds(options.maxBatchingWindow);
+
+  const visible = seconds(options.visibilityTimeout);
+  if (visible < 6 * timeout + window) {
+    problems.push(
+      `visibilityTimeout is ${visible} s, shorter than 6 × timeout (${timeout} s) + maxBatchingWindow (${window} s), so that a batch that is ` +
+        `throttled is handed out twice: leave it out, or give it ${6 * timeout + window} s`,
+    );
+  }
+  if (options.batchSize > 10 && window < 1) {
+    problems.push(`batchSize is ${options.batchSize}, and more than 10 need time to gather: give maxBatchingWindow 1 s, or batchSize 10`);
+  }
+  const message = seconds(options.messageTimeout);
+  const longest = timeout - Math.min(5, timeout / 4);
+  if (message > longest) {
+    problems.push(
+      `messageTimeout is ${message} s, and of timeout (${timeout} s) ${longest} s are left once there is time to settle: ` +
+        `give messageTimeout ${longest} s at most, or a longer timeout`,
+    );
+  }
+  if (options.topicOperations?.length && !options.topic) {
+    problems.push('topicOperations chooses among the messages of a topic, and there is none: give topic, or leave it out');
+  }
+  const told = (['alarmEmail', 'alarmTopic'] as const).filter((name) => options[name] !== undefined);
+  if (options.monitoring === 'none' && told.length > 0) {
+    problems.push(`${told.join(' and ')} would be told of alarms, and monitoring is none: give monitoring alarms, or leave it out`);
+  }
+  if (!Token.isUnresolved(options.policy)) {
+    const age = longestAge(parsed(options.policy ?? {}));
+    const retention = seconds(options.retentionPeriod);
+    if (retention < age + LONGEST_DELAY) {
+      problems.push(
+        `retentionPeriod is ${retention} s, and the policy tries messages for up to ${age} s: give it the policy's longest totalTimeoutSeconds + ` +
+          `${LONGEST_DELAY} s, here ${age + LONGEST_DELAY} s, or give the policy less`,
+      );
+    }
+  }
+  return problems;
+}
+
+function parsed(policy: RetryPolicy | string): RetryPolicy {
+  return typeof policy === 'string' ? (JSON.parse(policy) as RetryPolicy) : policy;
+}
+
+/** A duration in seconds; 0 where it is known only at deployment. */
+export function seconds(duration: Duration): number {
+  return duration.isUnresolved() ? 0 : duration.toSeconds({ integral: false });
+}

@@ -1,0 +1,46 @@
+/**
+ * The function's code as cargo-lambda leaves it.
+ */
+
+import { closeSync, existsSync, openSync, readSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import * as lambda from 'aws-cdk-lib/aws-lambda';
+
+const BUILT = 'target/lambda/requeue-lambda';
+
+/** `e_machine` in the header of an ELF file. */
+const MACHINES: Readonly<Record<number, lambda.Architecture>> = { 0xb7: lambda.Architecture.ARM_64, 0x3e: lambda.Architecture.X86_64 };
+
+/** What was built for the architecture, in the working directory or in the nearest directory above it. */
+export function builtCode(architecture: lambda.Architecture): lambda.Code {
+  const arm = architecture === lambda.Architecture.ARM_64;
+  const remedy = `run \`cargo lambda build --release ${arm ? '--arm64 ' : ''}--bin requeue-lambda\` in Requeue's directory`;
+  let directory = resolve('.');
+  while (!existsSync(join(directory, BUILT, 'bootstrap'))) {
+    const above = dirname(directory);
+    if (above === directory) {
+      throw new Error(
+        `there is no ${BUILT}/bootstrap in ${resolve('.')} or above: ${remedy}, or name its directory, ` +
+          `code: lambda.Code.fromAsset('…/${BUILT}')`,
+      );
+    }
+    directory = above;
+  }
+  const path = join(directory, BUILT);
+  const built = machine(join(path, 'bootstrap'));
+  if (built?.name !== architecture.name) {
+    throw new Error(`${path}/bootstrap is built for ${built?.name ?? 'no processor of Lambda'}, and architecture is ${architecture.name}: ${remedy}`);
+  }
+  return lambda.Code.fromAsset(path);
+}
+
+function machine(path: string): lambda.Architecture | undefined {
+  const file = openSync(path, 'r');
+  try {
+    const header = Buffer.alloc(20);
+    readSync(file, header);
+    return header.toString('latin1', 0, 4) === '\x7fELF' ? MACHINES[header.readUInt16LE(18)] : undefined;
+  } finally {
+    closeSync(file);
+  }
+}

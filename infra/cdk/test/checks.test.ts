@@ -1,0 +1,176 @@
+/** What cannot work is refused at synthesis, with the option and the remedy. */
+
+import assert from 'node:assert/strict';
+import { mkdirSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { CfnParameter, Duration, Lazy, type Stack } from 'aws-cdk-lib';
+import * as kms from 'aws-cdk-lib/aws-kms';
+import * as lambda from 'aws-cdk-lib/aws-lambda';
+import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
+import * as sns from 'aws-cdk-lib/aws-sns';
+import * as ssm from 'aws-cdk-lib/aws-ssm';
+import { BOUNDS, FORMS, SECONDS } from '../lib/checks.ts';
+import { builtCode } from '../lib/code.ts';
+import type { RetryQueueProps } from '../lib/index.ts';
+import { filled } from '../lib/shared.ts';
+import { ARM, build, deployed, made, samTemplate, scratch, X86 } from './world.ts';
+
+const seconds = Duration.seconds;
+
+test('what does not go together is refused, with the remedy', () => {
+  const table: [Partial<RetryQueueProps>, RegExp][] = [
+    [{ visibilityTimeout: seconds(359) }, /visibilityTimeout is 359 s, .*: leave it out, or give it 360 s$/],
+    [{ visibilityTimeout: seconds(364), maxBatchingWindow: seconds(5) }, /visibilityTimeout is 364 s, .* give it 365 s$/],
+    [{ batchSize: 11 }, /batchSize is 11, .*: give maxBatchingWindow 1 s, or batchSize 10$/],
+    [{ messageTimeout: seconds(56) }, /messageTimeout is 56 s, .*: give messageTimeout 55 s at most, or a longer timeout$/],
+    [{ timeout: seconds(8), messageTimeout: seconds(7) }, /messageTimeout is 7 s, .*: give messageTimeout 6 s at most/],
+    [{ retentionPeriod: seconds(173_699) }, /retentionPeriod is 173699 s, .* up to 172800 s: .* here 173700 s/],
+    [{ policy: { totalTimeoutSeconds: 700_000 } }, /retentionPeriod is 604800 s, .* here 700900 s/],
+    [{ policy: '{"totalTimeoutSeconds":700000}' }, /retentionPeriod is 604800 s, .* here 700900 s/],
+    [{ maxReceiveCount: 4 }, /maxReceiveCount is 4: give it 5 to 1000$/],
+    [{ messageConcurrency: 1001 }, /messageConcurrency is 1001: give it 1 to 1000$/],
+    [{ timeout: seconds(901) }, /timeout is 901 s: give it 1 to 900 s$/],
+    [{ targetUrl: 'api.example.com' }, /targetUrl is "api\.example\.com": give it a URL, /],
+    [{ contentType: 'csv' }, /contentType is "csv": give it a media type/],
+    [{ scope: 'account/id' }, /scope is "account\/id": give it the name of a message attribute/],
+    [{ policy: '{' }, /policy is no JSON: give it a JSON document, or an object$/],
+    [{ policy: '{"maxRetrys":3}' }, /policy\.maxRetrys is unknown/],
+    [{ topicOperations: ['create'] }, /topicOperations .*: give topic, or leave it out$/],
+    [{ monitoring: 'none', alarmEmail: 'ops@example.com' }, /alarmEmail would be told of alarms, .*: give monitoring alarms/],
+    [{ maxMessageAge: seconds(59) }, /maxMessageAge is 59 s: give it at least 60 s$/],
+    [{ alarmEmail: 'ops' }, /alarmEmail is "ops": give it an e-mail address$/],
+  ];
+  for (const [props, problem] of table) {
+    assert.throws(() => made(props), (error: Error) => {
+      const [head, ...problems] = error.message.split('\n');
+      assert.equal(head, 'RetryQueue requeue/Orders cannot work:');
+      assert.equal(problems.length, 1, error.message);
+      assert.match(problems[0]!, problem);
+      return true;
+    });
+  }
+});
+
+test('what is just enough is taken', () => {
+  for (const props of [
+    { visibilityTimeout: seconds(360) },
+    { visibilityTimeout: seconds(365), maxBatchingWindow: seconds(5) },
+    { batchSize: 10 },
+    { batchSize: 11, maxBatchingWindow: seconds(1) },
+    { messageTimeout: seconds(55) },
+    { timeout: seconds(8), messageTimeout: seconds(6) },
+    { retentionPeriod: seconds(173_700) },
+    { retentionPeriod: seconds(1500), policy: { preset: 'critical' } },
+    { maxReceiveCount: 5 },
+  ] as Partial<RetryQueueProps>[]) {
+    made(props);
+  }
+});
+
+test('all problems are told together', () => {
+  const props = { timeout: seconds(10), batchSize: 100, visibilityTimeout: seconds(30), policy: { totalTimeoutSeconds: 1_000_000 } };
+  assert.throws(() => made(props), (error: Error) => error.message.split('\n').length === 5);
+});
+
+test('a signing secret is in no error', () => {
+  assert.throws(() => made({ signingSecret: 'sec-ret' }), (error: Error) => /signingSecret/.test(error.message) && !/sec-ret/.test(error.message));
+});
+
+test('numbers and texts may be known only at deployment, durations not', () => {
+  const late = (stack: Stack): Partial<RetryQueueProps> => ({
+    targetUrl: new CfnParameter(stack, 'Url').valueAsString,
+    batchSize: new CfnParameter(stack, 'Size', { type: 'Number' }).valueAsNumber,
+    maxQueueDepth: new CfnParameter(stack, 'Depth', { type: 'Number' }).valueAsNumber,
+    policy: new CfnParameter(stack, 'Policy').valueAsString,
+  });
+  assert.equal(deployed(made(late)).resources['QueueDepthAlarm']!.properties['Threshold'], '');
+  const timeout = Duration.seconds(Lazy.number({ produce: () => 30 }));
+  assert.throws(() => made({ timeout }), /^Error: RetryQueue .*\n  timeout is known only at deployment, and others depend on it: give it a value$/);
+});
+
+test('bounds and forms are those of the template', () => {
+  const parameters = samTemplate().Parameters as Record<string, { MinValue?: number; MaxValue?: number; AllowedPattern?: string }>;
+  const all = { ...BOUNDS, ...SECONDS };
+  const same: Record<string, string> = {
+    messageTimeout: 'MessageTimeout',
+    messageConcurrency: 'MessageConcurrency',
+    memorySize: 'MemorySize',
+    batchSize: 'BatchSize',
+    maxConcurrency: 'MaximumConcurrency',
+    maxReceiveCount: 'MaxReceiveCount',
+    maxQueueDepth: 'MaxQueueDepth',
+    maxMessageAge: 'MaxMessageAgeSeconds',
+  };
+  for (const [option, parameter] of Object.entries(same)) {
+    const [least, most] = all[option as keyof typeof all];
+    const { MinValue, MaxValue = Infinity } = parameters[parameter]!;
+    // The template has whole seconds only.
+    assert.deepEqual([Math.ceil(least), most], [MinValue, MaxValue], option);
+  }
+  for (const [option, [form]] of Object.entries(FORMS)) {
+    const { AllowedPattern: pattern } = parameters[option.replace(/^./, (letter) => letter.toUpperCase())]!;
+    const text = form.source.slice(1, -1).replaceAll('\\/', '/');
+    // In the template, empty means left out.
+    assert.ok([`^${text}$`, `^${text}?$`, `^(${text})?$`].includes(pattern!), option);
+  }
+});
+
+test('the code is what was built nearest above, for the same processor', (t) => {
+  const root = scratch();
+  const below = join(root, 'infra/cdk');
+  mkdirSync(below, { recursive: true });
+  t.mock.method(process, 'cwd', () => below);
+  const { ARM_64, X86_64 } = lambda.Architecture;
+  assert.throws(() => builtCode(ARM_64), /there is no target\/lambda\/requeue-lambda\/bootstrap in .*: run `cargo lambda build --release --arm64 --bin requeue-lambda`/);
+  const built = join(root, 'target/lambda/requeue-lambda');
+  build(built, X86);
+  builtCode(X86_64);
+  assert.throws(() => builtCode(ARM_64), /bootstrap is built for x86_64, and architecture is arm64: run `cargo lambda build --release --arm64 /);
+  build(built, ARM);
+  builtCode(ARM_64);
+  assert.throws(() => builtCode(X86_64), /bootstrap is built for arm64, and architecture is x86_64: run `cargo lambda build --release --bin /);
+  build(built, 1);
+  assert.throws(() => builtCode(X86_64), /built for no processor of Lambda/);
+});
+
+test('a placeholder without a value is an error', () => {
+  assert.throws(() => filled('policies/function.json', { 'Queue.Arn': 'arn' }), /infra\/policies\/function\.json names \$\{LogGroup\.Arn\}/);
+});
+
+test('the queue names are those of the option, and unique by default', () => {
+  const named = (props: Partial<RetryQueueProps>) => deployed(made(props)).resources['Queue']!.properties['QueueName'];
+  assert.equal(named({ name: 'shop' }), 'shop-messages');
+  assert.match(named({}) as string, /^requeue-Orders-[0-9A-F]{8}-messages$/);
+});
+
+test('the role may read secrets that are known by their names, and decrypt with keys of the stack', () => {
+  const { resources } = deployed(
+    made((stack) => {
+      const encryptionKey = new kms.Key(stack, 'Key');
+      return {
+        encryptionKey,
+        secrets: [secretsmanager.Secret.fromSecretNameV2(stack, 'Named', 'orders'), new secretsmanager.Secret(stack, 'Own', { encryptionKey })],
+        parameters: [ssm.StringParameter.fromSecureStringParameterAttributes(stack, 'Secure', { parameterName: '/orders/signing', encryptionKey })],
+      };
+    }),
+  );
+  const policies = resources['Role']!.properties['Policies'] as { PolicyName: string; PolicyDocument: { Statement: [{ Resource: unknown }] } }[];
+  const granted = Object.fromEntries(policies.map(({ PolicyName, PolicyDocument }) => [PolicyName, PolicyDocument.Statement[0].Resource]));
+  assert.deepEqual(Object.keys(granted), ['Function', 'QueueKey', 'Secrets', 'Parameters', 'SecretKey']);
+  assert.equal((granted['Secrets'] as string[])[0], 'arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-??????');
+  assert.equal(granted['Parameters'], 'arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing');
+  // One key, named once.
+  assert.match(granted['SecretKey'] as string, /^<Key.*\.Arn>$/);
+  assert.equal(granted['SecretKey'], granted['QueueKey']);
+});
+
+test('topics in the stack are told, and deliver', () => {
+  const { resources } = deployed(
+    made((stack) => ({ topic: new sns.Topic(stack, 'Orders in'), alarmTopic: new sns.Topic(stack, 'Pager') })),
+  );
+  assert.equal(Object.values(resources).filter(({ type }) => type === 'AWS::SNS::Subscription').length, 1);
+  for (const { type, properties } of Object.values(resources)) {
+    if (type === 'AWS::CloudWatch::Alarm') assert.deepEqual([properties['AlarmActions'], properties['OKActions']].flat().length, 2);
+  }
+});

@@ -1,0 +1,193 @@
+/** The types of the policy are those of its schema, and so are their problems. */
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import type * as types from '../lib/index.ts';
+import { AGES, longestAge, policyProblems } from '../lib/policy.ts';
+import { shared } from '../lib/shared.ts';
+import { ROOT } from './world.ts';
+
+const SCHEMA = JSON.parse(shared('policy.schema.json'));
+
+/** All keys of a type, and no others: what does not fit does not compile. */
+type Keys<T> = Record<keyof Required<T>, true>;
+/** All words of a type. */
+type Words<T extends string> = Record<T, true>;
+
+const JITTER: Words<types.JitterWord> = { full: true, equal: true, decorrelated: true, none: true };
+const BACKOFF: Words<types.BackoffWord> = { exponential: true, linear: true, fibonacci: true, constant: true };
+const PRESET: Words<types.Preset> = { standard: true, 'high-volume': true, critical: true };
+const STATUS: Words<types.StatusWord> = { '3xx': true, '4xx': true, '5xx': true };
+const CLASS: Words<types.FailureClass> = {
+  RATE_LIMIT: true,
+  RATE_LIMIT_EXCEEDED: true,
+  QUOTA: true,
+  QUOTA_EXCEEDED: true,
+  TEMPORARY: true,
+  TEMPORARY_ERROR: true,
+  NON_RETRYABLE: true,
+};
+const POLICY: Keys<types.RetryPolicy> = {
+  $schema: true,
+  preset: true,
+  maxRetries: true,
+  backoff: true,
+  baseDelayMultiplier: true,
+  maxDelaySeconds: true,
+  jitter: true,
+  jitterPercentage: true,
+  totalTimeoutSeconds: true,
+  maxRetryAfterSeconds: true,
+  messageTtlSeconds: true,
+  maxDeferrals: true,
+  maxDeferralSeconds: true,
+  maxPostponements: true,
+  maxPauseSeconds: true,
+  circuitBreaker: true,
+  errorConfigs: true,
+  rules: true,
+  sqsCalls: true,
+  receiveCalls: true,
+};
+const ERROR_CONFIGS: Keys<types.ErrorConfigs> = {
+  RATE_LIMIT: true,
+  RATE_LIMIT_EXCEEDED: true,
+  QUOTA: true,
+  QUOTA_EXCEEDED: true,
+  TEMPORARY: true,
+  TEMPORARY_ERROR: true,
+  DEFAULT: true,
+};
+const CLASS_POLICY: Keys<types.ClassPolicy> = {
+  backoff: true,
+  baseDelay: true,
+  multiplier: true,
+  maxDelay: true,
+  jitter: true,
+  maxRetries: true,
+  totalTimeoutSeconds: true,
+};
+const BREAKER: Keys<types.CircuitBreaker> = { threshold: true, resetTimeoutSeconds: true };
+const RULE: Keys<types.Rule> = { match: true, class: true, delaySeconds: true };
+const MATCH: Keys<types.RuleMatch> = { status: true, code: true, header: true, words: true };
+const CALLS: Keys<types.Calls> = { maxAttempts: true, baseDelay: true, multiplier: true, maxDelay: true, jitter: true };
+
+/** The objects of the schema by their paths, and its lists of words. */
+function found(schema: any, path = '', into: Map<string, string[]> = new Map()): Map<string, string[]> {
+  if (schema.properties) into.set(path, Object.keys(schema.properties));
+  const words = (schema.enum ?? []).filter((word: unknown) => typeof word === 'string');
+  if (words.length > 0) into.set(`${path} words`, words);
+  for (const [key, member] of Object.entries<any>(schema.properties ?? {})) {
+    found(member.$ref ? SCHEMA.$defs.class : member, key, into);
+  }
+  for (const branch of [...(schema.anyOf ?? []), ...(schema.items ? [schema.items] : [])]) found(branch, path, into);
+  return into;
+}
+
+test('the types have the keys and words of the schema', () => {
+  const off = { off: true };
+  const expected: Record<string, object> = {
+    '': POLICY,
+    errorConfigs: ERROR_CONFIGS,
+    circuitBreaker: BREAKER,
+    rules: RULE,
+    match: MATCH,
+    sqsCalls: CALLS,
+    receiveCalls: CALLS,
+    ...Object.fromEntries(Object.keys(ERROR_CONFIGS).map((name) => [name, CLASS_POLICY])),
+    jitter: { proportional: true },
+    'jitter words': JITTER,
+    'backoff words': BACKOFF,
+    'preset words': PRESET,
+    'class words': CLASS,
+    'status words': STATUS,
+    'circuitBreaker words': off,
+    'maxPauseSeconds words': off,
+    'sqsCalls words': off,
+  };
+  const names = (record: Record<string, string[]>) => Object.fromEntries(Object.entries(record).map(([path, keys]) => [path, [...keys].sort()]));
+  const typed = Object.fromEntries(Object.entries(expected).map(([path, keys]) => [path, Object.keys(keys)]));
+  assert.deepEqual(names(Object.fromEntries(found(SCHEMA))), names(typed));
+});
+
+test('every keyword of the schema is checked', () => {
+  const annotations = ['description', 'title', '$schema'];
+  const checked = [
+    ...['$ref', '$defs', 'type', 'enum', 'anyOf', 'properties', 'additionalProperties', 'required', 'items'],
+    ...['minimum', 'maximum', 'minLength', 'maxLength', 'minItems', 'maxItems', 'minProperties', 'maxProperties'],
+  ];
+  const keywords = (schema: any): string[] =>
+    Object.entries<any>(schema).flatMap(([keyword, value]) => {
+      const inner =
+        keyword === 'properties' || keyword === '$defs' ? Object.values<any>(value) : keyword === 'anyOf' ? value : [value].filter((one) => one?.constructor === Object);
+      return [keyword, ...inner.flatMap(keywords)];
+    });
+  assert.deepEqual([...new Set(keywords(SCHEMA))].sort(), [...checked, ...annotations].sort());
+});
+
+test('the ages of the presets are those of the function', () => {
+  const source = readFileSync(join(ROOT, 'src/policy/presets.rs'), 'utf8');
+  const units: Record<string, number> = { MINUTE: 60, HOUR: 3600 };
+  const presets = source.matchAll(/name: "([a-z-]+)",.*?rate_limit: (Row \{.*?\}),\s*quota: (Row \{.*?\}),\s*temporary: (Row \{.*?\}),/gs);
+  const ages = [...presets].map(([, name, ...rows]) => [
+    name,
+    rows.map((row) => {
+      const [, count, unit] = /age: (?:(\d+) \* )?(HOUR|MINUTE) /.exec(row)!;
+      return Number(count ?? 1) * units[unit!]!;
+    }),
+  ]);
+  assert.deepEqual(Object.fromEntries(ages), AGES);
+});
+
+test('the longest age is that of the most patient class', () => {
+  const table: [types.RetryPolicy, number][] = [
+    [{}, 172_800],
+    [{ preset: 'high-volume' }, 3600],
+    [{ preset: 'critical' }, 600],
+    [{ totalTimeoutSeconds: 60 }, 60],
+    [{ totalTimeoutSeconds: 60, errorConfigs: { QUOTA: { totalTimeoutSeconds: 90 } } }, 90],
+    [{ errorConfigs: { QUOTA_EXCEEDED: { totalTimeoutSeconds: 90 } } }, 43_200],
+    // An entry of its own does not look at DEFAULT.
+    [{ preset: 'critical', errorConfigs: { DEFAULT: { totalTimeoutSeconds: 90 } } }, 90],
+    [{ preset: 'critical', errorConfigs: { DEFAULT: { totalTimeoutSeconds: 90 }, QUOTA: { maxRetries: 2 } } }, 600],
+  ];
+  for (const [policy, age] of table) assert.equal(longestAge(policy), age, JSON.stringify(policy));
+});
+
+test('the policies of the README are without problems', () => {
+  const blocks = readFileSync(join(ROOT, 'README.md'), 'utf8').matchAll(/```json\n(\{.*?\n\})\n```/gs);
+  const policies = [...blocks].map(([, text]) => JSON.parse(text!)).filter((policy) => 'errorConfigs' in policy || 'rules' in policy);
+  assert.ok(policies.length >= 2);
+  for (const policy of policies) assert.deepEqual(policyProblems(policy), []);
+});
+
+test('a policy is refused for what the schema does not have', () => {
+  const table: [unknown, RegExp][] = [
+    [{ maxRetrys: 3 }, /^policy\.maxRetrys is unknown: there are .*maxRetries/],
+    [{ maxRetries: -1 }, /^policy\.maxRetries is -1: allowed is a number from 0 to 10000$/],
+    [{ maxRetries: 1.5 }, /^policy\.maxRetries is 1\.5: allowed is of the type integer$/],
+    [{ maxRetries: '3' }, /^policy\.maxRetries is "3": allowed is of the type integer$/],
+    [{ preset: 'critcal' }, /^policy\.preset is "critcal": allowed is "standard", "high-volume", "critical"$/],
+    [{ jitter: { proportional: 2 } }, /^policy\.jitter\.proportional is 2: allowed is a number from 0 to 1$/],
+    [{ jitter: {} }, /^policy\.jitter has no proportional, which it needs$/],
+    [{ jitter: 'ful' }, /^policy\.jitter is "ful": allowed is "full", "equal", /],
+    [{ backoff: [] }, /^policy\.backoff is \[\]: allowed is a list with a number of items from 1 to 100$/],
+    [{ backoff: [1, 0] }, /^policy\.backoff\[1\] is 0: allowed is a number from 0\.001 to 86400$/],
+    [{ circuitBreaker: 'on' }, /^policy\.circuitBreaker is "on": allowed is "off", or of the type object$/],
+    [{ errorConfigs: { QOUTA: {} } }, /^policy\.errorConfigs\.QOUTA is unknown: there are QUOTA, |^policy\.errorConfigs\.QOUTA is unknown/],
+    [{ errorConfigs: { QUOTA: { totalTimeoutSeconds: 0 } } }, /^policy\.errorConfigs\.QUOTA\.totalTimeoutSeconds is 0: /],
+    [{ rules: [{ class: 'QUOTA' }] }, /^policy\.rules\[0\] has no match, which it needs$/],
+    [{ rules: [{ match: {}, class: 'QUOTA' }] }, /^policy\.rules\[0\]\.match is \{\}: allowed is an object with a number of keys from 1/],
+    [{ rules: [{ match: { code: '' }, class: 'QUOTA' }] }, /^policy\.rules\[0\]\.match\.code is "": allowed is a text with a length from 1 to 256$/],
+    [{ rules: [{ match: { header: { a: false } }, class: 'QUOTA' }] }, /^policy\.rules\[0\]\.match\.header\.a is false: /],
+    [[], /^policy is \[\]: allowed is of the type object$/],
+    [null, /^policy is null: /],
+  ];
+  for (const [policy, problem] of table) {
+    const problems = policyProblems(policy);
+    assert.equal(problems.length, 1, JSON.stringify(policy));
+    assert.match(problems[0]!, problem);
+  }
+});

@@ -1,0 +1,168 @@
+/** The construct makes what `template.yaml` makes. */
+
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { Duration, type Stack } from 'aws-cdk-lib';
+import * as kms from 'aws-cdk-lib/aws-kms';
+import * as lambda from 'aws-cdk-lib/aws-lambda';
+import * as logs from 'aws-cdk-lib/aws-logs';
+import * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
+import * as sns from 'aws-cdk-lib/aws-sns';
+import * as ssm from 'aws-cdk-lib/aws-ssm';
+import type { RetryQueueProps } from '../lib/index.ts';
+import { type Resolved, resolved } from './resolved.ts';
+import { deployed, made, samTemplate, TARGET } from './world.ts';
+
+const SECRET = 'arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders/api-AbCdEf';
+const PARAMETER = 'arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing';
+const KEY = 'arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab';
+const TOPIC = 'arn:aws:sns:eu-west-1:123456789012:orders';
+
+const key = (stack: Stack) => kms.Key.fromKeyArn(stack, 'Key', KEY);
+
+/** Parameters of the template, and the options that say the same. */
+const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<RetryQueueProps>]> = {
+  'with nothing but the target': [{}, () => ({})],
+  'with the texts of each option': [
+    {
+      Method: 'PUT',
+      ContentType: 'text/csv',
+      MessageTimeout: '20',
+      MessageConcurrency: '5',
+      Headers: `{"Authorization":"Bearer ${SECRET}:token::","X-Source":"orders"}`,
+      AttributeHeaders: 'tenant=X-Tenant,trace=X-Trace',
+      SigningSecret: PARAMETER,
+      Policy: '{"preset":"critical","errorConfigs":{"QUOTA":{"backoff":[300,900]}}}',
+      Scope: 'tenant',
+      DeadLetterMode: 'redrive',
+      Mode: 'report',
+    },
+    () => ({
+      method: 'PUT',
+      contentType: 'text/csv',
+      messageTimeout: Duration.seconds(20),
+      messageConcurrency: 5,
+      headers: { Authorization: `Bearer ${SECRET}:token::`, 'X-Source': 'orders' },
+      attributeHeaders: { tenant: 'X-Tenant', trace: 'X-Trace' },
+      signingSecret: PARAMETER,
+      policy: { preset: 'critical', errorConfigs: { QUOTA: { backoff: [300, 900] } } },
+      scope: 'tenant',
+      deadLetterMode: 'redrive',
+      mode: 'report',
+    }),
+  ],
+  'with the options that say the default': [
+    { Method: 'POST', DeadLetterMode: 'annotate', Mode: 'requeue', Monitoring: 'alarms-and-dashboard' },
+    () => ({ method: 'POST', deadLetterMode: 'annotate', mode: 'requeue', monitoring: 'alarms-and-dashboard' }),
+  ],
+  'with another size': [
+    {
+      Architecture: 'x86_64',
+      MemorySize: '512',
+      FunctionTimeout: '300',
+      BatchSize: '100',
+      BatchingWindow: '5',
+      MaximumConcurrency: '50',
+      LogRetentionDays: '7',
+      MessageRetentionPeriod: '864000',
+      MaxReceiveCount: '8',
+    },
+    () => ({
+      architecture: lambda.Architecture.X86_64,
+      memorySize: 512,
+      timeout: Duration.minutes(5),
+      batchSize: 100,
+      maxBatchingWindow: Duration.seconds(5),
+      maxConcurrency: 50,
+      logRetention: logs.RetentionDays.ONE_WEEK,
+      retentionPeriod: Duration.days(10),
+      maxReceiveCount: 8,
+    }),
+  ],
+  'with dead letters that the function sends': [{ DeadLetterMode: 'direct' }, () => ({ deadLetterMode: 'direct' })],
+  'with secrets, parameters and their key': [
+    { SecretArns: SECRET, ParameterArns: PARAMETER, SecretKmsKeyArn: KEY },
+    (stack) => ({
+      secrets: [secretsmanager.Secret.fromSecretAttributes(stack, 'Secret', { secretCompleteArn: SECRET, encryptionKey: key(stack) })],
+      parameters: [ssm.StringParameter.fromStringParameterArn(stack, 'Parameter', PARAMETER)],
+    }),
+  ],
+  'with a key for the queues': [{ KmsKeyArn: KEY }, (stack) => ({ encryptionKey: key(stack) })],
+  'with a topic': [{ TopicArn: TOPIC }, (stack) => ({ topic: sns.Topic.fromTopicArn(stack, 'Topic', TOPIC) })],
+  'with some messages of a topic': [
+    { TopicArn: TOPIC, TopicOperations: 'create,update' },
+    (stack) => ({ topic: sns.Topic.fromTopicArn(stack, 'Topic', TOPIC), topicOperations: ['create', 'update'] }),
+  ],
+  'without alarms': [{ Monitoring: 'none' }, () => ({ monitoring: 'none' })],
+  'without a dashboard, and alarms that are told': [
+    { Monitoring: 'alarms', MaxQueueDepth: '10', MaxMessageAgeSeconds: '3600', AlarmEmail: 'ops@example.com', AlarmTopicArn: TOPIC },
+    (stack) => ({
+      monitoring: 'alarms',
+      maxQueueDepth: 10,
+      maxMessageAge: Duration.hours(1),
+      alarmEmail: 'ops@example.com',
+      alarmTopic: sns.Topic.fromTopicArn(stack, 'Topic', TOPIC),
+    }),
+  ],
+};
+
+for (const [name, [parameters, options]] of Object.entries(CASES)) {
+  test(`the construct is the template ${name}`, () => {
+    const names = { FunctionMessages: 'Messages' };
+    const template = resolved(samTemplate(), { stackName: 'requeue', parameters: { TargetUrl: TARGET, ...parameters }, names });
+    const construct = deployed(made((stack) => ({ name: 'requeue', ...options(stack) })));
+    assert.deepEqual(shape(construct), shape(template));
+  });
+}
+
+test('an option of each parameter of the template is compared', () => {
+  const compared = Object.values(CASES).flatMap(([parameters]) => Object.keys(parameters));
+  assert.deepEqual([...new Set(['TargetUrl', ...compared])].sort(), Object.keys(samTemplate().Parameters ?? {}).sort());
+});
+
+/** What counts, in one form where there are several for the same. */
+function shape({ resources }: Resolved): unknown {
+  const shaped = Object.entries(resources).flatMap(([id, { type, deletionPolicy, properties }]) => {
+    // The package, and tags that SAM puts on.
+    const { Code: _code, Tags: _tags, Subscription: subscriptions, ...counted } = plain(properties) as Record<string, any>;
+    if (type === 'AWS::IAM::Role') counted['Policies'] = counted['Policies'].flatMap((policy: any) => policy.PolicyDocument.Statement).sort(byText);
+    if (type === 'AWS::CloudWatch::Dashboard') counted['DashboardBody'] = JSON.parse(counted['DashboardBody']);
+    // The subscriptions of a topic stand in it or by themselves.
+    const apart = (subscriptions ?? []).map((one: object) => ({ type: 'AWS::SNS::Subscription', deletionPolicy, counted: { ...one, TopicArn: `<${id}>` } }));
+    return [{ id, type, deletionPolicy, counted }, ...apart].map((one) => [one.type === 'AWS::SNS::Subscription' ? `to ${one.counted.Endpoint}` : one.id, one]);
+  });
+  return Object.fromEntries(shaped.map(([id, { type, deletionPolicy, counted }]) => [id, { type, deletionPolicy, counted }]));
+}
+
+const byText = (one: unknown, other: unknown) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1);
+
+function plain(node: any): unknown {
+  if (Array.isArray(node)) return node.map(plain);
+  if (typeof node !== 'object') return node;
+  const members = Object.entries<any>(node).flatMap(([name, member]): [string, unknown][] => {
+    if (Array.isArray(member) && member.length === 0) return [];
+    switch (name) {
+      case 'Sid':
+        return [];
+      // CDK writes down the region of an imported topic, which here is the stack's.
+      case 'Region':
+        return member === 'eu-west-1' ? [] : [[name, member]];
+      case 'Action':
+      case 'Resource':
+        return [[name, [member].flat().sort()]];
+      case 'Dimensions':
+        return [[name, Object.fromEntries(member.map((dimension: any) => [dimension.Name, dimension.Value]))]];
+      case 'Metrics':
+        return [[name, metrics(member)]];
+      default:
+        return [[name, plain(member)]];
+    }
+  });
+  return Object.fromEntries(members);
+}
+
+/** Metrics by their ids; that of the one that is returned matters to nobody. */
+function metrics(list: any[]): unknown {
+  const named = list.map(({ Id, ReturnData = true, ...metric }) => [ReturnData ? 'returned' : Id, plain(metric)]);
+  return Object.fromEntries(named);
+}
