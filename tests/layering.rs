@@ -7,7 +7,11 @@ use std::path::{Path, PathBuf};
 
 /// A name, the only places below `src/` that may use it, and why.
 const ONLY_IN: [(&str, &[&str], &str); 14] = [
-    ("aws_sdk_sqs::", &["queue/sqs.rs", "embedded/"], "the port is the only way to the queue"),
+    (
+        "aws_sdk_sqs::",
+        &["queue/sqs.rs", "embedded/", "bin/requeue/dlq/sqs.rs"],
+        "the port is the only way to the queue, but for what its owner may ask",
+    ),
     ("aws_sdk_secretsmanager::", &["secrets/fetch.rs"], "one place asks for secrets"),
     ("aws_sdk_ssm::", &["secrets/fetch.rs"], "one place asks for secrets"),
     ("aws_config::", &["aws.rs"], "one place says what clients are made of"),

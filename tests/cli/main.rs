@@ -4,6 +4,8 @@
 #![allow(clippy::float_cmp, missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod check;
+mod dlq;
+mod dlq_world;
 mod laptop;
 mod run;
 mod measured;

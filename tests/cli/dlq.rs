@@ -1,0 +1,531 @@
+//! `requeue dlq`: what lies in a dead-letter queue, and getting it back.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::process::Child;
+use std::time::Duration;
+
+use requeue::embedded::{EntryFate, EntryFault, Fault, MessageView};
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+
+use crate::dlq_world::{BODIES, GROUPS, World, lines, originals, payloads};
+use crate::run::scratch;
+
+#[tokio::test]
+async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
+    for mode in ["annotate", "direct", "redrive"] {
+        let world = World::filled(mode).await;
+        let run = world.dlq(&["list", "--json"]).await;
+        let listed: Value = serde_json::from_str(&run.succeeded()).unwrap();
+        assert_eq!((&listed["lookedAt"], &listed["complete"]), (&json!(5), &json!(true)), "{mode}: {listed:#}");
+        let groups = listed["groups"].as_array().unwrap();
+        let of = |group: &Value| -> (String, String, u64) {
+            let text = |name: &str| group[name].as_str().unwrap().to_owned();
+            (text("class"), text("reason"), group["count"].as_u64().unwrap())
+        };
+        let mut found: Vec<_> = groups.iter().map(of).collect();
+        let mut expected = GROUPS.map(|(class, reason, count)| match mode {
+            // A final failure leaves no trace there; of the others only the class of the last retry is known.
+            "redrive" if class == "non-retryable" => ("unknown".to_owned(), "unknown".to_owned(), count),
+            "redrive" => (class.to_owned(), "unknown".to_owned(), count),
+            _ => (class.to_owned(), reason.to_owned(), count),
+        });
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{mode}");
+        assert!(groups.iter().all(|group| group["oldestFirstSent"].is_string()), "{listed:#}");
+        assert_eq!(listed["sentDirectly"], if mode == "direct" { 5 } else { 0 });
+        world.assert_all_visible();
+
+        let run = world.dlq(&["list"]).await;
+        assert!(run.status == 0 && run.stdout.starts_with("orders-dlq: 5 messages\n"), "{run:?}");
+        assert_eq!(run.stdout.contains("status 403, quotaExceeded"), mode != "redrive", "{run:?}");
+        assert_eq!(run.stderr.contains("REQUEUE_DEAD_LETTER=annotate or direct"), mode == "redrive", "{run:?}");
+        world.assert_all_visible();
+    }
+}
+
+#[tokio::test]
+async fn a_look_that_is_not_complete_says_so() {
+    let world = World::filled("annotate").await;
+    let run = world.dlq(&["list", "--max-messages", "2"]).await;
+    assert!(run.stdout.starts_with("orders-dlq: 2 of about 5 messages\n"), "{run:?}");
+    assert!(run.stderr.contains("partial: 2 messages looked at, about 3 more in orders-dlq"), "{run:?}");
+    assert_eq!(run.status, 0);
+    world.assert_all_visible();
+    let file = scratch("dlq-partial.jsonl");
+    let _ = fs::remove_file(&file);
+    let run = world.dlq(&["export", file.to_str().unwrap(), "--max-messages", "2"]).await;
+    assert_eq!(
+        (run.status, fs::read_to_string(&file).unwrap().lines().count()),
+        (1, 2),
+        "a script must not go on: {run:?}"
+    );
+
+    let received = world.sqs.receive(&world.dead_letters, 1, Duration::ZERO).await.unwrap();
+    assert_eq!(received.len(), 1);
+    let run = world.dlq(&["list"]).await;
+    assert!(run.stderr.contains("about 1 message of orders-dlq with another reader were not looked at"), "{run:?}");
+
+    let third = world.sqs.create_queue("third", []).unwrap();
+    let policy = format!(r#"{{"deadLetterTargetArn":"{third}","maxReceiveCount":99}}"#);
+    let client = world.sqs.client();
+    let set = client.set_queue_attributes().queue_url(world.dead_letters.url());
+    set.attributes("RedrivePolicy".into(), policy).send().await.unwrap();
+    let run = world.dlq(&["list"]).await;
+    assert!(run.stderr.contains("after 99 of them SQS moves it on to third"), "{run:?}");
+}
+
+#[tokio::test]
+async fn messages_are_shown_without_bodies_and_values_unless_bodies_are_asked_for() {
+    let world = World::filled("direct").await;
+    for arguments in [&["peek"][..], &["peek", "--json"]] {
+        let shown = world.dlq(arguments).await.succeeded();
+        for secret in ["amount", "lines", "mine", "secret-tenant"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        assert!(world.ids.iter().all(|id| shown.contains(id)), "the first ids: {shown}");
+        assert!(shown.contains("quotaExceeded") && shown.contains("tenant"), "{shown}");
+    }
+    let shown = world.dlq(&["peek", "--json"]).await.succeeded();
+    let quota = lines(&shown).into_iter().find(|line| line["originalMessageId"] == world.ids[0].as_str()).unwrap();
+    let members = ["class", "reason", "detail", "retryCount", "redrives", "attributeNames", "groupId"];
+    let values = members.map(|member| quota[member].clone());
+    assert_eq!(
+        json!(values),
+        json!(["quota", "retries-exhausted", "status 403, quotaExceeded", 1, 0, ["print", "tenant"], "group-0"])
+    );
+    assert!(quota["failedAt"].is_string() && quota["firstSent"].is_string() && quota["sizeBytes"].is_u64(), "{quota}");
+
+    let shown = world.dlq(&["peek", "--json", "--bodies"]).await.succeeded();
+    let mut bodies: Vec<String> = lines(&shown).iter().map(|line| line["body"].as_str().unwrap().to_owned()).collect();
+    bodies.sort();
+    let mut expected = BODIES;
+    expected.sort_unstable();
+    assert_eq!(bodies, expected, "byte for byte as first delivered");
+    let shown = world.dlq(&["peek", "--bodies", "--id", &world.ids[0]]).await.succeeded();
+    assert!(shown.contains(BODIES[0]), "{shown}");
+    world.assert_all_visible();
+}
+
+#[tokio::test]
+async fn filters_choose() {
+    let world = World::filled("annotate").await;
+    let id = world.ids[1].as_str();
+    for (filter, count) in [
+        (&["--class", "quota"][..], 3),
+        (&["--class", "quota", "--class", "temporary"], 4),
+        (&["--class", "unknown"], 0),
+        (&["--reason", "non-retryable"], 1),
+        (&["--class", "quota", "--reason", "non-retryable"], 0),
+        (&["--id", id], 1),
+        (&["--id", id, "--class", "temporary"], 0),
+        (&["--limit", "2"], 2),
+        (&["--class", "quota", "--limit", "1"], 1),
+    ] {
+        for command in [&["peek", "--json"][..], &["export", "-"]] {
+            let run = world.dlq(&[command, filter].concat()).await;
+            assert_eq!((run.status, lines(&run.stdout).len()), (0, count), "{command:?} {filter:?}: {run:?}");
+        }
+    }
+    world.assert_all_visible();
+}
+
+#[tokio::test]
+async fn an_export_has_all_that_is_needed_to_send_a_message_again() {
+    let world = World::filled("annotate").await;
+    let path = scratch("dlq-export.jsonl");
+    let _ = fs::remove_file(&path);
+    let file = path.to_str().unwrap();
+    let run = world.dlq(&["export", file]).await;
+    assert_eq!((run.status, run.stdout.as_str()), (0, ""), "{run:?}");
+    assert!(run.stderr.contains("5 messages written; nothing is deleted"), "{run:?}");
+    let exported = lines(&fs::read_to_string(&path).unwrap());
+    let mut bodies: Vec<&str> = exported.iter().map(|line| line["body"].as_str().unwrap()).collect();
+    let dead = world.dead();
+    let mut expected: Vec<&str> = dead.iter().map(|message| message.body.as_str()).collect();
+    bodies.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(bodies, expected, "as they lie in the queue");
+    for line in &exported {
+        assert_eq!(
+            line["messageAttributes"],
+            json!({
+                "tenant": { "DataType": "String", "StringValue": "secret-tenant" },
+                "print": { "DataType": "Binary.sha", "BinaryValue": "AP8H" },
+            })
+        );
+        assert!(line["groupId"].as_str().unwrap().starts_with("group-"), "{line}");
+        assert!(dead.iter().any(|message| line["messageId"] == message.id.as_str()), "{line}");
+    }
+
+    let refused = world.dlq(&["export", file]).await;
+    assert_eq!(refused.status, 1);
+    assert_eq!(
+        refused.stderr,
+        format!("error: {file} is there already: name another file, or replace it with --force\n")
+    );
+    assert_eq!(lines(&fs::read_to_string(&path).unwrap()), exported);
+    let run = world.dlq(&["export", file, "--force", "--unwrap"]).await;
+    assert_eq!(run.status, 0, "{run:?}");
+    let exported = lines(&fs::read_to_string(&path).unwrap());
+    let mut bodies: Vec<&str> = exported.iter().map(|line| line["body"].as_str().unwrap()).collect();
+    let mut expected = BODIES;
+    bodies.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(bodies, expected, "byte for byte as first delivered");
+    assert_eq!(world.counts(), (5, 0));
+    world.assert_all_visible();
+}
+
+#[tokio::test]
+async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
+    for (mode, stray, moved, copied) in
+        [("annotate", false, 5, 0), ("redrive", false, 5, 0), ("direct", false, 0, 5), ("annotate", true, 5, 1)]
+    {
+        let world = World::filled(mode).await;
+        if stray {
+            world.send_dead("stray").await;
+        }
+        let run = world.dlq(&["redrive", "--dry-run", "--json"]).await;
+        let planned: Value = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!((&planned["toMove"], &planned["toCopy"]), (&json!(moved), &json!(copied)), "{mode}: {run:?}");
+        assert_eq!(world.counts().1, 0);
+        let run = world.dlq(&["redrive", "--yes", "--json"]).await;
+        let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!(run.status, 0, "{run:?}");
+        assert_eq!((&redriven["moved"], &redriven["copied"]), (&json!(moved), &json!(copied)), "{mode}: {run:?}");
+        assert_eq!((&redriven["complete"], &redriven["failed"]), (&json!(true), &json!({})), "{run:?}");
+        assert_eq!(world.counts(), (0, moved + copied), "{mode}");
+        if stray {
+            continue;
+        }
+        let mut expected = BODIES;
+        expected.sort_unstable();
+        let handled = world.handled().await;
+        let bodies: Vec<&str> = handled.iter().map(|(body, ..)| body.as_str()).collect();
+        assert_eq!(bodies, expected, "{mode}");
+        for (body, original, retries) in &handled {
+            assert_eq!(*retries, 0, "{mode} {body}: it starts afresh");
+            // A final failure without a copy keeps its id no longer than SQS lets it.
+            assert!(world.ids.contains(original) || mode == "redrive", "{mode} {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_chosen_is_copied_with_all_that_belongs_to_it() {
+    let world = World::filled("annotate").await;
+    let dead: Vec<MessageView> = world.dead();
+    let run = world.dlq(&["redrive", "--yes", "--class", "quota"]).await;
+    assert_eq!(run.status, 0, "{run:?}");
+    assert_eq!(run.stdout, "3 messages copied to orders, 2 left here\n");
+    assert_eq!(world.counts(), (2, 3));
+    world.assert_all_visible();
+    for copy in world.back() {
+        let original = dead.iter().find(|message| message.body == copy.body).expect("the body as it lay");
+        assert_eq!((&copy.attributes, &copy.group_id), (&original.attributes, &original.group_id));
+        assert_ne!(copy.id, original.id);
+    }
+    let by_id = world.dlq(&["redrive", "--yes", "--id", &world.ids[3], "--to", &world.url(&world.queue)]).await;
+    assert_eq!((by_id.status, by_id.stdout.as_str()), (0, "1 message copied to orders, 1 left here\n"), "{by_id:?}");
+    let by_source =
+        ["redrive", "--yes", "--reason", "retries-exhausted", "--source-queue-url", &world.url(&world.queue)];
+    let run = world.run(&by_source).await;
+    assert_eq!((run.status, run.stdout.as_str()), (0, "1 message copied to orders\n"), "{run:?}");
+    assert_eq!(world.counts(), (0, 5));
+    assert_eq!(originals(&world.back()).into_keys().collect::<BTreeSet<_>>(), world.ids.iter().cloned().collect());
+}
+
+#[tokio::test]
+async fn a_fresh_budget_is_given_also_after_the_tenth_redrive() {
+    let world = World::filled("annotate").await;
+    let dead = world.dead().into_iter().find(|message| message.body.contains("amount")).unwrap();
+    let worn = dead.body.replace(r#""retryState":{"v":1,"#, r#""retryState":{"v":1,"redrives":10,"#);
+    assert_ne!(worn, dead.body);
+    let id = world.send_dead(&worn).await;
+    let run = world.dlq(&["redrive", "--yes", "--fresh-budget", "--id", &id]).await;
+    assert_eq!((run.status, run.stdout.as_str()), (0, "1 message copied to orders, 5 left here\n"), "{run:?}");
+    assert!(world.back()[0].body.contains(r#""redrives":11"#), "{}", world.back()[0].body);
+    assert_eq!(world.handled().await, [(BODIES[0].to_owned(), world.ids[0].clone(), 0)]);
+
+    let id = world.send_dead(&worn).await;
+    let run = world.dlq(&["redrive", "--yes", "--id", &id]).await;
+    assert_eq!(run.status, 0, "{run:?}");
+    assert_eq!(world.handled().await, [], "without it nothing restarts any more");
+}
+
+const SEND: &str = "SendMessageBatch";
+const DELETE: &str = "DeleteMessageBatch";
+
+/// What becomes of the first entry of the second request, which is the first that has several.
+fn entry(operation: &'static str, fate: EntryFate) -> impl Fn(&str, u64) -> Fault + Send + Sync + Clone {
+    move |called: &str, number: u64| {
+        if called == operation && number >= 2 {
+            Fault::Entries(vec![EntryFault { position: 0, fate: fate.clone() }])
+        } else {
+            Fault::None
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_not_confirmed_stays_and_is_told() {
+    let refused = |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
+    type Story = (Box<dyn Fn(&str, u64) -> Fault + Send + Sync>, (usize, usize), &'static str);
+    let always = |operation: &'static str, fault: Fault| {
+        Box::new(move |called: &str, _: u64| if called == operation { fault.clone() } else { Fault::None }) as Box<_>
+    };
+    let stories: Vec<Story> = vec![
+        (Box::new(entry(SEND, refused(true))), (1, 4), "1 message not copied, and still here: InternalError"),
+        (Box::new(entry(SEND, EntryFate::Ignored)), (1, 4), "1 message not copied, and still here: Unconfirmed"),
+        // It was stored, and SQS did not say so: twice rather than never.
+        (Box::new(entry(SEND, EntryFate::Unmentioned)), (1, 5), "1 message not copied, and still here: Unconfirmed"),
+        (Box::new(entry(DELETE, refused(true))), (1, 5), "copied, but not deleted here"),
+        (
+            always(SEND, Fault::refuse(403, "AccessDenied")),
+            (5, 0),
+            "needs the permission sqs:SendMessage on arn:aws:sqs:us-east-1:000000000000:orders\n",
+        ),
+        (
+            always(DELETE, Fault::refuse(403, "AccessDenied")),
+            (5, 1),
+            "needs the permission sqs:DeleteMessage on arn:aws:sqs:us-east-1:000000000000:orders-dlq\n",
+        ),
+        (always(SEND, Fault::LoseRequest), (5, 0), "so that the copy may exist"),
+    ];
+    let world = World::filled("annotate").await;
+    let all: BTreeSet<String> = world.ids.iter().cloned().collect();
+    for (faults, expected, words) in stories {
+        let of = |operation: &str| world.sqs.call_count(operation);
+        let before = [(SEND, of(SEND)), (DELETE, of(DELETE))];
+        world.sqs.set_faults(move |call| {
+            let before =
+                before.iter().find(|(operation, _)| *operation == call.operation).map_or(0, |(_, count)| *count);
+            faults(&call.operation, call.of_operation - before)
+        });
+        let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
+        world.sqs.clear_faults();
+        assert!(run.status == 1 && format!("{}{}", run.stdout, run.stderr).contains(words), "{words}: {run:?}");
+        assert_eq!(world.counts(), expected, "{words}: {run:?}");
+        world.assert_all_visible();
+        let both = [world.dead(), world.back()].concat();
+        assert_eq!(originals(&both).into_keys().collect::<BTreeSet<_>>(), all, "{words}");
+        world.put_back().await;
+    }
+    for (fault, of) in [(Fault::refuse(503, "ServiceUnavailable"), 2), (Fault::LoseAnswer, 1)] {
+        let before = world.sqs.call_count(DELETE);
+        world.sqs.set_faults(move |call| {
+            let early = call.of_operation <= before + of;
+            if call.operation == DELETE && early { fault.clone() } else { Fault::None }
+        });
+        let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
+        world.sqs.clear_faults();
+        assert_eq!((run.status, world.counts()), (0, (0, 5)), "what passes is waited for: {run:?}");
+        world.put_back().await;
+    }
+}
+
+fn signal(child: &Child, signal: &str) {
+    let status = std::process::Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+async fn ended(mut child: Child) -> (Option<i32>, String) {
+    tokio::task::spawn_blocking(move || {
+        let status = child.wait().unwrap();
+        let mut said = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (status.code(), said)
+    })
+    .await
+    .unwrap()
+}
+
+async fn until(what: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !what() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it does not come to that");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn interrupted_it_leaves_everything_visible_and_nothing_lost() {
+    let world = World::filled("annotate").await;
+    let all: BTreeSet<String> = world.ids.iter().cloned().collect();
+    let file = scratch("dlq-interrupted.jsonl");
+    let _ = fs::remove_file(&file);
+    for (arguments, operation, number) in [
+        (&["list"][..], "ReceiveMessage", 2),
+        (&["peek"], "ReceiveMessage", 2),
+        (&["export", file.to_str().unwrap()], "ReceiveMessage", 2),
+        (&["redrive", "--dry-run"], "ReceiveMessage", 2),
+        (&["redrive", "--yes", "--copy"], SEND, 1),
+        (&["redrive", "--yes", "--copy"], DELETE, 2),
+    ] {
+        for (name, status) in [("-INT", 130), ("-TERM", 143)] {
+            let calls = world.sqs.call_count(operation);
+            world.sqs.set_faults(move |call| {
+                let late = call.operation == operation && call.of_operation == calls + number;
+                if late { Fault::AnswerAfter(Duration::from_millis(700)) } else { Fault::None }
+            });
+            let child = world.spawn(arguments);
+            until(|| world.sqs.call_count(operation) >= calls + number).await;
+            signal(&child, name);
+            let (code, said) = ended(child).await;
+            world.sqs.clear_faults();
+            assert_eq!(code, Some(status), "{arguments:?}: {said}");
+            world.assert_all_visible();
+            assert!(!file.exists(), "{arguments:?}");
+            let both = [world.dead(), world.back()].concat();
+            assert_eq!((both.len(), originals(&both).into_keys().collect()), (5, all.clone()), "{arguments:?}: {said}");
+            world.put_back().await;
+        }
+    }
+    let beside = fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(beside.into_iter().all(|name| !name.to_string_lossy().contains("dlq-interrupted")));
+}
+
+#[tokio::test]
+async fn killed_between_copy_and_deletion_it_leaves_a_copy_with_the_same_first_id() {
+    let world = World::filled("annotate").await;
+    let all: BTreeSet<String> = world.ids.iter().cloned().collect();
+    for (operation, fault, number, copies) in [
+        (SEND, Fault::AnswerAfter(Duration::from_secs(9)), 2, 5),
+        (SEND, Fault::Hang, 2, 1),
+        (DELETE, Fault::Hang, 2, 5),
+        (DELETE, Fault::Hang, 1, 1),
+    ] {
+        let calls = world.sqs.call_count(operation);
+        world.sqs.set_faults(move |call| {
+            let hit = call.operation == operation && call.of_operation == calls + number;
+            if hit { fault.clone() } else { Fault::None }
+        });
+        let mut child = world.spawn(&["redrive", "--yes", "--copy"]);
+        until(|| world.sqs.call_count(operation) >= calls + number && world.back().len() == copies).await;
+        child.kill().unwrap();
+        ended(child).await;
+        world.sqs.clear_faults();
+        let both = [world.dead(), world.back()].concat();
+        assert_eq!(originals(&both).into_keys().collect::<BTreeSet<_>>(), all, "{operation} {number}");
+        world.put_back().await;
+    }
+}
+
+#[tokio::test]
+async fn a_move_task_is_cancelled_by_ctrl_c_and_found_by_who_comes_later() {
+    let world = World::filled("annotate").await;
+    let child = world.spawn(&["redrive", "--yes", "--rate", "1"]);
+    until(|| world.back().len() == 2).await;
+    let second = world.dlq(&["redrive", "--yes"]).await;
+    assert!(second.status == 1 && second.stderr.contains("--follow watches that to its end"), "{second:?}");
+    signal(&child, "-INT");
+    let (code, said) = ended(child).await;
+    let moved = world.back().len();
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains(&format!("{moved} messages moved to where they came from")), "{said}");
+    sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(world.counts(), (5 - moved, moved), "nothing moves any more");
+
+    let nothing = world.dlq(&["redrive", "--follow"]).await;
+    assert!(nothing.status == 1 && nothing.stderr.contains("is moving nothing out of orders-dlq"), "{nothing:?}");
+    let client = world.sqs.client();
+    let task = client.start_message_move_task().source_arn(world.dead_letters.to_string());
+    task.max_number_of_messages_per_second(1).send().await.unwrap();
+    let followed = world.dlq(&["redrive", "--follow"]).await;
+    assert_eq!((followed.status, world.counts()), (0, (0, 5)), "{followed:?}");
+    assert_eq!(followed.stdout, format!("{} messages moved\n", 5 - moved));
+}
+
+#[tokio::test]
+async fn copies_are_no_faster_than_the_rate() {
+    let world = World::filled("direct").await;
+    let began = Instant::now();
+    let run = world.dlq(&["redrive", "--yes", "--copy", "--rate", "2"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
+    assert!(began.elapsed() >= Duration::from_millis(2_500), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn a_fifo_group_keeps_its_order_and_stops_where_one_fails() {
+    const BODIES: [&str; 6] = ["0 quota", "1 quota", "2 quota", "3 quota", "4 quota", "5 quota"];
+    for fails in [false, true] {
+        let world = World::filled_with("direct", "orders.fifo", &BODIES).await;
+        let before = world.sqs.call_count(SEND);
+        world.sqs.set_faults(move |call| {
+            let fate = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: true };
+            let hit = fails && call.operation == SEND && call.of_operation == before + 2;
+            if hit { Fault::Entries(vec![EntryFault { position: 0, fate }]) } else { Fault::None }
+        });
+        let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
+        assert_eq!(run.status, i32::from(fails), "{run:?}");
+        for group in ["group-0", "group-1"] {
+            let of_group = |messages: Vec<MessageView>| -> Vec<String> {
+                let of_group = messages.into_iter().filter(|message| message.group_id.as_deref() == Some(group));
+                of_group.map(|message| requeue::DeadLetter::read(&message.body).payload().to_owned()).collect()
+            };
+            let (back, dead) = (of_group(world.back()), of_group(world.dead()));
+            let whole: Vec<&str> = BODIES.into_iter().skip(usize::from(group == "group-1")).step_by(2).collect();
+            assert_eq!([back, dead].concat(), whole, "{group}: what went ahead is what was first: {run:?}");
+        }
+        assert_eq!(world.dead().is_empty(), !fails, "{run:?}");
+        world.assert_all_visible();
+    }
+}
+
+#[tokio::test]
+async fn trouble_names_its_remedy_and_touches_nothing() {
+    let world = World::filled("direct").await;
+    let (queue, dead) = (world.url(&world.queue), world.url(&world.dead_letters));
+    let nowhere = dead.replace("orders-dlq", "nowhere");
+    for (arguments, words) in [
+        (&["list", "--queue-url", "orders-dlq"][..], "--queue-url orders-dlq is not the URL of an SQS queue"),
+        (&["list", "--queue-url", &nowhere], "there is no queue arn:aws:sqs:us-east-1:000000000000:nowhere"),
+        (&["list", "--source-queue-url", &dead], "orders-dlq has no redrive policy"),
+        (&["list"], "--queue-url <URL>"),
+        (&["redrive", "--queue-url", &dead], "add --yes, as there is no terminal to ask on"),
+        (
+            &["redrive", "--queue-url", &dead, "--class", "quota"],
+            "of about 5 messages of orders-dlq those of class quota",
+        ),
+        (&["redrive", "--queue-url", &dead, "--to", &dead, "--yes"], "--to names the dead-letter queue itself"),
+        (
+            &["redrive", "--queue-url", &queue, "--yes"],
+            "no queue names orders in its redrive policy: name the destination with --to",
+        ),
+        (&["peek", "--queue-url", &dead, "--class", "other"], "possible values: rate-limit, quota"),
+    ] {
+        let run = world.run(arguments).await;
+        assert!(run.status != 0 && run.stderr.contains(words), "{arguments:?}: {run:?}");
+        assert_eq!(run.stdout, "");
+    }
+    for operation in ["GetQueueAttributes", "ReceiveMessage", "ListDeadLetterSourceQueues", "StartMessageMoveTask"] {
+        world.sqs.set_faults(move |call| {
+            if call.operation == operation { Fault::refuse(403, "AccessDenied") } else { Fault::None }
+        });
+        let run = world.dlq(&["redrive", "--yes"]).await;
+        let words = format!(
+            "SQS refuses {operation} on orders-dlq (AccessDenied): this identity needs the permission sqs:{operation}"
+        );
+        assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
+    }
+    world.sqs.clear_faults();
+    let policy = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":2}}"#, world.dead_letters);
+    world.sqs.create_queue("bills", [("RedrivePolicy", policy.as_str())]).unwrap();
+    let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
+    assert!(
+        run.stderr.contains("orders-dlq belongs to bills, orders: name the destination of copies with --to"),
+        "{run:?}"
+    );
+    let run = world.dlq(&["redrive", "--dry-run"]).await;
+    assert!(
+        run.stdout.contains("one of them says that it came from arn:aws:sqs:us-east-1:000000000000:orders"),
+        "{run:?}"
+    );
+    assert_eq!((world.counts(), payloads(&world.dead()).len()), ((5, 0), 5));
+    world.assert_all_visible();
+}
