@@ -142,6 +142,7 @@ fn record(message: aws_sdk_sqs::types::Message, queue: &Arc<QueueArn>) -> Record
         first_received: time(System::ApproximateFirstReceiveTimestamp),
         group_id: text(System::MessageGroupId),
         was_dead_lettered: system.contains_key(&System::DeadLetterQueueSourceArn),
+        dead_letter_source: text(System::DeadLetterQueueSourceArn).and_then(|arn| arn.parse().ok()),
         attributes: attributes.map(|(name, value)| Some((name, attribute(value)?))).collect::<Option<BTreeMap<_, _>>>(),
     }
 }

@@ -191,12 +191,13 @@ async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
         }
         let run = world.dlq(&["redrive", "--dry-run", "--json"]).await;
         let planned: Value = serde_json::from_str(&run.stdout).unwrap();
-        assert_eq!((&planned["toMove"], &planned["toCopy"]), (&json!(moved), &json!(copied)), "{mode}: {run:?}");
+        let copies = if copied > 0 { json!({ "orders": copied }) } else { json!({}) };
+        assert_eq!((&planned["toMove"], &planned["toCopy"]), (&json!(moved), &copies), "{mode}: {run:?}");
         assert_eq!(world.counts().1, 0);
         let run = world.dlq(&["redrive", "--yes", "--json"]).await;
         let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
         assert_eq!(run.status, 0, "{run:?}");
-        assert_eq!((&redriven["moved"], &redriven["copied"]), (&json!(moved), &json!(copied)), "{mode}: {run:?}");
+        assert_eq!((&redriven["moved"], &redriven["copied"]), (&json!(moved), &copies), "{mode}: {run:?}");
         assert_eq!((&redriven["complete"], &redriven["failed"]), (&json!(true), &json!({})), "{run:?}");
         assert_eq!(world.counts(), (0, moved + copied), "{mode}");
         if stray {
@@ -221,7 +222,7 @@ async fn what_is_chosen_is_copied_with_all_that_belongs_to_it() {
     let dead: Vec<MessageView> = world.dead();
     let run = world.dlq(&["redrive", "--yes", "--class", "quota"]).await;
     assert_eq!(run.status, 0, "{run:?}");
-    assert_eq!(run.stdout, "3 messages copied to orders, 2 left here\n");
+    assert_eq!(run.stdout, "3 messages copied to orders\n2 messages left here, not chosen\n");
     assert_eq!(world.counts(), (2, 3));
     world.assert_all_visible();
     for copy in world.back() {
@@ -230,13 +231,42 @@ async fn what_is_chosen_is_copied_with_all_that_belongs_to_it() {
         assert_ne!(copy.id, original.id);
     }
     let by_id = world.dlq(&["redrive", "--yes", "--id", &world.ids[3], "--to", &world.url(&world.queue)]).await;
-    assert_eq!((by_id.status, by_id.stdout.as_str()), (0, "1 message copied to orders, 1 left here\n"), "{by_id:?}");
+    assert_eq!(
+        (by_id.status, by_id.stdout.as_str()),
+        (0, "1 message copied to orders\n1 message left here, not chosen\n"),
+        "{by_id:?}"
+    );
     let by_source =
         ["redrive", "--yes", "--reason", "retries-exhausted", "--source-queue-url", &world.url(&world.queue)];
     let run = world.run(&by_source).await;
     assert_eq!((run.status, run.stdout.as_str()), (0, "1 message copied to orders\n"), "{run:?}");
     assert_eq!(world.counts(), (0, 5));
     assert_eq!(originals(&world.back()).into_keys().collect::<BTreeSet<_>>(), world.ids.iter().cloned().collect());
+}
+
+#[tokio::test]
+async fn from_a_dead_letter_queue_of_two_queues_each_copy_goes_to_its_own() {
+    let world = World::filled("annotate").await;
+    let policy = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":1}}"#, world.dead_letters);
+    let bills =
+        world.sqs.create_queue("bills", [("RedrivePolicy", policy.as_str()), ("VisibilityTimeout", "0")]).unwrap();
+    world.sqs.client().send_message().queue_url(bills.url()).message_body("a bill").send().await.unwrap();
+    for _ in 0..2 {
+        world.sqs.receive(&bills, 1, Duration::ZERO).await.unwrap();
+    }
+    assert_eq!(world.counts(), (6, 0));
+    let stray = world.send_dead("stray").await;
+    let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
+    assert_eq!(run.status, 1, "{run:?}");
+    assert_eq!(
+        run.stdout,
+        "1 message copied to bills\n5 messages copied to orders\n1 message not copied, and still here: \
+         sent here, and orders-dlq belongs to bills and orders: --to says where to\n"
+    );
+    assert_eq!(world.sqs.messages(&bills).unwrap()[0].body, "a bill");
+    assert_eq!(world.dead()[0].id, stray);
+    let run = world.dlq(&["redrive", "--yes", "--copy", "--to", &world.url(&world.queue)]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 6)), "{run:?}");
 }
 
 #[tokio::test]
@@ -247,7 +277,11 @@ async fn a_fresh_budget_is_given_also_after_the_tenth_redrive() {
     assert_ne!(worn, dead.body);
     let id = world.send_dead(&worn).await;
     let run = world.dlq(&["redrive", "--yes", "--fresh-budget", "--id", &id]).await;
-    assert_eq!((run.status, run.stdout.as_str()), (0, "1 message copied to orders, 5 left here\n"), "{run:?}");
+    assert_eq!(
+        (run.status, run.stdout.as_str()),
+        (0, "1 message copied to orders\n5 messages left here, not chosen\n"),
+        "{run:?}"
+    );
     assert!(world.back()[0].body.contains(r#""redrives":11"#), "{}", world.back()[0].body);
     assert_eq!(world.handled().await, [(BODIES[0].to_owned(), world.ids[0].clone(), 0)]);
 
@@ -271,10 +305,12 @@ fn entry(operation: &'static str, fate: EntryFate) -> impl Fn(&str, u64) -> Faul
     }
 }
 
+/// What goes wrong, how many are in each queue then, and what is said.
+type Story = (Box<dyn Fn(&str, u64) -> Fault + Send + Sync>, (usize, usize), &'static str);
+
 #[tokio::test]
 async fn what_is_not_confirmed_stays_and_is_told() {
     let refused = |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
-    type Story = (Box<dyn Fn(&str, u64) -> Fault + Send + Sync>, (usize, usize), &'static str);
     let always = |operation: &'static str, fault: Fault| {
         Box::new(move |called: &str, _: u64| if called == operation { fault.clone() } else { Fault::None }) as Box<_>
     };
@@ -442,6 +478,17 @@ async fn a_move_task_is_cancelled_by_ctrl_c_and_found_by_who_comes_later() {
 }
 
 #[tokio::test]
+async fn on_a_terminal_it_asks_first() {
+    let world = World::filled("annotate").await;
+    let question = "SQS is to move about 5 messages of orders-dlq to where they came from. Go on? [y/N]";
+    for (keys, status, counts) in [("n\n", 1, (5, 0)), ("\n", 1, (5, 0)), ("yes\n", 0, (0, 5))] {
+        let (code, said) = world.typed(keys, &["redrive"]).await;
+        assert!(said.contains(question), "{said}");
+        assert_eq!((code, world.counts()), (Some(status), counts), "{said}");
+    }
+}
+
+#[tokio::test]
 async fn copies_are_no_faster_than_the_rate() {
     let world = World::filled("direct").await;
     let began = Instant::now();
@@ -516,11 +563,9 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
     world.sqs.clear_faults();
     let policy = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":2}}"#, world.dead_letters);
     world.sqs.create_queue("bills", [("RedrivePolicy", policy.as_str())]).unwrap();
-    let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
-    assert!(
-        run.stderr.contains("orders-dlq belongs to bills, orders: name the destination of copies with --to"),
-        "{run:?}"
-    );
+    let run = world.dlq(&["redrive", "--yes"]).await;
+    let words = "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills and orders: --to says where to";
+    assert!(run.status == 1 && run.stdout.contains(words), "{run:?}");
     let run = world.dlq(&["redrive", "--dry-run"]).await;
     assert!(
         run.stdout.contains("one of them says that it came from arn:aws:sqs:us-east-1:000000000000:orders"),

@@ -1,7 +1,10 @@
 //! A dead-letter queue that the library itself has filled, on loopback: its messages have failed in virtual time, and from then on time
 //! is real.
 
+#![allow(clippy::disallowed_methods, reason = "tests")]
+
 use std::collections::BTreeMap;
+use std::io::Write;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime};
 
@@ -73,7 +76,7 @@ impl World {
             tokio::time::sleep(Duration::from_secs(5)).await;
         }
         // Real sockets need real time. No redrive of ours shall be taken for one of the retries.
-        tokio::time::sleep(hours - began.elapsed()).await;
+        tokio::time::sleep(hours.saturating_sub(began.elapsed())).await;
         tokio::time::resume();
         let server = sqs.serve(0).await.unwrap();
         Self { sqs, server, queue, dead_letters, ids }
@@ -111,6 +114,30 @@ impl World {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap()
+    }
+
+    /// In a terminal, where this is typed; the exit status and all that was to be read.
+    pub(crate) async fn typed(&self, keys: &'static str, arguments: &[&str]) -> (Option<i32>, String) {
+        const IN_TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+        let url = self.url(&self.dead_letters);
+        let arguments = ordered(&[&["--queue-url", url.as_str()], arguments].concat());
+        let variables = self.variables();
+        let run = move || {
+            let mut child = Command::new("python3")
+                .args(["-c", IN_TERMINAL, env!("CARGO_BIN_EXE_requeue")])
+                .args(arguments)
+                .env_clear()
+                .envs(["PATH", "HOME"].map(|name| (name, std::env::var(name).unwrap_or_default())))
+                .envs(variables)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            child.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
+            let output = child.wait_with_output().unwrap();
+            (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        tokio::task::spawn_blocking(run).await.unwrap()
     }
 
     pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {

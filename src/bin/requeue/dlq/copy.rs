@@ -14,14 +14,16 @@ use super::letter::{Filter, Letter};
 use super::scan::Held;
 use super::sqs::{Sqs, refusal};
 use super::stop::Stop;
+use super::way::Way;
 use crate::Error;
 
 /// What has become of the messages so far.
 #[derive(Default)]
-pub(crate) struct Copied {
-    pub(crate) copied: u64,
+pub(crate) struct Tally {
+    /// How many, by the name of the queue.
+    pub(crate) copied: BTreeMap<String, u64>,
     pub(crate) not_chosen: u64,
-    /// Copied, and still here: they would be copied again.
+    /// Tally, and still here: they would be copied again.
     pub(crate) not_deleted: Vec<String>,
     /// How many were not copied, by SQS's code or ours.
     pub(crate) failed: BTreeMap<String, u64>,
@@ -32,7 +34,7 @@ pub(crate) struct Copied {
 pub(crate) struct Copier<'a> {
     pub(crate) sqs: &'a Sqs,
     pub(crate) from: &'a QueueArn,
-    pub(crate) to: &'a QueueArn,
+    pub(crate) way: &'a Way,
     pub(crate) filter: &'a Filter,
     pub(crate) fresh_budget: bool,
     pub(crate) rate: Option<u16>,
@@ -41,13 +43,28 @@ pub(crate) struct Copier<'a> {
     pub(crate) began: Instant,
     /// Groups of which a message stayed behind: what follows it must not overtake it.
     pub(crate) blocked: BTreeSet<String>,
-    pub(crate) copied: Copied,
+    pub(crate) tally: Tally,
 }
 
 /// A copy that is ready to be sent.
 struct Draft<'a> {
     letter: &'a Letter,
     body: Cow<'a, str>,
+}
+
+impl Draft<'_> {
+    /// `None` of a message whose attributes cannot be read.
+    fn outgoing(&self, to: &QueueArn) -> Option<Outgoing<'_>> {
+        let id = Some(self.letter.id.as_str()).filter(|_| to.is_fifo());
+        Some(Outgoing {
+            body: &self.body,
+            delay: Delay::default(),
+            attributes: self.letter.record.attributes.as_ref()?,
+            group_id: self.letter.record.group_id.as_deref().or(id),
+            // Sent twice within five minutes, it is stored once.
+            deduplication_id: id,
+        })
+    }
 }
 
 /// How one chunk went.
@@ -60,6 +77,8 @@ struct Carried {
     fatal: Option<Error>,
 }
 
+/// Chunks on their way at once.
+const AT_ONCE: usize = 4;
 /// Ours, for a message that is hidden no longer for long enough.
 const LAPSED: &str = "visibility timeout over";
 
@@ -67,38 +86,49 @@ impl Copier<'_> {
     /// Copies those that are meant of these messages.
     pub(crate) async fn copy(&mut self, letters: Vec<Letter>, held: &mut Held) -> ControlFlow<()> {
         let received = Instant::now();
-        let drafts = self.drafts(&letters);
-        let mut chunks = chunks(drafts, self.to.is_fifo());
-        if self.to.is_fifo() {
-            for chunk in chunks {
-                let chunk: Vec<Draft<'_>> = chunk.into_iter().filter(|draft| !self.is_blocked(draft)).collect();
-                let carried = self.carry(&chunk, received).await;
-                if self.settle(&chunk, carried, held).is_break() {
-                    return ControlFlow::Break(());
-                }
+        let mut by_destination: BTreeMap<&QueueArn, Vec<Draft<'_>>> = BTreeMap::new();
+        let way = self.way;
+        for draft in self.drafts(&letters) {
+            match way.of(draft.letter) {
+                Ok(to) => by_destination.entry(to).or_default().push(draft),
+                Err(why) => self.fail(draft.letter, why),
             }
-        } else {
-            while !chunks.is_empty() {
-                let some: Vec<_> = chunks.drain(..chunks.len().min(4)).collect();
-                let carried = join_all(some.iter().map(|chunk| self.carry(chunk, received))).await;
-                let ends = some.iter().zip(carried).map(|(chunk, carried)| self.settle(chunk, carried, held));
-                // Each of them has happened, whatever the others say.
-                if ends.fold(false, |ended, end| ended | end.is_break()) {
-                    return ControlFlow::Break(());
-                }
+        }
+        for (to, drafts) in by_destination {
+            if self.copy_to(to, drafts, received, held).await.is_break() {
+                return ControlFlow::Break(());
             }
         }
         self.pace().await;
-        if self.taken() >= self.filter.limit.unwrap_or(u64::MAX) {
-            ControlFlow::Break(())
-        } else {
-            ControlFlow::Continue(())
+        let has_all = self.taken() >= self.filter.limit.unwrap_or(u64::MAX);
+        if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    async fn copy_to(
+        &mut self,
+        to: &QueueArn,
+        drafts: Vec<Draft<'_>>,
+        received: Instant,
+        held: &mut Held,
+    ) -> ControlFlow<()> {
+        let mut chunks = chunks(drafts, to.is_fifo());
+        let at_once = if to.is_fifo() { 1 } else { AT_ONCE };
+        while !chunks.is_empty() {
+            let some = chunks.drain(..chunks.len().min(at_once));
+            let some: Vec<Vec<Draft<'_>>> = some.map(|chunk| self.unblocked(to, chunk)).collect();
+            let carried = join_all(some.iter().map(|chunk| self.carry(to, chunk, received))).await;
+            let ends = some.iter().zip(carried).map(|(chunk, carried)| self.settle(to, chunk, carried, held));
+            // Each of them has happened, whatever the others say.
+            if ends.fold(false, |ended, end| ended | end.is_break()) {
+                return ControlFlow::Break(());
+            }
         }
+        ControlFlow::Continue(())
     }
 
     /// Messages that count against the limit.
     fn taken(&self) -> u64 {
-        self.copied.copied + self.copied.failed.values().sum::<u64>()
+        self.tally.copied.values().chain(self.tally.failed.values()).sum()
     }
 
     fn drafts<'l>(&mut self, letters: &'l [Letter]) -> Vec<Draft<'l>> {
@@ -107,7 +137,7 @@ impl Copier<'_> {
         for letter in letters {
             let dead = letter.read();
             if room == 0 || !self.filter.chooses(letter, &dead) {
-                self.copied.not_chosen += 1;
+                self.tally.not_chosen += 1;
                 continue;
             }
             room -= 1;
@@ -130,20 +160,27 @@ impl Copier<'_> {
     }
 
     fn fail(&mut self, letter: &Letter, code: &str) {
-        *self.copied.failed.entry(code.to_owned()).or_default() += 1;
+        *self.tally.failed.entry(code.to_owned()).or_default() += 1;
         self.blocked.extend(letter.record.group_id.clone());
     }
 
-    fn is_blocked(&mut self, draft: &Draft<'_>) -> bool {
-        let is_blocked = draft.letter.record.group_id.as_ref().is_some_and(|group| self.blocked.contains(group));
-        if is_blocked {
-            self.fail(draft.letter, "behind one that failed");
+    /// Without those of a FIFO group that has to wait.
+    fn unblocked<'l>(&mut self, to: &QueueArn, mut chunk: Vec<Draft<'l>>) -> Vec<Draft<'l>> {
+        if to.is_fifo() {
+            chunk.retain(|draft| {
+                let is_blocked =
+                    draft.letter.record.group_id.as_ref().is_some_and(|group| self.blocked.contains(group));
+                if is_blocked {
+                    self.fail(draft.letter, "behind one that failed");
+                }
+                !is_blocked
+            });
         }
-        is_blocked
+        chunk
     }
 
     /// Sends, finds each entry by its name, and only then deletes.
-    async fn carry(&self, chunk: &[Draft<'_>], received: Instant) -> Carried {
+    async fn carry(&self, to: &QueueArn, chunk: &[Draft<'_>], received: Instant) -> Carried {
         let mut carried = Carried::default();
         if chunk.is_empty() {
             return carried;
@@ -152,9 +189,9 @@ impl Copier<'_> {
             carried.failed = (0..chunk.len()).map(|at| (at, LAPSED.to_owned())).collect();
             return carried;
         }
-        let entries: Vec<Outgoing<'_>> = chunk.iter().filter_map(|draft| self.outgoing(draft)).collect();
+        let entries: Vec<Outgoing<'_>> = chunk.iter().filter_map(|draft| draft.outgoing(to)).collect();
         debug_assert_eq!(entries.len(), chunk.len());
-        let confirmations = match self.sqs.send(self.to, &entries).await {
+        let confirmations = match self.sqs.send(to, &entries).await {
             Ok(confirmations) => confirmations,
             Err(error) => {
                 let code = match error.kind {
@@ -163,7 +200,7 @@ impl Copier<'_> {
                 };
                 carried.failed = (0..chunk.len()).map(|at| (at, code.clone())).collect();
                 if error.kind == CallErrorKind::Refused {
-                    carried.fatal = Some(refusal("SendMessageBatch", self.to, &error));
+                    carried.fatal = Some(refusal("SendMessageBatch", to, &error));
                 }
                 return carried;
             }
@@ -198,33 +235,24 @@ impl Copier<'_> {
         }
     }
 
-    fn outgoing<'d>(&self, draft: &'d Draft<'_>) -> Option<Outgoing<'d>> {
-        let id = Some(draft.letter.id.as_str()).filter(|_| self.to.is_fifo());
-        Some(Outgoing {
-            body: &draft.body,
-            delay: Delay::default(),
-            attributes: draft.letter.record.attributes.as_ref()?,
-            group_id: draft.letter.record.group_id.as_deref().or(id),
-            // Sent twice within five minutes, it is stored once.
-            deduplication_id: id,
-        })
-    }
-
-    fn settle(&mut self, chunk: &[Draft<'_>], carried: Carried, held: &mut Held) -> ControlFlow<()> {
-        self.copied.copied += u64::try_from(carried.done.len() + carried.not_deleted.len()).unwrap_or_default();
+    fn settle(&mut self, to: &QueueArn, chunk: &[Draft<'_>], carried: Carried, held: &mut Held) -> ControlFlow<()> {
+        let copied = u64::try_from(carried.done.len() + carried.not_deleted.len()).unwrap_or_default();
+        if copied > 0 {
+            *self.tally.copied.entry(to.name().to_owned()).or_default() += copied;
+        }
         carried.done.iter().for_each(|id| held.forget(id));
-        self.copied.not_deleted.extend(carried.not_deleted);
+        self.tally.not_deleted.extend(carried.not_deleted);
         for (at, code) in carried.failed {
             self.fail(chunk[at].letter, &code);
         }
-        self.copied.fatal = self.copied.fatal.take().or(carried.fatal);
-        if self.copied.fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        self.tally.fatal = self.tally.fatal.take().or(carried.fatal);
+        if self.tally.fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
     /// Waits until as much time has passed as the messages so far may take.
     async fn pace(&self) {
         let Some(rate) = self.rate else { return };
-        let secs = Duration::from_secs(self.copied.copied) / u32::from(rate);
+        let secs = Duration::from_secs(self.tally.copied.values().sum()) / u32::from(rate);
         tokio::select! {
             () = sleep_until(self.began + secs) => {}
             () = self.stop.told() => {}
@@ -243,15 +271,12 @@ fn chunks(drafts: Vec<Draft<'_>>, is_fifo: bool) -> Vec<Vec<Draft<'_>>> {
             let follows = is_fifo && chunk.iter().any(|other| other.letter.record.group_id.as_deref() == group);
             chunk.len() < MAX_BATCH_ENTRIES && bytes + size <= MAX_BATCH_BYTES && !follows
         });
-        match chunks.last_mut().filter(|_| has_room) {
-            Some(chunk) => {
-                bytes += size;
-                chunk.push(draft);
-            }
-            None => {
-                bytes = size;
-                chunks.push(vec![draft]);
-            }
+        if let Some(chunk) = chunks.last_mut().filter(|_| has_room) {
+            bytes += size;
+            chunk.push(draft);
+        } else {
+            bytes = size;
+            chunks.push(vec![draft]);
         }
     }
     chunks

@@ -27,7 +27,7 @@ pub(crate) struct Arguments {
 /// Messages by class and reason.
 #[derive(Default)]
 pub(crate) struct Groups {
-    groups: BTreeMap<(&'static str, String), Group>,
+    by_key: BTreeMap<(&'static str, String), Group>,
     sent_here: u64,
     later_version: u64,
     /// A queue that one of those that were sent here says it came from.
@@ -73,7 +73,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let mut groups = Groups::default();
     let walked = scan
         .walk(async |letters, _| {
-            letters.iter().for_each(|letter| groups.add(letter, &letter.read()));
+            for letter in &letters {
+                groups.add(letter, &letter.read());
+            }
             Ok(ControlFlow::Continue(()))
         })
         .await;
@@ -121,7 +123,7 @@ impl Groups {
     pub(crate) fn add(&mut self, letter: &Letter, dead: &DeadLetter<'_>) {
         let sent = letter.first_sent(dead);
         let key = (class(dead), reason(dead).to_owned());
-        let group = self.groups.entry(key).or_insert_with(|| Group {
+        let group = self.by_key.entry(key).or_insert_with(|| Group {
             count: 0,
             oldest: None,
             example: letter.id.clone(),
@@ -137,24 +139,19 @@ impl Groups {
     }
 
     pub(crate) fn count(&self) -> u64 {
-        self.groups.values().map(|group| group.count).sum()
-    }
-
-    /// Messages that no redrive policy has moved here.
-    pub(crate) fn sent_here(&self) -> u64 {
-        self.sent_here
+        self.by_key.values().map(|group| group.count).sum()
     }
 
     /// The largest first.
     fn sorted(&self) -> Vec<(&(&'static str, String), &Group)> {
-        let mut sorted: Vec<_> = self.groups.iter().collect();
+        let mut sorted: Vec<_> = self.by_key.iter().collect();
         sorted.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));
         sorted
     }
 
     pub(crate) fn table(&self) -> comfy_table::Table {
         let heads = ["messages", "class", "reason", "oldest, first sent", "for example", "which failed with"];
-        let has_details = self.groups.values().any(|group| group.detail.is_some());
+        let has_details = self.by_key.values().any(|group| group.detail.is_some());
         let mut rows = table(if has_details { &heads } else { &heads[..heads.len() - 1] });
         for ((class, reason), group) in self.sorted() {
             let detail = group.detail.clone().unwrap_or_default();
@@ -186,7 +183,7 @@ impl Groups {
 
     /// What a reader of the table has to know besides.
     pub(crate) fn tell(&self) {
-        let silent = self.groups.iter().filter(|((_, reason), _)| reason == UNKNOWN).map(|(_, group)| group.count);
+        let silent = self.by_key.iter().filter(|((_, reason), _)| reason == UNKNOWN).map(|(_, group)| group.count);
         let silent = silent.sum::<u64>() - self.later_version;
         if silent > 0 {
             note(&format!(

@@ -9,6 +9,7 @@ use crate::Error;
 
 mod confirm;
 mod copy;
+mod dry_run;
 mod export;
 mod letter;
 mod list;
@@ -19,6 +20,7 @@ mod redrive;
 mod scan;
 mod sqs;
 mod stop;
+mod way;
 
 use self::scan::Scan;
 use self::sqs::{Described, Sqs};

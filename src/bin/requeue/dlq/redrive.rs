@@ -1,20 +1,17 @@
 //! `requeue dlq redrive`: which way messages go back, and what has become of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use requeue::queue::QueueArn;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::copy::{Copied, Copier};
+use super::copy::{Copier, Tally};
 use super::letter::{Filter, moment};
-use super::list::{GroupShape, Groups};
 use super::moving::{self, MoveEnd};
-use super::scan::End;
 use super::stop::Stop;
-use super::{DeadLetters, Place, confirm, messages, note};
+use super::way::Way;
+use super::{DeadLetters, Place, confirm, dry_run, messages, note};
 use crate::Error;
 
 pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back itself (StartMessageMoveTask), each message to the queue it came \
@@ -32,14 +29,15 @@ pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back 
     Ends with status 0, with 1 if something was not brought back that should have been, and with 130 after Ctrl-C.";
 
 #[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    place: Place,
+    pub(super) place: Place,
     #[command(flatten)]
-    filter: Filter,
-    /// Where to. [default: where SQS moved each from; for copies the one queue whose redrive policy names this one]
+    pub(super) filter: Filter,
+    /// Where to. [default: where SQS moved each from; what was sent here: the one queue whose redrive policy names this one]
     #[arg(long, value_name = "URL")]
-    to: Option<String>,
+    pub(super) to: Option<String>,
     /// So many messages in a second at most.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=500))]
     rate: Option<u16>,
@@ -48,7 +46,7 @@ pub(crate) struct Arguments {
     copy: bool,
     /// Gives every message all its retries and all its time again, also after the tenth redrive. Copies.
     #[arg(long)]
-    fresh_budget: bool,
+    pub(super) fresh_budget: bool,
     /// Shows what would be done, and changes nothing.
     #[arg(long, conflicts_with = "follow")]
     dry_run: bool,
@@ -60,25 +58,14 @@ pub(crate) struct Arguments {
     yes: bool,
     /// The result as JSON.
     #[arg(long)]
-    json: bool,
-}
-
-/// Where copies go, or why nobody knows.
-type Destination = Result<QueueArn, String>;
-
-struct Plan<'a> {
-    arguments: &'a Arguments,
-    dead_letters: &'a DeadLetters,
-    destination: Destination,
-    /// Whether SQS is asked to move what it can.
-    by_move_task: bool,
+    pub(super) json: bool,
 }
 
 /// What has become of the messages.
 #[derive(Default)]
 struct Redrive {
     moved: u64,
-    copied: Copied,
+    copies: Tally,
     is_complete: bool,
 }
 
@@ -87,24 +74,18 @@ struct Redrive {
 struct Redriven<'a> {
     queue: String,
     moved: u64,
-    copied: u64,
+    copied: &'a BTreeMap<String, u64>,
     copied_not_deleted: &'a [String],
     failed: &'a BTreeMap<String, u64>,
     not_chosen: u64,
     complete: bool,
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Planned<'a> {
-    queue: String,
-    dry_run: bool,
-    to_move: u64,
-    to_copy: u64,
-    not_chosen: u64,
-    destination: Option<String>,
-    complete: bool,
-    groups: Vec<GroupShape<'a>>,
+impl Arguments {
+    /// Whether something is asked for that SQS's own moving cannot do.
+    pub(crate) fn has_to_copy(&self) -> bool {
+        self.copy || self.fresh_budget || self.filter.is_set()
+    }
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -112,264 +93,131 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if arguments.follow {
         return follow(arguments, &dead_letters).await;
     }
-    let plan = Plan::new(arguments, &dead_letters).await?;
+    let way = Way::find(arguments, &dead_letters).await?;
     if arguments.dry_run {
-        return plan.dry_run().await;
+        return dry_run::run(arguments, &dead_letters, &way).await;
     }
-    if !plan.by_move_task {
-        plan.copies_to()?;
-    } else if let Some(task) = moving::running(&dead_letters.sqs, &dead_letters.queue.arn).await? {
-        return Err(format!(
-            "SQS is moving messages out of {} since {}, {} so far: --follow watches that to its end",
-            dead_letters.name(),
-            task.started.and_then(moment).unwrap_or_default(),
-            task.moved
-        )
-        .into());
+    if way.by_move_task {
+        refuse_a_second_task(&dead_letters).await?;
     }
-    if !arguments.yes && !confirm::agreed(&plan.words())? {
+    if !arguments.yes && !confirm::agreed(&way.words(arguments, &dead_letters))? {
         note("nothing was done");
         return Ok(ExitCode::FAILURE);
     }
-    plan.carry_out().await
+    carry_out(arguments, &dead_letters, &way).await
 }
 
-impl<'a> Plan<'a> {
-    async fn new(arguments: &'a Arguments, dead_letters: &'a DeadLetters) -> Result<Self, Error> {
-        let DeadLetters { sqs, queue, source } = dead_letters;
-        let has_to_copy = arguments.copy || arguments.fresh_budget || arguments.filter.is_set();
-        let named = match &arguments.to {
-            Some(url) => Some(sqs.describe(&arguments.place.arn("--to", url)?).await?.arn),
-            None => None,
-        };
-        if named.as_ref() == Some(&queue.arn) {
-            return Err("--to names the dead-letter queue itself".into());
-        }
-        let known = named.clone().or_else(|| source.clone());
-        // SQS moves out of those queues only that are some queue's dead-letter queue.
-        let sources = if has_to_copy && known.is_some() { Vec::new() } else { sqs.sources(&queue.arn).await? };
-        let by_move_task = !has_to_copy && !sources.is_empty();
-        let name = queue.arn.name();
-        let destination = match (known, &sources[..]) {
-            (Some(known), _) => Ok(known),
-            (None, [only]) => Ok(only.clone()),
-            (None, []) => Err(format!("no queue names {name} in its redrive policy: name the destination with --to")),
-            (None, several) => {
-                let names: Vec<&str> = several.iter().map(QueueArn::name).collect();
-                Err(format!("{name} belongs to {}: name the destination of copies with --to", names.join(", ")))
+async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
+    let Some(task) = moving::running(&dead_letters.sqs, &dead_letters.queue.arn).await? else { return Ok(()) };
+    let since = task.started.and_then(moment).unwrap_or_default();
+    Err(format!(
+        "SQS is moving messages out of {} since {since}, {} so far: --follow watches that to its end",
+        dead_letters.name(),
+        task.moved
+    )
+    .into())
+}
+
+async fn carry_out(arguments: &Arguments, dead_letters: &DeadLetters, way: &Way) -> Result<ExitCode, Error> {
+    let stop = Stop::listen()?;
+    let mut redrive = Redrive { is_complete: true, ..Redrive::default() };
+    let mut trouble = None;
+    let mut has_to_copy = !way.by_move_task;
+    if way.by_move_task {
+        let DeadLetters { sqs, queue, .. } = dead_letters;
+        let handle = sqs.start_move(&queue.arn, way.moves_to(), arguments.rate).await?;
+        let moved = moving::follow(sqs, &queue.arn, &handle, &stop).await?;
+        redrive.moved = moved.messages;
+        match moved.end {
+            MoveEnd::Completed => {}
+            MoveEnd::Cancelled => redrive.is_complete = false,
+            MoveEnd::SourceUnknown if stop.is_told() => redrive.is_complete = false,
+            MoveEnd::SourceUnknown => {
+                note("SQS does not know where the others belong, since they were sent here: they are copied");
+                has_to_copy = true;
             }
-        };
-        Ok(Self { arguments, dead_letters, destination, by_move_task })
-    }
-
-    fn copies_to(&self) -> Result<&QueueArn, Error> {
-        self.destination.as_ref().map_err(|why| why.clone().into())
-    }
-
-    /// Where a move task is told to move to; nowhere means where each message came from.
-    fn moves_to(&self) -> Option<&QueueArn> {
-        self.destination.as_ref().ok().filter(|_| self.arguments.to.is_some())
-    }
-
-    fn words(&self) -> String {
-        let DeadLetters { queue, .. } = self.dead_letters;
-        let (name, about) = (queue.arn.name(), messages(queue.visible));
-        match (&self.destination, self.by_move_task) {
-            (_, true) => {
-                let to = self.moves_to().map_or("where they came from", QueueArn::name);
-                format!("SQS is to move about {about} of {name} to {to}")
-            }
-            (Ok(to), false) => {
-                let words = self.arguments.filter.words();
-                let fresh = if self.arguments.fresh_budget { ", each with a fresh budget" } else { "" };
-                let all = if words.is_empty() {
-                    format!("about {about} of {name}")
-                } else {
-                    format!("of about {about} of {name} those{words}")
-                };
-                format!("{all} are to be copied to {} and deleted here{fresh}", to.name())
-            }
-            (Err(why), false) => why.clone(),
+            MoveEnd::Failed(why) => trouble = Some(format!("SQS's move task failed: {why}").into()),
         }
     }
-
-    async fn carry_out(&self) -> Result<ExitCode, Error> {
-        let stop = Stop::listen()?;
-        let mut result = Redrive { is_complete: true, ..Redrive::default() };
-        let mut trouble = None;
-        let mut has_to_copy = !self.by_move_task;
-        if self.by_move_task {
-            let moved = self.move_all(&stop).await?;
-            result.moved = moved.messages;
-            match moved.end {
-                MoveEnd::Completed => {}
-                MoveEnd::Cancelled => result.is_complete = false,
-                MoveEnd::SourceUnknown => has_to_copy = !stop.is_told(),
-                MoveEnd::Failed(why) => trouble = Some(format!("SQS's move task failed: {why}").into()),
-            }
+    if has_to_copy {
+        match copy_all(arguments, dead_letters, way, &stop, &mut redrive).await {
+            Ok(()) => trouble = redrive.copies.fatal.take(),
+            Err(error) => trouble = Some(error),
         }
-        if has_to_copy {
-            match self.copy_all(&stop, &mut result).await {
-                Ok(()) => trouble = result.copied.fatal.take(),
-                Err(error) => trouble = Some(error),
-            }
-        }
-        self.tell(&result, &stop)?;
-        if let Some(error) = trouble {
-            return Err(error);
-        }
-        let is_done = result.is_complete && result.copied.failed.is_empty() && result.copied.not_deleted.is_empty();
-        Ok(stop.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
     }
-
-    async fn move_all(&self, stop: &Stop) -> Result<moving::Moved, Error> {
-        let DeadLetters { sqs, queue, .. } = self.dead_letters;
-        let handle = sqs.start_move(&queue.arn, self.moves_to(), self.arguments.rate).await?;
-        moving::follow(sqs, &queue.arn, &handle, stop).await
+    redrive.is_complete &= !stop.is_told();
+    redrive.tell(arguments, dead_letters, way.by_move_task.then_some(way))?;
+    if let Some(error) = trouble {
+        return Err(error);
     }
+    let is_done = redrive.is_complete && redrive.copies.failed.is_empty() && redrive.copies.not_deleted.is_empty();
+    Ok(stop.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
 
-    async fn copy_all(&self, stop: &Stop, result: &mut Redrive) -> Result<(), Error> {
-        let to = self.copies_to()?;
-        if self.by_move_task {
-            note(&format!(
-                "SQS does not know where the others belong, since they were sent here: copying them to {}",
-                to.name()
-            ));
-        }
-        let DeadLetters { sqs, queue, .. } = self.dead_letters;
-        let Arguments { place, filter, fresh_budget, rate, .. } = self.arguments;
-        let mut scan = self.dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set());
-        let mut copier = Copier {
-            sqs,
-            from: &queue.arn,
-            to,
-            filter,
-            fresh_budget: *fresh_budget,
-            rate: *rate,
-            stop,
-            time_in_hand: scan.time_in_hand(),
-            began: Instant::now(),
-            blocked: BTreeSet::new(),
-            copied: Copied::default(),
-        };
-        let walked = scan.walk(async |letters, held| Ok(copier.copy(letters, held).await)).await;
-        result.copied = copier.copied;
-        let is_released = scan.release().await;
-        let end = walked?;
-        result.is_complete &= scan.tell(end) && is_released;
-        Ok(())
-    }
+async fn copy_all(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    way: &Way,
+    stop: &Stop,
+    redrive: &mut Redrive,
+) -> Result<(), Error> {
+    let Arguments { place, filter, rate, .. } = arguments;
+    let mut scan = dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set());
+    let mut copier = Copier {
+        sqs: &dead_letters.sqs,
+        from: &dead_letters.queue.arn,
+        way,
+        filter,
+        fresh_budget: arguments.fresh_budget,
+        rate: *rate,
+        stop,
+        time_in_hand: scan.time_in_hand(),
+        began: Instant::now(),
+        blocked: BTreeSet::new(),
+        tally: Tally::default(),
+    };
+    let walked = scan.walk(async |letters, held| Ok(copier.copy(letters, held).await)).await;
+    redrive.copies = copier.tally;
+    let is_released = scan.release().await;
+    redrive.is_complete &= scan.tell(walked?) && is_released;
+    Ok(())
+}
 
-    fn tell(&self, result: &Redrive, stop: &Stop) -> Result<(), Error> {
-        let copied = &result.copied;
-        let is_complete = result.is_complete && !stop.is_told();
-        if self.arguments.json {
+impl Redrive {
+    /// `moved` is the way of what SQS moved, if it was asked to.
+    fn tell(&self, arguments: &Arguments, dead_letters: &DeadLetters, moved: Option<&Way>) -> Result<(), Error> {
+        let Self { copies, .. } = self;
+        if arguments.json {
             let redriven = Redriven {
-                queue: self.dead_letters.queue.arn.to_string(),
-                moved: result.moved,
-                copied: copied.copied,
-                copied_not_deleted: &copied.not_deleted,
-                failed: &copied.failed,
-                not_chosen: copied.not_chosen,
-                complete: is_complete,
+                queue: dead_letters.queue.arn.to_string(),
+                moved: self.moved,
+                copied: &copies.copied,
+                copied_not_deleted: &copies.not_deleted,
+                failed: &copies.failed,
+                not_chosen: copies.not_chosen,
+                complete: self.is_complete,
             };
             anstream::println!("{}", serde_json::to_string_pretty(&redriven)?);
             return Ok(());
         }
-        if self.by_move_task {
-            let to = match self.moves_to() {
-                _ if self.arguments.follow => String::new(),
-                Some(to) => format!(" to {}", to.name()),
-                None => " to where they came from".to_owned(),
-            };
-            anstream::println!("{} moved{to}", messages(result.moved));
+        match moved {
+            Some(way) => anstream::println!("{} moved to {way}", messages(self.moved)),
+            None if copies.copied.is_empty() => anstream::println!("no message copied"),
+            None => {}
         }
-        if let (Ok(to), true) = (&self.destination, !self.by_move_task || copied.copied > 0) {
-            let left = if copied.not_chosen > 0 { format!(", {} left here", copied.not_chosen) } else { String::new() };
-            anstream::println!("{} copied to {}{left}", messages(copied.copied), to.name());
+        for (to, count) in &copies.copied {
+            anstream::println!("{} copied to {to}", messages(*count));
         }
-        for (code, count) in &copied.failed {
+        if copies.not_chosen > 0 {
+            anstream::println!("{} left here, not chosen", messages(copies.not_chosen));
+        }
+        for (code, count) in &copies.failed {
             anstream::println!("{} not copied, and still here: {code}", messages(*count));
         }
-        for id in &copied.not_deleted {
+        for id in &copies.not_deleted {
             anstream::println!("{id} copied, but not deleted here: brought back again, it would be there twice");
         }
-        if stop.is_told() && self.by_move_task {
-            note("interrupted: what was not brought back is still here");
-        }
         Ok(())
-    }
-
-    async fn dry_run(&self) -> Result<ExitCode, Error> {
-        let Arguments { place, filter, json, .. } = self.arguments;
-        self.dead_letters.warn();
-        let stop = Stop::listen()?;
-        let mut scan = self.dead_letters.scan(place, &stop);
-        let limit = filter.limit.unwrap_or(u64::MAX);
-        let mut groups = Groups::default();
-        let walked = scan
-            .walk(async |letters, _| {
-                for letter in &letters {
-                    let dead = letter.read();
-                    if groups.count() < limit && filter.chooses(letter, &dead) {
-                        groups.add(letter, &dead);
-                    }
-                }
-                Ok(ControlFlow::Continue(()))
-            })
-            .await;
-        let is_released = scan.release().await;
-        let end = walked?;
-        let is_complete = scan.tell(end);
-        if end == End::Interrupted {
-            return Ok(stop.exit_code(ExitCode::FAILURE));
-        }
-        let to_copy = if self.by_move_task { groups.sent_here() } else { groups.count() };
-        let to_move = groups.count() - to_copy;
-        let not_chosen = u64::try_from(scan.looked_at()).unwrap_or(u64::MAX).saturating_sub(groups.count());
-        if *json {
-            let planned = Planned {
-                queue: self.dead_letters.queue.arn.to_string(),
-                dry_run: true,
-                to_move,
-                to_copy,
-                not_chosen,
-                destination: self.destination.as_ref().ok().map(ToString::to_string),
-                complete: is_complete,
-                groups: groups.shapes(),
-            };
-            anstream::println!("{}", serde_json::to_string_pretty(&planned)?);
-        } else {
-            self.tell_plan(&groups, to_move, to_copy, not_chosen);
-        }
-        Ok(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-    }
-
-    fn tell_plan(&self, groups: &Groups, to_move: u64, to_copy: u64, not_chosen: u64) {
-        if groups.count() > 0 {
-            anstream::println!("{}\n", groups.table());
-        }
-        if self.by_move_task {
-            let to = self.moves_to().map_or("where they came from", QueueArn::name);
-            anstream::println!("{} would be moved to {to}", messages(to_move));
-        }
-        match &self.destination {
-            Ok(to) if to_copy > 0 || !self.by_move_task => {
-                anstream::println!("{} would be copied to {} and deleted here", messages(to_copy), to.name());
-            }
-            Err(why) if to_copy > 0 => {
-                anstream::println!("{} cannot be brought back yet: {why}", messages(to_copy));
-                // By a body's own word, and so only for the person to read.
-                if let Some(source) = &groups.source {
-                    anstream::println!("one of them says that it came from {source}");
-                }
-            }
-            Ok(_) | Err(_) => {}
-        }
-        if not_chosen > 0 {
-            anstream::println!("{} would be left here", messages(not_chosen));
-        }
-        groups.tell();
     }
 }
 
@@ -378,15 +226,17 @@ async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<Exi
     let Some(task) = moving::running(sqs, &queue.arn).await? else {
         return Err(format!("SQS is moving nothing out of {} just now", queue.arn.name()).into());
     };
-    let plan = Plan { arguments, dead_letters, destination: Err(String::new()), by_move_task: true };
     let stop = Stop::listen()?;
     let moved = moving::follow(sqs, &queue.arn, &task.handle.unwrap_or_default(), &stop).await?;
     let is_complete = moved.end == MoveEnd::Completed;
-    plan.tell(&Redrive { moved: moved.messages, is_complete, ..Redrive::default() }, &stop)?;
+    if arguments.json {
+        Redrive { moved: moved.messages, is_complete, ..Redrive::default() }.tell(arguments, dead_letters, None)?;
+    } else {
+        anstream::println!("{} moved", messages(moved.messages));
+    }
     match moved.end {
-        MoveEnd::Completed | MoveEnd::Cancelled => {
-            Ok(stop.exit_code(if is_complete { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
-        }
+        MoveEnd::Completed => Ok(ExitCode::SUCCESS),
+        MoveEnd::Cancelled => Ok(stop.exit_code(ExitCode::FAILURE)),
         MoveEnd::SourceUnknown => Err("SQS does not know where the others belong: redrive copies them".into()),
         MoveEnd::Failed(why) => Err(format!("SQS's move task failed: {why}").into()),
     }

@@ -183,7 +183,7 @@ impl<'a> Scan<'a> {
 
     /// How long a message that was received is ours, with something to spare.
     pub(crate) fn time_in_hand(&self) -> Duration {
-        self.visibility - RESERVE
+        self.visibility.saturating_sub(RESERVE)
     }
 
     /// Makes everything visible again that is still held. What could not be made so is said; `false` then.
@@ -232,7 +232,7 @@ impl<'a> Scan<'a> {
                 messages(seen)
             )),
             End::TimeUp => {
-                note(&format!("partial: {} looked at, about {rest} more; run it again for the rest", messages(seen)))
+                note(&format!("partial: {} looked at, about {rest} more; run it again for the rest", messages(seen)));
             }
             End::Interrupted => {
                 note(&format!("interrupted: {} looked at, and visible again unless brought back", messages(seen)));

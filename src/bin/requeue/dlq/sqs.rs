@@ -305,8 +305,14 @@ pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> E
         "NonExistentQueue" | "QueueDoesNotExist" => {
             format!("there is no queue {queue}: look at the URL, the account and the region")
         }
-        "InvalidAction" | "InternalFailure" | "NotImplemented" if operation == "StartMessageMoveTask" => {
-            format!("SQS refuses {operation} on {name} ({code}): --copy does without it")
+        // Answers of services that speak SQS's language and know part of it.
+        "InvalidAction" | "InternalFailure" | "NotImplemented" | "Unknown" => {
+            let remedy = match operation {
+                "StartMessageMoveTask" | "ListMessageMoveTasks" => ": --copy does without it",
+                "ListDeadLetterSourceQueues" => ": --copy with --to does without it",
+                _ => "",
+            };
+            format!("SQS refuses {operation} on {name} ({code}){remedy}")
         }
         "UnsupportedOperation" if operation == "StartMessageMoveTask" => {
             format!("SQS is moving messages out of {name} already: --follow watches that to its end")
