@@ -427,6 +427,23 @@ async fn interrupted_it_leaves_everything_visible_and_nothing_lost() {
 }
 
 #[tokio::test]
+async fn a_reader_that_goes_away_leaves_everything_visible() {
+    let world = World::filled("annotate").await;
+    for arguments in [&["peek", "--json"][..], &["export", "-"]] {
+        let mut child = world.spawn(arguments);
+        drop(child.stdout.take());
+        let (status, said) = tokio::task::spawn_blocking(move || {
+            let output = child.wait_with_output().unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        })
+        .await
+        .unwrap();
+        assert!(status == Some(1) && said.starts_with("error: Broken pipe"), "{status:?} {said}");
+        world.assert_all_visible();
+    }
+}
+
+#[tokio::test]
 async fn killed_between_copy_and_deletion_it_leaves_a_copy_with_the_same_first_id() {
     let world = World::filled("annotate").await;
     let all: BTreeSet<String> = world.ids.iter().cloned().collect();
@@ -495,6 +512,21 @@ async fn copies_are_no_faster_than_the_rate() {
     let run = world.dlq(&["redrive", "--yes", "--copy", "--rate", "2"]).await;
     assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
     assert!(began.elapsed() >= Duration::from_millis(2_500), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn what_fails_again_at_once_does_not_go_round() {
+    let world = World::filled("direct").await;
+    let run = tokio::select! {
+        run = world.dlq(&["redrive", "--yes", "--copy", "--rate", "2", "--json"]) => run,
+        () = world.give_up_for_ever() => unreachable!("it goes on"),
+    };
+    assert_eq!(run.status, 0, "{run:?}");
+    let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
+    // At this rate two at most come back within the second that SQS's clock does not tell.
+    assert!((5..=7).contains(&redriven["copied"]["orders"].as_u64().unwrap()), "{run:?}");
+    assert!(redriven["arrivedMeanwhile"].as_u64() >= Some(3), "{run:?}");
+    world.assert_all_visible();
 }
 
 #[tokio::test]

@@ -194,6 +194,18 @@ impl World {
         tokio::time::resume();
     }
 
+    /// A function on the queue that gives everything up at once, for as long as this is awaited.
+    pub(crate) async fn give_up_for_ever(&self) {
+        let dead_letter = DeadLetterMode::Direct(self.dead_letters.url().parse().unwrap());
+        let settings = Settings { dead_letter, recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
+        let refuse = async |_: Message| Err(Failure::non_retryable("never"));
+        let processor = BatchProcessor::new(refuse, SqsQueue::new(&self.sqs.client()), settings);
+        loop {
+            invoke(&self.sqs, &self.queue, &processor).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
     /// Lets a function that accepts everything work on what was brought back; what it is given.
     pub(crate) async fn handled(&self) -> Vec<(String, String, u32)> {
         let (told, mut seen) = tokio::sync::mpsc::unbounded_channel();

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use requeue::queue::{CallErrorKind, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn};
@@ -23,7 +23,9 @@ pub(crate) struct Tally {
     /// How many, by the name of the queue.
     pub(crate) copied: BTreeMap<String, u64>,
     pub(crate) not_chosen: u64,
-    /// Tally, and still here: they would be copied again.
+    /// Sent after all this began: perhaps the same ones again.
+    pub(crate) newcomers: u64,
+    /// Copied, and still here: they would be copied again.
     pub(crate) not_deleted: Vec<String>,
     /// How many were not copied, by SQS's code or ours.
     pub(crate) failed: BTreeMap<String, u64>,
@@ -39,6 +41,8 @@ pub(crate) struct Copier<'a> {
     pub(crate) fresh_budget: bool,
     pub(crate) rate: Option<u16>,
     pub(crate) stop: &'a Stop,
+    /// What was sent here later stays: a copy that fails at once would go round for ever.
+    pub(crate) until: SystemTime,
     pub(crate) time_in_hand: Duration,
     pub(crate) began: Instant,
     /// Groups of which a message stayed behind: what follows it must not overtake it.
@@ -136,6 +140,10 @@ impl Copier<'_> {
         let mut drafts = Vec::new();
         for letter in letters {
             let dead = letter.read();
+            if letter.record.sent.is_some_and(|sent| sent > self.until) {
+                self.tally.newcomers += 1;
+                continue;
+            }
             if room == 0 || !self.filter.chooses(letter, &dead) {
                 self.tally.not_chosen += 1;
                 continue;
@@ -268,7 +276,8 @@ fn chunks(drafts: Vec<Draft<'_>>, is_fifo: bool) -> Vec<Vec<Draft<'_>>> {
         let size = draft.letter.size() - draft.letter.body.len() + draft.body.len();
         let group = draft.letter.record.group_id.as_deref();
         let has_room = chunks.last().is_some_and(|chunk| {
-            let follows = is_fifo && chunk.iter().any(|other| other.letter.record.group_id.as_deref() == group);
+            let precedes = |other: &Draft<'_>| other.letter.record.group_id.as_deref() == group;
+            let follows = is_fifo && group.is_some() && chunk.iter().any(precedes);
             chunk.len() < MAX_BATCH_ENTRIES && bytes + size <= MAX_BATCH_BYTES && !follows
         });
         if let Some(chunk) = chunks.last_mut().filter(|_| has_room) {

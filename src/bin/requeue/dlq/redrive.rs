@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
@@ -22,10 +23,10 @@ pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back 
     idempotency key.\n\n\
     A message that was brought back starts afresh in Requeue, with all its retries and all its time, up to its tenth redrive, and if it was \
     sent more than two minutes after its last try. With --fresh-budget it does so in any case: the copy is the message as first delivered, \
-    with its originalMessageId.\n\n\
-    Permissions: sqs:ListDeadLetterSourceQueues, sqs:GetQueueAttributes, sqs:ReceiveMessage, sqs:DeleteMessage, \
-    sqs:ChangeMessageVisibility here, sqs:SendMessage there, with --to also sqs:GetQueueAttributes there; sqs:StartMessageMoveTask, sqs:ListMessageMoveTasks and \
-    sqs:CancelMessageMoveTask unless --copy is given.\n\n\
+    with its originalMessageId. What arrives here while copies are made is left.\n\n\
+    Permissions: sqs:GetQueueAttributes, sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, sqs:DeleteMessage and \
+    sqs:ChangeMessageVisibility here, sqs:SendMessage there, and with --to sqs:GetQueueAttributes; unless copies alone are made, also \
+    sqs:StartMessageMoveTask, sqs:ListMessageMoveTasks and sqs:CancelMessageMoveTask here.\n\n\
     Ends with status 0, with 1 if something was not brought back that should have been, and with 130 after Ctrl-C.";
 
 #[derive(clap::Args)]
@@ -61,6 +62,9 @@ pub(crate) struct Arguments {
     pub(super) json: bool,
 }
 
+/// SQS tells its time in whole seconds.
+const CLOCK_GRAIN: Duration = Duration::from_secs(1);
+
 /// What has become of the messages.
 #[derive(Default)]
 struct Redrive {
@@ -78,6 +82,7 @@ struct Redriven<'a> {
     copied_not_deleted: &'a [String],
     failed: &'a BTreeMap<String, u64>,
     not_chosen: u64,
+    arrived_meanwhile: u64,
     complete: bool,
 }
 
@@ -162,6 +167,7 @@ async fn copy_all(
     redrive: &mut Redrive,
 ) -> Result<(), Error> {
     let Arguments { place, filter, rate, .. } = arguments;
+    let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
     let mut scan = dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set());
     let mut copier = Copier {
         sqs: &dead_letters.sqs,
@@ -171,6 +177,7 @@ async fn copy_all(
         fresh_budget: arguments.fresh_budget,
         rate: *rate,
         stop,
+        until: began + CLOCK_GRAIN,
         time_in_hand: scan.time_in_hand(),
         began: Instant::now(),
         blocked: BTreeSet::new(),
@@ -195,6 +202,7 @@ impl Redrive {
                 copied_not_deleted: &copies.not_deleted,
                 failed: &copies.failed,
                 not_chosen: copies.not_chosen,
+                arrived_meanwhile: copies.newcomers,
                 complete: self.is_complete,
             };
             anstream::println!("{}", serde_json::to_string_pretty(&redriven)?);
@@ -210,6 +218,9 @@ impl Redrive {
         }
         if copies.not_chosen > 0 {
             anstream::println!("{} left here, not chosen", messages(copies.not_chosen));
+        }
+        if copies.newcomers > 0 {
+            anstream::println!("{} arrived meanwhile, and left here", messages(copies.newcomers));
         }
         for (code, count) in &copies.failed {
             anstream::println!("{} not copied, and still here: {code}", messages(*count));

@@ -6,11 +6,11 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::Region;
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::{ListMessageMoveTasksResultEntry, QueueAttributeName};
-use requeue::Record;
 use requeue::queue::{
     CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, QueueUrl,
     ReceiveRequest, Source, SqsQueue,
 };
+use requeue::{Clock, Record};
 use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 
@@ -98,6 +98,13 @@ impl Sqs {
             delayed: count("ApproximateNumberOfMessagesDelayed"),
             redrive: attribute("RedrivePolicy").and_then(redrive_policy),
         })
+    }
+
+    /// What SQS takes the time to be, to the second.
+    pub(crate) async fn now(&self, queue: &QueueArn) -> Result<SystemTime, Error> {
+        let told = patiently(Again::WithoutAnswer, Duration::ZERO, async || self.port.describe(queue).await).await;
+        let told = told.map_err(|error| refusal("GetQueueAttributes", queue, &error))?;
+        Ok(told.date.unwrap_or_else(|| Clock::system().now()))
     }
 
     /// The queues whose redrive policy names this one.

@@ -13,10 +13,9 @@ pub(crate) struct Stop(watch::Receiver<Option<u8>>);
 impl Stop {
     /// From now on signals do not end the process by themselves.
     pub(crate) fn listen() -> io::Result<Self> {
-        // A terminal that is closed hangs up.
-        let kinds = [SignalKind::interrupt(), SignalKind::terminate(), SignalKind::hangup()];
         let (told, mut signals) = mpsc::channel(1);
-        for kind in kinds {
+        // Not a terminal that hangs up: who has said `nohup` means it.
+        for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
             let mut arrivals = signal(kind)?;
             let number = u8::try_from(kind.as_raw_value()).unwrap_or(2);
             let told = told.clone();
