@@ -68,18 +68,14 @@ impl Way {
 
     /// What is going to happen.
     pub(crate) fn words(&self, arguments: &Arguments, dead_letters: &DeadLetters) -> String {
-        let (name, about) = (dead_letters.name(), messages(dead_letters.queue.visible));
+        let has = format!("{} has about {}", dead_letters.name(), messages(dead_letters.queue.visible));
         if self.by_move_task {
-            return format!("SQS is to move about {about} of {name} to {self}");
+            return format!("{has}: SQS is to move them to {self}");
         }
-        let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
         let words = arguments.filter.words();
-        let all = if words.is_empty() {
-            format!("about {about} of {name}")
-        } else {
-            format!("of about {about} of {name} those{words}")
-        };
-        format!("{all} are to be copied to {self} and deleted here{fresh}")
+        let which = if words.is_empty() { "they".to_owned() } else { format!("those{words}") };
+        let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
+        format!("{has}: {which} are to be copied to {self} and then deleted{fresh}")
     }
 }
 
