@@ -79,6 +79,30 @@ async fn a_look_that_is_not_complete_says_so() {
 }
 
 #[tokio::test]
+async fn trouble_on_the_way_hides_nothing() {
+    let world = World::filled("annotate").await;
+    let before = world.sqs.call_count("ReceiveMessage");
+    world.sqs.set_faults(move |call| match call.operation.as_str() {
+        // After the first four, which are under way at once.
+        "ReceiveMessage" if call.of_operation > before + 4 => Fault::refuse(403, "AccessDenied"),
+        _ => Fault::None,
+    });
+    for command in [&["list"][..], &["redrive", "--dry-run"]] {
+        let run = world.dlq(command).await;
+        assert!(run.status == 1 && run.stderr.contains("the permission sqs:ReceiveMessage on"), "{run:?}");
+        world.assert_all_visible();
+    }
+    world.sqs.set_faults(|call| match call.operation.as_str() {
+        "ChangeMessageVisibilityBatch" => Fault::refuse(403, "AccessDenied"),
+        _ => Fault::None,
+    });
+    let run = world.dlq(&["list"]).await;
+    let words = "note: 5 messages stay hidden for at most 4 minutes, then come back by themselves: SQS refuses";
+    assert!(run.status == 1 && run.stdout.contains("5 messages") && run.stderr.contains(words), "{run:?}");
+    assert!(run.stderr.contains("the permission sqs:ChangeMessageVisibility on"), "{run:?}");
+}
+
+#[tokio::test]
 async fn messages_are_shown_without_bodies_and_values_unless_bodies_are_asked_for() {
     let world = World::filled("direct").await;
     for arguments in [&["peek"][..], &["peek", "--json"]] {
@@ -241,7 +265,14 @@ async fn what_is_chosen_is_copied_with_all_that_belongs_to_it() {
     let run = world.run(&by_source).await;
     assert_eq!((run.status, run.stdout.as_str()), (0, "1 message copied to orders\n"), "{run:?}");
     assert_eq!(world.counts(), (0, 5));
-    assert_eq!(originals(&world.back()).into_keys().collect::<BTreeSet<_>>(), world.ids.iter().cloned().collect());
+    for at in 0..4 {
+        world.send_dead(&format!("{at}{}", "x".repeat(600_000))).await;
+    }
+    let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 9)), "no request is larger than SQS takes: {run:?}");
+    let mut back = world.back();
+    back.retain(|message| message.body.len() < 600_000);
+    assert_eq!(originals(&back).into_keys().collect::<BTreeSet<_>>(), world.ids.iter().cloned().collect());
 }
 
 #[tokio::test]
