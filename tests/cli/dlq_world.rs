@@ -31,6 +31,9 @@ pub(crate) const BODIES: [&str; 5] = [
 pub(crate) const GROUPS: [(&str, &str, u64); 3] =
     [("quota", "retries-exhausted", 3), ("non-retryable", "non-retryable", 1), ("temporary", "retries-exhausted", 1)];
 
+pub(crate) const SEND: &str = "SendMessageBatch";
+pub(crate) const DELETE: &str = "DeleteMessageBatch";
+
 pub(crate) struct World {
     pub(crate) sqs: EmbeddedSqs,
     pub(crate) server: Server,

@@ -5,6 +5,8 @@
 
 mod check;
 mod dlq;
+mod dlq_ended;
+mod dlq_redrive;
 mod dlq_world;
 mod laptop;
 mod run;
