@@ -182,7 +182,7 @@ impl Reason {
     /// In UTF-8, and so in JSON: no character in it needs a longer escape.
     pub(crate) const MAX_BYTES: usize = 4 * Self::MAX_CHARS;
 
-    fn new(words: impl fmt::Display) -> Self {
+    pub(crate) fn new(words: impl fmt::Display) -> Self {
         let words = words.to_string();
         let harmless = |c: char| {
             if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') { ' ' } else { c }

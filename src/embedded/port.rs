@@ -86,8 +86,10 @@ impl Source for EmbeddedSqs {
 
 fn record(delivered: Delivered, queue: &Arc<QueueArn>) -> Record {
     let Delivered { message, receipt_handle } = delivered;
+    let source = message.system_attributes.get("DeadLetterQueueSourceArn");
     Record {
-        was_dead_lettered: message.system_attributes.contains_key("DeadLetterQueueSourceArn"),
+        was_dead_lettered: source.is_some(),
+        dead_letter_source: source.and_then(|arn| arn.parse().ok()),
         trace_header: message.system_attributes.get("AWSTraceHeader").cloned(),
         message_id: Some(message.id),
         receipt_handle: Some(receipt_handle),

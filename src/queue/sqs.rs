@@ -143,6 +143,7 @@ fn record(message: aws_sdk_sqs::types::Message, queue: &Arc<QueueArn>) -> Record
         group_id: text(System::MessageGroupId),
         trace_header: text(System::AwsTraceHeader),
         was_dead_lettered: system.contains_key(&System::DeadLetterQueueSourceArn),
+        dead_letter_source: text(System::DeadLetterQueueSourceArn).and_then(|arn| arn.parse().ok()),
         attributes: attributes.map(|(name, value)| Some((name, attribute(value)?))).collect::<Option<BTreeMap<_, _>>>(),
     }
 }

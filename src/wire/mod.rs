@@ -8,6 +8,7 @@
 //! | … that bears one of them twice, or `retryBody`, or a character that SQS refuses | as anything else |
 //! | anything else | `{"retryBody":"<the text>", our four members}` |
 
+mod dead_letter;
 mod json;
 mod object;
 mod stamp;
@@ -22,6 +23,7 @@ use self::object::{Name, Object};
 use self::state_text::StateText;
 use crate::state::RetryState;
 
+pub use self::dead_letter::DeadLetter;
 #[cfg(test)]
 pub(crate) use self::json::each_member;
 pub use self::stamp::Wrap;

@@ -4,6 +4,10 @@
 #![allow(clippy::float_cmp, missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod check;
+mod dlq;
+mod dlq_ended;
+mod dlq_redrive;
+mod dlq_world;
 mod doctor;
 mod laptop;
 mod run;

@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 mod address;
 mod check;
 mod demo;
+mod dlq;
 mod doctor;
 mod document;
 mod endpoint;
@@ -34,6 +35,9 @@ enum Command {
     Invoke(invoke::Arguments),
     /// Works on a queue until it is told to end: posts each message to a URL, as the Lambda does, in a container or on a laptop.
     Work(work::Arguments),
+    /// Shows what lies in a dead-letter queue and why, and brings it back.
+    #[command(subcommand)]
+    Dlq(dlq::Command),
     /// Says what is wrong with a policy document, as the Lambda would at its start, or what it amounts to.
     Check(check::Arguments),
     /// Looks at a deployed function and its queues, and says what is wrong with them and what to do about it.
@@ -58,6 +62,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Invoke(arguments) => invoke::run(&arguments),
         Command::Work(arguments) => work::run(&arguments),
+        Command::Dlq(command) => dlq::run(&command),
         Command::Check(arguments) => check::run(&arguments),
         Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Schedule(arguments) => schedule::run(&arguments),

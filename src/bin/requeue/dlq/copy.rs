@@ -1,0 +1,292 @@
+//! Bringing messages back one by one: send the copy, see it confirmed by name, delete the original. What is not confirmed stays.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::join_all;
+use requeue::queue::{CallErrorKind, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn};
+use requeue::{Clock, Delay};
+use tokio::time::{Instant, sleep_until};
+
+use super::letter::{Filter, Letter};
+use super::scan::Held;
+use super::sqs::{Sqs, refusal};
+use super::stop::Stop;
+use super::way::Way;
+use crate::Error;
+
+/// What has become of the messages so far.
+#[derive(Default)]
+pub(crate) struct Tally {
+    /// How many, by the name of the queue.
+    pub(crate) copied: BTreeMap<String, u64>,
+    pub(crate) not_chosen: u64,
+    /// Sent after all this began: perhaps the same ones again.
+    pub(crate) newcomers: u64,
+    /// Copied, and still here: they would be copied again.
+    pub(crate) not_deleted: Vec<String>,
+    /// How many were not copied, by SQS's code or ours.
+    pub(crate) failed: BTreeMap<String, u64>,
+    /// What makes going on pointless.
+    pub(crate) fatal: Option<Error>,
+}
+
+pub(crate) struct Copier<'a> {
+    pub(crate) sqs: &'a Sqs,
+    pub(crate) from: &'a QueueArn,
+    pub(crate) way: &'a Way,
+    pub(crate) filter: &'a Filter,
+    pub(crate) fresh_budget: bool,
+    pub(crate) rate: Option<u16>,
+    pub(crate) stop: &'a Stop,
+    /// What was sent here later stays: a copy that fails at once would go round for ever.
+    pub(crate) until: SystemTime,
+    pub(crate) time_in_hand: Duration,
+    pub(crate) began: Instant,
+    /// Groups of which a message stayed behind: what follows it must not overtake it.
+    pub(crate) blocked: BTreeSet<String>,
+    pub(crate) tally: Tally,
+}
+
+/// A copy that is ready to be sent.
+struct Draft<'a> {
+    letter: &'a Letter,
+    body: Cow<'a, str>,
+}
+
+impl Draft<'_> {
+    /// `None` of a message whose attributes cannot be read.
+    fn outgoing(&self, to: &QueueArn) -> Option<Outgoing<'_>> {
+        let id = Some(self.letter.id.as_str()).filter(|_| to.is_fifo());
+        Some(Outgoing {
+            body: &self.body,
+            delay: Delay::default(),
+            attributes: self.letter.record.attributes.as_ref()?,
+            group_id: self.letter.record.group_id.as_deref().or(id),
+            // Sent twice within five minutes, it is stored once.
+            deduplication_id: id,
+        })
+    }
+}
+
+/// How one chunk went.
+#[derive(Default)]
+struct Carried {
+    done: Vec<String>,
+    not_deleted: Vec<String>,
+    /// The position in the chunk, and the code.
+    failed: Vec<(usize, String)>,
+    fatal: Option<Error>,
+}
+
+/// Chunks on their way at once.
+const AT_ONCE: usize = 4;
+/// Ours, for a message that is hidden no longer for long enough.
+const LAPSED: &str = "visibility timeout over";
+
+impl Copier<'_> {
+    /// Copies those that are meant of these messages.
+    pub(crate) async fn copy(&mut self, letters: Vec<Letter>, held: &mut Held) -> ControlFlow<()> {
+        let received = Instant::now();
+        let mut by_destination: BTreeMap<&QueueArn, Vec<Draft<'_>>> = BTreeMap::new();
+        let way = self.way;
+        for draft in self.drafts(&letters) {
+            match way.of(draft.letter) {
+                Ok(to) => by_destination.entry(to).or_default().push(draft),
+                Err(why) => self.fail(draft.letter, why),
+            }
+        }
+        for (to, drafts) in by_destination {
+            if self.copy_to(to, drafts, received, held).await.is_break() {
+                return ControlFlow::Break(());
+            }
+        }
+        self.pace().await;
+        let has_all = self.taken() >= self.filter.limit.unwrap_or(u64::MAX);
+        if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    async fn copy_to(
+        &mut self,
+        to: &QueueArn,
+        drafts: Vec<Draft<'_>>,
+        received: Instant,
+        held: &mut Held,
+    ) -> ControlFlow<()> {
+        let mut chunks = chunks(drafts, to.is_fifo());
+        let at_once = if to.is_fifo() { 1 } else { AT_ONCE };
+        while !chunks.is_empty() {
+            let some = chunks.drain(..chunks.len().min(at_once));
+            let some: Vec<Vec<Draft<'_>>> = some.map(|chunk| self.unblocked(to, chunk)).collect();
+            let carried = join_all(some.iter().map(|chunk| self.carry(to, chunk, received))).await;
+            let ends = some.iter().zip(carried).map(|(chunk, carried)| self.settle(to, chunk, carried, held));
+            // Each of them has happened, whatever the others say.
+            if ends.fold(false, |ended, end| ended | end.is_break()) {
+                return ControlFlow::Break(());
+            }
+        }
+        ControlFlow::Continue(())
+    }
+
+    /// Messages that count against the limit.
+    fn taken(&self) -> u64 {
+        self.tally.copied.values().chain(self.tally.failed.values()).sum()
+    }
+
+    fn drafts<'l>(&mut self, letters: &'l [Letter]) -> Vec<Draft<'l>> {
+        let mut room = self.filter.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.taken()));
+        let mut drafts = Vec::new();
+        for letter in letters {
+            let dead = letter.read();
+            if letter.record.sent.is_some_and(|sent| sent > self.until) {
+                self.tally.newcomers += 1;
+                continue;
+            }
+            if room == 0 || !self.filter.chooses(letter, &dead) {
+                self.tally.not_chosen += 1;
+                continue;
+            }
+            room -= 1;
+            let trouble = if letter.record.attributes.is_none() {
+                Some("unreadable attributes")
+            } else if self.fresh_budget && dead.is_of_later_version() {
+                Some("written by a later version")
+            } else {
+                None
+            };
+            if let Some(trouble) = trouble {
+                self.fail(letter, trouble);
+                continue;
+            }
+            let afresh = || dead.afresh(Clock::system().now());
+            let body = self.fresh_budget.then(afresh).flatten().map_or(Cow::Borrowed(letter.body.as_str()), Cow::Owned);
+            drafts.push(Draft { letter, body });
+        }
+        drafts
+    }
+
+    fn fail(&mut self, letter: &Letter, code: &str) {
+        *self.tally.failed.entry(code.to_owned()).or_default() += 1;
+        self.blocked.extend(letter.record.group_id.clone());
+    }
+
+    /// Without those of a FIFO group that has to wait.
+    fn unblocked<'l>(&mut self, to: &QueueArn, mut chunk: Vec<Draft<'l>>) -> Vec<Draft<'l>> {
+        if to.is_fifo() {
+            chunk.retain(|draft| {
+                let is_blocked =
+                    draft.letter.record.group_id.as_ref().is_some_and(|group| self.blocked.contains(group));
+                if is_blocked {
+                    self.fail(draft.letter, "behind one that failed");
+                }
+                !is_blocked
+            });
+        }
+        chunk
+    }
+
+    /// Sends, finds each entry by its name, and only then deletes.
+    async fn carry(&self, to: &QueueArn, chunk: &[Draft<'_>], received: Instant) -> Carried {
+        let mut carried = Carried::default();
+        if chunk.is_empty() {
+            return carried;
+        }
+        if received.elapsed() > self.time_in_hand {
+            carried.failed = (0..chunk.len()).map(|at| (at, LAPSED.to_owned())).collect();
+            return carried;
+        }
+        let entries: Vec<Outgoing<'_>> = chunk.iter().filter_map(|draft| draft.outgoing(to)).collect();
+        debug_assert_eq!(entries.len(), chunk.len());
+        let confirmations = match self.sqs.send(to, &entries).await {
+            Ok(confirmations) => confirmations,
+            Err(error) => {
+                let code = match error.kind {
+                    CallErrorKind::Ambiguous => format!("{}, so that the copy may exist", error.code),
+                    _ => error.code.clone(),
+                };
+                carried.failed = (0..chunk.len()).map(|at| (at, code.clone())).collect();
+                if error.kind == CallErrorKind::Refused {
+                    carried.fatal = Some(refusal("SendMessageBatch", to, &error));
+                }
+                return carried;
+            }
+        };
+        let mut confirmed = Vec::new();
+        for (at, (confirmation, draft)) in confirmations.into_iter().zip(chunk).enumerate() {
+            match confirmation {
+                Ok(()) => confirmed.push(draft.letter),
+                Err(error) => carried.failed.push((at, error.code)),
+            }
+        }
+        self.delete(&confirmed, &mut carried).await;
+        carried
+    }
+
+    async fn delete(&self, confirmed: &[&Letter], carried: &mut Carried) {
+        if confirmed.is_empty() {
+            return;
+        }
+        let ids = confirmed.iter().map(|letter| letter.id.clone());
+        let handles: Vec<&str> = confirmed.iter().map(|letter| letter.receipt_handle.as_str()).collect();
+        match self.sqs.delete(self.from, &handles).await {
+            Ok(deletions) => {
+                for (id, deletion) in ids.zip(deletions) {
+                    if deletion.is_ok() { carried.done.push(id) } else { carried.not_deleted.push(id) }
+                }
+            }
+            Err(error) => {
+                carried.not_deleted = ids.collect();
+                carried.fatal = Some(refusal("DeleteMessageBatch", self.from, &error));
+            }
+        }
+    }
+
+    fn settle(&mut self, to: &QueueArn, chunk: &[Draft<'_>], carried: Carried, held: &mut Held) -> ControlFlow<()> {
+        let copied = u64::try_from(carried.done.len() + carried.not_deleted.len()).unwrap_or_default();
+        if copied > 0 {
+            *self.tally.copied.entry(to.name().to_owned()).or_default() += copied;
+        }
+        carried.done.iter().for_each(|id| held.forget(id));
+        self.tally.not_deleted.extend(carried.not_deleted);
+        for (at, code) in carried.failed {
+            self.fail(chunk[at].letter, &code);
+        }
+        self.tally.fatal = self.tally.fatal.take().or(carried.fatal);
+        if self.tally.fatal.is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+    }
+
+    /// Waits until as much time has passed as the messages so far may take.
+    async fn pace(&self) {
+        let Some(rate) = self.rate else { return };
+        let secs = Duration::from_secs(self.tally.copied.values().sum()) / u32::from(rate);
+        tokio::select! {
+            () = sleep_until(self.began + secs) => {}
+            () = self.stop.told() => {}
+        }
+    }
+}
+
+/// In the order given, of at most ten messages and 1 MiB. For a FIFO queue no two of a group: one that fails must not be overtaken.
+fn chunks(drafts: Vec<Draft<'_>>, is_fifo: bool) -> Vec<Vec<Draft<'_>>> {
+    let mut chunks: Vec<Vec<Draft<'_>>> = Vec::new();
+    let mut bytes = 0;
+    for draft in drafts {
+        let size = draft.letter.size() - draft.letter.body.len() + draft.body.len();
+        let group = draft.letter.record.group_id.as_deref();
+        let has_room = chunks.last().is_some_and(|chunk| {
+            let precedes = |other: &Draft<'_>| other.letter.record.group_id.as_deref() == group;
+            let follows = is_fifo && group.is_some() && chunk.iter().any(precedes);
+            chunk.len() < MAX_BATCH_ENTRIES && bytes + size <= MAX_BATCH_BYTES && !follows
+        });
+        if let Some(chunk) = chunks.last_mut().filter(|_| has_room) {
+            bytes += size;
+            chunk.push(draft);
+        } else {
+            bytes = size;
+            chunks.push(vec![draft]);
+        }
+    }
+    chunks
+}

@@ -1,0 +1,166 @@
+//! One message of a dead-letter queue: what is known of it, how it is chosen, and how it is written down.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use jiff::Timestamp;
+use requeue::queue::{Attribute, AttributeValue, Outgoing};
+use requeue::{DeadLetter, FailureClass, Record};
+use serde::Serialize;
+
+/// What stands for a class or a reason that nobody wrote down.
+pub(crate) const UNKNOWN: &str = "unknown";
+
+/// A message that was received.
+pub(crate) struct Letter {
+    pub(crate) id: String,
+    pub(crate) receipt_handle: String,
+    pub(crate) body: String,
+    pub(crate) record: Record,
+}
+
+impl Letter {
+    /// `None` of what lacks what every message of SQS has.
+    pub(crate) fn new(mut record: Record) -> Option<Self> {
+        let (id, receipt_handle) = (record.message_id.take()?, record.receipt_handle.take()?);
+        Some(Self { id, receipt_handle, body: record.body.take()?, record })
+    }
+
+    pub(crate) fn read(&self) -> DeadLetter<'_> {
+        DeadLetter::read(&self.body)
+    }
+
+    /// The bytes that SQS counts.
+    pub(crate) fn size(&self) -> usize {
+        let none = BTreeMap::new();
+        let attributes = self.record.attributes.as_ref().unwrap_or(&none);
+        let body = self.body.as_str();
+        Outgoing { body, delay: requeue::Delay::default(), attributes, group_id: None, deduplication_id: None }.size()
+    }
+
+    /// When it was first sent: by its own word, or else when SQS took it.
+    pub(crate) fn first_sent(&self, dead: &DeadLetter<'_>) -> Option<SystemTime> {
+        dead.first_sent().or(self.record.sent)
+    }
+}
+
+pub(crate) fn class(dead: &DeadLetter<'_>) -> &'static str {
+    dead.class().map_or(UNKNOWN, FailureClass::as_str)
+}
+
+pub(crate) fn reason<'a>(dead: &'a DeadLetter<'_>) -> &'a str {
+    dead.reason().unwrap_or(UNKNOWN)
+}
+
+/// `2026-11-21T01:02:03Z`
+pub(crate) fn moment(time: SystemTime) -> Option<String> {
+    Timestamp::try_from(time).ok().map(|timestamp| format!("{timestamp:.0}"))
+}
+
+/// Which messages are meant: all of them, unless something is said.
+#[derive(clap::Args)]
+pub(crate) struct Filter {
+    /// Only messages of this class; may be given several times.
+    #[arg(long, value_parser = ["rate-limit", "quota", "temporary", "non-retryable", UNKNOWN])]
+    class: Vec<String>,
+    /// Only messages given up for this reason, as `list` shows it; may be given several times.
+    #[arg(long)]
+    reason: Vec<String>,
+    /// Only the message with this id, its own or that of its first delivery; may be given several times.
+    #[arg(long)]
+    id: Vec<String>,
+    /// So many messages at most.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) limit: Option<u64>,
+}
+
+impl Filter {
+    pub(crate) fn is_set(&self) -> bool {
+        !(self.class.is_empty() && self.reason.is_empty() && self.id.is_empty() && self.limit.is_none())
+    }
+
+    /// Whether a message is meant, the limit apart.
+    pub(crate) fn chooses(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
+        let named =
+            |wanted: &[String], is: &[&str]| wanted.is_empty() || wanted.iter().any(|one| is.contains(&one.as_str()));
+        let ids = [Some(letter.id.as_str()), dead.original_message_id()];
+        let ids: Vec<&str> = ids.into_iter().flatten().collect();
+        named(&self.class, &[class(dead)]) && named(&self.reason, &[reason(dead)]) && named(&self.id, &ids)
+    }
+
+    /// In words: ` of class quota, for the reason too-old`.
+    pub(crate) fn words(&self) -> String {
+        let mut words = Vec::new();
+        for (name, values) in [("of class", &self.class), ("for the reason", &self.reason), ("with the id", &self.id)] {
+            if !values.is_empty() {
+                words.push(format!("{name} {}", values.join(" or ")));
+            }
+        }
+        words.extend(self.limit.map(|limit| format!("{limit} at most")));
+        if words.is_empty() { String::new() } else { format!(" {}", words.join(", ")) }
+    }
+}
+
+/// What is known of a message, as JSON.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Known<'a> {
+    message_id: &'a str,
+    original_message_id: &'a str,
+    class: &'static str,
+    reason: &'a str,
+    detail: Option<&'a str>,
+    retry_count: Option<u32>,
+    failed_at: Option<String>,
+    first_sent: Option<String>,
+    receive_count: Option<u32>,
+    redrives: u32,
+    moved_by_redrive_policy: bool,
+    source: Option<&'a str>,
+    group_id: Option<&'a str>,
+    size_bytes: usize,
+}
+
+impl<'a> Known<'a> {
+    pub(crate) fn of(letter: &'a Letter, dead: &'a DeadLetter<'_>) -> Self {
+        Self {
+            message_id: &letter.id,
+            original_message_id: dead.original_message_id().unwrap_or(&letter.id),
+            class: class(dead),
+            reason: reason(dead),
+            detail: dead.detail(),
+            retry_count: dead.retry_count(),
+            failed_at: dead.failed_at().and_then(moment),
+            first_sent: letter.first_sent(dead).and_then(moment),
+            receive_count: letter.record.receive_count,
+            redrives: dead.redrives(),
+            moved_by_redrive_policy: letter.record.was_dead_lettered,
+            source: dead.source(),
+            group_id: letter.record.group_id.as_deref(),
+            size_bytes: letter.size(),
+        }
+    }
+}
+
+/// A message attribute in the shape that SQS's API and the AWS CLI have for it.
+#[derive(Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(crate) struct AttributeShape<'a> {
+    data_type: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    string_value: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    binary_value: Option<String>,
+}
+
+impl<'a> From<&'a Attribute> for AttributeShape<'a> {
+    fn from(attribute: &'a Attribute) -> Self {
+        let (string_value, binary_value) = match &attribute.value {
+            AttributeValue::Text(text) => (Some(text.as_str()), None),
+            AttributeValue::Binary(bytes) => (None, Some(BASE64.encode(bytes))),
+        };
+        Self { data_type: &attribute.data_type, string_value, binary_value }
+    }
+}

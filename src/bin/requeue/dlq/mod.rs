@@ -1,0 +1,163 @@
+//! `requeue dlq`: what lies in a dead-letter queue and why, and getting it back. Nothing here knows a policy, and no body is printed
+//! unless it was asked for.
+
+use std::process::ExitCode;
+
+use requeue::queue::{QueueArn, QueueUrl};
+
+use crate::Error;
+
+mod confirm;
+mod copy;
+mod dry_run;
+mod export;
+mod letter;
+mod list;
+mod moving;
+mod peek;
+mod progress;
+mod redrive;
+mod scan;
+mod sqs;
+mod stop;
+mod way;
+
+use self::scan::Scan;
+use self::sqs::{Described, Sqs};
+use self::stop::Stop;
+
+#[derive(clap::Subcommand)]
+pub(crate) enum Command {
+    /// Groups the messages by class and reason: how many, since when, and an example of each.
+    #[command(after_help = HIDDEN)]
+    List(list::Arguments),
+    /// Shows messages one by one; their bodies only with --bodies.
+    #[command(after_help = HIDDEN)]
+    Peek(peek::Arguments),
+    /// Writes messages to a file as JSON Lines, with everything needed to send them again. Deletes nothing.
+    #[command(after_help = HIDDEN)]
+    Export(export::Arguments),
+    /// Brings messages back: all of them, or those that were chosen.
+    #[command(after_help = redrive::HELP)]
+    Redrive(redrive::Arguments),
+}
+
+const HIDDEN: &str = "To look at a message is to receive it: it is hidden from other readers meanwhile, and made visible again at the end, also \
+                      after Ctrl-C. Only if the process is killed does it stay hidden until its visibility timeout ends, two minutes and \
+                      a second for each 100 of --max-messages.\n\n\
+                      Class and reason are what Requeue wrote into the message (REQUEUE_DEAD_LETTER=annotate or direct); in the mode \
+                      redrive the class of the last retry is known at most. Permissions: sqs:ReceiveMessage, \
+                      sqs:ChangeMessageVisibility, sqs:GetQueueAttributes.\n\n\
+                      Ends with status 0, with 1 on an error or if an export is not complete, and with 130 after Ctrl-C.";
+
+/// Which queue, and how much of it.
+#[derive(clap::Args)]
+struct Place {
+    /// The dead-letter queue.
+    #[arg(long, value_name = "URL", required_unless_present = "source_queue_url", conflicts_with = "source_queue_url")]
+    queue_url: Option<String>,
+    /// The queue it belongs to, instead: the dead-letter queue is found in its redrive policy.
+    #[arg(long, value_name = "URL")]
+    source_queue_url: Option<String>,
+    /// The region of the queue, where its URL does not say it.
+    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
+    region: String,
+    /// Looks at so many messages at most.
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=MAX_IN_FLIGHT))]
+    max_messages: u32,
+}
+
+/// Messages that may be in flight at once. Source: SQS developer guide, "Amazon SQS message quotas".
+const MAX_IN_FLIGHT: i64 = 120_000;
+
+/// A dead-letter queue that was found.
+struct DeadLetters {
+    sqs: Sqs,
+    queue: Described,
+    /// The queue that it was found by.
+    source: Option<QueueArn>,
+}
+
+pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        match command {
+            Command::List(arguments) => list::run(arguments).await,
+            Command::Peek(arguments) => peek::run(arguments).await,
+            Command::Export(arguments) => export::run(arguments).await,
+            Command::Redrive(arguments) => redrive::run(arguments).await,
+        }
+    })
+}
+
+impl Place {
+    async fn find(&self) -> Result<DeadLetters, Error> {
+        let sqs = Sqs::from_env().await;
+        let Some(url) = &self.source_queue_url else {
+            let url = self.queue_url.as_deref().unwrap_or_default();
+            let queue = sqs.describe(&self.arn("--queue-url", url)?).await?;
+            return Ok(DeadLetters { sqs, queue, source: None });
+        };
+        let source = sqs.describe(&self.arn("--source-queue-url", url)?).await?;
+        let Some((dead_letters, _)) = &source.redrive else {
+            let name = source.arn.name();
+            return Err(format!(
+                "{name} has no redrive policy, and so no dead-letter queue of its own: name that with --queue-url"
+            )
+            .into());
+        };
+        let queue = sqs.describe(dead_letters).await?;
+        Ok(DeadLetters { sqs, queue, source: Some(source.arn) })
+    }
+
+    /// The queue of a URL that was given as this option.
+    fn arn(&self, option: &str, url: &str) -> Result<QueueArn, Error> {
+        let parsed: QueueUrl = url.parse().map_err(|error| format!("{option} {url} is {error}"))?;
+        Ok(parsed.arn("aws", &self.region))
+    }
+
+    fn max_messages(&self) -> usize {
+        usize::try_from(self.max_messages).unwrap_or(usize::MAX)
+    }
+}
+
+impl DeadLetters {
+    fn name(&self) -> &str {
+        self.queue.arn.name()
+    }
+
+    /// Says what looking into this queue brings about.
+    fn warn(&self) {
+        if let Some((next, receives)) = &self.queue.redrive {
+            note(&format!(
+                "{} has a redrive policy itself: each look at a message counts as a receive, and after {receives} of them SQS moves it \
+                 on to {}",
+                self.name(),
+                next.name(),
+            ));
+        }
+        if self.queue.arn.is_fifo() {
+            note(&format!(
+                "{} is a FIFO queue: of each group only its first ten messages can be looked at",
+                self.name()
+            ));
+        }
+    }
+
+    fn scan<'a>(&'a self, place: &Place, stop: &'a Stop) -> Scan<'a> {
+        Scan::new(&self.sqs, &self.queue, place.max_messages(), stop)
+    }
+}
+
+/// A line for the person, beside the output.
+fn note(text: &str) {
+    anstream::eprintln!("note: {text}");
+}
+
+/// `1 message`, `2 messages`.
+fn messages(count: impl TryInto<u64>) -> String {
+    match count.try_into().unwrap_or(u64::MAX) {
+        1 => "1 message".to_owned(),
+        count => format!("{count} messages"),
+    }
+}

@@ -1,0 +1,83 @@
+//! Moving by SQS itself: a message move task, followed to its end.
+
+use std::time::Duration;
+
+use requeue::queue::QueueArn;
+use tokio::time::sleep;
+
+use super::progress::Progress;
+use super::sqs::{MoveTask, Sqs};
+use super::stop::Stop;
+use crate::Error;
+
+/// Between two looks at a task.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// How a task ended.
+pub(crate) struct Moved {
+    pub(crate) messages: u64,
+    pub(crate) end: MoveEnd,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum MoveEnd {
+    Completed,
+    Cancelled,
+    /// There are messages that were sent here and not moved: SQS does not know where they belong.
+    SourceUnknown,
+    Failed(String),
+}
+
+/// The task that is running, if there is one.
+pub(crate) async fn running(sqs: &Sqs, queue: &QueueArn) -> Result<Option<MoveTask>, Error> {
+    Ok(sqs.latest_move(queue).await?.filter(MoveTask::is_running))
+}
+
+/// Watches the latest task of the queue until it has ended; when told to stop, cancels it.
+pub(crate) async fn follow(sqs: &Sqs, queue: &QueueArn, handle: &str, stop: &Stop) -> Result<Moved, Error> {
+    let mut progress = Progress::new();
+    let mut is_cancelled = false;
+    loop {
+        let task = sqs.latest_move(queue).await;
+        let task = task.map_err(|error| format!("{error}; the move task goes on: --follow looks at it again"))?;
+        let Some(task) = task else {
+            return Err(format!("SQS knows no message move task of {} any more", queue.name()).into());
+        };
+        if !task.is_running() {
+            progress.clear();
+            return Ok(Moved { messages: task.moved, end: end(&task) });
+        }
+        progress.show(|| match task.to_move {
+            Some(all) => format!("SQS has moved {} of about {all}", task.moved),
+            None => format!("SQS has moved {}", task.moved),
+        });
+        if is_cancelled {
+            // It is on its way to an end.
+            sleep(LOOK).await;
+            continue;
+        }
+        tokio::select! {
+            () = sleep(LOOK) => {}
+            () = stop.told() => {
+                is_cancelled = true;
+                progress.clear();
+                let cancelled = sqs.cancel_move(queue, handle).await;
+                match (cancelled, sqs.latest_move(queue).await?) {
+                    // It may have ended by itself just then.
+                    (Err(error), Some(task)) if task.is_running() => return Err(error),
+                    (Err(_), _) => {}
+                    (Ok(messages), _) => return Ok(Moved { messages, end: MoveEnd::Cancelled }),
+                }
+            }
+        }
+    }
+}
+
+fn end(task: &MoveTask) -> MoveEnd {
+    match (task.status.as_str(), task.failure.as_deref().unwrap_or_default()) {
+        ("COMPLETED", _) => MoveEnd::Completed,
+        ("CANCELLED", _) => MoveEnd::Cancelled,
+        (_, why) if why.contains("CouldNotDetermineMessageSource") => MoveEnd::SourceUnknown,
+        (status, why) => MoveEnd::Failed(if why.is_empty() { status.to_owned() } else { why.to_owned() }),
+    }
+}

@@ -1,0 +1,121 @@
+//! `requeue dlq peek`: messages one by one.
+
+use std::io::{IsTerminal, Write, stdout};
+use std::ops::ControlFlow;
+use std::process::ExitCode;
+
+use requeue::DeadLetter;
+use serde::Serialize;
+
+use super::letter::{Filter, Known, Letter, class, moment, reason};
+use super::stop::Stop;
+use super::{Place, note};
+use crate::Error;
+
+/// How many are shown unless somebody says otherwise.
+const SHOWN: u64 = 10;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    place: Place,
+    #[command(flatten)]
+    filter: Filter,
+    /// Shows the bodies as well, as first delivered: without what Requeue wrote into them.
+    #[arg(long)]
+    bodies: bool,
+    /// A JSON object for each message, in a line of its own.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Line<'a> {
+    #[serde(flatten)]
+    known: Known<'a>,
+    attribute_names: Vec<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    body: Option<&'a str>,
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let dead_letters = arguments.place.find().await?;
+    dead_letters.warn();
+    let stop = Stop::listen()?;
+    let mut scan = dead_letters.scan(&arguments.place, &stop);
+    let limit = arguments.filter.limit.unwrap_or(SHOWN);
+    let (mut shown, mut more) = (0, false);
+    let walked = scan
+        .walk(async |letters, _| {
+            for letter in &letters {
+                let dead = letter.read();
+                if !arguments.filter.chooses(letter, &dead) {
+                    continue;
+                }
+                if shown == limit {
+                    more = true;
+                    return Ok(ControlFlow::Break(()));
+                }
+                shown += 1;
+                arguments.show(letter, &dead)?;
+            }
+            Ok(ControlFlow::Continue(()))
+        })
+        .await;
+    let is_released = scan.release().await;
+    scan.tell(walked?);
+    if more {
+        note(&format!("{shown} shown; --limit shows more"));
+    } else if shown == 0 && !stop.is_told() {
+        note(&format!("no message{} in {}", arguments.filter.words(), dead_letters.name()));
+    }
+    Ok(stop.exit_code(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
+
+impl Arguments {
+    fn show(&self, letter: &Letter, dead: &DeadLetter<'_>) -> Result<(), Error> {
+        let names = letter.record.attributes.iter().flatten().map(|(name, _)| name.as_str()).collect();
+        let text = if self.json {
+            let body = self.bodies.then(|| dead.payload());
+            serde_json::to_string(&Line { known: Known::of(letter, dead), attribute_names: names, body })? + "\n"
+        } else {
+            self.text(letter, dead, &names)
+        };
+        stdout().lock().write_all(text.as_bytes())?;
+        Ok(())
+    }
+
+    fn text(&self, letter: &Letter, dead: &DeadLetter<'_>, names: &[&str]) -> String {
+        let why = match dead.detail() {
+            Some(detail) => format!("{}: {detail}", reason(dead)),
+            None => reason(dead).to_owned(),
+        };
+        let known = [
+            ("original id", dead.original_message_id().map(str::to_owned)),
+            ("class", Some(class(dead).to_owned())),
+            ("reason", Some(why)),
+            ("retries", dead.retry_count().map(|count| count.to_string())),
+            ("given up", dead.failed_at().and_then(moment)),
+            ("first sent", letter.first_sent(dead).and_then(moment)),
+            ("redrives", Some(dead.redrives()).filter(|count| *count > 0).map(|count| count.to_string())),
+            ("group", letter.record.group_id.clone()),
+            ("sent here from", dead.source().map(shown)),
+            ("size", Some(format!("{} bytes", letter.size()))),
+            ("attributes", Some(names.join(", ")).filter(|names| !names.is_empty())),
+            (
+                "body",
+                self.bodies
+                    .then(|| if stdout().is_terminal() { shown(dead.payload()) } else { dead.payload().to_owned() }),
+            ),
+        ];
+        let rows = known.into_iter().filter_map(|(name, value)| Some(format!("  {name:<14}  {}\n", value?)));
+        format!("{}\n{}\n", letter.id, rows.collect::<String>())
+    }
+}
+
+/// Whatever a text holds, a terminal shows it and does nothing.
+fn shown(text: &str) -> String {
+    let harmless = |c: char| if c.is_control() && c != '\n' && c != '\t' { '\u{FFFD}' } else { c };
+    text.chars().map(harmless).collect()
+}

@@ -1,0 +1,254 @@
+//! `requeue dlq redrive`: which way messages go back, and what has become of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::copy::{Copier, Tally};
+use super::letter::{Filter, moment};
+use super::moving::{self, MoveEnd};
+use super::stop::Stop;
+use super::way::Way;
+use super::{DeadLetters, Place, confirm, dry_run, messages, note};
+use crate::Error;
+
+pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back itself (StartMessageMoveTask), each message to the queue it came \
+    from; Ctrl-C cancels that. What was sent here (REQUEUE_DEAD_LETTER=direct) SQS cannot move: it is copied, as is whatever is chosen by \
+    --class, --reason, --id or --limit. Copying sends ten messages at most, sees each one confirmed by its name, and only then deletes it \
+    here. What is not confirmed stays, and becomes visible again. Nothing is lost, wherever this is interrupted; killed between a \
+    confirmation and the deletion, a message is in both queues, its body with the same originalMessageId, which is the handler's \
+    idempotency key.\n\n\
+    A message that was brought back starts afresh in Requeue, with all its retries and all its time, up to its tenth redrive, and if it was \
+    sent more than two minutes after its last try. With --fresh-budget it does so in any case: the copy is the message as first delivered, \
+    with its originalMessageId. What arrives here while copies are made is left.\n\n\
+    Permissions: sqs:GetQueueAttributes, sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, sqs:DeleteMessage and \
+    sqs:ChangeMessageVisibility here, sqs:SendMessage there, and with --to sqs:GetQueueAttributes; unless copies alone are made, also \
+    sqs:StartMessageMoveTask, sqs:ListMessageMoveTasks and sqs:CancelMessageMoveTask here.\n\n\
+    Ends with status 0, with 1 if something was not brought back that should have been, and with 130 after Ctrl-C.";
+
+#[derive(clap::Args)]
+#[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
+pub(crate) struct Arguments {
+    #[command(flatten)]
+    pub(super) place: Place,
+    #[command(flatten)]
+    pub(super) filter: Filter,
+    /// Where to. [default: where SQS moved each from; what was sent here: the one queue whose redrive policy names this one]
+    #[arg(long, value_name = "URL")]
+    pub(super) to: Option<String>,
+    /// So many messages in a second at most.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=500))]
+    rate: Option<u16>,
+    /// Copies also what SQS could move.
+    #[arg(long)]
+    copy: bool,
+    /// Gives every message all its retries and all its time again, also after the tenth redrive. Copies.
+    #[arg(long)]
+    pub(super) fresh_budget: bool,
+    /// Shows what would be done, and changes nothing.
+    #[arg(long, conflicts_with = "follow")]
+    dry_run: bool,
+    /// Follows the move task that is running already, and cancels it on Ctrl-C.
+    #[arg(long)]
+    follow: bool,
+    /// Does not ask.
+    #[arg(long)]
+    yes: bool,
+    /// The result as JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// SQS tells its time in whole seconds.
+const CLOCK_GRAIN: Duration = Duration::from_secs(1);
+
+/// What has become of the messages.
+#[derive(Default)]
+struct Redrive {
+    moved: u64,
+    copies: Tally,
+    is_complete: bool,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Redriven<'a> {
+    queue: String,
+    moved: u64,
+    copied: &'a BTreeMap<String, u64>,
+    copied_not_deleted: &'a [String],
+    failed: &'a BTreeMap<String, u64>,
+    not_chosen: u64,
+    arrived_meanwhile: u64,
+    complete: bool,
+}
+
+impl Arguments {
+    /// Whether something is asked for that SQS's own moving cannot do.
+    pub(crate) fn has_to_copy(&self) -> bool {
+        self.copy || self.fresh_budget || self.filter.is_set()
+    }
+}
+
+pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let dead_letters = arguments.place.find().await?;
+    if arguments.follow {
+        return follow(arguments, &dead_letters).await;
+    }
+    let way = Way::find(arguments, &dead_letters).await?;
+    if arguments.dry_run {
+        return dry_run::run(arguments, &dead_letters, &way).await;
+    }
+    if way.by_move_task {
+        refuse_a_second_task(&dead_letters).await?;
+    }
+    if !arguments.yes && !confirm::agreed(&way.words(arguments, &dead_letters))? {
+        note("nothing was done");
+        return Ok(ExitCode::FAILURE);
+    }
+    carry_out(arguments, &dead_letters, &way).await
+}
+
+async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
+    let Some(task) = moving::running(&dead_letters.sqs, &dead_letters.queue.arn).await? else { return Ok(()) };
+    let since = task.started.and_then(moment).unwrap_or_default();
+    Err(format!(
+        "SQS is moving messages out of {} since {since}, {} so far: --follow watches that to its end",
+        dead_letters.name(),
+        task.moved
+    )
+    .into())
+}
+
+async fn carry_out(arguments: &Arguments, dead_letters: &DeadLetters, way: &Way) -> Result<ExitCode, Error> {
+    let stop = Stop::listen()?;
+    let mut redrive = Redrive { is_complete: true, ..Redrive::default() };
+    let mut trouble = None;
+    let mut has_to_copy = !way.by_move_task;
+    if way.by_move_task {
+        let DeadLetters { sqs, queue, .. } = dead_letters;
+        let handle = sqs.start_move(&queue.arn, way.moves_to(), arguments.rate).await?;
+        let moved = moving::follow(sqs, &queue.arn, &handle, &stop).await?;
+        redrive.moved = moved.messages;
+        match moved.end {
+            MoveEnd::Completed => {}
+            MoveEnd::Cancelled => redrive.is_complete = false,
+            MoveEnd::SourceUnknown if stop.is_told() => redrive.is_complete = false,
+            MoveEnd::SourceUnknown => {
+                note("SQS does not know where the others belong, since they were sent here: they are copied");
+                has_to_copy = true;
+            }
+            MoveEnd::Failed(why) => trouble = Some(format!("SQS's move task failed: {why}").into()),
+        }
+    }
+    if has_to_copy {
+        match copy_all(arguments, dead_letters, way, &stop, &mut redrive).await {
+            Ok(()) => trouble = redrive.copies.fatal.take(),
+            Err(error) => trouble = Some(error),
+        }
+    }
+    redrive.is_complete &= !stop.is_told();
+    redrive.tell(arguments, dead_letters, way.by_move_task.then_some(way))?;
+    if let Some(error) = trouble {
+        return Err(error);
+    }
+    let is_done = redrive.is_complete && redrive.copies.failed.is_empty() && redrive.copies.not_deleted.is_empty();
+    Ok(stop.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
+
+async fn copy_all(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    way: &Way,
+    stop: &Stop,
+    redrive: &mut Redrive,
+) -> Result<(), Error> {
+    let Arguments { place, filter, rate, .. } = arguments;
+    let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
+    let mut scan = dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set());
+    let mut copier = Copier {
+        sqs: &dead_letters.sqs,
+        from: &dead_letters.queue.arn,
+        way,
+        filter,
+        fresh_budget: arguments.fresh_budget,
+        rate: *rate,
+        stop,
+        until: began + CLOCK_GRAIN,
+        time_in_hand: scan.time_in_hand(),
+        began: Instant::now(),
+        blocked: BTreeSet::new(),
+        tally: Tally::default(),
+    };
+    let walked = scan.walk(async |letters, held| Ok(copier.copy(letters, held).await)).await;
+    redrive.copies = copier.tally;
+    let is_released = scan.release().await;
+    redrive.is_complete &= scan.tell(walked?) && is_released;
+    Ok(())
+}
+
+impl Redrive {
+    /// `moved` is the way of what SQS moved, if it was asked to.
+    fn tell(&self, arguments: &Arguments, dead_letters: &DeadLetters, moved: Option<&Way>) -> Result<(), Error> {
+        let Self { copies, .. } = self;
+        if arguments.json {
+            let redriven = Redriven {
+                queue: dead_letters.queue.arn.to_string(),
+                moved: self.moved,
+                copied: &copies.copied,
+                copied_not_deleted: &copies.not_deleted,
+                failed: &copies.failed,
+                not_chosen: copies.not_chosen,
+                arrived_meanwhile: copies.newcomers,
+                complete: self.is_complete,
+            };
+            anstream::println!("{}", serde_json::to_string_pretty(&redriven)?);
+            return Ok(());
+        }
+        match moved {
+            Some(way) => anstream::println!("{} moved to {way}", messages(self.moved)),
+            None if copies.copied.is_empty() => anstream::println!("no message copied"),
+            None => {}
+        }
+        for (to, count) in &copies.copied {
+            anstream::println!("{} copied to {to}", messages(*count));
+        }
+        if copies.not_chosen > 0 {
+            anstream::println!("{} left here, not chosen", messages(copies.not_chosen));
+        }
+        if copies.newcomers > 0 {
+            anstream::println!("{} arrived meanwhile, and left here", messages(copies.newcomers));
+        }
+        for (code, count) in &copies.failed {
+            anstream::println!("{} not copied, and still here: {code}", messages(*count));
+        }
+        for id in &copies.not_deleted {
+            anstream::println!("{id} copied, but not deleted here: brought back again, it would be there twice");
+        }
+        Ok(())
+    }
+}
+
+async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<ExitCode, Error> {
+    let DeadLetters { sqs, queue, .. } = dead_letters;
+    let Some(task) = moving::running(sqs, &queue.arn).await? else {
+        return Err(format!("SQS is moving nothing out of {} just now", queue.arn.name()).into());
+    };
+    let stop = Stop::listen()?;
+    let moved = moving::follow(sqs, &queue.arn, &task.handle.unwrap_or_default(), &stop).await?;
+    let is_complete = moved.end == MoveEnd::Completed;
+    if arguments.json {
+        Redrive { moved: moved.messages, is_complete, ..Redrive::default() }.tell(arguments, dead_letters, None)?;
+    } else {
+        anstream::println!("{} moved", messages(moved.messages));
+    }
+    match moved.end {
+        MoveEnd::Completed => Ok(ExitCode::SUCCESS),
+        MoveEnd::Cancelled => Ok(stop.exit_code(ExitCode::FAILURE)),
+        MoveEnd::SourceUnknown => Err("SQS does not know where the others belong: redrive copies them".into()),
+        MoveEnd::Failed(why) => Err(format!("SQS's move task failed: {why}").into()),
+    }
+}

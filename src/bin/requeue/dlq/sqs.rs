@@ -1,0 +1,336 @@
+//! SQS, as this command asks it: the library's port for messages, the SDK for what a queue's owner may ask. Says what a refusal means.
+
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_sqs::Client;
+use aws_sdk_sqs::config::Region;
+use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
+use aws_sdk_sqs::types::{ListMessageMoveTasksResultEntry, QueueAttributeName};
+use requeue::queue::{
+    CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, QueueUrl,
+    ReceiveRequest, Source, SqsQueue,
+};
+use requeue::{Clock, Record};
+use serde::Deserialize;
+use tokio::time::{sleep, timeout};
+
+use crate::Error;
+
+#[path = "../../../aws.rs"]
+mod aws;
+
+/// What a call may take beyond what it waits for.
+const ANSWER: Duration = Duration::from_secs(20);
+/// How often a call is tried.
+const TRIES: u32 = 5;
+/// Before the second try; then twice as long each time.
+const PAUSE: Duration = Duration::from_millis(200);
+
+pub(crate) struct Sqs {
+    port: SqsQueue,
+    client: Client,
+}
+
+/// A queue by its attributes.
+pub(crate) struct Described {
+    pub(crate) arn: QueueArn,
+    /// Approximately, as SQS says.
+    pub(crate) visible: u64,
+    pub(crate) in_flight: u64,
+    pub(crate) delayed: u64,
+    /// The queue's own dead-letter queue, and after how many receives a message goes there.
+    pub(crate) redrive: Option<(QueueArn, u64)>,
+}
+
+/// A move task of SQS.
+pub(crate) struct MoveTask {
+    /// Only while it runs.
+    pub(crate) handle: Option<String>,
+    pub(crate) status: String,
+    pub(crate) moved: u64,
+    pub(crate) to_move: Option<u64>,
+    pub(crate) failure: Option<String>,
+    pub(crate) started: Option<SystemTime>,
+}
+
+impl MoveTask {
+    pub(crate) fn is_running(&self) -> bool {
+        matches!(self.status.as_str(), "RUNNING" | "CANCELLING")
+    }
+}
+
+/// `SdkError` to the port's words.
+macro_rules! ask {
+    ($operation:literal, $queue:expr, $request:expr) => {
+        match timeout(ANSWER, $request.send()).await {
+            Ok(answer) => answer.map_err(|error| refusal($operation, $queue, &call_error(&error))),
+            Err(_) => Err(refusal($operation, $queue, &CallError::ambiguous("TimedOut"))),
+        }
+    };
+}
+
+impl Sqs {
+    pub(crate) async fn from_env() -> Self {
+        let config: aws::SdkConfig = aws::config().await;
+        let client = Client::new(&config);
+        Self { port: SqsQueue::new(&client), client }
+    }
+
+    /// The SDK's client, with its own retries, in the queue's region.
+    fn client(&self, queue: &QueueArn) -> Client {
+        let config = self.client.config().to_builder().region(Region::new(queue.region().to_owned()));
+        Client::from_conf(config.build())
+    }
+
+    pub(crate) async fn describe(&self, queue: &QueueArn) -> Result<Described, Error> {
+        let request =
+            self.client(queue).get_queue_attributes().queue_url(queue.url()).attribute_names(QueueAttributeName::All);
+        let answer = ask!("GetQueueAttributes", queue, request)?;
+        let attribute = |name: &str| {
+            answer.attributes().and_then(|all| all.get(&QueueAttributeName::from(name))).map(String::as_str)
+        };
+        let count = |name| attribute(name).and_then(|count| count.parse().ok()).unwrap_or_default();
+        Ok(Described {
+            // Its own word counts: it knows its partition.
+            arn: attribute("QueueArn").and_then(|arn| arn.parse().ok()).unwrap_or_else(|| queue.clone()),
+            visible: count("ApproximateNumberOfMessages"),
+            in_flight: count("ApproximateNumberOfMessagesNotVisible"),
+            delayed: count("ApproximateNumberOfMessagesDelayed"),
+            redrive: attribute("RedrivePolicy").and_then(redrive_policy),
+        })
+    }
+
+    /// What SQS takes the time to be, to the second.
+    pub(crate) async fn now(&self, queue: &QueueArn) -> Result<SystemTime, Error> {
+        let told = patiently(Again::WithoutAnswer, Duration::ZERO, async || self.port.describe(queue).await).await;
+        let told = told.map_err(|error| refusal("GetQueueAttributes", queue, &error))?;
+        Ok(told.date.unwrap_or_else(|| Clock::system().now()))
+    }
+
+    /// The queues whose redrive policy names this one.
+    pub(crate) async fn sources(&self, queue: &QueueArn) -> Result<Vec<QueueArn>, Error> {
+        let client = self.client(queue);
+        let mut sources = Vec::new();
+        let mut token = None;
+        loop {
+            let request = client.list_dead_letter_source_queues().queue_url(queue.url()).max_results(1_000);
+            let page = ask!("ListDeadLetterSourceQueues", queue, request.set_next_token(token))?;
+            let arn = |url: &String| Some(url.parse::<QueueUrl>().ok()?.arn(queue.partition(), queue.region()));
+            sources.extend(page.queue_urls().iter().filter_map(arn));
+            token = page.next_token().map(str::to_owned);
+            if token.is_none() {
+                return Ok(sources);
+            }
+        }
+    }
+
+    /// Starts a task that moves everything, and returns its handle.
+    pub(crate) async fn start_move(
+        &self,
+        queue: &QueueArn,
+        to: Option<&QueueArn>,
+        rate: Option<u16>,
+    ) -> Result<String, Error> {
+        let request = self
+            .client(queue)
+            .start_message_move_task()
+            .source_arn(queue.to_string())
+            .set_destination_arn(to.map(ToString::to_string))
+            .set_max_number_of_messages_per_second(rate.map(i32::from));
+        let started = ask!("StartMessageMoveTask", queue, request)?;
+        Ok(started.task_handle.unwrap_or_default())
+    }
+
+    /// The latest task of this queue.
+    pub(crate) async fn latest_move(&self, queue: &QueueArn) -> Result<Option<MoveTask>, Error> {
+        let request = self.client(queue).list_message_move_tasks().source_arn(queue.to_string()).max_results(10);
+        let answer = ask!("ListMessageMoveTasks", queue, request)?;
+        let latest = answer.results().iter().max_by_key(|task| task.started_timestamp());
+        Ok(latest.map(move_task))
+    }
+
+    /// Ends a task, and returns how many messages it has moved.
+    pub(crate) async fn cancel_move(&self, queue: &QueueArn, handle: &str) -> Result<u64, Error> {
+        let request = self.client(queue).cancel_message_move_task().task_handle(handle);
+        let answer = ask!("CancelMessageMoveTask", queue, request)?;
+        Ok(u64::try_from(answer.approximate_number_of_messages_moved()).unwrap_or_default())
+    }
+
+    pub(crate) async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<Vec<Record>, Error> {
+        let received = patiently(Again::WithoutAnswer, ask.wait, async || self.port.receive(queue, ask).await).await;
+        received.map_err(|error| refusal("ReceiveMessage", queue, &error))
+    }
+
+    /// Sends at most [`MAX_BATCH_ENTRIES`] messages; never again what may have been stored.
+    pub(crate) async fn send(
+        &self,
+        queue: &QueueArn,
+        entries: &[Outgoing<'_>],
+    ) -> Result<Vec<Confirmation>, CallError> {
+        patiently(Again::Refused, Duration::ZERO, async || self.port.send(queue, entries).await).await
+    }
+
+    pub(crate) async fn delete(&self, queue: &QueueArn, handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+        each(handles, async |handles| self.port.delete(queue, handles).await).await
+    }
+
+    /// Makes messages visible again.
+    pub(crate) async fn release(&self, queue: &QueueArn, handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+        each(handles, async |handles| {
+            let entries: Vec<(&str, Duration)> = handles.iter().map(|handle| (*handle, Duration::ZERO)).collect();
+            self.port.change_visibility(queue, &entries).await
+        })
+        .await
+    }
+}
+
+/// After what a call is tried again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Again {
+    /// SQS says that it did nothing, and may do it later.
+    Refused,
+    /// Also when nobody says what became of it: for what does no harm when it is done twice.
+    WithoutAnswer,
+}
+
+async fn patiently<T>(
+    again: Again,
+    wait: Duration,
+    call: impl AsyncFn() -> Result<T, CallError>,
+) -> Result<T, CallError> {
+    let mut pause = PAUSE;
+    for _ in 1..TRIES {
+        match once(wait, &call).await {
+            Err(error) if may_help(again, error.kind) => {}
+            ended => return ended,
+        }
+        sleep(pause).await;
+        pause *= 2;
+    }
+    once(wait, &call).await
+}
+
+fn may_help(again: Again, kind: CallErrorKind) -> bool {
+    match kind {
+        CallErrorKind::Unavailable => true,
+        CallErrorKind::Ambiguous => again == Again::WithoutAnswer,
+        CallErrorKind::Refused | CallErrorKind::Malformed => false,
+    }
+}
+
+async fn once<T>(wait: Duration, call: &impl AsyncFn() -> Result<T, CallError>) -> Result<T, CallError> {
+    timeout(wait + ANSWER, call()).await.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
+}
+
+/// Entries that may be carried out twice: what is not confirmed is tried again.
+async fn each(
+    handles: &[&str],
+    call: impl AsyncFn(&[&str]) -> Result<Vec<Confirmation>, CallError>,
+) -> Result<Vec<Confirmation>, CallError> {
+    debug_assert!(handles.len() <= MAX_BATCH_ENTRIES);
+    let mut results = patiently(Again::WithoutAnswer, Duration::ZERO, async || call(handles).await).await?;
+    for _ in 1..TRIES {
+        let open: Vec<usize> = (0..handles.len()).filter(|at| !is_settled(&results[*at])).collect();
+        if open.is_empty() {
+            break;
+        }
+        sleep(PAUSE).await;
+        let some: Vec<&str> = open.iter().map(|at| handles[*at]).collect();
+        let answers = patiently(Again::WithoutAnswer, Duration::ZERO, async || call(&some).await).await?;
+        for (at, answer) in open.into_iter().zip(answers) {
+            results[at] = answer;
+        }
+    }
+    Ok(results)
+}
+
+/// Whether trying again cannot change it.
+fn is_settled(confirmation: &Confirmation) -> bool {
+    match confirmation {
+        Ok(()) => true,
+        Err(error) => error.sender_fault && *error != EntryError::unconfirmed(),
+    }
+}
+
+fn redrive_policy(text: &str) -> Option<(QueueArn, u64)> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Policy {
+        dead_letter_target_arn: String,
+        max_receive_count: serde_json::Value,
+    }
+    let policy: Policy = serde_json::from_str(text).ok()?;
+    // A number, or a number in a string, as whoever set it wrote it.
+    let count = policy.max_receive_count.to_string();
+    Some((policy.dead_letter_target_arn.parse().ok()?, count.trim_matches('"').parse().ok()?))
+}
+
+fn move_task(task: &ListMessageMoveTasksResultEntry) -> MoveTask {
+    MoveTask {
+        handle: task.task_handle().map(str::to_owned),
+        status: task.status().unwrap_or_default().to_owned(),
+        moved: u64::try_from(task.approximate_number_of_messages_moved()).unwrap_or_default(),
+        to_move: task.approximate_number_of_messages_to_move().and_then(|count| u64::try_from(count).ok()),
+        failure: task.failure_reason().map(str::to_owned),
+        started: u64::try_from(task.started_timestamp())
+            .ok()
+            .map(|millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis)),
+    }
+}
+
+fn call_error<E: ProvideErrorMetadata + std::error::Error + 'static>(error: &SdkError<E>) -> CallError {
+    match error {
+        SdkError::ServiceError(answer) => {
+            CallError::answered(answer.raw().status().as_u16(), answer.err().code().unwrap_or("Unknown"))
+        }
+        SdkError::TimeoutError(_) => CallError::ambiguous("TimedOut"),
+        other if mentions_credentials(other) => CallError::ambiguous(NO_CREDENTIALS),
+        SdkError::ConstructionFailure(_) => CallError::ambiguous("RequestNotBuilt"),
+        SdkError::DispatchFailure(_) => CallError::ambiguous("NoConnection"),
+        _ => CallError::ambiguous("UnreadableAnswer"),
+    }
+}
+
+const NO_CREDENTIALS: &str = "NoCredentials";
+
+fn mentions_credentials(error: &(dyn std::error::Error + 'static)) -> bool {
+    std::iter::successors(Some(error), |error| error.source()).any(|error| error.to_string().contains("credentials"))
+}
+
+/// What SQS said to a whole call, and the remedy.
+pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> Error {
+    let code = error.code.as_str();
+    let name = queue.name();
+    match code {
+        "AccessDenied" | "AccessDeniedException" => format!(
+            "SQS refuses {operation} on {name} ({code}): this identity needs the permission sqs:{} on {queue}",
+            operation.strip_suffix("Batch").unwrap_or(operation),
+        ),
+        "KmsAccessDenied" => format!(
+            "SQS refuses {operation} on {name} ({code}): this identity needs kms:Decrypt and kms:GenerateDataKey on the queue's key"
+        ),
+        "NonExistentQueue" | "QueueDoesNotExist" => {
+            format!("there is no queue {queue}: look at the URL, the account and the region")
+        }
+        // Answers of services that speak SQS's language and know part of it.
+        "InvalidAction" | "InternalFailure" | "NotImplemented" | "Unknown" => {
+            let remedy = match operation {
+                "StartMessageMoveTask" | "ListMessageMoveTasks" => ": --copy does without it",
+                "ListDeadLetterSourceQueues" => ": --copy with --to does without it",
+                _ => "",
+            };
+            format!("SQS refuses {operation} on {name} ({code}){remedy}")
+        }
+        "UnsupportedOperation" if operation == "StartMessageMoveTask" => {
+            format!("SQS is moving messages out of {name} already: --follow watches that to its end")
+        }
+        "NoConnection" | "TimedOut" => {
+            format!("SQS does not answer {operation} ({code}): look at the network, the region and AWS_ENDPOINT_URL_SQS")
+        }
+        NO_CREDENTIALS => {
+            "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE".to_owned()
+        }
+        _ => format!("SQS refuses {operation} on {name}: {code}"),
+    }
+    .into()
+}

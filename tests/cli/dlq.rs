@@ -1,0 +1,201 @@
+//! `requeue dlq list`, `peek` and `export`: what lies in a dead-letter queue.
+
+use std::fs;
+use std::time::Duration;
+
+use requeue::embedded::Fault;
+use serde_json::{Value, json};
+
+use crate::dlq_world::{BODIES, GROUPS, World, lines};
+use crate::run::scratch;
+
+#[tokio::test]
+async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
+    for mode in ["annotate", "direct", "redrive"] {
+        let world = World::filled(mode).await;
+        let run = world.dlq(&["list", "--json"]).await;
+        let listed: Value = serde_json::from_str(&run.succeeded()).unwrap();
+        assert_eq!((&listed["lookedAt"], &listed["complete"]), (&json!(5), &json!(true)), "{mode}: {listed:#}");
+        let groups = listed["groups"].as_array().unwrap();
+        let of = |group: &Value| -> (String, String, u64) {
+            let text = |name: &str| group[name].as_str().unwrap().to_owned();
+            (text("class"), text("reason"), group["count"].as_u64().unwrap())
+        };
+        let mut found: Vec<_> = groups.iter().map(of).collect();
+        let mut expected = GROUPS.map(|(class, reason, count)| match mode {
+            // A final failure leaves no trace there; of the others only the class of the last retry is known.
+            "redrive" if class == "non-retryable" => ("unknown".to_owned(), "unknown".to_owned(), count),
+            "redrive" => (class.to_owned(), "unknown".to_owned(), count),
+            _ => (class.to_owned(), reason.to_owned(), count),
+        });
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected, "{mode}");
+        assert!(groups.iter().all(|group| group["oldestFirstSent"].is_string()), "{listed:#}");
+        assert_eq!(listed["sentDirectly"], if mode == "direct" { 5 } else { 0 });
+        world.assert_all_visible();
+
+        let run = world.dlq(&["list"]).await;
+        assert!(run.status == 0 && run.stdout.starts_with("orders-dlq: 5 messages\n"), "{run:?}");
+        assert_eq!(run.stdout.contains("status 403, quotaExceeded"), mode != "redrive", "{run:?}");
+        assert_eq!(run.stderr.contains("REQUEUE_DEAD_LETTER=annotate or direct"), mode == "redrive", "{run:?}");
+        world.assert_all_visible();
+    }
+}
+
+#[tokio::test]
+async fn a_look_that_is_not_complete_says_so() {
+    let world = World::filled("annotate").await;
+    let run = world.dlq(&["list", "--max-messages", "2"]).await;
+    assert!(run.stdout.starts_with("orders-dlq: 2 of about 5 messages\n"), "{run:?}");
+    assert!(run.stderr.contains("partial: 2 messages looked at, about 3 more in orders-dlq"), "{run:?}");
+    assert_eq!(run.status, 0);
+    world.assert_all_visible();
+    let file = scratch("dlq-partial.jsonl");
+    let _ = fs::remove_file(&file);
+    let run = world.dlq(&["export", file.to_str().unwrap(), "--max-messages", "2"]).await;
+    assert_eq!(
+        (run.status, fs::read_to_string(&file).unwrap().lines().count()),
+        (1, 2),
+        "a script must not go on: {run:?}"
+    );
+
+    let received = world.sqs.receive(&world.dead_letters, 1, Duration::ZERO).await.unwrap();
+    assert_eq!(received.len(), 1);
+    let run = world.dlq(&["list"]).await;
+    assert!(run.stderr.contains("about 1 message of orders-dlq with another reader were not looked at"), "{run:?}");
+
+    let third = world.sqs.create_queue("third", []).unwrap();
+    let policy = format!(r#"{{"deadLetterTargetArn":"{third}","maxReceiveCount":99}}"#);
+    let client = world.sqs.client();
+    let set = client.set_queue_attributes().queue_url(world.dead_letters.url());
+    set.attributes("RedrivePolicy".into(), policy).send().await.unwrap();
+    let run = world.dlq(&["list"]).await;
+    assert!(run.stderr.contains("after 99 of them SQS moves it on to third"), "{run:?}");
+}
+
+#[tokio::test]
+async fn trouble_on_the_way_hides_nothing() {
+    let world = World::filled("annotate").await;
+    let before = world.sqs.call_count("ReceiveMessage");
+    world.sqs.set_faults(move |call| match call.operation.as_str() {
+        // After the first four, which are under way at once.
+        "ReceiveMessage" if call.of_operation > before + 4 => Fault::refuse(403, "AccessDenied"),
+        _ => Fault::None,
+    });
+    for command in [&["list"][..], &["redrive", "--dry-run"]] {
+        let run = world.dlq(command).await;
+        assert!(run.status == 1 && run.stderr.contains("the permission sqs:ReceiveMessage on"), "{run:?}");
+        world.assert_all_visible();
+    }
+    world.sqs.set_faults(|call| match call.operation.as_str() {
+        "ChangeMessageVisibilityBatch" => Fault::refuse(403, "AccessDenied"),
+        _ => Fault::None,
+    });
+    let run = world.dlq(&["list"]).await;
+    let words = "note: 5 messages stay hidden for at most 4 minutes, then come back by themselves: SQS refuses";
+    assert!(run.status == 1 && run.stdout.contains("5 messages") && run.stderr.contains(words), "{run:?}");
+    assert!(run.stderr.contains("the permission sqs:ChangeMessageVisibility on"), "{run:?}");
+}
+
+#[tokio::test]
+async fn messages_are_shown_without_bodies_and_values_unless_bodies_are_asked_for() {
+    let world = World::filled("direct").await;
+    for arguments in [&["peek"][..], &["peek", "--json"]] {
+        let shown = world.dlq(arguments).await.succeeded();
+        for secret in ["amount", "lines", "mine", "secret-tenant"] {
+            assert!(!shown.contains(secret), "{shown}");
+        }
+        assert!(world.ids.iter().all(|id| shown.contains(id)), "the first ids: {shown}");
+        assert!(shown.contains("quotaExceeded") && shown.contains("tenant"), "{shown}");
+    }
+    let shown = world.dlq(&["peek", "--json"]).await.succeeded();
+    let quota = lines(&shown).into_iter().find(|line| line["originalMessageId"] == world.ids[0].as_str()).unwrap();
+    let members = ["class", "reason", "detail", "retryCount", "redrives", "attributeNames", "groupId"];
+    let values = members.map(|member| quota[member].clone());
+    assert_eq!(
+        json!(values),
+        json!(["quota", "retries-exhausted", "status 403, quotaExceeded", 1, 0, ["print", "tenant"], "group-0"])
+    );
+    assert!(quota["failedAt"].is_string() && quota["firstSent"].is_string() && quota["sizeBytes"].is_u64(), "{quota}");
+
+    let shown = world.dlq(&["peek", "--json", "--bodies"]).await.succeeded();
+    let mut bodies: Vec<String> = lines(&shown).iter().map(|line| line["body"].as_str().unwrap().to_owned()).collect();
+    bodies.sort();
+    let mut expected = BODIES;
+    expected.sort_unstable();
+    assert_eq!(bodies, expected, "byte for byte as first delivered");
+    let shown = world.dlq(&["peek", "--bodies", "--id", &world.ids[0]]).await.succeeded();
+    assert!(shown.contains(BODIES[0]), "{shown}");
+    world.assert_all_visible();
+}
+
+#[tokio::test]
+async fn filters_choose() {
+    let world = World::filled("annotate").await;
+    let id = world.ids[1].as_str();
+    for (filter, count) in [
+        (&["--class", "quota"][..], 3),
+        (&["--class", "quota", "--class", "temporary"], 4),
+        (&["--class", "unknown"], 0),
+        (&["--reason", "non-retryable"], 1),
+        (&["--class", "quota", "--reason", "non-retryable"], 0),
+        (&["--id", id], 1),
+        (&["--id", id, "--class", "temporary"], 0),
+        (&["--limit", "2"], 2),
+        (&["--class", "quota", "--limit", "1"], 1),
+    ] {
+        for command in [&["peek", "--json"][..], &["export", "-"]] {
+            let run = world.dlq(&[command, filter].concat()).await;
+            assert_eq!((run.status, lines(&run.stdout).len()), (0, count), "{command:?} {filter:?}: {run:?}");
+        }
+    }
+    world.assert_all_visible();
+}
+
+#[tokio::test]
+async fn an_export_has_all_that_is_needed_to_send_a_message_again() {
+    let world = World::filled("annotate").await;
+    let path = scratch("dlq-export.jsonl");
+    let _ = fs::remove_file(&path);
+    let file = path.to_str().unwrap();
+    let run = world.dlq(&["export", file]).await;
+    assert_eq!((run.status, run.stdout.as_str()), (0, ""), "{run:?}");
+    assert!(run.stderr.contains("5 messages written; nothing is deleted"), "{run:?}");
+    let exported = lines(&fs::read_to_string(&path).unwrap());
+    let mut bodies: Vec<&str> = exported.iter().map(|line| line["body"].as_str().unwrap()).collect();
+    let dead = world.dead();
+    let mut expected: Vec<&str> = dead.iter().map(|message| message.body.as_str()).collect();
+    bodies.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(bodies, expected, "as they lie in the queue");
+    for line in &exported {
+        assert_eq!(
+            line["messageAttributes"],
+            json!({
+                "tenant": { "DataType": "String", "StringValue": "secret-tenant" },
+                "print": { "DataType": "Binary.sha", "BinaryValue": "AP8H" },
+            })
+        );
+        assert!(line["groupId"].as_str().unwrap().starts_with("group-"), "{line}");
+        assert!(dead.iter().any(|message| line["messageId"] == message.id.as_str()), "{line}");
+    }
+
+    let refused = world.dlq(&["export", file]).await;
+    assert_eq!(refused.status, 1);
+    assert_eq!(
+        refused.stderr,
+        format!("error: {file} is there already: name another file, or replace it with --force\n")
+    );
+    assert_eq!(lines(&fs::read_to_string(&path).unwrap()), exported);
+    let run = world.dlq(&["export", file, "--force", "--unwrap"]).await;
+    assert_eq!(run.status, 0, "{run:?}");
+    let exported = lines(&fs::read_to_string(&path).unwrap());
+    let mut bodies: Vec<&str> = exported.iter().map(|line| line["body"].as_str().unwrap()).collect();
+    let mut expected = BODIES;
+    bodies.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(bodies, expected, "byte for byte as first delivered");
+    assert_eq!(world.counts(), (5, 0));
+    world.assert_all_visible();
+}

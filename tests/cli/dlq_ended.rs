@@ -1,0 +1,143 @@
+//! `requeue dlq` that is interrupted or killed, or whose reader goes away.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::Read;
+use std::process::{Child, Command};
+use std::time::Duration;
+
+use requeue::embedded::Fault;
+use tokio::time::{Instant, sleep};
+
+use crate::dlq_world::{DELETE, SEND, World, originals};
+use crate::run::scratch;
+
+fn signal(child: &Child, signal: &str) {
+    let status = Command::new("kill").args([signal, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+async fn ended(mut child: Child) -> (Option<i32>, String) {
+    tokio::task::spawn_blocking(move || {
+        let status = child.wait().unwrap();
+        let mut said = String::new();
+        child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        (status.code(), said)
+    })
+    .await
+    .unwrap()
+}
+
+async fn until(what: impl Fn() -> bool) {
+    let began = Instant::now();
+    while !what() {
+        assert!(began.elapsed() < Duration::from_secs(30), "it does not come to that");
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
+#[tokio::test]
+async fn interrupted_it_leaves_everything_visible_and_nothing_lost() {
+    let world = World::filled("annotate").await;
+    let all: BTreeSet<String> = world.ids.iter().cloned().collect();
+    let file = scratch("dlq-interrupted.jsonl");
+    let _ = fs::remove_file(&file);
+    for (arguments, operation, number) in [
+        (&["list"][..], "ReceiveMessage", 2),
+        (&["peek"], "ReceiveMessage", 2),
+        (&["export", file.to_str().unwrap()], "ReceiveMessage", 2),
+        (&["redrive", "--dry-run"], "ReceiveMessage", 2),
+        (&["redrive", "--yes", "--copy"], SEND, 1),
+        (&["redrive", "--yes", "--copy"], DELETE, 2),
+    ] {
+        for (name, status) in [("-INT", 130), ("-TERM", 143)] {
+            let calls = world.sqs.call_count(operation);
+            world.sqs.set_faults(move |call| {
+                let late = call.operation == operation && call.of_operation == calls + number;
+                if late { Fault::AnswerAfter(Duration::from_millis(700)) } else { Fault::None }
+            });
+            let child = world.spawn(arguments);
+            until(|| world.sqs.call_count(operation) >= calls + number).await;
+            signal(&child, name);
+            let (code, said) = ended(child).await;
+            world.sqs.clear_faults();
+            assert_eq!(code, Some(status), "{arguments:?}: {said}");
+            world.assert_all_visible();
+            assert!(!file.exists(), "{arguments:?}");
+            let both = [world.dead(), world.back()].concat();
+            assert_eq!((both.len(), originals(&both).into_keys().collect()), (5, all.clone()), "{arguments:?}: {said}");
+            world.put_back().await;
+        }
+    }
+    let beside = fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
+    assert!(beside.into_iter().all(|name| !name.to_string_lossy().contains("dlq-interrupted")));
+}
+
+#[tokio::test]
+async fn a_reader_that_goes_away_leaves_everything_visible() {
+    let world = World::filled("annotate").await;
+    for arguments in [&["peek", "--json"][..], &["export", "-"]] {
+        let mut child = world.spawn(arguments);
+        drop(child.stdout.take());
+        let (status, said) = tokio::task::spawn_blocking(move || {
+            let output = child.wait_with_output().unwrap();
+            (output.status.code(), String::from_utf8(output.stderr).unwrap())
+        })
+        .await
+        .unwrap();
+        assert!(status == Some(1) && said.starts_with("error: Broken pipe"), "{status:?} {said}");
+        world.assert_all_visible();
+    }
+}
+
+#[tokio::test]
+async fn killed_between_copy_and_deletion_it_leaves_a_copy_with_the_same_first_id() {
+    let world = World::filled("annotate").await;
+    let all: BTreeSet<String> = world.ids.iter().cloned().collect();
+    for (operation, fault, number, copies) in [
+        (SEND, Fault::AnswerAfter(Duration::from_secs(9)), 2, 5),
+        (SEND, Fault::Hang, 2, 1),
+        (DELETE, Fault::Hang, 2, 5),
+        (DELETE, Fault::Hang, 1, 1),
+    ] {
+        let calls = world.sqs.call_count(operation);
+        world.sqs.set_faults(move |call| {
+            let hit = call.operation == operation && call.of_operation == calls + number;
+            if hit { fault.clone() } else { Fault::None }
+        });
+        let mut child = world.spawn(&["redrive", "--yes", "--copy"]);
+        until(|| world.sqs.call_count(operation) >= calls + number && world.back().len() == copies).await;
+        child.kill().unwrap();
+        ended(child).await;
+        world.sqs.clear_faults();
+        let both = [world.dead(), world.back()].concat();
+        assert_eq!(originals(&both).into_keys().collect::<BTreeSet<_>>(), all, "{operation} {number}");
+        world.put_back().await;
+    }
+}
+
+#[tokio::test]
+async fn a_move_task_is_cancelled_by_ctrl_c_and_found_by_who_comes_later() {
+    let world = World::filled("annotate").await;
+    let child = world.spawn(&["redrive", "--yes", "--rate", "1"]);
+    until(|| world.back().len() == 2).await;
+    let second = world.dlq(&["redrive", "--yes"]).await;
+    assert!(second.status == 1 && second.stderr.contains("--follow watches that to its end"), "{second:?}");
+    signal(&child, "-INT");
+    let (code, said) = ended(child).await;
+    let moved = world.back().len();
+    assert_eq!(code, Some(130), "{said}");
+    assert!(said.contains(&format!("{moved} messages moved to where they came from")), "{said}");
+    sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(world.counts(), (5 - moved, moved), "nothing moves any more");
+
+    let nothing = world.dlq(&["redrive", "--follow"]).await;
+    assert!(nothing.status == 1 && nothing.stderr.contains("is moving nothing out of orders-dlq"), "{nothing:?}");
+    let client = world.sqs.client();
+    let task = client.start_message_move_task().source_arn(world.dead_letters.to_string());
+    task.max_number_of_messages_per_second(1).send().await.unwrap();
+    let followed = world.dlq(&["redrive", "--follow"]).await;
+    assert_eq!((followed.status, world.counts()), (0, (0, 5)), "{followed:?}");
+    assert_eq!(followed.stdout, format!("{} messages moved\n", 5 - moved));
+}

@@ -1,0 +1,311 @@
+//! `requeue dlq redrive`: getting back what lies in a dead-letter queue.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use requeue::embedded::{EntryFate, EntryFault, Fault, MessageView};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::dlq_world::{BODIES, DELETE, SEND, World, originals, payloads};
+
+#[tokio::test]
+async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
+    for (mode, stray, moved, copied) in
+        [("annotate", false, 5, 0), ("redrive", false, 5, 0), ("direct", false, 0, 5), ("annotate", true, 5, 1)]
+    {
+        let world = World::filled(mode).await;
+        if stray {
+            world.send_dead("stray").await;
+        }
+        let run = world.dlq(&["redrive", "--dry-run", "--json"]).await;
+        let planned: Value = serde_json::from_str(&run.stdout).unwrap();
+        let copies = if copied > 0 { json!({ "orders": copied }) } else { json!({}) };
+        assert_eq!((&planned["toMove"], &planned["toCopy"]), (&json!(moved), &copies), "{mode}: {run:?}");
+        assert_eq!(world.counts().1, 0);
+        let run = world.dlq(&["redrive", "--yes", "--json"]).await;
+        let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
+        assert_eq!(run.status, 0, "{run:?}");
+        assert_eq!((&redriven["moved"], &redriven["copied"]), (&json!(moved), &copies), "{mode}: {run:?}");
+        assert_eq!((&redriven["complete"], &redriven["failed"]), (&json!(true), &json!({})), "{run:?}");
+        assert_eq!(world.counts(), (0, moved + copied), "{mode}");
+        if stray {
+            continue;
+        }
+        let mut expected = BODIES;
+        expected.sort_unstable();
+        let handled = world.handled().await;
+        let bodies: Vec<&str> = handled.iter().map(|(body, ..)| body.as_str()).collect();
+        assert_eq!(bodies, expected, "{mode}");
+        for (body, original, retries) in &handled {
+            assert_eq!(*retries, 0, "{mode} {body}: it starts afresh");
+            // A final failure without a copy keeps its id no longer than SQS lets it.
+            assert!(world.ids.contains(original) || mode == "redrive", "{mode} {body}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_is_chosen_is_copied_with_all_that_belongs_to_it() {
+    let world = World::filled("annotate").await;
+    let dead: Vec<MessageView> = world.dead();
+    let run = world.dlq(&["redrive", "--yes", "--class", "quota"]).await;
+    assert_eq!(run.status, 0, "{run:?}");
+    assert_eq!(run.stdout, "3 messages copied to orders\n2 messages left here, not chosen\n");
+    assert_eq!(world.counts(), (2, 3));
+    world.assert_all_visible();
+    for copy in world.back() {
+        let original = dead.iter().find(|message| message.body == copy.body).expect("the body as it lay");
+        assert_eq!((&copy.attributes, &copy.group_id), (&original.attributes, &original.group_id));
+        assert_ne!(copy.id, original.id);
+    }
+    let by_id = world.dlq(&["redrive", "--yes", "--id", &world.ids[3], "--to", &world.url(&world.queue)]).await;
+    assert_eq!(
+        (by_id.status, by_id.stdout.as_str()),
+        (0, "1 message copied to orders\n1 message left here, not chosen\n"),
+        "{by_id:?}"
+    );
+    let by_source =
+        ["redrive", "--yes", "--reason", "retries-exhausted", "--source-queue-url", &world.url(&world.queue)];
+    let run = world.run(&by_source).await;
+    assert_eq!((run.status, run.stdout.as_str()), (0, "1 message copied to orders\n"), "{run:?}");
+    assert_eq!(world.counts(), (0, 5));
+    for at in 0..4 {
+        world.send_dead(&format!("{at}{}", "x".repeat(600_000))).await;
+    }
+    let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 9)), "no request is larger than SQS takes: {run:?}");
+    let mut back = world.back();
+    back.retain(|message| message.body.len() < 600_000);
+    assert_eq!(originals(&back).into_keys().collect::<BTreeSet<_>>(), world.ids.iter().cloned().collect());
+}
+
+#[tokio::test]
+async fn from_a_dead_letter_queue_of_two_queues_each_copy_goes_to_its_own() {
+    let world = World::filled("annotate").await;
+    let policy = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":1}}"#, world.dead_letters);
+    let bills =
+        world.sqs.create_queue("bills", [("RedrivePolicy", policy.as_str()), ("VisibilityTimeout", "0")]).unwrap();
+    world.sqs.client().send_message().queue_url(bills.url()).message_body("a bill").send().await.unwrap();
+    for _ in 0..2 {
+        world.sqs.receive(&bills, 1, Duration::ZERO).await.unwrap();
+    }
+    assert_eq!(world.counts(), (6, 0));
+    let stray = world.send_dead("stray").await;
+    let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
+    assert_eq!(run.status, 1, "{run:?}");
+    assert_eq!(
+        run.stdout,
+        "1 message copied to bills\n5 messages copied to orders\n1 message not copied, and still here: \
+         sent here, and orders-dlq belongs to bills and orders: --to says where to\n"
+    );
+    assert_eq!(world.sqs.messages(&bills).unwrap()[0].body, "a bill");
+    assert_eq!(world.dead()[0].id, stray);
+    let run = world.dlq(&["redrive", "--yes", "--copy", "--to", &world.url(&world.queue)]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 6)), "{run:?}");
+}
+
+#[tokio::test]
+async fn a_fresh_budget_is_given_also_after_the_tenth_redrive() {
+    let world = World::filled("annotate").await;
+    let dead = world.dead().into_iter().find(|message| message.body.contains("amount")).unwrap();
+    let worn = dead.body.replace(r#""retryState":{"v":1,"#, r#""retryState":{"v":1,"redrives":10,"#);
+    assert_ne!(worn, dead.body);
+    let id = world.send_dead(&worn).await;
+    let run = world.dlq(&["redrive", "--yes", "--fresh-budget", "--id", &id]).await;
+    assert_eq!(
+        (run.status, run.stdout.as_str()),
+        (0, "1 message copied to orders\n5 messages left here, not chosen\n"),
+        "{run:?}"
+    );
+    assert!(world.back()[0].body.contains(r#""redrives":11"#), "{}", world.back()[0].body);
+    assert_eq!(world.handled().await, [(BODIES[0].to_owned(), world.ids[0].clone(), 0)]);
+
+    let id = world.send_dead(&worn).await;
+    let run = world.dlq(&["redrive", "--yes", "--id", &id]).await;
+    assert_eq!(run.status, 0, "{run:?}");
+    assert_eq!(world.handled().await, [], "without it nothing restarts any more");
+}
+
+/// What becomes of the first entry of the second request, which is the first that has several.
+fn entry(operation: &'static str, fate: EntryFate) -> impl Fn(&str, u64) -> Fault + Send + Sync + Clone {
+    move |called: &str, number: u64| {
+        if called == operation && number >= 2 {
+            Fault::Entries(vec![EntryFault { position: 0, fate: fate.clone() }])
+        } else {
+            Fault::None
+        }
+    }
+}
+
+/// What goes wrong, how many are in each queue then, and what is said.
+type Story = (Box<dyn Fn(&str, u64) -> Fault + Send + Sync>, (usize, usize), &'static str);
+
+#[tokio::test]
+async fn what_is_not_confirmed_stays_and_is_told() {
+    let refused = |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
+    let always = |operation: &'static str, fault: Fault| {
+        Box::new(move |called: &str, _: u64| if called == operation { fault.clone() } else { Fault::None }) as Box<_>
+    };
+    let stories: Vec<Story> = vec![
+        (Box::new(entry(SEND, refused(true))), (1, 4), "1 message not copied, and still here: InternalError"),
+        (Box::new(entry(SEND, EntryFate::Ignored)), (1, 4), "1 message not copied, and still here: Unconfirmed"),
+        // It was stored, and SQS did not say so: twice rather than never.
+        (Box::new(entry(SEND, EntryFate::Unmentioned)), (1, 5), "1 message not copied, and still here: Unconfirmed"),
+        (Box::new(entry(DELETE, refused(true))), (1, 5), "copied, but not deleted here"),
+        (
+            always(SEND, Fault::refuse(403, "AccessDenied")),
+            (5, 0),
+            "needs the permission sqs:SendMessage on arn:aws:sqs:us-east-1:000000000000:orders\n",
+        ),
+        (
+            always(DELETE, Fault::refuse(403, "AccessDenied")),
+            (5, 1),
+            "needs the permission sqs:DeleteMessage on arn:aws:sqs:us-east-1:000000000000:orders-dlq\n",
+        ),
+        (always(SEND, Fault::LoseRequest), (5, 0), "so that the copy may exist"),
+    ];
+    let world = World::filled("annotate").await;
+    let all: BTreeSet<String> = world.ids.iter().cloned().collect();
+    for (faults, expected, words) in stories {
+        let of = |operation: &str| world.sqs.call_count(operation);
+        let before = [(SEND, of(SEND)), (DELETE, of(DELETE))];
+        world.sqs.set_faults(move |call| {
+            let before =
+                before.iter().find(|(operation, _)| *operation == call.operation).map_or(0, |(_, count)| *count);
+            faults(&call.operation, call.of_operation - before)
+        });
+        let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
+        world.sqs.clear_faults();
+        assert!(run.status == 1 && format!("{}{}", run.stdout, run.stderr).contains(words), "{words}: {run:?}");
+        assert_eq!(world.counts(), expected, "{words}: {run:?}");
+        world.assert_all_visible();
+        let both = [world.dead(), world.back()].concat();
+        assert_eq!(originals(&both).into_keys().collect::<BTreeSet<_>>(), all, "{words}");
+        world.put_back().await;
+    }
+    for (fault, of) in [(Fault::refuse(503, "ServiceUnavailable"), 2), (Fault::LoseAnswer, 1)] {
+        let before = world.sqs.call_count(DELETE);
+        world.sqs.set_faults(move |call| {
+            let early = call.of_operation <= before + of;
+            if call.operation == DELETE && early { fault.clone() } else { Fault::None }
+        });
+        let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
+        world.sqs.clear_faults();
+        assert_eq!((run.status, world.counts()), (0, (0, 5)), "what passes is waited for: {run:?}");
+        world.put_back().await;
+    }
+}
+
+#[tokio::test]
+async fn on_a_terminal_it_asks_first() {
+    let world = World::filled("annotate").await;
+    let question = "orders-dlq has about 5 messages: SQS is to move them to where they came from. Go on? [y/N]";
+    for (keys, status, counts) in [("n\n", 1, (5, 0)), ("\n", 1, (5, 0)), ("yes\n", 0, (0, 5))] {
+        let (code, said) = world.typed(keys, &["redrive"]).await;
+        assert!(said.contains(question), "{said}");
+        assert_eq!((code, world.counts()), (Some(status), counts), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn copies_are_no_faster_than_the_rate() {
+    let world = World::filled("direct").await;
+    let began = Instant::now();
+    let run = world.dlq(&["redrive", "--yes", "--copy", "--rate", "2"]).await;
+    assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
+    assert!(began.elapsed() >= Duration::from_millis(2_500), "{:?}", began.elapsed());
+}
+
+#[tokio::test]
+async fn what_fails_again_at_once_does_not_go_round() {
+    let world = World::filled("direct").await;
+    let run = tokio::select! {
+        run = world.dlq(&["redrive", "--yes", "--copy", "--rate", "2", "--json"]) => run,
+        () = world.give_up_for_ever() => unreachable!("it goes on"),
+    };
+    assert_eq!(run.status, 0, "{run:?}");
+    let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
+    // At this rate three at most come back within the second that SQS's clock does not tell.
+    assert!((5..=8).contains(&redriven["copied"]["orders"].as_u64().unwrap()), "{run:?}");
+    assert!(redriven["arrivedMeanwhile"].as_u64() >= Some(3), "{run:?}");
+    world.assert_all_visible();
+}
+
+#[tokio::test]
+async fn a_fifo_group_keeps_its_order_and_stops_where_one_fails() {
+    const BODIES: [&str; 6] = ["0 quota", "1 quota", "2 quota", "3 quota", "4 quota", "5 quota"];
+    for fails in [false, true] {
+        let world = World::filled_with("direct", "orders.fifo", &BODIES).await;
+        let before = world.sqs.call_count(SEND);
+        world.sqs.set_faults(move |call| {
+            let fate = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: true };
+            let hit = fails && call.operation == SEND && call.of_operation == before + 2;
+            if hit { Fault::Entries(vec![EntryFault { position: 0, fate }]) } else { Fault::None }
+        });
+        let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
+        assert_eq!(run.status, i32::from(fails), "{run:?}");
+        for group in ["group-0", "group-1"] {
+            let of_group = |messages: Vec<MessageView>| -> Vec<String> {
+                let of_group = messages.into_iter().filter(|message| message.group_id.as_deref() == Some(group));
+                of_group.map(|message| requeue::DeadLetter::read(&message.body).payload().to_owned()).collect()
+            };
+            let (back, dead) = (of_group(world.back()), of_group(world.dead()));
+            let whole: Vec<&str> = BODIES.into_iter().skip(usize::from(group == "group-1")).step_by(2).collect();
+            assert_eq!([back, dead].concat(), whole, "{group}: what went ahead is what was first: {run:?}");
+        }
+        assert_eq!(world.dead().is_empty(), !fails, "{run:?}");
+        world.assert_all_visible();
+    }
+}
+
+#[tokio::test]
+async fn trouble_names_its_remedy_and_touches_nothing() {
+    let world = World::filled("direct").await;
+    let (queue, dead) = (world.url(&world.queue), world.url(&world.dead_letters));
+    let nowhere = dead.replace("orders-dlq", "nowhere");
+    for (arguments, words) in [
+        (&["list", "--queue-url", "orders-dlq"][..], "--queue-url orders-dlq is not the URL of an SQS queue"),
+        (&["list", "--queue-url", &nowhere], "there is no queue arn:aws:sqs:us-east-1:000000000000:nowhere"),
+        (&["list", "--source-queue-url", &dead], "orders-dlq has no redrive policy"),
+        (&["list"], "--queue-url <URL>"),
+        (&["redrive", "--queue-url", &dead], "add --yes, as there is no terminal to ask on"),
+        (
+            &["redrive", "--queue-url", &dead, "--class", "quota"],
+            "orders-dlq has about 5 messages: those of class quota are to be copied",
+        ),
+        (&["redrive", "--queue-url", &dead, "--to", &dead, "--yes"], "--to names the dead-letter queue itself"),
+        (
+            &["redrive", "--queue-url", &queue, "--yes"],
+            "no queue names orders in its redrive policy: name the destination with --to",
+        ),
+        (&["peek", "--queue-url", &dead, "--class", "other"], "possible values: rate-limit, quota"),
+    ] {
+        let run = world.run(arguments).await;
+        assert!(run.status != 0 && run.stderr.contains(words), "{arguments:?}: {run:?}");
+        assert_eq!(run.stdout, "");
+    }
+    for operation in ["GetQueueAttributes", "ReceiveMessage", "ListDeadLetterSourceQueues", "StartMessageMoveTask"] {
+        world.sqs.set_faults(move |call| {
+            if call.operation == operation { Fault::refuse(403, "AccessDenied") } else { Fault::None }
+        });
+        let run = world.dlq(&["redrive", "--yes"]).await;
+        let words = format!(
+            "SQS refuses {operation} on orders-dlq (AccessDenied): this identity needs the permission sqs:{operation}"
+        );
+        assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
+    }
+    world.sqs.clear_faults();
+    let policy = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":2}}"#, world.dead_letters);
+    world.sqs.create_queue("bills", [("RedrivePolicy", policy.as_str())]).unwrap();
+    let run = world.dlq(&["redrive", "--yes"]).await;
+    let words = "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills and orders: --to says where to";
+    assert!(run.status == 1 && run.stdout.contains(words), "{run:?}");
+    let run = world.dlq(&["redrive", "--dry-run"]).await;
+    assert!(
+        run.stdout.contains("one of them says that it came from arn:aws:sqs:us-east-1:000000000000:orders"),
+        "{run:?}"
+    );
+    assert_eq!((world.counts(), payloads(&world.dead()).len()), ((5, 0), 5));
+    world.assert_all_visible();
+}

@@ -1,0 +1,304 @@
+//! A dead-letter queue that the library itself has filled, on loopback: its messages have failed in virtual time, and from then on time
+//! is real.
+
+#![allow(clippy::disallowed_methods, reason = "tests")]
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, SystemTime};
+
+use aws_sdk_sqs::primitives::Blob;
+use aws_sdk_sqs::types::MessageAttributeValue;
+use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping, MessageState, MessageView, Server};
+use requeue::queue::{QueueArn, SqsQueue};
+use requeue::{BatchProcessor, Clock, DeadLetterMode, Failure, Message, RecursiveLoop, Settings, SqsEvent};
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::run::{Run, requeue_with};
+
+/// Bodies as they are first sent; each says how it fails. Edited, not parsed: none may lose a space.
+pub(crate) const BODIES: [&str; 5] = [
+    r#"{ "fail" : "quota", "amount" : 1.0 }"#,
+    r#"{"fail":"quota","text":"\u00e9é"}"#,
+    "fail with quota, as text\nin two lines",
+    r#"["non-retryable"]"#,
+    r#"{"fail":"temporary","retryCount":"mine"}"#,
+];
+
+/// How the failures are spread: class, reason where it is written down, count.
+pub(crate) const GROUPS: [(&str, &str, u64); 3] =
+    [("quota", "retries-exhausted", 3), ("non-retryable", "non-retryable", 1), ("temporary", "retries-exhausted", 1)];
+
+pub(crate) const SEND: &str = "SendMessageBatch";
+pub(crate) const DELETE: &str = "DeleteMessageBatch";
+
+pub(crate) struct World {
+    pub(crate) sqs: EmbeddedSqs,
+    pub(crate) server: Server,
+    pub(crate) queue: QueueArn,
+    pub(crate) dead_letters: QueueArn,
+    /// The ids under which the bodies were first sent.
+    pub(crate) ids: Vec<String>,
+}
+
+impl World {
+    /// With [`BODIES`] in the dead-letter queue, by this way.
+    pub(crate) async fn filled(mode: &str) -> Self {
+        Self::filled_with(mode, "orders", &BODIES).await
+    }
+
+    pub(crate) async fn filled_with(mode: &str, name: &str, bodies: &[&str]) -> Self {
+        let hours = Duration::from_hours(6);
+        tokio::time::pause();
+        let clock = Clock::starting_at(SystemTime::now() - hours);
+        let sqs = EmbeddedSqs::new(clock.clone());
+        let dead = name.strip_suffix(".fifo").map_or(format!("{name}-dlq"), |name| format!("{name}-dlq.fifo"));
+        let dead_letters = sqs.create_queue(&dead, []).unwrap();
+        let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":2}}"#);
+        let queue = sqs.create_queue(name, [("VisibilityTimeout", "60"), ("RedrivePolicy", &redrive)]).unwrap();
+        let mut settings = Settings { clock, recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
+        settings.policy.max_retries = 1;
+        settings.policy.max_pause = None;
+        settings.policy.circuit_breaker = None;
+        settings.dead_letter = match mode {
+            "annotate" => DeadLetterMode::Annotate,
+            "direct" => DeadLetterMode::Direct(dead_letters.url().parse().unwrap()),
+            _ => DeadLetterMode::Redrive,
+        };
+        let mut ids = Vec::new();
+        for (at, body) in bodies.iter().enumerate() {
+            ids.push(send(&sqs, &queue, body, at).await);
+        }
+        let processor = BatchProcessor::new(fail, SqsQueue::new(&sqs.client()), settings);
+        let began = Instant::now();
+        while sqs.message_count(&dead_letters).unwrap() < bodies.len() {
+            assert!(began.elapsed() < hours, "a message does not fail");
+            invoke(&sqs, &queue, &processor).await;
+            tokio::time::sleep(Duration::from_secs(5)).await;
+        }
+        // Real sockets need real time. No redrive of ours shall be taken for one of the retries.
+        tokio::time::sleep(hours.saturating_sub(began.elapsed())).await;
+        tokio::time::resume();
+        let server = sqs.serve(0).await.unwrap();
+        Self { sqs, server, queue, dead_letters, ids }
+    }
+
+    pub(crate) fn url(&self, queue: &QueueArn) -> String {
+        queue.url_at(&self.server.url())
+    }
+
+    /// `requeue dlq …` on the dead-letter queue.
+    pub(crate) async fn dlq(&self, arguments: &[&str]) -> Run {
+        self.run(&[&["--queue-url", &self.url(&self.dead_letters)], arguments].concat()).await
+    }
+
+    /// `requeue dlq …`; the options that come first may be in front of the subcommand here.
+    pub(crate) async fn run(&self, arguments: &[&str]) -> Run {
+        let (arguments, variables) = (ordered(arguments), self.variables());
+        let run = move || {
+            let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            requeue_with(&variables, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
+        };
+        tokio::task::spawn_blocking(run).await.unwrap()
+    }
+
+    /// The same as a process that goes on.
+    pub(crate) fn spawn(&self, arguments: &[&str]) -> Child {
+        let url = self.url(&self.dead_letters);
+        let arguments = [&["--queue-url", url.as_str()], arguments].concat();
+        Command::new(env!("CARGO_BIN_EXE_requeue"))
+            .args(ordered(&arguments))
+            .env_clear()
+            .envs(self.variables())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap()
+    }
+
+    /// In a terminal, where this is typed; the exit status and all that was to be read.
+    pub(crate) async fn typed(&self, keys: &'static str, arguments: &[&str]) -> (Option<i32>, String) {
+        const IN_TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+        let url = self.url(&self.dead_letters);
+        let arguments = ordered(&[&["--queue-url", url.as_str()], arguments].concat());
+        let variables = self.variables();
+        let run = move || {
+            let mut child = Command::new("python3")
+                .args(["-c", IN_TERMINAL, env!("CARGO_BIN_EXE_requeue")])
+                .args(arguments)
+                .env_clear()
+                .envs(["PATH", "HOME"].map(|name| (name, std::env::var(name).unwrap_or_default())))
+                .envs(variables)
+                .stdin(Stdio::piped())
+                .stdout(Stdio::piped())
+                .spawn()
+                .unwrap();
+            child.stdin.as_mut().unwrap().write_all(keys.as_bytes()).unwrap();
+            let output = child.wait_with_output().unwrap();
+            (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+        };
+        tokio::task::spawn_blocking(run).await.unwrap()
+    }
+
+    pub(crate) fn variables(&self) -> Vec<(&'static str, String)> {
+        vec![
+            ("AWS_ENDPOINT_URL_SQS", self.server.url()),
+            ("AWS_ACCESS_KEY_ID", "any".to_owned()),
+            ("AWS_SECRET_ACCESS_KEY", "any".to_owned()),
+            ("AWS_REGION", "us-east-1".to_owned()),
+        ]
+    }
+
+    pub(crate) fn dead(&self) -> Vec<MessageView> {
+        self.sqs.messages(&self.dead_letters).unwrap()
+    }
+
+    pub(crate) fn back(&self) -> Vec<MessageView> {
+        self.sqs.messages(&self.queue).unwrap()
+    }
+
+    /// How many are where.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        (self.dead().len(), self.back().len())
+    }
+
+    #[track_caller]
+    pub(crate) fn assert_all_visible(&self) {
+        for message in self.dead() {
+            assert_eq!(message.state, MessageState::Visible, "{}", message.id);
+        }
+    }
+
+    pub(crate) async fn send_dead(&self, body: &str) -> String {
+        send(&self.sqs, &self.dead_letters, body, 0).await
+    }
+
+    /// Each message is there once again, and in the dead-letter queue.
+    pub(crate) async fn put_back(&self) {
+        let both = [self.dead(), self.back()].concat();
+        // Until whatever is hidden is visible, and a queue may be purged again.
+        tokio::time::pause();
+        tokio::time::advance(Duration::from_mins(10)).await;
+        let client = self.sqs.client();
+        for queue in [&self.dead_letters, &self.queue] {
+            client.purge_queue().queue_url(queue.url()).send().await.unwrap();
+        }
+        let mut seen = BTreeMap::new();
+        for message in &both {
+            let dead = requeue::DeadLetter::read(&message.body);
+            seen.entry(dead.original_message_id().unwrap().to_owned()).or_insert(&message.body);
+        }
+        for body in seen.values() {
+            self.send_dead(body).await;
+        }
+        tokio::time::resume();
+    }
+
+    /// A function on the queue that gives everything up at once, for as long as this is awaited.
+    pub(crate) async fn give_up_for_ever(&self) {
+        let dead_letter = DeadLetterMode::Direct(self.dead_letters.url().parse().unwrap());
+        let settings = Settings { dead_letter, recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
+        let refuse = async |_: Message| Err(Failure::non_retryable("never"));
+        let processor = BatchProcessor::new(refuse, SqsQueue::new(&self.sqs.client()), settings);
+        loop {
+            invoke(&self.sqs, &self.queue, &processor).await;
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
+
+    /// Lets a function that accepts everything work on what was brought back; what it is given.
+    pub(crate) async fn handled(&self) -> Vec<(String, String, u32)> {
+        let (told, mut seen) = tokio::sync::mpsc::unbounded_channel();
+        let handler = move |message: Message| {
+            let original = message.original_id().unwrap_or_default().to_owned();
+            let _ = told.send((message.body().to_string(), original, message.retry_count()));
+            async { Ok::<(), Failure>(()) }
+        };
+        let settings = Settings { recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
+        let processor = BatchProcessor::new(handler, SqsQueue::new(&self.sqs.client()), settings);
+        while invoke(&self.sqs, &self.queue, &processor).await {}
+        drop(processor);
+        let mut all = Vec::new();
+        while let Some(one) = seen.recv().await {
+            all.push(one);
+        }
+        all.sort();
+        all
+    }
+}
+
+fn ordered(arguments: &[&str]) -> Vec<String> {
+    let at = arguments.iter().position(|argument| ["list", "peek", "export", "redrive"].contains(argument)).unwrap();
+    let rest = [&arguments[..at], &arguments[at + 1..]].concat();
+    ["dlq", arguments[at]].into_iter().chain(rest).map(str::to_owned).collect()
+}
+
+async fn send(sqs: &EmbeddedSqs, queue: &QueueArn, body: &str, at: usize) -> String {
+    let value = |kind: &str| MessageAttributeValue::builder().data_type(kind);
+    let client = sqs.client();
+    let mut message = client
+        .send_message()
+        .queue_url(queue.url())
+        .message_body(body)
+        .message_attributes("tenant", value("String").string_value("secret-tenant").build().unwrap())
+        .message_attributes("print", value("Binary.sha").binary_value(Blob::new([0, 255, 7])).build().unwrap())
+        .message_group_id(format!("group-{}", at % 2));
+    if queue.is_fifo() {
+        message = message.message_deduplication_id(format!("{at}"));
+    }
+    message.send().await.unwrap().message_id.unwrap()
+}
+
+/// Fails as the body says, in words that are no secret.
+async fn fail(message: Message) -> Result<(), Failure> {
+    let body = message.body();
+    Err(if body.contains("non-retryable") {
+        Failure::non_retryable("no such account")
+    } else if body.contains("quota") {
+        Failure::quota("status 403, quotaExceeded")
+    } else {
+        Failure::temporary("status 503")
+    })
+}
+
+/// One invocation, if there is something to work on.
+async fn invoke<H: requeue::Handler>(
+    sqs: &EmbeddedSqs,
+    queue: &QueueArn,
+    processor: &BatchProcessor<H, SqsQueue>,
+) -> bool {
+    let mapping = EventSourceMapping::new(sqs.clone(), queue.clone(), 10);
+    let Some(batch) = mapping.poll(Duration::ZERO).await.unwrap() else { return false };
+    let event: SqsEvent = serde_json::from_value(batch.event(queue)).unwrap();
+    let report = processor.process(event.records.unwrap(), Instant::now() + Duration::from_secs(30)).await;
+    let failures: Vec<Value> =
+        report.failed_ids().unwrap().into_iter().map(|id| json!({ "itemIdentifier": id })).collect();
+    let answer = json!({ "batchItemFailures": failures }).to_string();
+    mapping.acknowledge(&batch, &Answer::Response(answer.into_bytes())).unwrap();
+    true
+}
+
+/// The lines of JSON on the standard output.
+pub(crate) fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The bodies as first delivered, sorted.
+pub(crate) fn payloads(messages: &[MessageView]) -> Vec<String> {
+    let mut payloads: Vec<String> =
+        messages.iter().map(|message| requeue::DeadLetter::read(&message.body).payload().to_owned()).collect();
+    payloads.sort();
+    payloads
+}
+
+/// How often each first id occurs in these messages.
+pub(crate) fn originals(messages: &[MessageView]) -> BTreeMap<String, usize> {
+    messages.iter().fold(BTreeMap::new(), |mut counts, message| {
+        let dead = requeue::DeadLetter::read(&message.body);
+        *counts.entry(dead.original_message_id().unwrap_or(&message.id).to_owned()).or_default() += 1;
+        counts
+    })
+}
