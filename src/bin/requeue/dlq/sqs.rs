@@ -14,10 +14,7 @@ use requeue::{Clock, Record};
 use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 
-use crate::Error;
-
-#[path = "../../../aws.rs"]
-mod aws;
+use crate::{Error, aws};
 
 /// What a call may take beyond what it waits for.
 const ANSWER: Duration = Duration::from_secs(20);

@@ -16,12 +16,12 @@ use requeue::policy::RetryPolicy;
 use requeue::queue::{QueueArn, QueueUrl};
 use requeue::{Config, DeadLetterMode, RecursiveLoop};
 
+use super::answers;
 use super::checks::{KEY, SENDING, TAKING, is_alias};
 use super::facts::{
     Access, Decision, Deployment, Function, Key, Mapping, Place, Reached, Read, Settings, Unread, Valid,
 };
-use super::{answers, aws};
-use crate::Error;
+use crate::{Error, aws};
 
 /// Longest wait for an answer, tries again included.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -7,9 +7,6 @@ use std::process::ExitCode;
 use requeue::queue::QueueUrl;
 use tokio::runtime::Builder;
 
-// The library's own, which is not public: what a client is made of is said once.
-#[path = "../../../aws.rs"]
-mod aws;
 mod answers;
 mod case;
 mod checks;
