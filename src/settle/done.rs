@@ -41,6 +41,8 @@ impl<Q: Queue> Settler<Q> {
         loop {
             let due = chunks.due();
             tokio::select! {
+                // As in settling.
+                biased;
                 delivery = done.next() => {
                     let Some(delivery) = delivery else { break };
                     let Some(queue) = &delivery.queue else { continue };

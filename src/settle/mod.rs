@@ -109,6 +109,8 @@ impl<Q: Queue> Settler<Q> {
         loop {
             let due = [copies.due(), holds.due()].into_iter().flatten().min();
             tokio::select! {
+                // What has arrived goes along with what is due, and the same events always meet the same requests.
+                biased;
                 verdict = verdicts.recv() => match verdict.map(|verdict| self.prepare(verdict)) {
                     Some(Prepared::Settled(done)) => settled(done),
                     Some(Prepared::Copy(route, copy)) => {

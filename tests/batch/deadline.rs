@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use requeue::embedded::Fault;
-use requeue::{Deferral, Disposition, Failure, FailureClass, Sampler, Settlement};
+use requeue::{Deferral, Disposition, Failure, FailureClass, ReleaseReason, Sampler, Settlement};
 use serde_json::json;
 use tokio::time::Instant;
 
@@ -78,8 +78,9 @@ async fn what_was_never_started_is_deferred_and_not_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_deferred_again_and_again_waits_longer_and_keeps_its_retries() {
+async fn a_message_deferred_again_and_again_waits_longer_keeps_its_retries_and_is_left_to_sqs_in_the_end() {
     let mut world = World::new();
+    world.settings.policy.max_deferrals = 12;
     world.settings.limits.concurrency = 1;
     world.function_timeout = secs(20);
     world.send("{}").await;
@@ -104,6 +105,10 @@ async fn a_message_deferred_again_and_again_waits_longer_and_keeps_its_retries()
         tokio::time::sleep(wait.total()).await;
     }
     assert_eq!(waits, [0, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60]);
+    let event = joined([&neighbour, &world.receive().await]);
+    let report = world.report(&processor, &event).await;
+    assert_eq!(report.outcomes[1].disposition, Disposition::Release(ReleaseReason::DeferredTooOften));
+    assert_eq!(report.outcomes[1].settlement, Settlement::Kept);
     world.run(&processor).await;
     let called: Vec<_> =
         script.calls().iter().filter(|seen| seen.id.as_deref() != Some("neighbour")).map(|seen| seen.attempt).collect();

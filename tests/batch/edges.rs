@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EventSourceMapping, Fault, MessageState};
+use requeue::policy::CircuitBreaker;
 use requeue::queue::{CallError, CallErrorKind};
 use requeue::{Deferral, Disposition, Failure, Handler, Limits, Message, Record, ReleaseReason, Sampler, SqsEvent};
 use serde_json::{Value, json};
@@ -124,6 +125,41 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
     let bodies: Vec<String> = world.messages().into_iter().map(|message| message.body).collect();
     assert!(bodies.iter().any(|body| body == "blocks"), "{bodies:?}");
     assert!(bodies.iter().any(|body| body.contains(r#""retryBody":"waits","retryCount":0"#)), "{bodies:?}");
+}
+
+#[tokio::test]
+async fn a_thread_that_is_blocked_beyond_the_handlers_time_opens_the_circuit_and_beyond_the_invocations_does_not() {
+    for (timeout, opens) in [(Duration::from_millis(50), true), (Duration::from_secs(900), false)] {
+        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        let mut world = World::new();
+        world.settings.handlers = Some(threads.handle().clone());
+        world.settings.limits.timeout = timeout;
+        let breaker = CircuitBreaker { threshold: 1, reset_timeout: Duration::from_secs(900) };
+        world.settings.policy.circuit_breaker = Some(breaker);
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let released = Arc::new(Mutex::new(released));
+        let processor = world.processor(move |message: Message| {
+            let released = Arc::clone(&released);
+            async move {
+                if &**message.body() == "blocks" {
+                    let _ = released.lock().unwrap().recv();
+                }
+                Ok::<_, Failure>(())
+            }
+        });
+        let mut dispositions = Vec::new();
+        for body in ["blocks", "does not"] {
+            world.send(body).await;
+            let event = event(&world).await;
+            let report = processor.process(records(&event), Instant::now() + Duration::from_secs(1)).await;
+            dispositions.push(report.outcomes[0].disposition);
+        }
+        drop(release);
+        threads.shutdown_background();
+        assert_eq!(dispositions[0], Disposition::Release(ReleaseReason::Abandoned));
+        let is_open = matches!(dispositions[1], Disposition::Defer { why: Deferral::CircuitOpen, .. });
+        assert_eq!((is_open, dispositions[1] == Disposition::Complete), (opens, !opens), "{dispositions:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -187,6 +187,26 @@ async fn time_outs_of_handlers_open_the_circuit_and_the_end_of_the_invocation_do
 }
 
 #[tokio::test(start_paused = true)]
+async fn handlers_that_the_end_of_the_invocation_cuts_say_nothing_however_many_they_are() {
+    for (timeout, called) in [(secs(11), 0), (secs(12), 3), (secs(900), 3)] {
+        let mut world = world();
+        world.settings.limits.concurrency = 10;
+        world.settings.limits.timeout = timeout;
+        // Handlers end at 12 s.
+        world.function_timeout = secs(16);
+        world.send_numbered(10).await;
+        let script = Script::new(|seen| if seen.n() < 10 { Act::Hang } else { Act::Done });
+        let processor = world.processor(script.clone());
+        world.report(&processor, &world.receive().await).await;
+        for n in 10..13 {
+            world.send(&numbered(n)).await;
+        }
+        world.report(&processor, &world.receive().await).await;
+        assert_eq!(script.calls().len(), 10 + called, "{timeout:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_message_is_called_once_when_it_was_deferred_as_often_as_is_allowed() {
     let mut world = world();
     world.settings.policy.max_deferrals = 4;

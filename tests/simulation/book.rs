@@ -120,7 +120,9 @@ impl Book {
         });
     }
 
-    pub fn redriven(&mut self) {
+    /// The dead letters are about to be moved back.
+    pub fn redriving(&mut self, world: &World) {
+        self.find_dead(world);
         self.history.note(None, "the dead letters are moved back");
         for track in &mut self.tracks {
             track.redrives += 1;

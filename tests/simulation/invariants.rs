@@ -228,16 +228,20 @@ impl Book {
         self.invocations.remove(&id);
     }
 
-    /// Each message is done or in one of the queues, and what is there is as it was sent.
-    pub fn conserve(&mut self, world: &World) {
-        let dead = world.dead();
-        for n in dead.iter().filter_map(|message| number(&message.body)) {
+    /// Notes which messages are in the dead-letter queue.
+    pub fn find_dead(&mut self, world: &World) {
+        for n in world.dead().iter().filter_map(|message| number(&message.body)) {
             if !self.tracks[n].was_dead {
                 self.tracks[n].was_dead = true;
                 self.history.note(Some(n), "is in the dead-letter queue");
             }
         }
-        let all: Vec<MessageView> = world.messages().into_iter().chain(dead).collect();
+    }
+
+    /// Each message is done or in one of the queues, and what is there is as it was sent.
+    pub fn conserve(&mut self, world: &World) {
+        self.find_dead(world);
+        let all: Vec<MessageView> = world.messages().into_iter().chain(world.dead()).collect();
         let mut found = vec![false; self.tracks.len()];
         for message in &all {
             let Some(n) = number(&message.body) else {

@@ -201,10 +201,10 @@ pub async fn operate(world: Arc<World>) {
     let started = tokio::time::Instant::now();
     for at in redrives {
         tokio::time::sleep_until(started + at).await;
+        world.book().redriving(&world);
         let client = world.sqs.client();
         let task = client.start_message_move_task().source_arn(world.dead_letters.to_string());
         task.destination_arn(world.queue.to_string()).send().await.expect("no other task is running");
-        world.book().redriven();
         world.news.notify_waiters();
     }
     world.end_actor();
