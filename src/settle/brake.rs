@@ -46,3 +46,33 @@ impl Brake {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn after_a_send_without_an_answer_one_goes_ahead_each_half_minute_until_there_is_one() {
+        let queue: Arc<QueueArn> = Arc::new("arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN"));
+        let other: QueueArn = "arn:aws:sqs:eu-west-1:123456789012:others".parse().expect("an ARN");
+        let brake = Brake::default();
+        assert!(brake.lets_pass(&queue));
+        brake.note(&queue, Some(CallErrorKind::Ambiguous));
+        for _ in 0..2 {
+            assert!(!brake.lets_pass(&queue) && brake.lets_pass(&other));
+            sleep(HOLD - Duration::from_millis(1)).await;
+            assert!(!brake.lets_pass(&queue));
+            sleep(Duration::from_millis(1)).await;
+            assert!(brake.lets_pass(&queue), "one goes ahead");
+        }
+        for answer in
+            [None, Some(CallErrorKind::Refused), Some(CallErrorKind::Malformed), Some(CallErrorKind::Unavailable)]
+        {
+            brake.note(&queue, Some(CallErrorKind::Ambiguous));
+            brake.note(&queue, answer);
+            assert!(brake.lets_pass(&queue) && brake.lets_pass(&queue), "{answer:?} is an answer");
+        }
+    }
+}

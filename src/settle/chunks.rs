@@ -96,4 +96,23 @@ mod tests {
             }
         }
     }
+
+    #[tokio::test(start_paused = true)]
+    async fn each_chunk_leaves_when_its_own_oldest_entry_has_waited_long_enough() {
+        let mut chunks = Chunks::new();
+        let began = Instant::now();
+        chunks.push(&"first", 1, 0);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        chunks.push(&"second", 2, 0);
+        chunks.push(&"first", 3, 0);
+        for (place, after, entries) in [("first", 250, vec![1, 3]), ("second", 350, vec![2])] {
+            let due = began + Duration::from_millis(after);
+            assert_eq!(chunks.due(), Some(due));
+            tokio::time::sleep_until(due - Duration::from_millis(1)).await;
+            assert_eq!(chunks.take_due().count(), 0, "{place}");
+            tokio::time::sleep_until(due).await;
+            assert_eq!(chunks.take_due().collect::<Vec<_>>(), [(place, entries)]);
+        }
+        assert_eq!(chunks.due(), None);
+    }
 }

@@ -6,8 +6,11 @@ use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EventSourceMapping, Fault, MessageState};
 use requeue::policy::CircuitBreaker;
-use requeue::queue::{CallError, CallErrorKind};
-use requeue::{Deferral, Disposition, Failure, Handler, Limits, Message, Record, ReleaseReason, Sampler, SqsEvent};
+use requeue::queue::{CallError, CallErrorKind, SqsQueue};
+use requeue::{
+    Deferral, Disposition, Failure, Handler, Limits, Message, Record, ReleaseReason, Sampler, SqsEvent, Worker,
+    WorkerSettings,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -86,14 +89,8 @@ async fn all_that_completed_is_deleted_in_time_when_the_invocation_must_fail() {
     assert_eq!(world.messages().len(), 1);
 }
 
-#[tokio::test]
-async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
-    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
-    let mut world = World::new();
-    world.settings.handlers = Some(threads.handle().clone());
-    world.settings.limits.timeout = Duration::from_millis(50);
-    let blocking = world.send("blocks").await;
-    world.send("waits").await;
+/// Blocks its thread with the message "blocks", until the sender is dropped.
+fn blocking() -> (impl Handler, std::sync::mpsc::Sender<()>) {
     let (release, released) = std::sync::mpsc::channel::<()>();
     let released = Arc::new(Mutex::new(released));
     let handler = move |message: Message| {
@@ -105,6 +102,18 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
             Ok::<_, Failure>(())
         }
     };
+    (handler, release)
+}
+
+#[tokio::test]
+async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let mut world = World::new();
+    world.settings.handlers = Some(threads.handle().clone());
+    world.settings.limits.timeout = Duration::from_millis(50);
+    let blocked = world.send("blocks").await;
+    world.send("waits").await;
+    let (handler, release) = blocking();
     let event = event(&world).await;
     let deadline = Instant::now() + Duration::from_secs(1);
     let report = world.processor(handler).process(records(&event), deadline).await;
@@ -112,7 +121,7 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
     drop(release);
     threads.shutdown_background();
 
-    assert_eq!(report.failed_ids().unwrap(), [blocking.as_str()]);
+    assert_eq!(report.failed_ids().unwrap(), [blocked.as_str()]);
     assert_eq!(report.outcomes[1].elapsed, None);
     let dispositions: Vec<_> = report.outcomes.iter().map(|outcome| outcome.disposition).collect();
     assert!(
@@ -128,6 +137,27 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
 }
 
 #[tokio::test]
+async fn what_found_every_thread_blocked_when_a_worker_ends_is_receivable_at_once_as_it_is() {
+    let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(1).build().unwrap();
+    let mut world = World::new();
+    world.settings.handlers = Some(threads.handle().clone());
+    world.settings.limits.reserve = Duration::from_millis(400);
+    world.send("blocks").await;
+    world.send("waits").await;
+    let (handler, release) = blocking();
+    let settings = WorkerSettings { shutdown_timeout: Duration::from_secs(1), ..WorkerSettings::default() };
+    let queue = SqsQueue::new(&world.sqs.client());
+    let worker = Worker::start(handler, queue, &world.queue, world.settings.clone(), settings).await.unwrap();
+    worker.run(tokio::time::sleep(Duration::from_millis(300))).await;
+    drop(release);
+    threads.shutdown_background();
+    let left = world.messages().into_iter().map(|message| (message.body, message.state == MessageState::Visible));
+    let mut left: Vec<_> = left.collect();
+    left.sort_unstable();
+    assert_eq!(left, [("blocks".to_owned(), false), ("waits".to_owned(), true)]);
+}
+
+#[tokio::test]
 async fn a_thread_that_is_blocked_beyond_the_handlers_time_opens_the_circuit_and_beyond_the_invocations_does_not() {
     for (timeout, opens) in [(Duration::from_millis(50), true), (Duration::from_secs(900), false)] {
         let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
@@ -136,17 +166,8 @@ async fn a_thread_that_is_blocked_beyond_the_handlers_time_opens_the_circuit_and
         world.settings.limits.timeout = timeout;
         let breaker = CircuitBreaker { threshold: 1, reset_timeout: Duration::from_secs(900) };
         world.settings.policy.circuit_breaker = Some(breaker);
-        let (release, released) = std::sync::mpsc::channel::<()>();
-        let released = Arc::new(Mutex::new(released));
-        let processor = world.processor(move |message: Message| {
-            let released = Arc::clone(&released);
-            async move {
-                if &**message.body() == "blocks" {
-                    let _ = released.lock().unwrap().recv();
-                }
-                Ok::<_, Failure>(())
-            }
-        });
+        let (handler, release) = blocking();
+        let processor = world.processor(handler);
         let mut dispositions = Vec::new();
         for body in ["blocks", "does not"] {
             world.send(body).await;

@@ -335,6 +335,15 @@ async fn a_request_refused_as_malformed_is_sent_in_single_pieces() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_single_message_refused_as_malformed_is_sent_once() {
+    let world = World::new();
+    let id = world.send("{}").await;
+    world.faults_of(SEND, |_| Fault::refuse(400, "InvalidMessageContents"));
+    let invocation = world.invoke(&world.processor(Script::always(later()))).await.unwrap();
+    assert_eq!((invocation.failed(), world.entries(SEND)), (vec![id.as_str()], vec![1]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_failed_delete_is_tried_once_more_and_then_left_to_the_mapping() {
     for fault in
         [Fault::refuse(500, "InternalFailure"), Fault::refuse(403, "AccessDenied"), Fault::LoseRequest, Fault::Hang]

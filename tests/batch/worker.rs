@@ -354,6 +354,20 @@ async fn a_fifo_group_keeps_its_order() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_deleted_while_a_neighbour_works_is_counted() {
+    let world = World::new();
+    world.send_numbered(2).await;
+    // Both tries for the first one.
+    world.faults_of(
+        DELETE,
+        |call| if call.of_operation <= 2 { Fault::refuse(403, "AccessDenied") } else { Fault::None },
+    );
+    let script = Script::new(|seen| if seen.n() == 0 { Act::Done } else { Act::work(secs(5)) });
+    let progress = drain(&world, &script).await;
+    assert_eq!((progress.completed, progress.not_deleted), (3, 1), "{progress:?}");
+}
+
 /// Handlers that end, fail and are not begun, at whatever moment the signal comes.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_at_any_moment_loses_nothing_and_gives_back_what_was_not_handled() {
