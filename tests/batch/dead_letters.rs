@@ -6,7 +6,7 @@ use requeue::embedded::Fault;
 use requeue::{Clock, DeadLetterMode, DeadLetterReason, Disposition, Failure, ReleaseReason};
 use serde_json::json;
 
-use crate::world::{Script, World, secs, state};
+use crate::world::{SEND, Script, World, secs, state};
 
 fn world() -> World {
     let mut world = World::new();
@@ -33,6 +33,17 @@ async fn a_final_failure_is_handled_once_and_its_dead_letter_says_why() {
     assert!(why["failedAt"].as_str().unwrap().ends_with('Z'), "{why}");
     let moved_by = dead[0].system_attributes.get("DeadLetterQueueSourceArn").map(String::as_str);
     assert_eq!(moved_by, Some(world.queue.to_string().as_str()), "SQS moved it");
+}
+
+#[tokio::test(start_paused = true)]
+async fn on_a_fifo_queue_nothing_is_annotated_since_a_copy_would_lose_its_place() {
+    let mut world = World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "true")]);
+    world.settings.dead_letter = DeadLetterMode::Annotate;
+    world.send_as("{}", |message| message.message_group_id("a")).await;
+    let processor = world.processor(Script::always(Failure::non_retryable("never")));
+    let report = world.report(&processor, &world.receive().await).await;
+    assert_eq!(report.outcomes[0].disposition, Disposition::DeadLetter(DeadLetterReason::NonRetryable));
+    assert_eq!(world.requests(SEND).len(), 0);
 }
 
 #[tokio::test(start_paused = true)]

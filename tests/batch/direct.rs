@@ -39,13 +39,15 @@ async fn what_is_given_up_is_sent_there_and_deleted_here() {
 
 #[tokio::test(start_paused = true)]
 async fn what_cannot_be_sent_there_stays_as_in_the_mode_redrive() {
-    for (body, wrap, code) in [
-        ("{}".to_owned(), Wrap::WhenNeeded, "AccessDenied"),
-        ("text".to_owned(), Wrap::Never, "NotWrappable"),
-        (object_of(LIMIT - 9), Wrap::WhenNeeded, "MessageTooLong"),
+    for (body, wrap, max_retries, code) in [
+        ("{}".to_owned(), Wrap::WhenNeeded, 50, "AccessDenied"),
+        ("text".to_owned(), Wrap::Never, 50, "NotWrappable"),
+        ("text".to_owned(), Wrap::Never, 0, "NotWrappable"),
+        (object_of(LIMIT - 9), Wrap::WhenNeeded, 50, "MessageTooLong"),
     ] {
         let mut world = direct(World::new());
         world.settings.wrap = wrap;
+        world.settings.policy.max_retries = max_retries;
         world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
         let id = world.send(&body).await;
         let script = Script::always(Failure::non_retryable("no"));
@@ -164,6 +166,29 @@ async fn a_fifo_group_passes_what_can_never_be_sent_once_its_retries_are_spent()
         let dead: Vec<String> = world.dead().into_iter().map(|dead| dead.id).collect();
         assert_eq!(dead, [bad], "SQS has moved it");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fifo_message_whose_retries_are_spent_is_sent_there_with_the_reason() {
+    let mut world = fifo();
+    world.settings.policy.max_retries = 2;
+    world.send_as("{}", |message| message.message_group_id("a")).await;
+    let script = Script::always(Failure::temporary("no"));
+    world.run(&world.processor(script.clone())).await;
+    assert_eq!(script.calls().len(), 3);
+    assert_eq!(state(&world.dead()[0])["retryState"]["deadLetter"]["reason"], "retries-exhausted");
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_read_whole_is_not_sent_there() {
+    let world = direct(World::new());
+    let id = world.send("{}").await;
+    let mut event = world.receive().await;
+    event["Records"][0]["messageAttributes"] = json!({ "tenant": 5 });
+    let processor = world.processor(Script::always(Failure::temporary("no")));
+    let report = world.report(&processor, &event).await;
+    assert_eq!(report.outcomes[0].disposition, Disposition::DeadLetter(DeadLetterReason::NonRetryable));
+    assert_eq!((report.failed_ids().unwrap(), world.all_calls()), (vec![id.as_str()], (0, 0, 0)));
 }
 
 #[tokio::test(start_paused = true)]

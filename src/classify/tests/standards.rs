@@ -64,6 +64,12 @@ fn retry_after_is_read_in_all_its_forms() {
 }
 
 #[test]
+fn an_answer_that_is_printed_shows_its_status_and_nothing_else() {
+    let answer = Answer { status: 429, headers: &[("set-cookie", b"canary")], body: b"canary" };
+    assert_eq!(format!("{answer:?}"), "Answer { status: 429, .. }");
+}
+
+#[test]
 fn a_conflict_is_final_unless_the_answer_says_that_it_passes() {
     const DRAFT: &str = "draft-ietf-httpapi-idempotency-key-header 2.7, Error Scenarios";
     const OUTSTANDING: &str = r#"{"type":"https://developer.example.com/idempotency",
