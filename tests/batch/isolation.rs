@@ -37,7 +37,7 @@ async fn ten_fates_in_one_batch() {
         ("dead-letter", Some(FailureClass::NonRetryable), Settlement::Kept),
         ("requeue", Some(FailureClass::RateLimit), moved.clone()),
         ("requeue", temporary, moved.clone()),
-        ("defer", temporary, moved.clone()),
+        ("defer", None, moved.clone()),
         ("complete", None, Settlement::Done),
         ("requeue", Some(FailureClass::Quota), moved.clone()),
     ];
