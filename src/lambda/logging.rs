@@ -42,7 +42,8 @@ pub fn init_logging_to<W: std::io::Write>(default: tracing::Level, writer: impl 
             filter = filter.add_directive(format!("{name}=info").parse().expect("a directive"));
         }
     }
-    let lines = fmt().with_writer(writer).with_target(false).without_time().with_env_filter(filter);
+    // Colours, which a crate somewhere may have switched on, are noise in a log.
+    let lines = fmt().with_writer(writer).with_ansi(false).with_target(false).without_time().with_env_filter(filter);
     // To say that a line cannot be written, to a standard error that is gone as well, would be a panic.
     let lines = lines.log_internal_errors(false);
     if host.logs_json {

@@ -22,6 +22,7 @@ async fn every_batch_writes_its_metrics_at_a_level_that_passes() {
         }
         stage.invoke(&mut function, TIMEOUT).await;
         let log = function.stop().await;
+        assert!(!log.contains('\u{1b}'), "a colour in {log}");
         let lines = metrics(&log);
         let whole = &lines[0];
         let level = if level.is_empty() { "INFO" } else { level };
