@@ -59,7 +59,7 @@ impl Steps for Arc<Protection> {
 fn a_pause_lasts_as_long_as_it_was_asked_for_and_no_longer_than_allowed() {
     for (named, lasts) in [(1, 1), (59, 59), (60, 60), (61, 60), (21_600, 60), (u64::MAX, 60)] {
         let protection = protection();
-        protection.call(0, Reply::Paused(secs(named)));
+        assert_eq!(protection.call(0, Reply::Paused(secs(named))), None, "a pause closes no circuit");
         assert_eq!(protection.refused(0), held(Paused, lasts), "{named}");
         assert_eq!(protection.refused(lasts - 1), held(Paused, 1), "{named}");
         drop(protection.enter(lasts));
@@ -239,6 +239,16 @@ fn a_clock_that_is_set_back_makes_no_pause_longer_than_it_was_meant_to_be() {
     assert_eq!(protection.refused(0), held(Paused, 10));
     assert_eq!(protection.refused(9), held(Paused, 1));
     drop(protection.enter(10));
+}
+
+#[test]
+fn a_pause_that_lasts_no_longer_than_the_one_that_is_on_lets_no_second_message_probe() {
+    let protection = protection();
+    let (first, second) = (protection.enter(0), protection.enter(0));
+    first.give_back(Reply::Paused(secs(10)), at(0));
+    let _probe = protection.enter(10);
+    second.give_back(Reply::Paused(secs(0)), at(10));
+    assert_eq!(protection.refused(10), held(Paused, 0));
 }
 
 #[test]
