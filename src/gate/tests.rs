@@ -233,6 +233,14 @@ fn scopes_do_not_know_each_other() {
 }
 
 #[test]
+fn the_failures_of_a_scope_are_counted_whatever_others_come_between() {
+    let protection = protection();
+    let down = |scope| protection.pass(Scope::of(scope), somebody()).give_back(Reply::Down, at(0));
+    let changes = ["one", "other", "one", "another", "one"].map(down);
+    assert_eq!(changes, [None, None, None, None, Some(Change::Opened)]);
+}
+
+#[test]
 fn a_clock_that_is_set_back_makes_no_pause_longer_than_it_was_meant_to_be() {
     let protection = protection();
     protection.call(3_600, Reply::Paused(secs(10)));
