@@ -61,7 +61,7 @@ pub struct Record {
     pub trace_header: Option<String>,
     /// Whether there is a `DeadLetterQueueSourceArn`: a redrive policy moved it here.
     pub was_dead_lettered: bool,
-    /// The queue that it names, of a message that was received and not handed over in an event.
+    /// The queue that it names.
     pub dead_letter_source: Option<QueueArn>,
     /// The message attributes; `None` when one of them cannot be read.
     pub attributes: Option<BTreeMap<String, Attribute>>,

@@ -17,12 +17,15 @@ use crate::secrets::{Stored, Texts};
 use crate::settings::{DeadLetterMode, Limits, Metrics, Mode, RecursiveLoop, Settings};
 use crate::wire::Wrap;
 
+mod host;
 mod policy;
 #[cfg(feature = "http")]
 mod target;
 #[cfg(test)]
 mod tests;
 
+use host::environment;
+pub(crate) use host::{Host, is_in_lambda};
 pub use policy::InvalidPolicy;
 
 /// Every variable begins like this.
@@ -221,16 +224,6 @@ impl Config {
     }
 }
 
-/// The variables of this process that are ours.
-#[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
-fn environment() -> impl Iterator<Item = (String, String)> {
-    std::env::vars_os().filter_map(|(name, value)| {
-        let name = name.into_string().ok()?;
-        let known = name.starts_with(PREFIX) && !name.starts_with(TEST_PREFIX);
-        known.then(|| (name, value.to_string_lossy().into_owned()))
-    })
-}
-
 const MODE: [(&str, Mode); 2] = [("requeue", Mode::Requeue), ("report", Mode::Report)];
 
 const STRATEGY: [(&str, Strategy); 2] = [("copy", Strategy::Copy), ("visibility", Strategy::Visibility)];
@@ -244,35 +237,6 @@ const METRICS: [(&str, bool); 2] = [("emf", true), ("off", false)];
 /// The words of the property itself.
 const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
     [("Allow", RecursiveLoop::Allow), ("Terminate", RecursiveLoop::Terminate)];
-
-/// Whether Lambda, or something that stands in for it, started this process.
-#[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
-pub(crate) fn is_in_lambda() -> bool {
-    std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some()
-}
-
-/// What Lambda says of the function, its logging controls among it, which a custom runtime has to honour. Source: Lambda developer
-/// guide, "Defined runtime environment variables" and "Configuring advanced logging controls".
-#[derive(Default)]
-pub(crate) struct Host {
-    /// `None` elsewhere.
-    pub(crate) function: Option<String>,
-    /// Lambda sets none unless its format is JSON.
-    pub(crate) log_level: Option<String>,
-    pub(crate) logs_json: bool,
-}
-
-impl Host {
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
-    pub(crate) fn from_env() -> Self {
-        let read = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
-        Self {
-            function: read("AWS_LAMBDA_FUNCTION_NAME"),
-            log_level: read("AWS_LAMBDA_LOG_LEVEL"),
-            logs_json: read("AWS_LAMBDA_LOG_FORMAT").is_some_and(|format| format.eq_ignore_ascii_case("json")),
-        }
-    }
-}
 
 /// The names, without prefix, in the order of the table.
 const NAMES: [&str; 21] = [
@@ -417,9 +381,9 @@ impl Vars {
             "a name of 1 to 255 printable ASCII characters, of which the first is no colon",
         );
         let service = said.or_else(|| self.host.function.clone()).unwrap_or_else(|| "requeue".to_owned());
-        let metrics = Metrics::of(service);
-        let level = self.host.log_level.clone().unwrap_or_else(|| metrics.level.clone());
-        is_on.then_some(Metrics { level, ..metrics })
+        let mut metrics = Metrics::of(service);
+        metrics.level = self.host.log_level.clone().unwrap_or(metrics.level);
+        is_on.then_some(metrics)
     }
 
     fn policy(&mut self) -> (RetryPolicy, Rules) {

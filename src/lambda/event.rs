@@ -121,7 +121,8 @@ impl Shape for LooseRecord {
                     self.record.first_received = system.first_received;
                     self.record.group_id = system.group_id;
                     self.record.trace_header = system.trace_header;
-                    self.record.was_dead_lettered = system.was_dead_lettered;
+                    self.record.was_dead_lettered = system.dead_letter_source.is_some();
+                    self.record.dead_letter_source = system.dead_letter_source.and_then(|arn| arn.parse().ok());
                 }
                 Member::MessageAttributes => {
                     self.record.attributes = map.next_value::<Lenient<MessageAttributes>>()?.0.0;
@@ -142,7 +143,7 @@ struct SystemAttributes {
     first_received: Option<SystemTime>,
     group_id: Option<String>,
     trace_header: Option<String>,
-    was_dead_lettered: bool,
+    dead_letter_source: Option<String>,
 }
 
 impl Shape for SystemAttributes {
@@ -168,7 +169,7 @@ impl Shape for SystemAttributes {
                 }
                 Member::MessageGroupId => self.group_id = text(&mut map)?,
                 Member::TraceHeader => self.trace_header = text(&mut map)?,
-                Member::DeadLetterQueueSourceArn => self.was_dead_lettered = text(&mut map)?.is_some(),
+                Member::DeadLetterQueueSourceArn => self.dead_letter_source = text(&mut map)?,
                 Member::Other => skip(&mut map)?,
             }
         }

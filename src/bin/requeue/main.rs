@@ -16,6 +16,7 @@ mod document;
 mod endpoint;
 mod invoke;
 mod outage;
+mod redrive_policy;
 mod schedule;
 mod serve;
 mod table;

@@ -11,10 +11,9 @@ use requeue::queue::{
     ReceiveRequest, Source, SqsQueue,
 };
 use requeue::{Clock, Record};
-use serde::Deserialize;
 use tokio::time::{sleep, timeout};
 
-use crate::{Error, aws};
+use crate::{Error, aws, redrive_policy};
 
 /// What a call may take beyond what it waits for.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -93,7 +92,7 @@ impl Sqs {
             visible: count("ApproximateNumberOfMessages"),
             in_flight: count("ApproximateNumberOfMessagesNotVisible"),
             delayed: count("ApproximateNumberOfMessagesDelayed"),
-            redrive: attribute("RedrivePolicy").and_then(redrive_policy),
+            redrive: attribute("RedrivePolicy").and_then(redrive),
         })
     }
 
@@ -249,17 +248,9 @@ fn is_settled(confirmation: &Confirmation) -> bool {
     }
 }
 
-fn redrive_policy(text: &str) -> Option<(QueueArn, u64)> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Policy {
-        dead_letter_target_arn: String,
-        max_receive_count: serde_json::Value,
-    }
-    let policy: Policy = serde_json::from_str(text).ok()?;
-    // A number, or a number in a string, as whoever set it wrote it.
-    let count = policy.max_receive_count.to_string();
-    Some((policy.dead_letter_target_arn.parse().ok()?, count.trim_matches('"').parse().ok()?))
+fn redrive(text: &str) -> Option<(QueueArn, u64)> {
+    let policy = redrive_policy::read(text)?;
+    Some((policy.target.parse().ok()?, policy.max_receive_count?))
 }
 
 fn move_task(task: &ListMessageMoveTasksResultEntry) -> MoveTask {

@@ -14,6 +14,7 @@ use serde_json::Value;
 
 use super::checks::is_alias;
 use super::facts::{Logs, Mapping, Queue, Redrive, RedriveAllow, Settings, Unread, Valid};
+use crate::redrive_policy::{self, RedrivePolicy};
 
 const PREFIX: &str = "REQUEUE_";
 
@@ -115,13 +116,10 @@ pub(crate) fn queue(attributes: &HashMap<QueueAttributeName, String>) -> Queue {
     let text = |name| attributes.get(&name).filter(|text| !text.is_empty());
     let number = |name| text(name)?.parse::<u64>().ok();
     let json = |name| serde_json::from_str::<Value>(text(name)?).ok();
-    let redrive = json(QueueAttributeName::RedrivePolicy).and_then(|policy| {
-        let target = policy["deadLetterTargetArn"].as_str()?.to_owned();
-        // A number or a text, as it was set.
-        let count = &policy["maxReceiveCount"];
-        let count = count.as_u64().or_else(|| count.as_str()?.parse().ok());
-        let max_receive_count = count.and_then(|count| u32::try_from(count).ok()).unwrap_or(DEFAULT_RECEIVES);
-        Some(Redrive { target, max_receive_count })
+    let redrive = text(QueueAttributeName::RedrivePolicy).and_then(|policy| redrive_policy::read(policy));
+    let redrive = redrive.map(|RedrivePolicy { target, max_receive_count: count }| Redrive {
+        target,
+        max_receive_count: count.and_then(|count| u32::try_from(count).ok()).unwrap_or(DEFAULT_RECEIVES),
     });
     let allow = json(QueueAttributeName::RedriveAllowPolicy).unwrap_or_default();
     let redrive_allow = match allow["redrivePermission"].as_str() {
