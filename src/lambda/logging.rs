@@ -47,7 +47,8 @@ pub fn init_logging_to<W: std::io::Write>(default: tracing::Level, writer: impl 
     // To say that a line cannot be written, to a standard error that is gone as well, would be a panic.
     let lines = lines.log_internal_errors(false);
     if host.logs_json {
-        lines.json().init();
+        // The innermost span is the last of `spans`.
+        lines.json().with_current_span(false).init();
     } else {
         lines.init();
     }

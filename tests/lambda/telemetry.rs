@@ -38,6 +38,34 @@ async fn every_batch_writes_its_metrics_at_a_level_that_passes() {
     }
 }
 
+/// What ten messages in one batch write into the log, in bytes: the lines of metrics, and all lines.
+async fn logged(answer: &str) -> [usize; 2] {
+    let stage = Stage::new().await;
+    let mut function = stage.requeue_lambda(&[UNPROTECTED]).await;
+    for _ in 0..10 {
+        stage.send(&format!(r#"{{"answer":"{answer}"}}"#)).await;
+    }
+    let (batch, _) = stage.invoke(&mut function, TIMEOUT).await;
+    assert_eq!(batch.message_ids().len(), 10);
+    let log = function.stop().await;
+    let of_metrics = |line: &&str| line.contains(r#""_aws""#);
+    let of_invocation = |line: &&str| of_metrics(line) || line.contains(r#""requestId""#);
+    let bytes = |lines: Vec<&str>| lines.iter().map(|line| line.len()).sum();
+    [log.lines().filter(of_metrics).collect(), log.lines().filter(of_invocation).collect()].map(bytes)
+}
+
+#[tokio::test]
+async fn a_batch_logs_as_much_as_its_costs_are_reckoned_from() {
+    let page = include_str!("../../docs/deploy.md");
+    for (answer, row) in [("ok", "| log, ten that complete |"), ("rate-limit", "| log, ten that are retried |")] {
+        let [metrics, all] = logged(answer).await;
+        println!("{row} {metrics} of metrics | {all} in all |");
+        let stated = page.lines().find_map(|line| line.strip_prefix(row)).unwrap_or_else(|| panic!("no row {row}"));
+        let stated: usize = stated.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap();
+        assert!(all.abs_diff(stated) * 10 <= stated, "{row} {stated} bytes, measured {all}");
+    }
+}
+
 #[tokio::test]
 async fn metrics_can_be_switched_off_and_have_the_name_of_the_service() {
     let stage = Stage::new().await;
