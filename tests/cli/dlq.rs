@@ -9,6 +9,9 @@ use serde_json::{Value, json};
 use crate::dlq_world::{BODIES, GROUPS, World, lines};
 use crate::run::scratch;
 
+const README: &str = include_str!("../../README.md");
+const PICTURE: &str = include_str!("../../docs/dlq-list.svg");
+
 #[tokio::test]
 async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
     for mode in ["annotate", "direct", "redrive"] {
@@ -38,6 +41,11 @@ async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
         let run = world.dlq(&["list"]).await;
         assert!(run.status == 0 && run.stdout.starts_with("orders-dlq: 5 messages\n"), "{run:?}");
         assert_eq!(run.stdout.contains("status 403, quotaExceeded"), mode != "redrive", "{run:?}");
+        let titles = run.stdout.lines().nth(2).unwrap().split("   ").map(str::trim).filter(|title| !title.is_empty());
+        for title in titles {
+            let drawn = title.replace(' ', "&#160;");
+            assert!(PICTURE.contains(&drawn) && README.contains(title), "{title}: docs/dlq_list_svg.py draws it anew");
+        }
         assert_eq!(run.stderr.contains("REQUEUE_DEAD_LETTER=annotate or direct"), mode == "redrive", "{run:?}");
         world.assert_all_visible();
     }

@@ -72,9 +72,13 @@ impl Stage {
 
     /// The Lambda on the library that does to itself what a message says.
     pub async fn trouble(&self, settings: &[(&str, &str)]) -> Function {
+        self.example("trouble", settings).await
+    }
+
+    pub async fn example(&self, name: &str, settings: &[(&str, &str)]) -> Function {
         let tests = std::env::current_exe().unwrap();
-        let path = tests.ancestors().nth(2).unwrap().join("examples/trouble");
-        assert!(path.exists(), "build it first: cargo build --example trouble");
+        let path = tests.ancestors().nth(2).unwrap().join("examples").join(name);
+        assert!(path.exists(), "build it first: cargo build --example {name}");
         let mut environment = vec![("AWS_ENDPOINT_URL_SQS", self.server.url())];
         environment.extend(settings.iter().map(|(name, value)| (*name, (*value).to_owned())));
         Self::start(path.to_str().unwrap(), &environment).await

@@ -125,3 +125,34 @@ async fn what_a_handler_logs_says_of_which_message_it_is() {
     assert!(spans.iter().any(|span| span["name"] == "message" && span["messageId"] == id.as_str()), "{panic}");
     assert!(spans.iter().any(|span| span["requestId"] == "request-1"), "{panic}");
 }
+
+#[tokio::test]
+async fn a_layer_of_opentelemetry_exports_each_message_within_its_invocation_and_linked_to_its_sender() {
+    const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
+    let stage = Stage::new().await;
+    let mut function = stage.example("opentelemetry", &[UNPROTECTED]).await;
+    let sender = format!("00-{TRACE}-b7ad6b7169203331-01");
+    let id = stage.send_with("\"too early\"", &[("traceparent", &sender)]).await;
+    for _ in 0..2 {
+        stage.invoke(&mut function, TIMEOUT).await;
+    }
+    // The span of an invocation ends after its answer, and before the next invocation.
+    stage.send("\"in time\"").await;
+    stage.invoke(&mut function, TIMEOUT).await;
+    let log = function.stop().await;
+    let scopes = log.split("Instrumentation Scope").skip(1);
+    let spans: Vec<&str> = scopes.filter_map(|scope| Some(scope.split_once("\n\n")?.1)).collect();
+    let of = |span: &str, field: &str| {
+        let value = span.lines().find_map(|line| line.trim().strip_prefix(field)?.trim().strip_prefix(':'));
+        value.unwrap_or_else(|| panic!("no {field} in {span}")).trim().to_owned()
+    };
+    let named = |name: &str| -> Vec<&str> { spans.iter().copied().filter(|span| of(span, "Name") == name).collect() };
+    let (messages, invocations) = (named("message"), named("Lambda runtime invoke"));
+    assert!(messages.len() == 3 && invocations.len() >= 2, "{log}");
+    for (message, invocation) in messages.into_iter().take(2).zip(invocations) {
+        assert_eq!(of(message, "ParentSpanId"), of(invocation, "SpanId"), "{log}");
+        let (_, links) = message.split_once("Links").unwrap_or_else(|| panic!("no link: {log}"));
+        assert_eq!(of(links, "TraceId"), TRACE, "{log}");
+        assert!(message.contains(&id), "the id of the first delivery: {log}");
+    }
+}
