@@ -25,7 +25,7 @@ KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGIO
 DAY = 86_400
 POLLER = ["sqs:ReceiveMessage", "sqs:GetQueueAttributes", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
 SECRET = "s3cret-of-a-header"
-# What a setting names, and what may follow there.
+# What settings name in place of a secret.
 STORED = "arn:aws:secretsmanager:us-east-1:123456789012:secret:orders-AbCdEf"
 PARAMETER = "arn:aws:ssm:us-east-1:123456789012:parameter/orders/signing"
 

@@ -1,14 +1,13 @@
 //! Commands that can be copied.
 
-use super::secrets::{PARAMETER, PARTIAL, SECRET};
 use super::*;
 
 /// What is to be done when this is done to the template's set-up.
-type Remedies = (&'static str, fn(&mut Deployment), &'static [&'static str]);
+pub(super) type Remedies = (&'static str, fn(&mut Deployment), &'static [&'static str]);
 
 #[test]
 fn remedies_name_what_is_there() {
-    let table: [Remedies; 12] = [
+    let table: [Remedies; 9] = [
         (
             "partial-batch-responses",
             |d| d.mapping().reports_failures = false,
@@ -66,35 +65,6 @@ fn remedies_name_what_is_there() {
                \"arn:aws:sqs:eu-west-1:123456789012:orders\"}],\"Version\":\"2012-10-17\"}'"],
         ),
         (
-            "secret-permissions",
-            |d| {
-                d.secret(SECRET, Ok(Decision::NotAllowed));
-                d.secret(PARTIAL, Ok(Decision::Allowed));
-                d.secret(PARAMETER, Ok(Decision::Allowed));
-            },
-            &[
-                "aws iam put-role-policy --role-name orders-Role --policy-name requeue-secrets --policy-document \
-                 '{\"Statement\":[{\"Action\":[\"secretsmanager:GetSecretValue\"],\"Effect\":\"Allow\",\"Resource\":\
-                 [\"arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf\"]}],\"Version\":\"2012-10-17\"}' && \
-                 aws iam put-role-policy --role-name orders-Role --policy-name requeue-parameters --policy-document \
-                 '{\"Statement\":[{\"Action\":[\"ssm:GetParameter\"],\"Effect\":\"Allow\",\"Resource\":\
-                 [\"arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token\"]}],\"Version\":\"2012-10-17\"}'",
-                "template, parameters: `SecretArns=arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf \
-                 ParameterArns=arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token`",
-            ],
-        ),
-        (
-            "secret-permissions",
-            |d| d.secret(SECRET, Ok(Decision::Denied)),
-            &["take the Deny out of the role's policies, its boundary or the organization's"],
-        ),
-        (
-            "secret-permissions",
-            |d| d.secret(PARTIAL, Ok(Decision::NotAllowed)),
-            &["settings: the whole ARN, which `aws secretsmanager describe-secret --region eu-west-1 --secret-id \
-               arn:aws:secretsmanager:eu-west-1:123456789012:secret:other --query ARN --output text` prints"],
-        ),
-        (
             "batch-fits-timeout",
             |d| batches(d, 100),
             &[
@@ -117,10 +87,10 @@ fn remedies_name_what_is_there() {
             ],
         ),
     ];
-    for (id, change, expected) in table {
+    for (id, change, expected) in table.iter().chain(secrets::REMEDIES) {
         let mut deployment = good();
         change(&mut deployment);
         let finding = found(&deployment, id).unwrap();
-        assert_eq!(finding.verdict.remedies, expected, "{id}");
+        assert_eq!(finding.verdict.remedies, *expected, "{id}");
     }
 }

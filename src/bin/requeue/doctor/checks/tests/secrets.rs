@@ -1,12 +1,13 @@
 //! What is said of the secrets that the settings name.
 
 use super::super::secrets::{is_whole, reading};
+use super::remedies::Remedies;
 use super::*;
 
-pub(super) const SECRET: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
+const SECRET: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
 /// Without the end that Secrets Manager gives it.
-pub(super) const PARTIAL: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:other";
-pub(super) const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token";
+const PARTIAL: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:other";
+const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token";
 
 pub(super) const ROWS: &[Row] = &[
     ("secret-permissions", |_| {}, None),
@@ -39,6 +40,38 @@ pub(super) const ROWS: &[Row] = &[
             d.secret(PARTIAL, Ok(Decision::NotAllowed));
         },
         Some(Unknown),
+    ),
+];
+
+pub(super) const REMEDIES: &[Remedies] = &[
+    (
+        "secret-permissions",
+        |d| {
+            d.secret(SECRET, Ok(Decision::NotAllowed));
+            d.secret(PARTIAL, Ok(Decision::Allowed));
+            d.secret(PARAMETER, Ok(Decision::Allowed));
+        },
+        &[
+            "aws iam put-role-policy --role-name orders-Role --policy-name requeue-secrets --policy-document \
+                 '{\"Statement\":[{\"Action\":[\"secretsmanager:GetSecretValue\"],\"Effect\":\"Allow\",\"Resource\":\
+                 [\"arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf\"]}],\"Version\":\"2012-10-17\"}' && \
+                 aws iam put-role-policy --role-name orders-Role --policy-name requeue-parameters --policy-document \
+                 '{\"Statement\":[{\"Action\":[\"ssm:GetParameter\"],\"Effect\":\"Allow\",\"Resource\":\
+                 [\"arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token\"]}],\"Version\":\"2012-10-17\"}'",
+            "template, parameters: `SecretArns=arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf \
+                 ParameterArns=arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token`",
+        ],
+    ),
+    (
+        "secret-permissions",
+        |d| d.secret(SECRET, Ok(Decision::Denied)),
+        &["take the Deny out of the role's policies, its boundary or the organization's"],
+    ),
+    (
+        "secret-permissions",
+        |d| d.secret(PARTIAL, Ok(Decision::NotAllowed)),
+        &["settings: the whole ARN, which `aws secretsmanager describe-secret --region eu-west-1 --secret-id \
+               arn:aws:secretsmanager:eu-west-1:123456789012:secret:other --query ARN --output text` prints"],
     ),
 ];
 
