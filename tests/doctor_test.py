@@ -7,6 +7,7 @@ Needs $REQUEUE_TEST_MINISTACK (endpoint URL; IAM's simulator is there) and $REQU
 import io
 import json
 import os
+import shlex
 import subprocess
 import sys
 import unittest
@@ -24,6 +25,9 @@ KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGIO
 DAY = 86_400
 POLLER = ["sqs:ReceiveMessage", "sqs:GetQueueAttributes", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
 SECRET = "s3cret-of-a-header"
+# What settings name in place of a secret.
+STORED = "arn:aws:secretsmanager:us-east-1:123456789012:secret:orders-AbCdEf"
+PARAMETER = "arn:aws:ssm:us-east-1:123456789012:parameter/orders/signing"
 
 
 def doctor(endpoint, *arguments, **environment):
@@ -100,14 +104,18 @@ class Account:
         dead = self.queue(f"{name}-dead", MessageRetentionPeriod=str(14 * DAY))
         redrive = {"deadLetterTargetArn": dead, "maxReceiveCount": 5}
         queue = self.queue(name, VisibilityTimeout="380", MessageRetentionPeriod=str(7 * DAY), RedrivePolicy=redrive)
-        role = self.role(name, {"Effect": "Allow", "Action": [*POLLER, "sqs:SendMessage"], "Resource": queue})
+        role = self.role(
+            name,
+            {"Effect": "Allow", "Action": [*POLLER, "sqs:SendMessage"], "Resource": queue},
+            {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": STORED},
+        )
         variables = {
             "REQUEUE_TARGET_URL": "https://example.com/orders",
             "REQUEUE_TIMEOUT_SECONDS": "10",
             "REQUEUE_DEAD_LETTER": "annotate",
             "REQUEUE_RECURSIVE_LOOP": "Allow",
             "REQUEUE_HEADERS": json.dumps({"Authorization": SECRET}),
-            "REQUEUE_SIGNING_SECRET": "arn:aws:secretsmanager:us-east-1:123456789012:secret:orders-AbCdEf",
+            "REQUEUE_SIGNING_SECRET": f"{STORED}:signing::",
         }
         self.function(name, role, 60, **variables)
         self.mapping(
@@ -160,6 +168,7 @@ class OnMinistack(unittest.TestCase):
             REQUEUE_RECURSIVE_LOOP="Allow",
             REQUEUE_DEAD_LETTER="direct",
             REQUEUE_DEAD_LETTER_QUEUE_URL="https://sqs.us-east-1.amazonaws.com/000000000000/nowhere",
+            REQUEUE_SIGNING_SECRET=STORED,
         )
         filters = {"Filters": [{"Pattern": json.dumps({"body": {"retryCount": [1]}})}, {"Pattern": '{"body":["text"]}'}]}
         account.mapping("broken", queues["careless"], FilterCriteria=filters)
@@ -169,7 +178,7 @@ class OnMinistack(unittest.TestCase):
 
         status, findings, printed = doctor(MINISTACK, "--function", "broken")
         everywhere = ["direct-queue", "direct-permissions", "queue-permissions"]
-        expected = {(None, "recursive-loop"), (None, "reserved-concurrency")}
+        expected = {(None, "recursive-loop"), (None, "reserved-concurrency"), (None, "secret-permissions")}
         expected |= {(queue, id) for queue in queues for id in everywhere}
         careless = ["partial-batch-responses", "filter-members", "filter-wrapping", "visibility-timeout"]
         expected |= {("careless", id) for id in careless}
@@ -188,6 +197,31 @@ class OnMinistack(unittest.TestCase):
         self.assertEqual((status, at(findings, "danger")), (2, {(None, "settings"), (None, "mapping")}), printed)
         self.assertIn("REQUEUE_WRAP is `maybe`: allowed are when-needed, never", findings[None, "settings"]["found"])
         self.assertNotIn(SECRET, printed)
+
+    def test_secrets_that_the_role_may_not_read_are_named_until_it_may(self):
+        role = self.account.role("unread", {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": f"{STORED}-other"})
+        partial = STORED[:-7]
+        headers = {"Authorization": f"{SECRET} {STORED}:token::", "X-Key": partial}
+        self.account.function(
+            "unread", role, 30, REQUEUE_HEADERS=json.dumps(headers), REQUEUE_SIGNING_SECRET=f"{PARAMETER}:3 {STORED}::AWSPREVIOUS:"
+        )
+        secrets = lambda: doctor(MINISTACK, "--function", "unread")[1][None, "secret-permissions"]
+        found = secrets()
+        self.assertEqual(found["level"], "danger", found)
+        self.assertIn(f"secretsmanager:GetSecretValue on {STORED}, ssm:GetParameter on {PARAMETER}:", found["found"])
+        self.assertNotIn(SECRET, json.dumps(found))
+        for command in found["remedies"][0].split(" && "):
+            *_, name, _, policy, _, document = shlex.split(command)
+            self.account.iam.put_role_policy(RoleName=name, PolicyName=policy, PolicyDocument=document)
+        # Only of the one whose ARN is not whole is it not known.
+        found = secrets()
+        self.assertEqual(found["level"], "unknown", found)
+        self.assertIn(f"secretsmanager:GetSecretValue on {partial} ", found["found"])
+        any_end = {"Effect": "Allow", "Action": "secretsmanager:GetSecretValue", "Resource": f"{partial}-??????"}
+        document = json.dumps({"Version": "2012-10-17", "Statement": [any_end]})
+        self.account.iam.put_role_policy(RoleName="unread", PolicyName="any-end", PolicyDocument=document)
+        found = secrets()
+        self.assertEqual(found["level"], "ok", found)
 
     def test_a_queue_without_a_mapping_is_looked_at_as_a_workers(self):
         self.account.queue("worked-on", VisibilityTimeout="0")
@@ -228,7 +262,11 @@ class OnMoto(unittest.TestCase):
         account.good("unasked")
         status, findings, printed = doctor(MOTO, "--function", "unasked")
         self.assertEqual((status, at(findings, "danger")), (0, set()), printed)
-        unknown = {(None, "recursive-loop"): "lambda:GetFunctionRecursionConfig", ("unasked", "queue-permissions"): "iam:SimulatePrincipalPolicy"}
+        unknown = {
+            (None, "recursive-loop"): "lambda:GetFunctionRecursionConfig",
+            (None, "secret-permissions"): "iam:SimulatePrincipalPolicy",
+            ("unasked", "queue-permissions"): "iam:SimulatePrincipalPolicy",
+        }
         self.assertEqual(at(findings, "unknown"), set(unknown), printed)
         for place, permission in unknown.items():
             self.assertIn(permission, findings[place]["found"])

@@ -145,13 +145,16 @@ impl Config {
     }
 
     /// As [`from_vars`](Self::from_vars), for the settings of a program that runs elsewhere: a secret named by its ARN is neither
-    /// fetched nor refused, and left out of what it belongs to.
+    /// fetched nor refused, and left out of what it belongs to. With the ARNs of those secrets, as the program's role needs them in
+    /// its policy: without what may follow an ARN in a setting.
     ///
     /// ```
     /// use requeue::Config;
     /// let secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
     /// assert!(Config::from_vars([("REQUEUE_SIGNING_SECRET", secret)]).is_err());
-    /// assert!(Config::from_vars_without_secrets([("REQUEUE_SIGNING_SECRET", secret)]).is_ok());
+    /// let vars = [("REQUEUE_SIGNING_SECRET", format!("{secret} {secret}::AWSPREVIOUS:"))];
+    /// let (_, secrets) = Config::from_vars_without_secrets(vars).unwrap();
+    /// assert_eq!(secrets, [secret.to_owned()].into());
     /// let vars = [("REQUEUE_SIGNING_SECRET", format!("{secret} none")), ("REQUEUE_WRAP", "never".to_owned())];
     /// assert_eq!(Config::from_vars_without_secrets(vars).unwrap_err().problems().len(), 1);
     /// ```
@@ -162,11 +165,12 @@ impl Config {
     #[cfg(feature = "http")]
     pub fn from_vars_without_secrets<N: Into<String>, V: Into<String>>(
         vars: impl IntoIterator<Item = (N, V)>,
-    ) -> Result<Self, InvalidConfig> {
-        let mut vars = Vars::new(vars.into_iter().map(|(name, value)| (name.into(), value.into())));
+    ) -> Result<(Self, BTreeSet<String>), InvalidConfig> {
+        let vars = Vars::new(vars.into_iter().map(|(name, value)| (name.into(), value.into())));
+        let mut vars = Vars { skips_secrets: true, ..vars };
         let config = Self::read(&mut vars);
-        vars.problems.retain(|problem| !problem.ends_with(target::NOT_FETCHED));
-        vars.checked(config)
+        let secrets = vars.wanted.iter().map(Stored::plain_arn).collect();
+        vars.checked(config).map(|config| (config, secrets))
     }
 
     fn read(vars: &mut Vars) -> Self {
@@ -273,6 +277,9 @@ struct Vars {
     /// What they name and is not among it.
     #[cfg(feature = "http")]
     wanted: BTreeSet<Stored>,
+    /// Whether that is no problem.
+    #[cfg(feature = "http")]
+    skips_secrets: bool,
     problems: Vec<String>,
 }
 
@@ -285,6 +292,8 @@ impl Vars {
             texts: Texts::new(),
             #[cfg(feature = "http")]
             wanted: BTreeSet::new(),
+            #[cfg(feature = "http")]
+            skips_secrets: false,
             problems: Vec::new(),
         }
     }

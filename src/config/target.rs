@@ -137,35 +137,43 @@ impl Vars {
 
     /// `text`, with the secret in place of each word that is the ARN of one. What is fetched is not looked through again.
     fn fill_in(&mut self, name: &str, place: &str, text: &str) -> Option<String> {
-        let problems = self.problems.len();
         let mut filled = String::new();
+        let mut is_whole = true;
         for piece in text.split_inclusive(char::is_whitespace) {
             let (word, space) = piece.split_at(piece.trim_end().len());
             match self.secret(word) {
                 Ok(secret) => filled.extend([secret.as_deref().unwrap_or(word), space]),
-                Err(problem) => self.problem(name, format_args!("{place}: {problem}")),
+                Err(problem) => {
+                    is_whole = false;
+                    if let Some(problem) = problem {
+                        self.problem(name, format_args!("{place}: {problem}"));
+                    }
+                }
             }
         }
-        (self.problems.len() == problems).then_some(filled)
+        is_whole.then_some(filled)
     }
 
-    /// `None` for a word that is no ARN of a secret.
-    fn secret(&mut self, word: &str) -> Result<Option<String>, String> {
+    /// `None` for a word that is no ARN of a secret. A secret that is skipped is an error of which nothing is said.
+    fn secret(&mut self, word: &str) -> Result<Option<String>, Option<String>> {
         let Some(at) = word.find("arn:") else { return Ok(None) };
         let arn = match SecretArn::parse(&word[at..]) {
             None => return Ok(None),
-            Some(_) if at > 0 => return Err("the ARN of a secret must stand between spaces".to_owned()),
-            Some(arn) => arn.map_err(|error| error.to_string())?,
+            Some(_) if at > 0 => return Err(Some("the ARN of a secret must stand between spaces".to_owned())),
+            Some(arn) => arn.map_err(|error| Some(error.to_string()))?,
         };
         let fetched = match self.texts.get(arn.stored()) {
             Some(Ok(text)) => arn.pick(text).map_err(|error| error.to_string()),
             Some(Err(error)) => Err(error.to_string()),
             None => {
                 self.wanted.insert(arn.stored().clone());
+                if self.skips_secrets {
+                    return Err(None);
+                }
                 Err(NOT_FETCHED.to_owned())
             }
         };
-        fetched.map(Some).map_err(|problem| format!("{arn}: {problem}"))
+        fetched.map(Some).map_err(|problem| Some(format!("{arn}: {problem}")))
     }
 
     /// Leaves `settings` as they are if the change is refused.

@@ -350,6 +350,29 @@ mod named_secrets {
         ];
         assert_eq!(told, Some(refused(&expected.each_ref().map(String::as_str))));
     }
+
+    #[test]
+    fn they_are_left_out_and_named_where_they_are_skipped() {
+        let read = |headers: &str, signing: &str| {
+            let vars = [("HEADERS", headers), ("SIGNING_SECRET", signing)];
+            let vars = vars.map(|(name, value)| (format!("{PREFIX}{name}"), value));
+            Config::from_vars_without_secrets(vars).map_err(|error| error.to_string())
+        };
+        let headers = format!(r#"{{"X-Key": "Bearer {ARN}:key::", "X-Two": "{OTHER} {PARAMETER}:3", "X-Plain": "a"}}"#);
+        let (config, secrets) =
+            read(&headers, &format!("{ARN}::AWSPREVIOUS: {SECRET} {PARAMETER}:live")).expect("all else is well");
+        assert_eq!(secrets, [ARN, OTHER, PARAMETER].map(str::to_owned).into());
+        let http = format!("{:?}", config.http);
+        assert!(http.contains("x-plain") && !http.contains("x-key") && !http.contains("x-two"), "{http}");
+        assert!(http.contains("signing_secrets: [SigningSecret(…)]"), "{http}");
+        // What else is wrong with the same text is told.
+        let told = read(&format!(r#"{{"X-Key": "{ARN} '{PARAMETER}'"}}"#), &format!("{ARN} s3cret")).err();
+        let expected = [
+            "REQUEUE_HEADERS has `X-Key`: the ARN of a secret must stand between spaces",
+            "REQUEUE_SIGNING_SECRET number 2 is invalid: a signing secret must begin with whsec_",
+        ];
+        assert_eq!(told, Some(refused(&expected)));
+    }
 }
 
 #[test]

@@ -26,6 +26,16 @@ pub(crate) enum Stored {
     Parameter { arn: String, region: String },
 }
 
+impl Stored {
+    /// By which IAM knows it: without version and label.
+    pub(crate) fn plain_arn(&self) -> String {
+        match self {
+            Self::Secret { arn, .. } => arn.clone(),
+            Self::Parameter { arn, .. } => arn.split(':').take(6).collect::<Vec<_>>().join(":"),
+        }
+    }
+}
+
 /// The ARN of a secret of Secrets Manager, in the form that ECS has it too, or of an SSM parameter.
 ///
 /// Sources: ECS developer guide, "Pass Secrets Manager secrets through Amazon ECS environment variables"; SSM API reference,

@@ -54,15 +54,15 @@ fn read_settings<'v>(
     if file.is_some() {
         variables.remove("REQUEUE_POLICY");
     }
-    let mut config = match Config::from_vars_without_secrets(variables) {
-        Ok(config) => config,
+    let (mut config, secrets) = match Config::from_vars_without_secrets(variables) {
+        Ok(read) => read,
         Err(invalid) => return Settings::Invalid(invalid.problems().to_vec()),
     };
     let policy_file = if policy.is_none() { file } else { None };
     if let Some(policy) = policy {
         config.policy = policy.clone();
     }
-    Settings::Valid(Box::new(Valid { config, variables: count, policy_file, names_strategy }))
+    Settings::Valid(Box::new(Valid { config, secrets, variables: count, policy_file, names_strategy }))
 }
 
 pub(crate) fn logs(configuration: &GetFunctionConfigurationOutput) -> Logs {
@@ -175,9 +175,12 @@ mod tests {
 
     #[test]
     fn secrets_that_only_the_function_can_fetch_are_no_problem_and_are_not_shown() {
-        let secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf:token::";
-        let headers = format!(r#"{{"Authorization": "Bearer {secret}", "X-Key": "s3cret"}}"#);
-        let read = valid(&[("REQUEUE_HEADERS", &headers), ("REQUEUE_SIGNING_SECRET", secret)]);
+        let secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
+        let parameter = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing";
+        let headers = format!(r#"{{"Authorization": "Bearer {secret}:token::", "X-Key": "s3cret"}}"#);
+        let signing = format!("{parameter}:3 {parameter}:live {secret}::AWSPREVIOUS:");
+        let read = valid(&[("REQUEUE_HEADERS", &headers), ("REQUEUE_SIGNING_SECRET", &signing)]);
+        assert_eq!(read.secrets, [secret, parameter].map(str::to_owned).into());
         assert!(!format!("{read:?}").contains("s3cret"));
         let Settings::Invalid(problems) =
             self::read(&[("REQUEUE_HEADERS", "s3cret"), ("REQUEUE_SIGNING_SECRET", "whsec_s3cret")])

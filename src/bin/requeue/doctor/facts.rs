@@ -1,6 +1,6 @@
 //! What was read of a deployment: plain data. It knows neither AWS's clients nor what is good or bad.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use requeue::queue::QueueArn;
@@ -44,6 +44,17 @@ pub(crate) struct Function {
     pub(crate) logs: Logs,
     pub(crate) recursive_loop: Read<RecursiveLoop>,
     pub(crate) reserved_concurrency: Read<Option<u32>>,
+    /// Those that its settings name.
+    pub(crate) secrets: Vec<Secret>,
+}
+
+/// A secret of Secrets Manager or a parameter of SSM.
+#[derive(Clone, Debug)]
+pub(crate) struct Secret {
+    /// Without what may follow it in a setting.
+    pub(crate) arn: String,
+    /// Whether the function's role may read it.
+    pub(crate) decision: Read<Decision>,
 }
 
 /// The function's logging controls.
@@ -67,6 +78,8 @@ pub(crate) enum Settings {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Valid {
     pub(crate) config: Config,
+    /// The ARNs of those that they name, without what may follow there.
+    pub(crate) secrets: BTreeSet<String>,
     /// How many variables there are.
     pub(crate) variables: usize,
     /// A file in the function's package, which nobody can read from outside. Then the policy in `config` means nothing.

@@ -17,9 +17,9 @@ use requeue::queue::{QueueArn, QueueUrl};
 use requeue::{Config, DeadLetterMode, RecursiveLoop};
 
 use super::answers;
-use super::checks::{KEY, SENDING, TAKING, is_alias};
+use super::checks::{KEY, SENDING, TAKING, is_alias, is_whole, reading};
 use super::facts::{
-    Access, Decision, Deployment, Function, Key, Mapping, Place, Reached, Read, Settings, Unread, Valid,
+    Access, Decision, Deployment, Function, Key, Mapping, Place, Reached, Read, Secret, Settings, Unread, Valid,
 };
 use crate::{Error, aws};
 
@@ -113,7 +113,7 @@ impl Clients {
         policy: Option<&RetryPolicy>,
     ) -> Result<Deployment, Error> {
         let settings = answers::settings(configuration, policy);
-        let function = self.properties(configuration).await;
+        let function = self.properties(configuration, &settings).await;
         let queues = mappings.iter().filter_map(|mapping| Some((mapping, mapping.event_source_arn()?.parse().ok()?)));
         let places = join_all(queues.map(|(mapping, queue)| async {
             let source = self.reached(queue).await;
@@ -123,7 +123,7 @@ impl Clients {
         Ok(Deployment { region: self.region.clone(), function: Some(function), settings, places, unlisted: None })
     }
 
-    async fn properties(&self, configuration: &GetFunctionConfigurationOutput) -> Function {
+    async fn properties(&self, configuration: &GetFunctionConfigurationOutput, settings: &Settings) -> Function {
         let name = configuration.function_name().unwrap_or_default().to_owned();
         let recursion = self.lambda.get_function_recursion_config().function_name(&name).send();
         let concurrency = self.lambda.get_function_concurrency().function_name(&name).send();
@@ -140,7 +140,23 @@ impl Clients {
         let logs = answers::logs(configuration);
         let timeout = answers::timeout(configuration);
         let role = configuration.role().unwrap_or_default().to_owned();
-        Function { name, timeout, role, logs, recursive_loop, reserved_concurrency }
+        let secrets = self.secrets(&role, settings).await;
+        Function { name, timeout, role, logs, recursive_loop, reserved_concurrency, secrets }
+    }
+
+    /// Asks whether `role` may read what the settings name.
+    async fn secrets(&self, role: &str, settings: &Settings) -> Vec<Secret> {
+        let Settings::Valid(valid) = settings else { return Vec::new() };
+        let asked = valid.secrets.iter().map(async |arn| {
+            let action = reading(arn);
+            // Which characters the whole ARN ends with does not matter to a role that may read it whatever they are.
+            let resource = if is_whole(arn) { arn.clone() } else { format!("{arn}-XXXXXX") };
+            let access = self.simulate(role, &[action], &resource).await;
+            // IAM answers for the action that it is asked about.
+            let decision = access.map(|access| access.get(action).copied().unwrap_or(Decision::Depends));
+            Secret { arn: arn.clone(), decision }
+        });
+        join_all(asked).await
     }
 
     /// Follows a queue to where its messages end, and asks what `role` may do on the way.

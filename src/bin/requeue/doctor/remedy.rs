@@ -1,6 +1,7 @@
 //! Commands of AWS's command line and lines of a template, with the real names in them.
 
 use requeue::queue::QueueArn;
+use serde::Serialize;
 use serde_json::json;
 
 use super::case::Case;
@@ -42,7 +43,10 @@ pub(crate) fn variable(name: &str, value: &str) -> String {
     format!("template, below Environment: Variables: `REQUEUE_{name}: {value}`")
 }
 
-pub(crate) fn grant(function: &Function, actions: &[&str], resource: &str, name: &str) -> String {
+pub(crate) const NO_DENY: &str = "take the Deny out of the role's policies, its boundary or the organization's";
+
+/// A policy of this name of the function's role, in place of the one that it may have.
+pub(crate) fn grant(function: &Function, actions: &[&str], resource: impl Serialize, name: &str) -> String {
     let role = function.role.rsplit('/').next().unwrap_or_default();
     let statement = json!({ "Effect": "Allow", "Action": actions, "Resource": resource });
     let policy = json!({ "Version": "2012-10-17", "Statement": [statement] });

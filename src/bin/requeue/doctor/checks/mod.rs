@@ -13,6 +13,7 @@ mod function;
 mod mapping;
 mod permissions;
 mod queue;
+mod secrets;
 #[cfg(test)]
 mod tests;
 
@@ -23,6 +24,7 @@ const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
 
 pub(crate) use permissions::{KEY, SENDING, TAKING, is_alias};
 pub(crate) use queue::QUEUE;
+pub(crate) use secrets::{is_whole, reading};
 
 /// As in the settings of a queue: `4 days`, and shorter times as everywhere.
 fn days(time: Duration) -> String {
@@ -33,7 +35,8 @@ fn days(time: Duration) -> String {
 /// In the order in which they are shown: first what concerns the function, then each queue.
 pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
     let whole = Case { deployment, place: None };
-    let mut findings: Vec<Finding> = function::CHECKS.iter().filter_map(|check| check.finding(&whole)).collect();
+    let of_function = function::CHECKS.iter().chain(secrets::CHECKS);
+    let mut findings: Vec<Finding> = of_function.filter_map(|check| check.finding(&whole)).collect();
     let tables = [mapping::CHECKS, queue::CHECKS, dead_letters::CHECKS, permissions::CHECKS];
     for place in &deployment.places {
         let case = Case { deployment, place: Some(place) };

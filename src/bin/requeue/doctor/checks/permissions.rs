@@ -67,7 +67,7 @@ fn permissions(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
     let grant = || [remedy::grant(function, needed, &arn, &policy_name(name))];
     Ok(if !refused.denied.is_empty() {
         let found = format!("the role is denied {} on {name}", refused.denied.join(", "));
-        Verdict::danger(found, ["take the Deny out of the role's policies, its boundary or the organization's"])
+        Verdict::danger(found, [remedy::NO_DENY])
     } else if !refused.not_allowed.is_empty() {
         let missing = refused.not_allowed.join(", ");
         if policy.is_some_and(|policy| may_grant(policy, &function.role)) {

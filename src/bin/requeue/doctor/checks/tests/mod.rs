@@ -18,6 +18,7 @@ mod mapping;
 mod permissions;
 mod queue;
 mod remedies;
+mod secrets;
 
 const DAY: u64 = 86_400;
 
@@ -83,6 +84,7 @@ fn good() -> Deployment {
         logs: Logs { is_json: true, level: Some("INFO".to_owned()), group: None },
         recursive_loop: Ok(RecursiveLoop::Allow),
         reserved_concurrency: Ok(None),
+        secrets: Vec::new(),
     };
     let dead_letters = Reached { arn: arn("dead"), queue: Ok(Some(dead_letters)), access: None, key: None };
     Deployment {
@@ -108,6 +110,7 @@ trait Parts {
     fn direct(&mut self, retention: u64);
     fn decides(&mut self, action: &str, decision: Decision);
     fn key(&mut self, name: &str, access: Read<Access>);
+    fn secret(&mut self, arn: &str, decision: Read<Decision>);
 }
 
 impl Parts for Deployment {
@@ -165,6 +168,10 @@ impl Parts for Deployment {
     fn key(&mut self, name: &str, access: Read<Access>) {
         self.place().source.key = Some(Key::Customer { name: name.to_owned(), access });
     }
+
+    fn secret(&mut self, arn: &str, decision: Read<Decision>) {
+        self.function().secrets.push(Secret { arn: arn.to_owned(), decision });
+    }
 }
 
 fn may(decrypt: Decision, encrypt: Decision) -> Access {
@@ -197,7 +204,8 @@ fn budget(d: &mut Deployment, secs_of_quota: u64) {
     d.valid().config.policy.quota.total_timeout = secs(secs_of_quota);
 }
 
-const TABLES: [&[Row]; 5] = [function::ROWS, mapping::ROWS, queue::ROWS, dead_letters::ROWS, permissions::ROWS];
+const TABLES: [&[Row]; 6] =
+    [function::ROWS, secrets::ROWS, mapping::ROWS, queue::ROWS, dead_letters::ROWS, permissions::ROWS];
 
 fn found(deployment: &Deployment, id: &str) -> Option<Finding> {
     examine(deployment).into_iter().find(|finding| finding.id == id)
@@ -232,6 +240,7 @@ fn each_check_is_seen_to_speak_and_to_be_silent() {
     let silent: BTreeSet<&str> = ids(false).into_iter().chain(examine(&good()).iter().map(|f| f.id)).collect();
     let tables = [
         super::function::CHECKS,
+        super::secrets::CHECKS,
         super::mapping::CHECKS,
         super::queue::CHECKS,
         super::dead_letters::CHECKS,

@@ -3,7 +3,7 @@
 use super::*;
 
 /// What is to be done when this is done to the template's set-up.
-type Remedies = (&'static str, fn(&mut Deployment), &'static [&'static str]);
+pub(super) type Remedies = (&'static str, fn(&mut Deployment), &'static [&'static str]);
 
 #[test]
 fn remedies_name_what_is_there() {
@@ -87,10 +87,10 @@ fn remedies_name_what_is_there() {
             ],
         ),
     ];
-    for (id, change, expected) in table {
+    for (id, change, expected) in table.iter().chain(secrets::REMEDIES) {
         let mut deployment = good();
         change(&mut deployment);
         let finding = found(&deployment, id).unwrap();
-        assert_eq!(finding.verdict.remedies, expected, "{id}");
+        assert_eq!(finding.verdict.remedies, *expected, "{id}");
     }
 }

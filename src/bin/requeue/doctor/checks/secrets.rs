@@ -1,0 +1,93 @@
+//! Whether the function's role may read the secrets that its settings name. The secret's own policy is not seen, nor is the key with which it is
+//! encrypted.
+
+use super::super::case::Case;
+use super::super::facts::{Decision, Function, Secret};
+use super::super::finding::{Check, Looked, Skip, Verdict};
+use super::super::remedy;
+
+pub(super) const CHECKS: &[Check] = &[Check {
+    id: "secret-permissions",
+    why: "A function that may not read a secret that its settings name does not start, and its messages come back until SQS gives them up.",
+    look: secret_permissions,
+}];
+
+const SECRET: &str = "secretsmanager:GetSecretValue";
+const PARAMETER: &str = "ssm:GetParameter";
+
+/// What whoever reads this secret needs.
+pub(crate) fn reading(arn: &str) -> &'static str {
+    if arn.split(':').nth(2) == Some("ssm") { PARAMETER } else { SECRET }
+}
+
+/// Secrets Manager ends the ARN of a secret by a hyphen and six characters. Who asks for its value may leave them out, but IAM knows it by all
+/// of it. Source: Secrets Manager API reference, `GetSecretValue`.
+pub(crate) fn is_whole(arn: &str) -> bool {
+    let is_end = |end: &str| end.len() == 6 && end.bytes().all(|byte| byte.is_ascii_alphanumeric());
+    reading(arn) == PARAMETER || arn.rsplit_once('-').is_some_and(|(_, end)| is_end(end))
+}
+
+fn secret_permissions(case: &Case<'_>) -> Looked {
+    let function = case.function()?;
+    let is_unclear = |secret: &&Secret| {
+        !is_whole(&secret.arn) && matches!(secret.decision, Ok(Decision::NotAllowed | Decision::Depends))
+    };
+    let (unclear, clear): (Vec<&Secret>, Vec<&Secret>) = function.secrets.iter().partition(is_unclear);
+    let of = |decision| clear.iter().copied().filter(move |secret| secret.decision == Ok(decision));
+    let [denied, not_allowed, depends, allowed] =
+        [Decision::Denied, Decision::NotAllowed, Decision::Depends, Decision::Allowed]
+            .map(|decision| told(of(decision)));
+    if !denied.is_empty() {
+        return Ok(Verdict::danger(format!("the role is denied {denied}"), [remedy::NO_DENY]));
+    }
+    if !not_allowed.is_empty() {
+        let found = format!(
+            "the role's policies do not allow {not_allowed}: unless the secret's own policy does, the function does not start"
+        );
+        return Ok(Verdict::danger(found, grants(function)));
+    }
+    if let Some(unread) = clear.iter().find_map(|secret| secret.decision.as_ref().err()) {
+        return Err(unread.into());
+    }
+    if !depends.is_empty() {
+        let found = format!("not checked: whether the role may {depends} depends on conditions of its policies");
+        return Err(Skip::Unknown(Verdict::unknown(found, grants(function))));
+    }
+    if !unclear.is_empty() {
+        let found = format!(
+            "not checked: whether the role may {} depends on the six characters that Secrets Manager puts at the end",
+            told(unclear.iter().copied())
+        );
+        return Err(Skip::Unknown(Verdict::unknown(found, unclear.iter().map(|secret| whole(&secret.arn)))));
+    }
+    if allowed.is_empty() { Err(Skip::NotApplicable) } else { Ok(Verdict::ok(format!("the role may {allowed}"))) }
+}
+
+fn told<'s>(secrets: impl Iterator<Item = &'s Secret>) -> String {
+    let told: Vec<String> = secrets.map(|Secret { arn, .. }| format!("{} on {arn}", reading(arn))).collect();
+    told.join(", ")
+}
+
+/// A statement for each service; or the template's parameters that make them. Of all that the settings name, since it replaces what an earlier
+/// remedy has granted under this name.
+fn grants(function: &Function) -> [String; 2] {
+    let services = [(SECRET, "requeue-secrets", "SecretArns"), (PARAMETER, "requeue-parameters", "ParameterArns")];
+    let (commands, parameters): (Vec<String>, Vec<String>) = services
+        .into_iter()
+        .filter_map(|(action, policy, parameter)| {
+            let arns = function.secrets.iter().map(|secret| secret.arn.as_str());
+            let arns: Vec<&str> = arns.filter(|arn| reading(arn) == action && is_whole(arn)).collect();
+            let parameter = format!("{parameter}={}", arns.join(","));
+            (!arns.is_empty()).then(|| (remedy::grant(function, &[action], arns, policy), parameter))
+        })
+        .unzip();
+    [commands.join(" && "), format!("template, parameters: `{}`", parameters.join(" "))]
+}
+
+fn whole(arn: &str) -> String {
+    let region = arn.split(':').nth(3).unwrap_or_default();
+    format!(
+        "settings: the whole ARN, which `aws secretsmanager describe-secret --region {region} --secret-id {arn} --query ARN --output text` \
+         prints"
+    )
+}

@@ -1,0 +1,103 @@
+//! What is said of the secrets that the settings name.
+
+use super::super::secrets::{is_whole, reading};
+use super::remedies::Remedies;
+use super::*;
+
+const SECRET: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
+/// Without the end that Secrets Manager gives it.
+const PARTIAL: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:other";
+const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token";
+
+pub(super) const ROWS: &[Row] = &[
+    ("secret-permissions", |_| {}, None),
+    ("secret-permissions", |d| d.function = None, None),
+    ("secret-permissions", |d| d.secret(SECRET, Ok(Decision::Allowed)), Some(Fine)),
+    ("secret-permissions", |d| d.secret(SECRET, Ok(Decision::NotAllowed)), Some(Danger)),
+    ("secret-permissions", |d| d.secret(SECRET, Ok(Decision::Denied)), Some(Danger)),
+    ("secret-permissions", |d| d.secret(SECRET, Ok(Decision::Depends)), Some(Unknown)),
+    ("secret-permissions", |d| d.secret(SECRET, refused()), Some(Unknown)),
+    ("secret-permissions", |d| d.secret(PARAMETER, Ok(Decision::Allowed)), Some(Fine)),
+    ("secret-permissions", |d| d.secret(PARAMETER, Ok(Decision::NotAllowed)), Some(Danger)),
+    ("secret-permissions", |d| d.secret(PARTIAL, Ok(Decision::Allowed)), Some(Fine)),
+    ("secret-permissions", |d| d.secret(PARTIAL, Ok(Decision::NotAllowed)), Some(Unknown)),
+    ("secret-permissions", |d| d.secret(PARTIAL, Ok(Decision::Depends)), Some(Unknown)),
+    ("secret-permissions", |d| d.secret(PARTIAL, Ok(Decision::Denied)), Some(Danger)),
+    // What is known to be wrong is not hidden by what is not known, nor by what is right.
+    (
+        "secret-permissions",
+        |d| {
+            d.secret(SECRET, refused());
+            d.secret(PARTIAL, Ok(Decision::NotAllowed));
+            d.secret(PARAMETER, Ok(Decision::NotAllowed));
+        },
+        Some(Danger),
+    ),
+    (
+        "secret-permissions",
+        |d| {
+            d.secret(SECRET, Ok(Decision::Allowed));
+            d.secret(PARTIAL, Ok(Decision::NotAllowed));
+        },
+        Some(Unknown),
+    ),
+];
+
+pub(super) const REMEDIES: &[Remedies] = &[
+    (
+        "secret-permissions",
+        |d| {
+            d.secret(SECRET, Ok(Decision::NotAllowed));
+            d.secret(PARTIAL, Ok(Decision::Allowed));
+            d.secret(PARAMETER, Ok(Decision::Allowed));
+        },
+        &[
+            "aws iam put-role-policy --role-name orders-Role --policy-name requeue-secrets --policy-document \
+                 '{\"Statement\":[{\"Action\":[\"secretsmanager:GetSecretValue\"],\"Effect\":\"Allow\",\"Resource\":\
+                 [\"arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf\"]}],\"Version\":\"2012-10-17\"}' && \
+                 aws iam put-role-policy --role-name orders-Role --policy-name requeue-parameters --policy-document \
+                 '{\"Statement\":[{\"Action\":[\"ssm:GetParameter\"],\"Effect\":\"Allow\",\"Resource\":\
+                 [\"arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token\"]}],\"Version\":\"2012-10-17\"}'",
+            "template, parameters: `SecretArns=arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf \
+                 ParameterArns=arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token`",
+        ],
+    ),
+    (
+        "secret-permissions",
+        |d| d.secret(SECRET, Ok(Decision::Denied)),
+        &["take the Deny out of the role's policies, its boundary or the organization's"],
+    ),
+    (
+        "secret-permissions",
+        |d| d.secret(PARTIAL, Ok(Decision::NotAllowed)),
+        &["settings: the whole ARN, which `aws secretsmanager describe-secret --region eu-west-1 --secret-id \
+               arn:aws:secretsmanager:eu-west-1:123456789012:secret:other --query ARN --output text` prints"],
+    ),
+];
+
+#[test]
+fn each_secret_that_may_not_be_read_is_named_with_its_permission() {
+    let mut deployment = good();
+    for arn in [SECRET, PARAMETER] {
+        deployment.secret(arn, Ok(Decision::NotAllowed));
+    }
+    let found = found(&deployment, "secret-permissions").unwrap().verdict.found;
+    let named = format!("secretsmanager:GetSecretValue on {SECRET}, ssm:GetParameter on {PARAMETER}");
+    assert!(found.contains(&named), "{found}");
+}
+
+#[test]
+fn an_arn_of_a_secret_is_whole_with_a_hyphen_and_six_characters_at_its_end() {
+    for (end, expected) in [
+        ("-AbCdEf", true),
+        ("-a-0b1C2d", true),
+        ("", false),
+        ("-AbCdE", false),
+        ("-AbCdEfG", false),
+        ("-AbCd_f", false),
+    ] {
+        let arn = format!("arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders{end}");
+        assert_eq!((is_whole(&arn), reading(&arn)), (expected, "secretsmanager:GetSecretValue"), "{arn}");
+    }
+    assert_eq!((is_whole(PARAMETER), reading(PARAMETER)), (true, "ssm:GetParameter"));
+}
