@@ -1,0 +1,156 @@
+#!/usr/bin/env python3
+"""The commands of `docs/deploy.md`, run by bash as they stand there, on an emulator; then messages through what they have made.
+
+Needs $REQUEUE_TEST_MINISTACK (endpoint URL), the AWS CLI beside its own Python, and what `deployed_test.py` builds; `tests/run deployed` sees to it.
+"""
+
+import contextlib
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+import zipfile
+from pathlib import Path
+
+import boto3
+from botocore.exceptions import ClientError
+
+from deployed_test import ARCHITECTURE, BUILD, ENDPOINT, ROOT, Target, order, wait_for
+
+PAGE = ROOT / "docs" / "deploy.md"
+SECTION = "cargo-lambda and the AWS CLI"
+# What the page calls things.
+REGION, NAME = "eu-west-1", "orders"
+QUEUES = [f"{NAME}-messages", f"{NAME}-dead-letters"]
+
+# Version 1 of the AWS CLI calls the real SQS of a region unless it is given an endpoint as an argument.
+BEFORE = 'set -euo pipefail\naws() { command aws --endpoint-url "$AWS_ENDPOINT_URL" "$@"; }\n'
+
+
+def commands(target):
+    """The shell commands of the section, and all that is different here."""
+    section = re.search(rf"^## {SECTION}\n(.*?)^## ", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1]
+    script = "".join(re.findall(r"^```sh\n(.*?)^```$", section, re.DOTALL | re.MULTILINE))
+    for stands, runs in [
+        # `sam build` has built it already, from the same binary and profile.
+        ("cargo lambda build --release --arm64 --bin requeue-lambda --output-format zip\n", ""),
+        # The function runs on this machine.
+        ("--architectures arm64", f"--architectures {ARCHITECTURE}"),
+        # No message leaves this machine.
+        ("https://api.example.com/orders", target),
+    ]:
+        if script.count(stands) != 1:
+            raise RuntimeError(f"{PAGE.name} has {script.count(stands)} times: {stands}")
+        script = script.replace(stands, runs)
+    return script
+
+
+class DeployPage(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        client = lambda service: boto3.client(
+            service, endpoint_url=ENDPOINT, region_name=REGION, aws_access_key_id="test", aws_secret_access_key="test"
+        )
+        cls.sqs, cls.functions, cls.iam, cls.logs = (client(service) for service in ("sqs", "lambda", "iam", "logs"))
+        cls.target = Target()
+        cls.addClassCleanup(cls.target.close)
+        # Where the page is read: the repository, as far as the commands look at it.
+        directory = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(directory.cleanup)
+        repository = Path(directory.name)
+        (repository / "infra").symlink_to(ROOT / "infra")
+        package = repository / "target" / "lambda" / "requeue-lambda"
+        package.mkdir(parents=True)
+        with zipfile.ZipFile(package / "bootstrap.zip", "w", zipfile.ZIP_DEFLATED) as archive:
+            archive.write(BUILD / "Function" / "bootstrap", "bootstrap")
+        cls.addClassCleanup(cls.remove)
+        # Nothing of this machine's own configuration of AWS: no other account, endpoint or proxy is called.
+        environment = {
+            "PATH": os.pathsep.join([str(ROOT / "target" / "debug"), str(Path(sys.executable).parent), os.environ["PATH"]]),
+            "HOME": directory.name,
+            "AWS_ENDPOINT_URL": ENDPOINT,
+            "AWS_ACCESS_KEY_ID": "test",
+            "AWS_SECRET_ACCESS_KEY": "test",
+        }
+        cls.done = subprocess.run(
+            ["bash", "-c", BEFORE + commands(cls.target.url)],
+            cwd=repository,
+            env=environment,
+            capture_output=True,
+            text=True,
+        )
+        if cls.done.returncode:
+            raise RuntimeError(f"{PAGE.name}, status {cls.done.returncode}:\n{cls.done.stdout}{cls.done.stderr}")
+        cls.queue, cls.dead_letters = map(cls.url, QUEUES)
+
+    @classmethod
+    def url(cls, queue):
+        return cls.sqs.get_queue_url(QueueName=queue)["QueueUrl"]
+
+    @classmethod
+    def remove(cls):
+        """All that the page makes, as far as it came."""
+
+        def delete_mappings():
+            for mapping in cls.functions.list_event_source_mappings(FunctionName=NAME)["EventSourceMappings"]:
+                cls.functions.delete_event_source_mapping(UUID=mapping["UUID"])
+
+        for step in [
+            delete_mappings,
+            lambda: cls.functions.delete_function(FunctionName=NAME),
+            *(lambda queue=queue: cls.sqs.delete_queue(QueueUrl=cls.url(queue)) for queue in QUEUES),
+            lambda: cls.iam.delete_role_policy(RoleName=NAME, PolicyName="requeue"),
+            lambda: cls.iam.delete_role(RoleName=NAME),
+            lambda: cls.logs.delete_log_group(logGroupName=f"/aws/lambda/{NAME}"),
+        ]:
+            with contextlib.suppress(ClientError):
+                step()
+
+    def send(self, body):
+        return self.sqs.send_message(QueueUrl=self.queue, MessageBody=body)["MessageId"]
+
+    def calls(self, name, count):
+        calls = lambda: self.target.called(f"A-{name}")
+        wait_for(f"call {count} for {name}", lambda: len(calls()) >= count)
+        return calls()
+
+    def test_a_message_reaches_the_endpoint(self):
+        body = order("page-ok", "ok")
+        message_id = self.send(body)
+        (call,) = self.calls("page-ok", 1)
+        self.assertEqual((call["body"], call["headers"]["idempotency-key"]), (body.encode(), message_id))
+
+    def test_a_message_that_fails_is_retried(self):
+        body = order("page-retried", "unavailable", "ok")
+        self.send(body)
+        calls = self.calls("page-retried", 2)
+        self.assertEqual([(call["body"], call["answer"]) for call in calls], [(body.encode(), "unavailable"), (body.encode(), "ok")])
+
+    def test_a_message_that_is_refused_ends_in_the_dead_letter_queue(self):
+        message_id = self.send(order("page-refused", "invalid"))
+        received = lambda: self.sqs.receive_message(QueueUrl=self.dead_letters, WaitTimeSeconds=1).get("Messages")
+        (dead,) = wait_for("a dead letter", received, 60)
+        members = json.loads(dead["Body"])
+        self.assertEqual((members["orderId"], members["originalMessageId"]), ("A-page-refused", message_id))
+        self.assertEqual(members["retryState"]["deadLetter"]["class"], "non-retryable")
+        self.assertEqual(len(self.target.called("A-page-refused")), 1)
+
+    def test_the_doctor_finds_nothing_wrong(self):
+        # It is the last of the commands.
+        summary = self.done.stdout.splitlines()[-1]
+        self.assertRegex(summary, r"^0 danger, 0 warning, 0 unknown, \d+ ok$", self.done.stdout)
+
+    def test_the_policy_names_the_queue_and_the_log_group(self):
+        policy = self.iam.get_role_policy(RoleName=NAME, PolicyName="requeue")["PolicyDocument"]
+        group = self.logs.describe_log_groups(logGroupNamePrefix=f"/aws/lambda/{NAME}")["logGroups"][0]
+        queue = self.sqs.get_queue_attributes(QueueUrl=self.queue, AttributeNames=["QueueArn"])["Attributes"]["QueueArn"]
+        self.assertEqual([statement["Resource"] for statement in policy["Statement"]], [queue, group["arn"]])
+
+
+if __name__ == "__main__":
+    if not ENDPOINT:
+        sys.exit("REQUEUE_TEST_MINISTACK is not set; run `tests/run deployed`")
+    unittest.main()
