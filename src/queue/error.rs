@@ -84,11 +84,12 @@ impl fmt::Display for CallError {
 impl std::error::Error for CallError {}
 
 /// Codes that mean "later". Source: SQS API reference, `SendMessageBatch` and common errors; the SDK's list of throttling codes.
-const UNAVAILABLE: [&str; 18] = [
+const UNAVAILABLE: [&str; 19] = [
     "BandwidthLimitExceeded",
     "EC2ThrottledException",
     "InternalError",
     "InternalFailure",
+    "KMS.ThrottlingException",
     "KmsThrottled",
     "LimitExceededException",
     "PriorRequestNotComplete",
@@ -116,7 +117,9 @@ const MALFORMED: [&str; 7] = [
     "TooManyEntriesInBatchRequest",
 ];
 
-/// SQS prefixes some codes for the sake of old clients: `AWS.SimpleQueueService.BatchRequestTooLong`.
+/// SQS prefixes some codes for the sake of old clients: `AWS.SimpleQueueService.BatchRequestTooLong`. `KMS.` stays: what the key refuses is not
+/// what the queue refuses. Source: SQS API reference, errors of `SendMessage`.
 fn short(code: &str) -> &str {
-    code.rsplit(['.', '#']).next().unwrap_or(code)
+    let code = code.rsplit('#').next().unwrap_or(code);
+    code.strip_prefix("AWS.SimpleQueueService.").unwrap_or(code)
 }

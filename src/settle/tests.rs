@@ -130,21 +130,25 @@ fn delivery(n: usize, body_len: usize, strategy: Strategy) -> Arc<Delivery> {
     Arc::new(Delivery::decode(n, record, SystemTime::UNIX_EPOCH, 50, strategy))
 }
 
-/// Settles them; returns what became of each, and what the queue was asked.
-fn settle(
-    wanted: &[(Disposition, usize, bool)],
-    answers: Vec<Answer>,
-) -> (Vec<Settled>, Vec<(Asked, BTreeSet<usize>)>) {
-    let queue = Arc::new(Oracle { answers: Mutex::new(answers), asked: Mutex::default() });
-    let settler = Settler {
-        queue: Arc::clone(&queue),
+fn settler(queue: &Arc<Oracle>) -> Settler<Oracle> {
+    Settler {
+        queue: Arc::clone(queue),
         clock: Clock::starting_at(SystemTime::UNIX_EPOCH),
         sampler: Sampler::always(0.5),
         wrap: Wrap::WhenNeeded,
         dead_letters: Some("https://sqs.eu-west-1.amazonaws.com/123456789012/dead".parse().expect("a URL")),
         calls: CallPolicy::default(),
         brake: Brake::default(),
-    };
+    }
+}
+
+/// Settles them; returns what became of each, and what the queue was asked.
+fn settle(
+    wanted: &[(Disposition, usize, bool)],
+    answers: Vec<Answer>,
+) -> (Vec<Settled>, Vec<(Asked, BTreeSet<usize>)>) {
+    let queue = Arc::new(Oracle { answers: Mutex::new(answers), asked: Mutex::default() });
+    let settler = settler(&queue);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let settled = runtime.expect("a runtime").block_on(async {
         let started = Instant::now();
@@ -203,4 +207,14 @@ proptest! {
             }
         }
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_cannot_be_deleted_is_counted_however_many_requests_are_under_way() {
+    const DONE: usize = 2 * MAX_CHUNKS_IN_FLIGHT * MAX_BATCH_ENTRIES;
+    let refused = vec![Answer::Fails(CallErrorKind::Refused); DONE];
+    let queue = Arc::new(Oracle { answers: Mutex::new(refused), asked: Mutex::default() });
+    let done = futures_util::stream::iter((0..DONE).map(|n| delivery(n, 0, Strategy::Copy)));
+    let deadline = Instant::now() + Duration::from_secs(55);
+    assert_eq!(settler(&queue).delete_done(done, deadline).await, DONE);
 }

@@ -246,12 +246,15 @@ fn a_throttled_call_may_be_made_again() {
         (403, "ThrottlingException"),
         (400, "com.amazonaws.sqs#RequestThrottledException"),
         (400, "AWS.SimpleQueueService.SlowDown"),
+        (400, "KMS.ThrottlingException"),
         (429, "Unknown"),
         (503, "Unknown"),
     ] {
         assert_eq!(CallError::answered(status, code).kind, CallErrorKind::Unavailable, "{code}");
     }
     assert_eq!(CallError::answered(403, "AccessDenied").kind, CallErrorKind::Refused);
+    let of_the_key = CallError::answered(400, "KMS.AccessDeniedException");
+    assert_eq!((of_the_key.kind, of_the_key.code.as_str()), (CallErrorKind::Refused, "KMS.AccessDeniedException"));
 }
 
 #[tokio::test(start_paused = true)]

@@ -295,6 +295,16 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         );
         assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
     }
+    for code in ["KmsAccessDenied", "KMS.AccessDeniedException"] {
+        world.sqs.set_faults(
+            move |call| {
+                if call.operation == "ReceiveMessage" { Fault::refuse(400, code) } else { Fault::None }
+            },
+        );
+        let run = world.dlq(&["list"]).await;
+        let words = format!("({code}): this identity needs kms:Decrypt and kms:GenerateDataKey on the queue's key");
+        assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
+    }
     world.sqs.clear_faults();
     let policy = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":2}}"#, world.dead_letters);
     world.sqs.create_queue("bills", [("RedrivePolicy", policy.as_str())]).unwrap();

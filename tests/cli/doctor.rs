@@ -37,7 +37,12 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
             "AWS does not answer in eu-west-1 (NoAnswer: no credentials found in chain): check the network, ",
         ),
         (&with_endpoint[..], function, "AWS does not answer in eu-west-1 (NoAnswer: Connection refused"),
-        (&with_endpoint[..], nowhere, "SQS does not answer in eu-west-1 (NoAnswer): check the network"),
+        (&with_endpoint[..], nowhere, "SQS does not answer in eu-west-1 (NoAnswer): check the network, "),
+        (
+            &KEYS[2..],
+            nowhere,
+            "SQS does not answer in eu-west-1 (NoAnswer): check the network, AWS_ENDPOINT_URL, and that there are AWS credentials",
+        ),
         (&KEYS[..], &["doctor", "--queue-url", "orders"], "--queue-url orders is not the URL of an SQS queue, as in "),
         (&KEYS[..], &["doctor", "--function", "f", "--policy", "none.json"], "the policy none.json cannot be read: "),
     ] {

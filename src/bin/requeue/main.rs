@@ -22,6 +22,10 @@ mod serve;
 mod table;
 mod work;
 
+/// For errors that may be for want of credentials: where they are looked for.
+const CREDENTIALS: &str = "AWS credentials in the environment or in AWS's files; `aws configure export-credentials --format env` prints those of \
+                           a single sign-on";
+
 /// The retry layer that SQS and Lambda lack.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, max_term_width = 100)]

@@ -13,7 +13,7 @@ use requeue::queue::{
 use requeue::{Clock, Record};
 use tokio::time::{sleep, timeout};
 
-use crate::{Error, aws, redrive_policy};
+use crate::{CREDENTIALS, Error, aws, redrive_policy};
 
 /// What a call may take beyond what it waits for.
 const ANSWER: Duration = Duration::from_secs(20);
@@ -294,7 +294,7 @@ pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> E
             "SQS refuses {operation} on {name} ({code}): this identity needs the permission sqs:{} on {queue}",
             operation.strip_suffix("Batch").unwrap_or(operation),
         ),
-        "KmsAccessDenied" => format!(
+        "KmsAccessDenied" | "KMS.AccessDeniedException" => format!(
             "SQS refuses {operation} on {name} ({code}): this identity needs kms:Decrypt and kms:GenerateDataKey on the queue's key"
         ),
         "NonExistentQueue" | "QueueDoesNotExist" => {
@@ -315,9 +315,7 @@ pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> E
         "NoConnection" | "TimedOut" => {
             format!("SQS does not answer {operation} ({code}): look at the network, the region and AWS_ENDPOINT_URL_SQS")
         }
-        NO_CREDENTIALS => {
-            "there are no AWS credentials: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE".to_owned()
-        }
+        NO_CREDENTIALS => format!("there are no {CREDENTIALS}"),
         _ => format!("SQS refuses {operation} on {name}: {code}"),
     }
     .into()

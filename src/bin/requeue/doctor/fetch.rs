@@ -21,7 +21,7 @@ use super::checks::{KEY, SENDING, TAKING, is_alias, is_whole, reading};
 use super::facts::{
     Access, Decision, Deployment, Function, Key, Mapping, Place, Reached, Read, Secret, Settings, Unread, Valid,
 };
-use crate::{Error, aws};
+use crate::{CREDENTIALS, Error, aws};
 
 /// Longest wait for an answer, tries again included.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -80,8 +80,8 @@ impl Clients {
                 return Err(format!("{resource} cannot be read ({code}): {needs}").into());
             }
             Err(Unread { code, .. }) => {
-                let check = "check the network, the credentials and AWS_ENDPOINT_URL";
-                return Err(format!("SQS does not answer in {} ({code}): {check}", self.region).into());
+                let region = &self.region;
+                return Err(format!("SQS does not answer in {region} ({code}): {CHECK} {CREDENTIALS}").into());
             }
         }
         let asked = self.lambda.list_event_source_mappings().event_source_arn(source.arn.to_string());
@@ -257,13 +257,13 @@ impl Clients {
         }
         let reason = innermost.to_string();
         format!(
-            "AWS does not answer in {region} ({code}: {}): check the network, AWS_ENDPOINT_URL, and that there are credentials in the \
-             environment or in AWS's files; `aws configure export-credentials --format env` prints those of a single sign-on",
+            "AWS does not answer in {region} ({code}: {}): {CHECK} {CREDENTIALS}",
             reason.lines().next().unwrap_or_default().trim_end_matches(". Attempted:")
         )
     }
 }
 
+const CHECK: &str = "check the network, AWS_ENDPOINT_URL, and that there are";
 const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
 const MANAGED_KEY: &str = "alias/aws/sqs";
 
