@@ -21,7 +21,6 @@ from botocore.exceptions import ClientError
 from deployed_test import ARCHITECTURE, BUILD, ENDPOINT, ROOT, Target, order, wait_for
 
 PAGE = ROOT / "docs" / "deploy.md"
-SECTION = "cargo-lambda and the AWS CLI"
 # What the page calls things.
 REGION, NAME = "eu-west-1", "orders"
 QUEUES = [f"{NAME}-messages", f"{NAME}-dead-letters"]
@@ -30,10 +29,15 @@ QUEUES = [f"{NAME}-messages", f"{NAME}-dead-letters"]
 BEFORE = 'set -euo pipefail\naws() { command aws --endpoint-url "$AWS_ENDPOINT_URL" "$@"; }\n'
 
 
-def commands(target):
-    """The shell commands of the section, and all that is different here."""
-    section = re.search(rf"^## {SECTION}\n(.*?)^## ", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1]
-    script = "".join(re.findall(r"^```sh\n(.*?)^```$", section, re.DOTALL | re.MULTILINE))
+def commands(section):
+    """The shell commands of a section."""
+    text = re.search(rf"^## {section}\n(.*?)^## ", PAGE.read_text(), re.DOTALL | re.MULTILINE)[1]
+    return "".join(re.findall(r"^```sh\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
+
+
+def deploying(target):
+    """The commands that deploy, and all that is different here."""
+    script = commands("cargo-lambda and the AWS CLI")
     for stands, runs in [
         # `sam build` has built it already, from the same binary and profile.
         ("cargo lambda build --release --arm64 --bin requeue-lambda --output-format zip\n", ""),
@@ -68,23 +72,33 @@ class DeployPage(unittest.TestCase):
             archive.write(BUILD / "Function" / "bootstrap", "bootstrap")
         cls.addClassCleanup(cls.remove)
         # Nothing of this machine's own configuration of AWS: no other account, endpoint or proxy is called.
-        environment = {
+        cls.environment = {
             "PATH": os.pathsep.join([str(ROOT / "target" / "debug"), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "HOME": directory.name,
             "AWS_ENDPOINT_URL": ENDPOINT,
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
         }
-        cls.done = subprocess.run(
-            ["bash", "-c", BEFORE + commands(cls.target.url)],
-            cwd=repository,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
-        if cls.done.returncode:
-            raise RuntimeError(f"{PAGE.name}, status {cls.done.returncode}:\n{cls.done.stdout}{cls.done.stderr}")
+        cls.shown = cls.run_commands(deploying(cls.target.url), repository)
         cls.queue, cls.dead_letters = map(cls.url, QUEUES)
+        cls.addClassCleanup(cls.remove_as_the_page_does)
+
+    @classmethod
+    def run_commands(cls, script, directory):
+        done = subprocess.run(
+            ["bash", "-c", BEFORE + script], cwd=directory, env=cls.environment, capture_output=True, text=True
+        )
+        if done.returncode:
+            raise RuntimeError(f"{PAGE.name}, status {done.returncode}:\n{done.stdout}{done.stderr}")
+        return done.stdout
+
+    @classmethod
+    def remove_as_the_page_does(cls):
+        names = f"export AWS_DEFAULT_REGION={REGION} NAME={NAME} QUEUE={cls.queue} DLQ={cls.dead_letters}\n"
+        cls.run_commands(names + commands("Remove"), ROOT)
+        left = [queue for queue in cls.sqs.list_queues().get("QueueUrls", []) if queue in (cls.queue, cls.dead_letters)]
+        if left or cls.functions.list_event_source_mappings(FunctionName=NAME)["EventSourceMappings"]:
+            raise RuntimeError(f"{PAGE.name} leaves something behind: {left}")
 
     @classmethod
     def url(cls, queue):
@@ -92,7 +106,7 @@ class DeployPage(unittest.TestCase):
 
     @classmethod
     def remove(cls):
-        """All that the page makes, as far as it came."""
+        """All that the page makes, as far as it came, and whatever it failed to remove."""
 
         def delete_mappings():
             for mapping in cls.functions.list_event_source_mappings(FunctionName=NAME)["EventSourceMappings"]:
@@ -140,8 +154,7 @@ class DeployPage(unittest.TestCase):
 
     def test_the_doctor_finds_nothing_wrong(self):
         # It is the last of the commands.
-        summary = self.done.stdout.splitlines()[-1]
-        self.assertRegex(summary, r"^0 danger, 0 warning, 0 unknown, \d+ ok$", self.done.stdout)
+        self.assertRegex(self.shown.splitlines()[-1], r"^0 danger, 0 warning, 0 unknown, \d+ ok$", self.shown)
 
     def test_the_policy_names_the_queue_and_the_log_group(self):
         policy = self.iam.get_role_policy(RoleName=NAME, PolicyName="requeue")["PolicyDocument"]
