@@ -1,0 +1,133 @@
+//! A Lambda Runtime API on loopback and a function's process, between which time is taken.
+
+use std::path::Path;
+use std::process::Stdio;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant, SystemTime};
+
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::{Method, Request, Response, StatusCode};
+use tokio::process::{Child, Command};
+use tokio::sync::{Mutex as AsyncMutex, mpsc};
+
+use crate::http;
+use crate::sqs::Sqs;
+
+/// Longer than anything that is measured takes.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// An answer of the function.
+pub struct Answer {
+    /// Since its event was handed out.
+    pub took: Duration,
+    at: Instant,
+}
+
+struct Shared {
+    events: AsyncMutex<mpsc::Receiver<Bytes>>,
+    handed_out: Mutex<Instant>,
+    answers: mpsc::Sender<Answer>,
+}
+
+pub struct Function {
+    events: mpsc::Sender<Bytes>,
+    answers: mpsc::Receiver<Answer>,
+    process: Child,
+    started: Instant,
+    _server: http::Server,
+}
+
+impl Function {
+    pub async fn start(binary: &Path, sqs: &Sqs, environment: &[(&str, &str)]) -> Self {
+        let (events, queue) = mpsc::channel(1);
+        let (answered, answers) = mpsc::channel(1);
+        let handed_out = Mutex::new(Instant::now());
+        let shared = Arc::new(Shared { events: AsyncMutex::new(queue), handed_out, answers: answered });
+        let server = http::Server::start(move |request| answer(Arc::clone(&shared), request)).await;
+        let mut command = Command::new(binary);
+        command
+            .env_clear()
+            .env("AWS_LAMBDA_RUNTIME_API", server.authority())
+            .env("AWS_LAMBDA_FUNCTION_NAME", "orders")
+            .env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
+            .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256")
+            .env("AWS_LAMBDA_LOG_FORMAT", "JSON")
+            .env("AWS_ACCESS_KEY_ID", "test")
+            .env("AWS_SECRET_ACCESS_KEY", "test")
+            .env("AWS_REGION", "us-east-1")
+            .env("AWS_ENDPOINT_URL_SQS", sqs.url())
+            .env("REQUEUE_RECURSIVE_LOOP", "Allow")
+            .envs(environment.iter().copied())
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .kill_on_drop(true);
+        let started = Instant::now();
+        let process = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
+        Self { events, answers, process, started, _server: server }
+    }
+
+    /// Hands out one event, and waits for its answer.
+    pub async fn invoke(&mut self, event: &Bytes) -> Answer {
+        self.events.send(event.clone()).await.expect("the server runs");
+        let answer = tokio::time::timeout(TIMEOUT, self.answers.recv()).await;
+        answer.expect("the function answers in time").expect("the server runs")
+    }
+
+    /// From the start of the process to its answer to this event.
+    pub async fn first(&mut self, event: &Bytes) -> Duration {
+        self.invoke(event).await.at - self.started
+    }
+
+    fn proc(&self, file: &str) -> String {
+        let id = self.process.id().expect("it runs");
+        std::fs::read_to_string(format!("/proc/{id}/{file}")).expect("Linux")
+    }
+
+    /// The most memory that it ever had, in KiB.
+    pub fn peak_kib(&self) -> f64 {
+        let status = self.proc("status");
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux");
+        peak.trim().trim_end_matches(" kB").parse().expect("a number")
+    }
+
+    /// Processor time of one invocation, in seconds.
+    pub async fn cpu_of(&mut self, event: &Bytes, rounds: usize) -> f64 {
+        let before = self.cpu();
+        for _ in 0..rounds {
+            self.invoke(event).await;
+        }
+        (self.cpu() - before) / rounds as f64
+    }
+
+    fn cpu(&self) -> f64 {
+        let stat = self.proc("stat");
+        let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
+        let ticks =
+            |at: usize| fields.split(' ').nth(at).and_then(|ticks| ticks.parse::<f64>().ok()).expect("a number");
+        (ticks(11) + ticks(12)) / 100.0
+    }
+}
+
+async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Full<Bytes>> {
+    if request.method() == Method::GET {
+        let Some(event) = shared.events.lock().await.recv().await else {
+            return http::status(StatusCode::GONE);
+        };
+        let deadline = (SystemTime::now() + TIMEOUT).duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        *shared.handed_out.lock().expect("no panic") = Instant::now();
+        return Response::builder()
+            .header("Lambda-Runtime-Aws-Request-Id", "8476a536-e9f4-11e8-9739-2dfe598c3fcd")
+            .header("Lambda-Runtime-Deadline-Ms", deadline.as_millis().to_string())
+            .header("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:us-east-1:123456789012:function:orders")
+            .body(Full::new(event))
+            .expect("valid headers");
+    }
+    let _ = request.into_body().collect().await;
+    let at = Instant::now();
+    let took = at - *shared.handed_out.lock().expect("no panic");
+    // Nobody waits for it only when the measurement is over.
+    let _ = shared.answers.send(Answer { took, at }).await;
+    http::status(StatusCode::ACCEPTED)
+}
