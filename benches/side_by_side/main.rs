@@ -133,11 +133,10 @@ async fn delivered(table: &mut Table) {
     let url = prompt.url();
     let environment = [("REQUEUE_TARGET_URL", url.as_str())];
     let (one, mut took) = (event(1, 100), [Vec::new(), Vec::new(), Vec::new()]);
+    let functions = [(requeue_lambda(), &environment[..]), (example("bare"), &[]), (example("by_hand"), &[])];
     for _ in 0..STARTS {
-        let lambda = Function::start(&requeue_lambda(), &sqs, &environment).await;
-        let bare = Function::start(&example("bare"), &sqs, &[]).await;
-        let by_hand = Function::start(&example("by_hand"), &sqs, &[]).await;
-        for (took, mut function) in took.iter_mut().zip([lambda, bare, by_hand]) {
+        for (took, (binary, environment)) in took.iter_mut().zip(&functions) {
+            let mut function = Function::start(binary, &sqs, environment).await;
             took.push(millis(function.first(&one).await));
         }
     }

@@ -80,7 +80,7 @@ where
     std::thread::Builder::new().name("requeue".to_owned()).spawn(move || {
         let served = Builder::new_current_thread().enable_all().build().map_err(Error::from).and_then(|runtime| {
             runtime.block_on(async move {
-                let queue = SqsQueue::from_env().await;
+                let queue = SqsQueue::from_env();
                 let settings = Settings { handlers: Some(handlers), ..config.into_settings() };
                 lambda_runtime::run_concurrent(BatchProcessor::new(handler, queue, settings)).await.map_err(Error)
             })

@@ -15,6 +15,8 @@ use aws_sdk_sqs::types::{
     MessageAttributeValue, MessageSystemAttributeName as System, QueueAttributeName, SendMessageBatchRequestEntry,
 };
 
+use tokio::sync::OnceCell;
+
 use super::{
     Attribute, AttributeValue, CallError, CallErrorKind, Confirmation, Description, EntryError, Outgoing, Queue,
     QueueArn, ReceiveRequest, Source,
@@ -30,34 +32,43 @@ use crate::message::Record;
 /// twice.
 #[derive(Clone, Debug)]
 pub struct SqsQueue {
-    client: Client,
+    client: Arc<OnceCell<Client>>,
 }
 
 impl SqsQueue {
     /// Over a client of your own.
     #[must_use]
     pub fn new(client: &Client) -> Self {
-        let config = client.config().to_builder().retry_config(RetryConfig::disabled());
-        Self { client: Client::from_conf(config.build()) }
+        Self { client: Arc::new(OnceCell::new_with(Some(without_retries(client)))) }
     }
 
-    /// By AWS's standard environment: credentials, region, endpoints.
-    pub async fn from_env() -> Self {
-        Self::new(&Client::new(&aws::config().await))
+    /// By AWS's standard environment: credentials, region, endpoints. They are looked for when SQS is called for the first time, since a
+    /// function whose messages are all done never calls it.
+    #[must_use]
+    pub fn from_env() -> Self {
+        Self { client: Arc::default() }
     }
 
-    /// A client is bound to one region, a message to that of its queue.
-    fn region_other_than_ours(&self, queue: &QueueArn) -> Option<Region> {
-        let ours = self.client.config().region().map(Region::as_ref);
-        (ours != Some(queue.region())).then(|| Region::new(queue.region().to_owned()))
+    async fn client(&self) -> &Client {
+        self.client.get_or_init(async || without_retries(&Client::new(&aws::config().await))).await
     }
+}
+
+fn without_retries(client: &Client) -> Client {
+    Client::from_conf(client.config().to_builder().retry_config(RetryConfig::disabled()).build())
+}
+
+/// A client is bound to one region, a message to that of its queue.
+fn other_region(client: &Client, queue: &QueueArn) -> Option<Region> {
+    let ours = client.config().region().map(Region::as_ref);
+    (ours != Some(queue.region())).then(|| Region::new(queue.region().to_owned()))
 }
 
 /// Sends a request of the SDK, to the queue's own region.
 macro_rules! send {
-    ($self:ident, $queue:ident, $request:expr $(, $interceptor:expr)?) => {{
+    ($client:ident, $queue:ident, $request:expr $(, $interceptor:expr)?) => {{
         let request = $request.queue_url($queue.url()).customize();
-        let request = match $self.region_other_than_ours($queue) {
+        let request = match other_region($client, $queue) {
             None => request,
             Some(region) => request.config_override(aws_sdk_sqs::Config::builder().region(region)),
         };
@@ -68,7 +79,8 @@ macro_rules! send {
 impl Queue for SqsQueue {
     async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
         let requests = entries.iter().enumerate().map(|(at, entry)| send_entry(at, entry)).collect();
-        let answer = send!(self, queue, self.client.send_message_batch().set_entries(Some(requests)))?;
+        let client = self.client().await;
+        let answer = send!(client, queue, client.send_message_batch().set_entries(Some(requests)))?;
         let confirmed = answer.successful().iter().map(aws_sdk_sqs::types::SendMessageBatchResultEntry::id);
         Ok(confirmations(entries.len(), confirmed, answer.failed()))
     }
@@ -78,7 +90,8 @@ impl Queue for SqsQueue {
             let entry = DeleteMessageBatchRequestEntry::builder().id(at.to_string()).receipt_handle(*handle);
             entry.build().expect("id and receipt handle are set")
         });
-        let answer = send!(self, queue, self.client.delete_message_batch().set_entries(Some(requests.collect())))?;
+        let client = self.client().await;
+        let answer = send!(client, queue, client.delete_message_batch().set_entries(Some(requests.collect())))?;
         let confirmed = answer.successful().iter().map(aws_sdk_sqs::types::DeleteMessageBatchResultEntry::id);
         Ok(confirmations(receipt_handles.len(), confirmed, answer.failed()))
     }
@@ -93,8 +106,9 @@ impl Queue for SqsQueue {
             let entry = entry.visibility_timeout(i32::try_from(timeout.as_secs()).unwrap_or(i32::MAX));
             entry.build().expect("id and receipt handle are set")
         });
-        let request = self.client.change_message_visibility_batch().set_entries(Some(requests.collect()));
-        let answer = send!(self, queue, request)?;
+        let client = self.client().await;
+        let request = client.change_message_visibility_batch().set_entries(Some(requests.collect()));
+        let answer = send!(client, queue, request)?;
         let confirmed = answer.successful().iter().map(aws_sdk_sqs::types::ChangeMessageVisibilityBatchResultEntry::id);
         Ok(confirmations(entries.len(), confirmed, answer.failed()))
     }
@@ -103,8 +117,9 @@ impl Queue for SqsQueue {
 impl Source for SqsQueue {
     async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
         let date = ServerDate::default();
-        let request = self.client.get_queue_attributes().attribute_names(QueueAttributeName::All);
-        let answer = send!(self, queue, request, date.clone())?;
+        let client = self.client().await;
+        let request = client.get_queue_attributes().attribute_names(QueueAttributeName::All);
+        let answer = send!(client, queue, request, date.clone())?;
         let attribute = |name: &str| answer.attributes()?.get(&QueueAttributeName::from(name)).map(String::as_str);
         let date = *date.0.lock().unwrap_or_else(PoisonError::into_inner);
         Description::read(attribute, date).ok_or_else(|| CallError::ambiguous("UnreadableAnswer"))
@@ -112,15 +127,15 @@ impl Source for SqsQueue {
 
     async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<Vec<Record>, CallError> {
         let secs = |duration: Duration| i32::try_from(duration.as_secs()).unwrap_or(i32::MAX);
-        let request = self
-            .client
+        let client = self.client().await;
+        let request = client
             .receive_message()
             .max_number_of_messages(i32::try_from(ask.max).unwrap_or(i32::MAX))
             .wait_time_seconds(secs(ask.wait))
             .visibility_timeout(secs(ask.visibility))
             .message_system_attribute_names(System::All)
             .message_attribute_names("All");
-        let answer = send!(self, queue, request)?;
+        let answer = send!(client, queue, request)?;
         let queue = Arc::new(queue.clone());
         Ok(answer.messages.unwrap_or_default().into_iter().map(|message| record(message, &queue)).collect())
     }

@@ -97,7 +97,7 @@ pub enum Until {
 /// let queue: QueueUrl = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders".parse()?;
 /// let queue = queue.arn("aws", "eu-west-1");
 /// let settings = Config::load().await?.into_settings();
-/// let worker = Worker::start(charge, SqsQueue::from_env().await, &queue, settings, WorkerSettings::default()).await?;
+/// let worker = Worker::start(charge, SqsQueue::from_env(), &queue, settings, WorkerSettings::default()).await?;
 /// let progress = worker.run(async { drop(tokio::signal::ctrl_c().await) }).await;
 /// println!("{} done", progress.completed);
 /// # Ok(())

@@ -127,7 +127,7 @@ async fn invoke(
     let settings = Settings { clock: clock.clone(), sampler, ..config.into_settings() };
     let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
     if !arguments.is_embedded() {
-        let processor = BatchProcessor::new(target, SqsQueue::from_env().await, settings);
+        let processor = BatchProcessor::new(target, SqsQueue::from_env(), settings);
         let report = processor.process(records, deadline).await;
         return conclude(&report, place);
     }

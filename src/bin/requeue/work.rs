@@ -75,7 +75,7 @@ async fn work(arguments: &Arguments, config: Config, target: TargetUrl, is_watch
     }
     let handler = HttpTarget::new(target, config.http.clone())?;
     let settings = arguments.settings();
-    let worker = Worker::start(handler, SqsQueue::from_env().await, &queue, config.into_settings(), settings).await?;
+    let worker = Worker::start(handler, SqsQueue::from_env(), &queue, config.into_settings(), settings).await?;
 
     let mut signals = Signals::new()?;
     let is_ending = Cell::new(false);
