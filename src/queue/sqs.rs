@@ -14,7 +14,6 @@ use aws_sdk_sqs::types::{
     BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry,
     MessageAttributeValue, MessageSystemAttributeName as System, QueueAttributeName, SendMessageBatchRequestEntry,
 };
-
 use tokio::sync::OnceCell;
 
 use super::{
