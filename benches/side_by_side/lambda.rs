@@ -8,11 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
-use crate::http;
 use crate::sqs::Sqs;
+use crate::{environment, http};
 
 /// Longer than anything that is measured takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -39,30 +39,19 @@ pub struct Function {
 }
 
 impl Function {
-    pub async fn start(binary: &Path, sqs: &Sqs, environment: &[(&str, &str)]) -> Self {
+    pub async fn start(binary: &Path, sqs: &Sqs, variables: &[(&str, &str)]) -> Self {
         let (events, queue) = mpsc::channel(1);
         let (answered, answers) = mpsc::channel(1);
         let handed_out = Mutex::new(Instant::now());
         let shared = Arc::new(Shared { events: AsyncMutex::new(queue), handed_out, answers: answered });
         let server = http::Server::start(move |request| answer(Arc::clone(&shared), request)).await;
-        let mut command = Command::new(binary);
+        let mut command = environment::process(binary, server.authority());
         command
-            .env_clear()
-            .env("AWS_LAMBDA_RUNTIME_API", server.authority())
-            .env("AWS_LAMBDA_FUNCTION_NAME", "orders")
-            .env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
-            .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256")
-            .env("AWS_LAMBDA_LOG_FORMAT", "JSON")
-            .env("AWS_ACCESS_KEY_ID", "test")
-            .env("AWS_SECRET_ACCESS_KEY", "test")
-            .env("AWS_REGION", "us-east-1")
             .env("AWS_ENDPOINT_URL_SQS", sqs.url())
             .env("REQUEUE_RECURSIVE_LOOP", "Allow")
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
+            .envs(variables.iter().copied())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .kill_on_drop(true);
+            .stderr(Stdio::null());
         let started = Instant::now();
         let process = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
         Self { events, answers, process, started, _server: server }

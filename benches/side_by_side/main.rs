@@ -11,6 +11,8 @@ use std::time::Duration;
 
 use hyper::body::Bytes;
 
+#[path = "../../tests/lambda/environment.rs"]
+mod environment;
 mod events;
 #[allow(dead_code, reason = "the tests count connections")]
 #[path = "../../tests/lambda/http.rs"]

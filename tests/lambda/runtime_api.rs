@@ -11,10 +11,10 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use serde_json::Value;
-use tokio::process::{Child, Command};
+use tokio::process::Child;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 
-use crate::http;
+use crate::{environment, http};
 
 /// What each invocation continues: `Lineage` is how loop detection counts.
 pub const TRACE: &str =
@@ -57,28 +57,13 @@ pub struct Function {
 }
 
 impl Function {
-    /// Starts `binary` with `environment` beside what Lambda itself sets.
-    pub async fn start(binary: &str, environment: &[(&str, &str)]) -> Self {
+    /// Starts `binary` with `variables` beside what Lambda itself sets.
+    pub async fn start(binary: &str, variables: &[(&str, &str)]) -> Self {
         let (invocations, queue) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared { queue: AsyncMutex::new(queue), running: Mutex::default() });
         let server = http::Server::start(move |request| answer(Arc::clone(&shared), request)).await;
-        let mut command = Command::new(binary);
-        command
-            .env_clear()
-            .env("AWS_LAMBDA_RUNTIME_API", server.authority())
-            .env("AWS_LAMBDA_FUNCTION_NAME", "orders")
-            .env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
-            .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", "256")
-            .env("AWS_LAMBDA_LOG_FORMAT", "JSON")
-            .env("AWS_ACCESS_KEY_ID", "test")
-            .env("AWS_SECRET_ACCESS_KEY", "canary-secret-key")
-            .env("AWS_SESSION_TOKEN", "canary-session-token")
-            .env("AWS_REGION", "us-east-1")
-            .envs(environment.iter().copied())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true);
+        let mut command = environment::process(binary, server.authority());
+        command.envs(variables.iter().copied()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let process = command.spawn().expect("the function's binary is built");
         Self { invocations, process, count: 0, _server: server }
     }
