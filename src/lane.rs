@@ -8,17 +8,13 @@ use crate::message::Delivery;
 use crate::policy::{self, RetryPolicy};
 use crate::settle::Verdict;
 
-/// One lane for each message, except that the messages of a FIFO group share one, in their order.
-pub(crate) fn lanes(deliveries: Vec<Delivery>) -> Vec<Vec<Arc<Delivery>>> {
-    let mut lanes: Vec<Vec<Arc<Delivery>>> = Vec::with_capacity(deliveries.len());
+/// Those that go in any order, and the lanes: the messages of one FIFO group each, in their order.
+pub(crate) fn lanes(deliveries: Vec<Delivery>) -> (Vec<Arc<Delivery>>, Vec<Vec<Arc<Delivery>>>) {
+    let (fifo, loose): (Vec<_>, Vec<_>) = deliveries.into_iter().map(Arc::new).partition(|delivery| delivery.is_fifo());
+    let mut lanes: Vec<Vec<Arc<Delivery>>> = Vec::new();
     // A batch has one queue as a rule; should it have two, their groups are not the same for bearing the same name.
     let mut groups = HashMap::new();
-    for delivery in deliveries {
-        let delivery = Arc::new(delivery);
-        if !delivery.is_fifo() {
-            lanes.push(vec![delivery]);
-            continue;
-        }
+    for delivery in fifo {
         let group = (delivery.queue.clone(), delivery.group_id.clone());
         let lane = *groups.entry(group).or_insert(lanes.len());
         match lanes.get_mut(lane) {
@@ -26,7 +22,7 @@ pub(crate) fn lanes(deliveries: Vec<Delivery>) -> Vec<Vec<Arc<Delivery>>> {
             None => lanes.push(vec![delivery]),
         }
     }
-    lanes
+    (loose, lanes)
 }
 
 /// Whether the messages behind one in its FIFO group may be handled.
@@ -45,9 +41,6 @@ pub(crate) enum Way {
 /// receive, until its receives say that its retries are used up, or it is in the dead-letter queue.
 pub(crate) fn way(policy: &RetryPolicy, verdict: &Verdict) -> Way {
     let Verdict { delivery, disposition, .. } = verdict;
-    if !delivery.is_fifo() {
-        return Way::Free;
-    }
     let progress = delivery.progress();
     // Without a redrive policy it would go round and round.
     let passable = if policy::is_stuck(policy, &progress) { Way::Free } else { Way::Passable };

@@ -32,7 +32,7 @@
 //! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
 //! | decode | a record becomes a delivery: the body as first delivered, and what the message has been through | `message.rs`, `wire/` |
 //! | gate | settle without a call: not due, expired, given up, no time left, paused, circuit open | `gate/` |
-//! | handle | the user's code, in a task of its own, under a time-out; a FIFO group in its order | [`Handler`], [`http`], `lane.rs` |
+//! | handle | the user's code for several messages at once, under a time-out; a FIFO group in its order | [`Handler`], [`http`], `processor/crew.rs`, `lane.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
 //! | settle | send the copy, see it confirmed, delete the original | `settle/`, [`queue`] |

@@ -7,8 +7,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use futures_util::StreamExt;
 use futures_util::stream;
+use futures_util::{FutureExt, StreamExt};
 use tokio::runtime::Handle;
 use tokio::sync::mpsc::{self, UnboundedSender};
 use tokio::sync::oneshot;
@@ -32,6 +32,7 @@ use crate::settle::{Behind, Brake, Settled, Settler, Verdict, Window};
 use crate::telemetry::{self, Emitter};
 
 mod call;
+mod crew;
 
 use call::Handled;
 
@@ -59,7 +60,7 @@ struct Inner<H, Q> {
 }
 
 /// How a host that ends asks its batches to end too. What was not handled is receivable again at once.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(crate) struct Stop {
     /// No handler starts any more.
     pub(crate) starting: CancellationToken,
@@ -67,23 +68,33 @@ pub(crate) struct Stop {
     pub(crate) running: CancellationToken,
 }
 
-/// When what must end in an invocation.
+/// When it is a message's turn, and the one random number that it gets.
 #[derive(Clone, Copy)]
-struct Times<'a> {
-    window: Window,
-    stop: &'a Stop,
-    /// No handler starts or runs after this.
-    cutoff: Instant,
-    /// How long an aborted handler has to yield.
-    grace: Duration,
+struct Turn {
+    began: Instant,
+    at: SystemTime,
+    sample: f64,
 }
 
-impl<'a> Times<'a> {
-    fn new(started: Instant, deadline: Instant, limits: &Limits, stop: &'a Stop) -> Self {
+/// When what must end in an invocation.
+#[derive(Clone)]
+struct Times {
+    window: Window,
+    stop: Stop,
+    /// No handler starts or runs after this.
+    cutoff: Instant,
+    /// How long a handler that is to end has to yield.
+    grace: Duration,
+    /// Whether what is done is deleted as soon as it is.
+    deletes_done: bool,
+}
+
+impl Times {
+    fn new(started: Instant, deadline: Instant, limits: &Limits, stop: Stop) -> Self {
         let reserve = limits.reserve.min(deadline.saturating_duration_since(started) / 4);
         // A tenth of the reserve is for the response itself.
         let window = Window { started, deadline: deadline - reserve / 10 };
-        Self { window, stop, cutoff: deadline - reserve, grace: reserve / 2 }
+        Self { window, stop, cutoff: deadline - reserve, grace: reserve / 2, deletes_done: false }
     }
 }
 
@@ -156,8 +167,7 @@ where
 
     /// Works on one batch. Returns before `deadline` whatever handlers and queue do, as long as this future itself is polled.
     pub async fn process(&self, records: Vec<Record>, deadline: Instant) -> Report {
-        let stop = Stop::default();
-        let times = Times::new(Instant::now(), deadline, &self.inner.limits, &stop);
+        let times = Times::new(Instant::now(), deadline, &self.inner.limits, Stop::default());
         let mut settled: Vec<Settled> = Vec::new();
         let mut deleted = 0;
         for round in round::rounds(self.inner.decode(records)) {
@@ -165,7 +175,7 @@ where
             let done = stream::iter(settled[deleted..].iter().filter_map(Settled::to_delete));
             self.inner.settler.delete_done(done, times.window.deadline).await;
             deleted = settled.len();
-            self.settle(round, times, |one| settled.push(one)).await;
+            self.settle(round, &times, |one| settled.push(one)).await;
         }
         let unreportable = settled
             .iter()
@@ -185,7 +195,8 @@ where
         deadline: Instant,
         stop: &Stop,
     ) -> (Report, usize) {
-        let times = Times::new(Instant::now(), deadline, &self.inner.limits, stop);
+        let times = Times::new(Instant::now(), deadline, &self.inner.limits, stop.clone());
+        let times = Times { deletes_done: true, ..times };
         let (mut settled, mut not_deleted) = (Vec::new(), 0);
         for round in round::rounds(self.inner.decode(records)) {
             let (done, mut deleting) = mpsc::unbounded_channel();
@@ -197,7 +208,7 @@ where
                 }
                 settled.push(one);
             };
-            let settling = self.settle(round, times, note);
+            let settling = self.settle(round, &times, note);
             let done = stream::poll_fn(move |context| deleting.poll_recv(context));
             let deleting = self.inner.settler.delete_done(done, times.window.deadline);
             not_deleted += tokio::join!(settling, deleting).1;
@@ -206,26 +217,28 @@ where
     }
 
     /// From deliveries to what became of them.
-    async fn settle(&self, deliveries: Vec<Delivery>, times: Times<'_>, settled: impl FnMut(Settled)) {
+    async fn settle(&self, deliveries: Vec<Delivery>, times: &Times, settled: impl FnMut(Settled)) {
         let inner = &self.inner;
         let (verdicts, decided) = mpsc::unbounded_channel();
         let handling = async move {
-            let lanes = stream::iter(lane::lanes(deliveries));
-            lanes
-                .for_each_concurrent(inner.limits.concurrency.max(1), |lane| self.run_lane(lane, times, &verdicts))
-                .await;
+            let (loose, lanes) = lane::lanes(deliveries);
+            // The receiver lives until every sender is gone.
+            self.work(loose, times, |verdict| drop(verdicts.send(verdict))).await;
+            let running = |lane| self.run_lane(lane, times, &verdicts).boxed();
+            stream::iter(lanes).for_each_concurrent(inner.limits.concurrency.max(1), running).await;
             drop(verdicts);
         };
         tokio::join!(handling, inner.settler.settle(decided, times.window, settled));
     }
 
     /// Works on messages that must keep their order: behind one that is to be handled again, the others stay in the queue too.
-    async fn run_lane(&self, lane: Vec<Arc<Delivery>>, times: Times<'_>, verdicts: &UnboundedSender<Verdict>) {
-        // The receiver lives until every sender is gone.
+    async fn run_lane(&self, lane: Vec<Arc<Delivery>>, times: &Times, verdicts: &UnboundedSender<Verdict>) {
         let settle = |verdict| drop(verdicts.send(verdict));
         let mut lane = lane.into_iter();
         while let Some(delivery) = lane.next() {
-            let mut verdict = self.run(delivery, times).await;
+            let mut decided = None;
+            self.work(vec![delivery], times, |verdict| decided = Some(verdict)).await;
+            let Some(mut verdict) = decided else { break };
             match lane::way(&self.inner.policy, &verdict) {
                 Way::Free => settle(verdict),
                 Way::Passable => {
@@ -254,30 +267,40 @@ where
         }
     }
 
-    /// Gate, handle, classify, decide: from a delivery to what is to happen to it.
-    async fn run(&self, delivery: Arc<Delivery>, times: Times<'_>) -> Verdict {
-        let Inner { settler, policy, .. } = &*self.inner;
-        let sample = settler.sampler.sample();
-        let time_left = if Instant::now() < times.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
+    /// The turn of a message, now.
+    fn turn(&self) -> Turn {
+        let Settler { clock, sampler, .. } = &self.inner.settler;
+        Turn { began: Instant::now(), at: clock.now(), sample: sampler.sample() }
+    }
 
-        let now = settler.clock.now();
-        if settler.has_lapsed(&delivery) {
-            return Verdict::uncalled(delivery, Disposition::Release(ReleaseReason::Lapsed), now);
+    /// Gate: what is decided about a message without a call of its handler.
+    fn uncalled(&self, delivery: &Arc<Delivery>, turn: &Turn, times: &Times) -> Option<Verdict> {
+        let Inner { settler, policy, .. } = &*self.inner;
+        let Turn { began, at: now, sample } = *turn;
+        let verdict = |disposition| Some(Verdict::uncalled(Arc::clone(delivery), disposition, now));
+        if settler.has_lapsed(delivery) {
+            return verdict(Disposition::Release(ReleaseReason::Lapsed));
         }
         if times.stop.starting.is_cancelled() {
-            return Verdict::uncalled(delivery, Disposition::Release(ReleaseReason::ShuttingDown), now);
+            return verdict(Disposition::Release(ReleaseReason::ShuttingDown));
         }
-        let dead_letter = self.inner.dead_letter_mode(&delivery, now);
-        if let Some(disposition) = gate(policy, dead_letter, &delivery, now, time_left, sample) {
-            let disposition = self.inner.feasible(&delivery, disposition, dead_letter, now, sample);
-            return Verdict::uncalled(delivery, disposition, now);
+        let time_left = if began < times.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
+        let dead_letter = self.inner.dead_letter_mode(delivery, now);
+        if let Some(disposition) = gate(policy, dead_letter, delivery, now, time_left, sample) {
+            return verdict(self.inner.feasible(delivery, disposition, dead_letter, now, sample));
         }
+        let failure = delivery.defect.clone()?;
+        let disposition = policy::decide(policy, &delivery.progress(), &failure, now, sample);
+        let disposition = self.inner.feasible(delivery, disposition, dead_letter, now, sample);
+        Some(Verdict { failure: Some(failure), ..Verdict::uncalled(Arc::clone(delivery), disposition, now) })
+    }
 
-        let began = Instant::now();
-        let handled = self.handle(&delivery, times).await;
-        let elapsed = (!matches!(handled, Handled::NotStarted | Handled::Held(_))).then(|| began.elapsed());
-
+    /// Classify and decide: from how a handler ended to what is to happen to its message.
+    fn conclude(&self, delivery: &Arc<Delivery>, turn: &Turn, handled: Handled) -> Verdict {
+        let Inner { settler, policy, .. } = &*self.inner;
+        let Turn { began, sample, .. } = *turn;
         let now = settler.clock.now();
+        let elapsed = (!matches!(handled, Handled::Held(_) | Handled::NotStarted)).then(|| began.elapsed());
         let (disposition, failure) = match handled {
             Handled::Held(Held { why, rest }) => {
                 (policy::hold(policy, &delivery.progress(), why, rest, delivery.deferrals(), now, sample), None)
@@ -292,9 +315,31 @@ where
             Handled::Interrupted => (Disposition::Release(ReleaseReason::ShuttingDown), None),
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
-        let disposition = self.inner.feasible(&delivery, disposition, dead_letter, now, sample);
-        Verdict { failure, elapsed, ..Verdict::uncalled(delivery, disposition, now) }
+        let dead_letter = self.inner.dead_letter_mode(delivery, now);
+        let disposition = self.inner.feasible(delivery, disposition, dead_letter, now, sample);
+        Verdict { failure, elapsed, ..Verdict::uncalled(Arc::clone(delivery), disposition, now) }
     }
+}
+
+fn has_duplicates(deliveries: &[Delivery]) -> bool {
+    let mut ids: Vec<&str> = deliveries.iter().filter_map(|delivery| delivery.message_id.as_deref()).collect();
+    ids.sort_unstable();
+    ids.windows(2).any(|ids| ids[0] == ids[1])
+}
+
+/// Those that are the same message delivered twice become one.
+fn joined(deliveries: Vec<Delivery>) -> Vec<Delivery> {
+    let mut joined: Vec<Delivery> = Vec::with_capacity(deliveries.len());
+    let mut positions: HashMap<String, usize> = HashMap::new();
+    for delivery in deliveries {
+        if let Some(&at) = delivery.message_id.as_ref().and_then(|id| positions.get(id)) {
+            joined[at].join(delivery);
+        } else {
+            positions.extend(delivery.message_id.clone().map(|id| (id, joined.len())));
+            joined.push(delivery);
+        }
+    }
+    joined
 }
 
 /// Whether SQS could not be told to keep it, and it can be sent again instead.
@@ -306,21 +351,11 @@ impl<H, Q: Queue> Inner<H, Q> {
     /// Reads each record, and joins those that are the same message delivered twice.
     fn decode(&self, records: Vec<Record>) -> Vec<Delivery> {
         let received = self.settler.clock.now();
-        let mut deliveries: Vec<Delivery> = Vec::with_capacity(records.len());
-        let mut positions: HashMap<String, usize> = HashMap::with_capacity(records.len());
-        for (position, record) in records.into_iter().enumerate() {
-            let delivery = Delivery::decode(position, record, received, self.policy.max_retries, self.strategy);
-            let Some(id) = &delivery.message_id else {
-                deliveries.push(delivery);
-                continue;
-            };
-            match positions.get(id) {
-                None => {
-                    positions.insert(id.clone(), deliveries.len());
-                    deliveries.push(delivery);
-                }
-                Some(&at) => deliveries[at].join(delivery),
-            }
+        let decode =
+            |(position, record)| Delivery::decode(position, record, received, self.policy.max_retries, self.strategy);
+        let mut deliveries: Vec<Delivery> = records.into_iter().enumerate().map(decode).collect();
+        if has_duplicates(&deliveries) {
+            deliveries = joined(deliveries);
         }
         if self.recursive_loop == RecursiveLoop::Terminate {
             let lineage = deliveries.iter().map(|delivery| delivery.state.lineage).max().unwrap_or_default();

@@ -13,7 +13,11 @@ const MAX_COMPANIES: usize = 10;
 /// First those above suspicion, if any, then the suspects: at most ten companies, from one end on odd receives and from the other
 /// on even ones. So of two of them each comes before the other in one of two receives.
 pub(crate) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
-    let (mut suspects, innocents): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(is_suspect);
+    let (mut suspects, innocents) = if deliveries.iter().any(is_suspect) {
+        deliveries.into_iter().partition(is_suspect)
+    } else {
+        (Vec::new(), deliveries)
+    };
     let mut rounds = vec![innocents];
     suspects.sort_unstable_by(|one, other| one.message_id.cmp(&other.message_id));
     if suspects.iter().map(|suspect| suspect.receive_count).max().is_some_and(|receives| receives % 2 == 0) {

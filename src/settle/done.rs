@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use futures_util::stream::{FuturesUnordered, Stream};
-use futures_util::{StreamExt, pin_mut};
+use futures_util::{FutureExt, StreamExt, pin_mut};
 use tokio::time::{Instant, sleep_until};
 
 use super::chunks::Chunks;
@@ -31,10 +31,14 @@ impl<Q: Queue> Settler<Q> {
     pub(crate) async fn delete_done(&self, done: impl Stream<Item = Arc<Delivery>>, deadline: Instant) -> usize {
         pin_mut!(done);
         let mut chunks = Chunks::new();
-        let deleting = |queue: Arc<QueueArn>, handles: Vec<String>| async move {
-            let handles: Vec<&str> = handles.iter().map(String::as_str).collect();
-            let answers = self.delete_handles(&queue, &handles, deadline).await;
-            answers.iter().filter(|answer| answer.is_err()).count()
+        let deleting = |queue: Arc<QueueArn>, handles: Vec<String>| {
+            let deleting = async move {
+                let handles: Vec<&str> = handles.iter().map(String::as_str).collect();
+                let answers = self.delete_handles(&queue, &handles, deadline).await;
+                answers.iter().filter(|answer| answer.is_err()).count()
+            };
+            // As in settling.
+            deleting.boxed()
         };
         let mut in_flight = FuturesUnordered::new();
         let mut not_deleted = 0;

@@ -103,8 +103,9 @@ impl<Q: Queue> Settler<Q> {
         mut settled: impl FnMut(Settled),
     ) {
         let (mut copies, mut holds) = (Chunks::new(), Chunks::new());
-        let copying = |route, copies| self.settle_copies(route, copies, window).left_future();
-        let holding = |queue, verdicts| self.settle_holds(queue, verdicts, window).right_future();
+        // In boxes, for which no room is made as long as there are none.
+        let copying = |route, copies| self.settle_copies(route, copies, window).boxed();
+        let holding = |queue, verdicts| self.settle_holds(queue, verdicts, window).boxed();
         let mut in_flight = FuturesUnordered::new();
         loop {
             let due = [copies.due(), holds.due()].into_iter().flatten().min();

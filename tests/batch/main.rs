@@ -19,6 +19,7 @@ mod fallback;
 mod fifo;
 mod fifo_histories;
 mod hangs;
+mod hostile;
 mod in_place;
 mod isolation;
 mod loops;
