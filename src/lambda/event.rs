@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess};
 
-use super::lenient::{Lenient, Shape, Text};
+use super::lenient::{Lenient, Number, Shape, Text};
 use crate::clock::from_epoch_millis;
 use crate::message::Record;
 use crate::queue::{Attribute, AttributeValue, QueueArn};
@@ -249,7 +249,7 @@ fn text<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Option<String>, A::Error>
 }
 
 fn number<'de, N: FromStr, A: MapAccess<'de>>(map: &mut A) -> Result<Option<N>, A::Error> {
-    Ok(text(map)?.and_then(|digits| digits.parse().ok()))
+    Ok(map.next_value::<Lenient<Number<N>>>()?.0.0)
 }
 
 fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
+use std::str::FromStr;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
@@ -108,5 +109,20 @@ pub(super) struct Text(pub(super) Option<String>);
 impl Shape for Text {
     fn text(&mut self, text: Cow<'_, str>) {
         self.0 = Some(text.into_owned());
+    }
+}
+
+/// A number that is written as a text, or nothing.
+pub(super) struct Number<N>(pub(super) Option<N>);
+
+impl<N> Default for Number<N> {
+    fn default() -> Self {
+        Self(None)
+    }
+}
+
+impl<N: FromStr> Shape for Number<N> {
+    fn text(&mut self, text: Cow<'_, str>) {
+        self.0 = text.parse().ok();
     }
 }

@@ -4,6 +4,7 @@ use lambda_runtime::tracing::dispatcher;
 use lambda_runtime::tracing::subscriber::filter::{EnvFilter, LevelFilter};
 use lambda_runtime::tracing::subscriber::fmt;
 
+use super::fields::SpanFields;
 use crate::config::Host;
 
 /// What crates of these names, or of names that begin so, log below INFO may hold events, headers, request bodies and credentials.
@@ -48,7 +49,7 @@ pub fn init_logging_to<W: std::io::Write>(default: tracing::Level, writer: impl 
     let lines = lines.log_internal_errors(false);
     if host.logs_json {
         // The innermost span is the last of `spans`.
-        lines.json().with_current_span(false).init();
+        lines.json().with_current_span(false).fmt_fields(SpanFields).init();
     } else {
         lines.init();
     }

@@ -22,6 +22,7 @@ use crate::report::{Report, Unreportable};
 use crate::settings::{RecursiveLoop, Settings};
 
 mod event;
+mod fields;
 mod lenient;
 mod logging;
 
