@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::interceptors::BeforeDeserializationInterceptorContextRef;
 use aws_sdk_sqs::config::retry::RetryConfig;
-use aws_sdk_sqs::config::{ConfigBag, Intercept, Region, RuntimeComponents};
+use aws_sdk_sqs::config::{Config, ConfigBag, Intercept, Region, RuntimeComponents};
 use aws_sdk_sqs::error::{BoxError, ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::{
@@ -38,7 +38,8 @@ impl SqsQueue {
     /// Over a client of your own.
     #[must_use]
     pub fn new(client: &Client) -> Self {
-        Self { client: Arc::new(OnceCell::new_with(Some(without_retries(client)))) }
+        let config = client.config().to_builder().retry_config(RetryConfig::disabled()).build();
+        Self { client: Arc::new(OnceCell::new_with(Some(Client::from_conf(config)))) }
     }
 
     /// By AWS's standard environment: credentials, region, endpoints. They are looked for when SQS is called for the first time, since a
@@ -49,12 +50,12 @@ impl SqsQueue {
     }
 
     async fn client(&self) -> &Client {
-        self.client.get_or_init(async || without_retries(&Client::new(&aws::config().await))).await
+        let make = async || {
+            let config = Config::from(&aws::config().await).to_builder().retry_config(RetryConfig::disabled()).build();
+            Client::from_conf(config)
+        };
+        self.client.get_or_init(make).await
     }
-}
-
-fn without_retries(client: &Client) -> Client {
-    Client::from_conf(client.config().to_builder().retry_config(RetryConfig::disabled()).build())
 }
 
 /// A client is bound to one region, a message to that of its queue.
@@ -69,7 +70,7 @@ macro_rules! send {
         let request = $request.queue_url($queue.url()).customize();
         let request = match other_region($client, $queue) {
             None => request,
-            Some(region) => request.config_override(aws_sdk_sqs::Config::builder().region(region)),
+            Some(region) => request.config_override(Config::builder().region(region)),
         };
         request$(.interceptor($interceptor))?.send().await.map_err(|error| call_error(&error))
     }};
