@@ -8,15 +8,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use http_body_util::Full;
 use hyper::body::{Bytes, Incoming};
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
+use tokio_rustls::TlsAcceptor;
 
 /// Stops when it is dropped.
 pub struct Server {
     address: SocketAddr,
+    scheme: &'static str,
     accepted: Arc<AtomicUsize>,
     accepting: JoinHandle<()>,
 }
@@ -28,28 +31,48 @@ impl Server {
         A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
     {
+        Self::over(None, answer).await
+    }
+
+    /// The same over TLS if there is an acceptor, and over HTTP/2 if it and the client agree on that.
+    pub async fn over<A, F>(tls: Option<TlsAcceptor>, answer: A) -> Self
+    where
+        A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+        F: Future<Output = Response<Full<Bytes>>> + Send + 'static,
+    {
         let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free loopback port");
         let address = listener.local_addr().expect("a bound address");
         let accepted = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&accepted);
+        let scheme = if tls.is_some() { "https" } else { "http" };
         let accepting = tokio::spawn(async move {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                let answer = answer.clone();
+                // Or an answer waits for the acknowledgement of what TLS wrote before it.
+                let _ = stream.set_nodelay(true);
+                let (tls, answer) = (tls.clone(), answer.clone());
                 connections.spawn(async move {
                     let service = service_fn(move |request| {
                         let answered = answer(request);
                         async move { Ok::<_, Infallible>(answered.await) }
                     });
-                    // A client that goes away is no failure of the test.
-                    let _ = hyper::server::conn::http1::Builder::new()
-                        .serve_connection(TokioIo::new(stream), service)
-                        .await;
+                    // A client that goes away, or does not trust us, is no failure of the test.
+                    let Some(tls) = tls else {
+                        let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                        return;
+                    };
+                    let Ok(stream) = tls.accept(stream).await else { return };
+                    if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
+                        let http2 = http2::Builder::new(TokioExecutor::new());
+                        let _ = http2.serve_connection(TokioIo::new(stream), service).await;
+                    } else {
+                        let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                    }
                 });
             }
         });
-        Self { address, accepted, accepting }
+        Self { address, scheme, accepted, accepting }
     }
 
     /// How many connections it accepted.
@@ -62,7 +85,7 @@ impl Server {
     }
 
     pub fn url(&self) -> String {
-        format!("http://{}", self.authority())
+        format!("{}://{}", self.scheme, self.authority())
     }
 }
 

@@ -1,57 +1,41 @@
 //! `requeue-lambda` and a target behind TLS: what they agree on, and whom it does not trust.
 
-use std::convert::Infallible;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use http_body_util::Full;
-use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::{http1, http2};
-use hyper::service::service_fn;
-use hyper::{Request, Response, Version};
-use hyper_util::rt::{TokioExecutor, TokioIo};
-use rustls::ServerConfig;
-use rustls::pki_types::PrivateKeyDer;
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
-use tokio_rustls::TlsAcceptor;
+use hyper::{StatusCode, Version};
 
+use crate::certificate::Certificate;
+use crate::http;
 use crate::stage::{CANARY, Stage, TIMEOUT, json};
 
 /// A target on loopback with a certificate of its own making. Stops when it is dropped.
 struct Target {
-    port: u16,
+    server: http::Server,
     /// The file with its certificate, for whoever is to trust it.
     root: PathBuf,
-    /// For each connection that came through, what was spoken on it.
-    spoken: Arc<Mutex<Vec<Vec<Version>>>>,
-    accepting: JoinHandle<()>,
+    /// What each request was spoken in.
+    spoken: Arc<Mutex<Vec<Version>>>,
 }
 
 impl Target {
     /// Its certificate is for `name`, and it offers `protocols`.
     async fn start(name: &str, protocols: &[&[u8]]) -> Self {
-        let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
-        let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
-        let provider = Arc::new(rustls::crypto::ring::default_provider());
-        let config = ServerConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-        let config =
-            config.expect("versions").with_no_client_auth().with_single_cert(vec![made.cert.der().clone()], key);
-        let mut config = config.expect("the key is the certificate's");
-        config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();
-
-        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a free loopback port");
-        let port = listener.local_addr().expect("a bound address").port();
-        let acceptor = TlsAcceptor::from(Arc::new(config));
-        let spoken = Arc::new(Mutex::new(Vec::new()));
-        let accepting = tokio::spawn(accept(listener, acceptor, Arc::clone(&spoken)));
-        let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{port}.pem"));
-        std::fs::write(&root, made.cert.pem()).expect("it is written");
-        Self { port, root, spoken, accepting }
+        let certificate = Certificate::new(name, protocols);
+        let spoken = Arc::<Mutex<Vec<Version>>>::default();
+        let log = Arc::clone(&spoken);
+        let server = http::Server::over(Some(certificate.acceptor), move |request| {
+            log.lock().unwrap().push(request.version());
+            async { http::status(StatusCode::OK) }
+        });
+        let server = server.await;
+        let root = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("{}.pem", server.authority()));
+        std::fs::write(&root, certificate.pem).expect("it is written");
+        Self { server, root, spoken }
     }
 
     fn url(&self) -> String {
-        format!("https://127.0.0.1:{}/?{CANARY}", self.port)
+        format!("{}/?{CANARY}", self.server.url())
     }
 
     /// The settings of a function that calls this target and trusts `trusted`.
@@ -60,41 +44,14 @@ impl Target {
         [("REQUEUE_TARGET_URL", url), ("SSL_CERT_FILE", root), ("AWS_LAMBDA_LOG_LEVEL", "TRACE")]
     }
 
-    fn spoken(&self) -> Vec<Vec<Version>> {
+    fn spoken(&self) -> Vec<Version> {
         self.spoken.lock().unwrap().clone()
     }
 }
 
 impl Drop for Target {
     fn drop(&mut self) {
-        self.accepting.abort();
         let _ = std::fs::remove_file(&self.root);
-    }
-}
-
-async fn accept(listener: TcpListener, acceptor: TlsAcceptor, spoken: Arc<Mutex<Vec<Vec<Version>>>>) {
-    while let Ok((stream, _)) = listener.accept().await {
-        // A client that does not trust us ends the handshake.
-        let Ok(stream) = acceptor.accept(stream).await else { continue };
-        let connection = {
-            let mut connections = spoken.lock().unwrap();
-            connections.push(Vec::new());
-            connections.len() - 1
-        };
-        let is_http2 = stream.get_ref().1.alpn_protocol() == Some(b"h2");
-        let spoken = Arc::clone(&spoken);
-        let service = service_fn(move |request: Request<Incoming>| {
-            spoken.lock().unwrap()[connection].push(request.version());
-            async { Ok::<_, Infallible>(Response::new(Full::<Bytes>::default())) }
-        });
-        tokio::spawn(async move {
-            let stream = TokioIo::new(stream);
-            if is_http2 {
-                let _ = http2::Builder::new(TokioExecutor::new()).serve_connection(stream, service).await;
-            } else {
-                let _ = http1::Builder::new().serve_connection(stream, service).await;
-            }
-        });
     }
 }
 
@@ -111,7 +68,7 @@ async fn invocations_share_a_connection_of_the_best_protocol_that_the_target_off
             stage.invoke(&mut function, TIMEOUT).await;
         }
         assert!(stage.messages().is_empty());
-        assert_eq!(target.spoken(), [[expected; 3]]);
+        assert_eq!((target.spoken(), target.server.accepted()), (vec![expected; 3], 1));
     }
 }
 
@@ -125,7 +82,7 @@ async fn a_target_that_is_not_who_it_should_be_gets_no_message() {
         stage.send(&format!(r#"{{"text":"{CANARY}"}}"#)).await;
         stage.invoke(&mut function, TIMEOUT).await;
 
-        assert!(target.spoken().iter().all(Vec::is_empty), "nothing is sent to it");
+        assert!(target.spoken().is_empty(), "nothing is sent to it");
         let copies = stage.messages();
         assert_eq!(copies.len(), 1);
         assert_eq!(json(&copies[0].body).unwrap()["retryState"]["class"], "temporary");
