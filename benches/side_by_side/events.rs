@@ -2,22 +2,27 @@
 
 use std::time::SystemTime;
 
-use hyper::body::Bytes;
+use bytes::Bytes;
 
-/// So many messages, each with a body of about this length.
+/// So many messages, each with a body of about this length, sent now.
 pub fn event(count: usize, body_len: usize) -> Bytes {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
-    let records: Vec<String> = (0..count).map(|n| record(n, body_len, now)).collect();
+    event_of(count, body_len, now)
+}
+
+/// The same of another time, in milliseconds since the epoch.
+pub fn event_of(count: usize, body_len: usize, sent: u128) -> Bytes {
+    let records: Vec<String> = (0..count).map(|n| record(n, body_len, sent)).collect();
     Bytes::from(format!(r#"{{"Records":[{}]}}"#, records.join(",")))
 }
 
-fn record(n: usize, body_len: usize, now: u128) -> String {
+fn record(n: usize, body_len: usize, sent: u128) -> String {
     let filler = "x".repeat(body_len.saturating_sub(20));
     let body = serde_json::Value::from(format!(r#"{{"n":{n},"text":"{filler}"}}"#));
     let receipt_handle = format!("{}{n:08}", "AQEBwJnKyrHigUMZj6rYigCgxlaS3SLy0a".repeat(5));
     format!(
         r#"{{"messageId":"059f36b4-87a3-44ab-83d2-{n:012}","receiptHandle":"{receipt_handle}","body":{body},
-"attributes":{{"ApproximateReceiveCount":"1","SentTimestamp":"{now}","SenderId":"AIDAIENQZJOLO23YVJ4VO","ApproximateFirstReceiveTimestamp":"{now}"}},
+"attributes":{{"ApproximateReceiveCount":"1","SentTimestamp":"{sent}","SenderId":"AIDAIENQZJOLO23YVJ4VO","ApproximateFirstReceiveTimestamp":"{sent}"}},
 "messageAttributes":{{}},"md5OfBody":"e4e68fb7bd0e697a0ae8f1bb342846b3","eventSource":"aws:sqs",
 "eventSourceARN":"arn:aws:sqs:us-east-1:123456789012:orders","awsRegion":"us-east-1"}}"#
     )

@@ -1,6 +1,7 @@
 //! A Lambda Runtime API on loopback and a function's process, between which time is taken.
 
-use std::path::Path;
+use std::fs::DirEntry;
+use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant, SystemTime};
@@ -69,14 +70,14 @@ impl Function {
         self.invoke(event).await.at - self.started
     }
 
-    fn proc(&self, file: &str) -> String {
-        let id = self.process.id().expect("it runs");
-        std::fs::read_to_string(format!("/proc/{id}/{file}")).expect("Linux")
+    /// What Linux tells of it.
+    fn path(&self, file: &str) -> PathBuf {
+        PathBuf::from(format!("/proc/{}/{file}", self.process.id().expect("it runs")))
     }
 
     /// The most memory that it ever had, in KiB.
     pub fn peak_kib(&self) -> f64 {
-        let status = self.proc("status");
+        let status = std::fs::read_to_string(self.path("status")).expect("Linux");
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux");
         peak.trim().trim_end_matches(" kB").parse().expect("a number")
     }
@@ -90,12 +91,13 @@ impl Function {
         (self.cpu() - before) / rounds as f64
     }
 
-    fn cpu(&self) -> f64 {
-        let stat = self.proc("stat");
-        let (_, fields) = stat.rsplit_once(") ").expect("a name in brackets");
-        let ticks =
-            |at: usize| fields.split(' ').nth(at).and_then(|ticks| ticks.parse::<f64>().ok()).expect("a number");
-        (ticks(11) + ticks(12)) / 100.0
+    /// Processor time so far, in seconds, of all threads that have not ended.
+    pub fn cpu(&self) -> f64 {
+        let threads = std::fs::read_dir(self.path("task")).expect("Linux");
+        let schedstat =
+            |thread: std::io::Result<DirEntry>| std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok();
+        let nanos = |schedstat: String| schedstat.split(' ').next()?.parse::<f64>().ok();
+        threads.filter_map(schedstat).map(|schedstat| nanos(schedstat).expect("a number")).sum::<f64>() / 1e9
     }
 }
 

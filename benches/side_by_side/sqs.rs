@@ -7,6 +7,7 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
+use tokio_rustls::TlsAcceptor;
 
 use crate::http;
 
@@ -36,9 +37,14 @@ struct Entry {
 
 impl Sqs {
     pub async fn start(latency: Duration) -> Self {
+        Self::over(None, latency).await
+    }
+
+    /// Over TLS if there is an acceptor.
+    pub async fn over(tls: Option<TlsAcceptor>, latency: Duration) -> Self {
         let shared = Arc::<Shared>::default();
         let of_server = Arc::clone(&shared);
-        let server = http::Server::start(move |request| answer(Arc::clone(&of_server), latency, request)).await;
+        let server = http::Server::over(tls, move |request| answer(Arc::clone(&of_server), latency, request)).await;
         Self { shared, server }
     }
 

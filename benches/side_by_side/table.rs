@@ -68,6 +68,21 @@ impl Table {
         });
         println!("{}", json!(rows.collect::<Vec<_>>()));
     }
+
+    /// The counts that are off, each in a sentence. Times are none of them, since they differ from machine to machine.
+    pub fn miscounts(&self) -> Vec<String> {
+        let miscount = |row: &Row| match row.bound {
+            Bound::Exactly(count) if row.passes() == Some(false) => {
+                Some(format!("{}: {}, and must be {count}", row.what, row.measured))
+            }
+            _ => None,
+        };
+        self.0.iter().filter_map(miscount).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
 }
 
 pub fn median(mut values: Vec<f64>) -> f64 {
