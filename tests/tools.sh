@@ -1,4 +1,5 @@
-# Python tools in virtual environments, one for each `requirements-*.txt`: they pin versions that exclude each other. And packages of npm.
+# Python tools in virtual environments, one for each `requirements-*.txt`: they pin versions that exclude each other. And packages of npm, and
+# one of Debian.
 # Sourced. Cached in target/tools (or $REQUEUE_TOOLS); made anew only when the requirements change.
 
 TOOLS=${REQUEUE_TOOLS:-$PWD/target/tools}
@@ -52,4 +53,25 @@ $(cat "$2/package-lock.json")"
   fi
   # A link to a directory that is there already would be made within it.
   rm -rf "$2/node_modules" && ln -s "$home/node_modules" "$2/node_modules"
+}
+
+# valgrind_tool: make sure that there is `valgrind`: the machine's own, or one of Debian's or Ubuntu's package, for which nobody need be root.
+valgrind_tool() {
+  command -v valgrind >/dev/null && return
+  # As root it would otherwise complain that the user it downloads as may not write there.
+  local home=$TOOLS/valgrind apt="apt-get -qq -o APT::Sandbox::User=root"
+  if [[ ! -f $home/stamp ]]; then
+    echo "installing valgrind into $home"
+    rm -rf "$home"
+    mkdir -p "$home" &&
+      (cd "$home" && { $apt download valgrind 2>/dev/null || { $apt update && $apt download valgrind; }; }) &&
+      dpkg -x "$home"/valgrind_*.deb "$home" &&
+      rm "$home"/valgrind_*.deb &&
+      : >"$home/stamp" || {
+      echo "valgrind is not there, and apt-get does not download it: install it" >&2
+      return 1
+    }
+  fi
+  home=$(cd "$home" && pwd)
+  export PATH=$home/usr/bin:$PATH VALGRIND_LIB=$home/usr/libexec/valgrind
 }

@@ -1,0 +1,74 @@
+//! What each message goes through, one case at a time, for its instructions to be counted: `tests/instructions_test.py` does.
+//!
+//! With the name of a case it runs that one, and with none it prints the names.
+
+use std::hint::black_box;
+use std::time::{Duration, SystemTime};
+
+use requeue::policy::{History, RetryPolicy};
+use requeue::{Failure, SqsEvent};
+
+#[allow(dead_code, unreachable_pub, clippy::disallowed_methods, reason = "the other events are of the present")]
+#[path = "../side_by_side/events.rs"]
+mod events;
+#[path = "../rooms/mod.rs"]
+mod rooms;
+
+use rooms::{clock, failure, object, state, wire};
+use wire::{Wrap, read, stamp};
+
+type Case = (String, Box<dyn Fn()>);
+
+fn case<T>(name: impl Into<String>, work: impl Fn() -> T + 'static) -> Case {
+    (name.into(), Box::new(move || drop(black_box(work()))))
+}
+
+/// What is counted. Something is left to do after the call, so that it is no jump.
+#[inline(never)]
+fn counted(work: &dyn Fn()) {
+    work();
+    black_box(());
+}
+
+fn main() {
+    let cases = cases();
+    if let Some((_, work)) = cases.iter().find(|(name, _)| std::env::args().any(|argument| argument == *name)) {
+        // What happens once in a process: symbols bound, tables filled.
+        work();
+        counted(work);
+    } else {
+        for (name, _) in &cases {
+            println!("{name}");
+        }
+    }
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = Vec::new();
+    // The usual, and one that bills as a second request.
+    for size in [600, 65_536] {
+        let first = object(size);
+        cases.push(case(format!("read_first_delivery_{size}"), move || drop(black_box(read(black_box(&first), 50)))));
+        let copy = rooms::copy(size);
+        cases.push(case(format!("read_copy_{size}"), move || drop(black_box(read(black_box(&copy), 50)))));
+        for (name, body) in [("stamp_object", object(size)), ("stamp_text", "x".repeat(size))] {
+            let state = rooms::after_three_retries();
+            let work = move || stamp(black_box(&body), black_box(&state), Wrap::WhenNeeded);
+            cases.push(case(format!("{name}_{size}"), work));
+        }
+    }
+    let event = events::event_of(10, 600, 1_778_580_000_000);
+    cases.push(case("decode_10", move || serde_json::from_slice::<SqsEvent>(black_box(&event))));
+    cases.push(decide("decide_exponential", 10, Failure::temporary("503")));
+    cases.push(decide("decide_named", 10, Failure::rate_limit("429").retry_after(Duration::from_hours(1))));
+    cases.push(decide("decide_exhausted", 50, Failure::quota("used up")));
+    cases
+}
+
+fn decide(name: &str, retries: u32, failure: Failure) -> Case {
+    let received = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
+    let previous = Some(Duration::from_mins(1));
+    let history = History { retries, class_retries: retries, previous, ..History::starting(received) };
+    let (policy, now) = (RetryPolicy::standard(), received + Duration::from_secs(5));
+    case(name, move || policy.decide(black_box(&history), black_box(&failure), black_box(now), black_box(0.5)))
+}
