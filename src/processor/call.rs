@@ -81,7 +81,7 @@ where
             });
             ended.await
         };
-        let called = async { called.instrument(telemetry::span(delivery)).await };
+        let called = async { called.instrument(telemetry::span(desk.invocation(), delivery)).await };
         AssertUnwindSafe(called).catch_unwind().await.unwrap_or_else(|payload| {
             // It is the user's, and its drop may panic too.
             if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {

@@ -15,6 +15,7 @@ use tokio::sync::Notify;
 use tokio::task::{consume_budget, yield_now};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Span;
 
 use super::call::{Handled, reply};
 use super::{BatchProcessor, Times, Turn};
@@ -46,8 +47,13 @@ where
             decided: Vec::new(),
             has_waited: false,
         };
-        let crew =
-            Crew { processor: self.clone(), times: times.clone(), board: Mutex::new(board), news: Notify::new() };
+        let crew = Crew {
+            processor: self.clone(),
+            times: times.clone(),
+            invocation: Span::current(),
+            board: Mutex::new(board),
+            news: Notify::new(),
+        };
         let mut crew = Hired { crew: Arc::new(crew), tasks: Vec::with_capacity(hands) };
         // One is enough as long as no handler takes its time, and no other thread is woken.
         crew.hire(1.min(hands));
@@ -133,6 +139,7 @@ impl<H, Q, T> Drop for Hired<H, Q, T> {
 struct Crew<H, Q, T> {
     processor: BatchProcessor<H, Q, T>,
     times: Times,
+    invocation: Span,
     board: Mutex<Board>,
     /// There are verdicts for which somebody waits, or others are to be hired.
     news: Notify,
@@ -237,7 +244,7 @@ where
             let at = verdict.at;
             let change = hear(job.pass, reply(&Handled::Abandoned, had_its_time), at);
             self.post(self.board(), verdict);
-            say(change);
+            self.say(change);
         }
         count
     }
@@ -262,6 +269,17 @@ where
         drop(board);
         if is_news {
             self.news.notify_one();
+        }
+    }
+
+    fn say(&self, change: Option<Change>) {
+        match change {
+            Some(Change::Opened) => tracing::warn!(
+                parent: &self.invocation,
+                "what is called failed again and again: its messages are deferred, and one of them probes"
+            ),
+            Some(Change::Closed) => tracing::info!(parent: &self.invocation, "what is called works again"),
+            None => {}
         }
     }
 }
@@ -319,8 +337,13 @@ where
         // Before anybody can see the verdict: the next message goes by it.
         let change = hear(job.pass, reply, verdict.at);
         self.crew.post(board, verdict);
-        say(change);
+        self.crew.say(change);
         true
+    }
+
+    /// In whose span its log lines belong.
+    pub(super) fn invocation(&self) -> &Span {
+        &self.crew.invocation
     }
 
     fn slot<R>(&self, with: impl FnOnce(&mut Option<Job>) -> R) -> R {
@@ -356,14 +379,4 @@ where
 /// Notes what a call that ended says about its callee.
 fn hear(pass: Option<Pass>, reply: Reply, at: SystemTime) -> Option<Change> {
     pass.and_then(|pass| pass.give_back(reply, at))
-}
-
-fn say(change: Option<Change>) {
-    match change {
-        Some(Change::Opened) => {
-            tracing::warn!("what is called failed again and again: its messages are deferred, and one of them probes");
-        }
-        Some(Change::Closed) => tracing::info!("what is called works again"),
-        None => {}
-    }
 }

@@ -61,9 +61,10 @@ pub(crate) fn observe(report: &Report, metrics: Option<&Emitter>, until: Instant
     );
 }
 
-/// In which the handler of a message runs: its own log lines say of which message they are.
-pub(crate) fn span(delivery: &Delivery) -> Span {
+/// In which the handler of a message runs: its own log lines say of which message and of which invocation they are.
+pub(crate) fn span(invocation: &Span, delivery: &Delivery) -> Span {
     info_span!(
+        parent: invocation,
         "message",
         messageId = delivery.message_id,
         originalMessageId = delivery.original_id().map(bounded),
