@@ -72,6 +72,8 @@ pub(crate) struct Stop {
 #[derive(Clone, Copy)]
 struct Turn {
     began: Instant,
+    /// Its handler ends by then.
+    limit: Instant,
     at: SystemTime,
     sample: f64,
 }
@@ -83,6 +85,8 @@ struct Times {
     stop: Stop,
     /// No handler starts or runs after this.
     cutoff: Instant,
+    /// Longest run of one handler.
+    timeout: Duration,
     /// How long a handler that is to end has to yield.
     grace: Duration,
     /// Whether what is done is deleted as soon as it is.
@@ -94,7 +98,13 @@ impl Times {
         let reserve = limits.reserve.min(deadline.saturating_duration_since(started) / 4);
         // A tenth of the reserve is for the response itself.
         let window = Window { started, deadline: deadline - reserve / 10 };
-        Self { window, stop, cutoff: deadline - reserve, grace: reserve / 2, deletes_done: false }
+        let Limits { timeout, .. } = *limits;
+        Self { window, stop, cutoff: deadline - reserve, timeout, grace: reserve / 2, deletes_done: false }
+    }
+
+    /// The end of a handler that begins now.
+    fn limit(&self, began: Instant) -> Instant {
+        began.checked_add(self.timeout).map_or(self.cutoff, |own| own.min(self.cutoff))
     }
 }
 
@@ -238,7 +248,7 @@ where
         while let Some(delivery) = lane.next() {
             let mut decided = None;
             self.work(vec![delivery], times, |verdict| decided = Some(verdict)).await;
-            let Some(mut verdict) = decided else { break };
+            let mut verdict = decided.expect("every message is decided");
             match lane::way(&self.inner.policy, &verdict) {
                 Way::Free => settle(verdict),
                 Way::Passable => {
@@ -268,15 +278,16 @@ where
     }
 
     /// The turn of a message, now.
-    fn turn(&self) -> Turn {
+    fn turn(&self, times: &Times) -> Turn {
         let Settler { clock, sampler, .. } = &self.inner.settler;
-        Turn { began: Instant::now(), at: clock.now(), sample: sampler.sample() }
+        let began = Instant::now();
+        Turn { began, limit: times.limit(began), at: clock.now(), sample: sampler.sample() }
     }
 
     /// Gate: what is decided about a message without a call of its handler.
     fn uncalled(&self, delivery: &Arc<Delivery>, turn: &Turn, times: &Times) -> Option<Verdict> {
         let Inner { settler, policy, .. } = &*self.inner;
-        let Turn { began, at: now, sample } = *turn;
+        let Turn { began, at: now, sample, .. } = *turn;
         let verdict = |disposition| Some(Verdict::uncalled(Arc::clone(delivery), disposition, now));
         if settler.has_lapsed(delivery) {
             return verdict(Disposition::Release(ReleaseReason::Lapsed));
@@ -289,10 +300,8 @@ where
         if let Some(disposition) = gate(policy, dead_letter, delivery, now, time_left, sample) {
             return verdict(self.inner.feasible(delivery, disposition, dead_letter, now, sample));
         }
-        let failure = delivery.defect.clone()?;
-        let disposition = policy::decide(policy, &delivery.progress(), &failure, now, sample);
-        let disposition = self.inner.feasible(delivery, disposition, dead_letter, now, sample);
-        Some(Verdict { failure: Some(failure), ..Verdict::uncalled(Arc::clone(delivery), disposition, now) })
+        let defect = delivery.defect.clone()?;
+        Some(Verdict { elapsed: None, ..self.conclude(delivery, turn, Handled::Failed(defect)) })
     }
 
     /// Classify and decide: from how a handler ended to what is to happen to its message.

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::FutureExt;
-use tokio::time::Instant;
 use tracing::Instrument;
 
 use super::crew::Desk;
@@ -65,16 +64,10 @@ where
     T: Body,
 {
     /// Calls the handler, unless the callee is left alone. What belongs to the user runs in here, and nowhere else.
-    pub(super) async fn call(
-        &self,
-        delivery: &Arc<Delivery>,
-        turn: &Turn,
-        limit: Instant,
-        desk: &Desk<H, Q, T>,
-    ) -> Handled {
+    pub(super) async fn call(&self, delivery: &Arc<Delivery>, turn: &Turn, desk: &Desk<H, Q, T>) -> Handled {
         let called = async {
             // What the handler makes of an answer or an error goes by the user's rules first.
-            let mut called = pin!(self.inner.rules.scope(self.call_in_scope(delivery, turn, limit, desk)));
+            let mut called = pin!(self.inner.rules.scope(self.call_in_scope(delivery, turn, desk)));
             let ended = poll_fn(|context| match called.as_mut().poll(context) {
                 Poll::Ready(handled) => Poll::Ready(handled),
                 Poll::Pending => desk.poll_end(context),
@@ -91,15 +84,9 @@ where
         })
     }
 
-    async fn call_in_scope(
-        &self,
-        delivery: &Arc<Delivery>,
-        turn: &Turn,
-        limit: Instant,
-        desk: &Desk<H, Q, T>,
-    ) -> Handled {
+    async fn call_in_scope(&self, delivery: &Arc<Delivery>, turn: &Turn, desk: &Desk<H, Q, T>) -> Handled {
         let Inner { handler, protection, policy, mode, .. } = &*self.inner;
-        let message = match Message::new(delivery, policy.max_retries, limit) {
+        let message = match Message::new(delivery, policy.max_retries, turn.limit) {
             Ok(message) => message,
             Err(failure) => return Handled::Failed(failure),
         };

@@ -39,6 +39,9 @@ where
 {
     /// Gate, handle, classify, decide: from deliveries to what is to happen to each of them, in the order in which that is known.
     pub(super) async fn work(&self, deliveries: Vec<Arc<Delivery>>, times: &Times, mut decided: impl FnMut(Verdict)) {
+        if deliveries.is_empty() {
+            return;
+        }
         let hands = self.inner.limits.concurrency.max(1).min(deliveries.len());
         let board = Board {
             undecided: deliveries.len(),
@@ -56,10 +59,12 @@ where
         };
         let mut crew = Hired { crew: Arc::new(crew), tasks: Vec::with_capacity(hands) };
         // One is enough as long as no handler takes its time, and no other thread is woken.
-        crew.hire(1.min(hands));
-        let mut to_hire = hands.saturating_sub(1);
+        crew.hire(1);
+        let mut to_hire = hands - 1;
         // A message that begins later has no earlier limit.
-        let mut alarm = pin!(sleep_until(crew.alarm().min(Instant::now() + LONG_RUN)));
+        let limit = crew.alarm();
+        let first = if to_hire > 0 { limit.min(Instant::now() + LONG_RUN) } else { limit };
+        let mut alarm = pin!(sleep_until(first));
         let mut cancelled = pin!(times.stop.running.cancelled());
         let mut is_running = true;
         loop {
@@ -108,9 +113,7 @@ where
 {
     fn hire(&mut self, count: usize) {
         for _ in 0..count {
-            let mut board = self.crew.board();
-            board.desks.push(None);
-            let desk = Desk { crew: Arc::clone(&self.crew), number: board.desks.len() - 1 };
+            let desk = Desk { crew: Arc::clone(&self.crew), number: self.crew.new_desk() };
             self.tasks.push(AbortOnDropHandle::new(self.crew.processor.inner.handlers.spawn(desk.work())));
         }
     }
@@ -159,7 +162,6 @@ struct Board {
 struct Job {
     delivery: Arc<Delivery>,
     turn: Turn,
-    limit: Instant,
     /// For what it calls, while it does.
     pass: Option<Pass>,
     /// Why its handler is to end, once it is.
@@ -190,6 +192,12 @@ impl<H, Q, T> Crew<H, Q, T> {
         self.board.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn new_desk(&self) -> usize {
+        let mut board = self.board();
+        board.desks.push(None);
+        board.desks.len() - 1
+    }
+
     /// The verdicts that came since this was asked last, and how many are still to come.
     fn decided(&self) -> (Vec<Verdict>, usize) {
         let mut board = self.board();
@@ -203,18 +211,12 @@ where
     Q: Queue,
     T: Body,
 {
-    /// The end of what begins now.
-    fn limit(&self, began: Instant) -> Instant {
-        let own = began.checked_add(self.processor.inner.limits.timeout);
-        own.map_or(self.times.cutoff, |own| own.min(self.times.cutoff))
-    }
-
     /// When the next handler may have to end, be it of a message that still waits.
     fn alarm(&self) -> Instant {
         let board = self.board();
         let now = Instant::now();
         let begins = (!board.waiting.as_slice().is_empty())
-            .then(|| self.limit(now).max((now + LEAST_BETWEEN_LOOKS).min(self.times.cutoff)));
+            .then(|| self.times.limit(now).max((now + LEAST_BETWEEN_LOOKS).min(self.times.cutoff)));
         let runs = board.desks.iter().flatten().map(|job| job.due).min();
         begins.into_iter().chain(runs).min().unwrap_or(self.times.window.deadline)
     }
@@ -240,7 +242,7 @@ where
         let count = abandoned.len();
         for job in abandoned {
             let verdict = self.processor.conclude(&job.delivery, &job.turn, Handled::Abandoned);
-            let had_its_time = job.end == Some(End::TimeOut) && job.limit < self.times.cutoff;
+            let had_its_time = job.end == Some(End::TimeOut) && job.turn.limit < self.times.cutoff;
             let at = verdict.at;
             let change = hear(job.pass, reply(&Handled::Abandoned, had_its_time), at);
             self.post(self.board(), verdict);
@@ -253,7 +255,7 @@ where
     fn close(&self) {
         let waiting = mem::take(&mut self.board().waiting);
         for delivery in waiting {
-            let turn = self.processor.turn();
+            let turn = self.processor.turn(&self.times);
             let verdict = self.processor.uncalled(&delivery, &turn, &self.times);
             let verdict = verdict.unwrap_or_else(|| self.processor.conclude(&delivery, &turn, Handled::NotStarted));
             self.post(self.board(), verdict);
@@ -299,12 +301,12 @@ where
     /// Takes message after message, until none is left or this one has been abandoned.
     async fn work(self) {
         let Crew { processor, times, .. } = &*self.crew;
-        while let Some((delivery, turn, limit)) = self.take() {
+        while let Some((delivery, turn)) = self.take() {
             let (verdict, reply) = if let Some(verdict) = processor.uncalled(&delivery, &turn, times) {
                 (verdict, Reply::Silent)
             } else {
-                let handled = processor.call(&delivery, &turn, limit, &self).await;
-                let reply = reply(&handled, limit < times.cutoff);
+                let handled = processor.call(&delivery, &turn, &self).await;
+                let reply = reply(&handled, turn.limit < times.cutoff);
                 (processor.conclude(&delivery, &turn, handled), reply)
             };
             let is_long = verdict.elapsed.is_some_and(|elapsed| elapsed >= LONG_RUN);
@@ -320,14 +322,14 @@ where
         }
     }
 
-    fn take(&self) -> Option<(Arc<Delivery>, Turn, Instant)> {
+    fn take(&self) -> Option<(Arc<Delivery>, Turn)> {
         let mut board = self.crew.board();
         let delivery = board.waiting.next()?;
-        let turn = self.crew.processor.turn();
-        let limit = self.crew.limit(turn.began);
-        let job = Job { delivery: Arc::clone(&delivery), turn, limit, pass: None, end: None, due: limit, waker: None };
+        let turn = self.crew.processor.turn(&self.crew.times);
+        let due = turn.limit;
+        let job = Job { delivery: Arc::clone(&delivery), turn, pass: None, end: None, due, waker: None };
         board.desks[self.number] = Some(job);
-        Some((delivery, turn, limit))
+        Some((delivery, turn))
     }
 
     /// `false` if the message has been given up meanwhile.
@@ -346,13 +348,13 @@ where
         &self.crew.invocation
     }
 
-    fn slot<R>(&self, with: impl FnOnce(&mut Option<Job>) -> R) -> R {
-        with(&mut self.crew.board().desks[self.number])
-    }
-
     /// From now on the message's handler calls what the pass is for; `false` if it is to end before it does.
     pub(super) fn note(&self, pass: Pass) -> bool {
-        self.slot(|job| job.as_mut().filter(|job| job.end.is_none()).map(|job| job.pass = Some(pass)).is_some())
+        match &mut self.crew.board().desks[self.number] {
+            Some(job @ Job { end: None, .. }) => job.pass = Some(pass),
+            _ => return false,
+        }
+        true
     }
 
     /// Whether the handler, which has to wait, is to end instead.

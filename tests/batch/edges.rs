@@ -8,23 +8,18 @@ use requeue::embedded::{EventSourceMapping, Fault, MessageState};
 use requeue::policy::CircuitBreaker;
 use requeue::queue::{CallError, CallErrorKind, SqsQueue};
 use requeue::{
-    Deferral, Disposition, Failure, Handler, Limits, Message, Record, ReleaseReason, Sampler, SqsEvent, Worker,
-    WorkerSettings,
+    Deferral, Disposition, Failure, Handler, Limits, Message, ReleaseReason, Sampler, Worker, WorkerSettings,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::world::World;
+use crate::world::{World, records_of};
 
 /// The batch that is visible now, as an event.
 async fn event(world: &World) -> Value {
     let mapping = EventSourceMapping::new(world.sqs.clone(), world.queue.clone(), 10_000);
     let batch = mapping.poll(Duration::ZERO).await.unwrap().unwrap();
     batch.event(&world.queue)
-}
-
-fn records(event: &Value) -> Vec<Record> {
-    serde_json::from_value::<SqsEvent>(event.clone()).unwrap().records.unwrap()
 }
 
 #[tokio::test(start_paused = true)]
@@ -47,7 +42,7 @@ async fn a_record_that_cannot_be_read_whole_is_never_copied() {
             counter.fetch_add(1, Ordering::SeqCst);
             async { Ok::<_, Failure>(()) }
         });
-        let report = processor.process(records(&event), Instant::now() + left).await;
+        let report = processor.process(records_of(&event), Instant::now() + left).await;
         assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
         assert_eq!(world.calls("SendMessageBatch"), 0, "the copy would lack its attributes");
         assert_eq!((world.messages().len(), calls.load(Ordering::SeqCst)), (1, 0));
@@ -61,7 +56,7 @@ async fn no_send_begins_when_it_could_only_be_cut_off() {
         let id = world.send("{}").await;
         let event = event(&world).await;
         let processor = world.processor(async |_: Message| Err(Failure::temporary("no")));
-        let report = processor.process(records(&event), Instant::now() + left).await;
+        let report = processor.process(records_of(&event), Instant::now() + left).await;
         assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
         assert_eq!(world.calls("SendMessageBatch"), 0, "{left:?}");
         assert_eq!(world.messages().len(), 1);
@@ -116,7 +111,7 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
     let (handler, release) = blocking();
     let event = event(&world).await;
     let deadline = Instant::now() + Duration::from_secs(1);
-    let report = world.processor(handler).process(records(&event), deadline).await;
+    let report = world.processor(handler).process(records_of(&event), deadline).await;
     assert!(Instant::now() < deadline);
     drop(release);
     threads.shutdown_background();
@@ -172,7 +167,7 @@ async fn a_thread_that_is_blocked_beyond_the_handlers_time_opens_the_circuit_and
         for body in ["blocks", "does not"] {
             world.send(body).await;
             let event = event(&world).await;
-            let report = processor.process(records(&event), Instant::now() + Duration::from_secs(1)).await;
+            let report = processor.process(records_of(&event), Instant::now() + Duration::from_secs(1)).await;
             dispositions.push(report.outcomes[0].disposition);
         }
         drop(release);
@@ -232,7 +227,7 @@ async fn what_can_be_neither_called_nor_copied_waits_longer_with_each_receive() 
         let mut event = event(&world).await;
         event["Records"][1]["attributes"]["ApproximateReceiveCount"] = receives.into();
         let deadline = Instant::now() + Duration::from_secs(8);
-        let report = processor.process(records(&event), deadline).await;
+        let report = processor.process(records_of(&event), deadline).await;
         assert_eq!(report.failed_ids().unwrap().len(), 2);
         let until = world.clock.now() + Duration::from_secs(secs);
         assert_eq!(world.messages()[1].state, MessageState::InFlightUntil(until), "{receives}");

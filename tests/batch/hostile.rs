@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use requeue::policy::CircuitBreaker;
 use requeue::queue::SqsQueue;
-use requeue::{BatchProcessor, Deferral, Disposition, Failure, Handler, Message, Record, Report, Scope, SqsEvent};
+use requeue::{BatchProcessor, Deferral, Disposition, Failure, Handler, Message, Report, Scope};
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{World, millis, numbered, secs};
+use crate::world::{World, millis, numbered, records_of, secs};
 
 fn threads(count: usize) -> Runtime {
     Builder::new_multi_thread().worker_threads(count).thread_name("handler").enable_all().build().unwrap()
@@ -27,10 +27,6 @@ fn world(threads: &Runtime) -> World {
     world.settings.limits.timeout = millis(100);
     world.function_timeout = secs(2);
     world
-}
-
-fn records(event: &Value) -> Vec<Record> {
-    serde_json::from_value::<SqsEvent>(event.clone()).unwrap().records.unwrap()
 }
 
 fn fates(report: &Report) -> Vec<(&'static str, Option<&str>)> {
@@ -212,7 +208,7 @@ async fn what_is_given_up_or_dropped_while_its_body_is_read_is_not_handled_later
         };
         let queue = SqsQueue::new(&world.sqs.client());
         let processor: BatchProcessor<_, _, Unreadable> = BatchProcessor::new(handler, queue, world.settings.clone());
-        let batch = records(&world.receive().await);
+        let batch = records_of(&world.receive().await);
         let working = processor.process(batch, Instant::now() + world.function_timeout);
         match timeout(millis(if is_dropped { 20 } else { 2_000 }), working).await {
             Ok(report) => assert_eq!(fates(&report), [("release", None)]),
@@ -364,7 +360,7 @@ async fn what_comes_when_no_time_is_left_is_deferred_and_never_taken_for_abandon
     for _ in 0..200 {
         world.send("{}").await;
     }
-    let batch = records(&world.receive().await);
+    let batch = records_of(&world.receive().await);
     let processor = world.processor(async |_: Message| Ok::<_, Failure>(()));
     for _ in 0..50 {
         let report = processor.process(batch.clone(), Instant::now()).await;

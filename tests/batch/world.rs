@@ -15,8 +15,8 @@ use requeue::embedded::{Answer, Call, EmbeddedSqs, EventSourceMapping, Fault, In
 use requeue::policy::RetryPolicy;
 use requeue::queue::{Attribute, AttributeValue, Queue, QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, Failure, Handler, InvocationError, Limits, Message, RecursiveLoop, Report, Sampler, Scope,
-    Settings, SqsEvent,
+    BatchProcessor, Clock, Failure, Handler, InvocationError, Limits, Message, Record, RecursiveLoop, Report, Sampler,
+    Scope, Settings, SqsEvent,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -398,6 +398,11 @@ pub fn state(message: &MessageView) -> Value {
     let body: Value = serde_json::from_str(&body).expect("a copy is JSON");
     assert_eq!(body["retryState"]["v"], 1, "{}", message.body);
     body
+}
+
+/// The event as the library reads it.
+pub fn records_of(event: &Value) -> Vec<Record> {
+    serde_json::from_value::<SqsEvent>(event.clone()).unwrap().records.unwrap()
 }
 
 pub fn records(event: &Value) -> &[Value] {
