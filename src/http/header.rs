@@ -29,6 +29,16 @@ const PRODUCT: HeaderValue = HeaderValue::from_static(concat!("requeue/", env!("
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
+/// The longest idempotency key: ids of SQS have 36 bytes, those of other systems hardly more than 64.
+const MAX_ID_BYTES: usize = 100;
+/// A longer `tracestate` is not passed on. Source: W3C Trace Context, section 3.3.1.5, "Limits", which asks for 512 at least.
+const MAX_TRACESTATE_BYTES: usize = 512;
+/// The longest value that comes from the content of a message. Servers take 4 to 8 KiB for one header, and may close a connection,
+/// which other messages share over HTTP/2, for more.
+const MAX_VALUE_BYTES: usize = 4 * 1024;
+/// All values together that come from the content of a message. Servers take 8 to 32 KiB for all headers of a request.
+const MAX_CONTENT_BYTES: usize = 8 * 1024;
+
 /// Headers that say how the message is framed or by which way it came: HTTP sets them.
 const OF_HTTP: [&str; 10] = [
     "connection",
@@ -103,15 +113,20 @@ pub(super) fn content_type(text: &str) -> Result<HeaderValue, HeaderError> {
 
 /// The headers that a message brings along: its trace, and the attributes that the settings choose.
 pub(super) fn of_message(settings: &HttpSettings, message: &Message) -> Result<HeaderMap, Failure> {
-    let mut headers = HeaderMap::new();
-    if let Some(Ok(parent)) = message.traceparent().map(|parent| HeaderValue::from_str(&parent)) {
-        headers.insert(TRACEPARENT, parent);
-    }
-    if let Some(Ok(state)) = message.tracestate().map(HeaderValue::from_str) {
-        headers.insert(TRACESTATE, state);
-    }
+    // What the deployer wrote down gives way to the content of a message only where the deployer says so, by `attribute_header`.
+    let fixes_trace = [TRACEPARENT, TRACESTATE].iter().any(|name| settings.headers.contains_key(name));
+    let parent = message.traceparent().filter(|_| !fixes_trace);
+    let mut headers = parent.map_or_else(HeaderMap::new, |parent| of_trace(&parent, message.tracestate()));
     headers.extend(of_attributes(&settings.attribute_headers, message.attributes())?);
     Ok(headers)
+}
+
+/// A trace goes on without its state where that is too long: it is for tracing systems, and no reason to fail.
+fn of_trace(parent: &str, state: Option<&str>) -> HeaderMap {
+    let state = state.filter(|state| state.len() <= MAX_TRACESTATE_BYTES);
+    let values = [(TRACEPARENT, Some(parent)), (TRACESTATE, state)];
+    let header = |(name, value): (_, Option<&str>)| Some((name, HeaderValue::from_str(value?).ok()?));
+    values.into_iter().filter_map(header).collect()
 }
 
 /// The headers that carry attributes of the message. An attribute that it does not have makes none.
@@ -139,8 +154,31 @@ fn unfit(why: impl fmt::Display) -> Failure {
     Failure::new(FailureClass::NonRetryable, Evidence::Body, why)
 }
 
+/// Refuses what its content would make too long: the message itself is at fault, and no other message is to pay for it.
+fn check_lengths(delivery: &Delivery<'_>) -> Result<(), Failure> {
+    let id = delivery.original_message_id.len();
+    if id > MAX_ID_BYTES {
+        return Err(unfit(format_args!("the message's original id exceeds {MAX_ID_BYTES} bytes")));
+    }
+    let content_type = delivery.content_type.map(|value| (&CONTENT_TYPE, value.len()));
+    let headers = delivery.headers.iter().map(|(name, value)| (name, value.len()));
+    // The id goes along twice.
+    let mut total = 2 * id;
+    for (name, length) in content_type.into_iter().chain(headers) {
+        if length > MAX_VALUE_BYTES {
+            return Err(unfit(format_args!("the message's value for header {name} exceeds {MAX_VALUE_BYTES} bytes")));
+        }
+        total += length;
+    }
+    if total > MAX_CONTENT_BYTES {
+        return Err(unfit(format_args!("the message's values for headers exceed {MAX_CONTENT_BYTES} bytes in all")));
+    }
+    Ok(())
+}
+
 /// All headers of one message. What stands later replaces what stands earlier: the settings', the message's, ours.
 pub(super) fn assemble(settings: &HttpSettings, delivery: Delivery<'_>) -> Result<HeaderMap, Failure> {
+    check_lengths(&delivery)?;
     let id = HeaderValue::from_str(delivery.original_message_id)
         .map_err(|_| unfit(HeaderError::Value(IDEMPOTENCY_KEY.as_str().to_owned())))?;
     // A record without an id has no key: with an empty one the target would take all such messages for the same.
@@ -288,6 +326,80 @@ mod tests {
                 }
                 (result, _) => panic!("{value:?}: {result:?}"),
             }
+        }
+    }
+
+    #[test]
+    fn what_content_puts_into_headers_is_bounded_one_by_one_and_in_all() {
+        const REASONS: [&str; 4] = [
+            "the message's original id exceeds 100 bytes",
+            "the message's value for header content-type exceeds 4096 bytes",
+            "the message's value for header x-tenant exceeds 4096 bytes",
+            "the message's values for headers exceed 8192 bytes in all",
+        ];
+        let [id_too_long, type_too_long, tenant_too_long, too_long_in_all] = REASONS.map(Some);
+        for (id, content_type, tenant, trace, expected) in [
+            (99, 10, 10, 10, None),
+            (100, 10, 10, 10, None),
+            (101, 10, 10, 10, id_too_long),
+            (36, 4_095, 10, 10, None),
+            (36, 4_096, 10, 10, None),
+            (36, 4_097, 10, 10, type_too_long),
+            (36, 10, 4_095, 10, None),
+            (36, 10, 4_096, 10, None),
+            (36, 10, 4_097, 10, tenant_too_long),
+            (36, 10, 40_000, 10, tenant_too_long),
+            (100, 4_000, 3_900, 91, None),
+            (100, 4_000, 3_900, 92, None),
+            (100, 4_000, 3_900, 93, too_long_in_all),
+        ] {
+            let [id, content_type, tenant, trace] = [id, content_type, tenant, trace].map(|length| "x".repeat(length));
+            let delivery = Delivery { content_type: Some(&content_type), ..Delivery::new(&id, "{}") };
+            let delivery = delivery.header("x-tenant", &tenant).expect("it is valid");
+            let delivery = delivery.header("x-trace", &trace).expect("it is valid");
+            let settings = HttpSettings::default().header("x-own", &"x".repeat(5_000)).expect("the deployer may");
+            let failure = assemble(&settings, delivery).err();
+            assert_eq!(failure.as_ref().map(Failure::reason), expected, "{} {}", id.len(), content_type.len());
+            let kind = failure.map(|failure| (failure.class(), failure.evidence()));
+            assert_eq!(kind, expected.map(|_| (FailureClass::NonRetryable, Evidence::Body)));
+        }
+    }
+
+    #[test]
+    fn a_trace_goes_on_without_a_state_that_is_too_long() {
+        for (length, expected) in [(511, Some(511)), (512, Some(512)), (513, None)] {
+            let headers = of_trace("00-parent", Some(&"x".repeat(length)));
+            assert_eq!(headers[TRACEPARENT], "00-parent");
+            assert_eq!(headers.get(TRACESTATE).map(HeaderValue::len), expected);
+        }
+    }
+
+    #[test]
+    fn a_trace_that_the_deployer_fixed_stays_unless_an_attribute_is_mapped_to_it() {
+        const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let attributes = [("traceparent", PARENT), ("tracestate", "a=b"), ("trace", "mapped")].map(|(name, value)| {
+            let value = AttributeValue::Text(value.to_owned());
+            (name.to_owned(), Attribute { data_type: "String".to_owned(), value })
+        });
+        let record = crate::Record { attributes: Some(attributes.into()), ..crate::Record::default() };
+        let now = SystemTime::UNIX_EPOCH;
+        let decoded = crate::message::Delivery::decode(0, record, now, 5, crate::Strategy::Copy);
+        let message = Message::new(&decoded.into(), 5, tokio::time::Instant::now()).expect("it is raw");
+
+        let plain = HttpSettings::default();
+        let fixed = plain.clone().header("Traceparent", "fixed").expect("it may be set");
+        let fixed_state = plain.clone().header("tracestate", "fixed").expect("it may be set");
+        let mapped = fixed.clone().attribute_header("trace", "traceparent").expect("it may be set");
+        for (settings, parent, state) in [
+            (plain, Some(PARENT), Some("a=b")),
+            (fixed, Some("fixed"), None),
+            (fixed_state, None, Some("fixed")),
+            (mapped, Some("mapped"), None),
+        ] {
+            let headers = of_message(&settings, &message).expect("they fit");
+            let headers = assemble(&settings, Delivery { headers, ..Delivery::new("id-1", "{}") }).expect("they fit");
+            let value = |name| headers.get(name).map(|value| value.to_str().expect("it is text"));
+            assert_eq!((value(TRACEPARENT), value(TRACESTATE)), (parent, state));
         }
     }
 

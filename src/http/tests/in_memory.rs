@@ -144,6 +144,45 @@ async fn messages_share_one_connection_over_http2() {
     assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
 
+/// A server that takes 16 KiB of headers, as nginx does by default, and closes the connection for what is far beyond.
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_content_makes_headers_too_long_costs_its_neighbours_nothing() {
+    let connections = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&connections);
+    let answer = |request: Request<Incoming>| async move {
+        let _ = request.into_body().collect().await;
+        Ok::<_, Infallible>(Response::new(Full::<Bytes>::from("done")))
+    };
+    let target = InMemory::raw(move |stream| {
+        count.fetch_add(1, Ordering::SeqCst);
+        let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+        server.max_header_list_size(16 * 1024);
+        async move {
+            let _ = server.serve_connection(TokioIo::new(stream), service_fn(answer)).await;
+        }
+    })
+    .over_http2()
+    .target();
+    target.deliver(message()).await.expect("it is accepted");
+    let long = "x".repeat(300_000);
+    let largest = "x".repeat(4_000);
+    let largest = Delivery { content_type: Some(&largest), ..Delivery::new("id-2", "{}") };
+    let largest = largest.header("x-tenant", &"x".repeat(4_000)).expect("it may be set");
+    let poison = [
+        Delivery { content_type: Some(&long), ..message() },
+        Delivery::new(&long, "{}"),
+        message().header("x-tenant", &long).expect("it may be set"),
+    ];
+    for poison in poison {
+        let (before, poisoned, after) =
+            tokio::join!(target.deliver(message()), target.deliver(poison), target.deliver(largest.clone()));
+        assert_eq!((before, after), (Ok(()), Ok(())));
+        let poisoned = poisoned.expect_err("it is refused");
+        assert_eq!((poisoned.class(), poisoned.evidence()), (FailureClass::NonRetryable, Evidence::Body));
+    }
+    assert_eq!(connections.load(Ordering::SeqCst), 1);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_huge_head_is_refused_over_http2_too() {
     let answer = |request: Request<Incoming>| async move {
