@@ -147,7 +147,7 @@ impl EmbeddedSqs {
     /// How many messages there are in a queue, in whatever state.
     pub fn message_count(&self, queue: &QueueArn) -> Result<usize, EmbeddedError> {
         let now = self.0.clock.now();
-        Ok(self.engine().queue(queue.name(), now)?.messages().count())
+        Ok(self.engine().queue(queue.name(), now)?.len())
     }
 
     /// Stores a message as though a consumer had just received it, under the receipt handle that it names.

@@ -265,6 +265,11 @@ impl QueueState {
         self.index.counts()
     }
 
+    /// How many messages there are, in whatever state.
+    pub(crate) fn len(&self) -> usize {
+        self.messages.len()
+    }
+
     /// All messages in the order in which they came.
     pub(crate) fn messages(&self) -> impl Iterator<Item = &Message> {
         self.messages.values()
@@ -306,10 +311,11 @@ impl QueueState {
     }
 
     fn place(&mut self, key: Key, state: State) {
-        if let Some(mut message) = self.remove(key) {
+        // Stays where it is in the tree: moving it costs more than all else here.
+        if let Some(message) = self.messages.get_mut(&key) {
+            self.index.remove(key, message);
             message.state = state;
-            self.index.insert(key, &message);
-            self.messages.insert(key, message);
+            self.index.insert(key, message);
         }
     }
 
