@@ -16,3 +16,4 @@ mod outage;
 mod readme;
 mod schedule;
 mod serve;
+mod unwritable;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::run::requeue;
+use crate::run::{file, requeue};
 
 #[test]
 fn a_service_that_is_down_is_hardly_called_and_nothing_is_given_up_for_it() {
@@ -16,6 +16,22 @@ fn a_service_that_is_down_is_hardly_called_and_nothing_is_given_up_for_it() {
     assert!(number("with", "mostRetries") <= 15.0, "{said}");
     assert!(number("with", "peakCallsPerSecond") < 0.5 * number("without", "peakCallsPerSecond"), "{said}");
     assert!(number("with", "retries") < 0.1 * number("without", "retries"), "{said}");
+}
+
+#[test]
+fn what_is_not_delivered_is_in_no_ratio() {
+    let policy = file("outage-without-retries.json", r#"{"maxRetries": 0}"#);
+    let run = |json: &[&str]| {
+        let arguments =
+            ["simulate", "outage", "--messages", "20", "--rate", "5", "--outage", "60", "--policy", &policy];
+        requeue(&[&arguments[..], json].concat()).succeeded()
+    };
+    let figures: Value = serde_json::from_str(&run(&["--json"])).unwrap();
+    let dead = figures["without"]["deadLetters"].as_u64().unwrap();
+    assert!(dead > 0 && figures["without"]["ratio"].is_null(), "{figures}");
+    let said = run(&[]);
+    assert!(said.contains(&format!(", without the {dead} that were not delivered")), "{said}");
+    assert!(!said.contains("0.00 × the least"), "{said}");
 }
 
 #[test]

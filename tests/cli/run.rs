@@ -70,3 +70,10 @@ pub(crate) fn file(name: &str, text: &str) -> String {
     fs::write(&path, text).unwrap();
     path.to_str().unwrap().to_owned()
 }
+
+/// Whether a closed terminal reaches the programs that these tests start; not under `nohup`.
+pub(crate) fn hangs_up() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    ignored.is_none_or(|mask| u64::from_str_radix(mask.trim(), 16).unwrap() & 1 == 0)
+}

@@ -47,6 +47,33 @@ async fn told_to_end_it_lets_handlers_finish_and_told_twice_it_does_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_closed_terminal_ends_it_in_peace_unless_it_was_started_to_ignore_that() {
+    // What the tests themselves were started to ignore, as by `nohup`, a shell cannot undo.
+    let deaf = "trap '' HUP; exec \"$@\"";
+    let hearing = "exec env --default-signal=HUP \"$@\"";
+    for (shell, ends) in [(hearing, true), (deaf, false)] {
+        let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+        let shop = Shop::open(&server.url(), "hung-up").await;
+        shop.send((0..4).map(|n| working(n, 1_000)).collect()).await;
+        let work = [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue];
+        let command = [&["/bin/sh", "-c", shell, "-"][..], &work].concat();
+        let worker = shop.started(&command, &[("REQUEUE_CONCURRENCY", "2"), ("PATH", "/usr/bin:/bin")]);
+        while shop.counts(&shop.queue).await != [2, 0, 2] {
+            sleep(Duration::from_millis(5)).await;
+        }
+        worker.signal("-HUP");
+        if !ends {
+            shop.called(4).await;
+            worker.signal("-TERM");
+        }
+        let (ended, said) = worker.ended().await;
+        assert_eq!(ended, Some(0), "{said}");
+        let left = if ends { [2, 0, 0] } else { [0; 3] };
+        assert_eq!(shop.counts(&shop.queue).await, left, "nothing stays hidden: {said}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn it_says_why_it_does_not_begin() {
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
     let mut shop = Shop::open(&server.url(), "refused").await;

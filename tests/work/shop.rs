@@ -100,7 +100,12 @@ impl Shop {
     /// A worker at work; more settings may follow.
     pub fn worker(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Worker {
         let command = [&[env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &self.queue][..], arguments].concat();
-        let child = self.command(&command, settings).spawn().unwrap();
+        self.started(&command, settings)
+    }
+
+    /// As [`worker`](Self::worker), by a command that ends in being one.
+    pub fn started(&self, command: &[&str], settings: &[(&str, &str)]) -> Worker {
+        let child = self.command(command, settings).spawn().unwrap();
         // Read all the while: a worker that cannot write its log waits.
         Worker { id: child.id().expect("it runs"), output: tokio::spawn(child.wait_with_output()) }
     }

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use requeue::FailureClass;
 use requeue::policy::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
 
+use crate::output::outln;
 use crate::schedule::life::{CLASSES, Life, Waiting};
 use crate::schedule::{retries, span};
 use crate::table::table;
@@ -22,29 +23,29 @@ const SHOWN: u32 = 5;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (policy, rules) = document::read(&arguments.file)?;
-    anstream::println!("the policy {} is valid; it amounts to this:\n", document::name(&arguments.file));
-    anstream::println!("{}", summary(&policy));
+    outln!("the policy {} is valid; it amounts to this:\n", document::name(&arguments.file))?;
+    outln!("{}", summary(&policy))?;
     let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = &policy;
-    anstream::println!(
+    outln!(
         "at most {} of a message, {} for a delay that the callee names{}",
         retries(*max_retries),
         span(*max_retry_after),
         message_ttl.map_or(String::new(), |ttl| format!("; not called when older than {}", span(ttl))),
-    );
-    anstream::println!("{}", protection(&policy));
-    anstream::println!("{}", deferrals(&policy));
+    )?;
+    outln!("{}", protection(&policy))?;
+    outln!("{}", deferrals(&policy))?;
     match rules.len() {
         0 => {}
-        1 => anstream::println!("1 rule is asked before the built-in ones"),
+        1 => outln!("1 rule is asked before the built-in ones")?,
         count => {
-            anstream::println!("{count} rules are asked before the built-in ones, and the first that matches wins");
+            outln!("{count} rules are asked before the built-in ones, and the first that matches wins")?;
         }
     }
     if policy.sqs_calls != CallPolicy::default() {
-        anstream::println!("{}", calls(&policy.sqs_calls));
+        outln!("{}", calls(&policy.sqs_calls))?;
     }
     if policy.receive_calls != CallPolicy::receiving() {
-        anstream::println!("{}", receiving(&policy.receive_calls));
+        outln!("{}", receiving(&policy.receive_calls))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -3,7 +3,7 @@
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
-use std::io::{IsTerminal, Write, stderr};
+use std::io::{IsTerminal, stderr};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::Error;
 use crate::endpoint::{self, Endpoint, Kind};
+use crate::output::{self, errln, outln};
 use crate::table::{duration, table};
 
 #[derive(clap::Args)]
@@ -170,8 +171,7 @@ impl Demo {
             progress.invocations,
         );
         if terminal {
-            anstream::eprint!("\r\x1b[2K{line}");
-            stderr().flush()?;
+            output::tell(&format!("\r\x1b[2K{line}"));
         } else {
             say(&line);
         }
@@ -181,7 +181,7 @@ impl Demo {
     /// Counts what became of every message, and checks that nothing was lost.
     fn conclude(&self) -> Result<ExitCode, Error> {
         if stderr().is_terminal() {
-            anstream::eprintln!();
+            errln!();
         }
         let dead = self.sqs.messages(&self.dead_letters)?;
         let dead: HashMap<String, String> = dead.iter().filter_map(|message| epitaph(&message.body)).collect();
@@ -190,18 +190,18 @@ impl Demo {
         for kind in Kind::ALL {
             rows.add_row(self.row(kind, &dead));
         }
-        anstream::println!("{}", rows.trim_fmt());
+        outln!("{}", rows.trim_fmt())?;
         let lost =
             self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted == 0 && !dead.contains_key(id)).count();
         let twice = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 1).count();
         let left = self.sqs.message_count(&self.queue)?;
-        anstream::println!(
+        outln!(
             "{} sent = {} done + {} in the dead-letter queue + {left} left in the queue; {lost} lost, {twice} done twice; {} of virtual time",
             self.sent.len(),
             self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 0).count(),
             dead.len(),
             duration(self.started.elapsed()),
-        );
+        )?;
         Ok(if lost == 0 && left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
@@ -254,5 +254,5 @@ fn epitaph(body: &str) -> Option<(String, String)> {
 }
 
 fn say(line: &str) {
-    anstream::eprintln!("{line}");
+    errln!("{line}");
 }

@@ -18,6 +18,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
 use crate::endpoint::{self, Endpoint};
+use crate::output::{errln, outln};
 use crate::table::{duration, table};
 use crate::{Error, address};
 
@@ -158,9 +159,9 @@ fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<ExitC
             place(outcome),
         ]);
     }
-    anstream::eprintln!("{}", rows.trim_fmt());
+    errln!("{}", rows.trim_fmt());
     let response = respond(report)?;
-    anstream::println!("{}", serde_json::to_string(&response)?);
+    outln!("{}", serde_json::to_string(&response)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -16,9 +16,11 @@ mod document;
 mod endpoint;
 mod invoke;
 mod outage;
+mod output;
 mod redrive_policy;
 mod schedule;
 mod serve;
+mod signals;
 mod table;
 mod work;
 
@@ -66,7 +68,11 @@ enum Simulation {
 }
 
 fn main() -> ExitCode {
-    let ended = match Arguments::parse().command {
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(usage) => return output::usage(&usage),
+    };
+    let ended = match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Invoke(arguments) => invoke::run(&arguments),
         Command::Work(arguments) => work::run(&arguments),
@@ -77,13 +83,7 @@ fn main() -> ExitCode {
         Command::Simulate(Simulation::Outage(arguments)) => outage::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
     };
-    match ended {
-        Ok(code) => code,
-        Err(error) => {
-            anstream::eprintln!("error: {error}");
-            ExitCode::FAILURE
-        }
-    }
+    ended.unwrap_or_else(|error| output::failed(error.as_ref()))
 }
 
 /// Whatever keeps a command from its work, with the remedy in its text.

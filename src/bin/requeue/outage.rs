@@ -20,6 +20,7 @@ use requeue::{
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
+use crate::output::outln;
 use crate::table::{duration, table};
 use crate::{Error, document};
 
@@ -65,21 +66,21 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let without = simulate(arguments, unprotected)?;
     let with = simulate(arguments, protected)?;
     if arguments.json {
-        anstream::println!("{:#}", json!({ "without": without.json(), "with": with.json() }));
+        outln!("{:#}", json!({ "without": without.json(), "with": with.json() }))?;
         return Ok(ExitCode::SUCCESS);
     }
     let Arguments { messages, outage, rate, .. } = arguments;
-    anstream::println!(
+    outln!(
         "{messages} messages; a service that is down for {} and then takes {rate} calls a second, so that they need {} at \
          least; {ENVIRONMENTS} execution environments with {CONCURRENT_CALLS} concurrent calls in all\n",
         duration(Duration::from_secs(*outage)),
         duration(arguments.least()),
-    );
+    )?;
     let mut rows = table(&["", "without pause and circuit breaker", "with them"]);
     for (name, value) in ROWS {
         rows.add_row(vec![name.to_owned(), value(&without), value(&with)]);
     }
-    anstream::println!("{}", rows.trim_fmt());
+    outln!("{}", rows.trim_fmt())?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -91,7 +92,11 @@ const ROWS: [Row; 9] = [
     ("  most in one second", |figures| figures.peak.to_string()),
     ("  refused by its limit", |figures| figures.refused.to_string()),
     ("until the backlog was gone, after it was back", |figures| {
-        format!("{}, {:.2} × the least", duration(figures.drained), figures.ratio)
+        let drained = duration(figures.drained);
+        match figures.ratio {
+            Some(ratio) => format!("{drained}, {ratio:.2} × the least"),
+            None => format!("{drained}, without the {} that were not delivered", figures.dead),
+        }
     }),
     ("retries used", |figures| format!("{}, {} of one message", figures.retries, figures.most_retries)),
     ("deferrals", |figures| figures.deferrals.to_string()),
@@ -113,7 +118,8 @@ struct Figures {
     peak: u64,
     refused: u64,
     drained: Duration,
-    ratio: f64,
+    /// To the least time for all of them; `None` when not all were delivered.
+    ratio: Option<f64>,
     retries: u64,
     most_retries: u32,
     deferrals: u64,
@@ -208,6 +214,7 @@ impl Simulation {
         let log = self.service.log.lock().unwrap_or_else(PoisonError::into_inner);
         let drained = log.last_done.map_or(Duration::ZERO, |last| last.saturating_duration_since(self.service.back_at));
         let noted = self.noted.borrow();
+        let dead = self.sqs.message_count(&self.dead_letters)?;
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
         let requests_per_message = (self.requests() - requests) as f64 / f64::from(arguments.messages);
         Ok(Figures {
@@ -216,11 +223,11 @@ impl Simulation {
             peak: log.by_second.values().copied().max().unwrap_or_default(),
             refused: log.refused,
             drained,
-            ratio: drained.as_secs_f64() / arguments.least().as_secs_f64(),
+            ratio: (dead == 0).then(|| drained.as_secs_f64() / arguments.least().as_secs_f64()),
             retries: noted.retries,
             most_retries: noted.most_retries,
             deferrals: noted.deferrals,
-            dead: self.sqs.message_count(&self.dead_letters)?,
+            dead,
             requests_per_message,
         })
     }

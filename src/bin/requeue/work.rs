@@ -5,6 +5,7 @@ use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use futures_util::future::select_all;
 use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::SqsQueue;
 use requeue::{Config, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging, init_logging_to};
@@ -13,7 +14,7 @@ use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use crate::{Error, address};
+use crate::{Error, address, signals};
 
 #[derive(clap::Args)]
 #[command(
@@ -21,7 +22,7 @@ use crate::{Error, address};
                         REQUEUE_CONCURRENCY, REQUEUE_TIMEOUT_SECONDS and the others in the README's table; log lines by \
                         AWS_LAMBDA_LOG_FORMAT and AWS_LAMBDA_LOG_LEVEL. SQS is found by AWS's environment: AWS_REGION, credentials, \
                         AWS_ENDPOINT_URL_SQS for an emulator.\n\n\
-                        SIGTERM and SIGINT end it in peace, with status 0: nothing more is received, handlers come to their end, the \
+                        SIGTERM, SIGINT and SIGHUP (not under nohup) end it in peace, with status 0: nothing more is received, handlers come to their end, the \
                         other messages are given back. A second signal ends it at once; SQS delivers what was in hand again."
 )]
 pub(crate) struct Arguments {
@@ -179,21 +180,18 @@ impl Write for OverProgress {
 }
 
 /// The signals that ask a process to end.
-struct Signals {
-    terminate: Signal,
-    interrupt: Signal,
-}
+struct Signals(Vec<(SignalKind, Signal)>);
 
 impl Signals {
-    fn new() -> std::io::Result<Self> {
-        Ok(Self { terminate: signal(SignalKind::terminate())?, interrupt: signal(SignalKind::interrupt())? })
+    fn new() -> io::Result<Self> {
+        signals::ending().into_iter().map(|kind| Ok((kind, signal(kind)?))).collect::<io::Result<_>>().map(Self)
     }
 
     /// The number of the next one.
     async fn next(&mut self) -> i32 {
-        tokio::select! {
-            _ = self.terminate.recv() => SignalKind::terminate().as_raw_value(),
-            _ = self.interrupt.recv() => SignalKind::interrupt().as_raw_value(),
-        }
+        let arrivals =
+            self.0.iter_mut().map(|(kind, signal)| Box::pin(async { (kind.as_raw_value(), signal.recv().await) }));
+        let ((number, _), ..) = select_all(arrivals).await;
+        number
     }
 }

@@ -3,8 +3,10 @@
 use std::io;
 use std::process::ExitCode;
 
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::signal;
 use tokio::sync::{mpsc, watch};
+
+use crate::signals;
 
 /// Whether somebody has asked.
 #[derive(Clone)]
@@ -14,8 +16,7 @@ impl Stop {
     /// From now on signals do not end the process by themselves.
     pub(crate) fn listen() -> io::Result<Self> {
         let (told, mut signals) = mpsc::channel(1);
-        // Not a terminal that hangs up: who has said `nohup` means it.
-        for kind in [SignalKind::interrupt(), SignalKind::terminate()] {
+        for kind in signals::ending() {
             let mut arrivals = signal(kind)?;
             let number = u8::try_from(kind.as_raw_value()).unwrap_or(2);
             let told = told.clone();

@@ -20,6 +20,7 @@ use cost::Requests;
 use life::{Life, Spread, Waiting};
 use way::Way;
 
+use crate::output::{out, outln};
 use crate::table::duration;
 use crate::{Error, document};
 
@@ -143,9 +144,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             .map_err(|error| format!("the chart {} cannot be written: {error}", path.display()))?;
     }
     if arguments.json {
-        anstream::println!("{}", serde_json::to_string_pretty(&json::of(&schedule))?);
+        outln!("{}", serde_json::to_string_pretty(&json::of(&schedule))?)?;
     } else {
-        anstream::print!("{}", text::of(&schedule));
+        out!("{}", text::of(&schedule))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,0 +1,70 @@
+//! The standard output and the standard error, without the panics of `println!`: a pipe that was closed and a disk that is full are
+//! no defects of this program.
+
+use std::error::Error;
+use std::fmt;
+use std::io::{self, ErrorKind, Write};
+use std::process::ExitCode;
+
+/// Writes to the standard output; the value is a `Result<(), Unwritten>`.
+macro_rules! out {
+    ($($arguments:tt)*) => { $crate::output::write(&format!($($arguments)*)) };
+}
+
+/// As [`out`], with an end of the line.
+macro_rules! outln {
+    () => { $crate::output::write("\n") };
+    ($($arguments:tt)*) => { $crate::output::write(&(format!($($arguments)*) + "\n")) };
+}
+
+/// A line on the standard error. Where that cannot be written there is nobody left to tell.
+macro_rules! errln {
+    () => { $crate::output::tell("\n") };
+    ($($arguments:tt)*) => { $crate::output::tell(&(format!($($arguments)*) + "\n")) };
+}
+
+pub(crate) use {errln, out, outln};
+
+/// As a shell has it for a program that SIGPIPE ended: 128 + 13.
+const CLOSED_PIPE: u8 = 141;
+
+/// The standard output takes no more.
+#[derive(Debug)]
+pub(crate) struct Unwritten(io::Error);
+
+impl fmt::Display for Unwritten {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the standard output cannot be written: {}", self.0)
+    }
+}
+
+impl Error for Unwritten {}
+
+pub(crate) fn write(text: &str) -> Result<(), Unwritten> {
+    let mut stream = anstream::stdout().lock();
+    stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).map_err(Unwritten)
+}
+
+pub(crate) fn tell(text: &str) {
+    let _ = anstream::stderr().lock().write_all(text.as_bytes());
+}
+
+/// Says why a command failed. Whoever closed the pipe that it wrote to has read enough, and is told nothing.
+pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
+    match error.downcast_ref::<Unwritten>() {
+        Some(Unwritten(cause)) if cause.kind() == ErrorKind::BrokenPipe => ExitCode::from(CLOSED_PIPE),
+        _ => {
+            errln!("error: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints help, version, or what is wrong with the arguments.
+pub(crate) fn usage(usage: &clap::Error) -> ExitCode {
+    let printed = usage.print().and_then(|()| io::stdout().flush());
+    match printed {
+        Err(error) if !usage.use_stderr() => failed(&Unwritten(error)),
+        _ => u8::try_from(usage.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from),
+    }
+}
