@@ -121,5 +121,5 @@ pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
 pub use settings::{DeadLetterMode, Limits, Metrics, Mode, RecursiveLoop, Settings};
-pub use wire::{DeadLetter, Wrap};
+pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
 pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};
