@@ -111,7 +111,7 @@ mod trace;
 
 pub use clock::{Clock, Sampler};
 pub use config::{Config, InvalidConfig, InvalidPolicy};
-pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait};
+pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Retry, Strategy, Wait};
 pub use failure::{Evidence, Failure, FailureClass};
 pub use gate::Scope;
 pub use handler::Handler;
