@@ -95,8 +95,8 @@ pub struct Description {
     pub arn: QueueArn,
     /// The queue's visibility timeout.
     pub visibility: Duration,
-    /// Whether it has a redrive policy, and so a dead-letter queue.
-    pub has_redrive_policy: bool,
+    /// The dead-letter queue that its redrive policy names, if it has one. Whether that queue exists is not known.
+    pub dead_letter_queue: Option<QueueArn>,
     /// Messages in whatever state, which SQS counts approximately.
     pub messages: u64,
     /// What the service takes the time to be, if it says so.
@@ -115,11 +115,16 @@ impl Description {
         Some(Self {
             arn: attribute("QueueArn")?.parse().ok()?,
             visibility: Duration::from_secs(number("VisibilityTimeout")?),
-            has_redrive_policy: attribute("RedrivePolicy").is_some_and(|policy| policy.contains("deadLetterTargetArn")),
+            dead_letter_queue: attribute("RedrivePolicy").and_then(redrive_target),
             messages: COUNTS.iter().filter_map(|name| number(name)).sum(),
             date,
         })
     }
+}
+
+fn redrive_target(policy: &str) -> Option<QueueArn> {
+    let policy: serde_json::Value = serde_json::from_str(policy).ok()?;
+    policy["deadLetterTargetArn"].as_str()?.parse().ok()
 }
 
 /// One message to send.

@@ -47,6 +47,13 @@ pub enum StartError {
     },
     /// The queue has no redrive policy.
     NoDeadLetterQueue,
+    /// The dead-letter queue does not exist.
+    MissingDeadLetterQueue {
+        /// The queue that is missing.
+        queue: QueueArn,
+        /// Whether the mode `direct` names it, and not the queue's redrive policy.
+        is_direct: bool,
+    },
     /// The queue's visibility timeout is zero.
     NoVisibilityTimeout,
     /// The clocks differ.
@@ -59,7 +66,7 @@ pub enum StartError {
 impl fmt::Display for StartError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Refused { queue, code } if code.ends_with("NonExistentQueue") || code == "QueueDoesNotExist" => write!(
+            Self::Refused { queue, code } if is_missing(code) => write!(
                 f,
                 "there is no queue {} in {} ({code}): check the queue's URL, the region and AWS_ENDPOINT_URL_SQS",
                 queue.name(),
@@ -77,6 +84,12 @@ impl fmt::Display for StartError {
             Self::NoDeadLetterQueue => f.write_str(
                 "the queue has no redrive policy, so that what is given up would go round until it vanishes: give it a \
                  dead-letter queue, or say that it is to be worked on without",
+            ),
+            Self::MissingDeadLetterQueue { queue, is_direct } => write!(
+                f,
+                "{} names {queue} as the dead-letter queue, which does not exist, so that a message that is given up would return \
+                 until its retention ends: create that queue, name another one, or say that it is to be worked on without",
+                if *is_direct { "REQUEUE_DEAD_LETTER_QUEUE_URL" } else { "the queue's redrive policy" },
             ),
             Self::NoVisibilityTimeout => f.write_str(
                 "the queue's visibility timeout is 0, so that every message is delivered again while it is handled: set it to \
@@ -113,16 +126,62 @@ pub(super) async fn check(
              the message is delivered twice"
         );
     }
-    if !description.has_redrive_policy {
-        let goes_elsewhere = matches!(settings.dead_letter, DeadLetterMode::Direct(_));
-        if worker.without_dead_letter_queue == WithoutDeadLetterQueue::Refuse && !goes_elsewhere {
-            return Err(StartError::NoDeadLetterQueue);
+    check_dead_letters(source, &description, settings, worker).await?;
+    Ok(description)
+}
+
+/// A message that is given up needs a queue to go to: in the mode `direct` the one of that setting, otherwise the one of the redrive
+/// policy.
+async fn check_dead_letters(
+    source: &impl Source,
+    description: &Description,
+    settings: &Settings,
+    worker: &WorkerSettings,
+) -> Result<(), StartError> {
+    let direct = match &settings.dead_letter {
+        DeadLetterMode::Direct(url) => Some(url.arn(description.arn.partition(), description.arn.region())),
+        DeadLetterMode::Redrive | DeadLetterMode::Annotate => None,
+    };
+    let missing = match (&direct, &description.dead_letter_queue) {
+        (Some(queue), _) | (None, Some(queue)) => {
+            let is_direct = direct.is_some();
+            let is_there = exists(source, queue, settings).await;
+            (!is_there).then(|| StartError::MissingDeadLetterQueue { queue: queue.clone(), is_direct })
         }
+        (None, None) => Some(StartError::NoDeadLetterQueue),
+    };
+    match missing {
+        Some(missing) if worker.without_dead_letter_queue == WithoutDeadLetterQueue::Refuse => return Err(missing),
+        Some(StartError::MissingDeadLetterQueue { queue, .. }) => {
+            tracing::warn!(%queue, "the dead-letter queue does not exist: a message that is given up returns until its retention ends");
+        }
+        _ => {}
+    }
+    // In the mode `direct` too: a dead letter that cannot be sent is left to the redrive policy.
+    if description.dead_letter_queue.is_none() {
         tracing::warn!(
             "the queue has no redrive policy: what is given up in it comes back until its retention ends, and then vanishes"
         );
     }
-    Ok(description)
+    Ok(())
+}
+
+/// Whether a queue exists. A worker may be without the permission to ask: then it counts as there.
+async fn exists(source: &impl Source, queue: &QueueArn, settings: &Settings) -> bool {
+    // On the heap, as it is asked once in a worker's life and whoever starts one carries it about.
+    match Box::pin(describe(source, queue, &settings.policy.receive_calls, &settings.sampler)).await {
+        Err(StartError::Refused { code, .. }) if is_missing(&code) => false,
+        Err(error) => {
+            tracing::info!(%queue, %error, "whether the dead-letter queue exists is not known");
+            true
+        }
+        Ok(_) => true,
+    }
+}
+
+/// Whether SQS's code says that there is no such queue.
+fn is_missing(code: &str) -> bool {
+    code.ends_with("NonExistentQueue") || code == "QueueDoesNotExist"
 }
 
 async fn describe(

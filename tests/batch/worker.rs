@@ -513,6 +513,53 @@ async fn what_would_lose_messages_or_double_them_is_refused_at_the_start() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_dead_letter_queue_that_does_not_exist_is_refused_like_none() {
+    let world = World::new();
+    let gone = world.sqs.create_queue("gone", []).unwrap();
+    let policy = format!(r#"{{"deadLetterTargetArn":"{gone}","maxReceiveCount":5}}"#);
+    let orphan = world.sqs.create_queue("orphan", [("RedrivePolicy", policy.as_str())]).unwrap();
+    let bare = world.sqs.create_queue("bare", []).unwrap();
+    let there = world.sqs.create_queue("there", []).unwrap();
+    world.sqs.client().delete_queue().queue_url(gone.url()).send().await.unwrap();
+
+    let direct = |url: String| DeadLetterMode::Direct(url.parse().unwrap());
+    let missing = |is_direct| Some(StartError::MissingDeadLetterQueue { queue: gone.clone(), is_direct });
+    for (queue, dead_letter, refused) in [
+        (&orphan, DeadLetterMode::Redrive, missing(false)),
+        (&orphan, DeadLetterMode::Annotate, missing(false)),
+        // What is given up is sent elsewhere.
+        (&orphan, direct(there.url()), None),
+        (&bare, direct(there.url()), None),
+        (&bare, direct(gone.url()), missing(true)),
+        (&world.queue, direct(gone.url()), missing(true)),
+        (&world.queue, DeadLetterMode::Redrive, None),
+    ] {
+        for without in [WithoutDeadLetterQueue::Refuse, WithoutDeadLetterQueue::Warn] {
+            let expected = refused.clone().filter(|_| without == WithoutDeadLetterQueue::Refuse);
+            let worker = WorkerSettings { without_dead_letter_queue: without, ..WorkerSettings::default() };
+            let settings = Settings { dead_letter: dead_letter.clone(), ..world.settings.clone() };
+            let source = SqsQueue::new(&world.sqs.client());
+            let started = Worker::start(Script::new(|_| Act::Done), source, queue, settings, worker).await;
+            assert_eq!(started.err(), expected, "{queue} {dead_letter:?}");
+        }
+    }
+    let said = missing(false).unwrap().to_string();
+    assert!(said.starts_with(&format!("the queue's redrive policy names {gone} as the dead-letter queue")), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_may_not_ask_about_its_dead_letter_queue_starts() {
+    let world = World::new();
+    let calls = world.sqs.call_count("GetQueueAttributes");
+    world.sqs.set_faults(move |call| match call.operation.as_str() {
+        "GetQueueAttributes" if call.of_operation > calls + 1 => Fault::refuse(403, "AccessDenied"),
+        _ => Fault::None,
+    });
+    start(&world, Script::new(|_| Act::Done), WorkerSettings::default()).await;
+    assert_eq!(world.sqs.call_count("GetQueueAttributes"), calls + 2, "asked once");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_embedded_queue_is_a_source_without_the_sdk_too() {
     let world = World::new();
     world.send_numbered(12).await;

@@ -78,9 +78,10 @@ class Role(unittest.TestCase):
     def test_the_shared_policy_of_the_function_is_that_of_the_role(self):
         self.assertEqual(granted([self.shared["function"]]), self.granted())
 
-    def test_who_works_a_queue_needs_what_the_function_does_but_the_logs(self):
+    def test_who_works_a_queue_needs_what_the_function_does_but_the_logs_and_a_look_at_the_dead_letter_queue(self):
         (queue, actions), *_ = self.granted().items()
-        self.assertEqual(granted([self.shared["worker"]]), {queue: actions})
+        dead_letters = json.dumps({"Fn::GetAtt": ["DeadLetterQueue", "Arn"]})
+        self.assertEqual(granted([self.shared["worker"]]), {queue: actions, dead_letters: {"sqs:GetQueueAttributes"}})
         self.assertEqual(granted([self.shared["producer"]]), {queue: {"sqs:SendMessage"}})
 
     def test_shared_policies_are_narrow_but_where_iam_knows_no_resource(self):

@@ -92,6 +92,10 @@ async fn it_says_why_it_does_not_begin() {
     shop.queue = shop.dead_letters.clone();
     let (status, said) = shop.worker(&[], &[]).ended().await;
     assert!(status == Some(1) && said.contains("no redrive policy"), "{said}");
+    let direct = format!("{}-gone", shop.dead_letters);
+    let direct = [("REQUEUE_DEAD_LETTER", "direct"), ("REQUEUE_DEAD_LETTER_QUEUE_URL", &*direct)];
+    let (status, said) = shop.worker(&[], &direct).ended().await;
+    assert!(status == Some(1) && said.contains("error: REQUEUE_DEAD_LETTER_QUEUE_URL names arn:aws:sqs:"), "{said}");
     let (status, said) = shop.worker(&["--without-dead-letter-queue", "--drain"], &[]).ended().await;
     assert!(status == Some(0) && said.contains("no redrive policy"), "{said}");
 }
