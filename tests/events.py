@@ -30,7 +30,8 @@ DAY = 86_400 * SECOND
 MEBIBYTE = 1_048_576
 
 # ok → 200, rate-limit → 429 with `Retry-After: 5`, unavailable → 503, quota → 403 with reason quotaExceeded,
-# invalid → 400, hang → no answer, reset → connection reset. A body without the member, or not JSON, gets 200.
+# invalid → 400, hang → no answer, reset → connection reset. A body without the member gets 200, and so does a
+# text, unless it says `answer=…`.
 ANSWERS = ("ok", "rate-limit", "unavailable", "quota", "invalid", "hang", "reset")
 
 
@@ -186,6 +187,7 @@ def text_bodies():
         "byte order mark": '\ufeff{"orderId":"A-1046","answer":"rate-limit"}',
         "quotes": 'She said "no", then: \\ and \\n\r\n\tand a tab\nZürich, 東京, 🧾, \u2028 line separator',
         "blank": " \n",
+        "form": "orderId=A-1047&amount=47.50&answer=unavailable&times=1",
     }
     return [record(f"text {name}", body) for name, body in bodies.items()]
 

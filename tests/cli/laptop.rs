@@ -122,6 +122,98 @@ fn a_secret_that_is_named_and_cannot_be_fetched_is_told_before_any_message_is_to
 }
 
 #[test]
+fn a_wrapped_copy_is_shown_as_one() {
+    let run = requeue(&["invoke", "events/text-bodies.json", "--sample", "0.5"]);
+    let rows: Vec<&str> = run.stderr.lines().filter(|line| line.contains("wrapped")).collect();
+    assert!(
+        rows.len() == 1 && rows[0].trim_end().ends_with(" wrapped copy in orders, visible in 2 s"),
+        "{}",
+        run.stderr
+    );
+}
+
+/// An event with so many orders that the endpoint does not accept, sent just now.
+fn event(name: &str, records: usize) -> String {
+    let now = requeue::Clock::system().now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis().to_string();
+    let single: Value = serde_json::from_str(&fs::read_to_string("events/single.json").unwrap()).unwrap();
+    let records: Vec<Value> = (0..records)
+        .map(|number| {
+            let mut record = single["Records"][0].clone();
+            record["messageId"] = format!("{number:08x}-0000-4000-8000-000000000000").into();
+            record["receiptHandle"] = format!("AQEB-{number}").into();
+            for time in ["SentTimestamp", "ApproximateFirstReceiveTimestamp"] {
+                record["attributes"][time] = now.as_str().into();
+            }
+            record["body"] = r#"{"answer":"unavailable"}"#.into();
+            record
+        })
+        .collect();
+    file(name, &serde_json::json!({ "Records": records }).to_string())
+}
+
+#[test]
+fn the_largest_batch_that_lambda_delivers_is_shown_in_seconds() {
+    let event = event("largest.json", 10_000);
+    // Seconds of the processor, not of a clock; quadratic it took 280.
+    let shell = "ulimit -t 60; exec \"$@\"";
+    let run = std::process::Command::new("/bin/sh")
+        .args(["-c", shell, "-", env!("CARGO_BIN_EXE_requeue"), "invoke", &event, "--timeout", "900"])
+        .env_clear()
+        .env("REQUEUE_POLICY", r#"{"circuitBreaker": "off"}"#)
+        .output()
+        .unwrap();
+    let table = String::from_utf8(run.stderr).unwrap();
+    assert!(run.status.success(), "{:?}", run.status);
+    assert_eq!(table.lines().filter(|line| line.contains(" copy in orders, visible")).count(), 10_000);
+}
+
+#[test]
+fn a_progress_line_of_the_demo_counts_each_message_once() {
+    let run = requeue(&["demo"]);
+    let mut lines = 0;
+    for line in run.stderr.lines().filter(|line| line.contains(" waiting, ")) {
+        let number = |before: &str| {
+            let words = line.split(before).next().unwrap();
+            words.split_whitespace().last().unwrap().parse::<u32>().unwrap()
+        };
+        let sum = number(" done,") + number(" waiting,") + number(" in the dead-letter queue");
+        assert_eq!(sum, 300, "{line}");
+        lines += 1;
+    }
+    assert!(lines > 3, "{}", run.stderr);
+}
+
+#[test]
+fn in_real_sqs_nothing_is_handled_without_credentials_and_what_is_not_confirmed_is_a_failure() {
+    let nobody = ("AWS_ENDPOINT_URL_SQS", "http://127.0.0.1:1");
+    let alone = [nobody, ("AWS_EC2_METADATA_DISABLED", "true"), ("HOME", "/nonexistent")];
+    let keys = [nobody, ("AWS_ACCESS_KEY_ID", "test"), ("AWS_SECRET_ACCESS_KEY", "test")];
+    let off = ("REQUEUE_POLICY", r#"{"sqsCalls": "off"}"#);
+    let event = event("unsettled.json", 1);
+    for place in [&["--sqs"][..], &["--queue-url", "http://127.0.0.1:1/000000000000/orders"]] {
+        let arguments = [&["invoke", &event][..], place].concat();
+        let run = requeue_with(&alone, &arguments);
+        let missing = "error: to settle in real SQS, invoke needs AWS credentials in the environment";
+        assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{place:?}: {}", run.stderr);
+        assert!(run.stderr.starts_with(missing), "{place:?}: {}", run.stderr);
+
+        let run = requeue_with(&[&keys[..], &[off]].concat(), &arguments);
+        let reason = "error: SQS did not confirm 1 of 1 messages (NoConnection): ";
+        assert!(run.stderr.lines().last().unwrap().starts_with(reason), "{place:?}: {}", run.stderr);
+        assert_eq!((run.status, run.stdout.matches("itemIdentifier").count()), (1, 1), "{place:?}");
+    }
+}
+
+#[test]
+fn a_sample_is_a_number_from_0_to_1() {
+    for (sample, status) in [("0", 0), ("1", 0), ("1.01", 2), ("2", 2), ("-0.1", 2), ("NaN", 2), ("half", 2)] {
+        let run = requeue(&["invoke", "events/single.json", &format!("--sample={sample}")]);
+        let told = run.stderr.contains("for '--sample <SAMPLE>': allowed is a number from 0 to 1");
+        assert_eq!((run.status, told), (status, status == 2), "{sample}: {}", run.stderr);
+    }
+}
+
+#[test]
 fn an_event_that_is_none_is_refused_with_the_reason() {
     let broken = file("broken-event.json", "{");
     let other = file("other-event.json", r#"{"detail": {}}"#);

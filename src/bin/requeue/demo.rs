@@ -162,12 +162,13 @@ impl Demo {
             return Ok(());
         }
         progress.next_line = (minute + 1).next_multiple_of(10);
-        let done = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 0).count();
+        let (done, dead) = (self.endpoint.done(), self.sqs.message_count(&self.dead_letters)?);
+        // Not those in the queue: a message that is done lies there until its invocation has ended, and one that is sent again may lie
+        // there twice.
+        let waiting = self.sent.len().saturating_sub(done + dead);
         let line = format!(
-            "{:>12}  {done} done, {} waiting, {} in the dead-letter queue, {} invocations",
+            "{:>12}  {done} done, {waiting} waiting, {dead} in the dead-letter queue, {} invocations",
             duration(self.started.elapsed()),
-            self.sqs.message_count(&self.queue)?,
-            self.sqs.message_count(&self.dead_letters)?,
             progress.invocations,
         );
         if terminal {
@@ -198,7 +199,7 @@ impl Demo {
         outln!(
             "{} sent = {} done + {} in the dead-letter queue + {left} left in the queue; {lost} lost, {twice} done twice; {} of virtual time",
             self.sent.len(),
-            self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 0).count(),
+            self.endpoint.done(),
             dead.len(),
             duration(self.started.elapsed()),
         )?;

@@ -29,13 +29,28 @@ const LATENCY: Duration = Duration::from_millis(80);
 /// What is under way between client and endpoint without being read.
 const BUFFER: usize = 64 * 1024;
 
-/// What a message asks for: `{"answer": "unavailable", "times": 2}` is refused twice and then accepted.
+/// What a message asks for: `{"answer": "unavailable", "times": 2}` is refused twice and then accepted; in a body that is no JSON
+/// object, `answer=unavailable&times=2` says the same.
 #[derive(Default, Deserialize)]
 struct Wish {
     #[serde(default)]
     answer: Kind,
     /// So many attempts get this answer; all if it is missing.
     times: Option<u32>,
+}
+
+impl Wish {
+    fn of(body: &[u8]) -> Self {
+        serde_json::from_slice(body).unwrap_or_else(|_| {
+            let text = String::from_utf8_lossy(body);
+            let value = |name| {
+                let words = text.split(|c: char| c.is_whitespace() || "&,;".contains(c));
+                words.filter_map(|word| word.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+            };
+            let answer = Kind::ALL.into_iter().find(|kind| Some(kind.word()) == value("answer"));
+            Self { answer: answer.unwrap_or_default(), times: value("times").and_then(|times| times.parse().ok()) }
+        })
+    }
 }
 
 /// How a message is answered.
@@ -87,7 +102,14 @@ impl Kind {
 /// The endpoint, and a connector to it. Clones share the log.
 #[derive(Clone, Default)]
 pub(crate) struct Endpoint {
-    calls: Arc<Mutex<HashMap<String, Calls>>>,
+    log: Arc<Mutex<Log>>,
+}
+
+#[derive(Default)]
+struct Log {
+    calls: HashMap<String, Calls>,
+    /// Messages that were accepted, however often.
+    done: usize,
 }
 
 /// What the endpoint saw of one message.
@@ -101,11 +123,16 @@ pub(crate) struct Calls {
 impl Endpoint {
     /// What it saw of the message with this original id.
     pub(crate) fn calls(&self, original_id: &str) -> Calls {
-        self.log().get(original_id).copied().unwrap_or_default()
+        self.log().calls.get(original_id).copied().unwrap_or_default()
     }
 
-    fn log(&self) -> MutexGuard<'_, HashMap<String, Calls>> {
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
+    /// How many messages it has accepted.
+    pub(crate) fn done(&self) -> usize {
+        self.log().done
+    }
+
+    fn log(&self) -> MutexGuard<'_, Log> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
@@ -113,7 +140,7 @@ impl Endpoint {
         let id = header(&head.headers, "idempotency-key").unwrap_or_default().to_owned();
         let attempts_before = header(&head.headers, "x-requeue-retry-count").and_then(|n| n.parse().ok()).unwrap_or(0);
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-        let wish: Wish = serde_json::from_slice(&body).unwrap_or_default();
+        let wish = Wish::of(&body);
         let kind = if wish.times.is_some_and(|times| attempts_before >= times) { Kind::Ok } else { wish.answer };
         sleep(LATENCY).await;
         self.note(id, kind);
@@ -122,11 +149,13 @@ impl Endpoint {
 
     fn note(&self, id: String, kind: Kind) {
         let mut log = self.log();
-        let calls = log.entry(id).or_default();
+        let calls = log.calls.entry(id).or_default();
         calls.count += 1;
         if kind == Kind::Ok {
             calls.accepted += 1;
             calls.accepted_at.get_or_insert_with(Instant::now);
+            let is_first = calls.accepted == 1;
+            log.done += usize::from(is_first);
         }
     }
 }

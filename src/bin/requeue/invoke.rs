@@ -7,7 +7,8 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use requeue::embedded::{EmbeddedSqs, InFlight, MessageState};
+use aws_sdk_sqs::config::ProvideCredentials;
+use requeue::embedded::{EmbeddedSqs, InFlight};
 use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
@@ -19,8 +20,9 @@ use tokio::time::Instant;
 
 use crate::endpoint::{self, Endpoint};
 use crate::output::{errln, outln};
+use crate::places::Places;
 use crate::table::{duration, table};
-use crate::{Error, address};
+use crate::{CREDENTIALS, Error, address, aws};
 
 #[derive(clap::Args)]
 #[command(
@@ -48,8 +50,13 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=900))]
     timeout: u64,
     /// The random number of each message's jitter, from 0 to 1, instead of chance.
-    #[arg(long)]
+    #[arg(long, value_parser = sample)]
     sample: Option<f64>,
+}
+
+fn sample(text: &str) -> Result<f64, String> {
+    let sample = text.parse().ok().filter(|sample| (0.0..=1.0).contains(sample));
+    sample.ok_or_else(|| "allowed is a number from 0 to 1".to_owned())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -126,16 +133,45 @@ async fn invoke(
     let clock = if arguments.is_embedded() { Clock::starting_at(received(&records)) } else { Clock::system() };
     let sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
     let settings = Settings { clock: clock.clone(), sampler, ..config.into_settings() };
-    let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
     if !arguments.is_embedded() {
-        let processor = BatchProcessor::new(target, SqsQueue::from_env(), settings);
-        let report = processor.process(records, deadline).await;
-        return conclude(&report, place);
+        let queue = real_queue().await?;
+        let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
+        let report = BatchProcessor::new(target, queue, settings).process(records, deadline).await;
+        conclude(&report, place)?;
+        return unsettled(&report).map_or(Ok(ExitCode::SUCCESS), Err);
     }
     let embedded = Embedded::with(&records, &settings.dead_letter, clock)?;
     let processor = BatchProcessor::new(target, SqsQueue::new(&embedded.sqs.client()), settings);
+    let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
     let report = processor.process(records, deadline).await;
-    conclude(&report, |outcome| embedded.place(outcome))
+    let places = embedded.places();
+    conclude(&report, |outcome| embedded_place(&places, outcome))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// SQS by AWS's environment. Without credentials no message could be settled, and so none is handled.
+async fn real_queue() -> Result<SqsQueue, Error> {
+    let config = aws::config().await;
+    let found = match config.credentials_provider() {
+        Some(provider) => provider.provide_credentials().await.is_ok(),
+        None => false,
+    };
+    if !found {
+        return Err(format!("to settle in real SQS, invoke needs {CREDENTIALS}").into());
+    }
+    Ok(SqsQueue::new(&aws_sdk_sqs::Client::new(&config)))
+}
+
+/// Messages that SQS was asked about and did not confirm.
+fn unsettled(report: &Report) -> Option<Error> {
+    let codes = report.outcomes.iter().filter_map(|outcome| match &outcome.settlement {
+        Settlement::Unconfirmed { code } | Settlement::KeptNotDelayed { code } => Some(code.as_str()),
+        Settlement::Done | Settlement::Moved | Settlement::MovedNotDeleted { .. } | Settlement::Kept => None,
+    });
+    let codes: Vec<&str> = codes.collect();
+    let first = codes.first()?;
+    let (count, all) = (codes.len(), report.outcomes.len());
+    Some(format!("SQS did not confirm {count} of {all} messages ({first}): check the queue, the permissions and AWS_ENDPOINT_URL_SQS").into())
 }
 
 /// The time at which the batch was received, by its own time stamps: an event file is replayed as if it had just come, so that no
@@ -146,7 +182,7 @@ fn received(records: &[Record]) -> SystemTime {
 }
 
 /// The response on stdout, the table on stderr.
-fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<ExitCode, Error> {
+fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<(), Error> {
     let mut rows = table(&["message", "attempt", "class", "disposition", "delay", "why", "where it is now"]);
     for outcome in &report.outcomes {
         rows.add_row(vec![
@@ -161,8 +197,7 @@ fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<ExitC
     }
     errln!("{}", rows.trim_fmt());
     let response = respond(report)?;
-    outln!("{}", serde_json::to_string(&response)?)?;
-    Ok(ExitCode::SUCCESS)
+    Ok(outln!("{}", serde_json::to_string(&response)?)?)
 }
 
 /// The beginning of a message id: enough to tell those of a batch apart. The response has them whole.
@@ -238,31 +273,20 @@ impl Embedded {
         Ok(Self { sqs, clock, queues })
     }
 
-    /// Where a message is, read from the queue itself.
-    fn place(&self, outcome: &Outcome) -> String {
-        let (Some(id), Some(original)) = (&outcome.message_id, &outcome.original_message_id) else {
-            return place(outcome);
-        };
-        let mut places = Vec::new();
-        for queue in &self.queues {
-            for message in self.sqs.messages(queue).unwrap_or_default() {
-                let is_original = message.id == *id;
-                let is_copy = !is_original && message.body.contains(&format!(r#""originalMessageId":"{original}""#));
-                let left = |until: SystemTime| duration(until.duration_since(self.clock.now()).unwrap_or_default());
-                let state = match message.state {
-                    MessageState::Visible => "visible".to_owned(),
-                    MessageState::DelayedUntil(until) => format!("visible in {}", left(until)),
-                    MessageState::InFlightUntil(until) => format!("comes back in {}", left(until)),
-                };
-                if is_copy {
-                    places.push(format!("copy in {}, {state}", queue.name()));
-                } else if is_original && let Settlement::Unconfirmed { code } = &outcome.settlement {
-                    places.push(format!("no copy ({code}); in {}, {state}", queue.name()));
-                } else if is_original && outcome.settlement.is_kept() {
-                    places.push(format!("in {}, {state}", queue.name()));
-                }
-            }
-        }
-        if places.is_empty() { place(outcome) } else { places.join("; ") }
+    fn places(&self) -> Places {
+        Places::of(&self.sqs, &self.queues, self.clock.now())
     }
+}
+
+/// Where a message is, read from the queue itself.
+fn embedded_place(places: &Places, outcome: &Outcome) -> String {
+    let (Some(id), Some(original)) = (&outcome.message_id, &outcome.original_message_id) else {
+        return place(outcome);
+    };
+    let itself = places.itself(id).filter_map(|at| match &outcome.settlement {
+        Settlement::Unconfirmed { code } => Some(format!("no copy ({code}); {at}")),
+        settlement => settlement.is_kept().then(|| at.to_owned()),
+    });
+    let found: Vec<String> = itself.chain(places.copies(id, original).map(str::to_owned)).collect();
+    if found.is_empty() { place(outcome) } else { found.join("; ") }
 }

@@ -17,6 +17,7 @@ mod endpoint;
 mod invoke;
 mod outage;
 mod output;
+mod places;
 mod redrive_policy;
 mod schedule;
 mod serve;

@@ -42,7 +42,7 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=43_200))]
     shutdown_timeout: u64,
     /// Waits so many seconds at most for the target to accept connections before the first message is received.
-    #[arg(long, value_name = "SECONDS")]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=43_200))]
     wait_for_target: Option<u64>,
     /// Ends when the queue is empty, waiting copies included, by the approximate counts of SQS.
     #[arg(long)]
