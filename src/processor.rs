@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::time::{Duration, SystemTime};
 
 use futures_util::stream;
@@ -57,6 +57,8 @@ struct Inner<H, Q> {
     mode: Mode,
     metrics: Option<Emitter>,
     handlers: Handle,
+    /// Whether the host has said what it says once.
+    said: Once,
 }
 
 /// How a host that ends asks its batches to end too. What was not handled is receivable again at once.
@@ -162,12 +164,18 @@ where
             mode,
             metrics: metrics.map(Emitter::new),
             handlers,
+            said: Once::new(),
         };
         Self { inner: Arc::new(inner), body: PhantomData }
     }
 
     pub(crate) fn clock(&self) -> &Clock {
         &self.inner.settler.clock
+    }
+
+    /// Does what is to be done once for all batches.
+    pub(crate) fn once(&self, say: impl FnOnce()) {
+        self.inner.said.call_once(say);
     }
 
     /// Says what became of a batch, in log and metrics, and ends when `until` has come.

@@ -11,7 +11,7 @@ use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::time::Instant;
 use tower::Service;
 
-use crate::clock::epoch_millis;
+use crate::clock::from_epoch_millis;
 use crate::config::{self, Config, InvalidConfig};
 use crate::disposition::Strategy;
 use crate::handler::Handler;
@@ -154,20 +154,40 @@ where
     /// must stay in the queue.
     pub async fn invoke(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, InvocationError> {
         let records = event.payload.records.ok_or(InvocationError::NoRecords)?;
-        let deadline = Instant::now() + time_left(event.context.deadline, self.clock().now());
+        let deadline = Instant::now() + self.time_left(event.context.deadline);
         let report = self.process(records, deadline).await;
         self.observe(&report, deadline.checked_sub(LEAST_FOR_RESPONSE).unwrap_or(deadline));
         respond(&report)
     }
+
+    fn time_left(&self, deadline_millis: u64) -> Duration {
+        time_left(deadline_millis, self.clock().now()).unwrap_or_else(|| {
+            self.once(|| {
+                tracing::warn!(
+                    deadlineMs = deadline_millis,
+                    "the Runtime API names no deadline that an invocation can have: each invocation gets 15 minutes"
+                );
+            });
+            LONGEST_RUN
+        })
+    }
 }
 
-/// What is left until the deadline of the Runtime API. No function runs longer than 15 minutes; an emulator that names no deadline
-/// gets those.
-fn time_left(deadline_millis: u64, now: SystemTime) -> Duration {
-    const LONGEST: Duration = Duration::from_secs(900);
-    match deadline_millis {
-        0 => LONGEST,
-        millis => Duration::from_millis(millis.saturating_sub(epoch_millis(now))).min(LONGEST),
+/// No function runs longer. Source: Lambda quotas.
+const LONGEST_RUN: Duration = Duration::from_secs(900);
+/// The clocks of the Runtime API and of this process may differ by so much.
+const MAX_SKEW: Duration = Duration::from_secs(60);
+
+/// What is left until the deadline of the Runtime API; `None` if no invocation that just began can have it. `cargo lambda watch` sends the
+/// same ten minutes after 1970 to every invocation, and other emulators send 0.
+///
+/// An invocation begins before its deadline. Only a process that was stopped in between, by a debugger or a laptop that slept, finds its
+/// deadline in the past, and its invocation is over.
+fn time_left(deadline_millis: u64, now: SystemTime) -> Option<Duration> {
+    let deadline = from_epoch_millis(deadline_millis);
+    match deadline.duration_since(now) {
+        Ok(left) => (left <= LONGEST_RUN + MAX_SKEW).then_some(left.min(LONGEST_RUN)),
+        Err(past) => (past.duration() <= LONGEST_RUN).then_some(Duration::ZERO),
     }
 }
 
