@@ -6,7 +6,7 @@
 
 mod rooms;
 
-use rooms::{after_three_retries, clock, copy, failure, object, state, wire};
+use rooms::{after_three_retries, clock, copy, failure, object, printable, state, wire};
 use wire::{Origin, Wrap, read, stamp};
 
 fn main() {

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::time::Duration;
 
+use crate::printable::is_printable;
+
 /// The four kinds of trouble, each with its own patience.
 ///
 /// ```
@@ -185,7 +187,7 @@ impl Reason {
     pub(crate) fn new(words: impl fmt::Display) -> Self {
         let words = words.to_string();
         let harmless = |c: char| {
-            if c.is_control() || matches!(c, '\u{FFFE}' | '\u{FFFF}') { ' ' } else { c }
+            if is_printable(c) && !matches!(c, '\u{FFFE}' | '\u{FFFF}') { c } else { ' ' }
         };
         Self(words.chars().map(harmless).take(Self::MAX_CHARS).collect())
     }
@@ -201,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_reason_is_scrubbed_and_cut() {
-        assert_eq!(Failure::temporary("a\nb\u{1b}[31m\u{FFFF}c").reason(), "a b [31m c");
+        assert_eq!(Failure::temporary("a\nb\u{1b}[31m\u{FFFF}c\u{202e}\u{9b}d").reason(), "a b [31m c  d");
         assert_eq!(Failure::temporary("x".repeat(257)).reason().chars().count(), 256);
     }
 

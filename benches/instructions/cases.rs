@@ -14,7 +14,7 @@ mod events;
 #[path = "../rooms/mod.rs"]
 mod rooms;
 
-use rooms::{clock, failure, object, state, wire};
+use rooms::{clock, failure, object, printable, state, wire};
 use wire::{Wrap, read, stamp};
 
 type Case = (String, Box<dyn Fn()>);

@@ -6,6 +6,8 @@
 pub mod clock;
 #[path = "../../src/failure.rs"]
 pub mod failure;
+#[path = "../../src/printable.rs"]
+pub mod printable;
 #[path = "../../src/state.rs"]
 pub mod state;
 #[path = "../../src/wire/mod.rs"]

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::printable;
+
 /// What the service said of one entry of a call that it answered.
 pub type Confirmation = Result<(), EntryError>;
 
@@ -18,7 +20,7 @@ impl EntryError {
     /// The service answered this.
     #[must_use]
     pub fn answered(code: &str, sender_fault: bool) -> Self {
-        Self { code: short(code).to_owned(), sender_fault }
+        Self { code: shown(code), sender_fault }
     }
 
     /// The service did not say, so it may have been carried out: trying again might do it twice.
@@ -65,7 +67,7 @@ impl CallError {
         } else {
             CallErrorKind::Refused
         };
-        Self { code: code.to_owned(), kind }
+        Self { code: shown(code), kind }
     }
 
     /// There is no answer, for the reason that `code` names.
@@ -122,4 +124,26 @@ const MALFORMED: [&str; 7] = [
 fn short(code: &str) -> &str {
     let code = code.rsplit('#').next().unwrap_or(code);
     code.strip_prefix("AWS.SimpleQueueService.").unwrap_or(code)
+}
+
+/// Codes of SQS have fewer characters. Whoever answers in its place may say anything, and codes are logged.
+const MAX_CODE_LEN: usize = 100;
+
+fn shown(code: &str) -> String {
+    let code = short(code);
+    printable::line(&code[..code.floor_char_boundary(MAX_CODE_LEN)]).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_is_short_and_printable() {
+        let long = format!("AWS.SimpleQueueService.A\n\u{1b}[2J\u{202e}{}", "x".repeat(1_000));
+        for code in [CallError::answered(400, &long).code, EntryError::answered(&long, true).code] {
+            assert!(code.starts_with("A\u{FFFD}\u{FFFD}[2J\u{FFFD}x") && code.len() < 120, "{code}");
+        }
+        assert_eq!(CallError::answered(400, "com.amazonaws.sqs#OverLimit").code, "OverLimit");
+    }
 }

@@ -1,12 +1,14 @@
 //! What a batch looks like from outside: log lines and metrics, computed from its report alone.
 
+use std::borrow::Cow;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{Level, Span, event, field, info, info_span, warn};
+use tracing::{Level, Span, event, info, info_span, warn};
 
 use crate::disposition::Disposition;
 use crate::message::Delivery;
+use crate::printable;
 use crate::report::{Outcome, Report, Settlement};
 
 mod counts;
@@ -67,7 +69,7 @@ pub(crate) fn span(invocation: &Span, delivery: &Delivery) -> Span {
         parent: invocation,
         "message",
         messageId = delivery.message_id,
-        originalMessageId = delivery.original_id().map(bounded),
+        originalMessageId = delivery.original_id().map(bounded).as_deref(),
         retryCount = delivery.retries(),
         receiveCount = delivery.receive_count
     )
@@ -79,16 +81,14 @@ fn observe_message(outcome: &Outcome) {
             event!(
                 $level,
                 messageId = outcome.message_id,
-                originalMessageId = outcome.original_message_id.as_deref().map(bounded),
+                originalMessageId = outcome.original_message_id.as_deref().map(bounded).as_deref(),
                 retryCount = outcome.retry_count,
                 hops = outcome.hops,
                 receiveCount = outcome.receive_count,
                 class = outcome.class.map(|class| class.as_str()),
                 disposition = outcome.disposition.as_str(),
                 why = outcome.disposition.why(),
-                retryProgress = outcome.retry.map(|retry| field::display(retry)),
                 delaySeconds = outcome.disposition.wait().map(|wait| wait.total().as_secs()),
-                delayBeforeJitterSeconds = outcome.retry.map(|retry| retry.delay_before_jitter.as_secs_f64()),
                 reason = outcome.reason,
                 settlement = outcome.settlement.as_str(),
                 code = outcome.settlement.code(),
@@ -105,10 +105,11 @@ fn observe_message(outcome: &Outcome) {
     }
 }
 
-/// An id of SQS has at most 100 characters; what a producer forged may have more. Source: SQS developer guide, "Identifiers".
-fn bounded(id: &str) -> &str {
+/// An id of SQS has at most 100 characters, all of them printable; what a producer forged may have more, and others. Source: SQS
+/// developer guide, "Identifiers".
+fn bounded(id: &str) -> Cow<'_, str> {
     const MAX_LEN: usize = 100;
-    &id[..id.floor_char_boundary(MAX_LEN)]
+    printable::line(&id[..id.floor_char_boundary(MAX_LEN)])
 }
 
 fn millis(duration: Duration) -> u64 {
