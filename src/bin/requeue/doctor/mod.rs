@@ -20,15 +20,15 @@ use facts::Deployment;
 use fetch::Clients;
 use finding::{Finding, Level};
 
-use crate::{Error, document};
+use crate::{Error, document, output};
 
 #[derive(clap::Args)]
 #[command(after_help = "It only reads, with lambda:GetFunctionConfiguration, lambda:ListEventSourceMappings, \
                         lambda:GetFunctionRecursionConfig, lambda:GetFunctionConcurrency, sqs:GetQueueAttributes and \
                         iam:SimulatePrincipalPolicy, by AWS's environment (AWS_REGION, credentials, AWS_ENDPOINT_URL for an emulator). What it \
                         may not read is `unknown`, and the permission is named.\n\n\
-                        The exit status is 2 if there is danger, 1 if a queue or function cannot be looked at, and else 0. With --strict it is \
-                        0 only if everything is ok.")]
+                        The exit status is 3 if there is danger, 1 if a queue or function cannot be looked at, 2 if the options are wrong, as \
+                        with every command, and else 0. With --strict a warning and what is unknown are status 3 too.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: Subject,
@@ -58,8 +58,9 @@ struct Subject {
     queue_url: Option<String>,
 }
 
-/// What it found is not what it should be.
-const FAILED: u8 = 2;
+/// What it found is not what it should be. Not 2: so ends every command whose options are wrong, and nobody shall take a misspelt
+/// option for a deployment in danger, or the other way round.
+const FAILED: u8 = 3;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
@@ -72,9 +73,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         })
         .collect();
     if arguments.json {
-        anstream::println!("{:#}", show::json(&examined));
+        output::json(&show::json(&examined))?;
     } else {
-        anstream::print!("{}", show::text(&examined));
+        output::write(&show::text(&examined))?;
     }
     let findings: Vec<&Finding> = examined.iter().flat_map(|(_, findings)| findings).collect();
     Ok(status(&findings, arguments.strict))

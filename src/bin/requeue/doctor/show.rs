@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use requeue::printable;
 use serde_json::{Value, json};
 
 use super::facts::Deployment;
@@ -11,19 +12,21 @@ use super::finding::{Finding, Level};
 pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)]) -> String {
     let mut text = String::new();
     for (deployment, findings) in examined {
-        let _ = writeln!(text, "{}", subject(deployment));
+        let _ = writeln!(text, "{}", printable::line(&subject(deployment)));
         let several = deployment.places.len() > 1;
         let width = findings.iter().map(|finding| finding.id.len()).max().unwrap_or_default();
         for Finding { id, why, queue, verdict } in findings {
             let (colour, level) = (colour(verdict.level), verdict.level.as_str());
             let queue = queue.as_ref().filter(|_| several).map(|queue| format!("{queue}: ")).unwrap_or_default();
-            let _ = writeln!(text, "{colour}{level:<7}\x1b[0m  {id:<width$}  {queue}{}", verdict.found);
+            // Names and values come from AWS, or from whoever answers in its place.
+            let found = format!("{queue}{}", verdict.found);
+            let _ = writeln!(text, "{colour}{level:<7}\x1b[0m  {id:<width$}  {}", printable::line(&found));
             if verdict.level == Level::Ok {
                 continue;
             }
             let _ = writeln!(text, "         {why}");
             for remedy in &verdict.remedies {
-                let _ = writeln!(text, "         > {remedy}");
+                let _ = writeln!(text, "         > {}", printable::line(remedy));
             }
         }
         let _ = writeln!(text);
