@@ -119,6 +119,16 @@ impl World {
             .unwrap()
     }
 
+    /// With the standard output in this file; the exit status and the standard error.
+    pub(crate) async fn dlq_writing_to(&self, file: &str, arguments: &[&str]) -> (Option<i32>, String) {
+        let url = self.url(&self.dead_letters);
+        let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
+        command.args(ordered(&[&["--queue-url", url.as_str()], arguments].concat())).env_clear().envs(self.variables());
+        command.stdin(Stdio::null()).stdout(std::fs::OpenOptions::new().write(true).open(file).unwrap());
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    }
+
     /// In a terminal, where this is typed; the exit status and all that was to be read.
     pub(crate) async fn typed(&self, keys: &'static str, arguments: &[&str]) -> (Option<i32>, String) {
         const IN_TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
@@ -174,6 +184,19 @@ impl World {
 
     pub(crate) async fn send_dead(&self, body: &str) -> String {
         send(&self.sqs, &self.dead_letters, body, 0).await
+    }
+
+    /// A queue `bills` with the same dead-letter queue, into which SQS has moved a message of it.
+    pub(crate) async fn with_bill(&self) -> QueueArn {
+        let policy = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":1}}"#, self.dead_letters);
+        let attributes = [("RedrivePolicy", policy.as_str()), ("VisibilityTimeout", "0")];
+        let bills = self.sqs.create_queue("bills", attributes).unwrap();
+        self.sqs.client().send_message().queue_url(bills.url()).message_body("a bill").send().await.unwrap();
+        for _ in 0..2 {
+            self.sqs.receive(&bills, 1, Duration::ZERO).await.unwrap();
+        }
+        assert_eq!(self.sqs.message_count(&bills).unwrap(), 0);
+        bills
     }
 
     /// Each message is there once again, and in the dead-letter queue.

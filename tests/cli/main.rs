@@ -6,7 +6,9 @@
 mod check;
 mod dlq;
 mod dlq_ended;
+mod dlq_export;
 mod dlq_redrive;
+mod dlq_sources;
 mod dlq_world;
 mod doctor;
 mod laptop;

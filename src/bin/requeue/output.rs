@@ -6,6 +6,9 @@ use std::fmt;
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
+use requeue::printable;
+use serde::Serialize;
+
 /// Writes to the standard output; the value is a `Result<(), Unwritten>`.
 macro_rules! out {
     ($($arguments:tt)*) => { $crate::output::write(&format!($($arguments)*)) };
@@ -49,12 +52,36 @@ pub(crate) fn tell(text: &str) {
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
+/// Writes a text in which there may be values from queues, files and services, so that none of them controls the terminal.
+pub(crate) fn text(text: &str) -> Result<(), crate::Error> {
+    Ok(write(&printable::text(text))?)
+}
+
+pub(crate) fn line(line: impl fmt::Display) -> Result<(), crate::Error> {
+    text(&format!("{line}\n"))
+}
+
+/// Writes such values as JSON of several lines.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), crate::Error> {
+    Ok(write(&(printable::json(serde_json::to_string_pretty(value)?) + "\n"))?)
+}
+
+/// Writes such values as JSON in one line.
+pub(crate) fn json_line(value: &impl Serialize) -> Result<(), crate::Error> {
+    Ok(write(&(printable::json(serde_json::to_string(value)?) + "\n"))?)
+}
+
+/// A line of such a text on the standard error.
+pub(crate) fn note(line: impl fmt::Display) {
+    tell(&printable::text(&format!("{line}\n")));
+}
+
 /// Says why a command failed. Whoever closed the pipe that it wrote to has read enough, and is told nothing.
 pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
     match error.downcast_ref::<Unwritten>() {
         Some(Unwritten(cause)) if cause.kind() == ErrorKind::BrokenPipe => ExitCode::from(CLOSED_PIPE),
         _ => {
-            errln!("error: {error}");
+            note(format_args!("error: {error}"));
             ExitCode::FAILURE
         }
     }

@@ -7,14 +7,16 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use requeue::queue::{CallErrorKind, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn};
-use requeue::{Clock, Delay};
+use requeue::{Clock, Delay, printable};
+use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
 use super::letter::{Filter, Letter};
+use super::messages;
 use super::scan::Held;
 use super::sqs::{Sqs, refusal};
 use super::stop::Stop;
-use super::way::Way;
+use super::way::{Stays, Way};
 use crate::Error;
 
 /// What has become of the messages so far.
@@ -23,6 +25,8 @@ pub(crate) struct Tally {
     /// How many, by the name of the queue.
     pub(crate) copied: BTreeMap<String, u64>,
     pub(crate) not_chosen: u64,
+    /// Of other queues than the one where they would go, by their sources.
+    pub(crate) left: Left,
     /// Sent after all this began: perhaps the same ones again.
     pub(crate) newcomers: u64,
     /// Copied, and still here: they would be copied again.
@@ -31,6 +35,44 @@ pub(crate) struct Tally {
     pub(crate) failed: BTreeMap<String, u64>,
     /// What makes going on pointless.
     pub(crate) fatal: Option<Error>,
+}
+
+/// Messages that stay since they belong to other queues, by the names of those.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Left {
+    /// By SQS's word.
+    #[serde(rename = "left")]
+    of: BTreeMap<String, u64>,
+    /// By their own.
+    #[serde(rename = "leftByClaim")]
+    by_claim: BTreeMap<String, u64>,
+}
+
+impl Left {
+    /// Gives back the reason of a message that stays for another one.
+    pub(crate) fn add(&mut self, stays: Stays) -> Option<String> {
+        let count = match stays {
+            Stays::Of(queue) => self.of.entry(queue).or_default(),
+            Stays::Claims(queue) => self.by_claim.entry(queue).or_default(),
+            Stays::Unknown(why) => return Some(why),
+        };
+        *count += 1;
+        None
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.of.values().chain(self.by_claim.values()).sum()
+    }
+
+    /// A line for each queue; `left` says what has become of them.
+    pub(crate) fn lines(&self, left: &str) -> String {
+        let of = self.of.iter().map(|(queue, count)| format!("{} of {queue} {left}", messages(*count)));
+        let by_claim = self.by_claim.iter().map(|(queue, count)| {
+            format!("{} {left}, by their claim to come from {}", messages(*count), printable::line(queue))
+        });
+        of.chain(by_claim).map(|line| line + "; --source with --to brings them back\n").collect()
+    }
 }
 
 pub(crate) struct Copier<'a> {
@@ -86,20 +128,15 @@ const AT_ONCE: usize = 4;
 /// Ours, for a message that is hidden no longer for long enough.
 const LAPSED: &str = "visibility timeout over";
 
-impl Copier<'_> {
+impl<'a> Copier<'a> {
     /// Copies those that are meant of these messages.
     pub(crate) async fn copy(&mut self, letters: Vec<Letter>, held: &mut Held) -> ControlFlow<()> {
-        let received = Instant::now();
         let mut by_destination: BTreeMap<&QueueArn, Vec<Draft<'_>>> = BTreeMap::new();
-        let way = self.way;
-        for draft in self.drafts(&letters) {
-            match way.of(draft.letter) {
-                Ok(to) => by_destination.entry(to).or_default().push(draft),
-                Err(why) => self.fail(draft.letter, why),
-            }
+        for (to, draft) in self.drafts(&letters) {
+            by_destination.entry(to).or_default().push(draft);
         }
         for (to, drafts) in by_destination {
-            if self.copy_to(to, drafts, received, held).await.is_break() {
+            if self.copy_to(to, drafts, held).await.is_break() {
                 return ControlFlow::Break(());
             }
         }
@@ -108,19 +145,13 @@ impl Copier<'_> {
         if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    async fn copy_to(
-        &mut self,
-        to: &QueueArn,
-        drafts: Vec<Draft<'_>>,
-        received: Instant,
-        held: &mut Held,
-    ) -> ControlFlow<()> {
+    async fn copy_to(&mut self, to: &QueueArn, drafts: Vec<Draft<'_>>, held: &mut Held) -> ControlFlow<()> {
         let mut chunks = chunks(drafts, to.is_fifo());
         let at_once = if to.is_fifo() { 1 } else { AT_ONCE };
         while !chunks.is_empty() {
             let some = chunks.drain(..chunks.len().min(at_once));
             let some: Vec<Vec<Draft<'_>>> = some.map(|chunk| self.unblocked(to, chunk)).collect();
-            let carried = join_all(some.iter().map(|chunk| self.carry(to, chunk, received))).await;
+            let carried = join_all(some.iter().map(|chunk| self.carry(to, chunk))).await;
             let ends = some.iter().zip(carried).map(|(chunk, carried)| self.settle(to, chunk, carried, held));
             // Each of them has happened, whatever the others say.
             if ends.fold(false, |ended, end| ended | end.is_break()) {
@@ -135,7 +166,12 @@ impl Copier<'_> {
         self.tally.copied.values().chain(self.tally.failed.values()).sum()
     }
 
-    fn drafts<'l>(&mut self, letters: &'l [Letter]) -> Vec<Draft<'l>> {
+    /// What is to be copied, and where to.
+    fn drafts<'l>(&mut self, letters: &'l [Letter]) -> Vec<(&'l QueueArn, Draft<'l>)>
+    where
+        'a: 'l,
+    {
+        let way = self.way;
         let mut room = self.filter.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.taken()));
         let mut drafts = Vec::new();
         for letter in letters {
@@ -148,21 +184,29 @@ impl Copier<'_> {
                 self.tally.not_chosen += 1;
                 continue;
             }
-            room -= 1;
-            let trouble = if letter.record.attributes.is_none() {
-                Some("unreadable attributes")
-            } else if self.fresh_budget && dead.is_of_later_version() {
-                Some("written by a later version")
-            } else {
-                None
+            let to = match way.of(letter, &dead) {
+                Ok(_) if letter.record.attributes.is_none() => Err("unreadable attributes".to_owned()),
+                Ok(_) if self.fresh_budget && dead.is_of_later_version() => {
+                    Err("written by a later version".to_owned())
+                }
+                Ok(to) => Ok(to),
+                Err(stays) => match self.tally.left.add(stays) {
+                    Some(why) => Err(why),
+                    // No failure: it does not count for --limit, and in its FIFO group the chosen queue's messages may pass it.
+                    None => continue,
+                },
             };
-            if let Some(trouble) = trouble {
-                self.fail(letter, trouble);
-                continue;
-            }
+            room -= 1;
+            let to = match to {
+                Ok(to) => to,
+                Err(why) => {
+                    self.fail(letter, &why);
+                    continue;
+                }
+            };
             let afresh = || dead.afresh(Clock::system().now());
             let body = self.fresh_budget.then(afresh).flatten().map_or(Cow::Borrowed(letter.body.as_str()), Cow::Owned);
-            drafts.push(Draft { letter, body });
+            drafts.push((to, Draft { letter, body }));
         }
         drafts
     }
@@ -188,12 +232,10 @@ impl Copier<'_> {
     }
 
     /// Sends, finds each entry by its name, and only then deletes.
-    async fn carry(&self, to: &QueueArn, chunk: &[Draft<'_>], received: Instant) -> Carried {
+    async fn carry(&self, to: &QueueArn, chunk: &[Draft<'_>]) -> Carried {
         let mut carried = Carried::default();
-        if chunk.is_empty() {
-            return carried;
-        }
-        if received.elapsed() > self.time_in_hand {
+        let Some(asked) = chunk.iter().map(|draft| draft.letter.asked).min() else { return carried };
+        if asked.elapsed() > self.time_in_hand {
             carried.failed = (0..chunk.len()).map(|at| (at, LAPSED.to_owned())).collect();
             return carried;
         }

@@ -5,16 +5,18 @@ use std::ops::ControlFlow;
 use std::process::ExitCode;
 
 use requeue::queue::QueueArn;
+use requeue::{DeadLetter, printable};
 use serde::Serialize;
 
-use super::letter::Letter;
+use super::copy::Left;
+use super::letter::{Letter, claimed_source};
 use super::list::{GroupShape, Groups};
 use super::redrive::Arguments;
 use super::scan::End;
 use super::stop::Stop;
 use super::way::Way;
 use super::{DeadLetters, messages};
-use crate::Error;
+use crate::{Error, output};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -35,18 +37,30 @@ struct Ways {
     to_move: u64,
     /// By the name of the queue.
     to_copy: BTreeMap<String, u64>,
+    #[serde(flatten)]
+    left: Left,
     /// By the reason for which nobody knows where to.
     not_possible: BTreeMap<String, u64>,
+    /// Of those, by the queue from which they claim to come.
+    not_possible_by_claim: BTreeMap<String, u64>,
 }
 
 impl Ways {
-    fn add(&mut self, way: &Way, letter: &Letter) {
-        let count = match way.of(letter) {
+    /// `false` of a message that stays because it belongs to another queue.
+    fn add(&mut self, way: &Way, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
+        let count = match way.of(letter, dead) {
             _ if way.moves(letter) => &mut self.to_move,
             Ok(to) => self.to_copy.entry(to.name().to_owned()).or_default(),
-            Err(why) => self.not_possible.entry(why.to_owned()).or_default(),
+            Err(stays) => {
+                let Some(why) = self.left.add(stays) else { return false };
+                if let Some(claim) = claimed_source(letter, dead) {
+                    *self.not_possible_by_claim.entry(way.shown(claim)).or_default() += 1;
+                }
+                self.not_possible.entry(why).or_default()
+            }
         };
         *count += 1;
+        true
     }
 }
 
@@ -60,9 +74,9 @@ pub(crate) async fn run(arguments: &Arguments, dead_letters: &DeadLetters, way: 
         .walk(async |letters, _| {
             for letter in &letters {
                 let dead = letter.read();
-                if groups.count() < limit && arguments.filter.chooses(letter, &dead) {
+                let is_chosen = groups.count() < limit && arguments.filter.chooses(letter, &dead);
+                if is_chosen && ways.add(way, letter, &dead) {
                     groups.add(letter, &dead);
-                    ways.add(way, letter);
                 }
             }
             Ok(ControlFlow::Continue(()))
@@ -74,39 +88,42 @@ pub(crate) async fn run(arguments: &Arguments, dead_letters: &DeadLetters, way: 
     if end == End::Interrupted {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
-    let not_chosen = u64::try_from(scan.looked_at()).unwrap_or(u64::MAX).saturating_sub(groups.count());
+    let not_chosen =
+        u64::try_from(scan.looked_at()).unwrap_or(u64::MAX).saturating_sub(groups.count() + ways.left.count());
     if arguments.json {
         let queue = dead_letters.queue.arn.to_string();
         let planned = Planned { queue, dry_run: true, ways: &ways, not_chosen, complete, groups: groups.shapes() };
-        anstream::println!("{}", serde_json::to_string_pretty(&planned)?);
+        output::json(&planned)?;
     } else {
-        tell(way, &ways, &groups, not_chosen);
+        output::text(&text(way, &ways, &groups, not_chosen))?;
+        groups.tell();
     }
     Ok(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn tell(way: &Way, ways: &Ways, groups: &Groups, not_chosen: u64) {
+fn text(way: &Way, ways: &Ways, groups: &Groups, not_chosen: u64) -> String {
+    let mut lines = Vec::new();
     if groups.count() > 0 {
-        anstream::println!("{}\n", groups.table());
+        lines.push(format!("{}\n", groups.table()));
     }
     if way.by_move_task {
         let to = way.moves_to().map_or("where they came from", QueueArn::name);
-        anstream::println!("{} would be moved by SQS to {to}", messages(ways.to_move));
+        lines.push(format!("{} would be moved by SQS to {to}", messages(ways.to_move)));
     } else if ways.to_copy.is_empty() {
-        anstream::println!("no message would be copied");
+        lines.push("no message would be copied".to_owned());
     }
     for (to, count) in &ways.to_copy {
-        anstream::println!("{} would be copied to {to} and deleted here", messages(*count));
+        lines.push(format!("{} would be copied to {to} and deleted here", messages(*count)));
     }
+    lines.extend(ways.left.lines("would stay here").lines().map(str::to_owned));
     for (why, count) in &ways.not_possible {
-        anstream::println!("{} would stay here: {why}", messages(*count));
-        // By a body's own word, and so only for the person to read.
-        if let Some(source) = &groups.source {
-            anstream::println!("one of them says that it came from {source}");
-        }
+        lines.push(format!("{} would stay here: {why}", messages(*count)));
+    }
+    for (source, count) in &ways.not_possible_by_claim {
+        lines.push(format!("{count} of those by their claim come from {}", printable::line(source)));
     }
     if not_chosen > 0 {
-        anstream::println!("{} would stay here, not chosen", messages(not_chosen));
+        lines.push(format!("{} would stay here, not chosen", messages(not_chosen)));
     }
-    groups.tell();
+    lines.join("\n") + "\n"
 }

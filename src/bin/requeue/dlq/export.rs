@@ -2,31 +2,32 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write, stdout};
+use std::io::{self, BufWriter, Write};
 use std::ops::ControlFlow;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use requeue::printable;
 use serde::Serialize;
 
 use super::letter::{AttributeShape, Filter, Known, Letter};
 use super::stop::Stop;
 use super::{Place, messages, note};
-use crate::Error;
+use crate::{Error, output};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: Place,
-    /// The file; `-` is the standard output.
+    /// The file; `-` is the standard output. A regular file appears at the end, whole; pipes and character devices are written into.
     file: PathBuf,
     #[command(flatten)]
     filter: Filter,
     /// Bodies as first delivered, without what Requeue wrote into them; otherwise as they lie in the queue.
     #[arg(long)]
     unwrap: bool,
-    /// Replaces the file if it is there.
+    /// Replaces a regular file that is there. Of a symbolic link the file that it leads to is replaced, and the link stays.
     #[arg(long)]
     force: bool,
 }
@@ -82,16 +83,18 @@ fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
         message_attributes: attributes.map(|(name, value)| (name.as_str(), value.into())).collect(),
         body: if unwrap { dead.payload() } else { &letter.body },
     };
-    Ok(serde_json::to_string(&line)? + "\n")
+    Ok(printable::json(serde_json::to_string(&line)?) + "\n")
 }
 
 /// Where the lines go.
-enum Target<'a> {
+enum Target {
     StandardOutput,
+    /// A pipe, a character device, a file that another program has opened for us: what is there stays.
+    Into(BufWriter<File>),
     /// A file beside the one that is to be, until all is written.
     Beside {
         partial: Partial,
-        to: &'a Path,
+        to: PathBuf,
     },
 }
 
@@ -107,13 +110,19 @@ impl Drop for Partial {
     }
 }
 
-impl<'a> Target<'a> {
-    fn open(to: &'a Path, force: bool) -> Result<Self, Error> {
-        if to.as_os_str() == "-" {
+impl Target {
+    fn open(to: &Path, force: bool) -> Result<Self, Error> {
+        if to.as_os_str() == "-" || to == Path::new("/dev/stdout") {
             return Ok(Self::StandardOutput);
         }
-        refuse_to_overwrite(to, force)?;
         let failed = |error: io::Error| format!("{} cannot be written: {error}", to.display());
+        if is_written_into(to)? {
+            let file = OpenOptions::new().append(true).open(to).map_err(failed)?;
+            return Ok(Self::Into(BufWriter::new(file)));
+        }
+        refuse_to_overwrite(to, force)?;
+        // A rename over the link would leave the file as it is, and whoever reads that without an export.
+        let to = if to.is_symlink() { fs::canonicalize(to).map_err(failed)? } else { to.to_owned() };
         let name = to.file_name().ok_or_else(|| format!("{} is no name for a file", to.display()))?;
         let path = to.with_file_name(format!(".{}.{}.partial", name.display(), std::process::id()));
         // Bodies are nobody else's business.
@@ -121,25 +130,73 @@ impl<'a> Target<'a> {
         Ok(Self::Beside { partial: Partial { path, file: BufWriter::new(file) }, to })
     }
 
-    fn write(&mut self, line: &str) -> io::Result<()> {
+    fn write(&mut self, line: &str) -> Result<(), Error> {
         match self {
-            Self::StandardOutput => stdout().lock().write_all(line.as_bytes()),
-            Self::Beside { partial, .. } => partial.file.write_all(line.as_bytes()),
+            Self::StandardOutput => Ok(output::write(line)?),
+            Self::Into(file) | Self::Beside { partial: Partial { file, .. }, .. } => {
+                Ok(file.write_all(line.as_bytes())?)
+            }
         }
     }
 
     fn finish(self, force: bool) -> Result<(), Error> {
         match self {
-            Self::StandardOutput => Ok(stdout().lock().flush()?),
+            Self::StandardOutput => Ok(()),
+            Self::Into(mut file) => Ok(file.flush()?),
             Self::Beside { mut partial, to } => {
                 partial.file.flush()?;
                 partial.file.get_ref().sync_all()?;
-                // Somebody may have written it meanwhile.
-                refuse_to_overwrite(to, force)?;
+                // Somebody may have made it meanwhile.
+                if is_written_into(&to)? || to.is_symlink() {
+                    return Err(format!("{} was replaced meanwhile: nothing is written", to.display()).into());
+                }
+                refuse_to_overwrite(&to, force)?;
                 Ok(fs::rename(&partial.path, to)?)
             }
         }
     }
+}
+
+/// Whether this is there and is no regular file, so that nothing may take its place. Refused of what nobody writes lines into.
+fn is_written_into(path: &Path) -> Result<bool, Error> {
+    if is_descriptor(path) {
+        return Ok(true);
+    }
+    let kind = match fs::metadata(path) {
+        Ok(metadata) => metadata.file_type(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
+            return Err(
+                format!("{} is a symbolic link that leads nowhere: name the file itself", path.display()).into()
+            );
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(format!("{} cannot be written: {error}", path.display()).into()),
+    };
+    let what = match () {
+        () if kind.is_file() => return Ok(false),
+        () if kind.is_fifo() || kind.is_char_device() => return Ok(true),
+        () if kind.is_dir() => "a directory",
+        () if kind.is_block_device() => "a block device",
+        () => "a socket",
+    };
+    Err(format!("{} is {what}: name a file or a pipe", path.display()).into())
+}
+
+/// Whether this stands for an open file of a process, like `/dev/fd/3` and `/proc/self/fd/3`: a name that cannot be renamed over, whatever
+/// it leads to.
+fn is_descriptor(path: &Path) -> bool {
+    /// Links that Linux follows at most. Source: `path_resolution(7)`.
+    const MAX_LINKS: usize = 40;
+    let mut path = path.to_owned();
+    for _ in 0..MAX_LINKS {
+        let directory = path.parent().and_then(|directory| fs::canonicalize(directory).ok()).unwrap_or_default();
+        if directory.starts_with("/proc") || directory.starts_with("/dev/fd") {
+            return true;
+        }
+        let Ok(target) = fs::read_link(&path) else { return false };
+        path = directory.join(target);
+    }
+    false
 }
 
 fn refuse_to_overwrite(file: &Path, force: bool) -> Result<(), Error> {

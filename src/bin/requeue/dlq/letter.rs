@@ -9,6 +9,7 @@ use jiff::Timestamp;
 use requeue::queue::{Attribute, AttributeValue, Outgoing};
 use requeue::{DeadLetter, FailureClass, Record};
 use serde::Serialize;
+use tokio::time::Instant;
 
 /// What stands for a class or a reason that nobody wrote down.
 pub(crate) const UNKNOWN: &str = "unknown";
@@ -19,13 +20,15 @@ pub(crate) struct Letter {
     pub(crate) receipt_handle: String,
     pub(crate) body: String,
     pub(crate) record: Record,
+    /// When it was asked for: it has been hidden for no longer.
+    pub(crate) asked: Instant,
 }
 
 impl Letter {
     /// `None` of what lacks what every message of SQS has.
-    pub(crate) fn new(mut record: Record) -> Option<Self> {
+    pub(crate) fn new(mut record: Record, asked: Instant) -> Option<Self> {
         let (id, receipt_handle) = (record.message_id.take()?, record.receipt_handle.take()?);
-        Some(Self { id, receipt_handle, body: record.body.take()?, record })
+        Some(Self { id, receipt_handle, body: record.body.take()?, record, asked })
     }
 
     pub(crate) fn read(&self) -> DeadLetter<'_> {
@@ -54,6 +57,12 @@ pub(crate) fn reason<'a>(dead: &'a DeadLetter<'_>) -> &'a str {
     dead.reason().unwrap_or(UNKNOWN)
 }
 
+/// The queue from which this message says that it was sent here. Nothing vouches for that: whoever may send to this queue, or to one
+/// before it, can write it. Of what SQS moved here itself only SQS's word counts.
+pub(crate) fn claimed_source<'a>(letter: &Letter, dead: &'a DeadLetter<'_>) -> Option<&'a str> {
+    dead.source().filter(|_| !letter.record.was_dead_lettered)
+}
+
 /// `2026-11-21T01:02:03Z`
 pub(crate) fn moment(time: SystemTime) -> Option<String> {
     Timestamp::try_from(time).ok().map(|timestamp| format!("{timestamp:.0}"))
@@ -71,6 +80,10 @@ pub(crate) struct Filter {
     /// Only the message with this id, its own or that of its first delivery; may be given several times.
     #[arg(long)]
     id: Vec<String>,
+    /// Only messages of this queue, by its name or ARN: SQS moved them here from it, or they claim to come from it; may be given
+    /// several times.
+    #[arg(long, value_name = "QUEUE")]
+    source: Vec<String>,
     /// So many messages at most.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
@@ -78,7 +91,8 @@ pub(crate) struct Filter {
 
 impl Filter {
     pub(crate) fn is_set(&self) -> bool {
-        !(self.class.is_empty() && self.reason.is_empty() && self.id.is_empty() && self.limit.is_none())
+        let lists = [&self.class, &self.reason, &self.id, &self.source];
+        lists.iter().any(|list| !list.is_empty()) || self.limit.is_some()
     }
 
     /// Whether a message is meant, the limit apart.
@@ -87,13 +101,29 @@ impl Filter {
             |wanted: &[String], is: &[&str]| wanted.is_empty() || wanted.iter().any(|one| is.contains(&one.as_str()));
         let ids = [Some(letter.id.as_str()), dead.original_message_id()];
         let ids: Vec<&str> = ids.into_iter().flatten().collect();
-        named(&self.class, &[class(dead)]) && named(&self.reason, &[reason(dead)]) && named(&self.id, &ids)
+        named(&self.class, &[class(dead)])
+            && named(&self.reason, &[reason(dead)])
+            && named(&self.id, &ids)
+            && (self.source.is_empty() || self.names_source_of(letter, dead))
+    }
+
+    fn names_source_of(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
+        let moved_from = letter.record.dead_letter_source.as_ref().map(ToString::to_string);
+        moved_from.as_deref().or(claimed_source(letter, dead)).is_some_and(|arn| {
+            let name = arn.rsplit(':').next().unwrap_or_default();
+            self.source.iter().any(|wanted| wanted == arn || wanted == name)
+        })
     }
 
     /// In words: ` of class quota, for the reason too-old`.
     pub(crate) fn words(&self) -> String {
         let mut words = Vec::new();
-        for (name, values) in [("of class", &self.class), ("for the reason", &self.reason), ("with the id", &self.id)] {
+        for (name, values) in [
+            ("of class", &self.class),
+            ("for the reason", &self.reason),
+            ("with the id", &self.id),
+            ("from", &self.source),
+        ] {
             if !values.is_empty() {
                 words.push(format!("{name} {}", values.join(" or ")));
             }
@@ -118,7 +148,9 @@ pub(crate) struct Known<'a> {
     receive_count: Option<u32>,
     redrives: u32,
     moved_by_redrive_policy: bool,
-    source: Option<&'a str>,
+    /// By SQS's word.
+    moved_from: Option<String>,
+    claimed_source: Option<&'a str>,
     group_id: Option<&'a str>,
     size_bytes: usize,
 }
@@ -137,7 +169,8 @@ impl<'a> Known<'a> {
             receive_count: letter.record.receive_count,
             redrives: dead.redrives(),
             moved_by_redrive_policy: letter.record.was_dead_lettered,
-            source: dead.source(),
+            moved_from: letter.record.dead_letter_source.as_ref().map(ToString::to_string),
+            claimed_source: claimed_source(letter, dead),
             group_id: letter.record.group_id.as_deref(),
             size_bytes: letter.size(),
         }

@@ -12,8 +12,8 @@ use super::letter::{Letter, UNKNOWN, class, moment, reason};
 use super::scan::{End, Scan};
 use super::stop::Stop;
 use super::{Place, messages, note};
-use crate::Error;
 use crate::table::table;
+use crate::{Error, output};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
@@ -30,8 +30,6 @@ pub(crate) struct Groups {
     by_key: BTreeMap<(&'static str, String), Group>,
     sent_here: u64,
     later_version: u64,
-    /// A queue that one of those that were sent here says it came from.
-    pub(crate) source: Option<String>,
 }
 
 struct Group {
@@ -106,15 +104,14 @@ fn show(
             sent_directly: groups.sent_here,
             groups: groups.shapes(),
         };
-        anstream::println!("{}", serde_json::to_string_pretty(&listing)?);
-        return Ok(());
+        return output::json(&listing);
     }
     let name = scan.queue().name();
     match (scan.looked_at(), complete) {
-        (0, _) => anstream::println!("{name}: no message"),
-        (seen, true) => anstream::println!("{name}: {}\n\n{}", messages(seen), groups.table()),
-        (seen, false) => anstream::println!("{name}: {seen} of about {visible} messages\n\n{}", groups.table()),
-    }
+        (0, _) => output::line(format_args!("{name}: no message")),
+        (seen, true) => output::line(format_args!("{name}: {}\n\n{}", messages(seen), groups.table())),
+        (seen, false) => output::line(format_args!("{name}: {seen} of about {visible} messages\n\n{}", groups.table())),
+    }?;
     groups.tell();
     Ok(())
 }
@@ -133,7 +130,6 @@ impl Groups {
         group.oldest = [group.oldest, sent].into_iter().flatten().min();
         if !letter.record.was_dead_lettered {
             self.sent_here += 1;
-            self.source = self.source.take().or_else(|| dead.source().map(str::to_owned));
         }
         self.later_version += u64::from(dead.is_of_later_version());
     }

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use requeue::queue::{QueueArn, QueueUrl};
 
-use crate::Error;
+use crate::{Error, output};
 
 mod confirm;
 mod copy;
@@ -151,7 +151,7 @@ impl DeadLetters {
 
 /// A line for the person, beside the output.
 fn note(text: &str) {
-    anstream::eprintln!("note: {text}");
+    output::note(format_args!("note: {text}"));
 }
 
 /// `1 message`, `2 messages`.

@@ -1,16 +1,15 @@
 //! `requeue dlq peek`: messages one by one.
 
-use std::io::{IsTerminal, Write, stdout};
 use std::ops::ControlFlow;
 use std::process::ExitCode;
 
-use requeue::DeadLetter;
+use requeue::{DeadLetter, printable};
 use serde::Serialize;
 
-use super::letter::{Filter, Known, Letter, class, moment, reason};
+use super::letter::{Filter, Known, Letter, claimed_source, class, moment, reason};
 use super::stop::Stop;
 use super::{Place, note};
-use crate::Error;
+use crate::{Error, output};
 
 /// How many are shown unless somebody says otherwise.
 const SHOWN: u64 = 10;
@@ -21,7 +20,7 @@ pub(crate) struct Arguments {
     place: Place,
     #[command(flatten)]
     filter: Filter,
-    /// Shows the bodies as well, as first delivered: without what Requeue wrote into them.
+    /// Shows the bodies as well, as first delivered: without the fields that Requeue added. Only --json keeps control characters.
     #[arg(long)]
     bodies: bool,
     /// A JSON object for each message, in a line of its own.
@@ -76,14 +75,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 impl Arguments {
     fn show(&self, letter: &Letter, dead: &DeadLetter<'_>) -> Result<(), Error> {
         let names = letter.record.attributes.iter().flatten().map(|(name, _)| name.as_str()).collect();
-        let text = if self.json {
+        if self.json {
             let body = self.bodies.then(|| dead.payload());
-            serde_json::to_string(&Line { known: Known::of(letter, dead), attribute_names: names, body })? + "\n"
-        } else {
-            self.text(letter, dead, &names)
-        };
-        stdout().lock().write_all(text.as_bytes())?;
-        Ok(())
+            return output::json_line(&Line { known: Known::of(letter, dead), attribute_names: names, body });
+        }
+        output::text(&self.text(letter, dead, &names))
     }
 
     fn text(&self, letter: &Letter, dead: &DeadLetter<'_>, names: &[&str]) -> String {
@@ -100,22 +96,18 @@ impl Arguments {
             ("first sent", letter.first_sent(dead).and_then(moment)),
             ("redrives", Some(dead.redrives()).filter(|count| *count > 0).map(|count| count.to_string())),
             ("group", letter.record.group_id.clone()),
-            ("sent here from", dead.source().map(shown)),
+            ("moved from", letter.record.dead_letter_source.as_ref().map(ToString::to_string)),
+            ("claims source", claimed_source(letter, dead).map(str::to_owned)),
             ("size", Some(format!("{} bytes", letter.size()))),
             ("attributes", Some(names.join(", ")).filter(|names| !names.is_empty())),
-            (
-                "body",
-                self.bodies
-                    .then(|| if stdout().is_terminal() { shown(dead.payload()) } else { dead.payload().to_owned() }),
-            ),
         ];
-        let rows = known.into_iter().filter_map(|(name, value)| Some(format!("  {name:<14}  {}\n", value?)));
-        format!("{}\n{}\n", letter.id, rows.collect::<String>())
+        // A value with a line feed could pass for further lines of ours.
+        let row = |name, value: &str| format!("  {name:<14}  {value}\n");
+        let rows = known.into_iter().filter_map(|(name, value)| Some(row(name, &printable::line(&value?))));
+        let body = self.bodies.then(|| row("body", &dead.payload().replace('\n', INDENTED)));
+        format!("{}\n{}\n", letter.id, rows.chain(body).collect::<String>())
     }
 }
 
-/// Whatever a text holds, a terminal shows it and does nothing.
-fn shown(text: &str) -> String {
-    let harmless = |c: char| if c.is_control() && c != '\n' && c != '\t' { '\u{FFFD}' } else { c };
-    text.chars().map(harmless).collect()
-}
+/// A further line of a value.
+const INDENTED: &str = "\n                  ";

@@ -7,17 +7,20 @@ use std::time::Duration;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use super::copy::{Copier, Tally};
+use super::copy::{Copier, Left, Tally};
 use super::letter::{Filter, moment};
 use super::moving::{self, MoveEnd};
 use super::stop::Stop;
 use super::way::Way;
 use super::{DeadLetters, Place, confirm, dry_run, messages, note};
-use crate::Error;
+use crate::{Error, output};
 
 pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back itself (StartMessageMoveTask), each message to the queue it came \
     from; Ctrl-C cancels that. What was sent here (REQUEUE_DEAD_LETTER=direct) SQS cannot move: it is copied, as is whatever is chosen by \
-    --class, --reason, --id or --limit. Copying sends ten messages at most, sees each one confirmed by its name, and only then deletes it \
+    --class, --reason, --id, --source or --limit, and the messages of --source-queue-url if other queues use this dead-letter queue \
+    too. A message stays if SQS moved it here from another queue than that of --source-queue-url, or if it claims to come from another \
+    queue than the one where it would go. A claim is the message's own word, which anybody can write who may send to the queue: it never \
+    chooses a destination. --to sends everything that is chosen to one queue, whatever it claims. Copying sends ten messages at most, sees each one confirmed by its name, and only then deletes it \
     here. What is not confirmed stays, and becomes visible again. Nothing is lost, wherever this is interrupted; killed between a \
     confirmation and the deletion, a message is in both queues, its body with the same originalMessageId, which is the handler's \
     idempotency key.\n\n\
@@ -80,6 +83,8 @@ struct Redriven<'a> {
     moved: u64,
     copied: &'a BTreeMap<String, u64>,
     copied_not_deleted: &'a [String],
+    #[serde(flatten)]
+    left: &'a Left,
     failed: &'a BTreeMap<String, u64>,
     not_chosen: u64,
     arrived_meanwhile: u64,
@@ -151,11 +156,14 @@ async fn carry_out(arguments: &Arguments, dead_letters: &DeadLetters, way: &Way)
         }
     }
     redrive.is_complete &= !stop.is_told();
-    redrive.tell(arguments, dead_letters, way.by_move_task.then_some(way))?;
+    let told = redrive.tell(arguments, dead_letters, way.by_move_task.then_some(way));
     if let Some(error) = trouble {
         return Err(error);
     }
-    let is_done = redrive.is_complete && redrive.copies.failed.is_empty() && redrive.copies.not_deleted.is_empty();
+    told?;
+    let copies = &redrive.copies;
+    let is_done = copies.failed.is_empty() && copies.not_deleted.is_empty() && copies.left.count() == 0;
+    let is_done = is_done && redrive.is_complete;
     Ok(stop.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
@@ -191,44 +199,55 @@ async fn copy_all(
 }
 
 impl Redrive {
-    /// `moved` is the way of what SQS moved, if it was asked to.
+    /// `moved` is the way of what SQS moved, if it was asked to. What was done is done: if the standard output cannot be written, the
+    /// standard error says it.
     fn tell(&self, arguments: &Arguments, dead_letters: &DeadLetters, moved: Option<&Way>) -> Result<(), Error> {
         let Self { copies, .. } = self;
-        if arguments.json {
+        let text = self.text(moved);
+        let told = if arguments.json {
             let redriven = Redriven {
                 queue: dead_letters.queue.arn.to_string(),
                 moved: self.moved,
                 copied: &copies.copied,
                 copied_not_deleted: &copies.not_deleted,
+                left: &copies.left,
                 failed: &copies.failed,
                 not_chosen: copies.not_chosen,
                 arrived_meanwhile: copies.newcomers,
                 complete: self.is_complete,
             };
-            anstream::println!("{}", serde_json::to_string_pretty(&redriven)?);
-            return Ok(());
-        }
+            output::json(&redriven)
+        } else {
+            output::text(&text)
+        };
+        told.inspect_err(|_| output::note(text.trim_end()))
+    }
+
+    fn text(&self, moved: Option<&Way>) -> String {
+        let Self { copies, .. } = self;
+        let mut text = String::new();
+        let mut line = |line: String| text.extend([line.as_str(), "\n"]);
         match moved {
-            Some(way) => anstream::println!("{} moved to {way}", messages(self.moved)),
-            None if copies.copied.is_empty() => anstream::println!("no message copied"),
+            Some(way) => line(format!("{} moved to {way}", messages(self.moved))),
+            None if copies.copied.is_empty() => line("no message copied".to_owned()),
             None => {}
         }
         for (to, count) in &copies.copied {
-            anstream::println!("{} copied to {to}", messages(*count));
+            line(format!("{} copied to {to}", messages(*count)));
         }
         if copies.not_chosen > 0 {
-            anstream::println!("{} left here, not chosen", messages(copies.not_chosen));
+            line(format!("{} left here, not chosen", messages(copies.not_chosen)));
         }
         if copies.newcomers > 0 {
-            anstream::println!("{} arrived meanwhile, and left here", messages(copies.newcomers));
+            line(format!("{} arrived meanwhile, and left here", messages(copies.newcomers)));
         }
         for (code, count) in &copies.failed {
-            anstream::println!("{} not copied, and still here: {code}", messages(*count));
+            line(format!("{} not copied, and still here: {code}", messages(*count)));
         }
         for id in &copies.not_deleted {
-            anstream::println!("{id} copied, but not deleted here: brought back again, it would be there twice");
+            line(format!("{id} copied, but not deleted here: brought back again, it would be there twice"));
         }
-        Ok(())
+        text + &copies.left.lines("left here")
     }
 }
 
@@ -243,12 +262,62 @@ async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<Exi
     if arguments.json {
         Redrive { moved: moved.messages, is_complete, ..Redrive::default() }.tell(arguments, dead_letters, None)?;
     } else {
-        anstream::println!("{} moved", messages(moved.messages));
+        let text = format!("{} moved", messages(moved.messages));
+        output::line(&text).inspect_err(|_| output::note(&text))?;
     }
     match moved.end {
         MoveEnd::Completed => Ok(ExitCode::SUCCESS),
         MoveEnd::Cancelled => Ok(stop.exit_code(ExitCode::FAILURE)),
         MoveEnd::SourceUnknown => Err("SQS does not know where the others belong: redrive copies them".into()),
         MoveEnd::Failed(why) => Err(format!("SQS's move task failed: {why}").into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use requeue::Clock;
+    use requeue::embedded::{EmbeddedSqs, Fault};
+
+    use super::super::sqs::Sqs;
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    /// Of four receives that are under way at once one is answered at its fifth try only.
+    #[tokio::test(start_paused = true)]
+    async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
+        let sqs = EmbeddedSqs::new(Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)));
+        let dead_letters = sqs.create_queue("orders-dlq", []).expect("a name");
+        let policy = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":2}}"#);
+        let queue = sqs.create_queue("orders", [("RedrivePolicy", policy.as_str())]).expect("a name");
+        for at in 0..41 {
+            let send = sqs.client().send_message().queue_url(dead_letters.url());
+            send.message_body(at.to_string()).send().await.expect("sent");
+        }
+        sqs.set_faults(|call| match (call.operation.as_str(), call.of_operation) {
+            ("ReceiveMessage", 3 | 6..=8) => Fault::Hang,
+            ("ReceiveMessage", 9) => Fault::AnswerAfter(Duration::from_secs(10)),
+            _ => Fault::None,
+        });
+        let line = ["redrive", "--queue-url", &dead_letters.url(), "--max-messages", "41", "--copy"];
+        let Line { arguments } = clap::Parser::try_parse_from(line).expect("arguments");
+        let asked = Sqs::new(sqs.client());
+        let described = asked.describe(&dead_letters).await.expect("it is there");
+        let dead_letters = DeadLetters { sqs: asked, queue: described, source: None };
+        let way = Way::find(&arguments, &dead_letters).await.expect("one queue");
+        let stop = Stop::listen().expect("signals");
+        let mut redrive = Redrive { is_complete: true, ..Redrive::default() };
+        copy_all(&arguments, &dead_letters, &way, &stop, &mut redrive).await.expect("no trouble");
+
+        // The first one alone, and those whose own request was answered late.
+        assert_eq!(redrive.copies.copied, BTreeMap::from([("orders".to_owned(), 11)]));
+        assert_eq!(redrive.copies.failed, BTreeMap::from([("visibility timeout over".to_owned(), 30)]));
+        assert_eq!(sqs.message_count(&queue).expect("it is there"), 11);
     }
 }

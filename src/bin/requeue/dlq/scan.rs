@@ -65,10 +65,10 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    fn hold(&mut self, letter: &Letter, since: Instant) {
+    fn hold(&mut self, letter: &Letter) {
         // SQS honours the receipt handle of the latest receive.
         self.receipt_handles.insert(letter.id.clone(), letter.receipt_handle.clone());
-        self.since.get_or_insert(since);
+        self.since = Some(self.since.map_or(letter.asked, |since| since.min(letter.asked)));
     }
 
     /// A message that was deleted.
@@ -162,17 +162,18 @@ impl<'a> Scan<'a> {
         let most = self.max_messages - self.seen.len();
         let (calls, most) = if is_first { (1, 1) } else { (self.at_once.min(most.div_ceil(MAX_BATCH_ENTRIES)), most) };
         let ask = ReceiveRequest { max: most.min(self.per_receive), wait: WAIT, visibility: self.visibility };
-        let asked = Instant::now();
         let answers = join_all((0..calls).map(|_| self.sqs.receive(&self.queue.arn, ask))).await;
         let (mut letters, mut trouble) = (Vec::new(), None);
         for answer in answers {
             match answer {
-                Ok(records) => letters.extend(records.into_iter().filter_map(Letter::new)),
+                Ok((records, asked)) => {
+                    letters.extend(records.into_iter().filter_map(|record| Letter::new(record, asked)));
+                }
                 Err(error) => trouble = Some(error),
             }
         }
         for letter in &letters {
-            self.held.hold(letter, asked);
+            self.held.hold(letter);
         }
         trouble.map_or(Ok(letters), Err)
     }

@@ -11,7 +11,7 @@ use requeue::queue::{
     ReceiveRequest, Source, SqsQueue,
 };
 use requeue::{Clock, Record};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{CREDENTIALS, Error, aws, redrive_policy};
 
@@ -68,7 +68,10 @@ macro_rules! ask {
 impl Sqs {
     pub(crate) async fn from_env() -> Self {
         let config: aws::SdkConfig = aws::config().await;
-        let client = Client::new(&config);
+        Self::new(Client::new(&config))
+    }
+
+    pub(crate) fn new(client: Client) -> Self {
         Self { port: SqsQueue::new(&client), client }
     }
 
@@ -152,9 +155,13 @@ impl Sqs {
         Ok(u64::try_from(answer.approximate_number_of_messages_moved()).unwrap_or_default())
     }
 
-    pub(crate) async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<Vec<Record>, Error> {
-        let received = patiently(Again::WithoutAnswer, ask.wait, async || self.port.receive(queue, ask).await).await;
-        received.map_err(|error| refusal("ReceiveMessage", queue, &error))
+    /// Messages, and when the request for them was sent: SQS hides them since then at the earliest.
+    pub(crate) async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<(Vec<Record>, Instant), Error> {
+        let received = patiently(Again::WithoutAnswer, ask.wait, async || {
+            let asked = Instant::now();
+            Ok((self.port.receive(queue, ask).await?, asked))
+        });
+        received.await.map_err(|error| refusal("ReceiveMessage", queue, &error))
     }
 
     /// Sends at most [`MAX_BATCH_ENTRIES`] messages; never again what may have been stored.

@@ -1,10 +1,12 @@
-//! Where messages go back to, and whether SQS can be asked to move them there.
+//! Where messages go back to, and whether SQS can be asked to move them there. No destination is taken from a message: what a body says
+//! of its source can only keep it here.
 
 use std::fmt;
 
+use requeue::DeadLetter;
 use requeue::queue::QueueArn;
 
-use super::letter::Letter;
+use super::letter::{Letter, claimed_source};
 use super::redrive::Arguments;
 use super::{DeadLetters, messages};
 use crate::Error;
@@ -13,11 +15,29 @@ use crate::Error;
 pub(crate) struct Way {
     /// Where everything goes, if somebody said so.
     to: Option<QueueArn>,
-    /// Where what was sent here goes, or why nobody knows. SQS knows only where it moved a message from itself.
+    /// The queue whose messages alone are meant, if somebody chose one.
+    chosen: Option<QueueArn>,
+    /// Where messages go that were sent here, or why nobody knows. SQS knows only where it moved a message from itself.
     strays: Result<QueueArn, String>,
     /// Whether SQS is asked to move what it can.
     pub(crate) by_move_task: bool,
+    /// What ARNs of queues beside the dead-letter queue begin with.
+    prefix: String,
 }
+
+/// Why a message stays.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Stays {
+    /// SQS moved it here from this queue, and another one was chosen.
+    Of(String),
+    /// It claims to come from this queue, and would go to another one.
+    Claims(String),
+    /// Nobody knows where it belongs, for this reason.
+    Unknown(String),
+}
+
+/// Characters of a claim that are shown.
+const MAX_CLAIM_CHARS: usize = 256;
 
 impl Way {
     pub(crate) async fn find(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<Self, Error> {
@@ -43,11 +63,21 @@ impl Way {
             }
             (None, several) => {
                 let all: Vec<&str> = several.iter().map(QueueArn::name).collect();
-                Err(format!("sent here, and {name} belongs to {}: --to says where to", all.join(" and ")))
+                Err(format!(
+                    "sent here, and {name} belongs to {}: choose one with --source-queue-url",
+                    all.join(" and ")
+                ))
             }
         };
+        let chosen = source.clone();
+        // A move task moves everything. It must not bring back messages of a queue that was not chosen.
+        let moves_others =
+            to.is_none() && chosen.as_ref().is_some_and(|chosen| sources.iter().any(|source| !is_same(source, chosen)));
         // SQS moves out of those queues only that are some queue's dead-letter queue.
-        Ok(Self { to, strays, by_move_task: !has_to_copy && !sources.is_empty() })
+        let by_move_task = !has_to_copy && !sources.is_empty() && !moves_others;
+        let prefix = queue.arn.to_string();
+        let prefix = prefix.strip_suffix(name).unwrap_or_default().to_owned();
+        Ok(Self { to, chosen, strays, by_move_task, prefix })
     }
 
     /// Where SQS is told to move to; nowhere means where each message came from.
@@ -55,10 +85,27 @@ impl Way {
         self.to.as_ref()
     }
 
-    /// Where a copy of this message goes, or why nobody knows.
-    pub(crate) fn of<'a>(&'a self, letter: &'a Letter) -> Result<&'a QueueArn, &'a str> {
-        let own = self.to.as_ref().or(letter.record.dead_letter_source.as_ref());
-        own.map_or_else(|| self.strays.as_ref().map_err(String::as_str), Ok)
+    /// Where a copy of this message goes, or why it stays.
+    pub(crate) fn of<'a>(&'a self, letter: &'a Letter, dead: &DeadLetter<'_>) -> Result<&'a QueueArn, Stays> {
+        if let Some(to) = &self.to {
+            return Ok(to);
+        }
+        if let Some(own) = &letter.record.dead_letter_source {
+            let is_meant = self.chosen.as_ref().is_none_or(|chosen| is_same(chosen, own));
+            return if is_meant { Ok(own) } else { Err(Stays::Of(self.shown(&own.to_string()))) };
+        }
+        let stray = self.strays.as_ref().map_err(|why| Stays::Unknown(why.clone()))?;
+        let contradicts = |claim: &&str| !claim.parse().is_ok_and(|claim| is_same(&claim, stray));
+        match claimed_source(letter, dead).filter(contradicts) {
+            Some(claim) => Err(Stays::Claims(self.shown(claim))),
+            None => Ok(stray),
+        }
+    }
+
+    /// A queue as a person calls it: by its name, if it is in the dead-letter queue's account and region.
+    pub(crate) fn shown(&self, arn: &str) -> String {
+        let name = arn.strip_prefix(&self.prefix).unwrap_or(arn);
+        name.chars().take(MAX_CLAIM_CHARS).collect()
     }
 
     /// Whether SQS itself can move this message.
@@ -72,11 +119,18 @@ impl Way {
         if self.by_move_task {
             return format!("{has}: SQS is to move them to {self}");
         }
+        let chosen = self.chosen.as_ref().filter(|_| self.to.is_none());
+        let of = chosen.map(|chosen| format!(" of {}", chosen.name())).unwrap_or_default();
         let words = arguments.filter.words();
-        let which = if words.is_empty() { "they".to_owned() } else { format!("those{words}") };
+        let which = if of.is_empty() && words.is_empty() { "they".to_owned() } else { format!("those{of}{words}") };
         let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
         format!("{has}: {which} are to be copied to {self} and then deleted{fresh}")
     }
+}
+
+/// Whether both name one queue. What read its own queue from a URL does not know the partition.
+fn is_same(one: &QueueArn, other: &QueueArn) -> bool {
+    one.region() == other.region() && one.url_at("") == other.url_at("")
 }
 
 impl fmt::Display for Way {

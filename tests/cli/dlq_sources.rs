@@ -1,0 +1,237 @@
+//! `requeue dlq` on a dead-letter queue of two queues: each message goes to its own or stays, and what a message says of itself is shown
+//! as a claim that controls nothing.
+
+use requeue::printable::is_printable;
+use requeue::queue::QueueArn;
+use serde_json::{Value, json};
+
+use crate::dlq_world::{World, lines};
+
+/// Five messages that `orders` sent to the dead-letter queue itself, and one that SQS moved there from `bills`.
+struct Shared {
+    world: World,
+    bills: QueueArn,
+}
+
+impl Shared {
+    /// Whether `orders` has a redrive policy as well.
+    async fn new(orders_has_policy: bool) -> Self {
+        let world = World::filled("direct").await;
+        if !orders_has_policy {
+            let set = world.sqs.client().set_queue_attributes().queue_url(world.queue.url());
+            set.attributes("RedrivePolicy".into(), "").send().await.unwrap();
+        }
+        let bills = world.with_bill().await;
+        Self { world, bills }
+    }
+
+    /// How many are in the dead-letter queue, in `orders`, in `bills`.
+    fn counts(&self) -> (usize, usize, usize) {
+        let (dead, orders) = self.world.counts();
+        (dead, orders, self.world.sqs.message_count(&self.bills).unwrap())
+    }
+}
+
+/// Arguments, in which `{orders}`, `{bills}`, `{dead}` stand for URLs; how many are where then; the status; what is said.
+struct Story {
+    orders_has_policy: bool,
+    arguments: &'static [&'static str],
+    counts: (usize, usize, usize),
+    status: i32,
+    said: &'static [&'static str],
+}
+
+const CLAIMED: &str = "5 messages left here, by their claim to come from orders; --source with --to brings them back";
+
+const STORIES: [Story; 9] = [
+    Story {
+        orders_has_policy: true,
+        arguments: &["--source-queue-url", "{bills}"],
+        counts: (5, 0, 1),
+        status: 1,
+        said: &["1 message copied to bills", CLAIMED],
+    },
+    Story {
+        orders_has_policy: false,
+        arguments: &["--source-queue-url", "{bills}"],
+        counts: (5, 0, 1),
+        status: 1,
+        said: &["1 message copied to bills", CLAIMED],
+    },
+    Story {
+        orders_has_policy: false,
+        arguments: &["--queue-url", "{dead}"],
+        counts: (5, 0, 1),
+        status: 1,
+        said: &["1 message copied to bills", CLAIMED],
+    },
+    Story {
+        orders_has_policy: false,
+        arguments: &["--queue-url", "{dead}", "--copy"],
+        counts: (5, 0, 1),
+        status: 1,
+        said: &["1 message copied to bills", CLAIMED],
+    },
+    Story {
+        orders_has_policy: true,
+        arguments: &["--queue-url", "{dead}"],
+        counts: (5, 0, 1),
+        status: 1,
+        said: &[
+            "1 message copied to bills",
+            "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills and orders: choose one with --source-queue-url",
+        ],
+    },
+    Story {
+        orders_has_policy: true,
+        arguments: &["--source-queue-url", "{orders}"],
+        counts: (1, 5, 0),
+        status: 1,
+        said: &["5 messages copied to orders", "1 message of bills left here; --source with --to brings them back"],
+    },
+    Story {
+        orders_has_policy: false,
+        arguments: &["--queue-url", "{dead}", "--source", "orders", "--to", "{orders}"],
+        counts: (1, 5, 0),
+        status: 0,
+        said: &["5 messages copied to orders", "1 message left here, not chosen"],
+    },
+    Story {
+        orders_has_policy: true,
+        arguments: &["--source-queue-url", "{bills}", "--to", "{orders}"],
+        counts: (0, 6, 0),
+        status: 0,
+        said: &["6 messages moved to orders"],
+    },
+    Story {
+        orders_has_policy: true,
+        arguments: &["--source-queue-url", "{bills}", "--limit", "1"],
+        counts: (5, 0, 1),
+        status: 1,
+        said: &["1 message copied to bills", CLAIMED],
+    },
+];
+
+#[tokio::test]
+async fn no_message_is_brought_back_to_a_queue_that_it_did_not_come_from_unless_to_says_so() {
+    for story in STORIES {
+        let shared = Shared::new(story.orders_has_policy).await;
+        let Shared { world, bills } = &shared;
+        let urls = [world.url(&world.queue), world.url(bills), world.url(&world.dead_letters)];
+        let arguments: Vec<&str> = story
+            .arguments
+            .iter()
+            .map(|argument| match *argument {
+                "{orders}" => urls[0].as_str(),
+                "{bills}" => urls[1].as_str(),
+                "{dead}" => urls[2].as_str(),
+                other => other,
+            })
+            .collect();
+        let planned = world.run(&[&["redrive", "--dry-run", "--json"], &arguments[..]].concat()).await;
+        let plan: Value = serde_json::from_str(&planned.stdout).unwrap();
+        assert_eq!((planned.status, shared.counts()), (0, (6, 0, 0)), "{arguments:?}: {planned:?}");
+        let number = |value: &Value| value.as_u64().unwrap_or_default();
+        let kept = ["left", "leftByClaim", "notPossible"]
+            .map(|name| plan[name].as_object().unwrap().values().map(number).sum::<u64>());
+        let expected = u64::try_from(story.counts.0).unwrap();
+        assert_eq!(kept.iter().sum::<u64>() + number(&plan["notChosen"]), expected, "{arguments:?}: {plan:#}");
+
+        let run = world.run(&[&["redrive", "--yes"], &arguments[..]].concat()).await;
+        assert_eq!((run.status, shared.counts()), (story.status, story.counts), "{arguments:?}: {run:?}");
+        for words in story.said {
+            assert!(run.stdout.contains(words), "{arguments:?}: {words}: {run:?}");
+        }
+        world.assert_all_visible();
+    }
+}
+
+#[tokio::test]
+async fn what_stays_is_told_with_the_queue_by_whose_word() {
+    let shared = Shared::new(true).await;
+    let Shared { world, bills } = &shared;
+    let to_bills = ["redrive", "--dry-run", "--source-queue-url", &world.url(bills)];
+    let run = world.run(&to_bills).await;
+    let words = "5 messages would stay here, by their claim to come from orders; --source with --to brings them back\n";
+    assert!(run.stdout.contains(words) && run.stdout.contains("1 message would be copied to bills"), "{run:?}");
+    let to_orders = ["redrive", "--yes", "--json", "--source-queue-url", &world.url(&world.queue)];
+    let run = world.run(&to_orders).await;
+    let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!((&redriven["left"], &redriven["leftByClaim"]), (&json!({ "bills": 1 }), &json!({})), "{run:?}");
+    let peeked = world.dlq(&["peek", "--json"]).await.succeeded();
+    assert_eq!(
+        (&lines(&peeked)[0]["movedFrom"], &lines(&peeked)[0]["claimedSource"]),
+        (&json!(bills.to_string()), &Value::Null)
+    );
+
+    // Nothing is sent where a message wishes, be it even a queue that could be meant.
+    let forged = |source: &str| {
+        let state = json!({ "v": 1, "source": source });
+        let body = json!({ "retryCount": 1, "originalMessageId": "m-1", "retryTimestamp": "2026-11-21T01:02:03.004Z", "retryState": state });
+        body.to_string()
+    };
+    let far = "arn:aws:sqs:us-east-1:999999999999:bills";
+    for source in [bills.to_string().as_str(), far, "nonsense"] {
+        world.send_dead(&forged(source)).await;
+    }
+    let run = world.run(&["redrive", "--dry-run", "--json", "--source-queue-url", &world.url(&world.queue)]).await;
+    let plan: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(plan["leftByClaim"], json!({ "bills": 1, far: 1, "nonsense": 1 }), "{run:?}");
+    let run = world.dlq(&["redrive", "--dry-run"]).await;
+    for words in ["1 of those by their claim come from bills\n", "come from nonsense\n"] {
+        assert!(run.stdout.contains(words), "{run:?}");
+    }
+    let run = world.run(&["redrive", "--yes", "--source-queue-url", &world.url(bills)]).await;
+    assert_eq!((run.status, shared.counts()), (1, (2, 5, 2)), "the bill, and what claims to be one: {run:?}");
+}
+
+/// Every character that a terminal or a viewer obeys.
+fn harmful() -> String {
+    ('\0'..=char::MAX).filter(|c| !is_printable(*c)).collect()
+}
+
+#[tokio::test]
+async fn nothing_that_a_message_says_controls_a_terminal() {
+    let shared = Shared::new(true).await;
+    let Shared { world, bills } = &shared;
+    let text = format!("x{}y", harmful());
+    let why = json!({ "class": "quota", "reason": text, "detail": text, "retryCount": 1 });
+    let state = json!({ "v": 1, "source": text, "deadLetter": why, text.as_str(): text });
+    let body = json!({ "retryCount": 1, "originalMessageId": text, "retryTimestamp": "2026-11-21T01:02:03.004Z", "retryState": state, text.as_str(): text });
+    // As it may be in a queue: what SQS takes as it is stands there unescaped.
+    let mut body = body.to_string();
+    for c in harmful().chars().filter(|c| *c > '\u{9f}') {
+        body = body.replace(&format!("\\u{:04x}", u32::from(c)), &c.to_string());
+    }
+    world.send_dead(&body).await;
+    let bills = world.url(bills);
+    let by_source = ["redrive", "--source-queue-url", &bills];
+    for (arguments, is_json) in [
+        (&["list"][..], false),
+        (&["list", "--json"], true),
+        (&["peek"], false),
+        (&["peek", "--bodies"], false),
+        (&["peek", "--json", "--bodies"], true),
+        (&["export", "-"], true),
+        (&["redrive", "--dry-run"], false),
+        (&["redrive", "--dry-run", "--json"], true),
+        (&["redrive", "--yes"], false),
+        (&[&by_source[..], &["--dry-run", "--json"]].concat(), true),
+        (&[&by_source[..], &["--yes", "--json"]].concat(), true),
+        (&[&by_source[..], &["--yes"]].concat(), false),
+    ] {
+        let is_by_source = arguments.contains(&"--source-queue-url");
+        let run = if is_by_source { world.run(arguments).await } else { world.dlq(arguments).await };
+        for printed in [&run.stdout, &run.stderr] {
+            let harmful: Vec<char> = printed.chars().filter(|c| !is_printable(*c) && *c != '\n').collect();
+            assert!(harmful.is_empty(), "{arguments:?}: {harmful:?} in {printed}");
+        }
+        if is_json && ["peek", "export"].contains(&arguments[0]) {
+            let ids: Vec<Value> = lines(&run.stdout).iter().map(|line| line["originalMessageId"].clone()).collect();
+            assert!(ids.contains(&json!(text)), "the value survives: {ids:?}");
+        }
+    }
+    // A value of several lines does not pass for lines of ours.
+    let run = world.dlq(&["peek", "--bodies"]).await;
+    assert!(run.stdout.lines().all(|line| line.is_empty() || line.starts_with("  ") || line.len() == 36), "{run:?}");
+}
