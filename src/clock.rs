@@ -33,6 +33,12 @@ impl Clock {
         Self(Arc::new(move || start + origin.elapsed()))
     }
 
+    /// A clock that a test sets.
+    #[cfg(all(test, feature = "http", feature = "embedded"))]
+    pub(crate) fn showing(time: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
+        Self(Arc::new(time))
+    }
+
     /// The time of day now.
     #[must_use]
     pub fn now(&self) -> SystemTime {

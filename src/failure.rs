@@ -74,6 +74,9 @@ pub enum Evidence {
     Unrecognised,
     /// The message itself: its body does not fit the handler's type, or an attribute no header.
     Body,
+    /// A connection that had worked before broke before the response, or the response is larger than may be read: nothing is known of the
+    /// downstream service.
+    Connection,
     /// The handler panicked.
     Panic,
     /// The handler ran into its time-out or into the end of the invocation.

@@ -6,6 +6,22 @@ use crate::failure::Failure;
 use crate::gate::Scope;
 use crate::message::{Message, Raw};
 
+tokio::task_local! {
+    /// Set while a handler that is to end is polled for the last time.
+    static LAST_POLL: ();
+}
+
+/// Polls a handler for the last time before it is dropped.
+pub(crate) fn poll_last<T>(poll: impl FnOnce() -> T) -> T {
+    LAST_POLL.sync_scope((), poll)
+}
+
+/// Whether the handler that runs here is dropped unless it ends now: what it knows by now decides.
+#[cfg(feature = "http")]
+pub(crate) fn is_last_poll() -> bool {
+    LAST_POLL.try_with(|()| ()).is_ok()
+}
+
 /// Works on one message.
 ///
 /// Every async function of the shape `async fn(Message<T>) -> Result<(), E>` with `E: Into<Failure>` is a handler. Implement the

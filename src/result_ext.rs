@@ -68,6 +68,7 @@ impl<T, E> ResultExt<T, E> for Result<T, E> {
                 | Evidence::Typed
                 | Evidence::Text
                 | Evidence::Body
+                | Evidence::Connection
                 | Evidence::Panic
                 | Evidence::TimeOut => failure,
             }

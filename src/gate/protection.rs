@@ -138,8 +138,8 @@ pub(crate) enum Change {
 impl Reply {
     pub(crate) fn of(failure: &Failure) -> Self {
         match (failure.class(), failure.evidence(), failure.delay()) {
-            // The message was never sent.
-            (_, Evidence::Panic | Evidence::Unrecognised | Evidence::Body, _) => Self::Silent,
+            // The message was never sent, or nothing is known of what became of it.
+            (_, Evidence::Panic | Evidence::Unrecognised | Evidence::Body | Evidence::Connection, _) => Self::Silent,
             (FailureClass::NonRetryable, _, _) => Self::Alive,
             _ if failure.is_postponed() => Self::Alive,
             (FailureClass::RateLimit | FailureClass::Quota, _, Some(delay)) => Self::Paused(delay),

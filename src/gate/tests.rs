@@ -298,6 +298,7 @@ fn failures_say_of_their_callee_what_they_can() {
         (of(FailureClass::Temporary, Evidence::TimeOut), Reply::Down),
         (of(FailureClass::Temporary, Evidence::Panic), Reply::Silent),
         (of(FailureClass::Temporary, Evidence::Unrecognised), Reply::Silent),
+        (of(FailureClass::Temporary, Evidence::Connection), Reply::Silent),
         (of(FailureClass::NonRetryable, Evidence::Body), Reply::Silent),
     ] {
         assert_eq!(Reply::of(&failure), expected, "{failure:?}");

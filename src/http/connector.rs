@@ -1,28 +1,24 @@
-//! Connections: TCP and TLS, or whatever a test puts in their place, within a time-out.
+//! How a connection is opened: by TCP and TLS, or whatever a test puts in their place.
 
 use std::error::Error;
 use std::fmt;
-use std::future::Future;
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
-use std::time::Duration;
 
 use ::http::Uri;
 use hyper::rt::{Read, Write};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use rustls::crypto::CryptoProvider;
 use rustls::{ClientConfig, RootCertStore};
 use tower::Service;
 
 use super::TargetUrl;
+use super::connection::BoxError;
+use super::pool::Connectors;
 
 /// TCP, with TLS on top for `https`.
 pub type TlsConnector = HttpsConnector<HttpConnector>;
-
-type BoxError = Box<dyn Error + Send + Sync>;
 
 /// What opens connections for an [`HttpTarget`](super::HttpTarget): any cloneable [`Service`] from a URI to a stream that hyper can use.
 pub trait Connector:
@@ -51,19 +47,27 @@ impl<C> Connector for C where
 {
 }
 
-/// The connector for `url`. The root certificates are loaded here and not at the first message, and only where they are needed.
-pub(super) fn for_url(url: &TargetUrl) -> io::Result<TlsConnector> {
+/// The connectors for `url`. The root certificates are loaded here and not at the first message, and only where they are needed.
+pub(super) fn for_url(url: &TargetUrl, http1_only: bool) -> io::Result<Connectors<TlsConnector>> {
     let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let builder = HttpsConnectorBuilder::new();
-    let builder = if url.is_https() {
-        builder.with_provider_and_native_roots(provider)?.https_only()
-    } else {
-        builder.with_tls_config(trusting_nobody(provider)?).https_or_http()
-    };
+    let tls = if url.is_https() { trusting_this_machine(provider)? } else { trusting_nobody(provider)? };
+    let http1 = over_tls(tls.clone(), url, false);
+    let best = if http1_only { http1.clone() } else { over_tls(tls, url, true) };
+    Ok(Connectors { best, http1: Some(http1) })
+}
+
+fn over_tls(tls: ClientConfig, url: &TargetUrl, with_http2: bool) -> TlsConnector {
+    let builder = HttpsConnectorBuilder::new().with_tls_config(tls);
+    let builder = if url.is_https() { builder.https_only() } else { builder.https_or_http() }.enable_http1();
     let mut tcp = HttpConnector::new();
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
-    Ok(builder.enable_http1().enable_http2().wrap_connector(tcp))
+    if with_http2 { builder.enable_http2().wrap_connector(tcp) } else { builder.wrap_connector(tcp) }
+}
+
+fn trusting_this_machine(provider: Arc<CryptoProvider>) -> io::Result<ClientConfig> {
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
+    Ok(builder.map_err(io::Error::other)?.with_native_roots()?.with_no_client_auth())
 }
 
 fn trusting_nobody(provider: Arc<CryptoProvider>) -> io::Result<ClientConfig> {
@@ -75,40 +79,7 @@ fn trusting_nobody(provider: Arc<CryptoProvider>) -> io::Result<ClientConfig> {
 #[cfg(all(test, feature = "embedded"))]
 pub(super) fn without_roots() -> TlsConnector {
     let url = TargetUrl::parse("http://localhost/").expect("it is loopback");
-    for_url(&url).expect("http needs no certificates")
-}
-
-/// A connector that does not take longer than it may, name look-up and TLS included.
-#[derive(Clone)]
-pub(super) struct Bounded<C> {
-    inner: C,
-    limit: Duration,
-}
-
-impl<C> Bounded<C> {
-    pub(super) fn new(inner: C, limit: Duration) -> Self {
-        Self { inner, limit }
-    }
-}
-
-impl<C: Connector> Service<Uri> for Bounded<C> {
-    type Response = C::Response;
-    type Error = BoxError;
-    type Future = Pin<Box<dyn Future<Output = Result<C::Response, BoxError>> + Send>>;
-
-    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.inner.poll_ready(context).map_err(Into::into)
-    }
-
-    fn call(&mut self, uri: Uri) -> Self::Future {
-        let connecting = tokio::time::timeout(self.limit, self.inner.call(uri));
-        Box::pin(async move {
-            match connecting.await {
-                Ok(connected) => connected.map_err(Into::into),
-                Err(_) => Err(ConnectTimedOut.into()),
-            }
-        })
-    }
+    for_url(&url, false).expect("http needs no certificates").best
 }
 
 /// No connection in time.

@@ -13,7 +13,7 @@ use crate::message::Message;
 use crate::queue::{Attribute, AttributeValue};
 use crate::trace;
 
-const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
 const WEBHOOK_TIMESTAMP: HeaderName = HeaderName::from_static("webhook-timestamp");
 const WEBHOOK_SIGNATURE: HeaderName = HeaderName::from_static("webhook-signature");
@@ -177,8 +177,8 @@ fn check_lengths(delivery: &Delivery<'_>) -> Result<(), Failure> {
 }
 
 /// All headers of one message. What stands later replaces what stands earlier: the settings', the message's, ours.
-pub(super) fn assemble(settings: &HttpSettings, delivery: Delivery<'_>) -> Result<HeaderMap, Failure> {
-    check_lengths(&delivery)?;
+pub(super) fn assemble(settings: &HttpSettings, delivery: &Delivery<'_>) -> Result<HeaderMap, Failure> {
+    check_lengths(delivery)?;
     let id = HeaderValue::from_str(delivery.original_message_id)
         .map_err(|_| unfit(HeaderError::Value(IDEMPOTENCY_KEY.as_str().to_owned())))?;
     // A record without an id has no key: with an empty one the target would take all such messages for the same.
@@ -190,7 +190,12 @@ pub(super) fn assemble(settings: &HttpSettings, delivery: Delivery<'_>) -> Resul
     };
 
     let mut headers = settings.headers.clone();
-    headers.extend(delivery.headers);
+    for name in delivery.headers.keys() {
+        headers.remove(name);
+    }
+    for (name, value) in &delivery.headers {
+        headers.append(name.clone(), value.clone());
+    }
     for name in OF_HTTP.iter().chain(&OURS) {
         headers.remove(*name);
     }
@@ -268,7 +273,7 @@ mod tests {
     fn a_message_without_an_id_has_no_key() {
         let settings = HttpSettings::default();
         for (id, expected) in [("", None), ("id-1", Some("id-1"))] {
-            let headers = assemble(&settings, Delivery::new(id, "{}")).expect("an id fits into a header");
+            let headers = assemble(&settings, &Delivery::new(id, "{}")).expect("an id fits into a header");
             for name in [IDEMPOTENCY_KEY, WEBHOOK_ID] {
                 let value = headers.get(&name).map(|value| value.to_str().expect("it is text"));
                 assert_eq!(value, expected, "{name}");
@@ -358,7 +363,7 @@ mod tests {
             let delivery = delivery.header("x-tenant", &tenant).expect("it is valid");
             let delivery = delivery.header("x-trace", &trace).expect("it is valid");
             let settings = HttpSettings::default().header("x-own", &"x".repeat(5_000)).expect("the deployer may");
-            let failure = assemble(&settings, delivery).err();
+            let failure = assemble(&settings, &delivery).err();
             assert_eq!(failure.as_ref().map(Failure::reason), expected, "{} {}", id.len(), content_type.len());
             let kind = failure.map(|failure| (failure.class(), failure.evidence()));
             assert_eq!(kind, expected.map(|_| (FailureClass::NonRetryable, Evidence::Body)));
@@ -397,7 +402,7 @@ mod tests {
             (mapped, Some("mapped"), None),
         ] {
             let headers = of_message(&settings, &message).expect("they fit");
-            let headers = assemble(&settings, Delivery { headers, ..Delivery::new("id-1", "{}") }).expect("they fit");
+            let headers = assemble(&settings, &Delivery { headers, ..Delivery::new("id-1", "{}") }).expect("they fit");
             let value = |name| headers.get(name).map(|value| value.to_str().expect("it is text"));
             assert_eq!((value(TRACEPARENT), value(TRACESTATE)), (parent, state));
         }
@@ -408,7 +413,7 @@ mod tests {
         let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().expect("it is a secret");
         let settings = HttpSettings::default().sign_with(secret);
         for id in ["", "id.1700000000"] {
-            let failure = assemble(&settings, Delivery::new(id, "{}")).expect_err("it is refused");
+            let failure = assemble(&settings, &Delivery::new(id, "{}")).expect_err("it is refused");
             assert_eq!(failure.class(), FailureClass::NonRetryable, "{id}");
             assert_eq!(failure.reason(), "a message without an id, or with a dot in it, cannot be signed");
         }

@@ -4,35 +4,41 @@
 //! answer nor its slowness costs more than a bound. It knows nothing of queues and decides no retry; what an answer means, `classify/` knows.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io;
-use std::time::{Duration, SystemTime};
+use std::pin::Pin;
+use std::task::Poll;
+use std::time::Duration;
 
 use ::http::header::HeaderMap;
-use ::http::{HeaderName, HeaderValue, Method, Request, response};
-use bytes::Bytes;
-use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
-use hyper_util::client::legacy::Client;
-use hyper_util::rt::{TokioExecutor, TokioTimer};
+use ::http::{HeaderName, HeaderValue, Method, response};
+use hyper::body::{Body, Incoming};
 use tokio::time::{Instant, timeout_at};
 
 use crate::classify::Answer;
 use crate::clock::Clock;
-use crate::failure::{Evidence, Failure, FailureClass};
+use crate::failure::{Evidence, Failure};
 use crate::gate::Scope;
-use crate::handler::Handler;
+use crate::handler::{self, Handler};
 use crate::message::Message;
 use crate::queue::AttributeValue;
 
+mod connection;
 mod connector;
+mod delivery;
 mod header;
+mod pool;
 mod scope;
 mod signature;
+mod status_line;
 mod transport;
 mod url;
 
+use connection::{Address, Connection, Outgoing, Received, Repeat, TimedOut};
 pub use connector::{Connector, TlsConnector};
+pub use delivery::Delivery;
 pub use header::HeaderError;
+use pool::{Connectors, Pool, Times};
 pub use scope::{InvalidScopeKey, ScopeKey};
 pub use signature::{InvalidSigningSecret, SigningSecret};
 pub use url::{TargetUrl, TargetUrlError};
@@ -46,16 +52,9 @@ const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 /// Default for connecting, TLS included. A host that does not answer for so long is down: a name look-up, one lost packet and two round trips
 /// around the world fit in.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Connections unused for so long are closed. Most servers and load balancers keep theirs for a minute or more; to write into one that the
-/// other side has just closed costs a retry.
-const IDLE_TIMEOUT: Duration = Duration::from_secs(30);
-/// An HTTP/2 connection with requests under way is asked so often whether it is still alive, so that one that died while the environment was
-/// frozen does not hold up every message until its time-out.
-const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// And so long it may take to answer.
-const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Status line and headers of an answer.
-const MAX_HEAD_BYTES: usize = 32 * 1024;
+/// Default for how long an unused connection is kept. Node closes its own after 5 s, most other servers later; to write into one that the
+/// other side has just closed costs a second request.
+pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// So much of an answer's body is read: enough for every error that a provider describes.
 const MAX_BODY_BYTES: usize = 16 * 1024;
 /// Once the status is known the body is not worth more waiting than this.
@@ -83,11 +82,14 @@ pub struct HttpSettings {
     content_type: Option<HeaderValue>,
     timeout: Duration,
     connect_timeout: Duration,
+    read_timeout: Option<Duration>,
+    idle_timeout: Duration,
+    http1_only: bool,
     clock: Clock,
 }
 
 impl Default for HttpSettings {
-    /// POST, no headers but ours, not signed, 5 s to connect, 30 s in all.
+    /// POST, no headers but ours, not signed, 5 s to connect, 30 s in all, unused connections kept for 4 s.
     fn default() -> Self {
         Self {
             method: Method::POST,
@@ -98,6 +100,9 @@ impl Default for HttpSettings {
             content_type: None,
             timeout: TIMEOUT,
             connect_timeout: CONNECT_TIMEOUT,
+            read_timeout: None,
+            idle_timeout: IDLE_TIMEOUT,
+            http1_only: false,
             clock: Clock::system(),
         }
     }
@@ -186,6 +191,45 @@ impl HttpSettings {
         Self { connect_timeout, ..self }
     }
 
+    /// The longest wait for the head of the response, once there is a connection. Default: what is left of the
+    /// [`timeout`](Self::timeout).
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use requeue::http::HttpSettings;
+    /// let settings = HttpSettings::default().read_timeout(Duration::from_secs(10));
+    /// ```
+    #[must_use]
+    pub fn read_timeout(self, read_timeout: Duration) -> Self {
+        Self { read_timeout: Some(read_timeout), ..self }
+    }
+
+    /// How long an unused connection is kept, by this machine's monotonic clock and by the [`clock`](Self::clock), whichever says it first:
+    /// while Lambda freezes the environment, one of them may stand still. Should be below the time after which the target, or a proxy before
+    /// it, closes its end. Default 4 s.
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use requeue::http::HttpSettings;
+    /// let settings = HttpSettings::default().idle_timeout(Duration::from_secs(50));
+    /// ```
+    #[must_use]
+    pub fn idle_timeout(self, idle_timeout: Duration) -> Self {
+        Self { idle_timeout, ..self }
+    }
+
+    /// HTTP/1.1 alone, also if the target offers HTTP/2. Default: the best that it offers. Only [`HttpTarget::new`] asks for it:
+    /// a connector of another making decides for itself.
+    ///
+    /// ```
+    /// # use requeue::http::HttpSettings;
+    /// let settings = HttpSettings::default().http1_only();
+    /// ```
+    #[must_use]
+    pub fn http1_only(self) -> Self {
+        Self { http1_only: true, ..self }
+    }
+
     /// The clock with which dates in an answer are compared that has no `Date` of its own, and by which requests are signed. Default:
     /// this machine's.
     #[must_use]
@@ -194,73 +238,23 @@ impl HttpSettings {
     }
 }
 
-/// One message, as [`HttpTarget::deliver`] sends it.
-///
-/// ```
-/// use requeue::http::Delivery;
-///
-/// let delivery = Delivery { retry_count: 2, receive_count: 1, ..Delivery::new("1b5b-…", r#"{"order":7}"#) };
-/// # let _ = delivery;
-/// ```
-#[derive(Clone)]
-pub struct Delivery<'a> {
-    /// The body, sent as it is.
-    pub body: Bytes,
-    /// The id of the first delivery: `Idempotency-Key` and `webhook-id`.
-    pub original_message_id: &'a str,
-    /// The message's own `Content-Type`.
-    pub content_type: Option<&'a str>,
-    /// More headers, such as the trace and chosen message attributes. They replace those of the settings and are replaced by ours.
-    pub headers: HeaderMap,
-    /// `X-Requeue-Retry-Count`
-    pub retry_count: u32,
-    /// `X-Requeue-Receive-Count`
-    pub receive_count: u32,
-    /// `X-Requeue-First-Receive-Time`, in whole seconds since the epoch.
-    pub first_received: Option<SystemTime>,
-    /// `X-Requeue-First-Sent-Time`, in whole seconds since the epoch.
-    pub first_sent: Option<SystemTime>,
-}
-
-impl<'a> Delivery<'a> {
-    /// A message that has been through nothing yet.
-    #[must_use]
-    pub fn new(original_message_id: &'a str, body: impl Into<Bytes>) -> Self {
-        Self {
-            body: body.into(),
-            original_message_id,
-            content_type: None,
-            headers: HeaderMap::new(),
-            retry_count: 0,
-            receive_count: 1,
-            first_received: None,
-            first_sent: None,
-        }
-    }
-
-    /// Adds one more header, checked.
-    pub fn header(mut self, name: &str, value: &str) -> Result<Self, HeaderError> {
-        let (name, value): (HeaderName, HeaderValue) = header::parse(name, value)?;
-        self.headers.append(name, value);
-        Ok(self)
-    }
-}
-
-impl fmt::Debug for Delivery<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Delivery")
-            .field("original_message_id", &self.original_message_id)
-            .field("body_bytes", &self.body.len())
-            .field("retry_count", &self.retry_count)
-            .field("receive_count", &self.receive_count)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Delivers messages to one URL over connections that it keeps for the next message.
 ///
-/// Any 2xx is a success. Whatever else is answered becomes a [`Failure`] as [`Failure::from_answer`] describes; no answer at all (no
-/// connection, no name, no trust, no time) is a temporary one.
+/// Any 2xx is a success, as soon as its status is there: nobody waits for the body. Whatever else is answered becomes a [`Failure`] as
+/// [`Failure::from_answer`] describes, at the latest 2 s after its head, by what there is of the body; no answer at all (no connection, no
+/// name, no trust, no time) is a temporary one.
+///
+/// # Sent twice
+///
+/// A request is sent once more, on a new connection and at once, if the first connection
+///
+/// - had brought a response before, and broke before a byte of this one came, as one does that the target closed while Lambda had frozen
+///   the environment. The target may have worked on the request, so this is done only where an `Idempotency-Key` goes along, which is
+///   missing in messages without an id;
+/// - did not pass it on, by what the target or HTTP itself says: `REFUSED_STREAM`, `GOAWAY`, `HTTP_1_1_REQUIRED` (then all connections are
+///   HTTP/1.1 from now on).
+///
+/// An event of the level `INFO` says so. The second failure counts; it is the first that says something about the target.
 ///
 /// A clone shares the connections.
 ///
@@ -278,7 +272,7 @@ impl fmt::Debug for Delivery<'_> {
 pub struct HttpTarget<C = TlsConnector> {
     url: TargetUrl,
     settings: HttpSettings,
-    client: Client<connector::Bounded<C>, Full<Bytes>>,
+    pool: Pool<C>,
 }
 
 impl HttpTarget {
@@ -288,24 +282,22 @@ impl HttpTarget {
     ///
     /// If the target is `https` and this machine has no root certificates.
     pub fn new(url: TargetUrl, settings: HttpSettings) -> io::Result<Self> {
-        let connector = connector::for_url(&url)?;
-        Ok(Self::with_connector(url, settings, connector))
+        let connectors = connector::for_url(&url, settings.http1_only)?;
+        Ok(Self::with_connectors(url, settings, connectors))
     }
 }
 
 impl<C: Connector> HttpTarget<C> {
     /// Over connections of another making, in memory for example.
     pub fn with_connector(url: TargetUrl, settings: HttpSettings, connector: C) -> Self {
-        let client = Client::builder(TokioExecutor::new())
-            .timer(TokioTimer::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE_TIMEOUT)
-            .http1_max_buf_size(MAX_HEAD_BYTES)
-            .http2_max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX))
-            .http2_keep_alive_interval(PING_INTERVAL)
-            .http2_keep_alive_timeout(PING_TIMEOUT)
-            .build(connector::Bounded::new(connector, settings.connect_timeout));
-        Self { url, settings, client }
+        Self::with_connectors(url, settings, Connectors { best: connector, http1: None })
+    }
+
+    fn with_connectors(url: TargetUrl, settings: HttpSettings, connectors: Connectors<C>) -> Self {
+        let times =
+            Times { connect: settings.connect_timeout, idle: settings.idle_timeout, clock: settings.clock.clone() };
+        let pool = Pool::new(Address::of(&url), connectors, times);
+        Self { url, settings, pool }
     }
 
     /// The URL.
@@ -314,33 +306,70 @@ impl<C: Connector> HttpTarget<C> {
         &self.url
     }
 
-    /// Delivers one message. Dropping the future abandons the request and closes its connection.
+    /// Delivers one message. Dropping the future abandons the request, and closes its connection or, over HTTP/2, its stream.
     pub async fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Failure> {
-        let mut request = Request::new(Full::new(delivery.body.clone()));
-        *request.method_mut() = self.settings.method.clone();
-        *request.uri_mut() = self.url.uri().clone();
-        *request.headers_mut() = header::assemble(&self.settings, delivery)?;
-
         let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
-        let (head, body) = match timeout_at(deadline, self.client.request(request)).await {
-            Ok(answer) => answer.map_err(|error| transport::failure(&error))?.into_parts(),
-            Err(_) => {
-                return Err(Failure::new(FailureClass::Temporary, Evidence::Typed, "no answer in time"));
+        let mut is_repeated = false;
+        loop {
+            // Anew, since a signature says when it was made.
+            let headers = header::assemble(&self.settings, &delivery)?;
+            let has_key = headers.contains_key(header::IDEMPOTENCY_KEY);
+            let request = Outgoing { method: self.settings.method.clone(), headers, body: delivery.body.clone() };
+            let connecting = async { if is_repeated { self.pool.open().await } else { self.pool.get().await } };
+            let connected = timeout_at(deadline, connecting).await.unwrap_or_else(|_| Err(TimedOut.into()));
+            let mut connection = connected.map_err(|error| transport::not_connected(&*error))?;
+            let until = self
+                .settings
+                .read_timeout
+                .map_or(deadline, |limit| deadline.min(Instant::now() + limit.min(LONGEST_TIMEOUT)));
+            let lost = match connection.send(request, self.pool.address(), until).await {
+                Ok(received) => return self.judge(connection, received, deadline).await,
+                Err(lost) => lost,
+            };
+            self.pool.forget(&connection);
+            let is_possible = match lost.repeat {
+                Repeat::Never => false,
+                Repeat::WithKey => has_key,
+                Repeat::Always => true,
+                Repeat::OverHttp1 => self.pool.use_http1(),
+            };
+            if is_repeated || !is_possible {
+                // Of a connection that broke nothing is known but that.
+                let is_silent = lost.repeat == Repeat::WithKey;
+                let evidence = if is_silent { Evidence::Connection } else { Evidence::Typed };
+                return Err(transport::not_answered(&*lost.error, evidence));
             }
-        };
-        let body = beginning(body, deadline.min(Instant::now() + BODY_PATIENCE)).await;
-        self.judge(&head, &body)
+            is_repeated = true;
+            let reason = transport::reason(&*lost.error).unwrap_or_default();
+            tracing::info!(reason, "the connection broke before the response: sending the request on a new one");
+        }
     }
 
-    fn judge(&self, head: &response::Parts, body: &[u8]) -> Result<(), Failure> {
-        // Whatever became of the body: the work is done, and to send the message again would do it twice.
+    /// What a response means. The status decides: whatever becomes of the body of a 2xx, the work is done, and to send the message again
+    /// would do it twice.
+    async fn judge(&self, connection: Connection, received: Received, deadline: Instant) -> Result<(), Failure> {
+        let Received { head, body } = received;
         if head.status.is_success() {
+            // Without a body there is nothing left of the connection either.
+            if body.is_some() {
+                self.pool.give_back(connection, body);
+            }
             return Ok(());
         }
+        let mut bytes = Vec::new();
+        if let Some(body) = body
+            && read_beginning(body, &mut bytes, deadline.min(Instant::now() + BODY_PATIENCE)).await
+        {
+            self.pool.give_back(connection, None);
+        }
+        Err(self.failure(&head, &bytes))
+    }
+
+    fn failure(&self, head: &response::Parts, body: &[u8]) -> Failure {
         let headers: Vec<(&str, &[u8])> =
             head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
         let answer = Answer { status: head.status.as_u16(), headers: &headers, body };
-        Err(Failure::from_answer(&answer, self.settings.clock.now()))
+        Failure::from_answer(&answer, self.settings.clock.now())
     }
 }
 
@@ -373,19 +402,27 @@ impl<C> fmt::Debug for HttpTarget<C> {
     }
 }
 
-/// The beginning of an answer's body. A body that was read to its end leaves its connection fit for the next message.
-async fn beginning(mut body: Incoming, deadline: Instant) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    // Until the end, or an error, or the end of our patience.
-    while let Ok(Some(Ok(frame))) = timeout_at(deadline, body.frame()).await {
+/// Reads the beginning of a body, until then or until the handler is about to be cancelled. `true` if that is all of it: a body that was
+/// read to its end leaves its connection fit for the next message.
+async fn read_beginning(mut body: Incoming, bytes: &mut Vec<u8>, until: Instant) -> bool {
+    loop {
+        let frame = poll_fn(|context| match Pin::new(&mut body).poll_frame(context) {
+            Poll::Ready(frame) => Poll::Ready(Some(frame)),
+            Poll::Pending if handler::is_last_poll() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let frame = match timeout_at(until, frame).await {
+            Ok(Some(Some(Ok(frame)))) => frame,
+            Ok(Some(None)) => return true,
+            Ok(Some(Some(Err(_))) | None) | Err(_) => return false,
+        };
         let data = frame.into_data().unwrap_or_default();
         let room = MAX_BODY_BYTES - bytes.len();
         bytes.extend_from_slice(&data[..data.len().min(room)]);
         if data.len() > room {
-            break;
+            return false;
         }
     }
-    bytes
 }
 
 // The server side of hyper comes with the embedded queue.

@@ -1,9 +1,10 @@
-//! Why there was no answer. All of it is temporary; only the reason differs.
+//! Why there was no response. All of it is temporary; only the reason differs.
 
 use std::error::Error;
 
-use hyper_util::client::legacy;
+use h2::Reason;
 
+use super::connection::TimedOut;
 use super::connector::ConnectTimedOut;
 use crate::classify;
 use crate::failure::{Evidence, Failure, FailureClass};
@@ -11,7 +12,7 @@ use crate::failure::{Evidence, Failure, FailureClass};
 /// A kind of hyper's errors, and what to call it.
 type Kind = (fn(&hyper::Error) -> bool, &'static str);
 
-/// What hyper itself finds wrong with a connection or an answer.
+/// What hyper itself finds wrong with a connection or a response.
 const HYPER: [Kind; 6] = [
     (hyper::Error::is_timeout, "timed out"),
     (hyper::Error::is_parse, "head of the answer too large or not HTTP"),
@@ -21,27 +22,61 @@ const HYPER: [Kind; 6] = [
     (hyper::Error::is_closed, "connection closed"),
 ];
 
-pub(super) fn failure(error: &legacy::Error) -> Failure {
-    let reason = classify::chain(error).find_map(known);
-    let by_type = || classify::typed(error).map(|failure| failure.reason().to_owned());
-    let unknown = if error.is_connect() { "connect failed" } else { "transport failed" };
-    let reason = by_type().unwrap_or_else(|| reason.unwrap_or(unknown).to_owned());
-    Failure::new(FailureClass::Temporary, Evidence::Typed, reason)
+/// There is no connection.
+pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
+    Failure::new(FailureClass::Temporary, Evidence::Typed, reason(error).unwrap_or_else(|| "connect failed".to_owned()))
 }
 
-fn known(error: &(dyn Error + 'static)) -> Option<&'static str> {
-    if error.is::<ConnectTimedOut>() {
-        return Some("connect timed out");
+/// There is a connection, and no response.
+pub(super) fn not_answered(error: &(dyn Error + 'static), evidence: Evidence) -> Failure {
+    // What we do not want to hold in memory says nothing about the target.
+    let evidence = if is_oversize(error) { Evidence::Connection } else { evidence };
+    Failure::new(FailureClass::Temporary, evidence, reason(error).unwrap_or_else(|| "transport failed".to_owned()))
+}
+
+pub(super) fn reason(error: &(dyn Error + 'static)) -> Option<String> {
+    let by_type = || classify::typed(error).map(|failure| failure.reason().to_owned());
+    by_type().or_else(|| classify::chain(error).find_map(known))
+}
+
+fn known(error: &(dyn Error + 'static)) -> Option<String> {
+    if error.is::<ConnectTimedOut>() || error.is::<TimedOut>() {
+        return Some(error.to_string());
     }
     if let Some(tls) = error.downcast_ref::<rustls::Error>() {
-        return Some(match tls {
+        let reason = match tls {
             rustls::Error::InvalidCertificate(_) => "certificate not accepted",
             _ => "TLS failed",
-        });
+        };
+        return Some(reason.to_owned());
     }
     if let Some(hyper) = error.downcast_ref::<hyper::Error>() {
-        return HYPER.iter().find(|row| row.0(hyper)).map(|row| row.1);
+        return HYPER.iter().find(|row| row.0(hyper)).map(|row| row.1.to_owned());
+    }
+    if let Some(http2) = error.downcast_ref::<h2::Error>() {
+        return of_http2(http2);
     }
     // The connector's error for this has no name of its own.
-    (error.to_string() == "dns error").then_some("host name not resolved")
+    (error.to_string() == "dns error").then(|| "host name not resolved".to_owned())
+}
+
+fn of_http2(error: &h2::Error) -> Option<String> {
+    if is_oversize(error) {
+        return Some("head of the answer too large".to_owned());
+    }
+    if let Some(io) = error.get_io() {
+        // Its source is not in the chain.
+        return classify::typed(io).map(|failure| failure.reason().to_owned());
+    }
+    let what = if error.is_go_away() { "connection" } else { "stream" };
+    let who = if error.is_remote() { "ended by the other side" } else { "broken" };
+    error.reason().map(|reason| format!("HTTP/2 {what} {who}: {}", reason.description()))
+}
+
+/// h2 itself refuses a response of which it does not read the head, or ends the connection if the head does not end.
+fn is_oversize(error: &(dyn Error + 'static)) -> bool {
+    classify::chain(error).filter_map(|error| error.downcast_ref::<h2::Error>()).any(|error| {
+        let what = (error.is_library(), error.is_reset(), error.reason());
+        matches!(what, (true, true, Some(Reason::REFUSED_STREAM)) | (true, false, Some(Reason::ENHANCE_YOUR_CALM)))
+    })
 }

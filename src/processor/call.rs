@@ -8,13 +8,14 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use futures_util::FutureExt;
+use tokio::task::yield_now;
 use tracing::Instrument;
 
 use super::crew::Desk;
 use super::{BatchProcessor, Inner, Turn};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::gate::{Held, Reply};
-use crate::handler::Handler;
+use crate::handler::{Handler, poll_last};
 use crate::message::{Body, Delivery, Message};
 use crate::policy;
 use crate::queue::Queue;
@@ -69,10 +70,21 @@ where
             // What the handler makes of an answer or an error goes by the user's rules first.
             let mut called = pin!(self.inner.rules.scope(self.call_in_scope(delivery, turn, desk)));
             let ended = poll_fn(|context| match called.as_mut().poll(context) {
-                Poll::Ready(handled) => Poll::Ready(handled),
-                Poll::Pending => desk.poll_end(context),
+                Poll::Ready(handled) => Poll::Ready(Ok(handled)),
+                Poll::Pending => desk.poll_end(context).map(Err),
             });
-            ended.await
+            match ended.await {
+                Ok(handled) | Err(handled @ Handled::Abandoned) => handled,
+                Err(cut_off) => {
+                    // A response may have come at the same moment, or be there but for the rest of its body.
+                    yield_now().await;
+                    let last = poll_fn(|context| Poll::Ready(poll_last(|| called.as_mut().poll(context))));
+                    match last.await {
+                        Poll::Ready(handled) => handled,
+                        Poll::Pending => cut_off,
+                    }
+                }
+            }
         };
         let called = async { called.instrument(telemetry::span(desk.invocation(), delivery)).await };
         AssertUnwindSafe(called).catch_unwind().await.unwrap_or_else(|payload| {

@@ -21,9 +21,9 @@ const BOMB: &str = "H4sIAAAAAAACA+3GsQ2DMBAAwFXQj+E+UyAKFL7FwhApkuXdKViC4q66Htla
 /// two time-outs that end together says so is left open.
 const FATES: [(&str, &str, bool, &str); 16] = [
     ("silence", "temporary", false, " time"),
-    ("a head that does not end", "temporary", false, " time"),
-    ("headers that do not end", "temporary", false, "head of the answer too large or not HTTP"),
-    ("a header of a megabyte", "temporary", false, "head of the answer too large or not HTTP"),
+    ("a head that does not end", "temporary", false, "status 503"),
+    ("headers that do not end", "temporary", false, "status 503"),
+    ("a header of a megabyte", "temporary", false, "status 503"),
     ("interim answers that do not end", "temporary", false, " time"),
     ("no HTTP", "temporary", false, "head of the answer too large or not HTTP"),
     ("one byte of the body at a time", "temporary", false, "status 503"),
@@ -93,7 +93,7 @@ async fn answer(mut stream: TcpStream, elsewhere: Arc<str>) {
     let (slowly, at_once) = (Duration::from_millis(100), Duration::ZERO);
     let whole = match message["answer"].as_str().unwrap() {
         "silence" => std::future::pending().await,
-        "a head that does not end" => return pour(&mut stream, "HTTP/1.1 200 OK\r\nX: ", b"x", slowly).await,
+        "a head that does not end" => return pour(&mut stream, &format!("{BUSY}X: "), b"x", slowly).await,
         "one byte of the body at a time" => {
             return pour(&mut stream, &format!("{BUSY}Content-Length: 9999\r\n\r\n"), b"x", slowly).await;
         }
@@ -117,9 +117,9 @@ async fn answer(mut stream: TcpStream, elsewhere: Arc<str>) {
             );
             [head.as_bytes(), &bomb].concat()
         }
-        "a header of a megabyte" => format!("HTTP/1.1 200 OK\r\nX: {}\r\n{closing}", "x".repeat(1_000_000)).into(),
+        "a header of a megabyte" => format!("{BUSY}X: {}\r\n{closing}", "x".repeat(1_000_000)).into(),
         "headers that do not end" => {
-            return pour(&mut stream, "HTTP/1.1 200 OK\r\n", &b"X: y\r\n".repeat(100), at_once).await;
+            return pour(&mut stream, BUSY, &b"X: y\r\n".repeat(100), at_once).await;
         }
         "interim answers that do not end" => {
             return pour(&mut stream, "", &b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(100), at_once).await;

@@ -4,15 +4,22 @@ use std::convert::Infallible;
 use std::future::Future;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
 
-use ::http::{Response, request};
+use ::http::{Request, Response, request};
+use bytes::Bytes;
+use http_body_util::{BodyExt, Full};
 use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
+use super::connection::{MAX_HEAD_BYTES, MAX_HEADERS, PING_INTERVAL, PING_TIMEOUT};
 use super::*;
+use crate::failure::FailureClass;
 
+mod connections;
 mod fuzz;
+mod http2;
 mod in_memory;
 mod on_sockets;
 

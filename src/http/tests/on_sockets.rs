@@ -259,19 +259,34 @@ async fn of_a_huge_answer_only_the_beginning_is_read() {
 }
 
 #[tokio::test]
-async fn a_huge_head_is_refused() {
+async fn a_huge_head_counts_by_its_status() {
     let one = |length| format!("X: {}\r\n", "x".repeat(length));
-    for (headers, is_refused) in [
-        (one(MAX_HEAD_BYTES / 2), false),
+    let many = |count| "x: y\r\n".repeat(count);
+    let after = "Retry-After: 40\r\n";
+    for (headers, delay) in [
+        (one(MAX_HEAD_BYTES / 2), Some(Duration::from_secs(40))),
+        (many(MAX_HEADERS - 1), Some(Duration::from_secs(40))),
+        (many(MAX_HEADERS), None),
         // hyper reads in blocks, and looks at the bound between them.
-        (one(MAX_HEAD_BYTES * 2), true),
-        (one(1_000_000), true),
-        ("x: y\r\n".repeat(1_000), true),
+        (one(MAX_HEAD_BYTES * 3), None),
+        (one(2_000_000), None),
     ] {
-        let target = Server::canned(format!("HTTP/1.1 200 OK\r\n{headers}\r\n")).await.target();
-        let failed = target.deliver(message()).await.err().map(|failed| (failed.class(), failed.reason().to_owned()));
-        let refused = (FailureClass::Temporary, "head of the answer too large or not HTTP".to_owned());
-        assert_eq!(failed, is_refused.then_some(refused), "{} bytes", headers.len());
+        for (status, class) in [
+            (200, None),
+            (400, Some(FailureClass::NonRetryable)),
+            (429, Some(FailureClass::RateLimit)),
+            (503, Some(FailureClass::Temporary)),
+        ] {
+            let head = format!("HTTP/1.1 {status} X\r\n{after}{headers}Content-Length: 0\r\n\r\n");
+            let head = head.replacen("x: y\r\n", "", 1);
+            let failed = Server::canned(head).await.target().deliver(message()).await.err();
+            let expected = class.map(|class| (class, delay));
+            let failed = failed.map(|failed| (failed.class(), failed.delay()));
+            let without_delay = failed.map(|(class, _)| (class, None));
+            let failed = if status == 400 { without_delay } else { failed };
+            let expected = if status == 400 { expected.map(|(class, _)| (class, None)) } else { expected };
+            assert_eq!(failed, expected, "{status}, {} bytes", headers.len());
+        }
     }
 }
 
@@ -280,6 +295,8 @@ async fn a_status_counts_also_if_its_body_breaks_off() {
     for answer in [
         "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nhalf",
         "HTTP/1.1 202 Accepted\r\nTransfer-Encoding: chunked\r\n\r\n4\r\nhalf\r\n",
+        "HTTP/1.1 202 Accepted\r\nX: ",
+        "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 202 Accepted\r\nno header",
     ] {
         let target = Server::canned(answer).await.target();
         assert_eq!(target.deliver(message()).await, Ok(()), "{answer}");

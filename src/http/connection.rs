@@ -1,0 +1,328 @@
+//! One connection to the target, over HTTP/1.1 or HTTP/2: sends a request and returns the response's status as soon as it is there. Knows
+//! nothing of other connections, and does not decide whether a request is sent once more.
+
+use std::error::Error;
+use std::fmt;
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::Poll;
+use std::time::Duration;
+
+use ::http::header::{HOST, HeaderMap, HeaderValue};
+use ::http::uri::{PathAndQuery, Uri};
+use ::http::{Method, Request, Response, StatusCode, response};
+use bytes::Bytes;
+use h2::Reason;
+use http_body_util::Full;
+use hyper::body::Incoming;
+use hyper::client::conn::{TrySendError, http1, http2};
+use hyper::rt::{Read, Write};
+use hyper_util::client::legacy::connect::Connection as _;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::time::{Instant, timeout_at};
+
+use super::TargetUrl;
+use super::connector::Connector;
+use super::pool::LastUse;
+use super::status_line::{StatusLine, Watched};
+use crate::clock::Clock;
+use crate::handler;
+
+/// An HTTP/2 connection with requests under way is asked so often whether it is still alive, so that one that died while the environment was
+/// frozen does not hold up every message until its time-out.
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(10);
+/// And so long it may take to answer.
+pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// Status line and headers of a response. Behind gateways, tracing and cookies some are long; what is longer still counts by its status.
+pub(super) const MAX_HEAD_BYTES: usize = 256 * 1024;
+/// The headers of a response.
+pub(super) const MAX_HEADERS: usize = 1_000;
+
+pub(super) type BoxError = Box<dyn Error + Send + Sync>;
+
+/// Where requests go, in the forms in which HTTP asks for it.
+pub(super) struct Address {
+    /// With scheme and host, as HTTP/2 and proxies want it.
+    absolute: Uri,
+    /// Path and query.
+    origin: Uri,
+    host: HeaderValue,
+}
+
+impl Address {
+    pub(super) fn of(url: &TargetUrl) -> Self {
+        let absolute = url.uri().clone();
+        let path = absolute.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let authority = absolute.authority().expect("a target URL has a host").as_str();
+        let default_port = if url.is_https() { ":443" } else { ":80" };
+        let host = authority.strip_suffix(default_port).unwrap_or(authority);
+        Self { origin: path.into(), host: HeaderValue::from_str(host).expect("a host is ASCII"), absolute }
+    }
+
+    /// Scheme and host alone: all that a connector needs to know.
+    pub(super) fn root(&self) -> Uri {
+        let mut parts = self.absolute.clone().into_parts();
+        parts.path_and_query = Some(PathAndQuery::from_static("/"));
+        Uri::from_parts(parts).expect("only the path was replaced")
+    }
+}
+
+/// A request whose target the connection fills in.
+pub(super) struct Outgoing {
+    pub(super) method: Method,
+    pub(super) headers: HeaderMap,
+    pub(super) body: Bytes,
+}
+
+impl Outgoing {
+    fn to(self, uri: Uri) -> Request<Full<Bytes>> {
+        let mut request = Request::new(Full::new(self.body));
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method, uri, self.headers);
+        request
+    }
+}
+
+/// A connection, held by one request.
+pub(super) enum Connection {
+    Http1(Http1),
+    Http2(Stream),
+}
+
+/// An HTTP/1.1 connection.
+pub(super) struct Http1 {
+    pub(super) sender: http1::SendRequest<Full<Bytes>>,
+    status: Arc<Mutex<StatusLine>>,
+    is_proxied: bool,
+    /// Whether it has brought a response before.
+    is_proven: bool,
+}
+
+/// An HTTP/2 connection, which requests share once it has brought a response.
+pub(super) struct Http2 {
+    sender: http2::SendRequest<Full<Bytes>>,
+    /// How many streams the target allows; 1 until it has said so.
+    max_streams: Box<dyn Fn() -> usize + Send + Sync>,
+    in_flight: AtomicUsize,
+    last_use: Mutex<LastUse>,
+    clock: Clock,
+}
+
+impl Http2 {
+    /// Whether a further stream would be opened at once.
+    pub(super) fn has_room(&self) -> bool {
+        !self.sender.is_closed() && self.in_flight.load(Ordering::Relaxed) < (self.max_streams)()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.sender.is_closed()
+    }
+
+    pub(super) fn last_use(&self) -> LastUse {
+        *lock(&self.last_use)
+    }
+}
+
+/// One request's part of an HTTP/2 connection.
+pub(super) struct Stream {
+    pub(super) connection: Arc<Http2>,
+    is_proven: bool,
+}
+
+impl Stream {
+    pub(super) fn new(connection: Arc<Http2>, is_proven: bool) -> Self {
+        connection.in_flight.fetch_add(1, Ordering::Relaxed);
+        Self { connection, is_proven }
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        *lock(&self.connection.last_use) = LastUse::now(&self.connection.clock);
+        self.connection.in_flight.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// A response: its head, and its body unless there is none to be had.
+pub(super) struct Received {
+    pub(super) head: response::Parts,
+    pub(super) body: Option<Incoming>,
+}
+
+/// There is no response.
+pub(super) struct NoResponse {
+    pub(super) error: BoxError,
+    pub(super) repeat: Repeat,
+}
+
+/// Whether the request may be sent once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Repeat {
+    /// The target may have worked on it, and what failed is the target's.
+    Never,
+    /// The target may have worked on it, but what failed is the connection: it had worked before, and not a byte of the response came.
+    WithKey,
+    /// The target has not worked on it.
+    Always,
+    /// The same, and it wants HTTP/1.1.
+    OverHttp1,
+}
+
+impl Connection {
+    /// Connects.
+    pub(super) async fn open<C: Connector>(
+        mut connector: C,
+        address: &Address,
+        clock: &Clock,
+    ) -> Result<Self, BoxError> {
+        poll_fn(|context| connector.poll_ready(context)).await.map_err(Into::into)?;
+        let io = connector.call(address.root()).await.map_err(Into::into)?;
+        let connected = io.connected();
+        if connected.is_negotiated_h2() {
+            return Ok(Self::Http2(Stream::new(Arc::new(over_http2(io, clock).await?), false)));
+        }
+        let status = Arc::default();
+        let io = TokioIo::new(Watched::new(TokioIo::new(io), Arc::clone(&status)));
+        let handshake = http1::Builder::new().max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS).handshake(io);
+        let (mut sender, connection) = handshake.await?;
+        tokio::spawn(connection);
+        sender.ready().await?;
+        Ok(Self::Http1(Http1 { sender, status, is_proxied: connected.is_proxied(), is_proven: false }))
+    }
+
+    /// Sends a request, and waits for the response's head until then. When the caller is about to be cancelled, or the connection fails, a
+    /// status line that is there is enough.
+    pub(super) async fn send(
+        &mut self,
+        request: Outgoing,
+        address: &Address,
+        until: Instant,
+    ) -> Result<Received, NoResponse> {
+        match self {
+            Self::Http1(connection) => connection.send(request, address, until).await,
+            Self::Http2(stream) => stream.send(request, address, until).await,
+        }
+    }
+}
+
+async fn over_http2<T>(io: T, clock: &Clock) -> Result<Http2, hyper::Error>
+where
+    T: Read + Write + Unpin + Send + 'static,
+{
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .timer(TokioTimer::new())
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_TIMEOUT)
+        .initial_max_send_streams(1)
+        .max_header_list_size(u32::try_from(MAX_HEAD_BYTES).unwrap_or(u32::MAX))
+        .handshake(io)
+        .await?;
+    let connection = Arc::new(Mutex::new(connection));
+    let watched = Arc::downgrade(&connection);
+    tokio::spawn(poll_fn(move |context| Pin::new(&mut *lock(&connection)).poll(context)));
+    Ok(Http2 {
+        sender,
+        max_streams: Box::new(move || {
+            watched.upgrade().map_or(0, |connection| lock(&connection).current_max_send_streams())
+        }),
+        in_flight: AtomicUsize::new(0),
+        last_use: Mutex::new(LastUse::now(clock)),
+        clock: clock.clone(),
+    })
+}
+
+impl Http1 {
+    async fn send(&mut self, mut request: Outgoing, address: &Address, until: Instant) -> Result<Received, NoResponse> {
+        let uri = if self.is_proxied { &address.absolute } else { &address.origin };
+        request.headers.insert(HOST, address.host.clone());
+        *lock(&self.status) = StatusLine::default();
+        let mut sent = pin!(self.sender.try_send_request(request.to(uri.clone())));
+        let status = || lock(&self.status).status();
+        let response = poll_fn(|context| match sent.as_mut().poll(context) {
+            Poll::Ready(response) => Poll::Ready(Some(response)),
+            Poll::Pending if handler::is_last_poll() && status().is_some() => Poll::Ready(None),
+            Poll::Pending => Poll::Pending,
+        });
+        let response = timeout_at(until, response).await.ok().flatten();
+        match (response, status()) {
+            (Some(Ok(response)), _) => {
+                self.is_proven = true;
+                Ok(Received::new(response))
+            }
+            (None | Some(Err(_)), Some(status)) => Ok(Received::status(status)),
+            (None, None) => Err(NoResponse { error: TimedOut.into(), repeat: Repeat::Never }),
+            (Some(Err(error)), None) => {
+                let is_used = self.is_proven && !lock(&self.status).has_begun();
+                Err(NoResponse::new(error, if is_used { Repeat::WithKey } else { Repeat::Never }))
+            }
+        }
+    }
+}
+
+impl Stream {
+    async fn send(&mut self, request: Outgoing, address: &Address, until: Instant) -> Result<Received, NoResponse> {
+        let sent = self.connection.sender.clone().try_send_request(request.to(address.absolute.clone()));
+        match timeout_at(until, sent).await {
+            Ok(Ok(response)) => Ok(Received::new(response)),
+            Ok(Err(error)) => {
+                let repeat = self.repeat(error.error());
+                Err(NoResponse::new(error, repeat))
+            }
+            Err(_) => Err(NoResponse { error: TimedOut.into(), repeat: Repeat::Never }),
+        }
+    }
+
+    /// What became of the request, by RFC 9113, sections 6.8, 7 and 8.7.
+    fn repeat(&self, error: &hyper::Error) -> Repeat {
+        let error = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
+        match error.and_then(h2::Error::reason) {
+            Some(Reason::HTTP_1_1_REQUIRED) => Repeat::OverHttp1,
+            Some(Reason::REFUSED_STREAM) if error.is_some_and(h2::Error::is_remote) => Repeat::Always,
+            // Of streams that the target did work on the end of the connection says something else.
+            Some(_) if error.is_some_and(|error| error.is_go_away() && error.is_remote()) => Repeat::Always,
+            // This stream alone.
+            Some(_) if error.is_some_and(h2::Error::is_reset) => Repeat::Never,
+            Some(_) | None if self.is_proven => Repeat::WithKey,
+            Some(_) | None => Repeat::Never,
+        }
+    }
+}
+
+impl Received {
+    fn new(response: Response<Incoming>) -> Self {
+        let (head, body) = response.into_parts();
+        Self { head, body: Some(body) }
+    }
+
+    /// Of which nothing else can be read.
+    fn status(status: StatusCode) -> Self {
+        let (mut head, ()) = Response::new(()).into_parts();
+        head.status = status;
+        Self { head, body: None }
+    }
+}
+
+impl NoResponse {
+    fn new(mut error: TrySendError<Request<Full<Bytes>>>, repeat: Repeat) -> Self {
+        // A request that comes back was never written.
+        let repeat = if error.take_message().is_some() { Repeat::Always } else { repeat };
+        Self { error: error.into_error().into(), repeat }
+    }
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// No response in time.
+#[derive(Debug)]
+pub(super) struct TimedOut;
+
+impl fmt::Display for TimedOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("no answer in time")
+    }
+}
+
+impl Error for TimedOut {}

@@ -1,0 +1,72 @@
+//! What is sent with one message. Knows nothing of how.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use ::http::header::{HeaderMap, HeaderName, HeaderValue};
+use bytes::Bytes;
+
+use super::header::{self, HeaderError};
+
+/// One message, as [`HttpTarget::deliver`](super::HttpTarget::deliver) sends it.
+///
+/// ```
+/// use requeue::http::Delivery;
+///
+/// let delivery = Delivery { retry_count: 2, receive_count: 1, ..Delivery::new("1b5b-…", r#"{"order":7}"#) };
+/// # let _ = delivery;
+/// ```
+#[derive(Clone)]
+pub struct Delivery<'a> {
+    /// The body, sent as it is.
+    pub body: Bytes,
+    /// The id of the first delivery: `Idempotency-Key` and `webhook-id`.
+    pub original_message_id: &'a str,
+    /// The message's own `Content-Type`.
+    pub content_type: Option<&'a str>,
+    /// More headers, such as the trace and chosen message attributes. They replace those of the settings and are replaced by ours.
+    pub headers: HeaderMap,
+    /// `X-Requeue-Retry-Count`
+    pub retry_count: u32,
+    /// `X-Requeue-Receive-Count`
+    pub receive_count: u32,
+    /// `X-Requeue-First-Receive-Time`, in whole seconds since the epoch.
+    pub first_received: Option<SystemTime>,
+    /// `X-Requeue-First-Sent-Time`, in whole seconds since the epoch.
+    pub first_sent: Option<SystemTime>,
+}
+
+impl<'a> Delivery<'a> {
+    /// A message that has been through nothing yet.
+    #[must_use]
+    pub fn new(original_message_id: &'a str, body: impl Into<Bytes>) -> Self {
+        Self {
+            body: body.into(),
+            original_message_id,
+            content_type: None,
+            headers: HeaderMap::new(),
+            retry_count: 0,
+            receive_count: 1,
+            first_received: None,
+            first_sent: None,
+        }
+    }
+
+    /// Adds one more header, checked.
+    pub fn header(mut self, name: &str, value: &str) -> Result<Self, HeaderError> {
+        let (name, value): (HeaderName, HeaderValue) = header::parse(name, value)?;
+        self.headers.append(name, value);
+        Ok(self)
+    }
+}
+
+impl fmt::Debug for Delivery<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("original_message_id", &self.original_message_id)
+            .field("body_bytes", &self.body.len())
+            .field("retry_count", &self.retry_count)
+            .field("receive_count", &self.receive_count)
+            .finish_non_exhaustive()
+    }
+}

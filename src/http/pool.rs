@@ -1,0 +1,279 @@
+//! The connections to the target: which one a request takes, and how long an unused one is kept.
+//!
+//! It is our own, since a client that is made for many hosts shares one HTTP/2 connection per host, whatever befalls it: a hanging stream, a
+//! target that allows few streams, or one broken response would then fail neighbours. Here a connection is shared only once it has brought a
+//! response and only while it has room, and whoever sends a request once more has a new connection for itself.
+
+use std::mem;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::FutureExt;
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep, timeout};
+
+use super::connection::{Address, BoxError, Connection, Http1, Http2, Stream, lock};
+use super::connector::{ConnectTimedOut, Connector};
+use super::{BODY_PATIENCE, MAX_BODY_BYTES};
+use crate::clock::Clock;
+
+/// A request waits no longer than this for a connection whose last response is being read to its end, before it opens another one.
+const SOON: Duration = Duration::from_millis(10);
+
+/// When a connection was last used, by both clocks: while Lambda freezes the environment, one of them may stand still.
+#[derive(Clone, Copy)]
+pub(super) struct LastUse {
+    at: Instant,
+    by_clock: SystemTime,
+}
+
+impl LastUse {
+    pub(super) fn now(clock: &Clock) -> Self {
+        Self { at: Instant::now(), by_clock: clock.now() }
+    }
+
+    /// Whether that was so long before `now`. A clock that was set back says nothing, so such a connection counts as old.
+    fn is_older(self, limit: Duration, now: Self) -> bool {
+        now.at.duration_since(self.at) >= limit
+            || now.by_clock.duration_since(self.by_clock).map_or(true, |age| age >= limit)
+    }
+}
+
+/// How connections are opened, over the best version that the target offers, and over HTTP/1.1 if there is a choice.
+#[derive(Clone)]
+pub(super) struct Connectors<C> {
+    pub(super) best: C,
+    pub(super) http1: Option<C>,
+}
+
+/// The time that connections have.
+#[derive(Clone)]
+pub(super) struct Times {
+    pub(super) connect: Duration,
+    pub(super) idle: Duration,
+    pub(super) clock: Clock,
+}
+
+/// A clone shares the connections.
+pub(super) struct Pool<C>(Arc<Inner<C>>);
+
+impl<C> Clone for Pool<C> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+struct Inner<C> {
+    address: Address,
+    connectors: Connectors<C>,
+    times: Times,
+    unused: Mutex<Unused>,
+    /// A connection is back, or does not come back soon.
+    returned: Notify,
+    /// The target wants HTTP/1.1.
+    wants_http1: AtomicBool,
+}
+
+/// The connections that a request may take.
+#[derive(Default)]
+struct Unused {
+    http1: Vec<(Http1, LastUse)>,
+    http2: Vec<Arc<Http2>>,
+    /// How many may be back soon.
+    returning: usize,
+    /// Whether a task looks after them.
+    is_watched: bool,
+}
+
+impl Unused {
+    fn close_old(&mut self, limit: Duration, now: LastUse) {
+        self.http1.retain(|(connection, last_use)| connection.sender.is_ready() && !last_use.is_older(limit, now));
+        self.http2.retain(|connection| !connection.is_closed() && !connection.last_use().is_older(limit, now));
+    }
+
+    /// The one that was used last, so that those that are not needed grow old.
+    fn take(&mut self) -> Option<Connection> {
+        let shared = self.http2.iter().rev().find(|connection| connection.has_room());
+        let shared = shared.map(|connection| Connection::Http2(Stream::new(Arc::clone(connection), true)));
+        shared.or_else(|| self.http1.pop().map(|(connection, _)| Connection::Http1(connection)))
+    }
+}
+
+impl<C> Inner<C> {
+    fn unused(&self) -> MutexGuard<'_, Unused> {
+        lock(&self.unused)
+    }
+}
+
+impl<C: Connector> Pool<C> {
+    pub(super) fn new(address: Address, connectors: Connectors<C>, times: Times) -> Self {
+        Self(Arc::new(Inner {
+            address,
+            connectors,
+            times,
+            unused: Mutex::default(),
+            returned: Notify::new(),
+            wants_http1: AtomicBool::new(false),
+        }))
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.0.address
+    }
+
+    /// A connection that is there, or a new one.
+    pub(super) async fn get(&self) -> Result<Connection, BoxError> {
+        loop {
+            let returned = self.0.returned.notified();
+            {
+                let mut unused = self.0.unused();
+                unused.close_old(self.0.times.idle, LastUse::now(&self.0.times.clock));
+                if let Some(connection) = unused.take() {
+                    return Ok(connection);
+                }
+                if unused.returning == 0 {
+                    break;
+                }
+            }
+            returned.await;
+        }
+        self.open().await
+    }
+
+    /// A new connection, which nobody else uses before it has brought a response.
+    pub(super) async fn open(&self) -> Result<Connection, BoxError> {
+        let Inner { address, connectors, times, wants_http1, .. } = &*self.0;
+        let http1 = connectors.http1.as_ref().filter(|_| wants_http1.load(Ordering::Relaxed));
+        let connector = http1.unwrap_or(&connectors.best).clone();
+        // It is large, and rarely needed.
+        let opening = Box::pin(Connection::open(connector, address, &times.clock));
+        timeout(times.connect, opening).await.map_err(|_| ConnectTimedOut)?
+    }
+
+    /// From now on connections are opened over HTTP/1.1; `false` if there is no choice.
+    pub(super) fn use_http1(&self) -> bool {
+        self.0.wants_http1.store(true, Ordering::Relaxed);
+        self.0.unused().http2.clear();
+        self.0.connectors.http1.is_some()
+    }
+
+    /// Takes a connection back that has brought a response. What is left of the response's body, and is not long, is read meanwhile, so that
+    /// the connection is fit for the next request; nobody waits for that.
+    pub(super) fn give_back(&self, connection: Connection, mut body: Option<Incoming>) {
+        // Mostly it is there already, and no task need be started for it.
+        if body.as_mut().is_some_and(|body| read(body).now_or_never() == Some(true)) {
+            body = None;
+        }
+        match connection {
+            Connection::Http2(stream) => {
+                self.share(&stream.connection);
+                if let Some(mut body) = body {
+                    tokio::spawn(async move {
+                        let _ = timeout(BODY_PATIENCE, read(&mut body)).await;
+                        drop((body, stream));
+                    });
+                }
+            }
+            Connection::Http1(connection) if body.is_none() && connection.sender.is_ready() => self.keep(connection),
+            Connection::Http1(connection) => {
+                self.0.unused().returning += 1;
+                let returning = Returning(self.clone());
+                tokio::spawn(async move {
+                    let pool = returning.0.clone();
+                    let mut fit = pin!(finish(connection, body));
+                    let connection = if let Ok(connection) = timeout(SOON, &mut fit).await {
+                        connection
+                    } else {
+                        drop(returning);
+                        timeout(BODY_PATIENCE, fit).await.ok().flatten()
+                    };
+                    if let Some(connection) = connection {
+                        pool.keep(connection);
+                    }
+                });
+            }
+        }
+    }
+
+    /// No further request takes it. Those that are on their way over it go on.
+    pub(super) fn forget(&self, connection: &Connection) {
+        if let Connection::Http2(stream) = connection {
+            self.0.unused().http2.retain(|other| !Arc::ptr_eq(other, &stream.connection));
+        }
+    }
+
+    fn keep(&self, connection: Http1) {
+        let last_use = LastUse::now(&self.0.times.clock);
+        self.0.unused().http1.push((connection, last_use));
+        self.0.returned.notify_waiters();
+        self.watch();
+    }
+
+    fn share(&self, connection: &Arc<Http2>) {
+        let mut unused = self.0.unused();
+        if !unused.http2.iter().any(|other| Arc::ptr_eq(other, connection)) {
+            unused.http2.push(Arc::clone(connection));
+            drop(unused);
+            self.watch();
+        }
+    }
+
+    /// Has unused connections closed when no request comes that would do it.
+    fn watch(&self) {
+        if mem::replace(&mut self.0.unused().is_watched, true) {
+            return;
+        }
+        let pool = Arc::downgrade(&self.0);
+        let idle = self.0.times.idle;
+        tokio::spawn(async move {
+            loop {
+                sleep(idle).await;
+                let Some(pool) = pool.upgrade() else { return };
+                let mut unused = pool.unused();
+                unused.close_old(idle, LastUse::now(&pool.times.clock));
+                unused.is_watched = !unused.http1.is_empty() || !unused.http2.is_empty();
+                if !unused.is_watched {
+                    return;
+                }
+            }
+        });
+    }
+}
+
+/// A connection that may be back soon.
+struct Returning<C: Connector>(Pool<C>);
+
+impl<C: Connector> Drop for Returning<C> {
+    fn drop(&mut self) {
+        self.0.0.unused().returning -= 1;
+        self.0.0.returned.notify_waiters();
+    }
+}
+
+/// The connection again, once it is fit for another request.
+async fn finish(mut connection: Http1, body: Option<Incoming>) -> Option<Http1> {
+    if let Some(mut body) = body
+        && !read(&mut body).await
+    {
+        return None;
+    }
+    connection.sender.ready().await.ok().map(|()| connection)
+}
+
+/// Reads a body to its end; `false` if it is too long, or breaks off.
+async fn read(body: &mut Incoming) -> bool {
+    let mut room = MAX_BODY_BYTES;
+    while let Some(frame) = body.frame().await {
+        let length = frame.ok().map(|frame| frame.data_ref().map_or(0, Bytes::len));
+        match length.and_then(|length| room.checked_sub(length)) {
+            Some(rest) => room = rest,
+            None => return false,
+        }
+    }
+    true
+}

@@ -1,0 +1,152 @@
+//! The status line of an HTTP/1.1 response, read along with hyper: it is known also where the rest of the head is too large, broken or
+//! missing. Parses nothing else.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use ::http::StatusCode;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::connection::lock;
+
+/// `HTTP/1.1 200`, and the byte that ends it.
+const LENGTH: usize = 13;
+
+/// What has been read of the response to the request that was sent last.
+#[derive(Debug, Default)]
+pub(super) struct StatusLine {
+    has_begun: bool,
+    line: [u8; LENGTH],
+    length: usize,
+    /// In an interim response, the ends of lines in a row: two end it.
+    ends: usize,
+}
+
+impl StatusLine {
+    fn feed(&mut self, bytes: &[u8]) {
+        self.has_begun |= !bytes.is_empty();
+        for &byte in bytes {
+            if self.length < LENGTH {
+                self.line[self.length] = byte;
+                self.length += 1;
+            }
+            if self.length < LENGTH {
+                continue;
+            }
+            if !self.parse().is_some_and(|status| status.is_informational()) {
+                return;
+            }
+            self.ends = match byte {
+                b'\n' => self.ends + 1,
+                b'\r' => self.ends,
+                _ => 0,
+            };
+            if self.ends == 2 {
+                (self.length, self.ends) = (0, 0);
+            }
+        }
+    }
+
+    fn parse(&self) -> Option<StatusCode> {
+        let line = (self.length == LENGTH).then_some(&self.line)?;
+        let is_http = line.starts_with(b"HTTP/1.") && line[7].is_ascii_digit() && line[8] == b' ';
+        let ends = matches!(line[12], b' ' | b'\r' | b'\n');
+        (is_http && ends).then(|| StatusCode::from_bytes(&line[9..12]).ok()).flatten()
+    }
+
+    /// Whether a byte of the response came.
+    pub(super) fn has_begun(&self) -> bool {
+        self.has_begun
+    }
+
+    /// The status, once it is known. That of an interim response does not count.
+    pub(super) fn status(&self) -> Option<StatusCode> {
+        self.parse().filter(|status| !status.is_informational())
+    }
+}
+
+/// A stream of which the first bytes that are read are noted.
+pub(super) struct Watched<T> {
+    stream: T,
+    status: Arc<Mutex<StatusLine>>,
+}
+
+impl<T> Watched<T> {
+    pub(super) fn new(stream: T, status: Arc<Mutex<StatusLine>>) -> Self {
+        Self { stream, status }
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        lock(&self.status).feed(&buffer.filled()[before..]);
+        read
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_is_known_once_its_line_says_it_however_the_bytes_come() {
+        for (bytes, expected) in [
+            ("", None),
+            ("HTTP/1.1 200", None),
+            ("HTTP/1.1 200 OK\r\n", Some(200)),
+            ("HTTP/1.1 204\r\n\r\n", Some(204)),
+            ("HTTP/1.0 503 Busy\r\nX: y", Some(503)),
+            ("HTTP/1.1 429\n", Some(429)),
+            ("HTTP/1.1 2000 OK\r\n", None),
+            ("HTTP/2.0 200 OK\r\n", None),
+            ("HTTP/1.1 099 OK\r\n", None),
+            ("SSH-2.0-OpenSSH_9.6\r\n", None),
+            ("HTTP/1.1 100 Continue\r\n", None),
+            ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\n", Some(201)),
+            ("HTTP/1.1 100\n\nHTTP/1.1 202 Accepted\r\n", Some(202)),
+            ("HTTP/1.1 103 Early\r\nLink: <a>\r\nLink: <b>\r\n\r\nHTTP/1.1 100 C\r\n\r\nHTTP/1.1 400 No", Some(400)),
+            ("HTTP/1.1 103 Early\r\nLink: HTTP/1.1 200 OK\r\n", None),
+        ] {
+            for size in [1, 3, 64] {
+                let mut line = StatusLine::default();
+                bytes.as_bytes().chunks(size).for_each(|chunk| line.feed(chunk));
+                assert_eq!(line.status().map(|status| status.as_u16()), expected, "{bytes:?} by {size}");
+                assert_eq!(line.has_begun(), !bytes.is_empty(), "{bytes:?}");
+            }
+        }
+    }
+}

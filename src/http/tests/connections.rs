@@ -1,0 +1,212 @@
+//! Which connection a request takes, and what becomes of one that has died.
+
+use std::sync::atomic::AtomicU64;
+
+use super::in_memory::{InMemory, localhost};
+use super::*;
+
+/// What a server does with the requests of one connection after the first one.
+#[derive(Clone, Copy, Debug)]
+enum Then {
+    /// Closes it without a word, before it reads.
+    Closes,
+    /// The same after it has read.
+    ReadsAndCloses,
+    /// Begins to answer, and closes it.
+    Breaks,
+}
+
+/// A server whose first connections answer so many requests, and then do the other. The connections after them work.
+fn dying(connections: usize, requests: usize, then: Then) -> (InMemory, Arc<AtomicUsize>, Seen) {
+    let (opened, seen) = (Arc::new(AtomicUsize::new(0)), Seen::default());
+    let (count, log) = (Arc::clone(&opened), Arc::clone(&seen));
+    let server = InMemory::raw(move |mut stream| {
+        let is_dying = count.fetch_add(1, Ordering::SeqCst) < connections;
+        let log = Arc::clone(&log);
+        async move {
+            if !is_dying {
+                return serve(stream, ok, log).await;
+            }
+            for _ in 0..requests {
+                read_head(&mut stream).await;
+                let mut body = [0; 11];
+                let _ = stream.read_exact(&mut body).await;
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+            }
+            match then {
+                Then::Closes => {
+                    let _ = stream.read_u8().await;
+                }
+                Then::ReadsAndCloses => read_head(&mut stream).await,
+                Then::Breaks => {
+                    read_head(&mut stream).await;
+                    let _ = stream.write_all(b"HTTP/1.1 5").await;
+                }
+            }
+        }
+    });
+    (server, opened, seen)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_is_sent_once_more_only_if_a_connection_that_worked_died_before_a_byte_came() {
+    let broken = |evidence| Some((FailureClass::Temporary, evidence));
+    for (connections, requests, then, id, expected, opened) in [
+        (1, 1, Then::Closes, "id-1", None, 2),
+        (1, 1, Then::ReadsAndCloses, "id-1", None, 2),
+        (1, 1, Then::Breaks, "id-1", broken(Evidence::Typed), 1),
+        // Of the first request on a connection the target is to blame.
+        (1, 0, Then::Closes, "id-1", broken(Evidence::Typed), 1),
+        (1, 0, Then::ReadsAndCloses, "id-1", broken(Evidence::Typed), 1),
+        // Without a key the target could not tell that it is the same.
+        (1, 1, Then::ReadsAndCloses, "", broken(Evidence::Connection), 1),
+    ] {
+        let (server, count, _) = dying(connections, requests, then);
+        let target = server.target();
+        for _ in 0..requests {
+            target.deliver(message()).await.expect("it is accepted");
+        }
+        let failed = target.deliver(Delivery::new(id, r#"{"order":7}"#)).await.err();
+        let failed = failed.map(|failed| (failed.class(), failed.evidence()));
+        assert_eq!(failed, expected, "{then:?} after {requests}, id `{id}`");
+        assert_eq!(count.load(Ordering::SeqCst), opened, "{then:?} after {requests}, id `{id}`");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_request_is_sent_three_times() {
+    let (opened, count) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let (connections, requests) = (Arc::clone(&opened), Arc::clone(&count));
+    let target = InMemory::raw(move |mut stream| {
+        let is_first = connections.fetch_add(1, Ordering::SeqCst) == 0;
+        let requests = Arc::clone(&requests);
+        async move {
+            for n in 0..2 {
+                read_head(&mut stream).await;
+                requests.fetch_add(1, Ordering::SeqCst);
+                if n > 0 || !is_first {
+                    return;
+                }
+                let _ = stream.write_all(b"HTTP/1.1 204 No Content\r\n\r\n").await;
+            }
+        }
+    })
+    .target();
+    target.deliver(Delivery::new("id-1", "")).await.expect("it is accepted");
+    let failed = target.deliver(Delivery::new("id-2", "")).await.expect_err("all connections die");
+    assert_eq!((failed.evidence(), failed.reason()), (Evidence::Typed, "connection closed before the answer"));
+    assert_eq!((opened.load(Ordering::SeqCst), count.load(Ordering::SeqCst)), (2, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_repeated_request_is_the_same_but_for_its_signature() {
+    let (server, _, seen) = dying(1, 1, Then::ReadsAndCloses);
+    let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().expect("it is a secret");
+    let settings = HttpSettings::default().header("X-Key", "one").expect("it may be set").sign_with(secret);
+    let target = HttpTarget::with_connector(localhost(), settings, server);
+    target.deliver(message()).await.expect("it is accepted");
+    let delivery = message().header("x-tenant", "blue").expect("it may be set");
+    target.deliver(delivery).await.expect("it is accepted");
+    let (head, body) = seen.lock().expect("no test panicked").pop().expect("it arrived");
+    assert_eq!(body, r#"{"order":7}"#);
+    for (name, value) in [("x-key", "one"), ("x-tenant", "blue"), ("idempotency-key", "id-1"), ("host", "localhost")] {
+        assert_eq!(head.headers[name], value);
+    }
+    assert!(head.headers.contains_key("webhook-signature"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unused_connection_is_dropped_when_either_clock_says_so() {
+    let gaps = [Duration::ZERO, IDLE_TIMEOUT / 2, IDLE_TIMEOUT, IDLE_TIMEOUT * 2];
+    for by_timer in gaps {
+        for by_clock in gaps {
+            for http2 in [false, true] {
+                let millis = Arc::new(AtomicU64::new(0));
+                let shown = Arc::clone(&millis);
+                let clock = Clock::showing(move || {
+                    SystemTime::UNIX_EPOCH + Duration::from_millis(shown.load(Ordering::SeqCst))
+                });
+                let opened = Arc::new(AtomicUsize::new(0));
+                let count = Arc::clone(&opened);
+                let server = InMemory::raw(move |stream| {
+                    count.fetch_add(1, Ordering::SeqCst);
+                    async move {
+                        if http2 {
+                            super::http2::serve(stream, None, Arc::default()).await;
+                        } else {
+                            serve(stream, ok, Seen::default()).await;
+                        }
+                    }
+                });
+                let server = if http2 { server.over_http2() } else { server };
+                let target = HttpTarget::with_connector(localhost(), HttpSettings::default().clock(clock), server);
+                target.deliver(message()).await.expect("it is accepted");
+                tokio::time::sleep(Duration::from_millis(1)).await;
+                tokio::time::sleep(by_timer).await;
+                millis.fetch_add(u64::try_from(by_clock.as_millis()).expect("it is short"), Ordering::SeqCst);
+                target.deliver(message()).await.expect("it is accepted");
+                let is_kept = by_timer < IDLE_TIMEOUT && by_clock < IDLE_TIMEOUT;
+                let expected = if is_kept { 1 } else { 2 };
+                assert_eq!(opened.load(Ordering::SeqCst), expected, "{by_timer:?} {by_clock:?} HTTP/2: {http2}");
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nobody_need_come_for_an_unused_connection_to_be_closed() {
+    let (closed, mut notice) = tokio::sync::mpsc::unbounded_channel();
+    let target = InMemory::raw(move |stream| {
+        let closed = closed.clone();
+        async move {
+            serve(stream, ok, Seen::default()).await;
+            let _ = closed.send(());
+        }
+    })
+    .target();
+    target.deliver(message()).await.expect("it is accepted");
+    let seen = tokio::time::timeout(IDLE_TIMEOUT * 3, notice.recv()).await;
+    seen.expect("it is soon").expect("the server sees the end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_head_has_a_time_out_of_its_own() {
+    for (read, whole, limit) in [(3, 30, 3), (30, 3, 3), (900, 900, 900)] {
+        let settings =
+            HttpSettings::default().timeout(Duration::from_secs(whole)).read_timeout(Duration::from_secs(read));
+        let silent = InMemory::raw(|mut stream| async move {
+            let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+        });
+        let begun = Instant::now();
+        let failed = failure(&HttpTarget::with_connector(localhost(), settings, silent)).await;
+        assert_eq!((failed.reason(), failed.evidence()), ("no answer in time", Evidence::Typed));
+        assert_eq!(begun.elapsed().as_secs(), limit);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_body_that_is_short_keeps_its_connection_and_one_that_stalls_does_not_hold_up_the_next() {
+    for (rest, opened) in [("done", 1), ("do", 2), ("", 2)] {
+        let count = Arc::new(AtomicUsize::new(0));
+        let connections = Arc::clone(&count);
+        let target = InMemory::raw(move |mut stream| {
+            connections.fetch_add(1, Ordering::SeqCst);
+            async move {
+                loop {
+                    read_head(&mut stream).await;
+                    let answer = format!("HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\n{rest}");
+                    if stream.write_all(answer.as_bytes()).await.is_err() {
+                        break;
+                    }
+                }
+            }
+        })
+        .target();
+        for _ in 0..2 {
+            let begun = Instant::now();
+            target.deliver(Delivery::new("id-1", "")).await.expect("it is accepted");
+            assert!(begun.elapsed() < Duration::from_millis(50), "{rest}: {:?}", begun.elapsed());
+        }
+        assert_eq!(count.load(Ordering::SeqCst), opened, "{rest}");
+    }
+}
