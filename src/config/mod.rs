@@ -50,6 +50,12 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_SCOPE` | which messages are paused together when the target asks for a pause or is down: those with the same value of a message attribute, for example `tenant`, or at a JSON pointer into the body, for example `/account/id` | name of a message attribute, or JSON pointer | all messages |
 /// | `REQUEUE_SIGNING_SECRET` | signs every request as Standard Webhooks has it; never printed; while one secret replaces another, both, separated by a space | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret that holds it | none: not signed |
 /// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | longest time to connect, TLS included | seconds, 0.001 to 900 | 5 |
+///
+/// Those above are for HTTP delivery, by `requeue-lambda` and `requeue work`. They have no effect on a handler of your own, and
+/// [`run`](crate::run) warns of each that is set. The others are for every function and worker:
+///
+/// | variable | meaning | unit, bounds | default |
+/// |---|---|---|---|
 /// | `REQUEUE_POLICY` | the policy document: JSON, or the path of a file with it | see the README | the preset `standard` |
 /// | `REQUEUE_CONCURRENCY` | most handlers at once | 1 to 1,000 | 10 |
 /// | `REQUEUE_TIMEOUT_SECONDS` | longest run of one handler | seconds, 0.001 to 900 | 30 |
@@ -242,8 +248,8 @@ const METRICS: [(&str, bool); 2] = [("emf", true), ("off", false)];
 const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
     [("Allow", RecursiveLoop::Allow), ("Terminate", RecursiveLoop::Terminate)];
 
-/// The names, without prefix, in the order of the table.
-const NAMES: [&str; 21] = [
+/// The names of the settings for HTTP delivery, without prefix, in the order of the table.
+const HTTP_NAMES: [&str; 9] = [
     "TARGET_URL",
     "ALLOW_HTTP",
     "METHOD",
@@ -253,6 +259,10 @@ const NAMES: [&str; 21] = [
     "SCOPE",
     "SIGNING_SECRET",
     "CONNECT_TIMEOUT_SECONDS",
+];
+
+/// Those of all others.
+const NAMES: [&str; 12] = [
     "POLICY",
     "CONCURRENCY",
     "TIMEOUT_SECONDS",
@@ -266,6 +276,15 @@ const NAMES: [&str; 21] = [
     "SERVICE",
     "RECURSIVE_LOOP",
 ];
+
+/// The variables of this process that only HTTP delivery reads, so that they have no effect on a handler of one's own.
+pub(crate) fn http_variables() -> Vec<String> {
+    let set = environment().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name);
+    let is_http = |name: &String| name.strip_prefix(PREFIX).is_some_and(|name| HTTP_NAMES.contains(&name));
+    let mut names: Vec<String> = set.filter(is_http).collect();
+    names.sort();
+    names
+}
 
 /// The variables, and what is wrong with them.
 struct Vars {
@@ -416,12 +435,12 @@ impl Vars {
     }
 
     fn refuse_unknown(&mut self) {
-        let unknown =
-            self.values.keys().filter(|name| !NAMES.iter().any(|known| name.strip_prefix(PREFIX) == Some(known)));
-        let unknown: Vec<String> = unknown.cloned().collect();
+        let names = || HTTP_NAMES.into_iter().chain(NAMES);
+        let is_known = |name: &str| name.strip_prefix(PREFIX).is_some_and(|name| names().any(|known| known == name));
+        let unknown: Vec<String> = self.values.keys().filter(|name| !is_known(name)).cloned().collect();
         for name in unknown {
             let like = |known: &str| strsim::jaro_winkler(&name, &format!("{PREFIX}{known}"));
-            let nearest = NAMES.into_iter().max_by(|one, other| like(one).total_cmp(&like(other)));
+            let nearest = names().max_by(|one, other| like(one).total_cmp(&like(other)));
             let hint = nearest.filter(|known| like(known) > 0.9);
             let hint = hint.map(|known| format!("; did you mean {PREFIX}{known}?")).unwrap_or_default();
             self.problems.push(format!("{name} is unknown{hint}"));

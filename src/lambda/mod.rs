@@ -57,6 +57,10 @@ where
     T: Body,
 {
     let config = Config::load().await?;
+    if config::is_in_lambda() {
+        init_logging(tracing::Level::INFO);
+        warn_of_http_settings();
+    }
     run_with(handler, config).await
 }
 
@@ -90,6 +94,18 @@ where
         let _ = ended.send(served);
     })?;
     end.await.unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))))
+}
+
+/// Functions often share their variables, so they are no reason to refuse the start. Names only: a value may be a secret.
+fn warn_of_http_settings() {
+    let variables = config::http_variables();
+    if !variables.is_empty() {
+        tracing::warn!(
+            variables = variables.join(", "),
+            "these settings have no effect: they are for HTTP delivery, and this function has its own handler, which says by \
+             Handler::scope which messages a pause or an open circuit defers together; remove them"
+        );
+    }
 }
 
 const NOT_IN_LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API is not set: this program is started by Lambda; \

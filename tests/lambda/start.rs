@@ -59,6 +59,32 @@ async fn a_secret_is_refused_without_being_told() {
     }
 }
 
+#[tokio::test]
+async fn settings_that_an_own_handler_does_not_read_are_named_at_start_without_their_values() {
+    const WARNING: &str = "these settings have no effect";
+    let stage = Stage::new().await;
+    let settings = [
+        ("REQUEUE_SCOPE", "nonsense"),
+        ("REQUEUE_HEADERS", r#"{"X-Key": "s3cret"}"#),
+        ("REQUEUE_METHOD", ""),
+        ("REQUEUE_CONCURRENCY", "2"),
+    ];
+    for (settings, expected) in [(&settings[..], 1), (&settings[2..], 0)] {
+        let mut function = stage.trouble(settings).await;
+        stage.send(r#"{"do":"ok"}"#).await;
+        stage.invoke(&mut function, TIMEOUT).await;
+        let log = function.stop().await;
+        let lines: Vec<&str> = log.lines().filter(|line| line.contains(WARNING)).collect();
+        assert_eq!(lines.len(), expected, "{log}");
+        assert!(lines.iter().all(|line| line.contains("REQUEUE_HEADERS, REQUEUE_SCOPE")), "{log}");
+        assert!(!log.contains("nonsense") && !log.contains("s3cret"), "{log}");
+    }
+    let mut function = stage.requeue_lambda(&settings).await;
+    stage.send(r#"{"answer":"ok"}"#).await;
+    stage.invoke(&mut function, TIMEOUT).await;
+    assert!(!function.stop().await.contains(WARNING));
+}
+
 /// As Lambda sets them while the log format is Text, its default.
 #[tokio::test]
 async fn without_a_level_the_log_says_what_became_of_a_message() {
