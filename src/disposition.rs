@@ -212,6 +212,29 @@ impl Disposition {
     }
 }
 
+/// The retry that a failed message gets. Prints as its number and the most there may be: `3/50`.
+///
+/// ```
+/// use std::time::Duration;
+/// let retry = requeue::Retry { number: 3, max: 50, delay_before_jitter: Duration::from_secs(60) };
+/// assert_eq!(retry.to_string(), "3/50");
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Retry {
+    /// Which retry it is, counted from 1: of all classes together, or of this class if its own budget ends first.
+    pub number: u32,
+    /// Most retries by that budget.
+    pub max: u32,
+    /// The delay that the failure named or the curve of its class gave, before jitter.
+    pub delay_before_jitter: Duration,
+}
+
+impl fmt::Display for Retry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.number, self.max)
+    }
+}
+
 /// Why a message is deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deferral {

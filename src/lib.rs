@@ -112,7 +112,7 @@ mod trace;
 
 pub use clock::{Clock, Sampler};
 pub use config::{Config, InvalidConfig, InvalidPolicy};
-pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait};
+pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Retry, Strategy, Wait};
 pub use failure::{Evidence, Failure, FailureClass};
 pub use gate::Scope;
 pub use handler::Handler;
@@ -122,5 +122,5 @@ pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
 pub use settings::{DeadLetterMode, Limits, Metrics, Mode, RecursiveLoop, Settings};
-pub use wire::{DeadLetter, Wrap};
+pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
 pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};

@@ -19,7 +19,7 @@ use crate::policy::Progress;
 use crate::queue::{Attribute, AttributeValue, QueueArn};
 use crate::state::RetryState;
 use crate::trace;
-use crate::wire::{self, Origin};
+use crate::wire::{self, DeadLetterInfo, Origin};
 
 /// If SQS says that a copy was sent this much later than we sent it, somebody else sent it: an operator's redrive.
 const REDRIVE_TOLERANCE: Duration = Duration::from_secs(120);
@@ -131,7 +131,8 @@ impl Delivery {
         let sent = record.sent.unwrap_or(received);
         let copy_first_received = record.first_received.unwrap_or(received);
         let until_received = record.first_received.zip(record.sent).and_then(|(to, from)| to.duration_since(from).ok());
-        let state = restart_if_redriven(state, sent, until_received, record.was_dead_lettered);
+        let moved_from = record.dead_letter_source.as_ref();
+        let state = restart_if_redriven(state, sent, until_received, record.was_dead_lettered, moved_from);
         let message_id = record.message_id.filter(|id| !id.is_empty());
         let strategy = match strategy {
             // A copy would lose its place.
@@ -227,12 +228,13 @@ impl Delivery {
 }
 
 /// `until_received` is the time from `sent` to the first receive, both by SQS's clock, if the record says both. What SQS itself
-/// moved is in a dead-letter queue, of which somebody works on the messages anew.
+/// moved is in a dead-letter queue, of which somebody works on the messages anew; the handler is told why it is there.
 fn restart_if_redriven(
     state: RetryState,
     sent: SystemTime,
     until_received: Option<Duration>,
     was_dead_lettered: bool,
+    moved_from: Option<&QueueArn>,
 ) -> RetryState {
     let enqueued_later = state
         .retry_timestamp
@@ -245,7 +247,9 @@ fn restart_if_redriven(
     if !redriven || state.redrives >= MAX_REDRIVES {
         return state;
     }
+    let last_dead_letter = DeadLetterInfo::to_remember(&state, was_dead_lettered, moved_from.map(ToString::to_string));
     RetryState {
+        last_dead_letter,
         original_message_id: state.original_message_id,
         // Nobody says that a redrive breaks off the row.
         lineage: state.lineage,
@@ -344,6 +348,25 @@ impl<T> Message<T> {
 
     fn own_traceparent(&self) -> Option<&str> {
         self.delivery.attributes.get(trace::TRACEPARENT).and_then(trace::of_attribute)
+    }
+
+    /// Why the message was given up, of one that is handled in a dead-letter queue or was brought back from one; else `None`. In the mode
+    /// [`Redrive`](crate::DeadLetterMode::Redrive) no reason is known, but the class of the last retry and the queue may be.
+    ///
+    /// It is the same on every attempt. [`HttpTarget`](crate::http::HttpTarget) sends it as `X-Requeue-Dead-Letter-…` headers.
+    ///
+    /// ```
+    /// # use requeue::{Failure, FailureClass, Message};
+    /// async fn file(message: Message) -> Result<(), Failure> {
+    ///     let class = message.dead_letter().and_then(|info| info.class());
+    ///     if class == Some(FailureClass::NonRetryable) {
+    ///         println!("{} needs a person", message.original_id().unwrap_or_default());
+    ///     }
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn dead_letter(&self) -> Option<DeadLetterInfo> {
+        self.delivery.state.last_dead_letter.as_deref().map(DeadLetterInfo::read)
     }
 
     /// Which attempt this is: 1 the first time.

@@ -470,6 +470,10 @@ impl<H, Q: Queue> Inner<H, Q> {
 
     fn outcome(&self, settled: Settled) -> Outcome {
         let Settled { verdict: Verdict { delivery, disposition, failure, elapsed, at, .. }, settlement } = settled;
+        let retry = failure
+            .as_ref()
+            .filter(|_| matches!(disposition, Disposition::Requeue { .. }))
+            .and_then(|failure| policy::next_retry(&self.policy, &delivery.progress(), failure));
         let failure = failure.filter(|failure| !failure.is_postponed());
         Outcome {
             message_id: delivery.message_id.clone(),
@@ -484,6 +488,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             class: failure.as_ref().map(Failure::class),
             reason: failure.map(|failure| failure.reason().to_owned()),
             disposition,
+            retry,
             settlement,
             elapsed,
             age: at.duration_since(delivery.first_sent).unwrap_or_default(),

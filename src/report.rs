@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::disposition::Disposition;
+use crate::disposition::{Disposition, Retry};
 use crate::failure::FailureClass;
 use crate::queue::QueueArn;
 
@@ -30,6 +30,8 @@ pub struct Outcome {
     pub reason: Option<String>,
     /// What was to happen.
     pub disposition: Disposition,
+    /// Which retry it gets; `None` unless it is requeued.
+    pub retry: Option<Retry>,
     /// Whether it did.
     pub settlement: Settlement,
     /// How long the handler ran; `None` if it was not called.

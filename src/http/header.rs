@@ -12,6 +12,7 @@ use crate::failure::{Evidence, Failure, FailureClass};
 use crate::message::Message;
 use crate::queue::{Attribute, AttributeValue};
 use crate::trace;
+use crate::wire::DeadLetterInfo;
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -21,6 +22,11 @@ const RETRY_COUNT: HeaderName = HeaderName::from_static("x-requeue-retry-count")
 const RECEIVE_COUNT: HeaderName = HeaderName::from_static("x-requeue-receive-count");
 const FIRST_RECEIVE_TIME: HeaderName = HeaderName::from_static("x-requeue-first-receive-time");
 const FIRST_SENT_TIME: HeaderName = HeaderName::from_static("x-requeue-first-sent-time");
+const DEAD_LETTER_CLASS: HeaderName = HeaderName::from_static("x-requeue-dead-letter-class");
+const DEAD_LETTER_REASON: HeaderName = HeaderName::from_static("x-requeue-dead-letter-reason");
+const DEAD_LETTER_DETAIL: HeaderName = HeaderName::from_static("x-requeue-dead-letter-detail");
+const DEAD_LETTER_RETRY_COUNT: HeaderName = HeaderName::from_static("x-requeue-dead-letter-retry-count");
+const DEAD_LETTER_SOURCE: HeaderName = HeaderName::from_static("x-requeue-dead-letter-source");
 const TRACEPARENT: HeaderName = HeaderName::from_static(trace::TRACEPARENT);
 const TRACESTATE: HeaderName = HeaderName::from_static(trace::TRACESTATE);
 
@@ -111,12 +117,15 @@ pub(super) fn content_type(text: &str) -> Result<HeaderValue, HeaderError> {
         .ok_or_else(|| HeaderError::Value(CONTENT_TYPE.as_str().to_owned()))
 }
 
-/// The headers that a message brings along: its trace, and the attributes that the settings choose.
+/// The headers that a message brings along: its trace, why it was given up, and the attributes that the settings choose.
 pub(super) fn of_message(settings: &HttpSettings, message: &Message) -> Result<HeaderMap, Failure> {
     // What the deployer wrote down gives way to the content of a message only where the deployer says so, by `attribute_header`.
     let fixes_trace = [TRACEPARENT, TRACESTATE].iter().any(|name| settings.headers.contains_key(name));
     let parent = message.traceparent().filter(|_| !fixes_trace);
     let mut headers = parent.map_or_else(HeaderMap::new, |parent| of_trace(&parent, message.tracestate()));
+    if let Some(info) = message.dead_letter() {
+        headers.extend(of_dead_letter(&info));
+    }
     headers.extend(of_attributes(&settings.attribute_headers, message.attributes())?);
     Ok(headers)
 }
@@ -127,6 +136,22 @@ fn of_trace(parent: &str, state: Option<&str>) -> HeaderMap {
     let values = [(TRACEPARENT, Some(parent)), (TRACESTATE, state)];
     let header = |(name, value): (_, Option<&str>)| Some((name, HeaderValue::from_str(value?).ok()?));
     values.into_iter().filter_map(header).collect()
+}
+
+/// Each value is short, and plain ASCII: of other characters in a header no two servers make the same.
+fn of_dead_letter(info: &DeadLetterInfo) -> HeaderMap {
+    let plain = |text: &str| {
+        let plain = text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect::<String>();
+        HeaderValue::try_from(plain).ok()
+    };
+    let values = [
+        (DEAD_LETTER_CLASS, info.class().map(|class| HeaderValue::from_static(class.as_str()))),
+        (DEAD_LETTER_REASON, info.reason().and_then(plain)),
+        (DEAD_LETTER_DETAIL, info.detail().and_then(plain)),
+        (DEAD_LETTER_RETRY_COUNT, info.retry_count().map(HeaderValue::from)),
+        (DEAD_LETTER_SOURCE, info.source().and_then(plain)),
+    ];
+    values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
 /// The headers that carry attributes of the message. An attribute that it does not have makes none.
@@ -405,6 +430,31 @@ mod tests {
             let headers = assemble(&settings, &Delivery { headers, ..Delivery::new("id-1", "{}") }).expect("they fit");
             let value = |name| headers.get(name).map(|value| value.to_str().expect("it is text"));
             assert_eq!((value(TRACEPARENT), value(TRACESTATE)), (parent, state));
+        }
+    }
+
+    #[test]
+    fn why_a_message_was_given_up_is_plain_text_in_headers_that_nobody_else_can_set() {
+        for (said, expected) in [
+            ("{}", vec![]),
+            (
+                r#"{"class":"quota","reason":"too-old","detail":"ü\r\nX-Admin: yes\u0000","retryCount":7,"source":"arn:aws:sqs:eu-west-1:123456789012:a"}"#,
+                vec![
+                    ("class", "quota"),
+                    ("reason", "too-old"),
+                    ("detail", "?  X-Admin: yes "),
+                    ("retry-count", "7"),
+                    ("source", "arn:aws:sqs:eu-west-1:123456789012:a"),
+                ],
+            ),
+            (r#"{"class":"x","source":"x","retryCount":-1}"#, vec![]),
+        ] {
+            let headers = of_dead_letter(&DeadLetterInfo::read(said));
+            let found = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().expect("it is plain")));
+            let expected: Vec<_> =
+                expected.iter().map(|(name, value)| (format!("x-requeue-dead-letter-{name}"), *value)).collect();
+            let found: Vec<_> = found.map(|(name, value)| (name.to_owned(), value)).collect();
+            assert_eq!(found, expected, "{said}");
         }
     }
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use super::{ClassPolicy, RetryPolicy, jitter};
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, Strategy, Wait};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, Retry, Strategy, Wait};
 use crate::failure::{Failure, FailureClass};
 use crate::state::RetryState;
 
@@ -184,6 +184,21 @@ pub(crate) fn decide(
         }
     }
     policy.decide(&progress.history(policy, failure.class()), failure, now, sample)
+}
+
+/// The retry that follows on `failure`: by the budget that ends first, and with its delay before jitter. `None` for a class without
+/// retries.
+pub(crate) fn next_retry(policy: &RetryPolicy, progress: &Progress<'_>, failure: &Failure) -> Option<Retry> {
+    let class = policy.class(failure.class())?;
+    let History { retries, class_retries, .. } = progress.history(policy, failure.class());
+    let by_class = class.max_retries.map(|max| (class_retries, max));
+    let budgets = [Some((retries, policy.max_retries)), by_class];
+    let (used, max) = budgets.into_iter().flatten().min_by_key(|(used, max)| max.saturating_sub(*used))?;
+    let delay_before_jitter = match failure.delay() {
+        Some(named) => named.min(policy.max_retry_after),
+        None => class.backoff.delay(class_retries).min(class.max_delay),
+    };
+    Some(Retry { number: used.saturating_add(1), max, delay_before_jitter })
 }
 
 /// Who allows so many receives more than the policy asks for has most likely set no `maxReceiveCount` at all: AWS recommends five.

@@ -36,7 +36,10 @@ pub(super) struct Figures {
     retry_count: Vec<u64>,
     /// From being sent first to being completed.
     time_to_success: Vec<u64>,
+    time_to_success_first_attempt: Vec<u64>,
     time_to_success_after_retry: Vec<u64>,
+    /// The attempts, counted from 1, that failed.
+    failed_attempt: Vec<u64>,
     handler_duration: Vec<u64>,
     /// Since being sent first.
     message_age: Vec<u64>,
@@ -47,12 +50,16 @@ impl Figures {
         self.counts.add(outcome);
         self.message_age.push(outcome.age.as_secs());
         self.handler_duration.extend(outcome.elapsed.map(millis));
+        self.failed_attempt.extend(outcome.class.map(|_| u64::from(outcome.retry_count) + 1));
         match &outcome.disposition {
             Disposition::Complete => {
                 let time = millis(outcome.age);
                 self.retry_count.push(outcome.retry_count.into());
                 self.time_to_success.push(time);
-                self.time_to_success_after_retry.extend((outcome.retry_count > 0).then_some(time));
+                match outcome.retry_count {
+                    0 => self.time_to_success_first_attempt.push(time),
+                    1.. => self.time_to_success_after_retry.push(time),
+                }
             }
             Disposition::Requeue { wait, .. } => self.retry_delay.push(wait.total().as_secs()),
             Disposition::Defer { .. }
@@ -98,8 +105,10 @@ impl Entry for Line<'_> {
         writer.value("Abandoned", &Counted(counts.abandoned));
         writer.value("SendUnconfirmed", &Counted(counts.send_unconfirmed));
         writer.value("DeleteFailed", &Counted(counts.delete_failed));
+        writer.value("FailedAttempt", &Spread(COUNT, &figures.failed_attempt));
         writer.value("RetryCount", &Spread(COUNT, &figures.retry_count));
         writer.value("TimeToSuccess", &Spread(MILLISECONDS, &figures.time_to_success));
+        writer.value("TimeToSuccessFirstAttempt", &Spread(MILLISECONDS, &figures.time_to_success_first_attempt));
         writer.value("TimeToSuccessAfterRetry", &Spread(MILLISECONDS, &figures.time_to_success_after_retry));
         writer.value("HandlerDuration", &Spread(MILLISECONDS, &figures.handler_duration));
         writer.value("MessageAge", &Spread(SECONDS, &figures.message_age));

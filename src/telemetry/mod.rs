@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::time::Duration;
 
 use tokio::time::Instant;
-use tracing::{Level, Span, event, info, info_span, warn};
+use tracing::{Level, Span, event, field, info, info_span, warn};
 
 use crate::disposition::Disposition;
 use crate::message::Delivery;
@@ -88,7 +88,9 @@ fn observe_message(outcome: &Outcome) {
                 class = outcome.class.map(|class| class.as_str()),
                 disposition = outcome.disposition.as_str(),
                 why = outcome.disposition.why(),
+                retryProgress = outcome.retry.map(|retry| field::display(retry)),
                 delaySeconds = outcome.disposition.wait().map(|wait| wait.total().as_secs()),
+                delayBeforeJitterSeconds = outcome.retry.map(|retry| retry.delay_before_jitter.as_secs_f64()),
                 reason = outcome.reason,
                 settlement = outcome.settlement.as_str(),
                 code = outcome.settlement.code(),

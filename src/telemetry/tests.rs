@@ -24,6 +24,7 @@ fn outcome(disposition: Disposition, class: Option<FailureClass>, settlement: Se
         class,
         reason: class.map(|_| "status 503".to_owned()),
         disposition,
+        retry: None,
         settlement,
         elapsed: was_called.then_some(Duration::from_millis(20)),
         age: Duration::from_millis(1_500),
@@ -107,8 +108,8 @@ fn every_end_of_a_message_is_counted_under_its_name() {
     let wait = Wait::from(Duration::from_secs(7), std::time::UNIX_EPOCH);
     let requeue = Disposition::Requeue { wait, fallback: Duration::from_secs(7) };
     let code = || "ServiceUnavailable".to_owned();
-    let requeued = json!({ "HandlerDuration": 20, "Failed": 1, "Requeued": 1, "RetryDelay": 7 });
-    let given_up = json!({ "HandlerDuration": 20, "Failed": 1, "DeadLettered": 1 });
+    let requeued = json!({ "HandlerDuration": 20, "Failed": 1, "FailedAttempt": 1, "Requeued": 1, "RetryDelay": 7 });
+    let given_up = json!({ "HandlerDuration": 20, "Failed": 1, "FailedAttempt": 1, "DeadLettered": 1 });
     let reason = DeadLetterReason::RetriesExhausted;
     let cases = [
         (outcome(requeue, temporary, Settlement::Moved), with(requeued.clone())),
@@ -147,7 +148,8 @@ fn every_end_of_a_message_is_counted_under_its_name() {
         ),
         (
             completed(0, Duration::from_millis(1_500)),
-            with(json!({ "Completed": 1, "HandlerDuration": 20, "RetryCount": 0, "TimeToSuccess": 1_500 })),
+            with(json!({ "Completed": 1, "HandlerDuration": 20, "RetryCount": 0, "TimeToSuccess": 1_500,
+                         "TimeToSuccessFirstAttempt": 1_500 })),
         ),
         (
             completed(3, Duration::from_millis(1_500)),
@@ -190,6 +192,24 @@ fn records_without_a_queue_have_lines_of_their_own() {
     let queues: Vec<Value> =
         lines(vec![lost, completed(0, Duration::ZERO)]).iter().map(|line| line["Queue"].clone()).collect();
     assert_eq!(queues, ["orders", "unknown"]);
+}
+
+#[test]
+fn failures_are_told_apart_by_attempt_and_first_attempts_from_later_ones() {
+    let failed_after = |retry_count| Outcome { retry_count, ..failed(FailureClass::Temporary, 1) };
+    let secs = Duration::from_secs;
+    let outcomes = vec![
+        failed_after(0),
+        failed_after(0),
+        failed_after(6),
+        completed(0, secs(1)),
+        completed(1, secs(60)),
+        completed(2, secs(90)),
+    ];
+    let line = &lines(outcomes)[0];
+    assert_eq!(line["FailedAttempt"], json!({ "Values": [1, 7], "Counts": [2, 1] }));
+    assert_eq!(line["TimeToSuccessFirstAttempt"], json!(1_000));
+    assert_eq!(line["TimeToSuccessAfterRetry"], json!({ "Values": [60_000, 90_000], "Counts": [1, 1] }));
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! What the body of a message in a dead-letter queue says about it, for those who look into one. Decides nothing about a message that
-//! is still on its way, which is `message.rs`.
+//! What the body of a message in a dead-letter queue says about it, for those who look into one and for those who work on one. Decides
+//! nothing about a message that is still on its way, which is `message.rs`.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
 
 use jiff::Timestamp;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::{Origin, Wrap, stamp};
 use crate::failure::{FailureClass, Reason};
@@ -32,26 +32,109 @@ use crate::state::RetryState;
 pub struct DeadLetter<'a> {
     payload: Cow<'a, str>,
     origin: Origin,
-    why: Why,
+    info: DeadLetterInfo,
 }
 
-/// `retryState.deadLetter`, with nothing assumed of it.
-#[derive(Debug, Default, Deserialize)]
+/// Why a message was given up, and where: what [`Message::dead_letter`](crate::Message::dead_letter) tells the consumer of a dead-letter queue.
+///
+/// Whoever may send to the queue can write it: it is for people and logs, and proves nothing. Texts are scrubbed and have at most 256
+/// characters.
+///
+/// ```
+/// # use requeue::{Failure, Message};
+/// async fn open_a_ticket(message: Message) -> Result<(), Failure> {
+///     if let Some(info) = message.dead_letter() {
+///         println!("{}: {}", info.reason().unwrap_or("unknown"), info.detail().unwrap_or("no detail"));
+///     }
+///     Ok(())
+/// }
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default, rename_all = "camelCase")]
-struct Why {
+pub struct DeadLetterInfo {
+    #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     retry_count: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     failed_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<String>,
 }
 
-impl Why {
-    fn read(text: &str) -> Self {
-        let why: Self = serde_json::from_str(text).unwrap_or_default();
-        let scrubbed = |text: Option<String>| text.map(|text| Reason::new(text).as_str().to_owned());
-        Self { reason: scrubbed(why.reason), detail: scrubbed(why.detail), ..why }
+impl DeadLetterInfo {
+    /// The class of the failure for which the message was given up.
+    #[must_use]
+    pub fn class(&self) -> Option<FailureClass> {
+        self.class.as_deref().and_then(FailureClass::from_name)
     }
+
+    /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason); `None` in the mode
+    /// [`Redrive`](crate::DeadLetterMode::Redrive), which writes nothing down.
+    #[must_use]
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+
+    /// The words of the failure for which it was given up.
+    #[must_use]
+    pub fn detail(&self) -> Option<&str> {
+        self.detail.as_deref()
+    }
+
+    /// Retries used before.
+    #[must_use]
+    pub fn retry_count(&self) -> Option<u32> {
+        self.retry_count
+    }
+
+    /// When it was given up.
+    #[must_use]
+    pub fn failed_at(&self) -> Option<SystemTime> {
+        Some(self.failed_at.as_deref()?.parse::<Timestamp>().ok()?.into())
+    }
+
+    /// The ARN of the queue it came from: SQS's own word where SQS moved it, else that of the message.
+    #[must_use]
+    pub fn source(&self) -> Option<&str> {
+        self.source.as_deref()
+    }
+
+    /// Reads `retryState.deadLetter` or `retryState.lastDeadLetter`, with nothing assumed of them.
+    pub(crate) fn read(text: &str) -> Self {
+        let info: Self = serde_json::from_str(text).unwrap_or_default();
+        let scrubbed = |text: Option<String>| text.map(|text| Reason::new(text).as_str().to_owned());
+        let source = info.source.filter(|source| is_arn(source));
+        Self { reason: scrubbed(info.reason), detail: scrubbed(info.detail), source, ..info }
+    }
+
+    /// What to remember of a message that is handled in a dead-letter queue, or after it was brought back from one: nothing of its state
+    /// counts any more. SQS may have moved it, and names the queue `from` which it did.
+    pub(crate) fn to_remember(state: &RetryState, was_moved: bool, from: Option<String>) -> Option<String> {
+        let info = match &state.dead_letter {
+            Some(said) => Self::read(said),
+            None if was_moved || state.source.is_some() => Self {
+                class: state.class.map(|class| class.as_str().to_owned()),
+                retry_count: state.class.map(|_| state.retry_count),
+                ..Self::default()
+            },
+            None => return state.last_dead_letter.clone(),
+        };
+        let claimed = || state.source.clone().filter(|source| is_arn(source));
+        let source = from.or_else(claimed);
+        let info = Self { class: info.class().map(|class| class.as_str().to_owned()), source, ..info };
+        Some(serde_json::to_string(&info).expect("texts and a number are JSON"))
+    }
+}
+
+/// The characters and the length of a queue's ARN, which is all that matters to who shows it.
+fn is_arn(text: &str) -> bool {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
+    text.starts_with("arn:") && text.len() <= 256 && text.chars().all(is_part)
 }
 
 impl<'a> DeadLetter<'a> {
@@ -59,11 +142,11 @@ impl<'a> DeadLetter<'a> {
     #[must_use]
     pub fn read(body: &'a str) -> Self {
         let read = super::read(body, 0);
-        let why = match &read.origin {
-            Origin::Ours(state) => state.dead_letter.as_deref().map(Why::read),
+        let info = match &read.origin {
+            Origin::Ours(state) => state.dead_letter.as_deref().map(DeadLetterInfo::read),
             Origin::Fresh { .. } | Origin::LaterVersion(_) => None,
         };
-        Self { payload: read.payload, origin: read.origin, why: why.unwrap_or_default() }
+        Self { payload: read.payload, origin: read.origin, info: info.unwrap_or_default() }
     }
 
     /// The body as first delivered, byte for byte; of a later version's message the whole body.
@@ -81,33 +164,32 @@ impl<'a> DeadLetter<'a> {
     /// The class of the failure for which it was given up, or else of its last failure; `None` where none was written down.
     #[must_use]
     pub fn class(&self) -> Option<FailureClass> {
-        let named = self.why.class.as_deref().and_then(FailureClass::from_name);
-        named.or_else(|| self.state()?.class)
+        self.info.class().or_else(|| self.state()?.class)
     }
 
     /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason); `None` unless the dead-letter mode was one
     /// that writes it down.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
-        self.why.reason.as_deref()
+        self.info.reason()
     }
 
     /// The words of the failure for which it was given up.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
-        self.why.detail.as_deref()
+        self.info.detail()
     }
 
     /// When it was given up.
     #[must_use]
     pub fn failed_at(&self) -> Option<SystemTime> {
-        Some(self.why.failed_at.as_deref()?.parse::<Timestamp>().ok()?.into())
+        self.info.failed_at()
     }
 
     /// Retries used.
     #[must_use]
     pub fn retry_count(&self) -> Option<u32> {
-        self.why.retry_count.or_else(|| Some(self.state()?.retry_count))
+        self.info.retry_count.or_else(|| Some(self.state()?.retry_count))
     }
 
     /// The id of the first delivery; `None` of a message that was never sent again, whose own id that is.
@@ -144,6 +226,7 @@ impl<'a> DeadLetter<'a> {
             retry_timestamp: Some(now),
             // Counted on: a later redrive finds the limit where it was.
             redrives: state.redrives.saturating_add(1),
+            last_dead_letter: DeadLetterInfo::to_remember(state, false, None),
             unknown: state.unknown.clone(),
             ..RetryState::default()
         };
@@ -174,7 +257,7 @@ mod tests {
             counts: [0, 0, 3, 0],
             redrives,
             dead_letter: why.map(str::to_owned),
-            source: Some("arn:aws:sqs:r:1:orders".to_owned()),
+            source: Some("arn:aws:sqs:eu-west-1:123456789012:orders".to_owned()),
             unknown: vec![("later".to_owned(), "[1]".to_owned())],
             ..RetryState::default()
         };
@@ -205,6 +288,44 @@ mod tests {
     }
 
     #[test]
+    fn what_a_message_died_of_is_remembered_bounded_and_its_source_is_the_word_of_sqs() {
+        const ORDERS: &str = "arn:aws:sqs:eu-west-1:123456789012:orders";
+        const BILLS: &str = "arn:aws:sqs:eu-west-1:123456789012:bills";
+        let fresh = RetryState::default();
+        let failed = RetryState { class: Some(FailureClass::Quota), retry_count: 7, ..RetryState::default() };
+        let said = r#"{"class":"temporary","reason":"too-old","detail":"a\u001b","retryCount":3,"failedAt":"1970-01-01T00:00:09Z","x":1}"#;
+        let annotated = RetryState { dead_letter: Some(said.to_owned()), ..failed.clone() };
+        let sent = RetryState { source: Some(ORDERS.to_owned()), ..annotated.clone() };
+        let forged = RetryState {
+            source: Some("x\r\ny".to_owned()),
+            dead_letter: Some(r#"{"class":"x"}"#.to_owned()),
+            ..fresh.clone()
+        };
+        let again = RetryState { last_dead_letter: Some("{}".to_owned()), ..failed.clone() };
+        let kept =
+            r#""class":"temporary","reason":"too-old","detail":"a ","retryCount":3,"failedAt":"1970-01-01T00:00:09Z""#;
+        for (state, was_moved, from, expected) in [
+            (&fresh, false, None, None),
+            (&failed, false, None, None),
+            (&again, false, None, Some("{}".to_owned())),
+            (&fresh, true, None, Some("{}".to_owned())),
+            (&fresh, true, Some(BILLS), Some(format!(r#"{{"source":"{BILLS}"}}"#))),
+            (&failed, true, Some(BILLS), Some(format!(r#"{{"class":"quota","retryCount":7,"source":"{BILLS}"}}"#))),
+            (&annotated, false, None, Some(format!("{{{kept}}}"))),
+            (&annotated, true, Some(BILLS), Some(format!(r#"{{{kept},"source":"{BILLS}"}}"#))),
+            (&sent, false, None, Some(format!(r#"{{{kept},"source":"{ORDERS}"}}"#))),
+            (&sent, true, Some(BILLS), Some(format!(r#"{{{kept},"source":"{BILLS}"}}"#))),
+            (&forged, false, None, Some("{}".to_owned())),
+        ] {
+            assert_eq!(
+                DeadLetterInfo::to_remember(state, was_moved, from.map(str::to_owned)),
+                expected,
+                "{state:?} {from:?}"
+            );
+        }
+    }
+
+    #[test]
     fn a_copy_that_starts_afresh_keeps_the_payload_and_the_first_id_and_nothing_that_was_used() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         for payload in ["{ \"a\" : 1.0 }", "text", "[1]", r#"{"retryCount":"mine"}"#, r#"{"retryBody":1}"#] {
@@ -216,6 +337,9 @@ mod tests {
                 original_message_id: Some("m-1".to_owned()),
                 retry_timestamp: Some(now),
                 redrives: 11,
+                last_dead_letter: Some(
+                    r#"{"reason":"expired","source":"arn:aws:sqs:eu-west-1:123456789012:orders"}"#.to_owned(),
+                ),
                 unknown: vec![("later".to_owned(), "[1]".to_owned())],
                 ..RetryState::default()
             };

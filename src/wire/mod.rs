@@ -23,7 +23,7 @@ use self::object::{Name, Object};
 use self::state_text::StateText;
 use crate::state::RetryState;
 
-pub use self::dead_letter::DeadLetter;
+pub use self::dead_letter::{DeadLetter, DeadLetterInfo};
 #[cfg(test)]
 pub(crate) use self::json::each_member;
 pub use self::stamp::Wrap;

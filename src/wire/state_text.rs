@@ -54,6 +54,7 @@ struct Fields<'a> {
     original: Option<&'a str>,
     dead_letter: Option<&'a str>,
     source: Option<&'a str>,
+    last_dead_letter: Option<&'a str>,
     unknown: Vec<(String, String)>,
 }
 
@@ -89,6 +90,7 @@ impl<'a> Fields<'a> {
             "original" => &mut self.original,
             "deadLetter" => &mut self.dead_letter,
             "source" => &mut self.source,
+            "lastDeadLetter" => &mut self.last_dead_letter,
             _ => return None,
         })
     }
@@ -108,6 +110,7 @@ impl<'a> Fields<'a> {
             redrives: present(self.redrives, super::count)?.unwrap_or_default(),
             dead_letter: present(self.dead_letter, object)?,
             source: present(self.source, json::string)?,
+            last_dead_letter: present(self.last_dead_letter, object)?,
             unknown: self.unknown,
             ..RetryState::default()
         })
@@ -197,6 +200,7 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "original", (!self.originals.is_empty()).then_some(Originals(self.originals)))?;
         entry(&mut map, "deadLetter", state.dead_letter.as_deref().map(raw))?;
         entry(&mut map, "source", state.source.as_deref())?;
+        entry(&mut map, "lastDeadLetter", state.last_dead_letter.as_deref().map(raw))?;
         for (name, text) in &state.unknown {
             map.serialize_entry(name, raw(text))?;
         }

@@ -15,8 +15,8 @@ use requeue::embedded::{Answer, Call, EmbeddedSqs, EventSourceMapping, Fault, In
 use requeue::policy::RetryPolicy;
 use requeue::queue::{Attribute, AttributeValue, Queue, QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, Failure, Handler, InvocationError, Limits, Message, Record, RecursiveLoop, Report, Sampler,
-    Scope, Settings, SqsEvent,
+    BatchProcessor, Clock, DeadLetterInfo, Failure, Handler, InvocationError, Limits, Message, Record, RecursiveLoop,
+    Report, Sampler, Scope, Settings, SqsEvent,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -502,6 +502,7 @@ pub struct Seen {
     pub attempt: u32,
     pub receive_count: u32,
     pub is_last: bool,
+    pub dead_letter: Option<DeadLetterInfo>,
     pub attributes: BTreeMap<String, Attribute>,
     pub group_id: Option<String>,
     pub first_sent: SystemTime,
@@ -599,6 +600,7 @@ impl Handler for Script {
             attempt: message.attempt().get(),
             receive_count: message.receive_count(),
             is_last: message.is_last_attempt(),
+            dead_letter: message.dead_letter(),
             attributes: message.attributes().clone(),
             group_id: message.group_id().map(str::to_owned),
             first_sent: message.first_sent(),

@@ -38,6 +38,25 @@ async fn every_batch_writes_its_metrics_at_a_level_that_passes() {
     }
 }
 
+#[tokio::test]
+async fn the_line_of_a_retry_says_which_it_is_and_its_delay_before_jitter() {
+    let stage = Stage::new().await;
+    let settings = [UNPROTECTED, ("AWS_LAMBDA_LOG_FORMAT", "JSON")];
+    let mut function = stage.requeue_lambda(&settings).await;
+    stage.send(r#"{"answer":"unavailable"}"#).await;
+    stage.send(r#"{"answer":"invalid"}"#).await;
+    stage.invoke(&mut function, TIMEOUT).await;
+    let log = function.stop().await;
+    let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
+    let lines: Vec<Value> =
+        lines.filter(|line| line["fields"]["message"] == "message").map(|line| line["fields"].clone()).collect();
+    let of = |disposition: &str| lines.iter().find(|line| line["disposition"] == disposition).expect("a line");
+    assert_eq!(of("requeue")["retryProgress"], "1/50", "{log}");
+    assert_eq!(of("requeue")["delayBeforeJitterSeconds"], 2.0, "{log}");
+    let given_up = of("dead-letter");
+    assert_eq!([given_up.get("retryProgress"), given_up.get("delayBeforeJitterSeconds")], [None, None], "{log}");
+}
+
 /// What ten messages in one batch write into the log, in bytes: the lines of metrics, and all lines.
 async fn logged(answer: &str) -> [usize; 2] {
     let stage = Stage::new().await;

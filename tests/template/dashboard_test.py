@@ -149,9 +149,19 @@ class Dashboard(unittest.TestCase):
             self.assertEqual({metric.dimensions["Class"] for metric in metrics if "Class" in metric.dimensions}, retried)
             self.assertEqual({(metric.name, metric.stat) for metric in metrics}, {(name, stat)})
 
-    def test_time_to_success_is_shown_for_all_and_after_a_retry(self):
+    def test_failures_are_counted_by_attempt_without_gaps(self):
+        metrics = self.graphs["Failures by attempt"]
+        self.assertEqual({metric.name for metric in metrics}, {"FailedAttempt"})
+        ranges = [bounds(metric.stat) for metric in metrics]
+        # The first attempt is 1.
+        self.assertEqual(ranges[0], (0.5, 1.5))
+        for (_, upper), (lower, _) in itertools.pairwise(ranges):
+            self.assertEqual(upper, lower)
+        self.assertGreaterEqual(ranges[-1][1], 1_000_000)
+
+    def test_time_to_success_is_shown_for_the_first_attempt_and_after_a_retry(self):
         shown = {(metric.name, metric.stat) for metric in self.graphs["Time to success"]}
-        names = ["TimeToSuccess", "TimeToSuccessAfterRetry"]
+        names = ["TimeToSuccessFirstAttempt", "TimeToSuccessAfterRetry"]
         self.assertEqual(shown, set(itertools.product(names, ["p50", "p99"])))
 
     def test_all_alarms_are_on_it(self):

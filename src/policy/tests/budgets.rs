@@ -1,7 +1,7 @@
 //! Every budget at its limit and on both sides of it.
 
 use super::*;
-use crate::disposition::Strategy;
+use crate::disposition::{Retry, Strategy};
 
 const EXHAUSTED: Disposition = Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
 const TOO_OLD: Disposition = Disposition::DeadLetter(DeadLetterReason::TooOld);
@@ -233,5 +233,36 @@ fn a_time_to_come_that_a_deferral_ordered_is_believed() {
         for (ordered, believed) in [(longest - 1, longest - 1), (longest, longest), (longest + 1, longest)] {
             assert_eq!(believed_due(&policy, received() + secs(ordered), received()), received() + secs(believed));
         }
+    }
+}
+
+#[test]
+fn a_retry_is_numbered_by_the_budget_that_ends_first_and_its_delay_is_that_before_jitter() {
+    // maximum of the class, retries, of this class, named delay → number, maximum, seconds
+    for (class_max, retries, class_retries, named, number, max, delay) in [
+        (None, 0, 0, None, 1, 50, 10),
+        (None, 4, 2, None, 5, 50, 40),
+        (None, 49, 20, None, 50, 50, 1_000),
+        (None, 4, 2, Some(77), 5, 50, 77),
+        (None, 4, 2, Some(50_000), 5, 50, 43_200),
+        (Some(3), 4, 2, None, 3, 3, 40),
+        (Some(60), 4, 2, None, 5, 50, 40),
+        (Some(3), 49, 0, None, 50, 50, 10),
+    ] {
+        let class = ClassPolicy { max_retries: class_max, jitter: Jitter::Full, ..plain() };
+        let mut state = RetryState { retry_count: retries, ..RetryState::default() };
+        state.counts[FailureClass::Temporary as usize] = class_retries;
+        let progress = Progress {
+            state: &state,
+            first_received: received(),
+            receive_count: 1,
+            strategy: Strategy::Copy,
+            counts_receives: false,
+        };
+        let failure = Failure::temporary("away");
+        let failure = named.map_or(failure.clone(), |named| failure.retry_after(secs(named)));
+        let expected = Retry { number, max, delay_before_jitter: secs(delay) };
+        assert_eq!(next_retry(&policy(class), &progress, &failure), Some(expected), "{class_max:?} {retries}");
+        assert_eq!(next_retry(&policy(plain()), &progress, &Failure::non_retryable("wrong")), None);
     }
 }
