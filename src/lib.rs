@@ -111,7 +111,7 @@ mod state;
 mod trace;
 
 pub use clock::{Clock, Sampler};
-pub use config::{Config, InvalidConfig, InvalidPolicy};
+pub use config::{Config, InvalidConfig, InvalidPolicy, QueueConfig};
 pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Retry, Strategy, Wait};
 pub use failure::{Evidence, Failure, FailureClass};
 pub use gate::Scope;

@@ -26,7 +26,7 @@ mod tests;
 
 use host::environment;
 pub(crate) use host::{Host, is_in_lambda};
-pub use policy::InvalidPolicy;
+pub use policy::{InvalidPolicy, QueueConfig};
 
 /// Every variable begins like this.
 const PREFIX: &str = "REQUEUE_";

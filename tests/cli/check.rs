@@ -73,6 +73,37 @@ fn what_protects_the_callee_is_told() {
 }
 
 #[test]
+fn settings_of_the_queue_are_compared_with_what_the_policy_needs() {
+    for (document, expected) in [
+        ("{}", &[][..]),
+        (r#"{"queueConfig": {}}"#, &[]),
+        (
+            r#"{"queueConfig": {"visibilityTimeout": 300, "messageRetentionPeriod": 173700, "maxReceiveCount": 3, "delaySeconds": 5,
+                "receiveMessageWaitTimeSeconds": 10}}"#,
+            &[
+                "visibilityTimeout 5 min: enough for a function timeout of 50 s at most, without a batching window",
+                "messageRetentionPeriod 48 h 15 min: too short; this policy may take 48 h 15 min, and SQS deletes what is older than the retention",
+                "maxReceiveCount 3: too low; allowed is at least 5, as a receive without a call counts too",
+                "delaySeconds 5 s: delays new messages only; copies have delays of their own",
+                "receiveMessageWaitTimeSeconds 10 s: without effect on Lambda's poller and `requeue work`, which wait 20 s",
+            ],
+        ),
+        (
+            r#"{"preset": "critical", "queueConfig": {"visibilityTimeout": 5, "messageRetentionPeriod": 1501, "maxReceiveCount": 5}}"#,
+            &[
+                "visibilityTimeout 5 s: too short for any function; allowed is at least 6 × its timeout and the batching window",
+                "messageRetentionPeriod 25 min 1 s: longer than the 25 min that this policy may take",
+                "maxReceiveCount 5: enough where messages wait in copies; `requeue schedule --strategy visibility` tells what they need in place",
+            ],
+        ),
+    ] {
+        let said = requeue_reading(document, &["check", "-"]).succeeded();
+        let after = said.lines().skip_while(|line| *line != "queueConfig is not applied: set it at the queue").skip(1);
+        assert_eq!(after.map(str::trim).collect::<Vec<_>>(), expected, "{document}");
+    }
+}
+
+#[test]
 fn settings_for_calls_to_sqs_are_told_when_they_are_not_the_default() {
     const BEGIN: &str = "a call to SQS that fails is ";
     for (document, expected) in [

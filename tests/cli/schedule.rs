@@ -328,3 +328,19 @@ fn the_chart_is_well_formed_names_everything_and_stays_the_same() {
     assert_eq!((failed.status, failed.stdout.as_str()), (1, ""));
     assert!(failed.stderr.contains("cannot be written: No such file"), "{}", failed.stderr);
 }
+
+#[test]
+fn the_queue_is_the_one_that_the_document_names_unless_an_option_names_another() {
+    let document = r#"{"queueConfig": {"maxReceiveCount": 8, "visibilityTimeout": 90}}"#;
+    for (document, options, expected) in [
+        ("{}", &[][..], (5, 360)),
+        (document, &[], (8, 90)),
+        (document, &["--max-receive-count", "6", "--visibility-timeout", "30"], (6, 30)),
+    ] {
+        let queue = &json(document, options)["queue"];
+        assert_eq!(
+            (&queue["maxReceiveCount"], &queue["visibilityTimeoutSeconds"]),
+            (&expected.0.into(), &expected.1.into())
+        );
+    }
+}

@@ -62,6 +62,22 @@ export interface RetryPolicy {
   readonly sqsCalls?: Calls | 'off';
   /** The same for the receiving of a worker; nothing to a Lambda function. */
   readonly receiveCalls?: Calls;
+  /** Settings of the queue, which are not applied: `requeue check` compares them with what the policy needs. */
+  readonly queueConfig?: QueueConfig;
+}
+
+/** The settings of a queue; the construct has properties of its own for them. */
+export interface QueueConfig {
+  /** How long a received message is hidden. */
+  readonly visibilityTimeout?: number;
+  /** How long the queue keeps a message. */
+  readonly messageRetentionPeriod?: number;
+  /** After how many receives the redrive policy moves a message. */
+  readonly maxReceiveCount?: number;
+  /** How long a new message is delayed. */
+  readonly delaySeconds?: number;
+  /** How long a receive waits for a message. */
+  readonly receiveMessageWaitTimeSeconds?: number;
 }
 
 /** The patience for each class of failures. Each has two names, of which one may be given; `DEFAULT` serves the classes without an entry. */

@@ -50,6 +50,7 @@ const POLICY: Keys<types.RetryPolicy> = {
   rules: true,
   sqsCalls: true,
   receiveCalls: true,
+  queueConfig: true,
 };
 const ERROR_CONFIGS: Keys<types.ErrorConfigs> = {
   RATE_LIMIT: true,
@@ -74,6 +75,14 @@ const RULE: Keys<types.Rule> = { match: true, class: true, delaySeconds: true };
 const MATCH: Keys<types.RuleMatch> = { status: true, code: true, header: true, words: true };
 const CALLS: Keys<types.Calls> = { maxAttempts: true, baseDelay: true, multiplier: true, maxDelay: true, jitter: true };
 
+const QUEUE_CONFIG: Keys<types.QueueConfig> = {
+  visibilityTimeout: true,
+  messageRetentionPeriod: true,
+  maxReceiveCount: true,
+  delaySeconds: true,
+  receiveMessageWaitTimeSeconds: true,
+};
+
 /** The objects of the schema by their paths, and its lists of words. */
 function found(schema: any, path = '', into: Map<string, string[]> = new Map()): Map<string, string[]> {
   if (schema.properties) into.set(path, Object.keys(schema.properties));
@@ -96,6 +105,7 @@ test('the types have the keys and words of the schema', () => {
     match: MATCH,
     sqsCalls: CALLS,
     receiveCalls: CALLS,
+    queueConfig: QUEUE_CONFIG,
     ...Object.fromEntries(Object.keys(ERROR_CONFIGS).map((name) => [name, CLASS_POLICY])),
     jitter: { proportional: true },
     'jitter words': JITTER,

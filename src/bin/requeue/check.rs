@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use requeue::FailureClass;
 use requeue::policy::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
+use requeue::{FailureClass, QueueConfig};
 
 use crate::output::outln;
 use crate::schedule::life::{CLASSES, Life, Waiting};
@@ -18,11 +19,19 @@ pub(crate) struct Arguments {
     file: PathBuf,
 }
 
+/// A visibility timeout is at least so many function timeouts, and the batching window. Source: Lambda developer guide, "Using Lambda
+/// with Amazon SQS".
+const VISIBILITY_FACTOR: u32 = 6;
+/// The least `maxReceiveCount`. Source: as above.
+const MIN_RECEIVES: u32 = 5;
+/// The longest delay of one copy: so much older than its budget a message may become.
+const LAST_WAIT: Duration = Duration::from_secs(900);
+
 /// How many delays a summary shows.
 const SHOWN: u32 = 5;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let (policy, rules) = document::read(&arguments.file)?;
+    let (policy, rules, queue) = document::read_all(&arguments.file)?;
     outln!("the policy {} is valid; it amounts to this:\n", document::name(&arguments.file))?;
     outln!("{}", summary(&policy))?;
     let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = &policy;
@@ -47,7 +56,56 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if policy.receive_calls != CallPolicy::receiving() {
         outln!("{}", receiving(&policy.receive_calls))?;
     }
+    if queue != QueueConfig::default() {
+        outln!("{}", advice(&queue, &policy))?;
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the document says of its queue beside what this policy and AWS ask of a queue.
+fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
+    let mut lines = vec!["queueConfig is not applied: set it at the queue".to_owned()];
+    let mut tell = |name: &str, value: String, words: String| lines.push(format!("  {name} {value}: {words}"));
+    if let Some(visibility) = queue.visibility_timeout {
+        let words = match visibility / VISIBILITY_FACTOR {
+            timeout if timeout < Duration::from_secs(1) => {
+                format!(
+                    "too short for any function; allowed is at least {VISIBILITY_FACTOR} × its timeout and the batching window"
+                )
+            }
+            timeout => format!("enough for a function timeout of {} at most, without a batching window", span(timeout)),
+        };
+        tell("visibilityTimeout", span(visibility), words);
+    }
+    if let Some(retention) = queue.message_retention {
+        let longest = CLASSES.iter().filter_map(|class| policy.class(*class)).map(|class| class.total_timeout).max();
+        let needed = longest.unwrap_or_default() + LAST_WAIT;
+        let words = if retention > needed {
+            format!("longer than the {} that this policy may take", span(needed))
+        } else {
+            format!(
+                "too short; this policy may take {}, and SQS deletes what is older than the retention",
+                span(needed)
+            )
+        };
+        tell("messageRetentionPeriod", span(retention), words);
+    }
+    if let Some(count) = queue.max_receive_count {
+        let words = if count < MIN_RECEIVES {
+            format!("too low; allowed is at least {MIN_RECEIVES}, as a receive without a call counts too")
+        } else {
+            "enough where messages wait in copies; `requeue schedule --strategy visibility` tells what they need in place".to_owned()
+        };
+        tell("maxReceiveCount", count.to_string(), words);
+    }
+    if let Some(delay) = queue.delay {
+        tell("delaySeconds", span(delay), "delays new messages only; copies have delays of their own".to_owned());
+    }
+    if let Some(wait) = queue.receive_wait {
+        let words = "without effect on Lambda's poller and `requeue work`, which wait 20 s".to_owned();
+        tell("receiveMessageWaitTimeSeconds", span(wait), words);
+    }
+    lines.join("\n")
 }
 
 fn summary(policy: &RetryPolicy) -> comfy_table::Table {

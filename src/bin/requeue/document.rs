@@ -6,12 +6,17 @@ use std::path::Path;
 use requeue::classify::Rules;
 use requeue::policy::RetryPolicy;
 
-use requeue::InvalidPolicy;
+use requeue::{InvalidPolicy, QueueConfig};
 
 use crate::Error;
 
 /// Reads the file, or the standard input when the path is `-`, with the reader that the Lambda uses at its start.
 pub(crate) fn read(path: &Path) -> Result<(RetryPolicy, Rules), Error> {
+    read_all(path).map(|(policy, rules, _)| (policy, rules))
+}
+
+/// As [`read`], with what the document says of its queue.
+pub(crate) fn read_all(path: &Path) -> Result<(RetryPolicy, Rules, QueueConfig), Error> {
     let mut text = String::new();
     let read = if path.as_os_str() == "-" {
         std::io::stdin().read_to_string(&mut text).map(drop)
@@ -20,7 +25,7 @@ pub(crate) fn read(path: &Path) -> Result<(RetryPolicy, Rules), Error> {
     };
     let name = name(path);
     read.map_err(|error| format!("the policy {name} cannot be read: {error}"))?;
-    let document = || Ok((text.parse()?, text.parse()?));
+    let document = || Ok((text.parse()?, text.parse()?, text.parse()?));
     Ok(document().map_err(|invalid: InvalidPolicy| {
         let problems = invalid.problems();
         let plural = if problems.len() == 1 { "" } else { "s" };

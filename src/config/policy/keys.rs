@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::calls::Calls;
 use super::protection::{Breakers, Pauses};
+use super::queue::QueueConfigs;
 use super::rules::{Header, Matches, RuleList, Status, Text, Words as Phrases};
 use super::shapes::{Backoffs, Count, Entries, Ignored, Jitters, Many, Number, Presets, Seconds, Shape, Words};
 use crate::failure::FailureClass;
@@ -157,7 +158,7 @@ macro_rules! keys {
 pub(super) mod global {
     use super::{
         AGE, Backoffs, Breakers, COPIES, Calls, Count, DELAY, Entries, FACTOR, Ignored, Jitters, Key, Listed, Number,
-        Pauses, Presets, RuleList, SHARE, Seconds,
+        Pauses, Presets, QueueConfigs, RuleList, SHARE, Seconds,
     };
 
     keys! {
@@ -201,6 +202,26 @@ pub(super) mod global {
             "How calls to SQS that fail are tried again, which is no retry of a message: off, or these keys.";
         RECEIVE_CALLS, "receiveCalls", Calls = Calls::Receiving,
             "How a worker that cannot receive tries again, as long as it runs.";
+        QUEUE_CONFIG, "queueConfig", QueueConfigs = QueueConfigs,
+            "Settings of the queue, which are not applied: `requeue check` compares them with what the policy needs.";
+    }
+}
+
+/// The settings of a queue, within the limits of SQS. Source: API reference, `SetQueueAttributes`; `maxReceiveCount`: dead-letter queues.
+pub(super) mod queue {
+    use super::{Count, Key, Listed};
+
+    keys! {
+        VISIBILITY_TIMEOUT, "visibilityTimeout", Count = Count { min: 0, max: 43_200 },
+            "How long a received message is hidden, in seconds.";
+        MESSAGE_RETENTION, "messageRetentionPeriod", Count = Count { min: 60, max: 1_209_600 },
+            "How long the queue keeps a message, in seconds.";
+        MAX_RECEIVE_COUNT, "maxReceiveCount", Count = Count { min: 1, max: 1_000 },
+            "After how many receives the redrive policy moves a message.";
+        DELAY, "delaySeconds", Count = Count { min: 0, max: 900 },
+            "How long a new message is delayed.";
+        RECEIVE_WAIT, "receiveMessageWaitTimeSeconds", Count = Count { min: 0, max: 20 },
+            "How long a receive waits for a message.";
     }
 }
 

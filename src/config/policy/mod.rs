@@ -19,7 +19,8 @@
 //!   "circuitBreaker": { "threshold": 5, "resetTimeoutSeconds": 30 },
 //!   "rules": [ { "match": { "status": [404, "5xx"], "words": "not found yet" }, "class": "TEMPORARY", "delaySeconds": 30 } ],
 //!   "sqsCalls": { "maxAttempts": 5, "baseDelay": 0.1, "multiplier": 2, "maxDelay": 5, "jitter": { "proportional": 0.1 } },
-//!   "receiveCalls": { "maxAttempts": 3, "baseDelay": 0.5, "multiplier": 2, "maxDelay": 10, "jitter": { "proportional": 0.2 } }
+//!   "receiveCalls": { "maxAttempts": 3, "baseDelay": 0.5, "multiplier": 2, "maxDelay": 10, "jitter": { "proportional": 0.2 } },
+//!   "queueConfig": { "visibilityTimeout": 360, "messageRetentionPeriod": 1209600, "maxReceiveCount": 5 }
 //! }
 //! ```
 //!
@@ -36,6 +37,7 @@
 //!   `"off"`, which is the same as one attempt. `receiveCalls` is the same for a worker's receiving, which it never gives up.
 //! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, say how what is called is left alone; `"off"` switches either
 //!   off. No preset changes them.
+//! - `queueConfig` is checked and told, and changes nothing: see [`QueueConfig`].
 //! - `rules` say what failures are; their conditions are described at [`Rules`].
 //! - Numbers of seconds may have fractions. What would have no effect, or contradicts itself, is refused.
 
@@ -49,6 +51,7 @@ mod calls;
 mod json;
 mod keys;
 mod protection;
+mod queue;
 mod resolve;
 mod rules;
 #[cfg(test)]
@@ -60,6 +63,7 @@ mod tests;
 
 pub(super) use json::Json;
 use keys::{CLASSES, Class, Listed, global};
+pub use queue::QueueConfig;
 use resolve::{Entry, Globals, resolve};
 use section::Section;
 
@@ -132,7 +136,11 @@ impl fmt::Display for InvalidPolicy {
 impl std::error::Error for InvalidPolicy {}
 
 /// Reads a document; the error holds every problem, each with the path of its key, its value, and what is allowed.
-pub(super) fn read(document: &str) -> Result<(RetryPolicy, Rules), Vec<String>> {
+pub(super) fn read(text: &str) -> Result<(RetryPolicy, Rules), Vec<String>> {
+    document(text).map(|(policy, rules, _)| (policy, rules))
+}
+
+fn document(document: &str) -> Result<Document, Vec<String>> {
     // Some editors begin a file with a byte order mark.
     let document = document.strip_prefix('\u{feff}').unwrap_or(document);
     let json = Json::parse(document).map_err(|error| vec![format!("is not JSON: {error}")])?;
@@ -143,7 +151,9 @@ pub(super) fn read(document: &str) -> Result<(RetryPolicy, Rules), Vec<String>> 
     }
 }
 
-fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<(RetryPolicy, Rules)> {
+type Document = (RetryPolicy, Rules, QueueConfig);
+
+fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<Document> {
     let mut section = Section::open(json, "", &names(global::ALL), problems)?;
     let preset = section.read(&global::PRESET, problems).unwrap_or(Preset::STANDARD);
     let built_in = preset.policy();
@@ -160,6 +170,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<(RetryPolicy, Ru
     let rules = section.read(&global::RULES, problems).unwrap_or_default();
     let sqs_calls = section.read(&global::SQS_CALLS, problems);
     let receive_calls = section.read(&global::RECEIVE_CALLS, problems);
+    let queue = section.read(&global::QUEUE_CONFIG, problems).unwrap_or_default();
 
     let none = Entry::default();
     let own = |class| entries.iter().find(|(name, _)| *name == class).map(|(_, entry)| entry);
@@ -184,7 +195,7 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<(RetryPolicy, Ru
     if [Class::RateLimit, Class::Quota, Class::Temporary].into_iter().all(|class| own(class).is_some()) {
         serve(Class::Default, &built_in.temporary);
     }
-    Some((policy, rules))
+    Some((policy, rules, queue))
 }
 
 /// The entries of `errorConfigs`. One that cannot be read counts as an unsound one without values.

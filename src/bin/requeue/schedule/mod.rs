@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::ValueEnum;
-use requeue::FailureClass;
 use requeue::policy::RetryPolicy;
+use requeue::{FailureClass, QueueConfig};
 
 mod chart;
 mod cost;
@@ -43,12 +43,12 @@ pub(crate) struct Arguments {
     /// How the function hands on what it gives up, as in `REQUEUE_DEAD_LETTER`.
     #[arg(long, value_enum, default_value_t = Mode::Redrive)]
     dead_letter: Mode,
-    /// Of the queue's redrive policy.
-    #[arg(long, value_name = "COUNT", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1_000))]
-    max_receive_count: u32,
-    /// The queue's: after so long a message that was left to SQS comes back.
-    #[arg(long, value_name = "SECONDS", default_value_t = 360, value_parser = clap::value_parser!(u32).range(..=43_200))]
-    visibility_timeout: u32,
+    /// Of the queue's redrive policy. [default: that of the document's `queueConfig`, or 5]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
+    max_receive_count: Option<u32>,
+    /// The queue's: after so long a message that was left to SQS comes back. [default: that of the document's `queueConfig`, or 360]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=43_200))]
+    visibility_timeout: Option<u32>,
     /// The size of a message with its attributes: each 64 KiB are billed as one request.
     #[arg(long, value_name = "BYTES", default_value_t = 1_024,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(cost::MAX_BYTES)))]
@@ -58,6 +58,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "USD", default_value_t = cost::PRICE, value_parser = price)]
     price_per_million: f64,
 }
+
+/// As the template has them.
+const MAX_RECEIVE_COUNT: u32 = 5;
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
 
 /// The strategies, by the words of `REQUEUE_STRATEGY`.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
@@ -153,18 +157,20 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 impl Schedule {
     fn of(arguments: &Arguments) -> Result<Self, Error> {
-        let (name, policy) = match &arguments.file {
+        let (name, policy, named) = match &arguments.file {
             Some(path) => {
                 let file = path.file_name().map_or_else(|| document::name(path), |file| file.display().to_string());
-                (file, document::read(path)?.0)
+                let (policy, _, queue) = document::read_all(path)?;
+                (file, policy, queue)
             }
-            None => (arguments.preset.clone(), document::preset(&arguments.preset)?),
+            None => (arguments.preset.clone(), document::preset(&arguments.preset)?, QueueConfig::default()),
         };
+        let given = arguments.visibility_timeout.map(|secs| Duration::from_secs(secs.into()));
         let queue = Queue {
             strategy: arguments.strategy,
             dead_letter: arguments.dead_letter,
-            max_receive_count: arguments.max_receive_count,
-            visibility_timeout: Duration::from_secs(arguments.visibility_timeout.into()),
+            max_receive_count: arguments.max_receive_count.or(named.max_receive_count).unwrap_or(MAX_RECEIVE_COUNT),
+            visibility_timeout: given.or(named.visibility_timeout).unwrap_or(VISIBILITY_TIMEOUT),
             message_bytes: arguments.message_bytes,
             price: arguments.price_per_million,
         };

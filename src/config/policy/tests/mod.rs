@@ -252,6 +252,11 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
         ("sqsCalls.multiplier", ["1", "100"], ["0.9", "101"]),
         ("receiveCalls.maxAttempts", ["1", "10"], ["0", "11"]),
         ("receiveCalls.baseDelay", ["0.001", "60"], ["0", "60.1"]),
+        ("queueConfig.visibilityTimeout", ["0", "43200"], ["-1", "43201"]),
+        ("queueConfig.messageRetentionPeriod", ["60", "1209600"], ["59", "1209601"]),
+        ("queueConfig.maxReceiveCount", ["1", "1000"], ["0", "1001"]),
+        ("queueConfig.delaySeconds", ["0", "900"], ["-1", "901"]),
+        ("queueConfig.receiveMessageWaitTimeSeconds", ["0", "20"], ["0.5", "21"]),
     ] {
         let document = |value: &str| match key.split('.').collect::<Vec<_>>()[..] {
             [section, "baseDelay"] => format!(r#"{{"{section}": {{"baseDelay": {value}, "maxDelay": 60}}}}"#),

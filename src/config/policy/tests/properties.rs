@@ -201,6 +201,14 @@ fn breakers() -> BoxedStrategy<Value> {
     prop_oneof![Just(Value::from("off")), object].boxed()
 }
 
+fn queues() -> BoxedStrategy<Value> {
+    objects(&[
+        ("visibilityTimeout", || (0..=43_200).prop_map(Value::from).boxed()),
+        ("messageRetentionPeriod", || (60..=1_209_600).prop_map(Value::from).boxed()),
+        ("maxReceiveCount", || (1..=1_000).prop_map(Value::from).boxed()),
+    ])
+}
+
 fn documents() -> BoxedStrategy<Value> {
     objects(&[
         ("preset", presets),
@@ -222,6 +230,7 @@ fn documents() -> BoxedStrategy<Value> {
         ("rules", rules),
         ("sqsCalls", calls),
         ("receiveCalls", calls),
+        ("queueConfig", queues),
     ])
 }
 

@@ -1,6 +1,7 @@
 //! What has keys of its own and can be switched off: the protection of callees, and calls to SQS.
 
 use super::*;
+use crate::QueueConfig;
 
 #[test]
 fn the_protection_of_callees_can_be_set_and_switched_off() {
@@ -27,6 +28,36 @@ fn the_protection_of_callees_can_be_set_and_switched_off() {
         (r#"{"circuitBreaker": {"treshold": 5}}"#, "circuitBreaker.treshold is unknown; did you mean threshold?"),
     ] {
         assert_eq!(super::read(document).expect_err(document), [expected]);
+    }
+}
+
+#[test]
+fn settings_of_the_queue_are_read_and_change_nothing() {
+    let queue = |document: &str| document.parse::<QueueConfig>().map_err(|invalid| invalid.problems().to_vec());
+    let document = r#"{"preset": "critical", "queueConfig": {"visibilityTimeout": 300, "messageRetentionPeriod": 1209600,
+                       "maxReceiveCount": 3, "delaySeconds": 0, "receiveMessageWaitTimeSeconds": 20}}"#;
+    assert_eq!(accepted(document), RetryPolicy::critical());
+    let expected = QueueConfig {
+        visibility_timeout: Some(secs(300)),
+        message_retention: Some(secs(1_209_600)),
+        max_receive_count: Some(3),
+        delay: Some(secs(0)),
+        receive_wait: Some(secs(20)),
+    };
+    assert_eq!(queue(document), Ok(expected));
+    for document in ["{}", r#"{"queueConfig": {}}"#] {
+        assert_eq!(queue(document), Ok(QueueConfig::default()), "{document}");
+    }
+    for (document, expected) in [
+        (r#"{"queueConfig": 5}"#, "queueConfig is `5`: allowed is an object"),
+        (
+            r#"{"queueConfig": {"VisibilityTimeout": 5}}"#,
+            "queueConfig.VisibilityTimeout is unknown; did you mean visibilityTimeout?",
+        ),
+        (r#"{"queueConfig": {"maxReceives": 5}}"#, "queueConfig.maxReceives is unknown; did you mean maxReceiveCount?"),
+    ] {
+        assert_eq!(super::read(document).expect_err(document), [expected]);
+        assert_eq!(queue(document).expect_err(document), [expected]);
     }
 }
 

@@ -1,0 +1,75 @@
+//! What a document says of its queue. It is read and told, not applied: a queue's settings belong to whoever creates it.
+
+use std::str::FromStr;
+use std::time::Duration;
+
+#[cfg(test)]
+use serde_json::Value;
+
+use super::json::Json;
+use super::keys::queue;
+use super::section::Section;
+use super::shapes::Shape;
+use super::{InvalidPolicy, names};
+
+/// The settings that a policy document names for its queue, as `queueConfig`. Requeue does not apply them: `requeue check` compares them
+/// with what the policy needs, and `requeue schedule` counts with them.
+///
+/// ```
+/// use requeue::QueueConfig;
+///
+/// let queue: QueueConfig = r#"{"queueConfig": {"maxReceiveCount": 3}}"#.parse()?;
+/// assert_eq!((queue.max_receive_count, queue.visibility_timeout), (Some(3), None));
+/// # Ok::<(), requeue::InvalidPolicy>(())
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct QueueConfig {
+    /// How long a received message is hidden: 0 to 43,200 s.
+    pub visibility_timeout: Option<Duration>,
+    /// How long the queue keeps a message: 60 s to 14 days.
+    pub message_retention: Option<Duration>,
+    /// After how many receives the redrive policy moves a message: 1 to 1,000.
+    pub max_receive_count: Option<u32>,
+    /// How long a new message is delayed: 0 to 900 s.
+    pub delay: Option<Duration>,
+    /// How long a receive waits for a message: 0 to 20 s.
+    pub receive_wait: Option<Duration>,
+}
+
+impl FromStr for QueueConfig {
+    type Err = InvalidPolicy;
+
+    /// Reads the `queueConfig` of a policy document; a document without one names nothing.
+    ///
+    /// # Errors
+    ///
+    /// All problems of the document.
+    fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
+        super::document(document).map(|(_, _, queue)| queue).map_err(|problems| InvalidPolicy { problems })
+    }
+}
+
+/// An object with the settings of a queue.
+pub(super) struct QueueConfigs;
+
+impl Shape for QueueConfigs {
+    type Value = QueueConfig;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<QueueConfig> {
+        let mut section = Section::open(json, path, &names(queue::ALL), problems)?;
+        let secs = |count: u32| Duration::from_secs(count.into());
+        Some(QueueConfig {
+            visibility_timeout: section.read(&queue::VISIBILITY_TIMEOUT, problems).map(secs),
+            message_retention: section.read(&queue::MESSAGE_RETENTION, problems).map(secs),
+            max_receive_count: section.read(&queue::MAX_RECEIVE_COUNT, problems),
+            delay: section.read(&queue::DELAY, problems).map(secs),
+            receive_wait: section.read(&queue::RECEIVE_WAIT, problems).map(secs),
+        })
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        super::schema::object(queue::ALL)
+    }
+}
