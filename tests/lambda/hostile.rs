@@ -229,3 +229,22 @@ async fn bodies_that_do_not_end_cost_no_more_memory_if_they_are_many() {
     assert!(grown < 16 * 1024, "{grown} KiB more than before");
     assert_eq!(stage.ids().iter().filter(|(_, original)| original.is_some()).count(), 31, "all are to be tried again");
 }
+
+/// Of many small objects, which take a hundred times their text once they are built.
+#[tokio::test]
+async fn a_scope_in_the_body_costs_no_more_memory_than_none() {
+    let body = format!(r#"{{"account":{{"id":7}},"all":[{}0]}}"#, r#"{"":0},"#.repeat(140_000));
+    let mut peaks = Vec::new();
+    for settings in [&[][..], &[("REQUEUE_SCOPE", "/account/id")]] {
+        let stage = Stage::new().await;
+        let mut function = stage.requeue_lambda(settings).await;
+        for _ in 0..4 {
+            stage.send(&body).await;
+        }
+        stage.invoke(&mut function, TIMEOUT).await;
+        assert_eq!(stage.target.requests().len(), 4);
+        peaks.push(peak_memory(function.pid().unwrap()));
+    }
+    println!("KiB at most, without a scope and with one: {peaks:?}");
+    assert!(peaks[1] < peaks[0] + 8 * 1024, "KiB at most, without a scope and with one: {peaks:?}");
+}
