@@ -27,16 +27,33 @@ pub(crate) struct Host {
     /// Lambda sets none unless its format is JSON.
     pub(crate) log_level: Option<String>,
     pub(crate) logs_json: bool,
+    /// `host:port`. `None` elsewhere.
+    #[cfg(feature = "http")]
+    pub(crate) runtime_api: Option<String>,
+    /// As programs in general take it, not only Lambda's.
+    #[cfg(feature = "http")]
+    pub(crate) https_proxy: String,
+    #[cfg(feature = "http")]
+    pub(crate) no_proxy: String,
 }
 
 impl Host {
     #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
     pub(crate) fn from_env() -> Self {
         let read = |name| std::env::var(name).ok().filter(|value| !value.is_empty());
+        // In the order of curl.
+        #[cfg(feature = "http")]
+        let either = |lower, upper| read(lower).or_else(|| read(upper)).unwrap_or_default();
         Self {
             function: read("AWS_LAMBDA_FUNCTION_NAME"),
             log_level: read("AWS_LAMBDA_LOG_LEVEL"),
             logs_json: read("AWS_LAMBDA_LOG_FORMAT").is_some_and(|format| format.eq_ignore_ascii_case("json")),
+            #[cfg(feature = "http")]
+            runtime_api: read("AWS_LAMBDA_RUNTIME_API"),
+            #[cfg(feature = "http")]
+            https_proxy: either("https_proxy", "HTTPS_PROXY"),
+            #[cfg(feature = "http")]
+            no_proxy: either("no_proxy", "NO_PROXY"),
         }
     }
 }

@@ -43,12 +43,15 @@ const MAX_SECONDS: f64 = 900.0;
 /// |---|---|---|---|
 /// | `REQUEUE_TARGET_URL` | where `requeue-lambda` and `requeue work` send each message | `https` URL; `http` to a loopback host only | none: both need it |
 /// | `REQUEUE_ALLOW_HTTP` | allows `http` to any host | `true`, `false` | `false` |
+/// | `REQUEUE_ALLOW_LINK_LOCAL` | allows a target at a link-local address (`169.254.0.0/16`, `fe80::/10`, `fd00:ec2::/32`), where credentials are served, or at Lambda's Runtime API | `true`, `false` | `false` |
 /// | `REQUEUE_METHOD` | the HTTP method | `POST`, `PUT`, `PATCH` | `POST` |
 /// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType`, which wins because the producer knows the format of the body | a media type | by the look of the body |
 /// | `REQUEUE_HEADERS` | headers of every request, for example `{"Authorization": "Bearer …"}`; the values are never printed; a message replaces none of them, its `traceparent` included, except by `REQUEUE_ATTRIBUTE_HEADERS` | JSON object of texts, in which a word may be the ARN of a secret; no header that Requeue or HTTP itself sets | none |
 /// | `REQUEUE_ATTRIBUTE_HEADERS` | message attributes that go along as headers, for example `tenant=X-Tenant, trace=X-Trace`; a message with a value that does not fit into a header is non-retryable | list of `attribute=header`; attributes of the types `String` and `Number`, without control characters, of at most 4,096 bytes | none |
 /// | `REQUEUE_SCOPE` | which messages are paused together when the target asks for a pause or is down: those with the same value of a message attribute, for example `tenant`, or at a JSON pointer into the body, for example `/account/id` | name of a message attribute, or JSON pointer | all messages |
 /// | `REQUEUE_SIGNING_SECRET` | signs every request as Standard Webhooks has it; never printed; while one secret replaces another, both, separated by a space | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret that holds it | none: not signed |
+/// | `REQUEUE_CLIENT_CERTIFICATE` | the certificate that a target over `https` is shown if it asks for one (mutual TLS), with the intermediate ones behind it | PEM, or the ARN of a secret that holds it | none |
+/// | `REQUEUE_CLIENT_KEY` | the private key of that certificate; never printed | PEM (PKCS #8, PKCS #1, SEC 1), not encrypted, or the ARN of a secret that holds it | none: needed with a certificate |
 /// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | longest time to connect, TLS included | seconds, 0.001 to 900 | 5 |
 ///
 /// Those above are for HTTP delivery, by `requeue-lambda` and `requeue work`. They have no effect on a handler of your own, and
@@ -68,6 +71,10 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_METRICS` | whether each batch writes its metrics to the standard output, in CloudWatch's embedded metric format | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
 /// | `REQUEUE_SERVICE` | the dimension `Service` of the metrics | 1 to 255 printable ASCII characters | the function's name; `requeue` elsewhere |
 /// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, so that after 10 it waits by its visibility instead, and gets `maxReceiveCount` receives in place of its other retries; a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
+///
+/// Read from the environment as well, by [`load`](Self::load) and [`from_env`](Self::from_env), are `HTTPS_PROXY` and `NO_PROXY` as
+/// [`Proxy::new`](crate::http::Proxy::new) has them, both in lower case too, which wins; and `AWS_LAMBDA_RUNTIME_API`, whose address no
+/// target may have.
 ///
 /// ```
 /// use requeue::Config;
@@ -249,15 +256,18 @@ const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
     [("Allow", RecursiveLoop::Allow), ("Terminate", RecursiveLoop::Terminate)];
 
 /// The names of the settings for HTTP delivery, without prefix, in the order of the table.
-const HTTP_NAMES: [&str; 9] = [
+const HTTP_NAMES: [&str; 12] = [
     "TARGET_URL",
     "ALLOW_HTTP",
+    "ALLOW_LINK_LOCAL",
     "METHOD",
     "CONTENT_TYPE",
     "HEADERS",
     "ATTRIBUTE_HEADERS",
     "SCOPE",
     "SIGNING_SECRET",
+    "CLIENT_CERTIFICATE",
+    "CLIENT_KEY",
     "CONNECT_TIMEOUT_SECONDS",
 ];
 

@@ -1,13 +1,17 @@
-//! What concerns the HTTP target. The values of headers and the signing secrets are secret: what is wrong with one is said without showing it.
+//! What concerns the HTTP target. The values of headers, the signing secrets, the client's key and the proxy are secret: what is wrong with
+//! one is said without showing it.
 
 use std::collections::BTreeSet;
 use std::fmt;
 
 use ::http::Method;
 
-use super::Vars;
 use super::policy::Json;
-use crate::http::{CONNECT_TIMEOUT, HttpSettings, TargetUrl};
+use super::{PREFIX, Vars};
+use crate::http::{
+    CONNECT_TIMEOUT, ClientCertificate, HttpSettings, InvalidClientCertificate, Proxy, TargetRules, TargetUrl,
+    TargetUrlError,
+};
 use crate::queue::is_attribute_name;
 #[cfg(feature = "secrets")]
 use crate::secrets;
@@ -24,21 +28,49 @@ pub(super) const NOT_FETCHED: &str = if cfg!(feature = "secrets") {
 
 impl Vars {
     pub(super) fn target(&mut self) -> Option<TargetUrl> {
-        let parsers: [(_, fn(&str) -> _); 2] = [("true", TargetUrl::parse_allowing_http), ("false", TargetUrl::parse)];
-        let parse = self.one_of("ALLOW_HTTP", &parsers).unwrap_or(TargetUrl::parse);
-        match parse(&self.get("TARGET_URL")?) {
-            Ok(target) => Some(target),
+        let mut rules = TargetRules::default();
+        if self.is_true("ALLOW_HTTP") {
+            rules = rules.allow_http();
+        }
+        if self.is_true("ALLOW_LINK_LOCAL") {
+            rules = rules.allow_link_local();
+        }
+        if let Some(runtime_api) = &self.host.runtime_api {
+            rules = rules.runtime_api(runtime_api);
+        }
+        match TargetUrl::parse_with(&self.get("TARGET_URL")?, rules) {
+            Ok(target) => {
+                if let Err(error) = self.proxy().to(&target) {
+                    self.problems.push(error.to_string());
+                }
+                Some(target)
+            }
             Err(error) => {
-                self.problem("TARGET_URL", format_args!("is invalid: {error}"));
+                let allowed_by = match error {
+                    TargetUrlError::Insecure => Some("ALLOW_HTTP"),
+                    TargetUrlError::LinkLocal | TargetUrlError::RuntimeApi => Some("ALLOW_LINK_LOCAL"),
+                    _ => None,
+                };
+                let remedy = allowed_by.map(|name| format!("; {PREFIX}{name}=true allows it")).unwrap_or_default();
+                self.problem("TARGET_URL", format_args!("is invalid: {error}{remedy}"));
                 None
             }
         }
     }
 
+    fn is_true(&mut self, name: &str) -> bool {
+        self.one_of(name, &[("true", true), ("false", false)]).unwrap_or(false)
+    }
+
+    fn proxy(&self) -> Proxy {
+        Proxy::new(self.host.https_proxy.as_str(), self.host.no_proxy.as_str())
+    }
+
     /// How to deliver, whatever the target.
     pub(super) fn http(&mut self) -> HttpSettings {
-        let mut settings =
-            HttpSettings::default().connect_timeout(self.seconds("CONNECT_TIMEOUT_SECONDS", CONNECT_TIMEOUT));
+        let mut settings = HttpSettings::default()
+            .connect_timeout(self.seconds("CONNECT_TIMEOUT_SECONDS", CONNECT_TIMEOUT))
+            .proxy(self.proxy());
         if let Some(method) = self.one_of("METHOD", &METHODS) {
             settings = settings.method(method);
         }
@@ -54,6 +86,9 @@ impl Vars {
         self.headers(&mut settings);
         self.attribute_headers(&mut settings);
         self.signing_secrets(&mut settings);
+        if let Some(certificate) = self.client_certificate() {
+            settings = settings.client_certificate(certificate);
+        }
         settings
     }
 
@@ -122,6 +157,44 @@ impl Vars {
                 self.change(NAME, &number, settings, |settings| {
                     secret.parse().map(|secret| settings.sign_with(secret))
                 });
+            }
+        }
+    }
+
+    fn client_certificate(&mut self) -> Option<ClientCertificate> {
+        const CERTIFICATE: &str = "CLIENT_CERTIFICATE";
+        const KEY: &str = "CLIENT_KEY";
+        let (certificate, key) = match (self.get(CERTIFICATE), self.get(KEY)) {
+            (Some(certificate), Some(key)) => (certificate, key),
+            (None, None) => return None,
+            (Some(_), None) => {
+                self.problem(
+                    KEY,
+                    format_args!("is missing: {PREFIX}{CERTIFICATE} needs the private key that belongs to it"),
+                );
+                return None;
+            }
+            (None, Some(_)) => {
+                self.problem(
+                    CERTIFICATE,
+                    format_args!("is missing: {PREFIX}{KEY} needs the certificate that belongs to it"),
+                );
+                return None;
+            }
+        };
+        let certificate = self.fill_in(CERTIFICATE, "is invalid", &certificate);
+        let key = self.fill_in(KEY, "is invalid", &key);
+        match ClientCertificate::from_pem(&certificate?, &key?) {
+            Ok(certificate) => Some(certificate),
+            Err(error) => {
+                let name = match error {
+                    InvalidClientCertificate::Certificate => CERTIFICATE,
+                    InvalidClientCertificate::Key
+                    | InvalidClientCertificate::EncryptedKey
+                    | InvalidClientCertificate::Mismatch => KEY,
+                };
+                self.problem(name, format_args!("is invalid: {error}"));
+                None
             }
         }
     }

@@ -1,6 +1,8 @@
 //! What the variables mean, alone and together, and what is said about those that mean nothing.
 
 use super::*;
+#[cfg(feature = "http")]
+use crate::http::{Proxy, TargetUrl};
 
 const URL: &str = "http://127.0.0.1:9324/000000000000/orders-dlq.fifo";
 const SECRET: &str = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
@@ -218,6 +220,116 @@ fn what_is_wrong_with_a_target_is_told_with_all_the_rest() {
 }
 
 #[cfg(feature = "http")]
+#[test]
+fn a_refused_target_is_told_with_the_setting_that_allows_it() {
+    let refused =
+        |problem: &str| Err(refused(&[&format!("REQUEUE_TARGET_URL is invalid: the target URL must {problem}")]));
+    let insecure = || {
+        refused(
+            "begin with https://, unless its host is a loopback address or http is allowed explicitly; \
+             REQUEUE_ALLOW_HTTP=true allows it",
+        )
+    };
+    let link_local = || {
+        refused(
+            "not name a link-local address, where credentials are served, unless that is allowed explicitly; \
+             REQUEUE_ALLOW_LINK_LOCAL=true allows it",
+        )
+    };
+    let runtime_api = || {
+        refused(
+            "not name Lambda's Runtime API, unless that is allowed explicitly; REQUEUE_ALLOW_LINK_LOCAL=true allows it",
+        )
+    };
+    for (url, http, link, expected) in [
+        ("https://example.com/", "", "", Ok(())),
+        ("http://example.com/", "", "", insecure()),
+        ("http://example.com/", "false", "true", insecure()),
+        ("http://example.com/", "true", "", Ok(())),
+        ("https://169.254.169.254/", "true", "false", link_local()),
+        ("http://169.254.169.254/", "true", "", link_local()),
+        ("http://169.254.169.254/", "", "true", insecure()),
+        ("http://169.254.169.254/", "true", "true", Ok(())),
+        ("http://localhost:9001/", "", "", runtime_api()),
+        ("http://localhost:9001/", "", "true", Ok(())),
+        ("http://localhost:2773/", "", "", Ok(())),
+    ] {
+        let host = Host { runtime_api: Some("127.0.0.1:9001".to_owned()), ..Host::default() };
+        let vars = [("TARGET_URL", url), ("ALLOW_HTTP", http), ("ALLOW_LINK_LOCAL", link)];
+        let vars = vars.map(|(name, value)| (format!("{PREFIX}{name}"), value.to_owned()));
+        let read = Vars::new(vars.into_iter()).on(host).into_config();
+        assert_eq!(read.map(|_| ()).map_err(|error| error.to_string()), expected, "{url} {http} {link}");
+    }
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn a_proxy_is_refused_where_the_target_needs_it() {
+    let target: TargetUrl = "https://example.com/".parse().expect("it is valid");
+    let told = Proxy::new("socks5://proxy", "").to(&target).expect_err("it is no HTTP proxy").to_string();
+    let invalid = || Err(refused(&[&told]));
+    for (url, proxy, exceptions, expected) in [
+        ("https://example.com/", "http://s3cret@proxy:3128", "", Ok(())),
+        ("https://example.com/", "socks5://s3cret@proxy", "", invalid()),
+        ("https://example.com/", "socks5://s3cret@proxy", "example.com", Ok(())),
+        ("http://localhost/", "socks5://s3cret@proxy", "", Ok(())),
+        ("", "socks5://s3cret@proxy", "", Ok(())),
+    ] {
+        let host = Host { https_proxy: proxy.to_owned(), no_proxy: exceptions.to_owned(), ..Host::default() };
+        let vars = [(format!("{PREFIX}TARGET_URL"), url.to_owned())];
+        let read = Vars::new(vars.into_iter()).on(host).into_config();
+        assert!(!format!("{read:?}").contains("s3cret"), "{read:?}");
+        assert_eq!(read.map(|_| ()).map_err(|error| error.to_string()), expected, "{url} {proxy} {exceptions}");
+    }
+}
+
+#[cfg(feature = "http")]
+#[test]
+fn a_client_certificate_and_its_key_go_together() {
+    let made = rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a certificate");
+    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+    let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
+    let no_certificate =
+        "REQUEUE_CLIENT_CERTIFICATE is missing: REQUEUE_CLIENT_KEY needs the certificate that belongs to it";
+    let no_key = "REQUEUE_CLIENT_KEY is missing: REQUEUE_CLIENT_CERTIFICATE needs the private key that belongs to it";
+    for (certificate, key, problem) in [
+        ("", "", None),
+        (certificate.as_str(), key.as_str(), None),
+        (&certificate, "", Some(no_key)),
+        ("", &key, Some(no_certificate)),
+        (
+            " ",
+            &key,
+            Some(
+                "REQUEUE_CLIENT_CERTIFICATE is invalid: a client certificate must be X.509 in PEM, beginning with -----BEGIN CERTIFICATE-----",
+            ),
+        ),
+        (
+            &certificate,
+            "s3cret",
+            Some(
+                "REQUEUE_CLIENT_KEY is invalid: a private key must be PKCS #8, PKCS #1 or SEC 1 in PEM: RSA, ECDSA with P-256 or P-384, or Ed25519",
+            ),
+        ),
+        (
+            &certificate,
+            &encrypted,
+            Some(
+                "REQUEUE_CLIENT_KEY is invalid: the private key is encrypted: store it decrypted (openssl pkey), as a secret",
+            ),
+        ),
+    ] {
+        let read = read(&[("CLIENT_CERTIFICATE", certificate), ("CLIENT_KEY", key)]);
+        let http = read.as_ref().map(|config| format!("{:?}", config.http)).unwrap_or_default();
+        let is_set = http.contains("client_certificate: Some(ClientCertificate(…))");
+        assert_eq!(
+            (read.err(), is_set),
+            (problem.map(|problem| refused(&[problem])), problem.is_none() && !key.is_empty())
+        );
+    }
+}
+
+#[cfg(feature = "http")]
 mod named_secrets {
     use super::*;
     use crate::secrets::{FetchError, SecretArn};
@@ -329,6 +441,19 @@ mod named_secrets {
             let begin = format!("1 setting is invalid:\n  REQUEUE_HEADERS has `X-Key`: {problem}");
             assert!(told.starts_with(&begin) && !told.contains("s3cret"), "{told}");
         }
+    }
+
+    #[test]
+    fn a_client_certificate_may_be_one_and_is_left_out_if_a_part_of_it_is_skipped() {
+        let made = rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a certificate");
+        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
+        let vars = [("CLIENT_CERTIFICATE", certificate.as_str()), ("CLIENT_KEY", ARN)];
+        let read = read(&vars, &[(ARN, Ok(&key))]).expect("all is well");
+        assert!(format!("{:?}", read.http).contains("client_certificate: Some"));
+        let skipped = Config::from_vars_without_secrets(vars.map(|(name, value)| (format!("{PREFIX}{name}"), value)));
+        let (config, secrets) = skipped.expect("all else is well");
+        assert_eq!(secrets, [ARN.to_owned()].into());
+        assert!(format!("{:?}", config.http).contains("client_certificate: None"));
     }
 
     #[test]

@@ -8,17 +8,18 @@ use std::sync::Arc;
 use ::http::Uri;
 use hyper::rt::{Read, Write};
 use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::client::legacy::connect::{Connection, HttpConnector};
-use rustls::crypto::CryptoProvider;
+use hyper_util::client::legacy::connect::Connection;
+use rustls::crypto::ring::default_provider;
 use rustls::{ClientConfig, RootCertStore};
 use tower::Service;
 
-use super::TargetUrl;
 use super::connection::BoxError;
 use super::pool::Connectors;
+use super::proxy::Route;
+use super::{HttpSettings, TargetUrl};
 
-/// TCP, with TLS on top for `https`.
-pub type TlsConnector = HttpsConnector<HttpConnector>;
+/// TCP, straight or through a proxy, with TLS on top for `https`.
+pub type TlsConnector = HttpsConnector<Route>;
 
 /// What opens connections for an [`HttpTarget`](super::HttpTarget): any cloneable [`Service`] from a URI to a stream that hyper can use.
 pub trait Connector:
@@ -48,38 +49,45 @@ impl<C> Connector for C where
 }
 
 /// The connectors for `url`. The root certificates are loaded here and not at the first message, and only where they are needed.
-pub(super) fn for_url(url: &TargetUrl, http1_only: bool) -> io::Result<Connectors<TlsConnector>> {
-    let provider = Arc::new(rustls::crypto::ring::default_provider());
-    let tls = if url.is_https() { trusting_this_machine(provider)? } else { trusting_nobody(provider)? };
-    let http1 = over_tls(tls.clone(), url, false);
-    let best = if http1_only { http1.clone() } else { over_tls(tls, url, true) };
+pub(super) fn for_url(url: &TargetUrl, settings: &HttpSettings) -> io::Result<Connectors<TlsConnector>> {
+    let tls = ClientConfig::builder_with_provider(Arc::new(default_provider()));
+    let tls = tls.with_safe_default_protocol_versions().map_err(io::Error::other)?;
+    let mut tls = if url.is_https() {
+        tls.with_native_roots().map_err(|error| no_roots(&error))?.with_no_client_auth()
+    } else {
+        tls.with_root_certificates(RootCertStore::empty()).with_no_client_auth()
+    };
+    let route = match settings.proxy.to(url)? {
+        Some(proxy) => Route::through(&proxy, tls.clone()),
+        None => Route::direct(url),
+    };
+    // After the route has its copy: a proxy is not shown our certificate.
+    if let Some(certificate) = &settings.client_certificate {
+        tls.client_auth_cert_resolver = certificate.resolver();
+    }
+    let http1 = over_tls(tls.clone(), url, route.clone(), false);
+    let best = if settings.http1_only { http1.clone() } else { over_tls(tls, url, route, true) };
     Ok(Connectors { best, http1: Some(http1) })
 }
 
-fn over_tls(tls: ClientConfig, url: &TargetUrl, with_http2: bool) -> TlsConnector {
+fn over_tls(tls: ClientConfig, url: &TargetUrl, route: Route, with_http2: bool) -> TlsConnector {
     let builder = HttpsConnectorBuilder::new().with_tls_config(tls);
     let builder = if url.is_https() { builder.https_only() } else { builder.https_or_http() }.enable_http1();
-    let mut tcp = HttpConnector::new();
-    tcp.enforce_http(false);
-    tcp.set_nodelay(true);
-    if with_http2 { builder.enable_http2().wrap_connector(tcp) } else { builder.wrap_connector(tcp) }
+    if with_http2 { builder.enable_http2().wrap_connector(route) } else { builder.wrap_connector(route) }
 }
 
-fn trusting_this_machine(provider: Arc<CryptoProvider>) -> io::Result<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    Ok(builder.map_err(io::Error::other)?.with_native_roots()?.with_no_client_auth())
-}
-
-fn trusting_nobody(provider: Arc<CryptoProvider>) -> io::Result<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
-    Ok(builder.map_err(io::Error::other)?.with_root_certificates(RootCertStore::empty()).with_no_client_auth())
+fn no_roots(error: &io::Error) -> io::Error {
+    let text = format!(
+        "no root certificate for the https target: {error}; SSL_CERT_FILE and SSL_CERT_DIR, where they are set, must name certificates in PEM"
+    );
+    io::Error::new(error.kind(), text)
 }
 
 /// Over TCP, and over TLS that trusts nobody.
 #[cfg(all(test, feature = "embedded"))]
 pub(super) fn without_roots() -> TlsConnector {
     let url = TargetUrl::parse("http://localhost/").expect("it is loopback");
-    for_url(&url, false).expect("http needs no certificates").best
+    for_url(&url, &HttpSettings::default()).expect("http needs no certificates").best
 }
 
 /// No connection in time.

@@ -23,22 +23,28 @@ use crate::handler::{self, Handler};
 use crate::message::Message;
 use crate::queue::AttributeValue;
 
+mod certificate;
 mod connection;
 mod connector;
 mod delivery;
 mod header;
 mod pool;
+mod proxy;
+mod rules;
 mod scope;
 mod signature;
 mod status_line;
 mod transport;
 mod url;
 
+pub use certificate::{ClientCertificate, InvalidClientCertificate};
 use connection::{Address, Connection, Outgoing, Received, Repeat, TimedOut};
 pub use connector::{Connector, TlsConnector};
 pub use delivery::Delivery;
 pub use header::HeaderError;
 use pool::{Connectors, Pool, Times};
+pub use proxy::{Proxy, Route};
+pub use rules::TargetRules;
 pub use scope::{InvalidScopeKey, ScopeKey};
 pub use signature::{InvalidSigningSecret, SigningSecret};
 pub use url::{TargetUrl, TargetUrlError};
@@ -79,6 +85,8 @@ pub struct HttpSettings {
     attribute_headers: Vec<(String, HeaderName)>,
     scope: Option<ScopeKey>,
     signing_secrets: Vec<SigningSecret>,
+    client_certificate: Option<ClientCertificate>,
+    proxy: Proxy,
     content_type: Option<HeaderValue>,
     timeout: Duration,
     connect_timeout: Duration,
@@ -97,6 +105,8 @@ impl Default for HttpSettings {
             attribute_headers: Vec::new(),
             scope: None,
             signing_secrets: Vec::new(),
+            client_certificate: None,
+            proxy: Proxy::default(),
             content_type: None,
             timeout: TIMEOUT,
             connect_timeout: CONNECT_TIMEOUT,
@@ -170,6 +180,18 @@ impl HttpSettings {
     pub fn sign_with(mut self, secret: SigningSecret) -> Self {
         self.signing_secrets.push(secret);
         self
+    }
+
+    /// The certificate that a target over `https` is shown if it asks for one (mutual TLS). Default: none.
+    #[must_use]
+    pub fn client_certificate(self, certificate: ClientCertificate) -> Self {
+        Self { client_certificate: Some(certificate), ..self }
+    }
+
+    /// The proxy through which a target over `https` is reached. Default: none; [`Config`](crate::Config) reads it from the environment.
+    #[must_use]
+    pub fn proxy(self, proxy: Proxy) -> Self {
+        Self { proxy, ..self }
     }
 
     /// The `Content-Type` of messages that bring none. Default: `application/json` if the body begins like a JSON object or array, else
@@ -268,6 +290,27 @@ impl HttpSettings {
 /// }
 /// # Ok(()) }
 /// ```
+///
+/// A target that wants an OAuth 2 token gets it from a handler that adds it. Getting it is the work of a crate for that, such as `oauth2`;
+/// keep it until shortly before it expires.
+///
+/// ```no_run
+/// use requeue::http::{Delivery, HttpTarget};
+/// use requeue::{Failure, Message, ResultExt};
+///
+/// # async fn token() -> Result<String, std::io::Error> { unimplemented!() }
+/// async fn deliver(target: &HttpTarget, message: Message) -> Result<(), Failure> {
+///     // No token, no call: the message is retried.
+///     let token = token().await.temporary()?;
+///     let delivery = Delivery {
+///         retry_count: message.retry_count(),
+///         receive_count: message.receive_count(),
+///         ..Delivery::new(message.original_id().unwrap_or_default(), message.body().clone())
+///     };
+///     let delivery = delivery.header("Authorization", &format!("Bearer {token}")).non_retryable()?;
+///     target.deliver(delivery).await
+/// }
+/// ```
 #[derive(Clone)]
 pub struct HttpTarget<C = TlsConnector> {
     url: TargetUrl,
@@ -278,11 +321,14 @@ pub struct HttpTarget<C = TlsConnector> {
 impl HttpTarget {
     /// Over TCP and TLS with the root certificates of this machine, HTTP/2 where the target offers it.
     ///
+    /// The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name other root certificates, which replace those of this machine. The
+    /// AWS SDK reads them too.
+    ///
     /// # Errors
     ///
-    /// If the target is `https` and this machine has no root certificates.
+    /// If the target is `https`, and there are no root certificates or the proxy's URL is not that of an HTTP proxy.
     pub fn new(url: TargetUrl, settings: HttpSettings) -> io::Result<Self> {
-        let connectors = connector::for_url(&url, settings.http1_only)?;
+        let connectors = connector::for_url(&url, &settings)?;
         Ok(Self::with_connectors(url, settings, connectors))
     }
 }

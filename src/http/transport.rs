@@ -3,9 +3,12 @@
 use std::error::Error;
 
 use h2::Reason;
+use rustls::AlertDescription;
 
 use super::connection::TimedOut;
 use super::connector::ConnectTimedOut;
+use super::proxy::ProxyFailed;
+use super::rules::RefusedAddress;
 use crate::classify;
 use crate::failure::{Evidence, Failure, FailureClass};
 
@@ -24,7 +27,8 @@ const HYPER: [Kind; 6] = [
 
 /// There is no connection.
 pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
-    Failure::new(FailureClass::Temporary, Evidence::Typed, reason(error).unwrap_or_else(|| "connect failed".to_owned()))
+    let reason = of_the_route(error).or_else(|| reason(error)).unwrap_or_else(|| "connect failed".to_owned());
+    Failure::new(FailureClass::Temporary, Evidence::Typed, reason)
 }
 
 /// There is a connection, and no response.
@@ -32,6 +36,18 @@ pub(super) fn not_answered(error: &(dyn Error + 'static), evidence: Evidence) ->
     // What we do not want to hold in memory says nothing about the target.
     let evidence = if is_oversize(error) { Evidence::Connection } else { evidence };
     Failure::new(FailureClass::Temporary, evidence, reason(error).unwrap_or_else(|| "transport failed".to_owned()))
+}
+
+/// What is wrong between here and the target, rather than with the target. Those who know it wrap what others say of it.
+fn of_the_route(error: &(dyn Error + 'static)) -> Option<String> {
+    classify::chain(error).find_map(|error| {
+        if error.is::<RefusedAddress>() {
+            return Some(error.to_string());
+        }
+        let proxy = error.downcast_ref::<ProxyFailed>()?;
+        let because = proxy.source().filter(|_| !proxy.is_refusal()).and_then(reason);
+        Some(because.map_or_else(|| proxy.to_string(), |because| format!("{proxy}: {because}")))
+    })
 }
 
 pub(super) fn reason(error: &(dyn Error + 'static)) -> Option<String> {
@@ -46,6 +62,7 @@ fn known(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(tls) = error.downcast_ref::<rustls::Error>() {
         let reason = match tls {
             rustls::Error::InvalidCertificate(_) => "certificate not accepted",
+            rustls::Error::AlertReceived(alert) if is_about_us(*alert) => "client certificate missing or not accepted",
             _ => "TLS failed",
         };
         return Some(reason.to_owned());
@@ -66,7 +83,7 @@ fn of_http2(error: &h2::Error) -> Option<String> {
     }
     if let Some(io) = error.get_io() {
         // Its source is not in the chain.
-        return classify::typed(io).map(|failure| failure.reason().to_owned());
+        return reason(io);
     }
     let what = if error.is_go_away() { "connection" } else { "stream" };
     let who = if error.is_remote() { "ended by the other side" } else { "broken" };
@@ -79,4 +96,20 @@ fn is_oversize(error: &(dyn Error + 'static)) -> bool {
         let what = (error.is_library(), error.is_reset(), error.reason());
         matches!(what, (true, true, Some(Reason::REFUSED_STREAM)) | (true, false, Some(Reason::ENHANCE_YOUR_CALM)))
     })
+}
+
+/// Alerts with which a server refuses a client's certificate, or that there is none. Source: RFC 8446, 6.2.
+fn is_about_us(alert: AlertDescription) -> bool {
+    use AlertDescription as Alert;
+    matches!(
+        alert,
+        Alert::CertificateRequired
+            | Alert::BadCertificate
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::CertificateExpired
+            | Alert::CertificateUnknown
+            | Alert::UnknownCA
+            | Alert::AccessDenied
+    )
 }

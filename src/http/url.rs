@@ -1,13 +1,14 @@
 //! Where to deliver to, checked once.
 
 use std::fmt;
-use std::net::IpAddr;
 use std::str::FromStr;
 
 use ::http::Uri;
 use ::http::uri::Scheme;
 
-/// The URL of a target: `https`, or `http` to this machine itself.
+use super::rules::{TargetRules, literal};
+
+/// The URL of a target: `https`, or `http` to this machine itself, and at no link-local address.
 ///
 /// It is printed without path and query: with many services these are the secret.
 ///
@@ -21,17 +22,20 @@ use ::http::uri::Scheme;
 /// # Ok::<(), TargetUrlError>(())
 /// ```
 #[derive(Clone, PartialEq, Eq)]
-pub struct TargetUrl(Uri);
+pub struct TargetUrl {
+    uri: Uri,
+    rules: TargetRules,
+}
 
 impl TargetUrl {
-    /// Accepts `https`, and `http` if the host is `localhost` or a loopback address.
+    /// Accepts `https`, and `http` if the host is `localhost` or a loopback address. A link-local address is refused, and a host that
+    /// is a number.
     pub fn parse(text: &str) -> Result<Self, TargetUrlError> {
-        let url = Self::parse_allowing_http(text)?;
-        if url.is_https() || is_loopback(url.host()) { Ok(url) } else { Err(TargetUrlError::Insecure) }
+        Self::parse_with(text, TargetRules::default())
     }
 
-    /// Accepts `http` to any host: everyone on the way can read and change the messages.
-    pub fn parse_allowing_http(text: &str) -> Result<Self, TargetUrlError> {
+    /// Accepts what `rules` allow. A host name that is resolved later is held to the same rules.
+    pub fn parse_with(text: &str, rules: TargetRules) -> Result<Self, TargetUrlError> {
         // `Uri` would drop the fragment without a word.
         if text.contains('#') {
             return Err(TargetUrlError::Fragment);
@@ -55,36 +59,45 @@ impl TargetUrl {
         if !port.is_empty() && authority.port_u16().is_none_or(|port| port == 0) {
             return Err(TargetUrlError::Port);
         }
-        Ok(Self(uri))
+        let url = Self { uri, rules };
+        url.rules.check_host(url.host(), url.port())?;
+        if url.is_https() || url.rules.allows_http || is_loopback(url.host()) {
+            Ok(url)
+        } else {
+            Err(TargetUrlError::Insecure)
+        }
     }
 
     /// The host, without the port.
     #[must_use]
     pub fn host(&self) -> &str {
-        self.0.host().unwrap_or_default()
+        self.uri.host().unwrap_or_default()
     }
 
     /// The port, be it the scheme's own.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.0.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
+        self.uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
     }
 
     /// Whether messages travel encrypted.
     #[must_use]
     pub fn is_https(&self) -> bool {
-        self.0.scheme() == Some(&Scheme::HTTPS)
+        self.uri.scheme() == Some(&Scheme::HTTPS)
     }
 
     pub(super) fn uri(&self) -> &Uri {
-        &self.0
+        &self.uri
+    }
+
+    pub(super) fn rules(&self) -> &TargetRules {
+        &self.rules
     }
 }
 
 /// Names are not looked up: only what says by itself that it stays on this machine.
 fn is_loopback(host: &str) -> bool {
-    let address = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
-    host.eq_ignore_ascii_case("localhost") || address.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+    literal(host).is_some_and(|address| address.is_loopback())
 }
 
 impl FromStr for TargetUrl {
@@ -97,12 +110,12 @@ impl FromStr for TargetUrl {
 
 impl fmt::Display for TargetUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let authority = self.0.authority().map_or("", |authority| authority.as_str());
-        let rest = match self.0.path_and_query().map_or("/", |rest| rest.as_str()) {
+        let authority = self.uri.authority().map_or("", |authority| authority.as_str());
+        let rest = match self.uri.path_and_query().map_or("/", |rest| rest.as_str()) {
             "/" => "/",
             _ => "/…",
         };
-        write!(f, "{}://{authority}{rest}", self.0.scheme_str().unwrap_or_default())
+        write!(f, "{}://{authority}{rest}", self.uri.scheme_str().unwrap_or_default())
     }
 }
 
@@ -134,6 +147,12 @@ pub enum TargetUrlError {
     Fragment,
     /// No number between 1 and 65,535.
     Port,
+    /// A host that ends in a number and is no IP address in its usual form.
+    Address,
+    /// A link-local address, or one where AWS has its services on an instance, in any form.
+    LinkLocal,
+    /// Lambda's own Runtime API.
+    RuntimeApi,
 }
 
 impl fmt::Display for TargetUrlError {
@@ -146,6 +165,9 @@ impl fmt::Display for TargetUrlError {
             Self::Credentials => "the target URL must not hold a user or password; send them as a header",
             Self::Fragment => "the target URL must not hold a fragment",
             Self::Port => "the port of the target URL must be a number between 1 and 65535",
+            Self::Address => "the host of the target URL must be a name, or an IP address as it is usually written",
+            Self::LinkLocal => "the target URL must not name a link-local address, where credentials are served, unless that is allowed explicitly",
+            Self::RuntimeApi => "the target URL must not name Lambda's Runtime API, unless that is allowed explicitly",
         })
     }
 }
@@ -155,7 +177,7 @@ impl std::error::Error for TargetUrlError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use TargetUrlError::{Credentials, Fragment, Insecure, Malformed, Port, Relative, Scheme};
+    use TargetUrlError::{Address, Credentials, Fragment, Insecure, LinkLocal, Malformed, Port, Relative, Scheme};
 
     #[test]
     fn a_url_is_encrypted_or_stays_on_this_machine() {
@@ -171,10 +193,13 @@ mod tests {
             ("http://example.com/", Err(Insecure)),
             ("http://localhost.example.com/", Err(Insecure)),
             ("http://128.0.0.1/", Err(Insecure)),
-            ("http://2130706433/", Err(Insecure)),
-            ("http://127.1/", Err(Insecure)),
+            ("http://2130706433/", Err(Address)),
+            ("https://2130706433/", Err(Address)),
+            ("http://127.1/", Err(Address)),
             ("http://0.0.0.0/", Err(Insecure)),
-            ("http://169.254.169.254/", Err(Insecure)),
+            ("http://169.254.169.254/", Err(LinkLocal)),
+            ("https://169.254.169.254/latest/meta-data/", Err(LinkLocal)),
+            ("https://[fe80::1]:8443/", Err(LinkLocal)),
             ("http://[::ffff:127.0.0.1]/", Err(Insecure)),
             ("http://[::]/", Err(Insecure)),
             ("ftp://example.com/", Err(Scheme)),
@@ -197,8 +222,14 @@ mod tests {
         ] {
             assert_eq!(TargetUrl::parse(text).map(|_| ()), expected, "{text}");
         }
-        assert!(TargetUrl::parse_allowing_http("http://example.com/").is_ok());
-        assert_eq!(TargetUrl::parse_allowing_http("ftp://example.com/"), Err(Scheme));
+        for (text, expected) in [
+            ("http://example.com/", Ok(())),
+            ("ftp://example.com/", Err(Scheme)),
+            ("http://169.254.169.254/", Err(LinkLocal)),
+        ] {
+            let parsed = TargetUrl::parse_with(text, TargetRules::default().allow_http());
+            assert_eq!(parsed.map(|_| ()), expected, "{text}");
+        }
     }
 
     #[test]

@@ -80,6 +80,10 @@ impl Server {
         self.accepted.load(Ordering::SeqCst)
     }
 
+    pub fn port(&self) -> u16 {
+        self.address.port()
+    }
+
     pub fn authority(&self) -> String {
         self.address.to_string()
     }

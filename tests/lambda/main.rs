@@ -18,6 +18,7 @@ mod events;
 mod hangs;
 mod hostile;
 mod isolation;
+mod proxy;
 mod secrets;
 mod soak;
 mod start;

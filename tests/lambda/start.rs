@@ -40,16 +40,80 @@ async fn what_is_missing_wrong_or_without_effect_fails_at_start() {
 }
 
 #[tokio::test]
+async fn a_link_local_target_and_the_runtime_api_are_refused_unless_they_are_allowed() {
+    let stage = Stage::new().await;
+    // As AWS_LAMBDA_RUNTIME_API it overrides the one that answers, so that the function never gets past its start.
+    let api = ("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1");
+    let allowed = ("REQUEUE_ALLOW_LINK_LOCAL", "true");
+    let link_local = "the target URL must not name a link-local address";
+    for (url, refused) in [
+        ("https://169.254.169.254/latest/meta-data/?canary", link_local),
+        ("https://[::ffff:169.254.169.254]/canary", link_local),
+        ("https://[fe80::1]/canary", link_local),
+        (
+            "http://127.0.0.1:1/2018-06-01/runtime/invocation/next?canary",
+            "the target URL must not name Lambda's Runtime API",
+        ),
+        ("http://LOCALHOST:1/canary", "the target URL must not name Lambda's Runtime API"),
+    ] {
+        let (code, output) = stage.requeue_lambda(&[("REQUEUE_TARGET_URL", url), api]).await.ended().await;
+        assert_eq!(code, Some(1), "{output}");
+        assert!(
+            output.contains(&format!("Error: 1 setting is invalid:\n  REQUEUE_TARGET_URL is invalid: {refused}")),
+            "{output}"
+        );
+        assert!(output.contains("; REQUEUE_ALLOW_LINK_LOCAL=true allows it") && !output.contains("canary"), "{output}");
+
+        let mut function = stage.requeue_lambda(&[("REQUEUE_TARGET_URL", url), api, allowed]).await;
+        // It goes on to ask for work, which nobody has at that address.
+        let ended = function.invoke(&json!({}), TIMEOUT).await;
+        assert_eq!(ended, Ended::Crashed);
+        let output = function.stop().await;
+        assert!(!output.contains("REQUEUE_TARGET_URL"), "{output}");
+    }
+}
+
+#[tokio::test]
+async fn a_proxy_of_another_kind_is_refused_where_it_would_be_asked() {
+    let stage = Stage::new().await;
+    let proxy = ("HTTPS_PROXY", "socks5://user:s3cret@127.0.0.1:1080");
+    for (url, exceptions, is_refused) in [
+        ("https://example.com/", "", true),
+        ("https://example.com/", "example.org", true),
+        ("https://127.0.0.1:1/", "127.0.0.0/8", false),
+        ("http://127.0.0.1:1/", "", false),
+    ] {
+        let settings = [("REQUEUE_TARGET_URL", url), proxy, ("NO_PROXY", exceptions)];
+        if is_refused {
+            let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
+            assert_eq!(code, Some(1), "{output}");
+            assert!(
+                output.contains("HTTPS_PROXY is not the URL of an HTTP proxy: set it as http://host:port"),
+                "{output}"
+            );
+            assert!(!output.contains("s3cret"), "{output}");
+        } else {
+            let mut function = stage.requeue_lambda(&settings).await;
+            stage.send("{}").await;
+            stage.invoke(&mut function, TIMEOUT).await;
+            assert!(function.stop().await.contains("connection refused"), "{url}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_secret_is_refused_without_being_told() {
     let stage = Stage::new().await;
     let settings = [
         ("REQUEUE_TARGET_URL", "https://s3cret:s3cret@example.com/s3cret?s3cret"),
         ("REQUEUE_HEADERS", r#"{"Host": "s3cret", "X-Key": "s3cret\n", "X-Two": ["s3cret"]}"#),
         ("REQUEUE_SIGNING_SECRET", "s3cret whsec_s3cret whsec_s3crets3"),
+        ("REQUEUE_CLIENT_CERTIFICATE", "s3cret"),
+        ("REQUEUE_CLIENT_KEY", "-----BEGIN ENCRYPTED PRIVATE KEY-----\ns3cret\n-----END ENCRYPTED PRIVATE KEY-----"),
     ];
     let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
     assert_eq!(code, Some(1), "{output}");
-    assert!(output.contains("Error: 7 settings are invalid:\n"), "{output}");
+    assert!(output.contains("Error: 8 settings are invalid:\n"), "{output}");
     assert!(!output.contains("s3cret"), "{output}");
 
     for broken in ["s3cret", r#"{"X-Key": "s3cret", s3cret"#, r#"["s3cret"]"#] {

@@ -2,8 +2,10 @@
 
 use std::net::SocketAddr;
 
+use hyper_util::client::legacy::connect::HttpConnector;
 use tokio::net::{TcpListener, TcpStream};
 
+use super::rules::Guarded;
 use super::*;
 
 /// A server on a loopback socket, and how many connections it accepted.
@@ -358,6 +360,25 @@ async fn no_connection_is_temporary_and_says_why() {
             (FailureClass::Temporary, Evidence::Typed, reason)
         );
     }
+}
+
+#[tokio::test]
+async fn a_name_that_leads_to_a_link_local_address_is_temporary_and_gets_nothing() {
+    let canary = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
+    let port = canary.local_addr().expect("it is bound").port();
+    for (address, api, reason) in [
+        ("169.254.169.254", "", "host name resolves to a link-local address"),
+        ("127.0.0.1", "127.0.0.1", "host name resolves to Lambda's Runtime API"),
+    ] {
+        let rules = TargetRules::default().allow_http().runtime_api(&format!("{api}:{port}"));
+        let url = TargetUrl::parse_with(&format!("http://orders.example:{port}/"), rules.clone()).expect("it is valid");
+        let address = SocketAddr::new(address.parse().expect("an address"), 0);
+        let resolver = tower::service_fn(move |_| async move { Ok::<_, io::Error>([address].into_iter()) });
+        let connector = HttpConnector::new_with_resolver(Guarded::new(resolver, rules, port));
+        let failed = failure(&HttpTarget::with_connector(url, HttpSettings::default(), connector)).await;
+        assert_eq!((failed.class(), failed.reason()), (FailureClass::Temporary, reason));
+    }
+    assert!(timeout_at(Instant::now(), canary.accept()).await.is_err(), "nobody connected");
 }
 
 #[tokio::test]

@@ -1,0 +1,263 @@
+//! How a connection leaves this machine: straight to the target, or through an HTTP proxy that tunnels it (`CONNECT`).
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use ::http::Uri;
+use ::http::uri::Scheme;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::GaiResolver;
+use hyper_util::client::legacy::connect::proxy::Tunnel;
+use hyper_util::client::proxy::matcher::{Intercept, Matcher};
+use hyper_util::rt::TokioIo;
+use rustls::ClientConfig;
+use tokio::net::TcpStream;
+use tower::Service;
+
+use super::TargetUrl;
+use super::connection::BoxError;
+use super::rules::Guarded;
+
+/// Through which proxy `https` targets are reached, and which are not. A target over `http` is reached without a proxy.
+///
+/// The proxy tunnels the connection (`CONNECT`): it learns the target's host and port and no more. It resolves the name too, so that of the
+/// [rules](super::TargetRules) for addresses only those for the text of the URL hold.
+///
+/// ```
+/// use requeue::http::{HttpSettings, Proxy};
+///
+/// let proxy = Proxy::new("http://user:s3cret@proxy.example.com:3128", "localhost,.internal.example.com,10.0.0.0/8");
+/// let settings = HttpSettings::default().proxy(proxy);
+/// assert!(!format!("{settings:?}").contains("s3cret"));
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Proxy {
+    url: String,
+    exceptions: String,
+}
+
+impl Proxy {
+    /// By the texts that `HTTPS_PROXY` and `NO_PROXY` have. An empty URL means none. It is read when a target is made, since it does not
+    /// matter where the target is an exception.
+    ///
+    /// The URL is that of an HTTP proxy, reached over `http://` or `https://`; user and password go along as `Proxy-Authorization`. The
+    /// exceptions are separated by commas: domains with their subdomains, IP addresses and networks, or `*` for every target.
+    #[must_use]
+    pub fn new(https_proxy: impl Into<String>, no_proxy: impl Into<String>) -> Self {
+        Self { url: https_proxy.into(), exceptions: no_proxy.into() }
+    }
+
+    /// The proxy that leads to `target`, if any.
+    pub(crate) fn to(&self, target: &TargetUrl) -> Result<Option<Intercept>, InvalidProxy> {
+        if self.url.trim().is_empty() || !target.is_https() || self.excepts(target) {
+            return Ok(None);
+        }
+        let proxy = Matcher::builder().https(self.url.trim()).build().intercept(target.uri());
+        let speaks_http =
+            |proxy: &Intercept| [Some(&Scheme::HTTP), Some(&Scheme::HTTPS)].contains(&proxy.uri().scheme());
+        proxy.filter(speaks_http).map(Some).ok_or(InvalidProxy)
+    }
+
+    fn excepts(&self, target: &TargetUrl) -> bool {
+        // To the matcher this is a name, so that it would match no IP address.
+        let everything = self.exceptions.split(',').any(|exception| exception.trim() == "*");
+        let other = || Matcher::builder().https("http://proxy").no(&self.exceptions).build();
+        everything || other().intercept(target.uri()).is_none()
+    }
+}
+
+impl fmt::Debug for Proxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Proxy").field("is_set", &!self.url.is_empty()).finish_non_exhaustive()
+    }
+}
+
+/// The URL is not that of an HTTP proxy. It may hold a password, so it is not shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct InvalidProxy;
+
+impl fmt::Display for InvalidProxy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(
+            "HTTPS_PROXY is not the URL of an HTTP proxy: set it as http://host:port or http://user:password@host:port, with special characters \
+             of user and password percent-encoded, or name the target's host in NO_PROXY",
+        )
+    }
+}
+
+impl Error for InvalidProxy {}
+
+impl From<InvalidProxy> for io::Error {
+    fn from(error: InvalidProxy) -> Self {
+        Self::new(io::ErrorKind::InvalidInput, error)
+    }
+}
+
+/// Opens the connection on which TLS to the target, or HTTP itself, is then spoken.
+#[derive(Clone)]
+pub struct Route(Kind);
+
+#[derive(Clone)]
+enum Kind {
+    Direct(HttpConnector<Guarded<GaiResolver>>),
+    Tunnel(Tunnel<HttpsConnector<HttpConnector>>),
+}
+
+impl Route {
+    /// To `url` itself, at the addresses that it may have.
+    pub(super) fn direct(url: &TargetUrl) -> Self {
+        let resolver = Guarded::new(GaiResolver::new(), url.rules().clone(), url.port());
+        Self(Kind::Direct(tcp(HttpConnector::new_with_resolver(resolver))))
+    }
+
+    /// Through `proxy`; `tls` counts if it is reached over TLS.
+    pub(super) fn through(proxy: &Intercept, tls: ClientConfig) -> Self {
+        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
+        let tunnel = Tunnel::new(proxy.uri().clone(), connector.wrap_connector(tcp(HttpConnector::new())));
+        Self(Kind::Tunnel(match proxy.basic_auth() {
+            Some(credentials) => tunnel.with_auth(credentials.clone()),
+            None => tunnel,
+        }))
+    }
+}
+
+fn tcp<R>(mut connector: HttpConnector<R>) -> HttpConnector<R> {
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    connector
+}
+
+impl Service<Uri> for Route {
+    type Response = MaybeHttpsStream<TokioIo<TcpStream>>;
+    type Error = BoxError;
+    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, BoxError>> + Send>>;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        match &mut self.0 {
+            Kind::Direct(connector) => connector.poll_ready(context).map_err(Into::into),
+            Kind::Tunnel(connector) => connector.poll_ready(context).map_err(ProxyFailed::boxed),
+        }
+    }
+
+    fn call(&mut self, target: Uri) -> Self::Future {
+        match &mut self.0 {
+            Kind::Direct(connector) => {
+                let connecting = connector.call(target);
+                Box::pin(async move { Ok(MaybeHttpsStream::Http(connecting.await?)) })
+            }
+            Kind::Tunnel(connector) => {
+                let connecting = connector.call(target);
+                Box::pin(async move { connecting.await.map_err(ProxyFailed::boxed) })
+            }
+        }
+    }
+}
+
+/// There is no tunnel: the proxy cannot be reached, or refuses.
+#[derive(Debug)]
+pub(super) struct ProxyFailed(BoxError);
+
+/// What the tunnel's error, which has no name of its own, says of the proxy.
+const REFUSALS: [(&str, &str); 4] = [
+    ("tunnel error: proxy authorization required", "proxy asks for user and password"),
+    ("tunnel error: unsuccessful", "proxy refused the connection"),
+    ("tunnel error: unexpected end of file", "proxy closed the connection"),
+    ("tunnel error: proxy response headers too long", "proxy's response is too large"),
+];
+
+impl ProxyFailed {
+    fn boxed(error: impl Error + Send + Sync + 'static) -> BoxError {
+        Box::new(Self(error.into()))
+    }
+
+    /// Whether the proxy answered.
+    pub(super) fn is_refusal(&self) -> bool {
+        self.refusal().is_some()
+    }
+
+    fn refusal(&self) -> Option<&'static str> {
+        let text = self.0.to_string();
+        REFUSALS.iter().find(|row| row.0 == text).map(|row| row.1)
+    }
+}
+
+impl fmt::Display for ProxyFailed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.refusal().unwrap_or("proxy not reached"))
+    }
+}
+
+impl Error for ProxyFailed {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        Some(&*self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PROXY: &str = "http://proxy.example.com:3128";
+
+    #[test]
+    fn a_target_over_https_is_reached_through_the_proxy_unless_it_is_an_exception() {
+        let through = |uri: &str| Ok(Some(uri.to_owned()));
+        for (proxy, exceptions, target, expected) in [
+            ("", "", "https://example.com/", Ok(None)),
+            (" ", "", "https://example.com/", Ok(None)),
+            (PROXY, "", "https://example.com/", through("http://proxy.example.com:3128/")),
+            (" http://proxy:3128/path\n", "", "https://example.com/", through("http://proxy:3128/")),
+            ("proxy:3128", "", "https://example.com/", through("http://proxy:3128/")),
+            ("https://proxy:3129", "", "https://example.com/", through("https://proxy:3129/")),
+            ("http://user:p%40ss@proxy:3128", "", "https://example.com/", through("http://proxy:3128/")),
+            (PROXY, "", "https://127.0.0.1:8443/", through("http://proxy.example.com:3128/")),
+            (PROXY, "", "http://localhost:3000/", Ok(None)),
+            (PROXY, "example.com", "https://example.com/", Ok(None)),
+            (PROXY, "example.com", "https://api.Example.com:8443/", Ok(None)),
+            (PROXY, " a.com , .example.com", "https://api.example.com/", Ok(None)),
+            (PROXY, "ample.com", "https://example.com/", through("http://proxy.example.com:3128/")),
+            (PROXY, "*", "https://example.com/", Ok(None)),
+            (PROXY, " * ", "https://192.0.2.7/", Ok(None)),
+            (PROXY, "127.0.0.1", "https://127.0.0.1:8443/", Ok(None)),
+            (PROXY, "10.0.0.0/8,192.0.2.7", "https://10.1.2.3/", Ok(None)),
+            (PROXY, "10.0.0.0/8,192.0.2.7", "https://192.0.2.7/", Ok(None)),
+            (PROXY, "10.0.0.0/8,192.0.2.7", "https://192.0.2.8/", through("http://proxy.example.com:3128/")),
+            (PROXY, "2001:db8::/32", "https://[2001:db8::1]/", Ok(None)),
+            ("socks5://proxy:1080", "", "https://example.com/", Err(InvalidProxy)),
+            ("ftp://proxy", "", "https://example.com/", Err(InvalidProxy)),
+            ("http://us er:s3cret@proxy", "", "https://example.com/", Err(InvalidProxy)),
+            ("/proxy", "", "https://example.com/", Err(InvalidProxy)),
+            // It does not matter here.
+            ("socks5://proxy:1080", "example.com", "https://example.com/", Ok(None)),
+            ("socks5://proxy:1080", "", "http://localhost/", Ok(None)),
+        ] {
+            let target = TargetUrl::parse(target).expect("it is valid");
+            let found = Proxy::new(proxy, exceptions).to(&target);
+            let found = found.map(|intercept| intercept.map(|intercept| intercept.uri().to_string()));
+            assert_eq!(found, expected, "{proxy} except {exceptions}: {target}");
+        }
+    }
+
+    #[test]
+    fn credentials_are_sent_and_not_shown() {
+        let target = TargetUrl::parse("https://example.com/").expect("it is valid");
+        for (userinfo, expected) in [
+            ("user:s3cret@", Some("Basic dXNlcjpzM2NyZXQ=")),
+            ("us%20er:s3%40cret%3A@", Some("Basic dXMgZXI6czNAY3JldDo=")),
+            ("user@", Some("Basic dXNlcjo=")),
+            ("", None),
+        ] {
+            let proxy = Proxy::new(format!("http://{userinfo}proxy:3128"), "");
+            assert!(!format!("{proxy:?}").contains("s3"));
+            let found = proxy.to(&target).expect("it is valid").expect("it leads there");
+            assert_eq!(found.basic_auth().map(|value| value.to_str().expect("ASCII")), expected, "{userinfo}");
+            assert!(found.basic_auth().is_none_or(::http::HeaderValue::is_sensitive));
+        }
+        assert!(!InvalidProxy.to_string().contains("s3cret"));
+    }
+}
