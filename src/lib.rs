@@ -57,7 +57,7 @@
 //! | what an error or an answer means | [`Rules`](classify::Rules) of your own, of the policy document or in code | the tables of [`classify`] |
 //! | in a copy, or in its place in the queue | [`Strategy`], with what each costs | in a copy; in its place on a FIFO queue |
 //! | how to the dead-letter queue | [`DeadLetterMode`], with what each costs | [`Redrive`](DeadLetterMode::Redrive) |
-//! | when to leave a callee alone, and whose messages with it | pause and [`CircuitBreaker`](policy::CircuitBreaker) of the policy, [`Handler::scope`] | 60 s at most; after five failures; one scope |
+//! | when to leave a callee alone, and whose messages with it | pause and [`CircuitBreaker`](policy::CircuitBreaker) of the policy, [`Handler::scope`] | 60 s at most; after five failures in a row; one scope |
 //! | all else | [`Config`] by the environment, [`Settings`] in code | |
 //!
 //! # Features

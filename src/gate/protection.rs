@@ -13,6 +13,16 @@ use crate::policy::{CircuitBreaker, RetryPolicy};
 
 /// Scopes in trouble at the same time, most of which come from messages; those beyond are not protected.
 const MAX_SCOPES: usize = 10_000;
+/// The calls of a scope by which its failure rate is known: a bit for each.
+const WINDOW: u32 = u128::BITS;
+/// A row of failures opens the circuit when it is at most so many times as long as the threshold, however few calls are answered.
+const LONGEST_ROW: u32 = 10;
+/// How long a circuit is open at first, and by what that is multiplied when its probes fail, up to the reset timeout. So a circuit that
+/// opened by chance costs a moment.
+const FIRST_OPEN: Duration = Duration::from_secs(1);
+const OPEN_GROWTH: u32 = 3;
+/// Messages that probe together.
+const PROBES: u32 = 3;
 
 /// What messages share that call the same thing: its trouble with one of them keeps the others back, and none of another scope.
 ///
@@ -48,21 +58,33 @@ pub(crate) struct Protection {
     holds: AtomicU64,
 }
 
-#[derive(Default)]
+/// What is known of a scope that failed.
 struct Trouble {
-    /// The messages whose calls failed since the last one that did not: no more than the threshold. One that always fails says more
-    /// about itself than about the callee, and counts once.
+    /// The calls before the current row of failures: a bit for each, the newest one lowest, set if it was answered.
+    answered: u128,
+    /// Calls that failed since the last one that was answered.
+    row: u32,
+    /// Their messages: no more than the threshold. One that always fails says more about itself than about the callee, and counts
+    /// once.
     failed: Vec<u64>,
     hold: Option<Hold>,
 }
 
-/// Messages are kept back for a time; then one of them probes.
+/// Messages are kept back for a time; then some of them probe.
 struct Hold {
     number: u64,
     why: Deferral,
     since: SystemTime,
     length: Duration,
-    is_probed: bool,
+    /// Messages that may probe.
+    permits: u32,
+    /// How many of them are meant for messages that never failed, and for those that did. Either may fail for its own reasons while
+    /// the callee works for the other.
+    shares: [u32; 2],
+    /// Permits that were given out, in the same order.
+    given: [u32; 2],
+    /// Probes that failed.
+    failed: u32,
 }
 
 impl Hold {
@@ -72,21 +94,37 @@ impl Hold {
         self.length.saturating_sub(now.duration_since(self.since).unwrap_or_default())
     }
 
-    /// What is left of it for this message. One that failed before is the worse probe: it may fail again though the callee works, and
-    /// the others would wait once more for its sake.
-    fn rest_for(&mut self, caller: Caller, now: SystemTime) -> Duration {
+    /// Gives the message a permit to probe, or says how long it has to wait for one: zero when all are given out. A permit that is meant
+    /// for another kind of message is given to this one when none of those came for as long again as the hold lasted.
+    fn probe(&mut self, caller: Caller, now: SystemTime) -> Result<(), Duration> {
         let rest = self.rest(now);
-        if self.why != Deferral::CircuitOpen || !caller.has_failed {
-            return rest;
+        if !rest.is_zero() {
+            return Err(rest);
         }
-        self.length.saturating_mul(2).saturating_sub(now.duration_since(self.since).unwrap_or_default())
+        if self.is_probed() && self.given.iter().sum::<u32>() >= self.permits {
+            return Err(Duration::ZERO);
+        }
+        let kind = usize::from(caller.has_failed);
+        if self.given[kind] >= self.shares[kind] {
+            let age = now.duration_since(self.since).unwrap_or_default();
+            let rest = self.length.saturating_mul(2).saturating_sub(age);
+            if !rest.is_zero() {
+                return Err(rest);
+            }
+        }
+        self.given[kind] += 1;
+        Ok(())
+    }
+
+    fn is_probed(&self) -> bool {
+        self.given != [0, 0]
     }
 
     /// Whether it is a pause that ended as long ago as it lasted, and nobody came to probe: that the callee asked for one then says
     /// nothing any more. A circuit stays open: the callee did not work.
     fn has_lapsed(&self, now: SystemTime) -> bool {
         let age = now.duration_since(self.since).unwrap_or_default();
-        self.why == Deferral::Paused && !self.is_probed && age >= self.length.saturating_mul(2)
+        self.why == Deferral::Paused && !self.is_probed() && age >= self.length.saturating_mul(2)
     }
 }
 
@@ -164,8 +202,8 @@ impl Protection {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets a message through, unless its scope is held. The first one after a hold probes: until its pass is given back, the others
-    /// are held.
+    /// Lets a message through, unless its scope is held. The first ones after a hold probes: until a pass of theirs is given back, the
+    /// others are held.
     pub(crate) fn admit(self: &Arc<Self>, scope: Scope, caller: Caller, now: SystemTime) -> Result<Pass, Held> {
         let mut scopes = self.scopes();
         let Some(Trouble { hold: Some(hold), .. }) = scopes.get_mut(&scope) else {
@@ -175,11 +213,9 @@ impl Protection {
             scopes.remove(&scope);
             return Ok(self.pass(scope, caller));
         }
-        let rest = hold.rest_for(caller, now);
-        if hold.is_probed || !rest.is_zero() {
+        if let Err(rest) = hold.probe(caller, now) {
             return Err(Held { why: hold.why, rest });
         }
-        hold.is_probed = true;
         Ok(Pass { protection: Arc::clone(self), scope, caller, probes: Some(hold.number) })
     }
 
@@ -199,13 +235,22 @@ impl Protection {
                 let trouble = trouble_of(&mut scopes, pass.scope, now)?;
                 let was_open = trouble.is_open();
                 let length = delay.min(longest);
-                if is_free || trouble.hold.as_mut().is_none_or(|other| other.rest(now) < length) {
-                    *trouble = Trouble { failed: Vec::new(), hold: Some(self.hold(Deferral::Paused, now, length)) };
+                let replaces = is_free || trouble.hold.as_mut().is_none_or(|other| other.rest(now) < length);
+                if !replaces {
+                    return None;
                 }
-                (is_free && was_open).then_some(Change::Closed)
+                trouble.answer();
+                trouble.hold = Some(self.pause(now, length));
+                was_open.then_some(Change::Closed)
             }
             (Reply::Alive | Reply::Paused(_), _) if is_free => {
-                let was_open = scopes.remove(&pass.scope).is_some_and(|trouble| trouble.is_open());
+                let trouble = scopes.get_mut(&pass.scope)?;
+                let was_open = trouble.is_open();
+                trouble.hold = None;
+                trouble.answer();
+                if trouble.is_over() {
+                    scopes.remove(&pass.scope);
+                }
                 was_open.then_some(Change::Closed)
             }
             (Reply::Down, _) if is_free => {
@@ -214,30 +259,73 @@ impl Protection {
                     return None;
                 };
                 let trouble = trouble_of(&mut scopes, pass.scope, now)?;
-                let was_open = trouble.is_open();
-                let is_open = trouble.fail(pass.caller, breaker);
-                trouble.hold = is_open.then(|| self.hold(Deferral::CircuitOpen, now, breaker.reset_timeout));
-                (is_open && !was_open).then_some(Change::Opened)
+                trouble.fail(pass.caller, breaker);
+                match &mut trouble.hold {
+                    Some(hold) if hold.why == Deferral::CircuitOpen => {
+                        hold.failed += 1;
+                        if hold.failed >= hold.permits {
+                            let open = self.reopen(hold, breaker, trouble.answered != 0, now);
+                            trouble.hold = Some(open);
+                        }
+                        None
+                    }
+                    _ => {
+                        let opens = trouble.opens(breaker);
+                        trouble.hold = opens.then(|| self.open(breaker, now));
+                        // How well it worked until now says nothing about the time to come.
+                        if opens && trouble.answered.count_ones() > WINDOW / 2 {
+                            trouble.answered = 0;
+                        }
+                        opens.then_some(Change::Opened)
+                    }
+                }
             }
             (Reply::Alive | Reply::Paused(_) | Reply::Down | Reply::Silent, _) => None,
         }
     }
 
-    fn hold(&self, why: Deferral, since: SystemTime, length: Duration) -> Hold {
-        Hold { number: self.holds.fetch_add(1, Ordering::Relaxed), why, since, length, is_probed: false }
+    /// One message is to probe, whichever it is.
+    fn pause(&self, since: SystemTime, length: Duration) -> Hold {
+        self.hold(Deferral::Paused, since, length, 1, [1, 1])
+    }
+
+    fn open(&self, breaker: &CircuitBreaker, since: SystemTime) -> Hold {
+        let length = FIRST_OPEN.min(breaker.reset_timeout);
+        self.hold(Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2])
+    }
+
+    /// After all probes failed. Of a callee that answers nothing at all, one message at a time is enough in the end: in turn one that
+    /// failed before and one that did not.
+    fn reopen(&self, last: &Hold, breaker: &CircuitBreaker, answers_some: bool, since: SystemTime) -> Hold {
+        let length = last.length.saturating_mul(OPEN_GROWTH).min(breaker.reset_timeout);
+        if answers_some || length < breaker.reset_timeout {
+            return self.hold(Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2]);
+        }
+        let shares = if last.shares == [0, 1] { [1, 0] } else { [0, 1] };
+        self.hold(Deferral::CircuitOpen, since, length, 1, shares)
+    }
+
+    fn hold(&self, why: Deferral, since: SystemTime, length: Duration, permits: u32, shares: [u32; 2]) -> Hold {
+        let number = self.holds.fetch_add(1, Ordering::Relaxed);
+        Hold { number, why, since, length, permits, shares, given: [0, 0], failed: 0 }
     }
 
     /// Lets another message probe a hold, if it is the current one still.
-    fn release(&self, scope: Scope, probed: u64) {
+    fn release(&self, scope: Scope, caller: Caller, probed: u64) {
         if let Some(trouble) = self.scopes().get_mut(&scope).filter(|trouble| trouble.current() == Some(probed))
             && let Some(hold) = &mut trouble.hold
         {
-            hold.is_probed = false;
+            hold.given[usize::from(caller.has_failed)] -= 1;
         }
     }
 }
 
 impl Trouble {
+    /// So far all was well.
+    fn new() -> Self {
+        Self { answered: u128::MAX, row: 0, failed: Vec::new(), hold: None }
+    }
+
     /// The number of the hold that is on.
     fn current(&self) -> Option<u64> {
         self.hold.as_ref().map(|hold| hold.number)
@@ -247,23 +335,48 @@ impl Trouble {
         self.hold.as_ref().is_some_and(|hold| hold.why == Deferral::CircuitOpen)
     }
 
-    /// Notes a failure. Returns whether the circuit is open after it.
-    fn fail(&mut self, caller: Caller, breaker: &CircuitBreaker) -> bool {
-        if !self.failed.contains(&caller.message) {
+    /// Nothing is left to know.
+    fn is_over(&self) -> bool {
+        self.hold.is_none() && self.answered == u128::MAX
+    }
+
+    /// Notes a call that was answered.
+    fn answer(&mut self) {
+        // A row that is longer than the window leaves nothing else in it.
+        self.answered = self.answered.checked_shl(self.row).unwrap_or_default() << 1 | 1;
+        self.row = 0;
+        self.failed.clear();
+    }
+
+    /// Notes a failure.
+    fn fail(&mut self, caller: Caller, breaker: &CircuitBreaker) {
+        self.row = self.row.saturating_add(1);
+        if self.failed.len() < threshold(breaker) && !self.failed.contains(&caller.message) {
             self.failed.push(caller.message);
         }
-        let threshold = usize::try_from(breaker.threshold).unwrap_or(usize::MAX);
-        self.is_open() || self.failed.len() >= threshold
     }
+
+    /// Whether the circuit is to open: so long a row hardly comes about by chance. Where a half of the calls are answered, it has to be
+    /// twice as long as where all are.
+    fn opens(&self, breaker: &CircuitBreaker) -> bool {
+        let answered = self.answered.count_ones().max(WINDOW.div_ceil(LONGEST_ROW));
+        let least = breaker.threshold.saturating_mul(WINDOW) / answered;
+        self.row >= least && self.failed.len() >= threshold(breaker)
+    }
+}
+
+fn threshold(breaker: &CircuitBreaker) -> usize {
+    usize::try_from(breaker.threshold.max(1)).unwrap_or(usize::MAX)
 }
 
 /// The entry of a scope, a new one if need be; `None` when there is no room for it.
 fn trouble_of(scopes: &mut HashMap<Scope, Trouble>, scope: Scope, now: SystemTime) -> Option<&mut Trouble> {
     if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
-        scopes
-            .retain(|_, trouble| trouble.hold.as_mut().is_some_and(|hold| hold.is_probed || !hold.rest(now).is_zero()));
+        scopes.retain(|_, trouble| {
+            trouble.hold.as_mut().is_some_and(|hold| hold.is_probed() || !hold.rest(now).is_zero())
+        });
     }
-    (scopes.len() < MAX_SCOPES || scopes.contains_key(&scope)).then(|| scopes.entry(scope).or_default())
+    (scopes.len() < MAX_SCOPES || scopes.contains_key(&scope)).then(|| scopes.entry(scope).or_insert_with(Trouble::new))
 }
 
 /// The leave to call, to be given back with what the call said.
@@ -289,7 +402,7 @@ impl Drop for Pass {
     /// Nobody heard what the call said, so another one may probe.
     fn drop(&mut self) {
         if let Some(probed) = self.probes {
-            self.protection.release(self.scope, probed);
+            self.protection.release(self.scope, self.caller, probed);
         }
     }
 }

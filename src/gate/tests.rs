@@ -42,8 +42,11 @@ trait Steps {
 }
 
 impl Steps for Arc<Protection> {
+    /// Whichever kind of message.
     fn enter(&self, now: u64) -> Pass {
-        self.admit(ALL, somebody(), at(now)).unwrap_or_else(|held| panic!("at {now}: {held:?}"))
+        let other = Caller { has_failed: true, ..somebody() };
+        let admitted = self.admit(ALL, somebody(), at(now)).or_else(|_| self.admit(ALL, other, at(now)));
+        admitted.unwrap_or_else(|held| panic!("at {now}: {held:?}"))
     }
 
     fn refused(&self, now: u64) -> Held {
@@ -101,9 +104,9 @@ fn a_pause_after_which_nobody_came_is_forgotten_and_an_open_circuit_is_not() {
     for _ in 0..3 {
         protection.call(0, Reply::Down);
     }
-    let probe = protection.enter(86_400);
+    let probes = [0; 3].map(|_| protection.enter(86_400));
     assert_eq!(protection.refused(86_400), held(CircuitOpen, 0));
-    drop(probe);
+    drop(probes);
 }
 
 #[test]
@@ -117,24 +120,85 @@ fn a_probe_of_which_nobody_hears_leaves_its_place_to_the_next() {
     }
 }
 
+/// A circuit that opened at 0 s, for one second.
+fn open() -> Arc<Protection> {
+    let protection = protection();
+    for _ in 0..3 {
+        protection.call(0, Reply::Down);
+    }
+    protection
+}
+
 #[test]
-fn failures_in_a_row_open_the_circuit_and_one_probe_decides() {
+fn failures_in_a_row_open_the_circuit_and_the_first_probe_that_is_answered_closes_it() {
     let protection = protection();
     for _ in 0..2 {
         protection.call(0, Reply::Down);
     }
     protection.call(0, Reply::Alive);
-    let changes = [0, 1, 2].map(|now| protection.call(now, Reply::Down));
+    let changes = [0, 0, 0].map(|now| protection.call(now, Reply::Down));
     assert_eq!(changes, [None, None, Some(Change::Opened)], "the third in a row");
-    assert_eq!(protection.refused(2), held(CircuitOpen, 30));
-    assert_eq!(protection.refused(31), held(CircuitOpen, 1));
-    assert_eq!(protection.call(32, Reply::Down), None, "it was open already");
-    assert_eq!(protection.refused(32), held(CircuitOpen, 30), "one is enough");
-    assert_eq!(protection.call(62, Reply::Alive), Some(Change::Closed));
-    for _ in 0..2 {
-        protection.call(62, Reply::Down);
+    assert_eq!(protection.refused(0), held(CircuitOpen, 1));
+    let [first, second, third] = [1; 3].map(|now| protection.enter(now));
+    assert_eq!(protection.refused(2), held(CircuitOpen, 0), "three probe");
+    assert_eq!(first.give_back(Reply::Down, at(2)), None);
+    assert_eq!(protection.refused(2), held(CircuitOpen, 0), "the others are not back yet");
+    assert_eq!(second.give_back(Reply::Alive, at(2)), Some(Change::Closed), "any success is enough");
+    assert_eq!(third.give_back(Reply::Down, at(2)), None);
+    drop([2; 100].map(|now| protection.enter(now)));
+}
+
+#[test]
+fn a_circuit_whose_probes_all_fail_stays_open_for_longer_up_to_the_reset_timeout() {
+    let protection = open();
+    let mut now = 0;
+    let mut rounds = Vec::new();
+    for _ in 0..6 {
+        let rest = protection.refused(now).rest.as_secs();
+        now += rest;
+        let mut probes: Vec<Pass> = Vec::new();
+        // As many of either kind as are let through.
+        for has_failed in [false, true].repeat(5) {
+            probes.extend(protection.admit(ALL, Caller { has_failed, ..somebody() }, at(now)));
+        }
+        rounds.push((rest, probes.len()));
+        for probe in probes {
+            assert_eq!(probe.give_back(Reply::Down, at(now)), None, "it was open already");
+        }
     }
-    drop((protection.enter(62), protection.enter(62)));
+    assert_eq!(rounds[..4], [(1, 3), (3, 3), (9, 3), (27, 3)]);
+    // In turn one that failed before, after 30 s, and one that did not, for which this one waits until 60 s.
+    assert_eq!(rounds[4..], [(30, 1), (30, 1)]);
+    assert_eq!(protection.refused(now).why, CircuitOpen);
+}
+
+#[test]
+fn a_row_opens_the_circuit_when_it_is_too_long_for_chance() {
+    // of so many calls one is answered; so many failures in a row that open the circuit then, where three do at first
+    for (of, row) in [(1, 3), (2, 6), (4, 12), (10, 29), (50, 29)] {
+        let protection = protection();
+        for n in 1..=1_000 * of {
+            // As though by messages that were called in spite of an open circuit.
+            let reply = if n % of == 0 { Reply::Alive } else { Reply::Down };
+            protection.pass(ALL, somebody()).give_back(reply, at(0));
+            if protection.admit(ALL, somebody(), at(0)).is_err() {
+                protection.call(3_600, Reply::Alive);
+            }
+        }
+        let opened = (1..).find(|_| protection.call(7_200, Reply::Down) == Some(Change::Opened)).unwrap();
+        assert_eq!(opened, row, "one of {of}");
+    }
+}
+
+#[test]
+fn a_service_that_recovered_is_one_that_answered_after_as_many_calls_as_are_remembered() {
+    let protection = open();
+    protection.call(1, Reply::Alive);
+    for _ in 0..128 {
+        protection.call(1, Reply::Alive);
+    }
+    let changes = [1, 1, 1].map(|now| protection.call(now, Reply::Down));
+    assert_eq!(changes, [None, None, Some(Change::Opened)]);
 }
 
 #[test]
@@ -149,21 +213,100 @@ fn a_message_that_always_fails_opens_no_circuit_by_itself() {
 }
 
 #[test]
-fn a_message_that_failed_before_probes_an_open_circuit_only_when_nobody_else_came_for_as_long_again() {
-    for (has_failed, lasts) in [(false, 30), (true, 60)] {
+fn of_three_probes_one_is_for_messages_that_failed_before_and_one_for_those_that_did_not() {
+    for has_failed in [false, true] {
+        let protection = open();
+        let admit = |has_failed, now| protection.admit(ALL, Caller { has_failed, ..somebody() }, at(now));
+        let two = [1; 2].map(|now| admit(has_failed, now).unwrap_or_else(|held| panic!("{held:?}")));
+        assert_eq!(admit(has_failed, 1).err(), Some(held(CircuitOpen, 1)), "the third one is for the others");
+        for probe in two {
+            assert_eq!(probe.give_back(Reply::Down, at(1)), None);
+        }
+        assert!(admit(!has_failed, 1).is_ok(), "it is, whatever came of the first two");
+        assert!(admit(has_failed, 2).is_ok(), "and theirs when no other came for as long again");
+    }
+}
+
+#[test]
+fn a_pause_takes_any_message_for_its_probe() {
+    for has_failed in [false, true] {
         let protection = protection();
+        protection.call(0, Reply::Paused(secs(10)));
+        let caller = Caller { has_failed, ..somebody() };
+        assert_eq!(protection.admit(ALL, caller, at(0)).err(), Some(held(Paused, 10)));
+        assert!(protection.admit(ALL, caller, at(10)).is_ok());
+    }
+}
+
+#[test]
+fn probes_of_which_nobody_hears_leave_their_places_to_others() {
+    let protection = open();
+    for lost in 1..=3 {
+        let mut probes = [1; 3].map(|now| Some(protection.enter(now)));
+        assert_eq!(protection.refused(1), held(CircuitOpen, 0));
+        for probe in probes.iter_mut().take(lost) {
+            drop(probe.take());
+        }
+        let others: Vec<Pass> = (0..lost).map(|_| protection.enter(2)).collect();
+        assert_eq!(protection.refused(2), held(CircuitOpen, 0), "{lost}");
+        drop(others);
+    }
+    assert_eq!(protection.call(2, Reply::Alive), Some(Change::Closed));
+}
+
+#[test]
+fn a_circuit_that_gives_way_to_a_pause_is_closed() {
+    for (early, pause, changed) in [(true, 40, true), (true, 1, false), (false, 40, true)] {
+        let protection = protection();
+        let before = protection.enter(0);
         for _ in 0..3 {
             protection.call(0, Reply::Down);
         }
-        let caller = Caller { has_failed, ..somebody() };
-        let rest = |now| protection.admit(ALL, caller, at(now)).err();
-        assert_eq!(rest(0), Some(held(CircuitOpen, lasts)));
-        assert_eq!(rest(lasts - 1), Some(held(CircuitOpen, 1)));
-        assert_eq!(rest(lasts), None);
+        let probe = protection.enter(1);
+        let (pass, now) = if early { (before, 0) } else { (probe, 1) };
+        let change = pass.give_back(Reply::Paused(secs(pause)), at(now));
+        assert_eq!(change, changed.then_some(Change::Closed), "{early} {pause}");
+        let why = protection.admit(ALL, somebody(), at(now)).err().map(|held| held.why);
+        assert_eq!(why, Some(if changed { Paused } else { CircuitOpen }), "{early} {pause}");
+    }
+}
 
-        protection.call(100, Reply::Paused(secs(10)));
-        assert_eq!(rest(100), Some(held(Paused, 10)), "a pause says nothing about messages");
-        assert_eq!(rest(110), None);
+/// Whatever comes when: no more probes than permitted are on their way, a circuit says in turn that it opened and closed, and one whose
+/// service answers again closes.
+#[test]
+fn a_circuit_never_lets_more_through_than_permitted_and_never_stays_open_for_ever() {
+    let mut state = 11_u64;
+    let mut roll = |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for _ in 0..300 {
+        let protection = protection();
+        // Each with the circuit during which it began, if one was open.
+        let mut passes: Vec<(Option<u64>, Pass)> = Vec::new();
+        let (mut now, mut is_open, mut circuits) = (0, false, 0);
+        let availability = roll(100);
+        for _ in 0..300 {
+            now += roll(2) * roll(40);
+            let caller = Caller { has_failed: roll(2) == 0, ..somebody() };
+            let admitted = protection.admit(ALL, caller, at(now));
+            assert!(is_open || admitted.is_ok(), "closed, and yet held");
+            passes.extend(admitted.ok().map(|pass| (is_open.then_some(circuits), pass)));
+            while !passes.is_empty() && roll(10) < 6 {
+                let last = passes.len() - 1;
+                passes.rotate_left(usize::from(last > 0));
+                let Some((_, pass)) = passes.pop().filter(|_| roll(10) > 0) else { continue };
+                let reply = if roll(100) < availability { Reply::Alive } else { Reply::Down };
+                let change = pass.give_back(reply, at(now));
+                assert_eq!(change.is_some(), change == Some(if is_open { Change::Closed } else { Change::Opened }));
+                is_open ^= change.is_some();
+                circuits += u64::from(change.is_some());
+            }
+            let probes = passes.iter().filter(|(circuit, _)| is_open && *circuit == Some(circuits)).count();
+            assert!(probes <= 3, "{probes} probes");
+        }
+        passes.clear();
+        assert_eq!(protection.call(now + 3_600, Reply::Alive), is_open.then_some(Change::Closed));
     }
 }
 
@@ -174,7 +317,7 @@ fn what_says_nothing_about_the_callee_neither_opens_nor_closes() {
         protection.call(0, reply);
     }
     protection.call(0, Reply::Down);
-    assert_eq!(protection.refused(0), held(CircuitOpen, 30));
+    assert_eq!(protection.refused(0), held(CircuitOpen, 1));
 }
 
 #[test]

@@ -6,11 +6,19 @@ use super::decide::{MAX_SPREAD, Progress, time_left};
 use super::{RetryPolicy, jitter};
 use crate::disposition::{Deferral, Disposition, Strategy, Wait};
 
-/// When a callee that fails and fails is left alone for a while.
+/// When the circuit of a downstream service opens, so that messages are deferred without a call.
 ///
-/// It counts messages whose calls failed in a row, per [`Scope`](crate::Scope): what is temporary, but neither a panic nor
-/// unrecognised. A message that fails again and again counts once, and it is not the first to be let through, so that a few bad
-/// messages do not keep the good ones from a callee that works.
+/// Only failures of the service count, per [`Scope`](crate::Scope): temporary ones, but neither panics nor unrecognised errors. The
+/// circuit opens after [`threshold`](Self::threshold) failures in a row if the service answered its last 128 calls. The fewer of them it
+/// answered, the longer the row must be: twice as long where it answered half of them, ten times as long where it answered a
+/// tenth or less. So a service that answers some of its calls keeps most of its throughput.
+///
+/// An open circuit lets probes through after one second, then after 3, 9 and 27 s, at most after
+/// [`reset_timeout`](Self::reset_timeout). Three messages probe, among them one that failed before and one that did not; a service that
+/// answers nothing is probed with one message at a time once `reset_timeout` is reached. The first success closes the circuit. When all
+/// probes fail, the circuit stays open.
+///
+/// A message that fails again and again counts once, so that it cannot open the circuit by itself.
 ///
 /// ```
 /// use std::time::Duration;
@@ -22,10 +30,10 @@ use crate::disposition::{Deferral, Disposition, Strategy, Wait};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitBreaker {
-    /// So many messages in a row whose calls failed open the circuit: messages are deferred without a call. 0 counts as 1. Default 5.
+    /// So many failures in a row, of as many messages, open the circuit of a service that answered until then; up to ten times as
+    /// many open that of a service that answers some calls. 0 counts as 1. Default 5.
     pub threshold: u32,
-    /// After so long one message is let through: if it fails too, the circuit stays open for as long again. One that failed before
-    /// is let through after twice the time. Default 30 s.
+    /// The longest time from one round of probes to the next. Default 30 s.
     pub reset_timeout: Duration,
 }
 

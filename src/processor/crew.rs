@@ -278,9 +278,9 @@ where
         match change {
             Some(Change::Opened) => tracing::warn!(
                 parent: &self.invocation,
-                "what is called failed again and again: its messages are deferred, and one of them probes"
+                "circuit opened: deferring messages, probing with a few of them"
             ),
-            Some(Change::Closed) => tracing::info!(parent: &self.invocation, "what is called works again"),
+            Some(Change::Closed) => tracing::info!(parent: &self.invocation, "circuit closed"),
             None => {}
         }
     }

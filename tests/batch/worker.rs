@@ -10,8 +10,8 @@ use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
 use requeue::policy::{Backoff, CallPolicy, Jitter};
 use requeue::queue::{CallErrorKind, Source, SqsQueue};
 use requeue::{
-    DeadLetterMode, Failure, Handler, Limits, Progress, Settings, StartError, Strategy, Until, WithoutDeadLetterQueue,
-    Worker, WorkerSettings,
+    DeadLetterMode, Failure, Handler, Limits, Progress, Sampler, Settings, StartError, Strategy, Until,
+    WithoutDeadLetterQueue, Worker, WorkerSettings,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -575,4 +575,17 @@ async fn the_embedded_queue_is_a_source_without_the_sdk_too() {
     assert_eq!((one.arn, one.visibility, one.messages), (other.arn, other.visibility, other.messages));
     let gone = "arn:aws:sqs:us-east-1:000000000000:gone".parse().unwrap();
     assert_eq!(by_port.describe(&gone).await.unwrap_err().kind, CallErrorKind::Refused);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_service_that_fails_the_first_call_of_each_message_is_not_starved_by_its_circuit() {
+    let mut world = World::new();
+    world.protect();
+    world.settings.sampler = Sampler::seeded(5);
+    world.send_numbered(40).await;
+    let script = Script::new(|seen| if seen.attempt == 1 { Act::Fail(Failure::temporary("503")) } else { Act::Done });
+    let begun = Instant::now();
+    let progress = drain(&world, &script).await;
+    assert_eq!((progress.completed, script.calls().len()), (40, 80));
+    assert!(begun.elapsed() < secs(60), "{:?}", begun.elapsed());
 }

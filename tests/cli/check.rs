@@ -46,7 +46,7 @@ fn what_protects_the_callee_is_told() {
         (
             "{}",
             [
-                "a pause that the callee asks for holds its messages back for at most 60 s; the circuit opens after 5 messages in a row that failed, for 30 s",
+                "a pause that the callee asks for holds its messages back for at most 60 s; the circuit opens after 5 messages in a row that failed, for at most 30 s at a time",
                 "at most 100 deferrals of a message in a row, each of at most 60 s or the rest of the pause, and up to as much again by chance",
             ],
         ),
@@ -60,7 +60,7 @@ fn what_protects_the_callee_is_told() {
         (
             r#"{"maxPauseSeconds": 90, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 0.5}}"#,
             [
-                "a pause that the callee asks for holds its messages back for at most 90 s; the circuit opens after each message that failed, for 500 ms",
+                "a pause that the callee asks for holds its messages back for at most 90 s; the circuit opens after each message that failed, for at most 500 ms at a time",
                 "at most 100 deferrals of a message in a row, each of at most 60 s or the rest of the pause, and up to as much again by chance",
             ],
         ),

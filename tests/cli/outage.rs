@@ -43,3 +43,20 @@ fn a_run_is_shown_side_by_side_and_can_be_repeated() {
         assert!(said.contains(line), "{said}");
     }
 }
+
+#[test]
+fn a_service_that_answers_some_of_its_calls_keeps_its_throughput() {
+    // what it answers, the least throughput against none of this, the longest time that a circuit may be open
+    for (availability, throughput, longest_open) in [("10", 0.3, 120.0), ("50", 0.8, 15.0), ("90", 0.8, 1.5)] {
+        let size = ["--messages", "6000", "--outage", "120"];
+        let options = ["simulate", "outage", "--availability", availability, "--json"];
+        let said = requeue(&[&options[..], &size].concat()).succeeded();
+        let figures: Value = serde_json::from_str(&said).unwrap();
+        let number = |run: &str, name: &str| figures[run][name].as_f64().unwrap();
+        let [without, with] = ["without", "with"].map(|run| number(run, "throughputWhileDown"));
+        assert!(with >= throughput * without, "{availability} %: {said}");
+        assert!(number("with", "longestOpenSeconds") <= longest_open, "{availability} %: {said}");
+        assert!(number("with", "retries") <= number("without", "retries"), "{availability} %: {said}");
+        assert_eq!(number("with", "deadLetters"), 0.0, "{availability} %: {said}");
+    }
+}

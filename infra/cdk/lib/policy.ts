@@ -107,11 +107,11 @@ export interface ClassPolicy {
   readonly totalTimeoutSeconds?: number;
 }
 
-/** When a callee that fails and fails is left alone. */
+/** When the circuit of a service that fails opens: messages are deferred without a call. */
 export interface CircuitBreaker {
-  /** So many messages in a row whose calls failed open the circuit. */
+  /** So many failures in a row open the circuit, and up to ten times as many where some calls are answered. */
   readonly threshold?: number;
-  /** After so long one message probes. */
+  /** The longest time between two rounds of probes. */
   readonly resetTimeoutSeconds?: number;
 }
 

@@ -136,7 +136,7 @@ fn waits(class: &ClassPolicy) -> String {
     waits.join(", ") + &growth
 }
 
-/// `a pause that the callee asks for holds its messages back for at most 60 s; the circuit opens after 5 messages in a row that failed, for 30 s`
+/// `a pause that the callee asks for holds its messages back for at most 60 s; the circuit opens after 5 messages in a row that failed, for at most 30 s at a time`
 fn protection(policy: &RetryPolicy) -> String {
     let pause = match policy.max_pause {
         Some(longest) => format!("holds its messages back for at most {}", span(longest)),
@@ -149,7 +149,7 @@ fn protection(policy: &RetryPolicy) -> String {
             } else {
                 "each message that failed".to_owned()
             };
-            format!("opens after {failures}, for {}", span(*reset_timeout))
+            format!("opens after {failures}, for at most {} at a time", span(*reset_timeout))
         }
         None => "never opens".to_owned(),
     };

@@ -283,9 +283,9 @@ pub(super) mod breaker {
 
     keys! {
         THRESHOLD, "threshold", Count = FAILURES,
-            "So many messages in a row whose calls failed open the circuit. Default: 5.";
+            "So many failures in a row open the circuit, and up to ten times as many where some calls are answered. Default: 5.";
         RESET_TIMEOUT, "resetTimeoutSeconds", Seconds = HOLD,
-            "After so long one message probes; one that failed before, after twice the time. Default: 30.";
+            "The longest time between two rounds of probes. Default: 30.";
     }
 }
 
