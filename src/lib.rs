@@ -78,6 +78,7 @@ struct Readme;
 
 // In the order of the data path; then what the path rests on.
 mod lambda;
+mod arrivals;
 mod message;
 mod wire;
 mod gate;

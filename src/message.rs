@@ -12,6 +12,7 @@ use bytes::Bytes;
 use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
+use crate::arrivals::Arrivals;
 use crate::disposition::{Delay, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::gate::Caller;
@@ -79,11 +80,16 @@ pub(crate) struct Delivery {
     pub(crate) strategy: Strategy,
     /// Copies in a row up to this one, as Lambda's loop detection counts them; `None` where it is switched off.
     pub(crate) lineage: Option<u32>,
+    /// Whether other messages of its batch make it wait in its place, though it might have waited in a copy.
+    waits_for_others: bool,
+    /// By SQS's count, which goes on when a redrive policy moves a message.
     pub(crate) receive_count: u32,
+    /// Receives of this copy in this queue, as far as they are known.
+    receives: u32,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
-    /// When this copy was first received.
-    pub(crate) copy_first_received: SystemTime,
+    /// When this copy was first received in this queue, if that is known.
+    pub(crate) copy_first_received: Option<SystemTime>,
     pub(crate) group_id: Option<String>,
     trace_header: Option<String>,
     pub(crate) attributes: BTreeMap<String, Attribute>,
@@ -96,24 +102,28 @@ pub(crate) struct Delivery {
     payload: String,
 }
 
+/// By what records are read.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    /// Bounds the count that a producer may claim.
+    pub(crate) max_retries: u32,
+    /// What a standard queue is to have.
+    pub(crate) strategy: Strategy,
+    pub(crate) arrivals: Arrivals,
+}
+
 impl Delivery {
-    /// Reads a record. `received` is the time of this batch, for a record that does not say; `max_retries` bounds the count that
-    /// a producer may claim; `strategy` is what a standard queue is to have.
-    pub(crate) fn decode(
-        position: usize,
-        record: Record,
-        received: SystemTime,
-        max_retries: u32,
-        strategy: Strategy,
-    ) -> Self {
+    /// Reads a record. `received` is the time of this batch, for a record that does not say.
+    pub(crate) fn decode(position: usize, mut record: Record, received: SystemTime, decoder: &Decoder) -> Self {
+        let arrival = decoder.arrivals.of(&record, received);
         let broken = |what| Failure::new(FailureClass::NonRetryable, Evidence::Body, what);
         let mut defect = record.attributes.is_none().then(|| broken("a message attribute cannot be read"));
-        let body = record.body.filter(|body| !body.is_empty()).unwrap_or_else(|| {
+        let body = record.body.take().filter(|body| !body.is_empty()).unwrap_or_else(|| {
             defect = Some(broken("the record has no body"));
             String::new()
         });
         let is_fifo = record.queue.as_ref().is_some_and(|queue| queue.is_fifo());
-        let read = wire::read(&body, max_retries);
+        let read = wire::read(&body, decoder.max_retries);
         let is_of_later_version = matches!(read.origin, Origin::LaterVersion(_));
         let mut state = match read.origin {
             Origin::Fresh { retry_count } => RetryState { retry_count, ..RetryState::default() },
@@ -128,18 +138,22 @@ impl Delivery {
             Cow::Borrowed(_) => None,
             Cow::Owned(restored) => Some(restored),
         };
-        let sent = record.sent.unwrap_or(received);
-        let copy_first_received = record.first_received.unwrap_or(received);
-        let until_received = record.first_received.zip(record.sent).and_then(|(to, from)| to.duration_since(from).ok());
-        let moved_from = record.dead_letter_source.as_ref();
-        let state = restart_if_redriven(state, sent, until_received, record.was_dead_lettered, moved_from);
+        let state = restart_if_redriven(state, &record);
+        // SQS's own times are those of the queue from which it was moved.
+        let (sent, copy_first_received) = match &arrival {
+            Some(arrival) => (None, Some(arrival.at)),
+            None => (record.sent, record.first_received),
+        };
+        let here = copy_first_received.unwrap_or(received);
+        let receive_count = record.receive_count.unwrap_or(1).max(1);
+        let receives_before = arrival.map_or(0, |arrival| arrival.receives_before);
         let message_id = record.message_id.filter(|id| !id.is_empty());
-        let strategy = match strategy {
+        let strategy = match decoder.strategy {
             // A copy would lose its place.
             Strategy::Copy if is_fifo => Strategy::Visibility,
             // Only by its id can SQS be told to keep it.
             Strategy::Visibility if message_id.is_none() && !is_fifo => Strategy::Copy,
-            Strategy::Copy | Strategy::Visibility => strategy,
+            strategy @ (Strategy::Copy | Strategy::Visibility) => strategy,
         };
         Self {
             position,
@@ -148,9 +162,11 @@ impl Delivery {
             queue: record.queue,
             strategy,
             lineage: None,
-            receive_count: record.receive_count.unwrap_or(1).max(1),
-            first_sent: state.first_sent.unwrap_or(sent),
-            first_received: state.first_received.unwrap_or(copy_first_received),
+            waits_for_others: false,
+            receive_count,
+            receives: receive_count.saturating_sub(receives_before).max(1),
+            first_sent: state.first_sent.or(sent).unwrap_or(here),
+            first_received: state.first_received.unwrap_or(here),
             copy_first_received,
             group_id: record.group_id,
             trace_header: record.trace_header,
@@ -176,8 +192,9 @@ impl Delivery {
     pub(crate) fn descend(&mut self, lineage: u32) {
         self.lineage = Some(lineage);
         // Only by its id can SQS be told to keep it.
-        if self.ends_its_row() && self.message_id.is_some() {
+        if self.ends_its_row() && self.message_id.is_some() && self.strategy == Strategy::Copy {
             self.strategy = Strategy::Visibility;
+            self.waits_for_others = self.state.lineage < MAX_LINEAGE;
         }
     }
 
@@ -207,7 +224,7 @@ impl Delivery {
 
     /// How often it was not its turn. A message that cannot be re-sent keeps its count; its receives count for it.
     pub(crate) fn deferrals(&self) -> u32 {
-        self.state.deferrals.max(self.receive_count - 1)
+        self.state.deferrals.max(self.receives - 1)
     }
 
     /// Whom what is called deals with.
@@ -219,35 +236,30 @@ impl Delivery {
         Progress {
             state: &self.state,
             first_received: self.first_received,
-            receive_count: self.receive_count,
+            receive_count: self.receives,
             strategy: self.strategy,
-            // Where loops are not allowed, company decides anew at each receive how it waits.
-            counts_receives: self.strategy == Strategy::Visibility || self.lineage.is_some(),
+            // Who waits for the sake of others may have waited in a copy until now, so that its receives say nothing.
+            counts_receives: self.strategy == Strategy::Visibility && !self.waits_for_others,
         }
     }
 }
 
-/// `until_received` is the time from `sent` to the first receive, both by SQS's clock, if the record says both. What SQS itself
-/// moved is in a dead-letter queue, of which somebody works on the messages anew; the handler is told why it is there.
-fn restart_if_redriven(
-    state: RetryState,
-    sent: SystemTime,
-    until_received: Option<Duration>,
-    was_dead_lettered: bool,
-    moved_from: Option<&QueueArn>,
-) -> RetryState {
-    let enqueued_later = state
-        .retry_timestamp
-        .is_some_and(|ours| sent.duration_since(ours).is_ok_and(|later| later > REDRIVE_TOLERANCE));
+/// What SQS does not say of this copy is no evidence: nothing restarts by time then. What SQS itself moved is in a dead-letter queue, of
+/// which somebody works on the messages anew; the handler is told why it is there.
+fn restart_if_redriven(state: RetryState, record: &Record) -> RetryState {
+    let Record { sent, first_received, was_dead_lettered, ref dead_letter_source, .. } = *record;
+    let since = |from: Option<SystemTime>, to: Option<SystemTime>| to?.duration_since(from?).ok();
+    let enqueued_later = since(state.retry_timestamp, sent).is_some_and(|later| later > REDRIVE_TOLERANCE);
     // A second less: nobody promises that SQS keeps a delay to the millisecond.
     let least = Duration::from_secs(u64::from(ANNOTATION_DELAY.as_secs()) - 1);
-    let received_too_soon = state.dead_letter.is_some() && until_received.is_some_and(|time| time < least);
+    let received_too_soon = state.dead_letter.is_some() && since(sent, first_received).is_some_and(|time| time < least);
     let was_sent_elsewhere = state.source.is_some();
     let redriven = enqueued_later || received_too_soon || was_sent_elsewhere || was_dead_lettered;
     if !redriven || state.redrives >= MAX_REDRIVES {
         return state;
     }
-    let last_dead_letter = DeadLetterInfo::to_remember(&state, was_dead_lettered, moved_from.map(ToString::to_string));
+    let last_dead_letter =
+        DeadLetterInfo::to_remember(&state, was_dead_lettered, dead_letter_source.as_ref().map(ToString::to_string));
     RetryState {
         last_dead_letter,
         original_message_id: state.original_message_id,
@@ -379,7 +391,8 @@ impl<T> Message<T> {
         self.delivery.retries()
     }
 
-    /// How often SQS delivered this copy: more than once after a crash or a time-out of the function.
+    /// How often SQS delivered this copy: more than once after a crash or a time-out of the function, and in a dead-letter queue, since
+    /// the receives in its source queue count.
     pub fn receive_count(&self) -> u32 {
         self.delivery.receive_count
     }
@@ -389,12 +402,13 @@ impl<T> Message<T> {
         self.delivery.retries() >= self.max_retries
     }
 
-    /// When the message was first sent, by SQS's clock.
+    /// When the message was first sent, by SQS's clock. A message that a redrive policy moved starts afresh: it was sent when it was
+    /// first received here.
     pub fn first_sent(&self) -> SystemTime {
         self.delivery.first_sent
     }
 
-    /// When the message was first received, by SQS's clock.
+    /// When the message was first received, by SQS's clock; here, if a redrive policy moved it.
     pub fn first_received(&self) -> SystemTime {
         self.delivery.first_received
     }

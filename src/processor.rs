@@ -22,7 +22,7 @@ use crate::failure::Failure;
 use crate::gate::{Held, Protection, TimeLeft, gate};
 use crate::handler::Handler;
 use crate::lane::{self, Way};
-use crate::message::{Body, Delivery, Raw, Record};
+use crate::message::{Body, Decoder, Delivery, Raw, Record};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
 use crate::report::{Outcome, Report};
@@ -51,7 +51,7 @@ struct Inner<H, Q> {
     policy: RetryPolicy,
     rules: Rules,
     limits: Limits,
-    strategy: Strategy,
+    decoder: Decoder,
     recursive_loop: RecursiveLoop,
     dead_letter: DeadLetterMode,
     mode: Mode,
@@ -151,6 +151,7 @@ where
         let handlers = handlers.unwrap_or_else(Handle::current);
         let handler = Arc::new(handler);
         let protection = Protection::new(&policy);
+        let decoder = Decoder { max_retries: policy.max_retries, strategy, ..Decoder::default() };
         let inner = Inner {
             handler,
             protection,
@@ -158,7 +159,7 @@ where
             policy,
             rules,
             limits,
-            strategy,
+            decoder,
             recursive_loop,
             dead_letter,
             mode,
@@ -368,8 +369,7 @@ impl<H, Q: Queue> Inner<H, Q> {
     /// Reads each record, and joins those that are the same message delivered twice.
     fn decode(&self, records: Vec<Record>) -> Vec<Delivery> {
         let received = self.settler.clock.now();
-        let decode =
-            |(position, record)| Delivery::decode(position, record, received, self.policy.max_retries, self.strategy);
+        let decode = |(position, record)| Delivery::decode(position, record, received, &self.decoder);
         let mut deliveries: Vec<Delivery> = records.into_iter().enumerate().map(decode).collect();
         if has_duplicates(&deliveries) {
             deliveries = joined(deliveries);

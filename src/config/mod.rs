@@ -70,7 +70,7 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_MODE` | whether failed messages are tried again; `report`, for emergencies, only sorts and logs failures and leaves every one to SQS: nothing is sent, nothing paused, and `maxReceiveCount` receives are all there is | `requeue`, `report` | `requeue` |
 /// | `REQUEUE_METRICS` | whether each batch writes its metrics to the standard output, in CloudWatch's embedded metric format | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
 /// | `REQUEUE_SERVICE` | the dimension `Service` of the metrics | 1 to 255 printable ASCII characters | the function's name; `requeue` elsewhere |
-/// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, so that after 10 it waits by its visibility instead, and gets `maxReceiveCount` receives in place of its other retries; a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
+/// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, so that after 10 it waits by its visibility instead, and gets `maxReceiveCount` receives in place of its other retries; other messages of its batch wait likewise, which uses up none of their retries; a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
 ///
 /// Read from the environment as well, by [`load`](Self::load) and [`from_env`](Self::from_env), are `HTTPS_PROXY` and `NO_PROXY` as
 /// [`Proxy::new`](crate::http::Proxy::new) has them, both in lower case too, which wins; and `AWS_LAMBDA_RUNTIME_API`, whose address no

@@ -3,7 +3,7 @@
 
 use std::time::SystemTime;
 
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy, Wait};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Wait};
 use crate::message::Delivery;
 use crate::policy::{self, RetryPolicy};
 use crate::settings::DeadLetterMode;
@@ -58,16 +58,17 @@ pub(crate) fn gate(
     if policy.message_ttl.is_some_and(|ttl| age > ttl) {
         return Some(Disposition::DeadLetter(DeadLetterReason::Expired));
     }
-    if let Some(reason) = policy::given_up(policy, &delivery.progress(), delivery.copy_first_received) {
-        match (dead_letter, delivery.strategy) {
-            (DeadLetterMode::Direct(_), Strategy::Copy) => return Some(Disposition::DeadLetter(reason)),
-            (_, Strategy::Copy) => return Some(Disposition::Release(ReleaseReason::GivenUp)),
+    let progress = delivery.progress();
+    if let Some(reason) = policy::given_up(policy, &progress, delivery.copy_first_received) {
+        match (dead_letter, progress.counts_receives) {
+            (DeadLetterMode::Direct(_), false) => return Some(Disposition::DeadLetter(reason)),
+            (_, false) => return Some(Disposition::Release(ReleaseReason::GivenUp)),
             // What follows it in its group has been let past.
-            (DeadLetterMode::Redrive | DeadLetterMode::Annotate, Strategy::Visibility) if delivery.is_fifo() => {
+            (DeadLetterMode::Redrive | DeadLetterMode::Annotate, true) if delivery.is_fifo() => {
                 return Some(Disposition::Release(ReleaseReason::GivenUp));
             }
             // Receives without a call count too, so that it may never have been handled.
-            (_, Strategy::Visibility) => {}
+            (_, true) => {}
         }
     }
     match time_left {

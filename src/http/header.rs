@@ -413,7 +413,7 @@ mod tests {
         });
         let record = crate::Record { attributes: Some(attributes.into()), ..crate::Record::default() };
         let now = SystemTime::UNIX_EPOCH;
-        let decoded = crate::message::Delivery::decode(0, record, now, 5, crate::Strategy::Copy);
+        let decoded = crate::message::Delivery::decode(0, record, now, &crate::message::Decoder::default());
         let message = Message::new(&decoded.into(), 5, tokio::time::Instant::now()).expect("it is raw");
 
         let plain = HttpSettings::default();

@@ -138,7 +138,7 @@ pub(crate) struct Progress<'a> {
     pub(crate) receive_count: u32,
     /// How it waits for its next attempt.
     pub(crate) strategy: Strategy,
-    /// Whether some of its receives may have been attempts for which it waited in its place, and so could not note them.
+    /// Whether its receives are attempts for which it waited in its place, and so could not note them.
     pub(crate) counts_receives: bool,
 }
 
@@ -176,14 +176,22 @@ pub(crate) fn decide(
 ) -> Disposition {
     if failure.is_postponed() {
         // In its place, a postponement uses up a receive like everything else.
-        if progress.strategy == Strategy::Visibility && is_spent(policy, progress) {
+        if progress.counts_receives && is_spent(policy, progress) {
             return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
         }
         if progress.state.postponements >= policy.max_postponements {
             return Disposition::DeadLetter(DeadLetterReason::PostponedTooOften);
         }
     }
-    policy.decide(&progress.history(policy, failure.class()), failure, now, sample)
+    match policy.decide(&progress.history(policy, failure.class()), failure, now, sample) {
+        // It cannot note this retry, so that the delay grows by its receives.
+        Disposition::Requeue { fallback, .. }
+            if progress.strategy == Strategy::Visibility && !progress.counts_receives =>
+        {
+            Disposition::Requeue { wait: Wait::from(fallback, now), fallback }
+        }
+        decided => decided,
+    }
 }
 
 /// The retry that follows on `failure`: by the budget that ends first, and with its delay before jitter. `None` for a class without
@@ -223,13 +231,13 @@ pub(crate) fn is_spent(policy: &RetryPolicy, progress: &Progress<'_>) -> bool {
 pub(crate) fn given_up(
     policy: &RetryPolicy,
     progress: &Progress<'_>,
-    copy_first_received: SystemTime,
+    copy_first_received: Option<SystemTime>,
 ) -> Option<DeadLetterReason> {
     let state = progress.state;
     if progress.receive_count <= 1 {
         return None;
     }
-    if progress.strategy == Strategy::Visibility {
+    if progress.counts_receives {
         let before = Progress { receive_count: progress.receive_count - 1, ..*progress };
         return is_spent(policy, &before).then_some(DeadLetterReason::RetriesExhausted);
     }
@@ -238,6 +246,6 @@ pub(crate) fn given_up(
     if no_retry_left(policy, budget, state.retry_count, state.count(class)) {
         return Some(DeadLetterReason::RetriesExhausted);
     }
-    let left = time_left(budget, progress.first_received, copy_first_received);
+    let left = time_left(budget, progress.first_received, copy_first_received?);
     left.is_zero().then_some(DeadLetterReason::TooOld)
 }

@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 
 use super::*;
 use crate::disposition::{DeadLetterReason, Deferral, Wait};
-use crate::message::Record;
+use crate::message::{Decoder, Record};
 use crate::queue::{CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_BYTES, Outgoing};
 
 /// What a queue says to one call, whatever was asked.
@@ -127,7 +127,8 @@ fn delivery(n: usize, body_len: usize, strategy: Strategy) -> Arc<Delivery> {
         attributes: Some(BTreeMap::new()),
         ..Record::default()
     };
-    Arc::new(Delivery::decode(n, record, SystemTime::UNIX_EPOCH, 50, strategy))
+    let decoder = Decoder { max_retries: 50, strategy, ..Decoder::default() };
+    Arc::new(Delivery::decode(n, record, SystemTime::UNIX_EPOCH, &decoder))
 }
 
 fn settler(queue: &Arc<Oracle>) -> Settler<Oracle> {

@@ -3,10 +3,14 @@
 use std::time::Duration;
 
 use requeue::embedded::Fault;
-use requeue::{Clock, DeadLetterMode, DeadLetterReason, Disposition, Failure, FailureClass, ReleaseReason};
+use requeue::policy::CircuitBreaker;
+use requeue::{
+    Clock, DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, FailureClass, RecursiveLoop,
+    ReleaseReason, Strategy,
+};
 use serde_json::json;
 
-use crate::world::{SEND, Script, World, secs, state};
+use crate::world::{Act, MAX_RECEIVE_COUNT, SEND, Script, World, secs, state};
 
 fn world() -> World {
     let mut world = World::new();
@@ -200,46 +204,121 @@ async fn a_function_on_the_dead_letter_queue_works_on_its_messages_anew() {
     }
 }
 
-#[tokio::test(start_paused = true)]
-async fn whoever_works_on_the_dead_letter_queue_learns_on_each_attempt_why_a_message_is_there() {
-    let url: requeue::queue::QueueUrl = World::new().dead_letters.url().parse().unwrap();
-    let words = Some(("retries-exhausted", "no"));
-    for (mode, expected) in
-        [(DeadLetterMode::Redrive, None), (DeadLetterMode::Annotate, words), (DeadLetterMode::Direct(url), words)]
-    {
-        let mut world = World::new();
-        world.settings.policy.max_retries = 2;
-        world.settings.dead_letter = mode.clone();
-        world.send("text").await;
-        let script = Script::always(Failure::temporary("no"));
-        world.run(&world.processor(script.clone())).await;
-        assert!(script.calls().iter().all(|seen| seen.dead_letter.is_none()), "it is not there yet");
+/// Has SQS move a message that no function ever answered for, and works on the dead-letter queue from now on. The dead letters of that
+/// go to a queue of their own after so many receives more.
+async fn work_on_dead_letters(world: &mut World, body: &str, more: u32) {
+    let is_fifo = world.queue.is_fifo();
+    let grouped = |message: aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder| {
+        if is_fifo { message.message_group_id("a").message_deduplication_id("1") } else { message }
+    };
+    world.send_as(body, grouped).await;
+    for _ in 0..MAX_RECEIVE_COUNT {
+        world.sleep_until_due().await;
+        assert_eq!(world.receive().await["Records"].as_array().unwrap().len(), 1);
+    }
+    world.sleep_until_due().await;
+    assert!(world.mapping().poll(Duration::ZERO).await.unwrap().is_none(), "SQS moves it");
+    let name = if world.queue.is_fifo() { "buried.fifo" } else { "buried" };
+    let buried = world.sqs.create_queue(name, []).unwrap();
+    world.queue = std::mem::replace(&mut world.dead_letters, buried);
+    let client = world.sqs.client();
+    let visibility = client.set_queue_attributes().queue_url(world.queue.url());
+    let name = aws_sdk_sqs::types::QueueAttributeName::VisibilityTimeout;
+    visibility.attributes(name, "360").send().await.unwrap();
+    // SQS counts the receives in the source queue too.
+    world.set_max_receive_count(MAX_RECEIVE_COUNT + more).await;
+}
 
-        let orders = world.queue.to_string();
-        world.queue = world.dead_letters.clone();
-        let script = Script::failing_first(2, Failure::temporary("not now"));
-        world.run(&world.processor(script.clone())).await;
-        let calls = script.calls();
-        assert_eq!(calls.len(), 3, "{mode:?}");
-        for seen in calls {
-            let info = seen.dead_letter.expect("it is a dead letter");
-            assert_eq!(info.reason().zip(info.detail()), expected, "{mode:?}");
-            assert_eq!((info.class(), info.retry_count()), (Some(FailureClass::Temporary), Some(2)), "{mode:?}");
-            assert_eq!(info.source(), Some(orders.as_str()), "{mode:?}");
-            assert_eq!(info.failed_at().is_some(), expected.is_some(), "{mode:?}");
+#[tokio::test(start_paused = true)]
+async fn in_a_dead_letter_queue_neither_age_nor_receives_of_the_source_queue_count() {
+    for recursive_loop in [RecursiveLoop::Allow, RecursiveLoop::Terminate] {
+        for dead_for in [0, 13 * 3_600] {
+            let mut world = World::new();
+            world.settings.recursive_loop = recursive_loop;
+            world.settings.policy.max_retries = 3;
+            world.settings.policy.message_ttl = Some(secs(3_600));
+            work_on_dead_letters(&mut world, "{}", 5).await;
+            tokio::time::sleep(secs(dead_for)).await;
+            let script = Script::always(Failure::temporary("no"));
+            world.run(&world.processor(script.clone())).await;
+            let attempts: Vec<u32> = script.calls().iter().map(|seen| seen.attempt).collect();
+            assert_eq!(attempts, [1, 2, 3, 4], "{recursive_loop:?}, dead for {dead_for} s");
+            assert_eq!(script.calls()[0].receive_count, MAX_RECEIVE_COUNT + 1, "as SQS counts");
+            assert_eq!(world.dead().len(), 1);
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_that_was_brought_back_says_why_it_had_been_given_up() {
-    let world = world();
-    world.send("{}").await;
-    world.run(&world.processor(Script::always(Failure::non_retryable("no such account")))).await;
-    world.move_back().await;
-    let script = Script::failing_first(1, Failure::temporary("not now"));
+async fn in_a_dead_letter_queue_the_age_begins_with_the_first_receive_there() {
+    let mut world = World::new();
+    world.settings.policy.temporary.total_timeout = secs(100);
+    work_on_dead_letters(&mut world, "{}", 5).await;
+    tokio::time::sleep(secs(13 * 3_600)).await;
+    let script = Script::always(Failure::temporary("no").retry_after(secs(40)));
     world.run(&world.processor(script.clone())).await;
-    let details: Vec<_> =
-        script.calls().iter().map(|seen| seen.dead_letter.clone()?.detail().map(str::to_owned)).collect();
-    assert_eq!(details, vec![Some("no such account".to_owned()); 2]);
+    let calls = script.calls();
+    let times: Vec<u64> = calls.iter().take(3).map(|seen| (seen.at - calls[0].at).as_secs()).collect();
+    assert_eq!(times, [0, 40, 80]);
+    assert_eq!(state(&world.dead()[0])["retryCount"], 2, "a delay that does not fit ends the retries");
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_dead_letter_queue_what_waits_in_its_place_has_its_retries_and_no_more() {
+    for (name, strategy) in [("orders.fifo", Strategy::Copy), ("orders", Strategy::Visibility)] {
+        let mut world = World::with_queue(name, &[]);
+        world.settings.strategy = strategy;
+        world.settings.policy.max_retries = 3;
+        work_on_dead_letters(&mut world, r#"{"deduplicated":1}"#, 12).await;
+        tokio::time::sleep(secs(13 * 3_600)).await;
+        let script = Script::always(Failure::temporary("no"));
+        world.run(&world.processor(script.clone())).await;
+        let attempts: Vec<u32> = script.calls().iter().map(|seen| seen.attempt).collect();
+        assert_eq!(attempts[..4], [1, 2, 3, 4], "{name}");
+        // Given up, it blocks no group, and is handled on each receive where there is none.
+        let is_handled_again = attempts.len() > 4;
+        assert_eq!(is_handled_again, !world.queue.is_fifo(), "{name}: {attempts:?}");
+        assert!(attempts.len() <= 12, "{name}: {attempts:?}");
+        assert_eq!(world.dead().len(), 1, "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_environment_that_did_not_see_a_dead_letter_come_begins_afresh_and_still_ends() {
+    let mut world = World::with_queue("orders.fifo", &[]);
+    world.settings.policy.max_retries = 1;
+    work_on_dead_letters(&mut world, "{}", 9).await;
+    let script = Script::always(Failure::temporary("no"));
+    // A new environment for each two invocations.
+    while world.sleep_until_due().await {
+        let processor = world.processor(script.clone());
+        world.invoke(&processor).await;
+        world.sleep_until_due().await;
+        world.invoke(&processor).await;
+    }
+    let attempts: Vec<u32> = script.calls().iter().map(|seen| seen.attempt).collect();
+    assert_eq!(attempts, [1, 2, 1, 2, 1, 2, 1, 2, 1], "a call for each receive");
+    assert_eq!(world.dead().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn in_a_dead_letter_queue_an_open_circuit_holds_messages_back() {
+    let mut world = World::new();
+    let breaker = CircuitBreaker { threshold: 1, reset_timeout: secs(30) };
+    world.settings.policy.circuit_breaker = Some(breaker);
+    world.settings.limits.concurrency = 1;
+    work_on_dead_letters(&mut world, r#"{"n":1}"#, 5).await;
+    world.send(r#"{"n":0}"#).await;
+    let script = Script::new(|seen| match seen.attempt {
+        1 => Act::Fail(Failure::temporary("no").retry_after(secs(60))),
+        _ => Act::Done,
+    });
+    let processor = world.processor(script.clone());
+    // A suspect is handled after the others.
+    let report = world.report(&processor, &world.receive().await).await;
+    let held = report
+        .outcomes
+        .iter()
+        .filter(|outcome| matches!(outcome.disposition, Disposition::Defer { why: Deferral::CircuitOpen, .. }));
+    assert_eq!((held.count(), script.calls().len()), (1, 1));
 }

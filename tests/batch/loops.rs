@@ -6,7 +6,7 @@ use std::time::Duration;
 use requeue::embedded::Answer;
 use requeue::{DeadLetterMode, Failure, RecursiveLoop, Settings};
 
-use crate::world::{Act, Script, World, numbered, secs, state};
+use crate::world::{Act, MAX_RECEIVE_COUNT, Script, World, numbered, secs, state};
 
 /// So many invocations in a row, and Lambda refuses the next one.
 const LIMIT: u32 = 16;
@@ -96,10 +96,36 @@ async fn annotated_copies_keep_the_row_short_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn company_with_a_long_row_repeats_no_attempt() {
+async fn receives_without_a_call_use_up_no_retries_of_what_waits_in_copies() {
+    // receives without a call of each copy → calls
+    for (lost, calls) in [(0, 3), (1, 3), (2, 3), (4, 3)] {
+        let mut world = World::new();
+        world.settings.recursive_loop = RecursiveLoop::Terminate;
+        world.settings.policy.max_retries = 2;
+        world.send("{}").await;
+        let script = Script::always(Failure::temporary("no"));
+        let processor = world.processor(script.clone());
+        for attempt in 1..=calls {
+            // A copy that was received with all its retries used is taken for one that was handled then.
+            for _ in 0..if attempt < calls { lost } else { 0 } {
+                world.sleep_until_due().await;
+                let throttled = world.mapping().poll(Duration::ZERO).await.unwrap().expect("it is not dead yet");
+                world.mapping().acknowledge(&throttled, &Answer::FunctionError).unwrap();
+            }
+            world.sleep_until_due().await;
+            world.invoke(&processor).await;
+        }
+        let attempts: Vec<u32> = script.calls().iter().map(|seen| seen.attempt).collect();
+        assert_eq!(attempts, (1..=calls).collect::<Vec<_>>(), "{lost} receives without a call");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn company_with_a_long_row_costs_no_retries_and_a_bounded_number_of_calls() {
+    const MAX_RETRIES: u32 = 2;
     let mut world = World::new();
     world.settings.recursive_loop = RecursiveLoop::Terminate;
-    world.settings.policy.max_retries = 2;
+    world.settings.policy.max_retries = MAX_RETRIES;
     let script = Script::new(|seen| if seen.n() == 1 { Act::Fail(Failure::temporary("no")) } else { Act::Done });
     let processor = world.processor(script.clone());
     world.send(&numbered(1)).await;
@@ -113,9 +139,14 @@ async fn company_with_a_long_row_repeats_no_attempt() {
         }
         world.invoke(&processor).await;
     }
-    let attempts = script.calls().iter().filter(|seen| seen.n() == 1).map(|seen| seen.attempt).collect::<Vec<_>>();
-    assert!(attempts.is_sorted_by(|one, next| one < next), "{attempts:?}");
-    assert!(attempts.len() <= 5, "{attempts:?}: no more than the redrive policy allows");
+    let calls: Vec<_> = script.calls().into_iter().filter(|seen| seen.n() == 1).collect();
+    let attempts: Vec<u32> = calls.iter().map(|seen| seen.attempt).collect();
+    assert!(attempts.is_sorted(), "{attempts:?}");
+    assert!(attempts.len() <= ((MAX_RETRIES + 1) * MAX_RECEIVE_COUNT) as usize, "{attempts:?}");
+    assert_eq!(attempts.last(), Some(&(MAX_RETRIES + 1)), "{attempts:?}: company costs no attempt");
+    // Half of 2 s × 3ⁿ: what cannot be noted in a copy is known by the receives.
+    let waits: Vec<u64> = calls.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs()).collect();
+    assert_eq!(waits[..2], [1, 3], "{waits:?}");
 }
 
 #[tokio::test(start_paused = true)]

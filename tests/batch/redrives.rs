@@ -6,6 +6,8 @@ use requeue::embedded::Fault;
 use requeue::queue::SqsQueue;
 use requeue::{BatchProcessor, Clock, Failure};
 
+use serde_json::{Value, json};
+
 use crate::world::{Act, Invocation, SEND, Script, Seen, World, millis, secs, state};
 
 /// How many seconds our clock is ahead of that of SQS.
@@ -187,4 +189,46 @@ async fn a_clock_an_hour_behind_that_of_sqs_restarts_ten_times_and_no_more() {
         assert_eq!(function.attempts(), expected, "{off}");
         assert_eq!(function.world.dead().len(), 1);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_readable_sent_timestamp_nothing_is_taken_for_a_redrive() {
+    for sent in [None, Some(json!("yesterday")), Some(json!(null)), Some(json!("-1"))] {
+        let mut world = World::new();
+        world.settings.policy.max_retries = 3;
+        world.send("{}").await;
+        // Each retry takes three hops, all of which are received long after they were sent.
+        let script = Script::always(Failure::quota("later").retry_after(secs(2_000)));
+        let processor = world.processor(script.clone());
+        while world.sleep_until_due().await {
+            let Some(batch) = world.mapping().poll(Duration::ZERO).await.unwrap() else { continue };
+            let mut event = batch.event(&world.queue);
+            let attributes = event["Records"][0]["attributes"].as_object_mut().unwrap();
+            attributes.remove("SentTimestamp");
+            attributes.extend(sent.iter().map(|sent: &Value| ("SentTimestamp".to_owned(), sent.clone())));
+            world.deliver(&processor, &event).await;
+            assert!(script.calls().len() < 100, "{sent:?}: it goes round for ever");
+        }
+        let attempts: Vec<u32> = script.calls().iter().map(|seen| seen.attempt).collect();
+        assert_eq!(attempts, [1, 2, 3, 4], "{sent:?}");
+        assert_eq!(state(&world.dead()[0])["retryState"]["redrives"], Value::Null, "{sent:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_a_readable_time_of_the_first_receive_the_last_attempt_is_not_skipped_for_its_age() {
+    let mut world = World::new();
+    world.settings.policy.temporary.total_timeout = secs(100);
+    world.send("{}").await;
+    let script = Script::always(Failure::temporary("no").retry_after(secs(60)));
+    let processor = world.processor(script.clone());
+    world.invoke(&processor).await.unwrap();
+    tokio::time::sleep(secs(60)).await;
+    // The first receive of the copy ends without a call, the second is beyond the age.
+    drop(world.mapping().poll(Duration::ZERO).await.unwrap());
+    world.sleep_until_due().await;
+    let mut event = world.receive().await;
+    event["Records"][0]["attributes"].as_object_mut().unwrap().remove("ApproximateFirstReceiveTimestamp");
+    world.report(&processor, &event).await;
+    assert_eq!(script.calls().len(), 2);
 }

@@ -1,7 +1,7 @@
 //! What is known of a run from outside: which message is where, in which invocation, and what came of it.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use requeue::{FailureClass, Message};
 use serde_json::Value;
@@ -24,9 +24,12 @@ pub enum Ended {
 }
 
 /// One message in one invocation.
+#[derive(Clone)]
 pub struct Member {
     pub n: usize,
     pub receives: u64,
+    /// How often it had been received when an environment first saw it in this queue, at the least, and when that was.
+    pub arrival: (u64, SystemTime),
     pub past: Past,
     pub is_called: bool,
     pub ended: Option<Ended>,
@@ -34,6 +37,8 @@ pub struct Member {
 
 pub struct Invocation {
     pub environment: usize,
+    /// Whether it works on the dead-letter queue.
+    pub is_on_dead: bool,
     pub started: Instant,
     /// By message id.
     pub members: BTreeMap<String, Member>,
@@ -63,6 +68,8 @@ pub struct Track {
     pub product: Product,
     pub is_done: bool,
     pub calls: usize,
+    /// Those by an environment that works on the dead-letter queue.
+    pub calls_when_dead: usize,
     pub postponed: usize,
     pub most_receives: u64,
     /// Whether anything but the handler went wrong with it, so that it may have been received in vain or be there twice.
@@ -82,6 +89,8 @@ pub struct Book {
     pub troubles: BTreeMap<usize, Instant>,
     /// How many invocations in a row led to a message.
     rows: BTreeMap<String, u32>,
+    /// When each message was first seen in the dead-letter queue, and how often it had been received by then.
+    arrivals: BTreeMap<String, (u64, SystemTime)>,
     pub longest_row: u32,
     pub all_handles: BTreeSet<String>,
 }
@@ -98,6 +107,7 @@ impl Book {
             invoked: 0,
             troubles: BTreeMap::new(),
             rows: BTreeMap::new(),
+            arrivals: BTreeMap::new(),
             longest_row: 0,
             all_handles: BTreeSet::new(),
         }
@@ -112,6 +122,7 @@ impl Book {
             product,
             is_done: false,
             calls: 0,
+            calls_when_dead: 0,
             postponed: 0,
             most_receives: 0,
             was_dead: false,
@@ -136,6 +147,7 @@ impl Book {
         self.invoked += 1;
         let mut invocation = Invocation {
             environment,
+            is_on_dead: world.plan.works_on_dead(environment),
             started: Instant::now(),
             members: BTreeMap::new(),
             handles: BTreeMap::new(),
@@ -163,6 +175,7 @@ impl Book {
         invocation.row = invocation.row.max(self.rows.get(&id).copied().unwrap_or(0));
         let track = &mut self.tracks[n];
         track.most_receives = track.most_receives.max(receives);
+        track.was_dead |= invocation.is_on_dead;
         let mut past = Past::of(record, &track.product, world.plan.policy.max_retries);
         if world.plan.is_fifo {
             // There its receives count, and nothing else.
@@ -173,7 +186,9 @@ impl Book {
             invocation.environment, past.count, past.deferrals, past.hops
         );
         self.history.note(Some(n), what);
-        let member = Member { n, receives, past, is_called: false, ended: None };
+        let seen = (receives, world.clock.now());
+        let arrival = if past.is_moved { *self.arrivals.entry(id.clone()).or_insert(seen) } else { (1, seen.1) };
+        let member = Member { n, receives, arrival, past, is_called: false, ended: None };
         let known = invocation.members.entry(id).or_insert(member);
         known.receives = known.receives.max(receives);
     }
@@ -184,7 +199,7 @@ impl Book {
             return;
         }
         let Some(row) = self.invocations.get(&invocation).map(|invocation| invocation.row) else { return };
-        for message in world.messages().into_iter().chain(world.dead()) {
+        for message in world.all() {
             let is_known = self.invocations.values().any(|other| other.members.contains_key(&message.id));
             let n = crate::producer::number(&message.body);
             let is_fresh = n.is_some_and(|n| message.body == self.tracks[n].product.body);

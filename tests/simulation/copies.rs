@@ -16,6 +16,9 @@ use crate::wire::Members;
 /// From the decision to the last try of a send.
 const SETTLING_SECS: u64 = 62;
 
+/// Times are written in whole milliseconds.
+const SLACK: Duration = Duration::from_millis(1);
+
 type Checked = Result<(), String>;
 
 fn expect(holds: bool, what: impl FnOnce() -> String) -> Checked {
@@ -26,15 +29,21 @@ pub fn waits_in_place(plan: &Plan) -> bool {
     plan.is_fifo || plan.strategy == Strategy::Visibility || plan.mode == Mode::Report
 }
 
-/// Whether receives count as retries.
-pub fn counts_receives(plan: &Plan) -> bool {
+/// Whether a message may wait in its place, be it for the sake of others that were sent again and again.
+pub fn may_wait_in_place(plan: &Plan) -> bool {
     waits_in_place(plan) || plan.recursive_loop == RecursiveLoop::Terminate
 }
 
+/// Copies in a row after which a message waits in its place, where Lambda cuts loops.
+const LONGEST_ROW: u64 = 10;
+
+/// Receives count as retries only of what certainly waited in its place.
 fn unnoted(plan: &Plan, member: &Member) -> u64 {
-    if counts_receives(plan) { member.receives - 1 } else { 0 }
+    let ends_its_row = plan.recursive_loop == RecursiveLoop::Terminate && member.past.row >= LONGEST_ROW;
+    if waits_in_place(plan) || ends_its_row { member.receives - member.arrival.0 } else { 0 }
 }
 
+/// At most; a moved message has fewer in an environment that did not see it arrive.
 pub fn retries(plan: &Plan, member: &Member) -> u64 {
     member.past.count + unnoted(plan, member)
 }
@@ -50,8 +59,9 @@ pub fn check(
     now: SystemTime,
 ) -> Checked {
     let plan = &world.plan;
-    let is_dead = *queue == world.dead_letters;
-    expect(is_dead || *queue == world.queue, || format!("sent to {queue}"))?;
+    let (home, dead) = world.queues(invocation.environment);
+    let is_dead = queue == dead;
+    expect(is_dead || queue == home, || format!("sent to {queue}"))?;
     expect(*copy.attributes == track.product.attributes, || "the attributes of the copy differ".to_owned())?;
     let group = copy.group_id.map(str::to_owned);
     expect(group == track.product.group, || format!("the group of the copy is {group:?}"))?;
@@ -74,6 +84,7 @@ pub fn check(
     let [member] = of_this[..] else {
         return expect(!of_this.is_empty(), || "a copy of a message that is not in the batch".to_owned());
     };
+    let member = &afresh(plan, &members, member, now)?;
     history(&members, member)?;
     if members.is_given_up() {
         let count = members.count;
@@ -88,6 +99,22 @@ pub fn check(
         Some(Ended::Failed(class, named)) => failed(plan, &members, member, class, named, now, copy),
         Some(Ended::Cut) => failed(plan, &members, member, FailureClass::Temporary, None, now, copy),
     }
+}
+
+/// A moved message starts afresh when an environment sees it, as the copy notes.
+fn afresh(plan: &Plan, members: &Members, member: &Member, now: SystemTime) -> Result<Member, String> {
+    if !member.past.is_moved {
+        return Ok(member.clone());
+    }
+    let times = (members.time("firstSent"), members.time("firstReceived"));
+    let skew = Duration::from_secs(plan.skew());
+    let at = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
+    let (Some(sent), Some(received)) = times else { return Err(format!("first sent and received {times:?}")) };
+    let is_right = sent == received && at(received) + skew + SLACK >= member.arrival.1 && at(received) <= now;
+    expect(is_right, || format!("first sent and received here {times:?}"))?;
+    let mut member = member.clone();
+    (member.past.first_sent, member.past.first_received) = (sent, received);
+    Ok(member)
 }
 
 /// What is written once stays.

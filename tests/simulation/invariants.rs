@@ -42,6 +42,7 @@ impl Book {
         }
         let track = &mut self.tracks[n];
         track.calls += 1;
+        track.calls_when_dead += usize::from(world.plan.works_on_dead(environment));
         Some((n, track.calls))
     }
 
@@ -56,19 +57,19 @@ impl Book {
         ensure(invocation.running <= plan.limits.concurrency.max(1), "more calls at once than allowed")?;
         let reserve = plan.limits.reserve.min(plan.function_timeout / 4);
         ensure(invocation.started.elapsed() + reserve <= plan.function_timeout, "called in the reserve")?;
-        if plan.is_fifo {
+        if plan.is_fifo && !invocation.is_on_dead {
             self.check_order(world, n)?;
         }
         let early = secs(2 * plan.skew() + 1);
         let is_due = track.due.is_none_or(|due| Instant::now() + early >= due);
-        ensure(is_due || track.is_troubled || track.redrives > 0, "called before its time")?;
+        let is_afresh = track.redrives > 0 || invocation.is_on_dead;
+        ensure(is_due || track.is_troubled || is_afresh, "called before its time")?;
         let member = &invocation.members[message.id().unwrap_or_default()];
         ensure(!member.past.is_given_up, "called after it was given up")?;
         ensure(message.original_id() == Some(&member.past.original), "the original id has changed")?;
-        ensure(
-            u64::from(message.retry_count()) == copies::retries(plan, member).min(u64::from(u32::MAX)),
-            "a wrong attempt",
-        )
+        let (count, most) = (u64::from(message.retry_count()), copies::retries(plan, member).min(u64::from(u32::MAX)));
+        let least = if member.past.is_moved { member.past.count } else { most };
+        ensure((least..=most).contains(&count), "a wrong attempt")
     }
 
     /// Those before it in its group are done, or will not be handled any more.
@@ -230,7 +231,7 @@ impl Book {
 
     /// Notes which messages are in the dead-letter queue.
     pub fn find_dead(&mut self, world: &World) {
-        for n in world.dead().iter().filter_map(|message| number(&message.body)) {
+        for n in world.dead().iter().chain(&world.buried()).filter_map(|message| number(&message.body)) {
             if !self.tracks[n].was_dead {
                 self.tracks[n].was_dead = true;
                 self.history.note(Some(n), "is in the dead-letter queue");
@@ -241,7 +242,7 @@ impl Book {
     /// Each message is done or in one of the queues, and what is there is as it was sent.
     pub fn conserve(&mut self, world: &World) {
         self.find_dead(world);
-        let all: Vec<MessageView> = world.messages().into_iter().chain(world.dead()).collect();
+        let all: Vec<MessageView> = world.all().collect();
         let mut found = vec![false; self.tracks.len()];
         for message in &all {
             let Some(n) = number(&message.body) else {
@@ -281,6 +282,7 @@ impl Book {
         self.secrecy(world);
         let plan = &world.plan;
         let may_loop = plan.recursive_loop == requeue::RecursiveLoop::Allow;
+        let buried: BTreeSet<usize> = world.buried().iter().filter_map(|message| number(&message.body)).collect();
         for n in 0..self.tracks.len() {
             let track = &self.tracks[n];
             let may_expire = plan.policy.message_ttl.is_some() || plan.skew() > MAX_SKEW;
@@ -289,12 +291,19 @@ impl Book {
                 self.history.violate(Some(n), "a dead letter that was never handled");
                 continue;
             }
-            let receives = usize::try_from(plan.max_receive_count).expect("small");
+            let is_ignored = buried.contains(&n) && track.calls_when_dead == 0;
+            if is_ignored && !track.is_troubled && !may_expire && !was_ours {
+                self.history.violate(Some(n), "a dead letter that was not handled afresh");
+                continue;
+            }
+            let receives = plan.max_receive_count.max(plan.dead_receives.unwrap_or(0));
+            let receives = usize::try_from(receives).expect("small");
             let retries = usize::try_from(plan.policy.max_retries).expect("small");
             let copies = retries + 1 + track.postponed;
             // What was given up is handled again on each receive where nobody notes it in the message.
-            let is_noted = plan.dead_letters != DeadLetters::Redrive && !copies::counts_receives(plan);
-            let most = (1 + track.redrives) * copies * if is_noted { 1 } else { receives };
+            let is_noted = plan.dead_letters != DeadLetters::Redrive && !copies::may_wait_in_place(plan);
+            let queues = if plan.dead_receives.is_some() { 2 } else { 1 };
+            let most = queues * (1 + track.redrives) * copies * if is_noted { 1 } else { receives };
             if track.calls > most && !track.is_troubled {
                 let calls = track.calls;
                 self.history.violate(Some(n), format!("handled {calls} times, which is more than {most}"));

@@ -33,6 +33,8 @@ pub struct Trouble {
     pub errors: u64,
     pub duplicates: u64,
     pub handlers: u64,
+    /// Records of which nobody can read when they were sent.
+    pub unreadable: u64,
 }
 
 #[derive(Clone, Debug)]
@@ -51,6 +53,8 @@ pub struct Plan {
     /// The one random number of all messages, if there is one.
     pub sample: Option<f64>,
     pub max_receive_count: u64,
+    /// Receives in the dead-letter queue, where the last execution environment works on that.
+    pub dead_receives: Option<u64>,
     pub function_timeout: Duration,
     pub window: Duration,
     pub batch_size: usize,
@@ -77,8 +81,10 @@ impl Plan {
         let recursive_loop = if dice.happens(300) { RecursiveLoop::Terminate } else { RecursiveLoop::Allow };
         // In its place each attempt is a receive, and so is each deferral.
         let waits_in_place = is_fifo || strategy == Strategy::Visibility || recursive_loop == RecursiveLoop::Terminate;
-        let max_receive_count =
-            if waits_in_place { 2 * u64::from(policy.max_retries) + dice.roll(2, 5) } else { dice.roll(1, 8) };
+        let receives =
+            || if waits_in_place { 2 * u64::from(policy.max_retries) + dice.roll(2, 5) } else { dice.roll(1, 8) };
+        let max_receive_count = receives();
+        let dead_receives = dice.happens(250).then(receives);
         let function_timeout = steps(dice.roll(300, 9_000));
         let calm = secs(dice.roll(60, 7_200));
         let in_chorus = dice.happens(300);
@@ -100,10 +106,11 @@ impl Plan {
             wrap: if dice.happens(150) { Wrap::Never } else { Wrap::WhenNeeded },
             sample: (in_chorus || dice.happens(400)).then(|| dice.pick(&[0.0, 0.25, 0.5, 0.75, 1.0])),
             max_receive_count,
+            dead_receives,
             function_timeout,
             window: if dice.happens(300) { steps(dice.roll(1, 1_000)) } else { Duration::ZERO },
             batch_size: dice.pick(&[1, 5, 10, 10, 25]),
-            clocks: clocks(dice),
+            clocks: clocks(dice, if dead_receives.is_some() { 2 } else { 1 }),
             concurrency: dice.pick(&[1, 1, 2]),
             in_chorus,
             trouble: Trouble {
@@ -113,6 +120,7 @@ impl Plan {
                 errors: dice.pick(&[0, 0, 0, 100]),
                 duplicates: if is_fifo { 0 } else { dice.pick(&[0, 0, 0, 150]) },
                 handlers: dice.pick(&[300, 700, 950]),
+                unreadable: dice.pick(&[0, 0, 0, 200, 1_000]),
             },
             sending: if in_chorus { Duration::ZERO } else { secs(dice.pick(&[0, 1, dice.roll(0, 600)])) },
             calm,
@@ -125,6 +133,11 @@ impl Plan {
         (6 * self.function_timeout + self.window).as_secs() + 1
     }
 
+    /// Whether an execution environment works on the dead-letter queue.
+    pub fn works_on_dead(&self, environment: usize) -> bool {
+        self.dead_receives.is_some() && environment + 1 == self.clocks.len()
+    }
+
     /// The furthest apart that two clocks are, that of SQS being one.
     pub fn skew(&self) -> u64 {
         let all = || self.clocks.iter().copied().chain([0]);
@@ -132,7 +145,7 @@ impl Plan {
     }
 }
 
-fn clocks(dice: &Dice) -> Vec<i64> {
+fn clocks(dice: &Dice, least: u64) -> Vec<i64> {
     let widest = if dice.happens(500) {
         0
     } else if dice.happens(50) {
@@ -141,7 +154,7 @@ fn clocks(dice: &Dice) -> Vec<i64> {
         60
     };
     let clock = || i64::try_from(dice.roll(0, 2 * widest)).expect("small") - i64::try_from(widest).expect("small");
-    (0..dice.roll(1, 3)).map(|_| clock()).collect()
+    (0..dice.roll(least, 3)).map(|_| clock()).collect()
 }
 
 fn policy(dice: &Dice) -> RetryPolicy {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use aws_lambda_events::sqs::SqsBatchResponse;
 use lambda_runtime::{Context, LambdaEvent};
 use requeue::embedded::{Answer, Batch, EmbeddedSqs, EventSourceMapping};
-use requeue::queue::Queue;
+use requeue::queue::{Queue, QueueArn};
 use requeue::{BatchProcessor, Clock, InvocationError, SqsEvent};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
@@ -75,7 +75,7 @@ async fn poll<Q: Queue>(environment: Arc<Environment<Q>>) {
         let news = world.news.notified();
         let batches = environment.receive().await;
         if batches.is_empty() {
-            let due = world.next_due().unwrap_or(secs(900)).max(Duration::from_millis(1));
+            let due = world.next_due(environment.queue()).unwrap_or(secs(900)).max(Duration::from_millis(1));
             let _ = timeout(due, news).await;
             continue;
         }
@@ -88,8 +88,12 @@ async fn poll<Q: Queue>(environment: Arc<Environment<Q>>) {
 }
 
 impl<Q: Queue> Environment<Q> {
+    fn queue(&self) -> &QueueArn {
+        self.world.queues(self.number).0
+    }
+
     fn mapping(&self) -> EventSourceMapping {
-        EventSourceMapping::new(self.world.sqs.clone(), self.world.queue.clone(), self.world.plan.batch_size)
+        EventSourceMapping::new(self.world.sqs.clone(), self.queue().clone(), self.world.plan.batch_size)
     }
 
     /// What is in the queue now and, if there is a batching window, a little later. Now and then a message comes twice.
@@ -116,13 +120,13 @@ impl<Q: Queue> Environment<Q> {
 
     /// SQS delivers at least once: the first message of a batch can be received again at once.
     async fn show_again(&self, batch: &Batch) {
-        let event = batch.event(&self.world.queue);
+        let event = batch.event(self.queue());
         let record = &event["Records"][0];
         let handle = record["receiptHandle"].as_str().expect("a handle");
         let n =
             crate::producer::number(record["body"].as_str().expect("a body")).expect("every message bears its mark");
         let shown = [(handle, Duration::ZERO)];
-        let shown = self.world.sqs.change_visibility(&self.world.queue, &shown);
+        let shown = self.world.sqs.change_visibility(self.queue(), &shown);
         self.world.aside(shown).await.expect("the queue exists")[0].as_ref().expect("it is in flight");
         let mut book = self.world.book();
         book.tracks[n].is_troubled = true;
@@ -134,10 +138,11 @@ impl<Q: Queue> Environment<Q> {
     /// Invokes the function, unless it cannot be, and acknowledges.
     async fn deliver(&self, batches: &[Batch]) {
         let world = &self.world;
-        let records = batches.iter().flat_map(|batch| match &mut batch.event(&world.queue)["Records"] {
+        let records = batches.iter().flat_map(|batch| match &mut batch.event(self.queue())["Records"] {
             Value::Array(records) => std::mem::take(records),
             _ => Vec::new(),
         });
+        let records = records.map(|record| self.garbled(record));
         let event = json!({ "Records": records.collect::<Vec<_>>() });
         let number = world.book().begin(world, self.number, &event);
         if self.is_refused(number) {
@@ -169,6 +174,16 @@ impl<Q: Queue> Environment<Q> {
         book.close(number);
         drop(book);
         world.news.notify_waiters();
+    }
+
+    /// Of some messages nobody can read when they were sent, which says nothing about them.
+    fn garbled(&self, mut record: Value) -> Value {
+        let n = record["body"].as_str().and_then(crate::producer::number).expect("every message bears its mark");
+        let dice = Dice::of(self.world.seed, 2_000_000 + n as u64);
+        if dice.happens(self.world.plan.trouble.unreadable) {
+            record["attributes"]["SentTimestamp"] = dice.pick(&[json!(null), json!("soon"), json!("-1")]);
+        }
+        record
     }
 
     /// Whether Lambda does not invoke the function: throttled, or because it takes its messages for a runaway loop.

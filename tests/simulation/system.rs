@@ -26,6 +26,8 @@ pub struct World {
     pub sqs: EmbeddedSqs,
     pub queue: QueueArn,
     pub dead_letters: QueueArn,
+    /// The dead letters of an environment that works on dead letters.
+    pub buried: QueueArn,
     /// That of SQS.
     pub clock: Clock,
     pub started: Instant,
@@ -48,10 +50,15 @@ impl World {
         let sqs = EmbeddedSqs::seeded(clock.clone(), "us-east-1", "000000000000", seed);
         let suffix = if plan.is_fifo { ".fifo" } else { "" };
         let retention = ("MessageRetentionPeriod", "1209600");
-        let dead_letters = sqs.create_queue(&format!("dead{suffix}"), [retention]).expect("a queue");
-        let redrive =
-            format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{}}}"#, plan.max_receive_count);
         let visibility = plan.visibility().to_string();
+        let redrive = |to: &QueueArn, most| format!(r#"{{"deadLetterTargetArn":"{to}","maxReceiveCount":{most}}}"#);
+        let buried = sqs.create_queue(&format!("buried{suffix}"), [retention]).expect("a queue");
+        // SQS counts the receives in the source queue too.
+        let bury = plan.dead_receives.map(|receives| redrive(&buried, plan.max_receive_count + receives));
+        let mut attributes = vec![retention, ("VisibilityTimeout", visibility.as_str())];
+        attributes.extend(bury.iter().map(|bury| ("RedrivePolicy", bury.as_str())));
+        let dead_letters = sqs.create_queue(&format!("dead{suffix}"), attributes).expect("a queue");
+        let redrive = redrive(&dead_letters, plan.max_receive_count);
         let attributes = [retention, ("VisibilityTimeout", visibility.as_str()), ("RedrivePolicy", redrive.as_str())];
         let queue = sqs.create_queue(&format!("orders{suffix}"), attributes).expect("a queue");
         let lives = plan.clocks.iter().map(|_| CancellationToken::new()).collect();
@@ -62,6 +69,7 @@ impl World {
             sqs,
             queue,
             dead_letters,
+            buried,
             clock,
             started: Instant::now(),
             news: Notify::new(),
@@ -98,7 +106,10 @@ impl World {
 
     /// Whether nothing will happen any more.
     pub fn is_over(&self) -> bool {
-        let is_empty = || self.sqs.message_count(&self.queue).expect("the queue exists") == 0;
+        let is_empty = || {
+            let worked_on = [Some(&self.queue), self.plan.dead_receives.map(|_| &self.dead_letters)];
+            worked_on.into_iter().flatten().all(|queue| self.sqs.message_count(queue).expect("the queue exists") == 0)
+        };
         self.book().history.violation.is_some() || (self.actors.load(Ordering::Relaxed) == 0 && is_empty())
     }
 
@@ -115,6 +126,14 @@ impl World {
         self.lives.lock().expect("no panic while it is held")[environment].cancel();
     }
 
+    /// The queue that an execution environment works on, and that of its dead letters.
+    pub fn queues(&self, environment: usize) -> (&QueueArn, &QueueArn) {
+        match self.plan.works_on_dead(environment) {
+            false => (&self.queue, &self.dead_letters),
+            true => (&self.dead_letters, &self.buried),
+        }
+    }
+
     pub fn messages(&self) -> Vec<MessageView> {
         self.sqs.messages(&self.queue).expect("the queue exists")
     }
@@ -123,9 +142,18 @@ impl World {
         self.sqs.messages(&self.dead_letters).expect("the queue exists")
     }
 
-    /// How long it takes until a message can be received; `None` when there is none.
-    pub fn next_due(&self) -> Option<Duration> {
-        let messages = self.messages();
+    pub fn buried(&self) -> Vec<MessageView> {
+        self.sqs.messages(&self.buried).expect("the queue exists")
+    }
+
+    /// All messages of all queues.
+    pub fn all(&self) -> impl Iterator<Item = MessageView> {
+        self.messages().into_iter().chain(self.dead()).chain(self.buried())
+    }
+
+    /// How long it takes until a message of a queue can be received; `None` when there is none.
+    pub fn next_due(&self, queue: &QueueArn) -> Option<Duration> {
+        let messages = self.sqs.messages(queue).expect("the queue exists");
         let now = self.clock.now();
         let wait = |message: &MessageView| match message.state {
             MessageState::Visible => Duration::ZERO,
@@ -152,7 +180,7 @@ impl World {
         let dead_letter = match plan.dead_letters {
             DeadLetters::Redrive => DeadLetterMode::Redrive,
             DeadLetters::Annotate => DeadLetterMode::Annotate,
-            DeadLetters::Direct => DeadLetterMode::Direct(self.dead_letters.url().parse().expect("a URL")),
+            DeadLetters::Direct => DeadLetterMode::Direct(self.queues(environment).1.url().parse().expect("a URL")),
         };
         let settings = Settings {
             policy: plan.policy.clone(),

@@ -65,32 +65,41 @@ pub struct Past {
     pub deferrals: u64,
     pub postponements: u64,
     pub hops: u64,
+    /// Copies in a row that led to it, as it says itself.
+    pub row: u64,
     pub first_sent: u64,
     pub first_received: u64,
     pub original: String,
     pub is_given_up: bool,
+    /// Whether SQS moved it to the dead-letter queue, so that it starts afresh in each environment that sees it.
+    pub is_moved: bool,
 }
 
 impl Past {
     pub fn of(record: &Value, product: &Product, max_retries: u32) -> Self {
         let body = record["body"].as_str().expect("a body");
-        let time = |name: &str| record["attributes"][name].as_str().and_then(|time| time.parse().ok()).expect("a time");
-        let (sent, received): (u64, u64) = (time("SentTimestamp"), time("ApproximateFirstReceiveTimestamp"));
+        let time = |name: &str| record["attributes"][name].as_str().and_then(|time| time.parse::<u64>().ok());
+        let (known, received) = (time("SentTimestamp"), time("ApproximateFirstReceiveTimestamp").expect("a time"));
+        let sent = known.unwrap_or(received);
         let id = record["messageId"].as_str().expect("an id").to_owned();
-        let fresh = Self { first_sent: sent, first_received: received, original: id, ..Self::default() };
+        let is_moved = record["attributes"]["DeadLetterQueueSourceArn"].is_string();
+        let fresh = Self { first_sent: sent, first_received: received, original: id, is_moved, ..Self::default() };
         match product.maker {
             Maker::Successor => return fresh,
             Maker::Producer { count } if body == product.body => {
-                return Self { count: if count <= max_retries { u64::from(count) } else { 0 }, ..fresh };
+                let is_believed = count <= max_retries && !is_moved;
+                return Self { count: if is_believed { u64::from(count) } else { 0 }, ..fresh };
             }
             Maker::Producer { .. } | Maker::Forger => {}
         }
         let members = Members::read(body).expect("a copy bears our members");
         let was_sent_elsewhere = members.state["source"].is_string();
-        let too_soon = members.is_given_up() && received.saturating_sub(sent) < LEAST_ANNOTATION_DELAY_MS;
-        let too_late = sent.saturating_sub(members.sent_at) > REDRIVE_TOLERANCE_MS;
-        if (was_sent_elsewhere || too_soon || too_late) && members.number("redrives") < MAX_REDRIVES {
-            return Self { original: members.original, ..fresh };
+        // What SQS does not say is no evidence.
+        let too_soon = |sent| members.is_given_up() && received.saturating_sub(sent) < LEAST_ANNOTATION_DELAY_MS;
+        let too_late = |sent: u64| sent.saturating_sub(members.sent_at) > REDRIVE_TOLERANCE_MS;
+        let is_redriven = is_moved || was_sent_elsewhere || known.is_some_and(|sent| too_soon(sent) || too_late(sent));
+        if is_redriven && members.number("redrives") < MAX_REDRIVES {
+            return Self { row: members.number("lineage"), original: members.original, ..fresh };
         }
         Self {
             count: members.count,
@@ -99,10 +108,12 @@ impl Past {
             deferrals: members.number("deferrals"),
             postponements: members.number("postponements"),
             hops: members.number("hops"),
+            row: members.number("lineage"),
             first_sent: members.time("firstSent").unwrap_or(sent),
             first_received: members.time("firstReceived").unwrap_or(received),
             is_given_up: members.is_given_up(),
             original: members.original,
+            is_moved: false,
         }
     }
 }

@@ -117,7 +117,7 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
             strategy: Strategy::Copy,
             counts_receives: false,
         };
-        let reason = given_up(&policy, &progress, received() + secs(age));
+        let reason = given_up(&policy, &progress, Some(received() + secs(age)));
         assert_eq!(reason.is_some(), expected, "{progress:?} at {age}");
         // It is what the decision said on that earlier receive.
         if let Some(reason) = reason {
@@ -168,7 +168,7 @@ fn what_waits_in_its_place_counts_its_receives_for_every_class() {
             let decided = decide(&policy, &progress, failure, received(), 1.0);
             decided.wait().map(|wait| wait.total().as_secs())
         };
-        assert_eq!(given_up(&policy, &progress, received()).is_none(), is_handled, "{progress:?}");
+        assert_eq!(given_up(&policy, &progress, Some(received())).is_none(), is_handled, "{progress:?}");
         assert_eq!(secs(&temporary), after_temporary, "{progress:?}");
         assert_eq!(secs(&quota), after_quota.filter(|_| retry_count + receive_count <= 3), "{progress:?}");
     }

@@ -129,6 +129,6 @@ proptest! {
 
         let deferred = defer(&policy, Deferral::NoTimeLeft, state.deferrals, now, sample).wait().expect("deferred");
         prop_assert!(deferred.total() <= policy.max_deferral.saturating_mul(2).max(secs(1)));
-        given_up(&policy, &progress, now);
+        given_up(&policy, &progress, Some(now));
     }
 }
