@@ -73,6 +73,8 @@ pub struct Past {
     pub is_given_up: bool,
     /// Whether SQS moved it to the dead-letter queue, so that it starts afresh in each environment that sees it.
     pub is_moved: bool,
+    /// But it was moved so often that it starts afresh no more.
+    pub keeps_all: bool,
 }
 
 impl Past {
@@ -112,8 +114,9 @@ impl Past {
             first_sent: members.time("firstSent").unwrap_or(sent),
             first_received: members.time("firstReceived").unwrap_or(received),
             is_given_up: members.is_given_up(),
+            is_moved,
+            keeps_all: is_moved,
             original: members.original,
-            is_moved: false,
         }
     }
 }
