@@ -79,6 +79,7 @@ struct Readme;
 // In the order of the data path; then what the path rests on.
 mod lambda;
 mod arrivals;
+mod producer;
 mod message;
 mod wire;
 mod gate;
@@ -122,6 +123,6 @@ pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
-pub use settings::{DeadLetterMode, Limits, Metrics, Mode, RecursiveLoop, Settings};
+pub use settings::{DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings};
 pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
 pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};

@@ -17,7 +17,9 @@ use crate::disposition::{Delay, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::gate::Caller;
 use crate::policy::Progress;
+use crate::producer::MessageLimits;
 use crate::queue::{Attribute, AttributeValue, QueueArn};
+use crate::settings::ProducerLimits;
 use crate::state::RetryState;
 use crate::trace;
 use crate::wire::{self, DeadLetterInfo, Origin};
@@ -94,8 +96,12 @@ pub(crate) struct Delivery {
     trace_header: Option<String>,
     pub(crate) attributes: BTreeMap<String, Attribute>,
     pub(crate) state: RetryState,
+    /// What its producer allows.
+    pub(crate) limits: MessageLimits,
     /// Why no handler can be given this record.
     pub(crate) defect: Option<Failure>,
+    /// Why no handler may be, though the record is whole.
+    pub(crate) refusal: Option<Failure>,
     /// A later version of this library wrote the message's state.
     pub(crate) is_of_later_version: bool,
     /// The body as first delivered.
@@ -109,6 +115,7 @@ pub(crate) struct Decoder {
     pub(crate) max_retries: u32,
     /// What a standard queue is to have.
     pub(crate) strategy: Strategy,
+    pub(crate) producer_limits: ProducerLimits,
     pub(crate) arrivals: Arrivals,
 }
 
@@ -146,7 +153,15 @@ impl Delivery {
         };
         let here = copy_first_received.unwrap_or(received);
         let receive_count = record.receive_count.unwrap_or(1).max(1);
-        let receives_before = arrival.map_or(0, |arrival| arrival.receives_before);
+        let attributes = record.attributes.unwrap_or_default();
+        let first_sent = state.first_sent.or(sent).unwrap_or(here);
+        let (limits, refusal) = match decoder.producer_limits {
+            ProducerLimits::On => MessageLimits::read(&attributes, first_sent)
+                .map_or_else(|refusal| (MessageLimits::default(), Some(refusal)), |limits| (limits, None)),
+            ProducerLimits::Off => (MessageLimits::default(), None),
+        };
+        let receives_before =
+            arrival.map_or(0, |arrival| arrival.receives_before).saturating_add(limits.receives(here));
         let message_id = record.message_id.filter(|id| !id.is_empty());
         let strategy = match decoder.strategy {
             // A copy would lose its place.
@@ -165,12 +180,14 @@ impl Delivery {
             waits_for_others: false,
             receive_count,
             receives: receive_count.saturating_sub(receives_before).max(1),
-            first_sent: state.first_sent.or(sent).unwrap_or(here),
+            first_sent,
             first_received: state.first_received.unwrap_or(here),
             copy_first_received,
             group_id: record.group_id,
             trace_header: record.trace_header,
-            attributes: record.attributes.unwrap_or_default(),
+            attributes,
+            limits,
+            refusal,
             payload: payload.unwrap_or(body),
             state,
             defect,
@@ -235,7 +252,9 @@ impl Delivery {
     pub(crate) fn progress(&self) -> Progress<'_> {
         Progress {
             state: &self.state,
-            first_received: self.first_received,
+            // Before its time nobody has tried anything.
+            first_received: self.limits.not_before.map_or(self.first_received, |due| due.max(self.first_received)),
+            max_retries: self.limits.max_retries.unwrap_or(u32::MAX),
             receive_count: self.receives,
             strategy: self.strategy,
             // Who waits for the sake of others may have waited in a copy until now, so that its receives say nothing.

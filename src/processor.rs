@@ -130,6 +130,7 @@ where
             dead_letter,
             mode,
             wrap,
+            producer_limits,
             metrics,
             clock,
             sampler,
@@ -151,7 +152,7 @@ where
         let handlers = handlers.unwrap_or_else(Handle::current);
         let handler = Arc::new(handler);
         let protection = Protection::new(&policy);
-        let decoder = Decoder { max_retries: policy.max_retries, strategy, ..Decoder::default() };
+        let decoder = Decoder { max_retries: policy.max_retries, strategy, producer_limits, ..Decoder::default() };
         let inner = Inner {
             handler,
             protection,
@@ -309,8 +310,8 @@ where
         if let Some(disposition) = gate(policy, dead_letter, delivery, now, time_left, sample) {
             return verdict(self.inner.feasible(delivery, disposition, dead_letter, now, sample));
         }
-        let defect = delivery.defect.clone()?;
-        Some(Verdict { elapsed: None, ..self.conclude(delivery, turn, Handled::Failed(defect)) })
+        let objection = delivery.defect.as_ref().or(delivery.refusal.as_ref())?.clone();
+        Some(Verdict { elapsed: None, ..self.conclude(delivery, turn, Handled::Failed(objection)) })
     }
 
     /// Classify and decide: from how a handler ended to what is to happen to its message.

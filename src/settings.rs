@@ -36,6 +36,8 @@ pub struct Settings {
     pub mode: Mode,
     /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
     pub wrap: Wrap,
+    /// Whether producers may limit the retries of their own messages. Default: [`ProducerLimits::On`].
+    pub producer_limits: ProducerLimits,
     /// Whether each batch writes its metrics to the standard output. Default: it does not.
     pub metrics: Option<Metrics>,
     /// Default: this machine's.
@@ -57,6 +59,7 @@ impl Default for Settings {
             dead_letter: DeadLetterMode::Redrive,
             mode: Mode::Requeue,
             wrap: Wrap::WhenNeeded,
+            producer_limits: ProducerLimits::On,
             metrics: None,
             clock: Clock::system(),
             sampler: Sampler::random(),
@@ -101,6 +104,20 @@ pub enum RecursiveLoop {
     /// waits by its visibility once it, or one that shared an invocation with it, has come back in ten copies.
     #[default]
     Terminate,
+}
+
+/// Whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` bind their own message.
+///
+/// ```
+/// assert_eq!(requeue::ProducerLimits::default(), requeue::ProducerLimits::On);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ProducerLimits {
+    /// They do, as far as they are tighter than the policy. A message with a value that cannot be read is non-retryable.
+    #[default]
+    On,
+    /// They are attributes as any other.
+    Off,
 }
 
 /// What is done about failures.

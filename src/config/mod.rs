@@ -14,7 +14,7 @@ use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
 #[cfg(feature = "http")]
 use crate::secrets::{Stored, Texts};
-use crate::settings::{DeadLetterMode, Limits, Metrics, Mode, RecursiveLoop, Settings};
+use crate::settings::{DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings};
 use crate::wire::Wrap;
 
 mod host;
@@ -65,6 +65,7 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_RESERVE_SECONDS` | kept back at the end of an invocation for settling; at most a quarter of it is | seconds, 0.001 to 900 | 5 |
 /// | `REQUEUE_STRATEGY` | how a message on a standard queue waits for its next attempt: in a copy, or in its place by its visibility | `copy`, `visibility` | `copy` |
 /// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits for its delay by its visibility, and gets `maxReceiveCount` receives instead of its retries | `when-needed`, `never` | `when-needed` |
+/// | `REQUEUE_PRODUCER_LIMITS` | whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` limit the retries of their own message, as far as they are tighter than the policy; a message with a value that cannot be read is non-retryable | `on`, `off` | `on` |
 /// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, handled again on each receive until SQS moves it; as a copy that says why, handled no more until SQS moves it; or as such a copy sent there by the function | `redrive`, `annotate`, `direct` | `redrive` |
 /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | the dead-letter queue of the mode `direct` | URL of an SQS queue | none: needed by `direct` |
 /// | `REQUEUE_MODE` | whether failed messages are tried again; `report`, for emergencies, only sorts and logs failures and leaves every one to SQS: nothing is sent, nothing paused, and `maxReceiveCount` receives are all there is | `requeue`, `report` | `requeue` |
@@ -102,6 +103,8 @@ pub struct Config {
     pub mode: Mode,
     /// Whether bodies may be wrapped.
     pub wrap: Wrap,
+    /// Whether producers may limit the retries of their messages.
+    pub producer_limits: ProducerLimits,
     /// What Lambda does about a message that the function sends to its own queue.
     pub recursive_loop: RecursiveLoop,
     /// Whether each batch writes its metrics.
@@ -204,6 +207,7 @@ impl Config {
             dead_letter: vars.dead_letter(),
             mode: vars.one_of("MODE", &MODE).unwrap_or_default(),
             wrap: vars.one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)]).unwrap_or_default(),
+            producer_limits: vars.one_of("PRODUCER_LIMITS", &PRODUCER_LIMITS).unwrap_or_default(),
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
             metrics: vars.metrics(),
             #[cfg(feature = "http")]
@@ -236,6 +240,7 @@ impl Config {
             dead_letter: self.dead_letter,
             mode: self.mode,
             wrap: self.wrap,
+            producer_limits: self.producer_limits,
             ..Settings::default()
         }
     }
@@ -248,6 +253,8 @@ const STRATEGY: [(&str, Strategy); 2] = [("copy", Strategy::Copy), ("visibility"
 /// The modes, of which the last one needs a queue.
 const DEAD_LETTER: [(&str, Option<DeadLetterMode>); 3] =
     [("redrive", Some(DeadLetterMode::Redrive)), ("annotate", Some(DeadLetterMode::Annotate)), ("direct", None)];
+
+const PRODUCER_LIMITS: [(&str, ProducerLimits); 2] = [("on", ProducerLimits::On), ("off", ProducerLimits::Off)];
 
 const METRICS: [(&str, bool); 2] = [("emf", true), ("off", false)];
 
@@ -272,13 +279,14 @@ const HTTP_NAMES: [&str; 12] = [
 ];
 
 /// Those of all others.
-const NAMES: [&str; 12] = [
+const NAMES: [&str; 13] = [
     "POLICY",
     "CONCURRENCY",
     "TIMEOUT_SECONDS",
     "RESERVE_SECONDS",
     "STRATEGY",
     "WRAP",
+    "PRODUCER_LIMITS",
     "DEAD_LETTER",
     "DEAD_LETTER_QUEUE_URL",
     "MODE",

@@ -82,6 +82,7 @@ fn every_variable_reaches_its_place() {
         ("RESERVE_SECONDS", "2"),
         ("STRATEGY", "visibility"),
         ("WRAP", "never"),
+        ("PRODUCER_LIMITS", "off"),
         ("DEAD_LETTER", "annotate"),
         ("RECURSIVE_LOOP", "Allow"),
     ])
@@ -108,6 +109,10 @@ fn every_variable_reaches_its_place() {
     assert_eq!((settings.policy.max_retries, settings.policy.sqs_calls.max_attempts), (7, 1));
     assert_eq!(settings.rules.len(), 1);
     assert_eq!((settings.strategy, settings.wrap), (Strategy::Visibility, Wrap::Never));
+    assert_eq!(
+        (settings.producer_limits, Settings::default().producer_limits),
+        (ProducerLimits::Off, ProducerLimits::On)
+    );
     assert_eq!((settings.dead_letter, settings.recursive_loop), (DeadLetterMode::Annotate, RecursiveLoop::Allow));
 }
 

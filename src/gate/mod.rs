@@ -48,14 +48,14 @@ pub(crate) fn gate(
         return None;
     }
     // On a FIFO queue nobody of us has written it.
-    if let Some(due) = delivery.state.not_before.filter(|due| *due > now && !delivery.is_fifo()) {
-        return Some(Disposition::Defer {
-            why: Deferral::NotDue,
-            wait: Wait::until(policy::believed_due(policy, due, now), now),
-        });
+    let ours = delivery.state.not_before.filter(|_| !delivery.is_fifo());
+    let due = ours.map(|due| policy::believed_due(policy, due, now)).max(delivery.limits.not_before);
+    if let Some(due) = due.filter(|due| *due > now) {
+        return Some(Disposition::Defer { why: Deferral::NotDue, wait: Wait::until(due, now) });
     }
     let age = now.duration_since(delivery.first_sent).unwrap_or_default();
-    if policy.message_ttl.is_some_and(|ttl| age > ttl) {
+    let ttl = [policy.message_ttl, delivery.limits.ttl].into_iter().flatten().min();
+    if ttl.is_some_and(|ttl| age > ttl) {
         return Some(Disposition::DeadLetter(DeadLetterReason::Expired));
     }
     let progress = delivery.progress();

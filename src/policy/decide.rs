@@ -136,6 +136,8 @@ pub(crate) struct Progress<'a> {
     pub(crate) first_received: SystemTime,
     /// How often SQS delivered this copy; 1 the first time.
     pub(crate) receive_count: u32,
+    /// Most retries that the message's producer allows.
+    pub(crate) max_retries: u32,
     /// How it waits for its next attempt.
     pub(crate) strategy: Strategy,
     /// Whether its receives are attempts for which it waited in its place, and so could not note them.
@@ -184,6 +186,9 @@ pub(crate) fn decide(
         }
     }
     match policy.decide(&progress.history(policy, failure.class()), failure, now, sample) {
+        Disposition::Requeue { .. } if is_spent(policy, progress) => {
+            Disposition::DeadLetter(DeadLetterReason::RetriesExhausted)
+        }
         // It cannot note this retry, so that the delay grows by its receives.
         Disposition::Requeue { fallback, .. }
             if progress.strategy == Strategy::Visibility && !progress.counts_receives =>
@@ -200,7 +205,7 @@ pub(crate) fn next_retry(policy: &RetryPolicy, progress: &Progress<'_>, failure:
     let class = policy.class(failure.class())?;
     let History { retries, class_retries, .. } = progress.history(policy, failure.class());
     let by_class = class.max_retries.map(|max| (class_retries, max));
-    let budgets = [Some((retries, policy.max_retries)), by_class];
+    let budgets = [Some((retries, max_retries(policy, progress))), by_class];
     let (used, max) = budgets.into_iter().flatten().min_by_key(|(used, max)| max.saturating_sub(*used))?;
     let delay_before_jitter = match failure.delay() {
         Some(named) => named.min(policy.max_retry_after),
@@ -224,7 +229,12 @@ pub(crate) fn is_stuck(policy: &RetryPolicy, progress: &Progress<'_>) -> bool {
 
 /// Whether a failure of this receive finds all retries used, whatever its class.
 pub(crate) fn is_spent(policy: &RetryPolicy, progress: &Progress<'_>) -> bool {
-    progress.retries() >= policy.max_retries
+    progress.retries() >= max_retries(policy, progress)
+}
+
+/// Most retries of this message, whatever its failures.
+pub(crate) fn max_retries(policy: &RetryPolicy, progress: &Progress<'_>) -> u32 {
+    policy.max_retries.min(progress.max_retries)
 }
 
 /// Why the message was given up on an earlier receive of this copy already, so that its handler need not run again.
@@ -243,7 +253,7 @@ pub(crate) fn given_up(
     }
     let class = state.class?;
     let budget = policy.class(class)?;
-    if no_retry_left(policy, budget, state.retry_count, state.count(class)) {
+    if is_spent(policy, progress) || no_retry_left(policy, budget, state.retry_count, state.count(class)) {
         return Some(DeadLetterReason::RetriesExhausted);
     }
     let left = time_left(budget, progress.first_received, copy_first_received?);

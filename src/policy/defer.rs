@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::decide::{MAX_SPREAD, Progress, time_left};
+use super::decide::{MAX_SPREAD, Progress, max_retries, time_left};
 use super::{RetryPolicy, jitter};
 use crate::disposition::{Deferral, Disposition, Strategy, Wait};
 
@@ -89,7 +89,7 @@ pub(crate) fn hold(
 pub(crate) fn may_be_held(policy: &RetryPolicy, progress: &Progress<'_>, deferrals: u32, now: SystemTime) -> bool {
     deferrals < policy.max_deferrals
         && progress.receive_count <= 1
-        && (progress.strategy == Strategy::Copy || policy.max_retries > 0)
+        && (progress.strategy == Strategy::Copy || max_retries(policy, progress) > 0)
         && !patience(policy, progress, now).is_zero()
 }
 

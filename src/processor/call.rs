@@ -98,7 +98,8 @@ where
 
     async fn call_in_scope(&self, delivery: &Arc<Delivery>, turn: &Turn, desk: &Desk<H, Q, T>) -> Handled {
         let Inner { handler, protection, policy, mode, .. } = &*self.inner;
-        let message = match Message::new(delivery, policy.max_retries, turn.limit) {
+        let max_retries = policy::max_retries(policy, &delivery.progress());
+        let message = match Message::new(delivery, max_retries, turn.limit) {
             Ok(message) => message,
             Err(failure) => return Handled::Failed(failure),
         };

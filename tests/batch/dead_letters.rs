@@ -204,6 +204,50 @@ async fn a_function_on_the_dead_letter_queue_works_on_its_messages_anew() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn whoever_works_on_the_dead_letter_queue_learns_on_each_attempt_why_a_message_is_there() {
+    let url: requeue::queue::QueueUrl = World::new().dead_letters.url().parse().unwrap();
+    let words = Some(("retries-exhausted", "no"));
+    for (mode, expected) in
+        [(DeadLetterMode::Redrive, None), (DeadLetterMode::Annotate, words), (DeadLetterMode::Direct(url), words)]
+    {
+        let mut world = World::new();
+        world.settings.policy.max_retries = 2;
+        world.settings.dead_letter = mode.clone();
+        world.send("text").await;
+        let script = Script::always(Failure::temporary("no"));
+        world.run(&world.processor(script.clone())).await;
+        assert!(script.calls().iter().all(|seen| seen.dead_letter.is_none()), "it is not there yet");
+
+        let orders = world.queue.to_string();
+        world.queue = world.dead_letters.clone();
+        let script = Script::failing_first(2, Failure::temporary("not now"));
+        world.run(&world.processor(script.clone())).await;
+        let calls = script.calls();
+        assert_eq!(calls.len(), 3, "{mode:?}");
+        for seen in calls {
+            let info = seen.dead_letter.expect("it is a dead letter");
+            assert_eq!(info.reason().zip(info.detail()), expected, "{mode:?}");
+            assert_eq!((info.class(), info.retry_count()), (Some(FailureClass::Temporary), Some(2)), "{mode:?}");
+            assert_eq!(info.source(), Some(orders.as_str()), "{mode:?}");
+            assert_eq!(info.failed_at().is_some(), expected.is_some(), "{mode:?}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_that_was_brought_back_says_why_it_had_been_given_up() {
+    let world = world();
+    world.send("{}").await;
+    world.run(&world.processor(Script::always(Failure::non_retryable("no such account")))).await;
+    world.move_back().await;
+    let script = Script::failing_first(1, Failure::temporary("not now"));
+    world.run(&world.processor(script.clone())).await;
+    let details: Vec<_> =
+        script.calls().iter().map(|seen| seen.dead_letter.clone()?.detail().map(str::to_owned)).collect();
+    assert_eq!(details, vec![Some("no such account".to_owned()); 2]);
+}
+
 /// Has SQS move a message that no function ever answered for, and works on the dead-letter queue from now on. The dead letters of that
 /// go to a queue of their own after so many receives more.
 async fn work_on_dead_letters(world: &mut World, body: &str, more: u32) {

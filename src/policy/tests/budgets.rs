@@ -116,6 +116,7 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
             receive_count,
             strategy: Strategy::Copy,
             counts_receives: false,
+            max_retries: u32::MAX,
         };
         let reason = given_up(&policy, &progress, Some(received() + secs(age)));
         assert_eq!(reason.is_some(), expected, "{progress:?} at {age}");
@@ -128,7 +129,14 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
 }
 
 fn in_place(state: &RetryState, receive_count: u32) -> Progress<'_> {
-    Progress { state, first_received: received(), receive_count, strategy: Strategy::Visibility, counts_receives: true }
+    Progress {
+        state,
+        first_received: received(),
+        receive_count,
+        strategy: Strategy::Visibility,
+        counts_receives: true,
+        max_retries: u32::MAX,
+    }
 }
 
 #[test]
@@ -258,6 +266,7 @@ fn a_retry_is_numbered_by_the_budget_that_ends_first_and_its_delay_is_that_befor
             receive_count: 1,
             strategy: Strategy::Copy,
             counts_receives: false,
+            max_retries: u32::MAX,
         };
         let failure = Failure::temporary("away");
         let failure = named.map_or(failure.clone(), |named| failure.retry_after(secs(named)));

@@ -150,6 +150,7 @@ fn another_class_begins_its_own_curve() {
         receive_count: 1,
         strategy: Strategy::Copy,
         counts_receives: false,
+        max_retries: u32::MAX,
     };
     for (jitter, wait) in [(Jitter::None, 10), (Jitter::Decorrelated, 30)] {
         let policy = policy(ClassPolicy { jitter, ..plain() });

@@ -12,7 +12,7 @@ fn failed(retry_count: u32) -> RetryState {
 
 fn first_receive(state: &RetryState, strategy: Strategy) -> Progress<'_> {
     let counts_receives = strategy == Strategy::Visibility;
-    Progress { state, first_received: received(), receive_count: 1, strategy, counts_receives }
+    Progress { state, first_received: received(), receive_count: 1, strategy, counts_receives, max_retries: u32::MAX }
 }
 
 #[test]

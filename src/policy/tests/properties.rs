@@ -98,7 +98,7 @@ proptest! {
         let offset = Duration::from_millis(age_millis.unsigned_abs());
         let now = if age_millis < 0 { received() - offset } else { received() + offset };
         let strategy = if in_place { Waits::Visibility } else { Waits::Copy };
-        let progress = Progress { state: &state, first_received: received(), receive_count, strategy, counts_receives: in_place };
+        let progress = Progress { state: &state, first_received: received(), receive_count, strategy, counts_receives: in_place, max_retries: u32::MAX };
         let age = now.duration_since(received()).unwrap_or_default();
 
         match decide(&policy, &progress, &failure, now, sample) {

@@ -1,0 +1,158 @@
+//! What a producer asks of the retries of its own message, in message attributes. It may only ask for less than the policy allows.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+
+use crate::failure::{Evidence, Failure, FailureClass};
+use crate::queue::{Attribute, AttributeValue, MAX_VISIBILITY};
+
+/// Most retries.
+const MAX_RETRIES: &str = "requeue.maxRetries";
+/// How old the message may be when its turn comes.
+const TTL_SECONDS: &str = "requeue.ttlSeconds";
+/// When its turn comes, at the earliest.
+const NOT_BEFORE: &str = "requeue.notBefore";
+/// A message waits no longer for its time than SQS keeps one. Source: SQS API reference, `MessageRetentionPeriod`.
+const MAX_SCHEDULE: Duration = Duration::from_hours(14 * 24);
+
+/// The limits of one message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct MessageLimits {
+    pub(crate) max_retries: Option<u32>,
+    pub(crate) ttl: Option<Duration>,
+    pub(crate) not_before: Option<SystemTime>,
+}
+
+impl MessageLimits {
+    /// Reads the attributes of a message that was first sent then. What cannot be read is refused: nobody knows what its producer meant
+    /// to forbid, and a payment that is made too early or too late is worse than one that waits for an operator.
+    pub(crate) fn read(attributes: &BTreeMap<String, Attribute>, first_sent: SystemTime) -> Result<Self, Failure> {
+        if attributes.is_empty() {
+            return Ok(Self::default());
+        }
+        let refused = |name: &str, rule: &str| {
+            let what = format_args!("the message attribute {name} is no {rule}");
+            Failure::new(FailureClass::NonRetryable, Evidence::Body, what)
+        };
+        let number = |name| read(attributes, name, whole).ok_or_else(|| refused(name, "whole number below 2³²"));
+        let latest = first_sent.checked_add(MAX_SCHEDULE);
+        let not_before = read(attributes, NOT_BEFORE, time).filter(|due| *due <= latest || due.is_none());
+        Ok(Self {
+            max_retries: number(MAX_RETRIES)?,
+            ttl: number(TTL_SECONDS)?.map(|secs| Duration::from_secs(secs.into())),
+            not_before: not_before
+                .ok_or_else(|| refused(NOT_BEFORE, "RFC 3339 time at most 14 days after the message was sent"))?,
+        })
+    }
+
+    /// Receives that a message uses up while it waits in its place for its time: one for each 12 hours.
+    pub(crate) fn receives(&self, first_received: SystemTime) -> u32 {
+        let wait =
+            self.not_before.and_then(|due| due.duration_since(first_received).ok()).filter(|wait| !wait.is_zero());
+        let waits = wait.map_or(0, |wait| 1 + wait.as_secs() / MAX_VISIBILITY.as_secs());
+        u32::try_from(waits).unwrap_or(u32::MAX)
+    }
+}
+
+/// An absent attribute is fine, one that cannot be read is not.
+#[allow(clippy::option_option, reason = "the outer `None` means unreadable, the inner one absent")]
+fn read<T>(
+    attributes: &BTreeMap<String, Attribute>,
+    name: &str,
+    read: impl Fn(&str) -> Option<T>,
+) -> Option<Option<T>> {
+    match attributes.get(name).map(|attribute| &attribute.value) {
+        None => Some(None),
+        Some(AttributeValue::Text(text)) => read(text).map(Some),
+        Some(AttributeValue::Binary(_)) => None,
+    }
+}
+
+fn whole(text: &str) -> Option<u32> {
+    text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok()).flatten()
+}
+
+fn time(text: &str) -> Option<SystemTime> {
+    text.parse::<Timestamp>().ok().map(SystemTime::from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SENT: &str = "2026-11-22T08:00:00Z";
+
+    fn sent() -> SystemTime {
+        time(SENT).expect("a time")
+    }
+
+    fn limits(name: &str, value: &str) -> Result<MessageLimits, Failure> {
+        let value = AttributeValue::Text(value.to_owned());
+        let attribute = Attribute { data_type: "String".to_owned(), value };
+        MessageLimits::read(&BTreeMap::from([(name.to_owned(), attribute)]), sent())
+    }
+
+    #[test]
+    fn whole_numbers_and_rfc_3339_times_are_read_and_nothing_else_is() {
+        for (text, number) in [
+            ("0", Some(0)),
+            ("7", Some(7)),
+            ("007", Some(7)),
+            ("4294967295", Some(u32::MAX)),
+            ("4294967296", None),
+            ("+5", None),
+            ("-1", None),
+            ("1.0", None),
+            ("1e2", None),
+            (" 1", None),
+            ("", None),
+            ("five", None),
+        ] {
+            let retries = limits(MAX_RETRIES, text).ok().map(|limits| limits.max_retries);
+            assert_eq!(retries, number.map(Some), "{text:?}");
+            let ttl = limits(TTL_SECONDS, text).ok().map(|limits| limits.ttl);
+            assert_eq!(ttl, number.map(|secs| Some(Duration::from_secs(secs.into()))), "{text:?}");
+        }
+        for (text, secs) in [
+            ("2026-11-22T08:00:01Z", Some(1)),
+            ("2026-11-22T10:00:01.000+02:00", Some(1)),
+            ("2026-12-06T08:00:00Z", Some(14 * 86_400)),
+            ("2026-12-06T08:00:00.001Z", None),
+            ("9999-12-30T00:00:00Z", None),
+            ("2026-11-22", None),
+            ("2026-11-22T08:00:01", None),
+            ("1795334401", None),
+            ("tomorrow", None),
+            ("", None),
+        ] {
+            let due = limits(NOT_BEFORE, text).ok().map(|limits| limits.not_before);
+            assert_eq!(due, secs.map(|secs| Some(sent() + Duration::from_secs(secs))), "{text:?}");
+        }
+        let past = limits(NOT_BEFORE, "1969-12-31T23:59:59Z").expect("a time");
+        assert_eq!(past.not_before, Some(SystemTime::UNIX_EPOCH - Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn what_is_refused_is_named_and_not_quoted() {
+        for (name, value) in [(MAX_RETRIES, "SECRET"), (TTL_SECONDS, "SECRET"), (NOT_BEFORE, "SECRET")] {
+            let failure = limits(name, value).expect_err("no value of it");
+            assert!(failure.reason().contains(name) && !failure.reason().contains(value), "{}", failure.reason());
+            assert_eq!(failure.class(), FailureClass::NonRetryable);
+        }
+        let binary = Attribute { data_type: "Binary".to_owned(), value: AttributeValue::Binary(vec![b'1']) };
+        assert!(MessageLimits::read(&BTreeMap::from([(MAX_RETRIES.to_owned(), binary)]), sent()).is_err());
+        assert_eq!(limits("requeue.other", "SECRET").ok(), Some(MessageLimits::default()));
+    }
+
+    #[test]
+    fn a_wait_in_its_place_uses_up_a_receive_for_each_twelve_hours() {
+        for (secs, receives) in [(0, 0), (1, 1), (43_199, 1), (43_200, 2), (43_201, 2), (86_400, 3)] {
+            let limits = MessageLimits { not_before: Some(sent() + Duration::from_secs(secs)), ..Default::default() };
+            assert_eq!(limits.receives(sent()), receives, "{secs} s");
+        }
+        let past = MessageLimits { not_before: Some(sent() - Duration::from_secs(5)), ..Default::default() };
+        assert_eq!((past.receives(sent()), MessageLimits::default().receives(sent())), (0, 0));
+    }
+}

@@ -1,0 +1,177 @@
+//! What a producer asks of the retries of its own message: kept where it is tighter than the policy, on every way that a message waits.
+
+use std::time::Duration;
+
+use requeue::{DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, ProducerLimits, Strategy};
+use serde_json::json;
+
+use crate::world::{Act, MAX_RECEIVE_COUNT, SEND, Script, World, secs, state};
+
+type Builder = aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
+
+fn limit(message: Builder, name: &str, value: &str) -> Builder {
+    let attribute = aws_sdk_sqs::types::MessageAttributeValue::builder().data_type("String").string_value(value);
+    message.message_attributes(name, attribute.build().unwrap())
+}
+
+/// Sends a message with one limit, to a group if the queue has some.
+async fn send(world: &World, name: &str, value: &str) -> String {
+    let is_fifo = world.queue.is_fifo();
+    let send = |message: Builder| {
+        let message = limit(message, name, value);
+        if is_fifo { message.message_group_id("a").message_deduplication_id(value) } else { message }
+    };
+    world.send_as("{}", send).await
+}
+
+/// The time in so many seconds.
+fn time_in(world: &World, wait: Duration) -> String {
+    jiff::Timestamp::try_from(world.clock.now() + wait).unwrap().to_string()
+}
+
+fn attempts(script: &Script) -> Vec<u32> {
+    script.calls().iter().map(|seen| seen.attempt).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_producer_may_allow_fewer_retries_and_no_more() {
+    for (queue, strategy) in
+        [("orders", Strategy::Copy), ("orders", Strategy::Visibility), ("orders.fifo", Strategy::Copy)]
+    {
+        for (asked, calls) in [("1", 2), ("2", 3), ("3", 4), ("4", 4), ("4294967295", 4)] {
+            let mut world = World::with_queue(queue, &[]);
+            world.settings.strategy = strategy;
+            world.settings.policy.max_retries = 3;
+            send(&world, "requeue.maxRetries", asked).await;
+            let script = Script::always(Failure::temporary("no"));
+            world.run(&world.processor(script.clone())).await;
+            let last: Vec<u32> = script.calls().iter().filter(|seen| seen.is_last).map(|seen| seen.attempt).collect();
+            assert_eq!(last.first(), Some(&calls), "{queue} {strategy:?} {asked}: the last attempt knows it");
+            // In its place it is handled on each receive until SQS moves it.
+            let is_handled_again = strategy == Strategy::Visibility;
+            let expected = if is_handled_again { MAX_RECEIVE_COUNT } else { calls };
+            assert_eq!(attempts(&script), (1..=expected).collect::<Vec<_>>(), "{queue} {strategy:?} {asked}");
+            assert_eq!(world.dead().len(), 1);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_producer_may_set_a_shorter_time_to_live_and_no_longer_one() {
+    for queue in ["orders", "orders.fifo"] {
+        for (asked, policy, age, is_handled) in [
+            ("100", None, 100, true),
+            ("100", None, 101, false),
+            ("100", Some(50), 51, false),
+            ("100", Some(50), 50, true),
+            ("0", Some(50), 1, false),
+        ] {
+            let mut world = World::with_queue(queue, &[]);
+            world.settings.policy.message_ttl = policy.map(secs);
+            send(&world, "requeue.ttlSeconds", asked).await;
+            tokio::time::sleep(secs(age)).await;
+            let script = Script::new(|_| Act::Done);
+            let report = world.report(&world.processor(script.clone()), &world.receive().await).await;
+            let expired = Disposition::DeadLetter(DeadLetterReason::Expired);
+            assert_eq!(report.outcomes[0].disposition == expired, !is_handled, "{queue}: {asked}, {policy:?}, {age}");
+            assert_eq!(script.calls().len(), usize::from(is_handled));
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduled_message_is_handled_when_it_is_due_with_all_its_retries_and_all_its_time() {
+    const MAX_RETRIES: u32 = 2;
+    for (queue, strategy) in
+        [("orders", Strategy::Copy), ("orders", Strategy::Visibility), ("orders.fifo", Strategy::Copy)]
+    {
+        for hours in [0, 1, 11, 13, 30] {
+            let mut world = World::with_queue(queue, &[]);
+            world.settings.strategy = strategy;
+            world.settings.policy.max_retries = MAX_RETRIES;
+            world.settings.policy.temporary.total_timeout = secs(600);
+            world.set_max_receive_count(10).await;
+            let wait = secs(hours * 3_600 + 30);
+            send(&world, "requeue.notBefore", &time_in(&world, wait)).await;
+            let begun = tokio::time::Instant::now();
+            let script = Script::failing_first(2, Failure::temporary("no"));
+            world.run(&world.processor(script.clone())).await;
+            assert_eq!(attempts(&script), [1, 2, 3], "{queue} {strategy:?} {hours} h");
+            let late = (script.calls()[0].at - begun).checked_sub(wait).expect("not before its time");
+            assert!(late <= secs(61), "{queue} {strategy:?} {hours} h: {late:?} late");
+            assert!(world.dead().is_empty());
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_message_whose_time_is_past_or_whose_limits_are_switched_off_is_handled_at_once() {
+    for (limits, name, value) in [
+        (ProducerLimits::On, "requeue.notBefore", "2001-01-01T00:00:00Z"),
+        (ProducerLimits::Off, "requeue.notBefore", "2999-01-01T00:00:00Z"),
+        (ProducerLimits::Off, "requeue.ttlSeconds", "0"),
+        (ProducerLimits::Off, "requeue.maxRetries", "many"),
+    ] {
+        let mut world = World::new();
+        world.settings.producer_limits = limits;
+        send(&world, name, value).await;
+        tokio::time::sleep(secs(1)).await;
+        let script = Script::new(|_| Act::Done);
+        let report = world.report(&world.processor(script.clone()), &world.receive().await).await;
+        assert_eq!(report.outcomes[0].disposition, Disposition::Complete, "{limits:?} {name} {value}");
+        assert_eq!(script.calls().len(), 1);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_that_cannot_be_read_is_non_retryable_without_a_call() {
+    let url: requeue::queue::QueueUrl = World::new().dead_letters.url().parse().unwrap();
+    for (name, value) in [
+        ("requeue.maxRetries", "-1"),
+        ("requeue.ttlSeconds", "1h"),
+        ("requeue.notBefore", "1795334400"),
+        ("requeue.notBefore", "2999-01-01T00:00:00Z"),
+    ] {
+        for mode in [DeadLetterMode::Redrive, DeadLetterMode::Annotate, DeadLetterMode::Direct(url.clone())] {
+            let mut world = World::new();
+            world.settings.dead_letter = mode.clone();
+            let id = send(&world, name, value).await;
+            let script = Script::new(|_| Act::Done);
+            world.run(&world.processor(script.clone())).await;
+            assert!(script.calls().is_empty(), "{name} {value}");
+            let dead = world.dead();
+            assert_eq!(dead.len(), 1, "{name} {value} {mode:?}");
+            if mode == DeadLetterMode::Redrive {
+                assert_eq!(dead[0].id, id);
+                continue;
+            }
+            let why = &state(&dead[0])["retryState"]["deadLetter"];
+            assert_eq!(why["reason"], "non-retryable");
+            let detail = why["detail"].as_str().unwrap();
+            assert!(detail.contains(name) && !detail.contains(value), "{detail}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_scheduled_message_hops_with_its_attributes_and_uses_up_nothing() {
+    let world = World::new();
+    send(&world, "requeue.notBefore", &time_in(&world, secs(2_000))).await;
+    let script = Script::new(|_| Act::Done);
+    let processor = world.processor(script.clone());
+    for hop in 1..=3 {
+        world.sleep_until_due().await;
+        let report = world.report(&processor, &world.receive().await).await;
+        let Disposition::Defer { why: Deferral::NotDue, wait } = report.outcomes[0].disposition else {
+            panic!("{:?}", report.outcomes[0].disposition)
+        };
+        assert_eq!(u64::from(wait.delay().as_secs()), [900, 900, 200][hop - 1]);
+        let copy = world.only_message();
+        let body = state(&copy);
+        assert_eq!((&body["retryCount"], &body["retryState"]["hops"]), (&json!(0), &json!(hop)));
+        assert!(copy.attributes.contains_key("requeue.notBefore"));
+    }
+    world.sleep_until_due().await;
+    world.invoke(&processor).await;
+    assert_eq!((attempts(&script), world.calls(SEND)), (vec![1], 3));
+}
