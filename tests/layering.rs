@@ -19,16 +19,8 @@ const ONLY_IN: [(&str, &[&str], &str); 17] = [
     ("aws_config::", &["aws.rs"], "one place says what clients are made of"),
     ("lambda_runtime::", &["lambda/"], "the rest runs without Lambda"),
     ("aws_lambda_events::", &["lambda/"], "the rest runs without Lambda"),
-    (
-        "hyper::",
-        &["http/", "embedded/", "bin/requeue/endpoint.rs", "bin/requeue/serve.rs"],
-        "HTTP is one handler among others",
-    ),
-    (
-        "hyper_util::",
-        &["http/", "embedded/", "bin/requeue/endpoint.rs", "bin/requeue/serve.rs"],
-        "HTTP is one handler among others",
-    ),
+    ("hyper::", &["http/", "embedded/", "bin/requeue/endpoint.rs"], "HTTP is one handler among others"),
+    ("hyper_util::", &["http/", "embedded/", "bin/requeue/endpoint.rs"], "HTTP is one handler among others"),
     ("rustls::", &["http/"], "HTTP is one handler among others"),
     ("metrique::", &["telemetry/"], "what is measured is in the report"),
     ("ring::hmac", &["http/"], "only what is posted is signed"),

@@ -35,6 +35,8 @@ mod connector;
 mod engine;
 mod exchange;
 mod fault;
+#[doc(hidden)]
+pub mod loopback;
 mod mapping;
 mod port;
 mod protocol;

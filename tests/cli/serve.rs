@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
 use crate::run::{file, requeue, requeue_with};
 
@@ -36,18 +37,29 @@ impl Served {
 
     /// Status line and headers of the answer to this body.
     fn post(&self, body: &str) -> String {
-        let (host, path) = self.endpoint.strip_prefix("http://").unwrap().split_once('/').unwrap();
-        let mut stream = TcpStream::connect(host).unwrap();
-        let length = body.len();
-        write!(
-            stream,
-            "POST /{path} HTTP/1.1\r\nhost: {host}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}"
+        let host = address(&self.endpoint);
+        said(
+            &self.endpoint,
+            &format!("host: {host}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()),
         )
-        .unwrap();
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).unwrap_or_default();
-        answer
     }
+}
+
+/// Host and port of a URL.
+fn address(url: &str) -> &str {
+    url.strip_prefix("http://").unwrap().split('/').next().unwrap()
+}
+
+/// What is answered to a request that goes on like this after its first line, as far as the connection is not broken.
+fn said(url: &str, rest: &str) -> String {
+    let mut stream = TcpStream::connect(address(url)).unwrap();
+    stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    let path = url.strip_prefix("http://").unwrap().split_once('/').map_or("", |(_, path)| path);
+    // It may have been refused before it was sent.
+    let _ = write!(stream, "POST /{path} HTTP/1.1\r\n{rest}");
+    let mut answer = Vec::new();
+    let _ = stream.read_to_end(&mut answer);
+    String::from_utf8(answer).unwrap()
 }
 
 impl Drop for Served {
@@ -120,4 +132,51 @@ fn a_port_that_is_taken_is_named_with_the_remedy() {
     assert_eq!(run.status, 1);
     assert!(run.stderr.starts_with(&format!("error: port {port} of 127.0.0.1 cannot be opened: ")), "{}", run.stderr);
     assert!(run.stderr.trim_end().ends_with("choose another with --sqs-port"), "{}", run.stderr);
+}
+
+#[test]
+fn only_requests_to_this_machine_and_of_a_bounded_size_are_read() {
+    let served = Served::start();
+    let list = "x-amz-target: AmazonSQS.ListQueues\r\n";
+    for url in [&served.endpoint, &served.sqs] {
+        let port = address(url).rsplit_once(':').unwrap().1;
+        for (host, status) in [
+            (address(url).to_owned(), 200),
+            (format!("localhost:{port}"), 200),
+            ("rebound.example".to_owned(), 403),
+            (format!("rebound.example:{port}"), 403),
+        ] {
+            let answer =
+                said(url, &format!("{list}host: {host}\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}"));
+            assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{url} {host}: {answer}");
+            assert_eq!(answer.contains("orders"), status == 200 && *url == served.sqs, "{host}: {answer}");
+        }
+        let large = said(url, "host: localhost\r\ncontent-length: 300000000\r\n\r\n");
+        assert!(large.starts_with("HTTP/1.1 413 "), "{url}: {large}");
+        // Without a length it ends where the bound is; the answer may be lost with the rest of the body.
+        let chunk = format!("100000\r\n{}\r\n", "x".repeat(0x10_0000));
+        let endless = said(url, &format!("host: localhost\r\ntransfer-encoding: chunked\r\n\r\n{}", chunk.repeat(20)));
+        assert!(endless.is_empty() || endless.starts_with("HTTP/1.1 413 "), "{url}: {endless}");
+    }
+    assert!(served.post(r#"{"answer":"quota"}"#).starts_with("HTTP/1.1 403 "));
+}
+
+#[test]
+fn clients_that_say_nothing_keep_nobody_out() {
+    let served = Served::start();
+    let mut silent = Vec::new();
+    for url in [&served.endpoint, &served.sqs] {
+        for begun in
+            ["", "POST / HTTP/1.1\r\nhost: local", "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"]
+        {
+            for _ in 0..100 {
+                let mut stream = TcpStream::connect(address(url)).unwrap();
+                stream.write_all(begun.as_bytes()).unwrap();
+                silent.push(stream);
+            }
+        }
+    }
+    for _ in 0..3 {
+        assert!(served.post(r#"{"answer":"ok"}"#).starts_with("HTTP/1.1 200 "));
+    }
 }

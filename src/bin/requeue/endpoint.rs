@@ -13,7 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderMap, Request, Response, Uri};
 use http_body_util::{BodyExt, Full};
-use hyper::body::Incoming;
+use hyper::body::Body;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::client::legacy::connect::{Connected, Connection};
@@ -135,7 +135,10 @@ impl Endpoint {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) async fn answer(&self, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
+    pub(crate) async fn answer<B>(&self, request: Request<B>) -> io::Result<Response<Full<Bytes>>>
+    where
+        B: Body<Error: std::error::Error + Send + Sync + 'static>,
+    {
         let (head, body) = request.into_parts();
         let id = header(&head.headers, "idempotency-key").unwrap_or_default().to_owned();
         let attempts_before = header(&head.headers, "x-requeue-retry-count").and_then(|n| n.parse().ok()).unwrap_or(0);

@@ -3,27 +3,23 @@
 use std::io;
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::TokioIo;
 use requeue::Clock;
 use requeue::embedded::EmbeddedSqs;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
+use requeue::embedded::loopback::{self, Bounds};
+use requeue::queue::MAX_BATCH_BYTES;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
 
-use crate::Error;
 use crate::endpoint::{Endpoint, header};
+use crate::output::outln;
+use crate::{Error, output};
 
-/// Connections at once; others wait.
-const MAX_CONNECTIONS: usize = 256;
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// What the endpoint takes: bodies as large as a message can be.
+const BOUNDS: Bounds = Bounds { body: MAX_BATCH_BYTES, connections: 256 };
 
 #[derive(clap::Args)]
 #[command(
@@ -54,44 +50,29 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, arguments.port)).await;
     let listener = listener.map_err(|error| taken(arguments.port, "--port", &error))?;
 
-    anstream::println!("endpoint      http://{}/orders", listener.local_addr()?);
-    anstream::println!("SQS           AWS_ENDPOINT_URL_SQS={}", server.url());
-    anstream::println!("queue         {}", queue.url_at(&server.url()));
-    anstream::println!("dead letters  {}", dead_letters.url_at(&server.url()));
+    outln!("endpoint      http://{}/orders", listener.local_addr()?)?;
+    outln!("SQS           AWS_ENDPOINT_URL_SQS={}", server.url())?;
+    outln!("queue         {}", queue.url_at(&server.url()))?;
+    outln!("dead letters  {}", dead_letters.url_at(&server.url()))?;
 
     let endpoint = Endpoint::default();
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    loop {
-        let permit = Arc::clone(&connections).acquire_owned().await?;
-        let Ok((stream, _)) = listener.accept().await else {
-            // The system has no more connections to give.
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let endpoint = endpoint.clone();
-        tokio::spawn(async move {
-            converse(&endpoint, stream).await;
-            drop(permit);
-        });
-    }
+    // Nobody stops it but a signal, which ends the process.
+    let (_running, stopped) = watch::channel(false);
+    loopback::serve(listener, stopped, BOUNDS, move |request| answer(endpoint.clone(), request)).await;
+    Ok(ExitCode::SUCCESS)
 }
 
 fn taken(port: u16, option: &str, error: &io::Error) -> String {
     format!("port {port} of 127.0.0.1 cannot be opened: {error}; choose another with {option}")
 }
 
-async fn converse(endpoint: &Endpoint, stream: TcpStream) {
-    let service = service_fn(|request| answer(endpoint, request));
-    // An error is a connection that was reset on purpose, or a client that went away.
-    let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
-}
-
 /// One line for each answer.
-async fn answer(endpoint: &Endpoint, request: Request<Incoming>) -> io::Result<Response<Full<Bytes>>> {
+async fn answer(endpoint: Endpoint, request: Request<Bytes>) -> io::Result<Response<Full<Bytes>>> {
     let of = |name| header(request.headers(), name).unwrap_or("-").to_owned();
     let (id, retries) = (of("idempotency-key"), of("x-requeue-retry-count"));
-    let answer = endpoint.answer(request).await;
+    let answer = endpoint.answer(request.map(Full::<Bytes>::from)).await;
     let status = answer.as_ref().map_or_else(|_| "reset".to_owned(), |response| response.status().as_u16().to_string());
-    anstream::println!("{status:>5}  message {id}, retry {retries}");
+    // Whoever is called goes on, whether anybody reads that or not.
+    let _ = output::line(format_args!("{status:>5}  message {id}, retry {retries}"));
     answer
 }
