@@ -16,13 +16,15 @@ use crate::failure::{Evidence, Failure, FailureClass};
 type Kind = (fn(&hyper::Error) -> bool, &'static str);
 
 /// What hyper itself finds wrong with a connection or a response.
-const HYPER: [Kind; 6] = [
+const HYPER: [Kind; 7] = [
     (hyper::Error::is_timeout, "timed out"),
     (hyper::Error::is_parse, "head of the answer too large or not HTTP"),
     (hyper::Error::is_incomplete_message, "connection closed before the answer"),
     (hyper::Error::is_body_write_aborted, "body not sent"),
     (hyper::Error::is_canceled, "connection closed"),
     (hyper::Error::is_closed, "connection closed"),
+    // The task that drives the connection is gone. Nothing else is taken for our own fault.
+    (hyper::Error::is_user, "connection closed"),
 ];
 
 /// There is no connection.
@@ -62,7 +64,7 @@ fn known(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(tls) = error.downcast_ref::<rustls::Error>() {
         let reason = match tls {
             rustls::Error::InvalidCertificate(_) => "certificate not accepted",
-            rustls::Error::AlertReceived(alert) if is_about_us(*alert) => "client certificate missing or not accepted",
+            rustls::Error::AlertReceived(alert) if ABOUT_US.contains(alert) => NOT_ACCEPTED,
             _ => "TLS failed",
         };
         return Some(reason.to_owned());
@@ -73,8 +75,14 @@ fn known(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(http2) = error.downcast_ref::<h2::Error>() {
         return of_http2(http2);
     }
-    // The connector's error for this has no name of its own.
-    (error.to_string() == "dns error").then(|| "host name not resolved".to_owned())
+    // Of these errors there is only the text: the connector's, and those of TLS that come by way of h2.
+    let text = error.to_string();
+    let is_about_us = || ABOUT_US.iter().any(|alert| text == rustls::Error::AlertReceived(*alert).to_string());
+    if text == "dns error" {
+        Some("host name not resolved".to_owned())
+    } else {
+        is_about_us().then(|| NOT_ACCEPTED.to_owned())
+    }
 }
 
 fn of_http2(error: &h2::Error) -> Option<String> {
@@ -99,17 +107,15 @@ fn is_oversize(error: &(dyn Error + 'static)) -> bool {
 }
 
 /// Alerts with which a server refuses a client's certificate, or that there is none. Source: RFC 8446, 6.2.
-fn is_about_us(alert: AlertDescription) -> bool {
-    use AlertDescription as Alert;
-    matches!(
-        alert,
-        Alert::CertificateRequired
-            | Alert::BadCertificate
-            | Alert::UnsupportedCertificate
-            | Alert::CertificateRevoked
-            | Alert::CertificateExpired
-            | Alert::CertificateUnknown
-            | Alert::UnknownCA
-            | Alert::AccessDenied
-    )
-}
+const ABOUT_US: [AlertDescription; 8] = [
+    AlertDescription::CertificateRequired,
+    AlertDescription::BadCertificate,
+    AlertDescription::UnsupportedCertificate,
+    AlertDescription::CertificateRevoked,
+    AlertDescription::CertificateExpired,
+    AlertDescription::CertificateUnknown,
+    AlertDescription::UnknownCA,
+    AlertDescription::AccessDenied,
+];
+
+const NOT_ACCEPTED: &str = "client certificate missing or not accepted";

@@ -16,6 +16,16 @@ OPTIONAL = {
     "Headers": ("HEADERS", [json.dumps({"Authorization": f"Bearer {SECRET}:token::"}), '{"A":"1",\n"B":"2"}'], ["A: 1", "[]", " "]),
     "AttributeHeaders": ("ATTRIBUTE_HEADERS", ["tenant=X-Tenant", "a.b=X-A, c_d=X-C"], ["tenant", "tenant=", "a=X-A,", " "]),
     "SigningSecret": ("SIGNING_SECRET", ["whsec_bm90IHNlY3JldA==", f"{SECRET} {SECRET}::AWSPREVIOUS:"], ["secret", "whsec_", " "]),
+    "ClientCertificate": (
+        "CLIENT_CERTIFICATE",
+        [f"{SECRET}:certificate::", "-----BEGIN CERTIFICATE-----\nbm90\n-----END CERTIFICATE-----\n"],
+        ["certificate.pem", "-----BEGIN PRIVATE KEY-----\nbm90", " "],
+    ),
+    "ClientKey": (
+        "CLIENT_KEY",
+        [f"{SECRET}:key::", *(f"-----BEGIN {kind}PRIVATE KEY-----\nbm90" for kind in ("", "RSA ", "EC "))],
+        ["key.pem", "-----BEGIN ENCRYPTED PRIVATE KEY-----\nbm90", "-----BEGIN CERTIFICATE-----\nbm90", " "],
+    ),
     "Policy": ("POLICY", ['{"preset":"critical"}'], []),
     "Scope": ("SCOPE", ["tenant", "/account/id"], ["account/id", "a tenant", " "]),
     "Mode": ("MODE", ["report"], ["off", ""]),
@@ -95,7 +105,7 @@ class Parameters(unittest.TestCase):
 
     def test_secrets_are_not_echoed(self):
         hidden = {name for name, parameter in self.parameters.items() if parameter.get("NoEcho")}
-        self.assertEqual(hidden, {"Headers", "SigningSecret"})
+        self.assertEqual(hidden, {"Headers", "SigningSecret", "ClientKey"})
 
     def test_the_console_shows_all_parameters_in_their_order(self):
         groups = self.source["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]

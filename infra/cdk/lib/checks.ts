@@ -11,6 +11,8 @@ export interface Checked {
   readonly contentType?: string;
   readonly scope?: string;
   readonly signingSecret?: string;
+  readonly clientCertificate?: string;
+  readonly clientKey?: string;
   readonly policy?: RetryPolicy | string;
   readonly messageTimeout: Duration;
   readonly messageConcurrency: number;
@@ -54,13 +56,20 @@ export const SECONDS: Readonly<Record<keyof Named<Duration>, readonly [number, n
 };
 
 /** The forms of texts. */
-export const FORMS: Readonly<Record<'targetUrl' | 'contentType' | 'scope' | 'signingSecret' | 'alarmEmail', readonly [RegExp, string]>> = {
+export const FORMS: Readonly<
+  Record<'targetUrl' | 'contentType' | 'scope' | 'signingSecret' | 'clientCertificate' | 'clientKey' | 'alarmEmail', readonly [RegExp, string]>
+> = {
   targetUrl: [/^https?:\/\/.+$/, 'a URL, for example https://api.example.com/orders'],
   contentType: [/^[^/\s]+\/[^/\s].*$/, 'a media type, for example text/csv'],
   scope: [/^([A-Za-z0-9_.-]+|\/.*)$/, 'the name of a message attribute, or a JSON pointer such as /account/id'],
   signingSecret: [/^(whsec_|arn:)\S+( (whsec_|arn:)\S+)*$/, 'whsec_ and base64, or the ARN of a secret, or several of these separated by spaces'],
+  clientCertificate: [/^(arn:\S+|-----BEGIN CERTIFICATE-----[^]+)$/, 'a certificate in PEM, or the ARN of a secret'],
+  clientKey: [/^(arn:\S+|-----BEGIN ((RSA|EC) )?PRIVATE KEY-----[^]+)$/, 'a private key in PEM, not encrypted, or the ARN of a secret'],
   alarmEmail: [/^[^@\s]+@[^@\s]+$/, 'an e-mail address'],
 };
+
+/** What is shown in no problem. */
+const HIDDEN = ['signingSecret', 'clientCertificate', 'clientKey'];
 
 /** The longest wait of SQS: an age is looked at when a message is received, which may be so long after it was sent. */
 const LONGEST_DELAY = 900;
@@ -76,7 +85,7 @@ function forms(options: Checked): string[] {
   return Object.entries(FORMS).flatMap(([name, [form, allowed]]) => {
     const text = options[name as keyof typeof FORMS];
     if (text === undefined || Token.isUnresolved(text) || form.test(text)) return [];
-    return [`${name} is ${name === 'signingSecret' ? 'something else' : JSON.stringify(text)}: give it ${allowed}`];
+    return [`${name} is ${HIDDEN.includes(name) ? 'something else' : JSON.stringify(text)}: give it ${allowed}`];
   });
 }
 
@@ -130,6 +139,12 @@ function together(options: Checked): string[] {
       `messageTimeout is ${message} s, and of timeout (${timeout} s) ${longest} s are left once there is time to settle: ` +
         `give messageTimeout ${longest} s at most, or a longer timeout`,
     );
+  }
+  if (options.clientCertificate !== undefined && options.clientKey === undefined) {
+    problems.push('clientCertificate has no private key: give clientKey, or leave it out');
+  }
+  if (options.clientKey !== undefined && options.clientCertificate === undefined) {
+    problems.push('clientKey has no certificate that it belongs to: give clientCertificate, or leave it out');
   }
   if (options.topicOperations?.length && !options.topic) {
     problems.push('topicOperations chooses among the messages of a topic, and there is none: give topic, or leave it out');

@@ -55,12 +55,23 @@ export interface RetryQueueProps {
    */
   readonly signingSecret?: string;
   /**
-   * Secrets that `headers` and `signingSecret` name. The function may read them, and decrypt with the keys that they know of.
+   * The certificate that the endpoint is shown if it asks for one (mutual TLS): the ARN of a secret or parameter that holds it in PEM, or, less well,
+   * that itself. Needs `clientKey`.
+   * @default - none
+   */
+  readonly clientCertificate?: string;
+  /**
+   * The private key of that certificate, not encrypted: the ARN of a secret or parameter that holds it in PEM, or, less well, that itself.
+   * @default - none
+   */
+  readonly clientKey?: string;
+  /**
+   * Secrets that the options above name. The function may read them, and decrypt with the keys that they know of.
    * @default - none
    */
   readonly secrets?: readonly secretsmanager.ISecret[];
   /**
-   * Parameters that `headers` and `signingSecret` name. The function may read them, and decrypt with the keys that they know of.
+   * Parameters that the options above name. The function may read them, and decrypt with the keys that they know of.
    * @default - none
    */
   readonly parameters?: readonly ssm.IParameter[];

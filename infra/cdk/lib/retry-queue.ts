@@ -202,6 +202,8 @@ export class RetryQueue extends Construct {
       REQUEUE_ATTRIBUTE_HEADERS:
         props.attributeHeaders && Object.entries(props.attributeHeaders).map((pair) => pair.join('=')).join(','),
       REQUEUE_SIGNING_SECRET: props.signingSecret,
+      REQUEUE_CLIENT_CERTIFICATE: props.clientCertificate,
+      REQUEUE_CLIENT_KEY: props.clientKey,
       REQUEUE_POLICY: typeof props.policy === 'object' ? json(props.policy) : props.policy,
       REQUEUE_SCOPE: props.scope,
       REQUEUE_DEAD_LETTER: props.deadLetterMode ?? 'annotate',

@@ -37,6 +37,8 @@ test('what does not go together is refused, with the remedy', () => {
     [{ policy: '{' }, /policy is no JSON: give it a JSON document, or an object$/],
     [{ policy: '{"maxRetrys":3}' }, /policy\.maxRetrys is unknown/],
     [{ topicOperations: ['create'] }, /topicOperations .*: give topic, or leave it out$/],
+    [{ clientKey: 'arn:key' }, /clientKey has no certificate .*: give clientCertificate, or leave it out$/],
+    [{ clientCertificate: 'arn:certificate' }, /clientCertificate has no private key.*: give clientKey, or leave it out$/],
     [{ monitoring: 'none', alarmEmail: 'ops@example.com' }, /alarmEmail would be told of alarms, .*: give monitoring alarms/],
     [{ maxMessageAge: seconds(59) }, /maxMessageAge is 59 s: give it at least 60 s$/],
     [{ alarmEmail: 'ops' }, /alarmEmail is "ops": give it an e-mail address$/],
@@ -73,8 +75,11 @@ test('all problems are told together', () => {
   assert.throws(() => made(props), (error: Error) => error.message.split('\n').length === 5);
 });
 
-test('a signing secret is in no error', () => {
-  assert.throws(() => made({ signingSecret: 'sec-ret' }), (error: Error) => /signingSecret/.test(error.message) && !/sec-ret/.test(error.message));
+test('a secret is in no error', () => {
+  for (const name of ['signingSecret', 'clientCertificate', 'clientKey']) {
+    const props = { clientCertificate: 'arn:a', clientKey: 'arn:b', [name]: 'sec-ret' };
+    assert.throws(() => made(props), (error: Error) => error.message.includes(`${name} is something else: give it`) && !/sec-ret/.test(error.message));
+  }
 });
 
 test('numbers and texts may be known only at deployment, durations not', () => {
