@@ -53,6 +53,9 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_CLIENT_CERTIFICATE` | the certificate that a target over `https` is shown if it asks for one (mutual TLS), with the intermediate ones behind it | PEM, or the ARN of a secret that holds it | none |
 /// | `REQUEUE_CLIENT_KEY` | the private key of that certificate; never printed | PEM (PKCS #8, PKCS #1, SEC 1), not encrypted, or the ARN of a secret that holds it | none: needed with a certificate |
 /// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | longest time to connect, TLS included | seconds, 0.001 to 900 | 5 |
+/// | `REQUEUE_READ_TIMEOUT_SECONDS` | longest wait for the head of the target's response, once there is a connection | seconds, 0.001 to 900 | what is left of `REQUEUE_TIMEOUT_SECONDS` |
+/// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | how long an unused connection to the target is kept; should be less than what the target and its proxies keep theirs (Node 5 s, nginx 75 s, an Application Load Balancer 60 s) | seconds, 0.001 to 900 | 4 |
+/// | `REQUEUE_HTTP_VERSION` | the version of HTTP: the best that the target offers over TLS, or HTTP/1.1 alone | `auto`, `1.1` | `auto` |
 ///
 /// Those above are for HTTP delivery, by `requeue-lambda` and `requeue work`. They have no effect on a handler of your own, and
 /// [`run`](crate::run) warns of each that is set. The others are for every function and worker:
@@ -263,7 +266,7 @@ const RECURSIVE_LOOP: [(&str, RecursiveLoop); 2] =
     [("Allow", RecursiveLoop::Allow), ("Terminate", RecursiveLoop::Terminate)];
 
 /// The names of the settings for HTTP delivery, without prefix, in the order of the table.
-const HTTP_NAMES: [&str; 12] = [
+const HTTP_NAMES: [&str; 15] = [
     "TARGET_URL",
     "ALLOW_HTTP",
     "ALLOW_LINK_LOCAL",
@@ -276,6 +279,9 @@ const HTTP_NAMES: [&str; 12] = [
     "CLIENT_CERTIFICATE",
     "CLIENT_KEY",
     "CONNECT_TIMEOUT_SECONDS",
+    "READ_TIMEOUT_SECONDS",
+    "IDLE_TIMEOUT_SECONDS",
+    "HTTP_VERSION",
 ];
 
 /// Those of all others.
@@ -372,9 +378,13 @@ impl Vars {
     }
 
     fn seconds(&mut self, name: &str, default: Duration) -> Duration {
+        self.given_seconds(name).unwrap_or(default)
+    }
+
+    fn given_seconds(&mut self, name: &str) -> Option<Duration> {
         let what = format!("a number of seconds from 0.001 to {MAX_SECONDS}");
         let secs = self.parse(name, |secs: &f64| (0.001..=MAX_SECONDS).contains(secs), &what);
-        secs.map_or(default, Duration::from_secs_f64)
+        secs.map(Duration::from_secs_f64)
     }
 
     fn one_of<T: Clone>(&mut self, name: &str, values: &[(&str, T)]) -> Option<T> {

@@ -9,8 +9,8 @@ use ::http::Method;
 use super::policy::Json;
 use super::{PREFIX, Vars};
 use crate::http::{
-    CONNECT_TIMEOUT, ClientCertificate, HttpSettings, InvalidClientCertificate, Proxy, TargetRules, TargetUrl,
-    TargetUrlError,
+    CONNECT_TIMEOUT, ClientCertificate, HttpSettings, IDLE_TIMEOUT, InvalidClientCertificate, Proxy, TargetRules,
+    TargetUrl, TargetUrlError,
 };
 use crate::queue::is_attribute_name;
 #[cfg(feature = "secrets")]
@@ -70,7 +70,14 @@ impl Vars {
     pub(super) fn http(&mut self) -> HttpSettings {
         let mut settings = HttpSettings::default()
             .connect_timeout(self.seconds("CONNECT_TIMEOUT_SECONDS", CONNECT_TIMEOUT))
+            .idle_timeout(self.seconds("IDLE_TIMEOUT_SECONDS", IDLE_TIMEOUT))
             .proxy(self.proxy());
+        if let Some(timeout) = self.given_seconds("READ_TIMEOUT_SECONDS") {
+            settings = settings.read_timeout(timeout);
+        }
+        if self.one_of("HTTP_VERSION", &[("auto", false), ("1.1", true)]).unwrap_or(false) {
+            settings = settings.http1_only();
+        }
         if let Some(method) = self.one_of("METHOD", &METHODS) {
             settings = settings.method(method);
         }

@@ -76,6 +76,9 @@ fn every_variable_reaches_its_place() {
         ("ATTRIBUTE_HEADERS", "tenant=X-Tenant"),
         ("SIGNING_SECRET", SECRET),
         ("CONNECT_TIMEOUT_SECONDS", "0.5"),
+        ("READ_TIMEOUT_SECONDS", "0.25"),
+        ("IDLE_TIMEOUT_SECONDS", "50"),
+        ("HTTP_VERSION", "1.1"),
         ("POLICY", r#"{"maxRetries": 7, "sqsCalls": "off", "rules": [{"match": {"status": 404}, "class": "QUOTA"}]}"#),
         ("CONCURRENCY", "3"),
         ("TIMEOUT_SECONDS", "1.5"),
@@ -99,6 +102,9 @@ fn every_variable_reaches_its_place() {
             "signing_secrets: [SigningSecret(…)]",
             " timeout: 1.5s",
             "connect_timeout: 500ms",
+            "read_timeout: Some(250ms)",
+            "idle_timeout: 50s",
+            "http1_only: true",
         ] {
             assert!(http.contains(reached), "{reached}: {http}");
         }
@@ -210,6 +216,9 @@ fn what_is_wrong_with_a_target_is_told_with_all_the_rest() {
         ("METHOD", "GET"),
         ("CONTENT_TYPE", "text/plain\r\nX: y"),
         ("CONNECT_TIMEOUT_SECONDS", "0"),
+        ("READ_TIMEOUT_SECONDS", "901"),
+        ("IDLE_TIMEOUT_SECONDS", "soon"),
+        ("HTTP_VERSION", "2"),
         ("CONCURRENCY", "0"),
     ]);
     let expected = [
@@ -218,7 +227,10 @@ fn what_is_wrong_with_a_target_is_told_with_all_the_rest() {
         "REQUEUE_CONTENT_TYPE is no media type: invalid value of header content-type",
         "REQUEUE_HEADERS has `Host`: header host cannot be set",
         "REQUEUE_HEADERS has `X A`: invalid header name",
+        "REQUEUE_HTTP_VERSION is `2`: allowed are auto, 1.1",
+        "REQUEUE_IDLE_TIMEOUT_SECONDS is `soon`: allowed is a number of seconds from 0.001 to 900",
         "REQUEUE_METHOD is `GET`: allowed are POST, PUT, PATCH",
+        "REQUEUE_READ_TIMEOUT_SECONDS is `901`: allowed is a number of seconds from 0.001 to 900",
         "REQUEUE_SIGNING_SECRET number 1 is invalid: a signing secret must begin with whsec_",
     ];
     assert_eq!(told.err(), Some(refused(&expected)));

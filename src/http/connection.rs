@@ -14,6 +14,7 @@ use ::http::header::{HOST, HeaderMap, HeaderValue};
 use ::http::uri::{PathAndQuery, Uri};
 use ::http::{Method, Request, Response, StatusCode, response};
 use bytes::Bytes;
+use futures_util::FutureExt;
 use h2::Reason;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -21,6 +22,7 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::rt::{Read, Write};
 use hyper_util::client::legacy::connect::Connection as _;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::task::yield_now;
 use tokio::time::{Instant, timeout_at};
 
 use super::TargetUrl;
@@ -244,7 +246,7 @@ impl Http1 {
             Poll::Pending if handler::is_last_poll() && status().is_some() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         });
-        let response = timeout_at(until, response).await.ok().flatten();
+        let response = in_time(until, response).await.flatten();
         match (response, status()) {
             (Some(Ok(response)), _) => {
                 self.is_proven = true;
@@ -263,13 +265,13 @@ impl Http1 {
 impl Stream {
     async fn send(&mut self, request: Outgoing, address: &Address, until: Instant) -> Result<Received, NoResponse> {
         let sent = self.connection.sender.clone().try_send_request(request.to(address.absolute.clone()));
-        match timeout_at(until, sent).await {
-            Ok(Ok(response)) => Ok(Received::new(response)),
-            Ok(Err(error)) => {
+        match in_time(until, pin!(sent)).await {
+            Some(Ok(response)) => Ok(Received::new(response)),
+            Some(Err(error)) => {
                 let repeat = self.repeat(error.error());
                 Err(NoResponse::new(error, repeat))
             }
-            Err(_) => Err(NoResponse { error: TimedOut.into(), repeat: Repeat::Never }),
+            None => Err(NoResponse { error: TimedOut.into(), repeat: Repeat::Never }),
         }
     }
 
@@ -309,6 +311,15 @@ impl NoResponse {
         let repeat = if error.take_message().is_some() { Repeat::Always } else { repeat };
         Self { error: error.into_error().into(), repeat }
     }
+}
+
+/// Waits until then. A response that comes at the same moment is in time.
+async fn in_time<F: Future + Unpin>(until: Instant, mut response: F) -> Option<F::Output> {
+    if let Ok(response) = timeout_at(until, &mut response).await {
+        return Some(response);
+    }
+    yield_now().await;
+    response.now_or_never()
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

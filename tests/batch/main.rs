@@ -34,6 +34,7 @@ mod retention;
 mod secrecy;
 mod edges;
 mod settling;
+mod stalled;
 mod stuck;
 mod tampering;
 mod wire_through;
