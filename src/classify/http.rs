@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::rules::Case;
-use super::{aws, retry_after};
+use super::{aws, code, retry_after};
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// Statuses that differ from their hundred.
@@ -113,6 +113,9 @@ const REMAINING: [&str; 3] = ["x-ratelimit-remaining", "ratelimit-remaining", "x
 /// assert_eq!(failure.class(), FailureClass::Temporary);
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(120)));
 /// assert_eq!(failure.reason(), "status 503");
+///
+/// let answer = Answer { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann, …"}"# };
+/// assert_eq!(Failure::from_answer(&answer, SystemTime::UNIX_EPOCH).reason(), "status 422: outdated-fare");
 /// ```
 #[derive(Clone, Copy)]
 pub struct Answer<'a> {
@@ -172,6 +175,11 @@ impl Failure {
     /// earlier attempt is still being worked on, which time heals, but as well that the object exists already, or that the
     /// `Idempotency-Key` was seen with another body, which it does not. A server that answers a bare 409 to the former needs a rule.
     ///
+    /// The reason is the status, and the error's own code where the JSON body has one: `code`, `reason`, `errorCode` or `errorType` of the
+    /// body, of its member `error` or of the errors that it lists, the end of an RFC 9457 `type`, or the code of an AWS service. It has at most
+    /// 64 of the characters `A-Z a-z 0-9 _ . : / -`. What looks like an address, an id, a number of more than six digits or a
+    /// token is left out, and so are messages.
+    ///
     /// The delay is that of a rule, else of `Retry-After`, else `retryDelay` of a Google error, else of `RateLimit` and its relatives, of several
     /// allowances that are used up the longest; else 60 s for GitHub's secondary limit. One of zero, or a date that is past, leaves the delay to
     /// the policy's curve; a postponement then takes a second.
@@ -183,7 +191,7 @@ impl Failure {
         }
         let details = Details::of(answer);
         let codes = details.words.iter().chain(&details.aws_code).map(String::as_str);
-        let ruled = Case::answer(answer, codes).judge();
+        let ruled = Case::answer(answer, codes, details.own_code.as_deref()).judge();
         let failure = ruled.unwrap_or_else(|| verdict(answer, &details, told.is_some()));
         let told = told.or(details.retry_delay);
         match failure.class() {
@@ -210,22 +218,32 @@ fn verdict(answer: &Answer<'_>, details: &Details, asks_for_patience: bool) -> F
         return typed(FailureClass::Temporary, format_args!("status 409: {reason}"));
     }
     let class = class_of(status);
+    let told = |class, words| typed(class, format_args!("{}", told(status, words, details.own_code.as_deref())));
     // An immediate retry is what Stripe speaks of: of no use against a rate limit, whereas waiting in a queue is.
     if status != 429 && answer.says("stripe-should-retry", b"false") {
-        return typed(FailureClass::NonRetryable, format_args!("status {status}: retry not wanted"));
+        return told(FailureClass::NonRetryable, Some("retry not wanted"));
     }
     if class == FailureClass::NonRetryable && answer.says("stripe-should-retry", b"true") {
-        return typed(FailureClass::Temporary, format_args!("status {status}: retry wanted"));
+        return told(FailureClass::Temporary, Some("retry wanted"));
     }
     // By RFC 9110 for 413: who names a time to come back says that the obstacle passes. So does one who still works on an earlier attempt.
     if matches!(status, 409 | 413) && asks_for_patience {
-        return typed(FailureClass::Temporary, format_args!("status {status}: asks to come back"));
+        return told(FailureClass::Temporary, Some("asks to come back"));
     }
     // GitHub's two limits.
     if status == 403 && (asks_for_patience || answer.is_used_up() == Some(true)) {
-        return typed(FailureClass::RateLimit, format_args!("status 403: rate limit"));
+        return told(FailureClass::RateLimit, Some("rate limit"));
     }
-    typed(class, format_args!("status {status}"))
+    told(class, None)
+}
+
+/// A reason: the status, our own words on it, and the error's own code.
+pub(super) fn told(status: u16, words: Option<&str>, own_code: Option<&str>) -> String {
+    match (words, own_code) {
+        (None, None) => format!("status {status}"),
+        (Some(one), None) | (None, Some(one)) => format!("status {status}: {one}"),
+        (Some(words), Some(code)) => format!("status {status}: {code}, {words}"),
+    }
 }
 
 /// The class of a status by itself.
@@ -243,6 +261,8 @@ struct Details {
     /// Words that may be reasons.
     words: Vec<String>,
     aws_code: Option<String>,
+    /// What the server calls the error, if it may be told.
+    own_code: Option<String>,
     retry_delay: Option<Duration>,
 }
 
@@ -263,7 +283,11 @@ impl Details {
             if details.aws_code.is_none() {
                 details.aws_code = body["__type"].as_str().map(str::to_owned);
             }
+            let objects = errors.iter().flat_map(|error| [error, &error["error"]]);
+            details.own_code = code::of_errors(answer.status, &objects, objects.clone().flat_map(listed));
         }
+        let of_aws = || details.aws_code.as_deref().and_then(code::of_aws);
+        details.own_code = details.own_code.take().or_else(of_aws);
         details
     }
 
@@ -278,8 +302,9 @@ impl Details {
             |uri: &Value| uri.as_str().and_then(|uri| uri.rsplit(['#', '/', '.', ':']).next().map(str::to_owned));
         self.words.extend(last_segment(&object["type"]));
         self.words.extend(last_segment(&object["documentation_url"]));
-        for entry in list(&object["errors"]).iter().chain(list(&object["details"])) {
-            self.words.extend(entry["reason"].as_str().map(str::to_owned));
+        for entry in listed(object) {
+            self.words
+                .extend([&entry["reason"], &entry["code"]].into_iter().filter_map(Value::as_str).map(str::to_owned));
             self.words.extend(last_segment(&entry["@type"]));
             let named = entry["retryDelay"].as_str().and_then(retry_after::proto_duration);
             self.retry_delay = self.retry_delay.or(named);
@@ -307,6 +332,7 @@ impl Details {
     }
 }
 
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
+/// The errors that an object lists.
+fn listed(object: &Value) -> impl Iterator<Item = &Value> {
+    [&object["errors"], &object["details"]].into_iter().filter_map(Value::as_array).flatten()
 }

@@ -3,7 +3,8 @@
 //! The order of evidence: what the handler says itself ([`Failure::rate_limit`] and its sisters); the user's own [`Rules`]; the type, status
 //! or code of an error, at every level of its `source()` chain; and last, the words of its message. What none of these knows is temporary.
 //!
-//! Nothing here waits, reads a clock or logs, and no reason repeats foreign text: an error may quote a body or a secret.
+//! Nothing here waits, reads a clock or logs, and no reason repeats foreign text, for an error may quote a body or a secret: of a response
+//! nothing but a short code passes, if it looks like the name of a kind of error (`code.rs`).
 
 use std::error::Error;
 use std::iter::successors;
@@ -13,6 +14,7 @@ use crate::failure::{Evidence, Failure, FailureClass};
 use rules::Case;
 
 mod aws;
+mod code;
 mod grpc;
 mod http;
 mod io;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::http::Answer;
 use super::text::Words;
-use super::{aws, chain};
+use super::{aws, chain, http};
 use crate::failure::{Evidence, Failure, FailureClass};
 
 tokio::task_local! {
@@ -34,7 +34,8 @@ tokio::task_local! {
 /// | `words` | answers, errors | the beginning of the answer's body (16 KiB), or of the error's messages (2,048 characters), has these whole words in this order |
 ///
 /// In place of one `status`, `code` or `words` there may be a list, of which one must hold. `class` is what the failure then is, and
-/// `delaySeconds` (0.001 to 43,200) what it waits at least, whatever the answer names; without it the answer's own `Retry-After` counts.
+/// `delaySeconds` (0.001 to 43,200) what it waits at least, whatever the answer names; without it the answer's own `Retry-After` counts. `reason`
+/// (1 to 64 characters) is what logs and dead letters call it; by default they name the place of the rule.
 ///
 /// Words within an address (`https://…`) that an error's message quotes do not count, and a target that did not answer at all is a temporary
 /// failure by any rule. A postponement (429, `Retry-After` and `Requeue-Scope: message`), and what the handler says itself, is no matter for rules.
@@ -89,10 +90,12 @@ impl Phrase {
 /// What a rule of the document makes of what it matches.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Effect {
-    /// Where the rule stands in the document: all that a reason says of it.
+    /// Where the rule stands in the document: what a reason says of it, unless the user gave it one.
     pub(crate) place: String,
     pub(crate) class: FailureClass,
     pub(crate) delay: Option<Duration>,
+    /// What the user calls it.
+    pub(crate) reason: Option<String>,
 }
 
 impl Rules {
@@ -180,12 +183,18 @@ pub(super) struct Case<'a> {
     answer: Option<&'a Answer<'a>>,
     error: Option<&'a (dyn Error + 'static)>,
     codes: Vec<&'a str>,
+    /// The code of the answer that may be told.
+    own_code: Option<&'a str>,
     words: OnceCell<Words>,
 }
 
 impl<'a> Case<'a> {
-    pub(super) fn answer(answer: &'a Answer<'a>, codes: impl Iterator<Item = &'a str>) -> Self {
-        Self { answer: Some(answer), codes: codes.collect(), ..Self::default() }
+    pub(super) fn answer(
+        answer: &'a Answer<'a>,
+        codes: impl Iterator<Item = &'a str>,
+        own_code: Option<&'a str>,
+    ) -> Self {
+        Self { answer: Some(answer), codes: codes.collect(), own_code, ..Self::default() }
     }
 
     /// `code` is what is known besides what the error's chain shows.
@@ -234,9 +243,11 @@ fn one_of<T>(wanted: &[T], holds: impl Fn(&T) -> bool) -> bool {
 impl Effect {
     fn of(&self, case: &Case<'_>) -> Failure {
         let place = &self.place;
-        let reason = match case.answer {
-            Some(answer) => format!("status {}, by {place}", answer.status),
-            None => format!("by {place}"),
+        let reason = match (case.answer, &self.reason) {
+            (Some(answer), Some(reason)) => http::told(answer.status, Some(reason), None),
+            (Some(answer), None) => format!("{}, by {place}", http::told(answer.status, None, case.own_code)),
+            (None, Some(reason)) => reason.clone(),
+            (None, None) => format!("by {place}"),
         };
         let failure = Failure::new(self.class, Evidence::Rule, reason);
         match self.delay {

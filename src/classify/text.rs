@@ -10,7 +10,7 @@ use super::{aws, http};
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// Phrases in lower case, the first row that matches wins: what names the longer wait comes first, what gives up comes last.
-const PHRASES: [(FailureClass, &str, &[&str]); 12] = {
+const PHRASES: [(FailureClass, &str, &[&str]); 14] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [
         (
@@ -66,9 +66,20 @@ const PHRASES: [(FailureClass, &str, &[&str]); 12] = {
                 "enotfound",
             ],
         ),
+        // That a certificate was not accepted says nothing against a message.
+        (
+            Temporary,
+            "certificate not accepted",
+            &["certificate validation", "certificate verify failed", "ssl validation", "tls validation"],
+        ),
         (Temporary, "temporarily unavailable", &["service unavailable", "temporarily unavailable", "try again later"]),
         (Temporary, "server error", &["bad gateway", "gateway timeout", "internal server error"]),
         (NonRetryable, "bad request", &["bad request", "unprocessable entity"]),
+        (
+            NonRetryable,
+            "validation failed",
+            &["validation error", "validation errors", "validation failed", "failed validation"],
+        ),
         (NonRetryable, "unauthorized", &["unauthorized", "unauthenticated"]),
         (NonRetryable, "forbidden", &["forbidden", "access denied"]),
     ]

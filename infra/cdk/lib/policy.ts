@@ -123,6 +123,8 @@ export interface Rule {
   readonly class: FailureClass;
   /** What the message then waits at least, whatever the answer names. */
   readonly delaySeconds?: number;
+  /** What logs and dead letters call the failure, for example `outdated-fare`. */
+  readonly reason?: string;
 }
 
 /** What a failure must be like. */

@@ -71,7 +71,7 @@ const CLASS_POLICY: Keys<types.ClassPolicy> = {
   totalTimeoutSeconds: true,
 };
 const BREAKER: Keys<types.CircuitBreaker> = { threshold: true, resetTimeoutSeconds: true };
-const RULE: Keys<types.Rule> = { match: true, class: true, delaySeconds: true };
+const RULE: Keys<types.Rule> = { match: true, class: true, delaySeconds: true, reason: true };
 const MATCH: Keys<types.RuleMatch> = { status: true, code: true, header: true, words: true };
 const CALLS: Keys<types.Calls> = { maxAttempts: true, baseDelay: true, multiplier: true, maxDelay: true, jitter: true };
 

@@ -86,6 +86,55 @@ fn a_status_alone_decides() {
     }
 }
 
+#[test]
+fn the_servers_own_code_is_told_and_nothing_else_of_what_it_says() {
+    const CANARIES: &str = r#"{"code":"ann@example.com","reason":"Dear Ann","errorCode":"0b6f1bd4-8d2f-4b58-9d2a-5f1c9c1f0a11",
+        "type":"https://example.com/reset?token=canary","message":"canary","detail":"canary","title":"canary",
+        "error":{"code":"sk_live_51H8xJ2eZvKYlo2C","message":"canary"},"errors":[{"code":"+49 170 1234567","reason":"canary canary"}]}"#;
+    assert_rows(&[
+        (422, &[], r#"{"code":"outdated-fare","message":"Dear Ann"}"#, NonRetryable, "status 422: outdated-fare", None),
+        (422, &[], r#"{"reason":"sold_out"}"#, NonRetryable, "status 422: sold_out", None),
+        (
+            422,
+            &[],
+            r#"{"type":"https://example.com/probs/out-of-credit/"}"#,
+            NonRetryable,
+            "status 422: out-of-credit",
+            None,
+        ),
+        (422, &[], r#"{"type":"urn:example:no-seat","status":422}"#, NonRetryable, "status 422: no-seat", None),
+        (422, &[], r#"{"type":"about:blank","status":422}"#, NonRetryable, "status 422", None),
+        (422, &[], r#"{"errors":[{"status":"422","code":"no-seat"}]}"#, NonRetryable, "status 422: no-seat", None),
+        (422, &[], r#"[{"errorCode":"FIELD_MISSING"}]"#, NonRetryable, "status 422: FIELD_MISSING", None),
+        (400, &[], r#"{"code":21211,"status":400}"#, NonRetryable, "status 400: 21211", None),
+        (400, &[], r#"{"code":400,"error":{"code":"x-1"}}"#, NonRetryable, "status 400: x-1", None),
+        (400, &[], r#"{"error":"invalid_grant"}"#, NonRetryable, "status 400: invalid_grant", None),
+        (
+            400,
+            &[],
+            r#"{"error":{"code":400,"status":"INVALID_ARGUMENT"}}"#,
+            NonRetryable,
+            "status 400: INVALID_ARGUMENT",
+            None,
+        ),
+        (400, &[], r#"{"error":{"type":"card_error","code":"expired"}}"#, NonRetryable, "status 400: expired", None),
+        (400, &[], r#"{"__type":"com.example#OutOfStock"}"#, NonRetryable, "status 400: OutOfStock", None),
+        (400, &[("x-amzn-errortype", "OutOfStock:http://x/")], "{}", NonRetryable, "status 400: OutOfStock", None),
+        (
+            402,
+            &[("Stripe-Should-Retry", "false")],
+            r#"{"error":{"code":"card_declined"}}"#,
+            NonRetryable,
+            "status 402: card_declined, retry not wanted",
+            None,
+        ),
+        (503, &[], r#"{"code":"E_DB"}"#, Temporary, "status 503: E_DB", None),
+        (302, &[], r#"{"code":"moved"}"#, NonRetryable, "status 302", None),
+        (422, &[], r#"{"code":"outdated-fare""#, NonRetryable, "status 422", None),
+        (422, &[], CANARIES, NonRetryable, "status 422", None),
+    ]);
+}
+
 /// Status, headers, body; class, reason, delay in seconds.
 type Row<'a> = (u16, &'a [(&'a str, &'a str)], &'a str, FailureClass, &'a str, Option<u64>);
 
@@ -114,7 +163,7 @@ fn google_says_in_the_body_why_it_forbids() {
     assert_rows(&[
         (403, &[], RATE, RateLimit, "status 403: userRateLimitExceeded", None),
         (403, &[], DAY, Quota, "status 403: dailyLimitExceeded", None),
-        (403, &[], FORBIDDEN, NonRetryable, "status 403", None),
+        (403, &[], FORBIDDEN, NonRetryable, "status 403: forbidden", None),
         (403, &[], &RATE[..40], NonRetryable, "status 403", None),
         (403, &[], "rateLimitExceeded", NonRetryable, "status 403", None),
         (429, &[], RPC, Quota, "status 429: QuotaFailure", None),
@@ -307,8 +356,12 @@ proptest! {
 
     #[test]
     fn foreign_words_never_reach_a_reason(secret in "[a-z]{12,20}", status in 0_u16..700) {
-        let body = format!(r#"{{"error":{{"reason":"{secret}","code":"{secret}","message":"quotaExceeded {secret}"}}}}"#);
-        let answered = answered(status, &[("x-amzn-errortype", &secret), ("retry-after", &secret)], &body);
+        let body = format!(
+            r#"{{"title":"{secret}","detail":"{secret}","{secret}":"{secret}",
+                "error":{{"reason":"{secret} {secret}","code":"{secret}@example.com","message":"quotaExceeded {secret}"}}}}"#
+        );
+        let kind = format!("{secret}={secret}");
+        let answered = answered(status, &[("x-amzn-errortype", &kind), ("retry-after", &secret)], &body);
         prop_assert!(!answered.reason().contains(&secret));
         let said = Failure::classified(&Wrapped(format!("status 503 timed out {secret}"), None));
         prop_assert!(!said.reason().contains(&secret));
@@ -317,10 +370,10 @@ proptest! {
     #[test]
     fn not_even_the_words_of_a_rule_reach_a_reason(secret in "[a-z]{12,20}") {
         let rules = serde_json::json!({ "rules": [
-            { "match": { "status": 404, "header": { "x-secret": secret.as_str() }, "code": secret.as_str() }, "class": "QUOTA" },
+            { "match": { "status": 404, "header": { "x-secret": secret.as_str() }, "code": format!("{secret} {secret}") }, "class": "QUOTA" },
             { "match": { "words": secret.as_str() }, "class": "RATE_LIMIT" },
         ]}).to_string().parse::<Rules>().expect("rules");
-        let body = format!(r#"{{"code":"{secret}"}}"#);
+        let body = format!(r#"{{"code":"{secret} {secret}"}}"#);
         let answered = rules.within(|| answered(404, &[("x-secret", &secret)], &body));
         prop_assert_eq!((answered.class(), answered.reason()), (Quota, "status 404, by rules[0]"));
         let said = rules.classify(&Wrapped(secret, None));

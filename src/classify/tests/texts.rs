@@ -28,6 +28,15 @@ fn words_say_what_happened() {
         ("getaddrinfo ENOTFOUND api404.example.com", Temporary, "name not resolved"),
         ("dial tcp 10.4.0.3:429: connect: connection refused", Temporary, "connection refused"),
         ("port 403 on host 404: timed out", Temporary, "timed out"),
+        ("certificate validation failed: expired", Temporary, "certificate not accepted"),
+        ("SSL validation failed for endpoint", Temporary, "certificate not accepted"),
+        ("Validation failed: upstream timed out", Temporary, "timed out"),
+        ("validation failed: too many requests", RateLimit, "too many requests"),
+        // What the data lacks.
+        ("Validation error: `cents` must be positive", NonRetryable, "validation failed"),
+        ("2 validation errors for Order", NonRetryable, "validation failed"),
+        ("order A-7: validation failed", NonRetryable, "validation failed"),
+        ("the order failed validation", NonRetryable, "validation failed"),
         // Addresses tell where, not what.
         (
             "error sending request for url (https://example.com/status/404): connection closed",

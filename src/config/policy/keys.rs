@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::calls::Calls;
 use super::protection::{Breakers, Pauses};
 use super::queue::QueueConfigs;
-use super::rules::{Header, Matches, RuleList, Status, Text, Words as Phrases};
+use super::rules::{Header, Label, Matches, RuleList, Status, Text, Words as Phrases};
 use super::shapes::{Backoffs, Count, Entries, Ignored, Jitters, Many, Number, Presets, Seconds, Shape, Words};
 use crate::failure::FailureClass;
 use crate::policy::Jitter;
@@ -249,7 +249,7 @@ pub(super) mod class {
 
 /// The keys of one rule.
 pub(super) mod rule {
-    use super::{FailureClass, Key, Listed, Matches, OUTCOMES, RULED, Seconds, Words};
+    use super::{FailureClass, Key, Label, Listed, Matches, OUTCOMES, RULED, Seconds, Words};
 
     keys! {
         MATCH, "match", Matches = Matches,
@@ -258,6 +258,8 @@ pub(super) mod rule {
             "What the failure then is.";
         DELAY, "delaySeconds", Seconds = RULED,
             "What the message then waits at least, whatever the answer names.";
+        REASON, "reason", Label = Label,
+            "What logs and dead letters call the failure, for example outdated-fare. Default: the place of the rule.";
     }
 }
 

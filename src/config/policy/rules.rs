@@ -25,6 +25,9 @@ pub(super) struct Status;
 /// A code.
 pub(super) struct Text;
 
+/// What a user calls something.
+pub(super) struct Label;
+
 /// Words in a row.
 pub(super) struct Words;
 
@@ -36,6 +39,8 @@ const STATUSES: RangeInclusive<u16> = 300..=999;
 const HUNDREDS: [(&str, RangeInclusive<u16>); 3] = [("3xx", 300..=399), ("4xx", 400..=499), ("5xx", 500..=599)];
 /// What is longer is no code, and no phrase that a person would write down.
 const MAX_CHARS: usize = 256;
+/// It is the heading of a group of dead letters.
+const MAX_LABEL_CHARS: usize = 64;
 const MAX_HEADERS: usize = 10;
 
 impl Shape for RuleList {
@@ -71,7 +76,8 @@ fn rule(json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<(Match
         let delay = delay.as_secs_f64();
         problems.push(format!("{delay_path} is {delay}: allowed is none, since {class_path} is NON_RETRYABLE"));
     }
-    Some((condition?, Effect { place: path.to_owned(), class: class?, delay }))
+    let reason = section.read(&rule::REASON, problems);
+    Some((condition?, Effect { place: path.to_owned(), class: class?, delay, reason }))
 }
 
 impl Shape for Matches {
@@ -129,6 +135,21 @@ impl Shape for Text {
     #[cfg(test)]
     fn schema(&self) -> Value {
         json!({ "type": "string", "minLength": 1, "maxLength": MAX_CHARS })
+    }
+}
+
+impl Shape for Label {
+    type Value = String;
+
+    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<String> {
+        let is_label = |text: &String| !text.trim().is_empty() && text.chars().count() <= MAX_LABEL_CHARS;
+        let allowed = || format!("a text of 1 to {MAX_LABEL_CHARS} characters that is not blank");
+        json.text().filter(is_label).or_else(|| refuse(json, path, &allowed(), problems))
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        json!({ "type": "string", "minLength": 1, "maxLength": MAX_LABEL_CHARS })
     }
 }
 

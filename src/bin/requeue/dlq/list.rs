@@ -24,12 +24,29 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Messages by class and reason.
+/// Groups of one class and reason by what their messages failed with. What makes more kinds than this tells no kinds apart.
+const MAX_KINDS: usize = 50;
+
+/// Messages by class, reason and the kind of failure.
 #[derive(Default)]
 pub(crate) struct Groups {
-    by_key: BTreeMap<(&'static str, String), Group>,
+    by_key: BTreeMap<Key, Group>,
     sent_here: u64,
     later_version: u64,
+}
+
+/// Class, reason, and the failure's own words without what is particular to one message; `None` where nobody wrote them down.
+type Key = (&'static str, String, Option<String>);
+
+/// What is left of a failure's words without those that have a digit: `order # timed out`. Our own words on a response and a rule are
+/// of few kinds as they stand, and so is a single word.
+fn kind(detail: &str) -> String {
+    let is_ours = detail.starts_with("status ") || !detail.contains(' ') || detail.starts_with("by rules[");
+    if is_ours {
+        return detail.to_owned();
+    }
+    let general = |word| if str::contains(word, |c: char| c.is_ascii_digit()) { "#" } else { word };
+    detail.split_whitespace().map(general).collect::<Vec<_>>().join(" ")
 }
 
 struct Group {
@@ -119,7 +136,7 @@ fn show(
 impl Groups {
     pub(crate) fn add(&mut self, letter: &Letter, dead: &DeadLetter<'_>) {
         let sent = letter.first_sent(dead);
-        let key = (class(dead), reason(dead).to_owned());
+        let key = self.key(class(dead), reason(dead), dead.detail());
         let group = self.by_key.entry(key).or_insert_with(|| Group {
             count: 0,
             oldest: None,
@@ -134,12 +151,23 @@ impl Groups {
         self.later_version += u64::from(dead.is_of_later_version());
     }
 
+    fn key(&self, class: &'static str, reason: &str, detail: Option<&str>) -> Key {
+        let key = (class, reason.to_owned(), detail.map(kind));
+        let kinds = self.by_key.keys().filter(|(of_class, of_reason, _)| *of_class == class && of_reason == reason);
+        // The rest share one group, so that a queue of many kinds can still be looked through.
+        if self.by_key.contains_key(&key) || kinds.count() < MAX_KINDS {
+            key
+        } else {
+            (class, key.1, Some("…".to_owned()))
+        }
+    }
+
     pub(crate) fn count(&self) -> u64 {
         self.by_key.values().map(|group| group.count).sum()
     }
 
     /// The largest first.
-    fn sorted(&self) -> Vec<(&(&'static str, String), &Group)> {
+    fn sorted(&self) -> Vec<(&Key, &Group)> {
         let mut sorted: Vec<_> = self.by_key.iter().collect();
         sorted.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));
         sorted
@@ -149,7 +177,7 @@ impl Groups {
         let heads = ["messages", "class", "reason", "oldest, first sent", "for example", "which failed with"];
         let has_details = self.by_key.values().any(|group| group.detail.is_some());
         let mut rows = table(if has_details { &heads } else { &heads[..heads.len() - 1] });
-        for ((class, reason), group) in self.sorted() {
+        for ((class, reason, _), group) in self.sorted() {
             let detail = group.detail.clone().unwrap_or_default();
             let row = vec![
                 group.count.to_string(),
@@ -166,7 +194,7 @@ impl Groups {
     pub(crate) fn shapes(&self) -> Vec<GroupShape<'_>> {
         self.sorted()
             .into_iter()
-            .map(|((class, reason), group)| GroupShape {
+            .map(|((class, reason, _), group)| GroupShape {
                 class,
                 reason,
                 count: group.count,
@@ -179,7 +207,7 @@ impl Groups {
 
     /// What a reader of the table has to know besides.
     pub(crate) fn tell(&self) {
-        let silent = self.by_key.iter().filter(|((_, reason), _)| reason == UNKNOWN).map(|(_, group)| group.count);
+        let silent = self.by_key.iter().filter(|((_, reason, _), _)| reason == UNKNOWN).map(|(_, group)| group.count);
         let silent = silent.sum::<u64>() - self.later_version;
         if silent > 0 {
             note(&format!(
@@ -193,5 +221,42 @@ impl Groups {
                 messages(self.later_version)
             ));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_of_one_kind_are_one_group_and_codes_tell_kinds_apart() {
+        for (one, other, is_one_kind) in [
+            ("order 84010 timed out", "order 84011 timed out", true),
+            ("order A-84010 timed out", "order B-7 timed out", true),
+            ("status 422: outdated-fare", "status 422: no-seat", false),
+            ("status 422", "status 400", false),
+            ("status 422: outdated-fare", "status 422", false),
+            ("status 422: E4221", "status 422: E4222", false),
+            ("status 404, by rules[0]", "status 404, by rules[1]", false),
+            ("by rules[0]", "by rules[1]", false),
+            ("v1-outdated", "v2-outdated", false),
+        ] {
+            assert_eq!(kind(one) == kind(other), is_one_kind, "{one}; {other}");
+        }
+    }
+
+    #[test]
+    fn what_makes_too_many_kinds_shares_one_group() {
+        let mut groups = Groups::default();
+        let names = (0..60).map(|n: u8| format!("{}{}", char::from(b'a' + n / 10), char::from(b'a' + n % 10)));
+        for name in names.chain(["aa".to_owned()]) {
+            let key = groups.key("temporary", "too-old", Some(&name));
+            let group = Group { count: 0, oldest: None, example: String::new(), detail: Some(name) };
+            groups.by_key.entry(key).or_insert(group).count += 1;
+        }
+        assert_eq!((groups.by_key.len(), groups.count()), (MAX_KINDS + 1, 61));
+        let most = groups.sorted()[0].1.count;
+        assert_eq!(most, 10, "the rest");
+        assert_eq!(groups.key("quota", "too-old", Some("zz")).2.as_deref(), Some("zz"), "another class has its own");
     }
 }

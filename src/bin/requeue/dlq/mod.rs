@@ -28,7 +28,7 @@ use self::stop::Stop;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Groups the messages by class and reason: how many, since when, and an example of each.
+    /// Groups the messages by class, reason and what they failed with: how many, since when, and an example of each.
     #[command(after_help = HIDDEN)]
     List(list::Arguments),
     /// Shows messages one by one; their bodies only with --bodies.

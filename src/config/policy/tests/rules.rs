@@ -69,6 +69,30 @@ fn each_condition_matches_what_it_says_and_all_must_hold() {
 }
 
 #[test]
+fn a_rule_names_its_reason_or_tells_its_place_and_the_code_of_the_answer() {
+    let refused = std::io::Error::other("the fare is outdated");
+    let long = "x".repeat(64);
+    for (reason, of_answer, of_error) in [
+        (None, "status 404: 20429, by rules[0]", "by rules[0]"),
+        (Some("outdated-fare"), "status 404: outdated-fare", "outdated-fare"),
+        (Some("x\\u000ay"), "status 404: x y", "x y"),
+        (Some(long.as_str()), &format!("status 404: {long}"), long.as_str()),
+    ] {
+        let reason = reason.map(|reason| format!(r#", "reason": "{reason}""#)).unwrap_or_default();
+        let list = format!(r#"[{{"match": {{"status": 404}}, "class": "QUOTA"{reason}}}]"#);
+        assert_eq!(rules(&list).expect("valid").within(answered).reason(), of_answer);
+        let list = format!(r#"[{{"match": {{"words": "outdated"}}, "class": "QUOTA"{reason}}}]"#);
+        assert_eq!(rules(&list).expect("valid").classify(&refused).reason(), of_error);
+    }
+    for bad in ["\"\"", "\" \"", "7", "null", &format!("\"{}\"", "x".repeat(65))] {
+        let problems = rules(&format!(r#"[{{"match": {{"status": 404}}, "class": "QUOTA", "reason": {bad}}}]"#))
+            .expect_err("refused");
+        let [problem] = &problems[..] else { panic!("{problems:?}") };
+        assert!(problem.starts_with("rules[0].reason is ") && problem.contains("1 to 64 characters"), "{problem}");
+    }
+}
+
+#[test]
 fn the_first_rule_that_matches_wins_and_its_delay_before_that_of_the_answer() {
     const NAMES: [(&str, FailureClass); 6] = [
         ("RATE_LIMIT", RateLimit),
@@ -87,7 +111,7 @@ fn the_first_rule_that_matches_wins_and_its_delay_before_that_of_the_answer() {
                     {{"match": {{"status": 404}}, "class": "NON_RETRYABLE"}}]"#
             );
             let failure = rules(&list).expect(&list).within(answered);
-            assert_eq!((failure.class(), failure.reason()), (class, "status 404, by rules[1]"), "{list}");
+            assert_eq!((failure.class(), failure.reason()), (class, "status 404: 20429, by rules[1]"), "{list}");
             assert_eq!(failure.delay(), Some(Duration::from_millis(expected)), "{list}");
         }
     }

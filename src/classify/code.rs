@@ -1,0 +1,175 @@
+//! A code of the downstream service that may stand in logs and dead letters. Error bodies quote what they were sent, so only what looks
+//! like the name of a kind of error passes: no text, no address, no id, no token.
+
+use serde_json::Value;
+
+use super::aws;
+
+/// The longest code. It bounds what a group of dead letters is called.
+const MAX_BYTES: usize = 64;
+/// A code has few digits: phone numbers, dates, addresses of networks and most ids have more.
+const MAX_DIGITS: usize = 6;
+/// A word of so many hexadecimal digits, or of so many letters and digits, is an id or a token if there is a decimal digit in it.
+const MIN_HEX_ID: usize = 8;
+const MIN_TOKEN: usize = 16;
+
+/// The members that name an error, the most specific first.
+const NAMES: [&str; 4] = ["code", "reason", "errorCode", "errorType"];
+
+/// The first code in a JSON error body: `objects` are its errors, and `listed` those that they list themselves. A code that only
+/// repeats the status is none.
+pub(super) fn of_errors<'a>(
+    status: u16,
+    objects: &(impl Iterator<Item = &'a Value> + Clone),
+    listed: impl Iterator<Item = &'a Value>,
+) -> Option<String> {
+    let member = |name: &str| objects.clone().find_map(|object| of_value(&object[name], status));
+    let in_lists = || {
+        let mut members = listed.flat_map(|entry| [&entry["code"], &entry["reason"]]);
+        members.find_map(|value| of_value(value, status))
+    };
+    NAMES
+        .into_iter()
+        .find_map(member)
+        .or_else(in_lists)
+        .or_else(|| objects.clone().find_map(|object| of_problem_type(&object["type"])))
+        // `"error": "invalid_grant"`
+        .or_else(|| objects.clone().find_map(|object| of_value(object, status)))
+        .or_else(|| member("status"))
+}
+
+/// The code of an AWS service, without what the protocol wraps around it.
+pub(super) fn of_aws(code: &str) -> Option<String> {
+    presentable(aws::bare(code)).map(str::to_owned)
+}
+
+fn of_value(value: &Value, status: u16) -> Option<String> {
+    let text = value.as_str().map(str::to_owned).or_else(|| value.as_u64().map(|code| code.to_string()))?;
+    (text != status.to_string() && presentable(&text).is_some()).then_some(text)
+}
+
+/// RFC 9457: a URI that ends in the code, or `about:blank`, which says nothing.
+fn of_problem_type(value: &Value) -> Option<String> {
+    let uri = value.as_str().filter(|uri| *uri != "about:blank")?;
+    let code = uri.trim_end_matches('/').rsplit(['#', '/', ':']).next()?;
+    presentable(code).map(str::to_owned)
+}
+
+/// The text itself if it looks like the name of a kind of error.
+fn presentable(text: &str) -> Option<&str> {
+    let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"_.:/-".contains(&byte);
+    let count = |is_it: fn(&u8) -> bool| text.bytes().filter(is_it).count();
+    let digits = count(u8::is_ascii_digit);
+    let is_named = (1..=MAX_BYTES).contains(&text.len())
+        && text.bytes().all(is_part)
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.ends_with(|c: char| c.is_ascii_alphanumeric())
+        // `auth/user-disabled` is a code, a longer path is a place.
+        && count(|byte| *byte == b'/') <= 1
+        && digits <= MAX_DIGITS
+        && (digits == text.len() || count(u8::is_ascii_alphabetic) > 0)
+        && !text.split(|c: char| !c.is_ascii_alphanumeric()).any(is_id);
+    is_named.then_some(text)
+}
+
+fn is_id(word: &str) -> bool {
+    let is_hex = word.bytes().all(|byte| byte.is_ascii_hexdigit());
+    word.bytes().any(|byte| byte.is_ascii_digit()) && word.len() >= if is_hex { MIN_HEX_ID } else { MIN_TOKEN }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_name_of_a_kind_of_error_passes() {
+        for code in [
+            "outdated-fare",
+            "OUTDATED_FARE",
+            "card_declined",
+            "com.example.OutdatedFare",
+            "auth/user-disabled",
+            "urn:example:fare",
+            "E4221",
+            "ORA-01555",
+            "42P01",
+            "40013",
+            "131056",
+            "x509v3",
+            "InvalidParameterCombinationException",
+            "http2-goaway",
+            "a",
+            "7",
+            &"x".repeat(64),
+        ] {
+            assert_eq!(presentable(code), Some(code));
+        }
+    }
+
+    #[test]
+    fn texts_addresses_ids_and_secrets_do_not_pass() {
+        for text in [
+            "",
+            " ",
+            "the fare is outdated",
+            "Müller",
+            "ann@example.com",
+            "+49 170 1234567",
+            "0170-1234567",
+            "491701234567",
+            "1234567",
+            "192.168.0.1",
+            "10.1.2.3",
+            "4.2",
+            "2026-11-21T03:12:52Z",
+            "20261121",
+            "DE89370400440532013000",
+            "4111-1111-1111-1111",
+            "0b6f1bd4-8d2f-4b58-9d2a-5f1c9c1f0a11",
+            "0b6f1bd48d2f4b589d2a5f1c9c1f0a11",
+            "a1b2c3de",
+            "01ARZ3NDEKTSV4RRFFQ69G5FAV",
+            "AKIAIOSFODNN7EXAMPLE",
+            "sk_live_51H8xJ2eZvKYlo2C",
+            "ghp_xYzAbCdEfGhIjKl1mNoPqRs",
+            "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0",
+            "dGhpc2lzYXNlY3JldA",
+            "dGhpc2lzYXNlY3JldA==",
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "Bearer abc",
+            "/users/ann",
+            "users/ann/orders",
+            "https://example.com/reset?token=abc",
+            "a=b",
+            "a\nb",
+            "\u{1b}[31m",
+            "-x",
+            "x.",
+            "--",
+            &"x".repeat(65),
+        ] {
+            assert_eq!(presentable(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn at_its_bounds_a_code_passes_or_not() {
+        for (text, passes) in [
+            ("x".repeat(63), true),
+            ("x".repeat(64), true),
+            ("x".repeat(65), false),
+            ("12345".to_owned(), true),
+            ("123456".to_owned(), true),
+            ("1234567".to_owned(), false),
+            ("E-123-456".to_owned(), true),
+            ("E-123-4567".to_owned(), false),
+            ("abcdef1".to_owned(), true),
+            ("abcdefa1".to_owned(), false),
+            ("abcdefab".to_owned(), true),
+            (format!("{}1", "x".repeat(14)), true),
+            (format!("{}1", "x".repeat(15)), false),
+        ] {
+            assert_eq!(presentable(&text).is_some(), passes, "{text}");
+        }
+    }
+}
