@@ -1,7 +1,12 @@
 //! `requeue doctor` where there is nothing to look at. What it finds in deployments, `tests/doctor_test.py` and the tests beside its checks
 //! say.
 
+use std::fs::OpenOptions;
 use std::net::TcpListener;
+use std::process::{Command, Stdio};
+
+use requeue::Clock;
+use requeue::embedded::EmbeddedSqs;
 
 use crate::run::requeue_with;
 
@@ -50,4 +55,36 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{}", run.stderr);
         assert!(run.stderr.starts_with(&format!("error: {expected}")), "{}", run.stderr);
     }
+}
+
+/// Only the queue can be looked at, which is a danger as it stands.
+#[tokio::test(flavor = "multi_thread")]
+async fn danger_has_a_status_of_its_own_and_no_output_is_no_panic() {
+    let sqs = EmbeddedSqs::new(Clock::system());
+    let queue = sqs.create_queue("orders", [("VisibilityTimeout", "0")]).unwrap();
+    let server = sqs.serve(0).await.unwrap();
+    // Nobody listens there any more.
+    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let doctor = |output: Stdio| {
+        let run = Command::new(env!("CARGO_BIN_EXE_requeue"))
+            .args(["doctor", "--queue-url", &queue.url_at(&server.url())])
+            .env_clear()
+            .envs(KEYS)
+            .envs([("AWS_ENDPOINT_URL_SQS", server.url()), ("AWS_ENDPOINT_URL", format!("http://{nobody}"))])
+            .stdin(Stdio::null())
+            .stdout(output)
+            .output()
+            .unwrap();
+        let [stdout, stderr] = [run.stdout, run.stderr].map(|text| String::from_utf8(text).unwrap());
+        (run.status.code().unwrap(), stdout, stderr)
+    };
+    let (status, stdout, stderr) = doctor(Stdio::piped());
+    assert_eq!((status, stderr.as_str()), (3, ""), "{stdout}");
+    assert!(stdout.lines().any(|line| line.starts_with("danger ")), "{stdout}");
+    let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let reason = "error: the standard output cannot be written: No space left on device (os error 28)\n";
+    assert_eq!(doctor(full.into()), (1, String::new(), reason.to_owned()));
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    assert_eq!(doctor(writer.into()), (141, String::new(), String::new()));
 }

@@ -79,3 +79,24 @@ pub(crate) fn json(examined: &[(Deployment, Vec<Finding>)]) -> Value {
 fn count(examined: &[(Deployment, Vec<Finding>)], level: Level) -> usize {
     examined.iter().flat_map(|(_, findings)| findings).filter(|finding| finding.verdict.level == level).count()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::facts::Settings;
+    use super::super::finding::Verdict;
+    use super::*;
+
+    #[test]
+    fn no_value_of_a_deployment_controls_a_terminal() {
+        let hostile = "x\n\u{1b}[2J\u{9b}\u{202e}y";
+        let verdict = Verdict::danger(hostile, [hostile]);
+        let finding = Finding { id: "id", why: "why", queue: Some(hostile.to_owned()), verdict };
+        let region = hostile.to_owned();
+        let settings = Settings::Valid(Box::default());
+        let deployment = Deployment { region, function: None, settings, places: Vec::new(), unlisted: None };
+        let examined = [(deployment, vec![finding])];
+        let shown = text(&examined).replace(colour(Level::Danger), "").replace("\x1b[0m", "");
+        assert!(shown.chars().all(|c| printable::is_printable(c) || c == '\n'), "{shown:?}");
+        assert_eq!(shown.lines().count(), 6, "no line is made by a value: {shown}");
+    }
+}
