@@ -20,6 +20,7 @@ mod hangs;
 mod hostile;
 mod isolation;
 mod proxy;
+mod secrecy;
 mod secrets;
 mod soak;
 mod start;

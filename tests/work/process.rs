@@ -23,6 +23,23 @@ async fn it_drains_a_queue_and_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn no_level_brings_a_message_or_a_credential_into_its_log() {
+    for level in [("RUST_LOG", "trace"), ("RUST_LOG", "aws_sdk_sqs=trace,hyper=trace,aws_smithy_runtime=trace,info")] {
+        let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+        let shop = Shop::open(&server.url(), "discreet").await;
+        let bodies = [r#"{"n":1,"text":"canary"}"#, r#"{"n":2,"text":"canary","answer":"unavailable","times":1}"#];
+        shop.send(bodies.map(str::to_owned).into()).await;
+        let settings = [level, ("AWS_ACCESS_KEY_ID", "AKIACANARYKEYID"), ("AWS_SECRET_ACCESS_KEY", "canary-key")];
+        let (status, said) = shop.worker(&["--drain", "--wait-for-target", "5"], &settings).ended().await;
+        assert!(status == Some(0) && said.contains("received="), "{said}");
+        for secret in ["canary", "AKIACANARYKEYID", "AQEB"] {
+            let line = said.lines().find(|line| line.contains(secret));
+            assert!(line.is_none(), "{level:?}: {secret} in {line:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn told_to_end_it_lets_handlers_finish_and_told_twice_it_does_not() {
     for (signals, status, done, took_at_most) in [(1, 0, 2, 5_000), (2, 128 + 15, 0, 1_000)] {
         let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
