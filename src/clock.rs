@@ -98,6 +98,15 @@ impl std::fmt::Debug for Sampler {
     }
 }
 
+/// Longer than any process lives, and short enough for every clock to add it to now.
+const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
+
+/// So long from now, or as long as any process lives: adding a duration without a bound to a time panics.
+pub(crate) fn after(wait: Duration) -> Instant {
+    let now = Instant::now();
+    now.checked_add(wait.min(FAR)).unwrap_or(now)
+}
+
 /// Whole milliseconds since the epoch; a time before it counts as the epoch.
 pub(crate) fn epoch_millis(time: SystemTime) -> u64 {
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -107,4 +116,17 @@ pub(crate) fn epoch_millis(time: SystemTime) -> u64 {
 /// The inverse of [`epoch_millis`]; a number no clock can show counts as the epoch.
 pub(crate) fn from_epoch_millis(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(SystemTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_wait_is_too_long_to_be_added_to_now() {
+        for wait in [Duration::ZERO, Duration::from_secs(900), FAR, Duration::from_secs(u64::MAX), Duration::MAX] {
+            let until = after(wait).duration_since(Instant::now());
+            assert!(until <= FAR && until + Duration::from_secs(60) >= wait.min(FAR), "{wait:?}: {until:?}");
+        }
+    }
 }

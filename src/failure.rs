@@ -122,6 +122,11 @@ impl Failure {
     }
 
     /// It will never work. On `reason` see [`Failure::rate_limit`].
+    ///
+    /// In the default mode [`Redrive`](crate::DeadLetterMode::Redrive) SQS delivers the message again until it has been received
+    /// `maxReceiveCount` times. The process that gave it up does not call its handler again, but another execution environment, a cold one or
+    /// a worker that was started again does, once each. The modes [`Annotate`](crate::DeadLetterMode::Annotate) and
+    /// [`Direct`](crate::DeadLetterMode::Direct) note it in the message, which is then handled once in all.
     pub fn non_retryable(reason: impl fmt::Display) -> Self {
         Self::new(FailureClass::NonRetryable, Evidence::Handler, reason)
     }

@@ -37,8 +37,9 @@ pub(crate) enum Way {
     Blocked,
 }
 
-/// What a message leaves to those behind it in its FIFO group. In its place one that failed for good is handled again on each
-/// receive, until its receives say that its retries are used up, or it is in the dead-letter queue.
+/// What a message leaves to those behind it in its FIFO group. In its place one that failed for good may be handled again on each
+/// receive, by a process that does not know that it was given up, until its receives say that its retries are used up, or it is in the
+/// dead-letter queue.
 pub(crate) fn way(policy: &RetryPolicy, verdict: &Verdict) -> Way {
     let Verdict { delivery, disposition, .. } = verdict;
     let progress = delivery.progress();
@@ -49,9 +50,12 @@ pub(crate) fn way(policy: &RetryPolicy, verdict: &Verdict) -> Way {
         Disposition::Complete
         | Disposition::Direct(DeadLetterReason::Expired)
         | Disposition::Release(ReleaseReason::ShuttingDown) => Way::Free,
-        Disposition::DeadLetter(DeadLetterReason::Expired)
-        | Disposition::Release(ReleaseReason::GivenUp | ReleaseReason::Annotated) => passable,
-        Disposition::DeadLetter(_) if policy::is_spent(policy, &progress) => passable,
+        Disposition::DeadLetter(DeadLetterReason::Expired) | Disposition::Release(ReleaseReason::Annotated) => passable,
+        Disposition::DeadLetter(_) | Disposition::Release(ReleaseReason::GivenUp)
+            if policy::is_spent(policy, &progress) =>
+        {
+            passable
+        }
         Disposition::Direct(_) => Way::FreeOnceMoved,
         Disposition::Requeue { .. }
         | Disposition::Defer { .. }

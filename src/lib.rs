@@ -118,7 +118,9 @@ pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseRea
 pub use failure::{Evidence, Failure, FailureClass};
 pub use gate::Scope;
 pub use handler::Handler;
-pub use lambda::{Error, InvocationError, SqsEvent, init_logging, init_logging_to, respond, run, run_with};
+pub use lambda::{
+    Error, InvocationError, SqsEvent, init_logging, init_logging_to, may_be_logged, respond, run, run_with,
+};
 pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};

@@ -33,8 +33,10 @@ use crate::telemetry::{self, Emitter};
 
 mod call;
 mod crew;
+mod given_up;
 
 use call::Handled;
+use given_up::GivenUp;
 
 /// Works on batches: the core that Lambda, the command line and the tests share.
 ///
@@ -55,6 +57,7 @@ struct Inner<H, Q> {
     recursive_loop: RecursiveLoop,
     dead_letter: DeadLetterMode,
     mode: Mode,
+    given_up: GivenUp,
     metrics: Option<Emitter>,
     handlers: Handle,
     /// Whether the host has said what it says once.
@@ -164,6 +167,7 @@ where
             recursive_loop,
             dead_letter,
             mode,
+            given_up: GivenUp::default(),
             metrics: metrics.map(Emitter::new),
             handlers,
             said: Once::new(),
@@ -307,7 +311,16 @@ where
         }
         let time_left = if began < times.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
         let dead_letter = self.inner.dead_letter_mode(delivery, now);
-        if let Some(disposition) = gate(policy, dead_letter, delivery, now, time_left, sample) {
+        let gated = gate(policy, dead_letter, delivery, now, time_left, sample);
+        let gated = match gated {
+            Some(Disposition::Release(_)) => gated,
+            // Its group may pass it.
+            Some(Disposition::DeadLetter(_)) if delivery.is_fifo() => gated,
+            // A copy of it would be handled anew.
+            _ if self.inner.given_up.knows(delivery, now) => Some(Disposition::Release(ReleaseReason::GivenUp)),
+            _ => gated,
+        };
+        if let Some(disposition) = gated {
             return verdict(self.inner.feasible(delivery, disposition, dead_letter, now, sample));
         }
         let objection = delivery.defect.as_ref().or(delivery.refusal.as_ref())?.clone();
@@ -361,11 +374,6 @@ fn joined(deliveries: Vec<Delivery>) -> Vec<Delivery> {
     joined
 }
 
-/// Whether SQS could not be told to keep it, and it can be sent again instead.
-fn is_unreportable(delivery: &Delivery) -> bool {
-    delivery.message_id.is_none() && delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo()
-}
-
 impl<H, Q: Queue> Inner<H, Q> {
     /// Reads each record, and joins those that are the same message delivered twice.
     fn decode(&self, records: Vec<Record>) -> Vec<Delivery> {
@@ -399,6 +407,10 @@ impl<H, Q: Queue> Inner<H, Q> {
             Disposition::Complete | Disposition::Release(ReleaseReason::Abandoned) => wanted,
             _ if self.settler.has_lapsed(delivery) => Disposition::Release(ReleaseReason::Lapsed),
             Disposition::Requeue { .. } if self.mode == Mode::Report => Disposition::Release(ReleaseReason::Reported),
+            // Without an id it waits by a copy in every other mode.
+            Disposition::Defer { .. } if self.mode == Mode::Report && delivery.strategy == Strategy::Copy => {
+                Disposition::Release(ReleaseReason::Reported)
+            }
             Disposition::Requeue { .. } | Disposition::Defer { .. } if delivery.queue.is_none() => {
                 Disposition::Release(ReleaseReason::NoQueue)
             }
@@ -414,7 +426,7 @@ impl<H, Q: Queue> Inner<H, Q> {
                 Disposition::Defer { why, wait: policy::deferred_in_place(wait, now) }
             }
             Disposition::DeadLetter(reason) => self.dead_letter(delivery, reason, dead_letter, now, sample),
-            Disposition::Release(ReleaseReason::GivenUp) if is_unreportable(delivery) => {
+            Disposition::Release(ReleaseReason::GivenUp) if self.is_sent_for_want_of_an_id(delivery) => {
                 policy::defer(&self.policy, Deferral::Unreportable, delivery.deferrals(), now, sample)
             }
             Disposition::Requeue { .. }
@@ -436,6 +448,12 @@ impl<H, Q: Queue> Inner<H, Q> {
         }
     }
 
+    /// Whether SQS could not be told to keep it, and it can be sent again instead.
+    fn is_sent_for_want_of_an_id(&self, delivery: &Delivery) -> bool {
+        let can_be_copied = delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo();
+        delivery.message_id.is_none() && can_be_copied && self.mode == Mode::Requeue
+    }
+
     /// The way to the dead-letter queue. A copy needs all of the record, and on a FIFO queue it would lose its place.
     fn dead_letter(
         &self,
@@ -452,7 +470,7 @@ impl<H, Q: Queue> Inner<H, Q> {
                 Disposition::Annotate(reason)
             }
             DeadLetterMode::Redrive | DeadLetterMode::Annotate | DeadLetterMode::Direct(_) => {
-                if is_unreportable(delivery) {
+                if self.is_sent_for_want_of_an_id(delivery) {
                     policy::defer(&self.policy, Deferral::Unreportable, delivery.deferrals(), now, sample)
                 } else {
                     Disposition::DeadLetter(reason)
@@ -462,6 +480,12 @@ impl<H, Q: Queue> Inner<H, Q> {
     }
 
     fn report(&self, mut settled: Vec<Settled>, started: Instant) -> Report {
+        if self.mode == Mode::Requeue {
+            let is_left = |settled: &&Settled| matches!(settled.verdict.disposition, Disposition::DeadLetter(_));
+            for Settled { verdict, .. } in settled.iter().filter(is_left) {
+                self.given_up.note(&verdict.delivery, verdict.at);
+            }
+        }
         settled.sort_unstable_by_key(|settled| settled.verdict.delivery.position);
         Report {
             outcomes: settled.into_iter().map(|settled| self.outcome(settled)).collect(),

@@ -141,7 +141,7 @@ pub enum Mode {
 ///
 /// | | `Redrive` | `Annotate` | `Direct` |
 /// |---|---|---|---|
-/// | calls of the handler | 10 | 1 | 1 |
+/// | calls of the handler | 1 by each process that receives it, 10 at most | 1 | 1 |
 /// | in the dead-letter queue | after 10 visibility timeouts | after 10 s | at once |
 /// | SQS requests, all in all; of a message among ten | 11; 1.1 | 25; 2.5 | 5; 0.5 |
 /// | says why | no | yes | yes |
@@ -153,7 +153,8 @@ pub enum Mode {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeadLetterMode {
-    /// It stays in the queue and is handled again on each receive, until the queue's redrive policy moves it.
+    /// It stays in the queue until the queue's redrive policy moves it. A process remembers 4,096 messages that it gave up and does not
+    /// handle them again; another process does, once.
     #[default]
     Redrive,
     /// It is replaced by a copy that says in `retryState.deadLetter` why it was given up, and is not handled again; the queue's

@@ -27,7 +27,7 @@ mod lenient;
 mod logging;
 
 pub use event::SqsEvent;
-pub use logging::{init_logging, init_logging_to};
+pub use logging::{init_logging, init_logging_to, may_be_logged};
 
 /// Runs a Lambda function that hands each SQS message to `handler`: all of its `main`.
 ///
@@ -35,7 +35,8 @@ pub use logging::{init_logging, init_logging_to};
 /// this is called, or on one of two threads if that one has fewer. The conversation with Lambda and SQS has a thread
 /// to itself, so that no handler, not even one that blocks, can keep the invocation from its answer.
 ///
-/// Log lines go to the standard output as Lambda's logging controls say. If no `tracing` subscriber is installed yet, one is, and a
+/// Log lines go to the standard output as Lambda's logging controls say. A subscriber of your own needs the filter [`may_be_logged`]. If
+/// no `tracing` subscriber is installed yet, one is, and a
 /// panic hook with it that logs where a panic happened and not its text, which may quote a message.
 ///
 /// ```no_run

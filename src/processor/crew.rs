@@ -24,6 +24,7 @@ use crate::gate::{Change, Pass, Reply};
 use crate::handler::Handler;
 use crate::message::{Body, Delivery};
 use crate::queue::Queue;
+use crate::settings::Mode;
 use crate::settle::Verdict;
 
 /// The clock is looked at no more often for the sake of messages that wait, however short a handler's time is.
@@ -275,7 +276,12 @@ where
     }
 
     fn say(&self, change: Option<Change>) {
+        let is_report = self.processor.inner.mode == Mode::Report;
         match change {
+            Some(Change::Opened) if is_report => tracing::warn!(
+                parent: &self.invocation,
+                "circuit would open: REQUEUE_MODE is report, so every message is still handled"
+            ),
             Some(Change::Opened) => tracing::warn!(
                 parent: &self.invocation,
                 "circuit opened: deferring messages, probing with a few of them"

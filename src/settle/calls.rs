@@ -37,15 +37,16 @@ impl<Q: Queue> Settler<Q> {
         let mut trouble = self.send_together(queue, copies, deadline).await;
         if trouble == Some(CallErrorKind::Malformed) && copies.len() > 1 {
             // One of them spoils the request for all: alone, only that one fails.
+            trouble = None;
             for copy in copies {
-                trouble = self.send_together(queue, std::slice::from_mut(copy), deadline).await;
+                trouble = worse(trouble, self.send_together(queue, std::slice::from_mut(copy), deadline).await);
             }
         }
         trouble
     }
 
     async fn send_together(&self, queue: &QueueArn, copies: &mut [Copy], deadline: Instant) -> Option<CallErrorKind> {
-        let mut tries = Tries::until(deadline - LEAST_FOR_SEND);
+        let mut tries = Tries::until(deadline.checked_sub(LEAST_FOR_SEND).unwrap_or(deadline));
         let mut ambiguous_tries = 0;
         let mut trouble = None;
         while self.begin(&mut tries).await {
@@ -201,6 +202,14 @@ impl<Q: Queue> Settler<Q> {
             }
             wishes.retain(|(at, _)| results[*at].as_ref().is_err_and(|error| !error.sender_fault));
         }
+    }
+}
+
+/// Of several sends the one without an answer counts: it may have stored its copies.
+fn worse(one: Option<CallErrorKind>, other: Option<CallErrorKind>) -> Option<CallErrorKind> {
+    match (one, other) {
+        (Some(CallErrorKind::Ambiguous), _) | (_, Some(CallErrorKind::Ambiguous)) => Some(CallErrorKind::Ambiguous),
+        _ => one.or(other),
     }
 }
 

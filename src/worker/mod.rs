@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::clock::Sampler;
+use crate::clock::{Sampler, after};
 use crate::disposition::Disposition;
 use crate::handler::Handler;
 use crate::message::{Body, Raw, Record};
@@ -283,7 +283,7 @@ where
     async fn work(&self, records: Vec<Record>, stop: &Stop) {
         // Enough for one after the other, as the messages of a FIFO group are handled.
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
-        let deadline = Instant::now() + self.limits.timeout.saturating_mul(messages) + self.limits.reserve;
+        let deadline = after(self.limits.timeout.saturating_mul(messages).saturating_add(self.limits.reserve));
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).received += u64::from(messages);
         let handles = records.iter().filter_map(|record| record.receipt_handle.clone()).collect();
         let process = self.processor.process_and_delete(records, deadline, stop);

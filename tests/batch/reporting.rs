@@ -3,7 +3,9 @@
 use requeue::FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 use requeue::{DeadLetterMode, Disposition, Failure, Mode, ReleaseReason, Strategy};
 
-use crate::world::{Act, Script, VISIBILITY, World, numbered, secs};
+use serde_json::Value;
+
+use crate::world::{Act, Log, SEND, Script, VISIBILITY, World, numbered, secs};
 
 fn world(name: &str) -> World {
     let mut world = World::with_queue(name, &[]);
@@ -73,4 +75,39 @@ async fn what_is_not_due_waits_in_its_place_and_loses_nothing() {
     assert!(calls[1].at - began >= secs(4_999), "not before its time");
     assert_eq!(world.all_calls().0, sent, "nothing is sent");
     assert!(world.dead().is_empty() && world.messages().is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_open_circuit_is_not_said_to_defer_anything() {
+    let world = world("orders");
+    world.send_numbered(10).await;
+    let script = Script::always(Failure::temporary("no"));
+    let processor = world.processor(script.clone());
+    let event = world.receive().await;
+    let log = Log::default();
+    let listening = log.listen();
+    world.report(&processor, &event).await;
+    drop(listening);
+    assert_eq!(script.calls().len(), 10);
+    let text = log.text();
+    assert!(text.contains("circuit would open") && !text.contains("deferring"), "{text}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_is_sent_even_of_a_record_without_an_id() {
+    for failure in [
+        Failure::postpone(secs(60)),
+        Failure::temporary("no"),
+        Failure::non_retryable("never"),
+        Failure::rate_limit("slowly").retry_after(secs(2_000)),
+    ] {
+        let world = world("orders");
+        world.send("{}").await;
+        let mut event = world.receive().await;
+        event["Records"][0]["messageId"] = Value::Null;
+        let script = Script::always(failure.clone());
+        let report = world.report(&world.processor(script.clone()), &event).await;
+        assert!(report.failed_ids().is_err(), "{failure:?}: SQS keeps it, which only a failed invocation can say");
+        assert_eq!((script.calls().len(), world.calls(SEND)), (1, 0), "{failure:?}");
+    }
 }

@@ -335,6 +335,27 @@ async fn a_request_refused_as_malformed_is_sent_in_single_pieces() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn one_piece_without_an_answer_holds_back_later_sends_whatever_the_last_piece_met() {
+    // The first request is all of them; then each piece alone, tried twice where there is no answer.
+    for (lost, holds) in [(vec![], false), (vec![2, 3], true), (vec![3, 4], true), (vec![4, 5], true)] {
+        let world = World::new();
+        world.send_numbered(3).await;
+        let without_answer = lost.clone();
+        world.faults_of(SEND, move |call| match call.of_operation {
+            1 => Fault::refuse(400, "InvalidMessageContents"),
+            n if without_answer.contains(&n) => Fault::LoseRequest,
+            _ => Fault::None,
+        });
+        let processor = world.processor(Script::always(later()));
+        world.invoke(&processor).await.unwrap();
+        let sends = world.calls(SEND);
+        world.send("{}").await;
+        world.invoke(&processor).await.unwrap();
+        assert_eq!(world.calls(SEND) == sends, holds, "{lost:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_single_message_refused_as_malformed_is_sent_once() {
     let world = World::new();
     let id = world.send("{}").await;

@@ -589,3 +589,34 @@ async fn a_service_that_fails_the_first_call_of_each_message_is_not_starved_by_i
     assert_eq!((progress.completed, script.calls().len()), (40, 80));
     assert!(begun.elapsed() < secs(60), "{:?}", begun.elapsed());
 }
+
+#[tokio::test(start_paused = true)]
+async fn no_limit_is_too_long_for_either_host() {
+    let limits = |timeout, reserve| Limits { timeout, reserve, concurrency: 10 };
+    for limits in [
+        limits(Duration::MAX, secs(5)),
+        limits(secs(30), Duration::MAX),
+        limits(Duration::MAX, Duration::MAX),
+        limits(Duration::MAX / 10, Duration::MAX / 2),
+        limits(secs(u64::MAX / 20), Duration::ZERO),
+        limits(Duration::ZERO, Duration::ZERO),
+        limits(secs(1), Duration::MAX),
+    ] {
+        let ends = !limits.timeout.is_zero();
+        let mut world = World::new();
+        world.settings.limits = limits.clone();
+        world.send_numbered(20).await;
+        // Fails once, so that there is a copy to settle.
+        let script = Script::failing_first(20, Failure::temporary("later"));
+        if ends {
+            let worker =
+                start(&world, script.clone(), WorkerSettings { shutdown_timeout: Duration::MAX, ..draining() });
+            let worker = worker.await;
+            let progress = timeout(secs(10_000), worker.run(pending())).await.expect("the queue becomes empty");
+            assert_eq!((progress.completed, progress.not_deleted), (20, 0), "{limits:?}");
+        }
+        world.send_numbered(20).await;
+        let processor = world.processor(Script::always(Failure::temporary("no")));
+        assert!(world.invoke(&processor).await.expect("a batch").answer.is_ok(), "{limits:?}");
+    }
+}

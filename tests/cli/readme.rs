@@ -63,7 +63,7 @@ fn the_costs_of_a_final_failure_are_those_of_the_schedule() {
     };
     let calls = |class: &Value| class["requests"]["median"]["handlerCalls"].to_string();
     assert_eq!(row("copy", &calls), row("visibility", &calls));
-    says(&format!("| calls of the handler | {} |", row("copy", &calls)));
+    says(&format!("| calls of the handler by one execution environment | {} |", row("copy", &calls)));
 
     for strategy in ["copy", "visibility"] {
         let arrival = |class: &Value| class["end"]["median"]["ageInDeadLetterQueueSeconds"].to_string();

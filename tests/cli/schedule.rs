@@ -224,12 +224,12 @@ fn in_its_place_a_message_ends_when_the_queue_allows_no_more_receives() {
         ("temporary", "3", "direct", ("retries-exhausted", 2, 120, 120, 3)),
         ("temporary", "3", "annotate", ("retries-exhausted", 2, 120, 130, 3)),
         ("temporary", "3", "redrive", ("retries-exhausted", 2, 120, 420, 3)),
-        // Called again on each receive.
-        ("temporary", "9", "redrive", ("retries-exhausted", 2, 120, 120 + 7 * 300, 9)),
+        // An environment remembers what it gave up.
+        ("temporary", "9", "redrive", ("retries-exhausted", 2, 120, 120 + 7 * 300, 3)),
         // The longest wait.
         ("quota", "2", "redrive", ("receives-exhausted", 1, 42_840, 85_680, 2)),
         ("non-retryable", "1", "redrive", ("non-retryable", 0, 0, 300, 1)),
-        ("non-retryable", "9", "redrive", ("non-retryable", 0, 0, 9 * 300, 9)),
+        ("non-retryable", "9", "redrive", ("non-retryable", 0, 0, 9 * 300, 1)),
         ("non-retryable", "9", "annotate", ("non-retryable", 0, 0, 10, 1)),
         ("non-retryable", "9", "direct", ("non-retryable", 0, 0, 0, 1)),
     ];

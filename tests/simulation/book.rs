@@ -92,6 +92,8 @@ pub struct Book {
     /// When each message was first seen in the dead-letter queue, and how often it had been received by then.
     arrivals: BTreeMap<String, (u64, SystemTime)>,
     pub longest_row: u32,
+    /// On which receive each environment gave up which messages, in the queue or the dead-letter queue, for as long as it lives.
+    given_up: BTreeMap<(usize, bool, String), u64>,
     pub all_handles: BTreeSet<String>,
 }
 
@@ -109,6 +111,7 @@ impl Book {
             rows: BTreeMap::new(),
             arrivals: BTreeMap::new(),
             longest_row: 0,
+            given_up: BTreeMap::new(),
             all_handles: BTreeSet::new(),
         }
     }
@@ -213,6 +216,29 @@ impl Book {
     pub fn trouble(&mut self, invocation: usize, environment: usize) {
         self.troubles.insert(environment, Instant::now());
         self.excuse(invocation, "trouble with the queue");
+    }
+
+    /// An environment takes the place of one that died.
+    pub fn born(&mut self, environment: usize) {
+        self.given_up.retain(|(other, ..), _| *other != environment);
+    }
+
+    /// What was final, and is left to the redrive policy by an environment that is to remember it.
+    pub fn gave_up(&mut self, id: usize) {
+        let invocation = &self.invocations[&id];
+        for (message, member) in &invocation.members {
+            // What went wrong may have changed its end.
+            if member.ended == Some(Ended::Final) && !self.tracks[member.n].is_troubled {
+                let key = (invocation.environment, invocation.is_on_dead, message.clone());
+                self.given_up.insert(key, member.receives);
+            }
+        }
+    }
+
+    /// Whether the environment of this invocation gave the message up on an earlier receive.
+    pub fn was_given_up(&self, invocation: &Invocation, message: &str, receives: u64) -> bool {
+        let given_up = self.given_up.get(&(invocation.environment, invocation.is_on_dead, message.to_owned()));
+        given_up.is_some_and(|earlier| *earlier < receives)
     }
 
     /// Something else than the handler went wrong with these messages.

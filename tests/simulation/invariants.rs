@@ -64,8 +64,11 @@ impl Book {
         let is_due = track.due.is_none_or(|due| Instant::now() + early >= due);
         let is_afresh = track.redrives > 0 || invocation.is_on_dead;
         ensure(is_due || track.is_troubled || is_afresh, "called before its time")?;
-        let member = &invocation.members[message.id().unwrap_or_default()];
+        let message_id = message.id().unwrap_or_default();
+        let member = &invocation.members[message_id];
         ensure(!member.past.is_given_up, "called after it was given up")?;
+        let was_given_up = self.was_given_up(invocation, message_id, member.receives);
+        ensure(!was_given_up, "called again by the environment that gave it up")?;
         ensure(message.original_id() == Some(&member.past.original), "the original id has changed")?;
         let (count, most) = (u64::from(message.retry_count()), copies::retries(plan, member).min(u64::from(u32::MAX)));
         let least = if member.past.is_moved { member.past.count } else { most };
@@ -203,6 +206,9 @@ impl Book {
             self.excuse(id, "clocks are too far apart");
         }
         self.excuse_unstarted(world, id);
+        if plan_remembers(world) {
+            self.gave_up(id);
+        }
     }
 
     /// What had no time left to be called in its place, or too often elsewhere, has used up a receive in vain.
@@ -300,7 +306,7 @@ impl Book {
             let receives = usize::try_from(receives).expect("small");
             let retries = usize::try_from(plan.policy.max_retries).expect("small");
             let copies = retries + 1 + track.postponed;
-            // What was given up is handled again on each receive where nobody notes it in the message.
+            // Where nobody notes in the message that it was given up, another environment may handle it again on each receive.
             let is_noted = plan.dead_letters != DeadLetters::Redrive && !copies::may_wait_in_place(plan);
             let queues = if plan.dead_receives.is_some() { 2 } else { 1 };
             let most = queues * (1 + track.redrives) * copies * if is_noted { 1 } else { receives };
@@ -322,6 +328,11 @@ impl Book {
             Copies::TooLong => true,
         }
     }
+}
+
+/// Whether an environment leaves to the redrive policy what it gives up, and does not handle it again.
+fn plan_remembers(world: &World) -> bool {
+    world.plan.dead_letters == DeadLetters::Redrive && world.plan.mode == requeue::Mode::Requeue
 }
 
 fn ensure(holds: bool, what: &str) -> Result<(), String> {

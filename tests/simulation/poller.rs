@@ -58,6 +58,7 @@ fn begin<Q: Queue>(
     dice: &Dice,
 ) -> (CancellationToken, Processor<Q>, Clock) {
     let (clock, settings) = world.settings(environment, dice);
+    world.book().born(environment);
     let witness = Witness {
         inner: connect(&world.sqs),
         world: Arc::clone(world),

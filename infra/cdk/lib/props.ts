@@ -88,8 +88,8 @@ export interface RetryQueueProps {
    */
   readonly scope?: string;
   /**
-   * How a message that is given up reaches the dead-letter queue: as a copy that says why, moved by SQS (annotate); as it is, handled again on each
-   * receive until SQS moves it (redrive); as such a copy that the function sends there (direct).
+   * How a message that is given up reaches the dead-letter queue: as a copy that says why, moved by SQS (annotate); as it is, once SQS
+   * has moved it after maxReceiveCount receives (redrive); as such a copy that the function sends there (direct).
    * @default 'annotate'
    */
   readonly deadLetterMode?: 'annotate' | 'redrive' | 'direct';

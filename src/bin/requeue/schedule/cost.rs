@@ -28,7 +28,7 @@ pub(crate) struct Requests {
     /// Lambda's poller deletes all that the function does not report as failed, also what the function has deleted already.
     pub(crate) poller_deletes: u32,
     pub(crate) visibility_changes: u32,
-    /// How often its handler is called.
+    /// How often its handler is called by one execution environment, which remembers what it gave up.
     pub(crate) calls: u32,
 }
 
@@ -47,7 +47,7 @@ impl Requests {
             deletes: copies,
             poller_deletes: copies,
             visibility_changes,
-            calls: retries + last_call + way.calls,
+            calls: retries + last_call,
         }
     }
 

@@ -182,7 +182,7 @@ impl Schedule {
 impl ClassSchedule {
     fn of(policy: &RetryPolicy, class: FailureClass, queue: &Queue) -> Self {
         let lives = Life::spread(policy, class, queue.waiting());
-        let ways = lives.map(|life| Way::of(life, policy, queue));
+        let ways = lives.map(|life| Way::of(life, queue));
         let requests = lives.with(&ways, |life, way| Requests::of(life, way, queue));
         let needed = match queue.strategy {
             Strategy::Copy => None,

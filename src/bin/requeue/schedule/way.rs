@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use requeue::policy::RetryPolicy;
-
 use super::life::{End, Life};
 use super::{Mode, Queue, Strategy};
 
@@ -18,8 +16,6 @@ pub(crate) struct Way {
     /// Copies that say why it was given up.
     pub(crate) copies: u32,
     pub(crate) receives: u32,
-    /// How often its handler is called once more.
-    pub(crate) calls: u32,
     pub(crate) visibility_changes: u32,
     /// How often it waits for the queue's visibility timeout.
     pub(crate) visibility_timeouts: u32,
@@ -27,17 +23,16 @@ pub(crate) struct Way {
 }
 
 impl Way {
-    pub(crate) fn of(life: &Life, policy: &RetryPolicy, queue: &Queue) -> Self {
+    pub(crate) fn of(life: &Life, queue: &Queue) -> Self {
         match (life.end, queue.dead_letter) {
             (End::ReceivesExhausted { wait }, _) => Self { visibility_changes: 1, time: wait, ..Self::default() },
-            (End::GivenUp(_), Mode::Redrive) => Self::received_again(life, policy, queue),
+            (End::GivenUp(_), Mode::Redrive) => Self::received_again(life, queue),
             (End::GivenUp(_), Mode::Annotate) => {
                 let hurried = queue.max_receive_count.min(MAX_HURRIED_RECEIVES);
                 let visibility_timeouts = queue.max_receive_count - hurried;
                 Self {
                     copies: 1,
                     receives: queue.max_receive_count,
-                    calls: 0,
                     visibility_changes: hurried,
                     visibility_timeouts,
                     time: ANNOTATION_DELAY + queue.visibility_timeout * visibility_timeouts,
@@ -47,28 +42,14 @@ impl Way {
         }
     }
 
-    /// It comes back until its receives are used up.
-    fn received_again(life: &Life, policy: &RetryPolicy, queue: &Queue) -> Self {
+    /// It comes back until its receives are used up. Whoever gave it up remembers that and does not call its handler again.
+    fn received_again(life: &Life, queue: &Queue) -> Self {
         let had = match queue.strategy {
             Strategy::Copy => 1,
             Strategy::Visibility => life.count() + 1,
         };
-        let is_called = |receive: &u32| {
-            let age = life.age() + queue.visibility_timeout * (receive - had);
-            let is_expired = policy.message_ttl.is_some_and(|ttl| age > ttl);
-            // Only a copy says what its message has been through.
-            let is_given_up = queue.strategy == Strategy::Copy && life.count() > 0;
-            !is_expired && !is_given_up
-        };
-        let calls = (had + 1..=queue.max_receive_count).filter(is_called).count();
         let receives = queue.max_receive_count - had;
         let visibility_timeouts = receives + 1;
-        Self {
-            receives,
-            calls: u32::try_from(calls).expect("a queue counts its receives in 32 bits"),
-            visibility_timeouts,
-            time: queue.visibility_timeout * visibility_timeouts,
-            ..Self::default()
-        }
+        Self { receives, visibility_timeouts, time: queue.visibility_timeout * visibility_timeouts, ..Self::default() }
     }
 }

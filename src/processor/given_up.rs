@@ -1,0 +1,142 @@
+//! Which messages this process gave up and left to the queue's redrive policy. SQS delivers them again until it moves them, and to call
+//! their handlers again would change nothing. Takes no decision about a message.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, SystemTime};
+
+use crate::message::Delivery;
+use crate::queue::QueueArn;
+
+/// The oldest message is forgotten for the sake of one more: about a megabyte in all.
+const MAX_MESSAGES: usize = 4_096;
+/// A queue keeps no message for longer. Source: SQS API reference, `MessageRetentionPeriod`.
+const MAX_RETENTION: Duration = Duration::from_secs(14 * 86_400);
+
+/// What is forgotten, or was given up by another process, is handled once more. So the ids are kept in full: two messages whose hashes
+/// were the same could make one of them a dead letter that was never handled.
+#[derive(Default)]
+pub(super) struct GivenUp(Mutex<Memory>);
+
+#[derive(Default)]
+struct Memory {
+    /// By message id.
+    messages: HashMap<Arc<str>, Receive>,
+    /// In the order in which they came.
+    order: VecDeque<Arc<str>>,
+}
+
+/// The receive on which a message was given up.
+struct Receive {
+    queue: Option<Arc<QueueArn>>,
+    count: u32,
+    at: SystemTime,
+}
+
+impl Receive {
+    fn is_before(&self, delivery: &Delivery, now: SystemTime) -> bool {
+        self.queue == delivery.queue
+            && self.count < delivery.receive_count
+            && now.duration_since(self.at).unwrap_or_default() <= MAX_RETENTION
+    }
+}
+
+impl GivenUp {
+    /// A message without an id is not known when it comes back.
+    pub(super) fn note(&self, delivery: &Delivery, at: SystemTime) {
+        let Some(id) = &delivery.message_id else { return };
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let receive = Receive { queue: delivery.queue.clone(), count: delivery.receive_count, at };
+        if let Some(known) = memory.messages.get_mut(id.as_str()) {
+            *known = receive;
+            return;
+        }
+        if memory.order.len() >= MAX_MESSAGES
+            && let Some(oldest) = memory.order.pop_front()
+        {
+            memory.messages.remove(&oldest);
+        }
+        let id: Arc<str> = id.as_str().into();
+        memory.order.push_back(Arc::clone(&id));
+        memory.messages.insert(id, receive);
+    }
+
+    /// Whether this is a later receive of a message that was given up. In another queue, or with a count that began anew, it is a new
+    /// message although it has the same id: in the dead-letter queue it is to be handled.
+    pub(super) fn knows(&self, delivery: &Delivery, now: SystemTime) -> bool {
+        // Nobody has given it up before its first receive.
+        if delivery.receive_count <= 1 {
+            return false;
+        }
+        let Some(id) = delivery.message_id.as_deref() else { return false };
+        let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(given_up) = memory.messages.get(id) else { return false };
+        let is_known = given_up.is_before(delivery, now);
+        if !is_known {
+            memory.messages.remove(id);
+            memory.order.retain(|other| **other != *id);
+        }
+        is_known
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::message::{Decoder, Record};
+
+    const NOW: SystemTime = SystemTime::UNIX_EPOCH;
+
+    fn delivery(id: &str, queue: &str, count: u32) -> Delivery {
+        let queue = format!("arn:aws:sqs:eu-west-1:123456789012:{queue}").parse().expect("an ARN");
+        let record = Record {
+            message_id: Some(id.to_owned()),
+            body: Some("{}".to_owned()),
+            queue: Some(Arc::new(queue)),
+            receive_count: Some(count),
+            ..Record::default()
+        };
+        Delivery::decode(0, record, NOW, &Decoder::default())
+    }
+
+    #[test]
+    fn a_later_receive_of_the_same_message_in_the_same_queue_is_known() {
+        let (soon, late) = (Duration::from_secs(60), MAX_RETENTION + Duration::from_secs(1));
+        for (id, queue, count, after, is_known) in [
+            ("m", "orders", 4, soon, true),
+            ("m", "orders", 9, MAX_RETENTION, true),
+            ("m", "orders", 9, late, false),
+            ("m", "orders", 3, soon, false),
+            ("m", "orders", 1, soon, false),
+            ("m", "orders-dlq", 4, soon, false),
+            ("n", "orders", 4, soon, false),
+            ("", "orders", 4, soon, false),
+        ] {
+            let given_up = GivenUp::default();
+            given_up.note(&delivery("m", "orders", 3), NOW);
+            let what = format!("{id} in {queue}, receive {count}, after {after:?}");
+            let next = delivery(id, queue, count);
+            assert_eq!(given_up.knows(&next, NOW + after), is_known, "{what}");
+            // A message that began anew is not taken for the old one on its later receives.
+            assert_eq!(
+                given_up.knows(&delivery("m", "orders", 20), NOW + soon),
+                is_known || id != "m" || count == 1,
+                "{what}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_oldest_is_forgotten_when_there_are_too_many() {
+        let given_up = GivenUp::default();
+        for n in 0..=MAX_MESSAGES {
+            // Twice: it takes no second place.
+            given_up.note(&delivery(&format!("m-{n}"), "orders", 1), NOW);
+            given_up.note(&delivery(&format!("m-{n}"), "orders", 2), NOW);
+        }
+        let knows = |n: usize| given_up.knows(&delivery(&format!("m-{n}"), "orders", 3), NOW);
+        assert_eq!([knows(0), knows(1), knows(MAX_MESSAGES)], [false, true, true]);
+        let memory = given_up.0.lock().expect("no panic");
+        assert_eq!((memory.messages.len(), memory.order.len()), (MAX_MESSAGES, MAX_MESSAGES));
+    }
+}
