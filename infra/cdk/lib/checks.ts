@@ -63,8 +63,8 @@ export const FORMS: Readonly<
   contentType: [/^[^/\s]+\/[^/\s].*$/, 'a media type, for example text/csv'],
   scope: [/^([A-Za-z0-9_.-]+|\/.*)$/, 'the name of a message attribute, or a JSON pointer such as /account/id'],
   signingSecret: [/^(whsec_|arn:)\S+( (whsec_|arn:)\S+)*$/, 'whsec_ and base64, or the ARN of a secret, or several of these separated by spaces'],
-  clientCertificate: [/^(arn:\S+|-----BEGIN CERTIFICATE-----[^]+)$/, 'a certificate in PEM, or the ARN of a secret'],
-  clientKey: [/^(arn:\S+|-----BEGIN ((RSA|EC) )?PRIVATE KEY-----[^]+)$/, 'a private key in PEM, not encrypted, or the ARN of a secret'],
+  clientCertificate: [/^(arn:\S+|-----BEGIN CERTIFICATE-----[\s\S]+)$/, 'a certificate in PEM, or the ARN of a secret'],
+  clientKey: [/^(arn:\S+|-----BEGIN ((RSA|EC) )?PRIVATE KEY-----[\s\S]+)$/, 'a private key in PEM, not encrypted, or the ARN of a secret'],
   alarmEmail: [/^[^@\s]+@[^@\s]+$/, 'an e-mail address'],
 };
 
