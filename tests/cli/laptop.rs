@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::run::{file, requeue, requeue_reading, requeue_with};
 
@@ -245,4 +245,17 @@ fn invoke_sends_what_the_settings_of_the_lambda_say() {
     assert_eq!(unsigned.status, 1, "{}", unsigned.stderr);
     assert!(unsigned.stderr.contains("REQUEUE_SIGNING_SECRET number 1 is invalid"), "{}", unsigned.stderr);
     assert!(!unsigned.stderr.contains("s3cret"), "{}", unsigned.stderr);
+}
+
+#[test]
+fn an_id_in_an_event_controls_no_terminal() {
+    let id = "m\u{1b}[2J\u{9b}\u{202e}-1";
+    let record = |id: &str| json!({ "messageId": id, "receiptHandle": "r", "body": r#"{"answer":"invalid"}"# });
+    let path = file("hostile-id.json", &json!({ "Records": [record(id)] }).to_string());
+    let run = requeue(&["invoke", &path, "--sample", "0.5"]);
+    for printed in [&run.stdout, &run.stderr] {
+        assert!(printed.chars().all(|c| requeue::printable::is_printable(c) || c == '\n'), "{run:?}");
+    }
+    let response: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!(response["batchItemFailures"][0]["itemIdentifier"], id, "the value survives: {run:?}");
 }

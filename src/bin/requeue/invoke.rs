@@ -19,7 +19,7 @@ use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
 use crate::endpoint::{self, Endpoint};
-use crate::output::{errln, outln};
+use crate::output::{self, errln};
 use crate::places::Places;
 use crate::table::{duration, table};
 use crate::{CREDENTIALS, Error, address, aws};
@@ -197,7 +197,7 @@ fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<(), E
     }
     errln!("{}", rows.trim_fmt());
     let response = respond(report)?;
-    Ok(outln!("{}", serde_json::to_string(&response)?)?)
+    output::json_line(&response)
 }
 
 /// The beginning of a message id: enough to tell those of a batch apart. The response has them whole.

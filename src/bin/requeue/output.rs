@@ -9,21 +9,21 @@ use std::process::ExitCode;
 use requeue::printable;
 use serde::Serialize;
 
-/// Writes to the standard output; the value is a `Result<(), Unwritten>`.
+/// Writes a text to the standard output, scrubbed; the value is a `Result<(), Unwritten>`.
 macro_rules! out {
-    ($($arguments:tt)*) => { $crate::output::write(&format!($($arguments)*)) };
+    ($($arguments:tt)*) => { $crate::output::write(&requeue::printable::text(&format!($($arguments)*))) };
 }
 
 /// As [`out`], with an end of the line.
 macro_rules! outln {
     () => { $crate::output::write("\n") };
-    ($($arguments:tt)*) => { $crate::output::write(&(format!($($arguments)*) + "\n")) };
+    ($($arguments:tt)*) => { $crate::output::out!("{}\n", format_args!($($arguments)*)) };
 }
 
 /// A line on the standard error. Where that cannot be written there is nobody left to tell.
 macro_rules! errln {
     () => { $crate::output::tell("\n") };
-    ($($arguments:tt)*) => { $crate::output::tell(&(format!($($arguments)*) + "\n")) };
+    ($($arguments:tt)*) => { $crate::output::note(format_args!($($arguments)*)) };
 }
 
 pub(crate) use {errln, out, outln};
@@ -43,11 +43,13 @@ impl fmt::Display for Unwritten {
 
 impl Error for Unwritten {}
 
+/// As it is: whoever calls this answers for each character.
 pub(crate) fn write(text: &str) -> Result<(), Unwritten> {
     let mut stream = anstream::stdout().lock();
     stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).map_err(Unwritten)
 }
 
+/// As it is, too.
 pub(crate) fn tell(text: &str) {
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
