@@ -114,15 +114,12 @@ pub(super) struct Http2 {
 impl Http2 {
     /// Whether a further stream would be opened at once.
     pub(super) fn has_room(&self) -> bool {
-        !self.sender.is_closed() && self.in_flight.load(Ordering::Relaxed) < (self.max_streams)()
+        self.in_flight.load(Ordering::Relaxed) < (self.max_streams)()
     }
 
-    pub(super) fn is_closed(&self) -> bool {
-        self.sender.is_closed()
-    }
-
-    pub(super) fn last_use(&self) -> LastUse {
-        *lock(&self.last_use)
+    /// Whether it is open, and was used not so long ago.
+    pub(super) fn is_fit(&self, limit: Duration, now: LastUse) -> bool {
+        !self.sender.is_closed() && !lock(&self.last_use).is_older(limit, now)
     }
 }
 

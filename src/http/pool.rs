@@ -38,7 +38,7 @@ impl LastUse {
     }
 
     /// Whether that was so long before `now`. A clock that was set back says nothing, so such a connection counts as old.
-    fn is_older(self, limit: Duration, now: Self) -> bool {
+    pub(super) fn is_older(self, limit: Duration, now: Self) -> bool {
         now.at.duration_since(self.at) >= limit
             || now.by_clock.duration_since(self.by_clock).map_or(true, |age| age >= limit)
     }
@@ -82,7 +82,7 @@ struct Inner<C> {
 /// The connections that a request may take.
 #[derive(Default)]
 struct Unused {
-    http1: Vec<(Http1, LastUse)>,
+    http1: Vec<UnusedHttp1>,
     http2: Vec<Arc<Http2>>,
     /// How many may be back soon.
     returning: usize,
@@ -90,17 +90,32 @@ struct Unused {
     is_watched: bool,
 }
 
+struct UnusedHttp1 {
+    connection: Http1,
+    last_use: LastUse,
+}
+
+impl UnusedHttp1 {
+    fn is_fit(&self, limit: Duration, now: LastUse) -> bool {
+        self.connection.sender.is_ready() && !self.last_use.is_older(limit, now)
+    }
+}
+
 impl Unused {
     fn close_old(&mut self, limit: Duration, now: LastUse) {
-        self.http1.retain(|(connection, last_use)| connection.sender.is_ready() && !last_use.is_older(limit, now));
-        self.http2.retain(|connection| !connection.is_closed() && !connection.last_use().is_older(limit, now));
+        self.http1.retain(|unused| unused.is_fit(limit, now));
+        self.http2.retain(|connection| connection.is_fit(limit, now));
     }
 
-    /// The one that was used last, so that those that are not needed grow old.
-    fn take(&mut self) -> Option<Connection> {
+    /// The one that was used last, so that those that are not needed grow old. None behind one that is too old is younger.
+    fn take(&mut self, limit: Duration, now: LastUse) -> Option<Connection> {
+        self.http2.retain(|connection| connection.is_fit(limit, now));
         let shared = self.http2.iter().rev().find(|connection| connection.has_room());
         let shared = shared.map(|connection| Connection::Http2(Stream::new(Arc::clone(connection), true)));
-        shared.or_else(|| self.http1.pop().map(|(connection, _)| Connection::Http1(connection)))
+        let mut last = std::iter::from_fn(|| self.http1.pop());
+        shared.or_else(|| {
+            last.find(|unused| unused.is_fit(limit, now)).map(|unused| Connection::Http1(unused.connection))
+        })
     }
 }
 
@@ -132,8 +147,7 @@ impl<C: Connector> Pool<C> {
             let returned = self.0.returned.notified();
             {
                 let mut unused = self.0.unused();
-                unused.close_old(self.0.times.idle, LastUse::now(&self.0.times.clock));
-                if let Some(connection) = unused.take() {
+                if let Some(connection) = unused.take(self.0.times.idle, LastUse::now(&self.0.times.clock)) {
                     return Ok(connection);
                 }
                 if unused.returning == 0 {
@@ -209,7 +223,7 @@ impl<C: Connector> Pool<C> {
 
     fn keep(&self, connection: Http1) {
         let last_use = LastUse::now(&self.0.times.clock);
-        self.0.unused().http1.push((connection, last_use));
+        self.0.unused().http1.push(UnusedHttp1 { connection, last_use });
         self.0.returned.notify_waiters();
         self.watch();
     }

@@ -11,6 +11,7 @@ use crate::book::Ended;
 use crate::dice::Dice;
 use crate::plan::{secs, steps};
 use crate::producer;
+use crate::stalled;
 use crate::system::World;
 
 pub struct Script {
@@ -27,14 +28,41 @@ enum Act {
     Hang,
 }
 
-/// What happens on the so-many-th call for a message, and after how long.
-fn act(world: &World, n: usize, call: usize) -> (Duration, Act) {
+impl Act {
+    /// As a response over HTTP says it: status and `Retry-After`.
+    fn response(self) -> Option<(u16, Option<Duration>)> {
+        match self {
+            // Over HTTP no delay at all is none.
+            Self::Fail(_, Some(Duration::ZERO)) => None,
+            Self::Done => Some((200, None)),
+            Self::Fail(FailureClass::RateLimit, named) => Some((429, named)),
+            Self::Fail(FailureClass::Temporary, named) => Some((503, named)),
+            Self::Fail(FailureClass::NonRetryable, _) => Some((400, None)),
+            Self::Fail(FailureClass::Quota, _) | Self::Postpone(_) | Self::Panic | Self::Hang => None,
+        }
+    }
+
+    /// How the call ends by it.
+    fn end(self) -> Ended {
+        match self {
+            Self::Done => Ended::Done,
+            Self::Fail(FailureClass::NonRetryable, _) => Ended::Final,
+            Self::Fail(class, named) => Ended::Failed(class, named),
+            Self::Postpone(delay) => Ended::Postponed(delay),
+            Self::Panic => Ended::Failed(FailureClass::Temporary, None),
+            Self::Hang => Ended::Cut,
+        }
+    }
+}
+
+/// What happens on the so-many-th call for a message, after how long, and whether it comes in a response of which the body never ends.
+fn act(world: &World, n: usize, call: usize) -> (Duration, Act, bool) {
     let voice = if world.plan.in_chorus { 0 } else { n };
     let dice = Dice::of(world.seed, 1_000_000 + (voice * 10_000 + call) as u64);
     let time =
         if dice.happens(400) { steps(dice.pick(&[dice.roll(1, 100), dice.roll(1, 8_000)])) } else { Duration::ZERO };
     if !dice.happens(world.plan.trouble.handlers) {
-        return (time, Act::Done);
+        return (time, Act::Done, dice.happens(50));
     }
     let named = dice.happens(400).then(|| secs(dice.pick(&[0, 1, dice.roll(1, 60), dice.roll(1, 2_000), 20_000])));
     let act = match dice.roll(0, 11) {
@@ -46,7 +74,7 @@ fn act(world: &World, n: usize, call: usize) -> (Duration, Act) {
         10 => Act::Panic,
         _ => Act::Hang,
     };
-    (time, act)
+    (time, act, dice.happens(200))
 }
 
 impl Handler for Script {
@@ -60,18 +88,17 @@ impl Handler for Script {
         let Some((n, count)) = self.world.book().called(&self.world, self.environment, &call.message) else {
             return Ok(());
         };
-        let (time, act) = act(&self.world, n, count);
+        let (time, act, stalls) = act(&self.world, n, count);
         sleep(time).await;
+        if let Some((status, named)) = act.response().filter(|_| stalls && !call.message.time_left().is_zero()) {
+            // The head is there now, and decides also if the call is cut short while the body is waited for.
+            call.ended = act.end();
+            return stalled::deliver(status, named).await;
+        }
+        call.ended = act.end();
         match act {
-            Act::Done => {
-                call.ended = Ended::Done;
-                Ok(())
-            }
+            Act::Done => Ok(()),
             Act::Fail(class, named) => {
-                call.ended = match class {
-                    FailureClass::NonRetryable => Ended::Final,
-                    _ => Ended::Failed(class, named),
-                };
                 let failure = match class {
                     FailureClass::RateLimit => Failure::rate_limit("slowly"),
                     FailureClass::Quota => Failure::quota("tomorrow"),
@@ -80,15 +107,9 @@ impl Handler for Script {
                 };
                 Err(named.into_iter().fold(failure, Failure::retry_after))
             }
-            Act::Postpone(delay) => {
-                call.ended = Ended::Postponed(delay);
-                Err(Failure::postpone(delay))
-            }
-            Act::Panic => {
-                call.ended = Ended::Failed(FailureClass::Temporary, None);
-                // Unlike `panic!`, prints nothing.
-                resume_unwind(Box::new("as scripted"))
-            }
+            Act::Postpone(delay) => Err(Failure::postpone(delay)),
+            // Unlike `panic!`, prints nothing.
+            Act::Panic => resume_unwind(Box::new("as scripted")),
             Act::Hang => std::future::pending().await,
         }
     }

@@ -25,6 +25,7 @@ mod log;
 mod plan;
 mod poller;
 mod producer;
+mod stalled;
 mod system;
 mod wire;
 mod witness;
