@@ -26,7 +26,7 @@ server.listen(0, '127.0.0.1', () => console.log(server.address().port));
 ";
 
 /// A program that `tests/run` installs.
-fn program(variable: &str) -> Option<String> {
+pub fn program(variable: &str) -> Option<String> {
     let program = std::env::var(variable).ok();
     if program.is_none() {
         let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
@@ -37,9 +37,9 @@ fn program(variable: &str) -> Option<String> {
 }
 
 /// A server's process. Ends when it is dropped.
-struct Server {
+pub struct Server {
     process: Child,
-    url: String,
+    pub url: String,
     /// What it needs.
     directory: Option<PathBuf>,
 }
@@ -55,7 +55,7 @@ impl Server {
     }
 
     /// nginx over TLS, with HTTP/2 or without.
-    fn nginx(program: &str, keeps: Duration, http2: bool) -> Self {
+    pub fn nginx(program: &str, keeps: Duration, http2: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a free loopback port");
         let port = listener.local_addr().unwrap().port();
         drop(listener);
@@ -86,7 +86,7 @@ impl Server {
         Self { process, url: format!("https://127.0.0.1:{port}/"), directory: Some(directory) }
     }
 
-    async fn started(self) -> Self {
+    pub async fn started(self) -> Self {
         let address = self.url.split('/').nth(2).unwrap().to_owned();
         let begun = Instant::now();
         while tokio::net::TcpStream::connect(&address).await.is_err() {
@@ -94,6 +94,11 @@ impl Server {
             sleep(Duration::from_millis(10)).await;
         }
         self
+    }
+
+    /// The file with its certificate, if it has one.
+    pub fn root(&self) -> Option<String> {
+        self.directory.as_ref().map(|directory| directory.join("cert.pem").to_str().unwrap().to_owned())
     }
 }
 
@@ -126,7 +131,7 @@ enum Freeze {
 async fn freeze(server: Server, freezes: &[Freeze], frozen: Duration, idle_timeout: &str) {
     let server = server.started().await;
     let stage = Stage::new().await;
-    let root = server.directory.as_ref().map(|directory| directory.join("cert.pem").to_str().unwrap().to_owned());
+    let root = server.root();
     let mut settings =
         vec![("REQUEUE_TARGET_URL", server.url.as_str()), ("REQUEUE_IDLE_TIMEOUT_SECONDS", idle_timeout)];
     settings.extend(root.as_deref().map(|root| ("SSL_CERT_FILE", root)));

@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
+use crate::frozen::{Server, program};
 use crate::http;
 use crate::stage::{Stage, TIMEOUT, UNPROTECTED, failed, json};
 
@@ -247,4 +248,36 @@ async fn a_scope_in_the_body_costs_no_more_memory_than_none() {
     }
     println!("KiB at most, without a scope and with one: {peaks:?}");
     assert!(peaks[1] < peaks[0] + 8 * 1024, "KiB at most, without a scope and with one: {peaks:?}");
+}
+
+/// nginx closes a connection for a header that is too long. Over HTTP/2 other messages share that connection.
+#[tokio::test]
+async fn a_message_that_makes_headers_too_long_fails_no_neighbour_before_nginx() {
+    let Some(nginx) = program("REQUEUE_TEST_NGINX") else { return };
+    let server = Server::nginx(&nginx, TIMEOUT, true).started().await;
+    let stage = Stage::new().await;
+    let root = server.root().expect("it has a certificate");
+    let settings = [
+        ("REQUEUE_TARGET_URL", server.url.as_str()),
+        ("SSL_CERT_FILE", &root),
+        ("REQUEUE_ATTRIBUTE_HEADERS", "tenant=X-Tenant"),
+    ];
+    let mut function = stage.requeue_lambda(&settings).await;
+    let (long, parent) = ("x".repeat(40_000), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    let mut poison = Vec::new();
+    for n in 0..60 {
+        match n {
+            20 => poison.push(stage.send_with("{}", &[("tenant", &long)]).await),
+            25 => poison.push(stage.send_with("{}", &[("Body.ContentType", &long)]).await),
+            // Goes without its state.
+            30 => drop(stage.send_with("{}", &[("traceparent", parent), ("tracestate", &long)]).await),
+            _ => drop(stage.send("{}").await),
+        }
+    }
+    poison.sort_unstable();
+    let (batch, ended) = stage.invoke(&mut function, TIMEOUT).await;
+    assert_eq!(batch.message_ids().len(), 60);
+    assert_eq!(failed(&ended), poison);
+    let left = stage.messages();
+    assert_eq!(left.len(), poison.len(), "no neighbour is tried again: {}", function.stop().await);
 }
