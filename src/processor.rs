@@ -19,7 +19,7 @@ use crate::classify::Rules;
 use crate::clock::Clock;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy};
 use crate::failure::Failure;
-use crate::gate::{Held, Protection, TimeLeft, gate};
+use crate::gate::{Held, Protection, Standstill, TimeLeft, gate};
 use crate::handler::Handler;
 use crate::lane::{self, Way};
 use crate::message::{Body, Decoder, Delivery, Raw, Record};
@@ -238,6 +238,12 @@ where
             not_deleted += tokio::join!(settling, deleting).1;
         }
         (self.inner.report(settled, times.window.started), not_deleted)
+    }
+
+    /// Whether most messages that come now could only be deferred, for a host that need not receive them.
+    pub(crate) fn standstill(&self) -> Option<Standstill> {
+        let Inner { protection, settler, mode, .. } = &*self.inner;
+        if *mode == Mode::Requeue { protection.standstill(settler.clock.now()) } else { None }
     }
 
     /// From deliveries to what became of them.

@@ -54,8 +54,25 @@ pub(crate) struct Protection {
     circuit_breaker: Option<CircuitBreaker>,
     /// Those that gave trouble, and nothing is known of their recovery.
     scopes: Mutex<HashMap<Scope, Trouble>>,
+    /// The scope of all messages so far: [`UNUSED`], [`SEVERAL`], [`DEFAULT`], or the hash of its key.
+    used: AtomicU64,
     /// Holds so far, of whatever scope. A scope that recovered is forgotten, and the probe of an earlier hold may still be on its way.
     holds: AtomicU64,
+}
+
+const UNUSED: u64 = 0;
+const SEVERAL: u64 = 1;
+const DEFAULT: u64 = 2;
+
+/// The one scope that is used is held: most messages that come now could only be deferred.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Standstill {
+    /// Until messages may probe; zero if they may now.
+    pub(crate) rest: Duration,
+    /// How many of them may.
+    pub(crate) permits: u32,
+    /// Tells one hold from the next.
+    pub(crate) hold: u64,
 }
 
 /// What is known of a scope that failed.
@@ -194,6 +211,7 @@ impl Protection {
             max_pause: *max_pause,
             circuit_breaker: circuit_breaker.clone(),
             scopes: Mutex::default(),
+            used: AtomicU64::new(UNUSED),
             holds: AtomicU64::new(0),
         })
     }
@@ -202,9 +220,35 @@ impl Protection {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether all messages so far were of one scope, and it is held.
+    pub(crate) fn standstill(&self, now: SystemTime) -> Option<Standstill> {
+        let scope = match self.used.load(Ordering::Relaxed) {
+            UNUSED | SEVERAL => return None,
+            DEFAULT => Scope::default(),
+            key => Scope(Some(key)),
+        };
+        let mut scopes = self.scopes();
+        let hold = scopes.get_mut(&scope)?.hold.as_mut().filter(|hold| !hold.has_lapsed(now))?;
+        let permits = hold.permits.saturating_sub(hold.given.iter().sum());
+        Some(Standstill { rest: hold.rest(now), permits, hold: hold.number })
+    }
+
+    fn note_use(&self, scope: Scope) {
+        let key = scope.0.map_or(DEFAULT, |hash| hash.max(DEFAULT + 1));
+        let used = self.used.load(Ordering::Relaxed);
+        if used == key || used == SEVERAL {
+            return;
+        }
+        let first = self.used.compare_exchange(UNUSED, key, Ordering::Relaxed, Ordering::Relaxed);
+        if first.is_err_and(|other| other != key) {
+            self.used.store(SEVERAL, Ordering::Relaxed);
+        }
+    }
+
     /// Lets a message through, unless its scope is held. The first ones after a hold probes: until a pass of theirs is given back, the
     /// others are held.
     pub(crate) fn admit(self: &Arc<Self>, scope: Scope, caller: Caller, now: SystemTime) -> Result<Pass, Held> {
+        self.note_use(scope);
         let mut scopes = self.scopes();
         let Some(Trouble { hold: Some(hold), .. }) = scopes.get_mut(&scope) else {
             return Ok(self.pass(scope, caller));
@@ -221,6 +265,7 @@ impl Protection {
 
     /// For a message that is not to be held.
     pub(crate) fn pass(self: &Arc<Self>, scope: Scope, caller: Caller) -> Pass {
+        self.note_use(scope);
         Pass { protection: Arc::clone(self), scope, caller, probes: None }
     }
 
@@ -294,11 +339,12 @@ impl Protection {
         self.hold(Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2])
     }
 
-    /// After all probes failed. Of a callee that answers nothing at all, one message at a time is enough in the end: in turn one that
+    /// After all probes failed. One that answered some calls until now most likely still does, and is probed more often. Of a callee that answers nothing at all, one message at a time is enough in the end: in turn one that
     /// failed before and one that did not.
     fn reopen(&self, last: &Hold, breaker: &CircuitBreaker, answers_some: bool, since: SystemTime) -> Hold {
-        let length = last.length.saturating_mul(OPEN_GROWTH).min(breaker.reset_timeout);
-        if answers_some || length < breaker.reset_timeout {
+        let longest = if answers_some { breaker.reset_timeout / OPEN_GROWTH } else { breaker.reset_timeout };
+        let length = last.length.saturating_mul(OPEN_GROWTH).min(longest);
+        if answers_some || length < longest {
             return self.hold(Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2]);
         }
         let shares = if last.shares == [0, 1] { [1, 0] } else { [0, 1] };

@@ -150,26 +150,33 @@ fn failures_in_a_row_open_the_circuit_and_the_first_probe_that_is_answered_close
 
 #[test]
 fn a_circuit_whose_probes_all_fail_stays_open_for_longer_up_to_the_reset_timeout() {
-    let protection = open();
-    let mut now = 0;
-    let mut rounds = Vec::new();
-    for _ in 0..6 {
-        let rest = protection.refused(now).rest.as_secs();
-        now += rest;
-        let mut probes: Vec<Pass> = Vec::new();
-        // As many of either kind as are let through.
-        for has_failed in [false, true].repeat(5) {
-            probes.extend(protection.admit(ALL, Caller { has_failed, ..somebody() }, at(now)));
-        }
-        rounds.push((rest, probes.len()));
-        for probe in probes {
-            assert_eq!(probe.give_back(Reply::Down, at(now)), None, "it was open already");
-        }
+    let answers_some = protection();
+    for _ in 0..200 {
+        answers_some.call(0, Reply::Down);
+        answers_some.call(0, Reply::Alive);
     }
-    assert_eq!(rounds[..4], [(1, 3), (3, 3), (9, 3), (27, 3)]);
-    // In turn one that failed before, after 30 s, and one that did not, for which this one waits until 60 s.
-    assert_eq!(rounds[4..], [(30, 1), (30, 1)]);
-    assert_eq!(protection.refused(now).why, CircuitOpen);
+    while answers_some.call(0, Reply::Down).is_none() {}
+    // In the end, in turn one that failed before, after 30 s, and one that did not, for which the other one waits until 60 s.
+    let nothing = [(1, 3), (3, 3), (9, 3), (27, 3), (30, 1), (30, 1)];
+    for (protection, expected) in
+        [(open(), nothing), (answers_some, [(1, 3), (3, 3), (9, 3), (10, 3), (10, 3), (10, 3)])]
+    {
+        let mut now = 0;
+        for round in expected {
+            let rest = protection.refused(now).rest.as_secs();
+            now += rest;
+            let mut probes: Vec<Pass> = Vec::new();
+            // As many of either kind as are let through.
+            for has_failed in [false, true].repeat(5) {
+                probes.extend(protection.admit(ALL, Caller { has_failed, ..somebody() }, at(now)));
+            }
+            assert_eq!((rest, probes.len()), round);
+            for probe in probes {
+                assert_eq!(probe.give_back(Reply::Down, at(now)), None, "it was open already");
+            }
+        }
+        assert_eq!(protection.refused(now).why, CircuitOpen);
+    }
 }
 
 #[test]

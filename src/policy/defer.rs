@@ -14,7 +14,8 @@ use crate::disposition::{Deferral, Disposition, Strategy, Wait};
 /// tenth or less. So a service that answers some of its calls keeps most of its throughput.
 ///
 /// An open circuit lets probes through after one second, then after 3, 9 and 27 s, at most after
-/// [`reset_timeout`](Self::reset_timeout). Three messages probe, among them one that failed before and one that did not; a service that
+/// [`reset_timeout`](Self::reset_timeout), or a third of it if the service answered up to half of its last calls before. Three messages
+/// probe, among them one that failed before and one that did not; a service that
 /// answers nothing is probed with one message at a time once `reset_timeout` is reached. The first success closes the circuit. When all
 /// probes fail, the circuit stays open.
 ///

@@ -20,9 +20,11 @@ use crate::settings::{Limits, RecursiveLoop, Settings};
 
 mod check;
 mod lease;
+mod standstill;
 
 pub use check::{StartError, WithoutDeadLetterQueue};
 use lease::Leased;
+use standstill::{Standing, Turn};
 
 /// A receive that has no answer so long after its wait has failed.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -79,6 +81,9 @@ pub enum Until {
 
 /// Works on a queue by long polls: the same handler and the same settings as in a Lambda, in a container or on a laptop.
 ///
+/// While all that it calls asked for a pause, or has an open circuit, it receives only messages that may probe: it could only defer the
+/// others. That takes a handler whose messages all had the same [`Scope`](crate::Scope) so far.
+///
 /// It plays by the rules of Lambda's poller: what the report of a batch does not keep is deleted, what it keeps comes back after its
 /// visibility timeout. While a message is worked on its visibility is extended, up to SQS's 12 hours; where that fails until it has run
 /// out, no copy of the message is sent ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). What is done is deleted within 250 ms,
@@ -113,6 +118,7 @@ pub struct Worker<H, Q, T = Raw> {
     receive_calls: CallPolicy,
     settings: WorkerSettings,
     progress: Mutex<Progress>,
+    standing: Standing,
 }
 
 /// What a worker has done so far.
@@ -186,6 +192,7 @@ where
             receive_calls,
             settings: worker,
             progress: Mutex::default(),
+            standing: Standing::default(),
         })
     }
 
@@ -240,7 +247,9 @@ where
     async fn receive_and_work(&self, batch_size: usize, stop: &Stop) {
         let mut trouble = Trouble::default();
         while !stop.starting.is_cancelled() {
-            match self.receive(batch_size, stop).await {
+            // Kept until the messages are settled.
+            let Some((max, _turn)) = self.turn(batch_size, stop).await else { break };
+            match self.receive(max, stop).await {
                 Ok(records) if records.is_empty() => {
                     trouble = Trouble::default();
                     if self.settings.until == Until::Empty && self.is_empty().await {
@@ -258,6 +267,39 @@ where
                         () = stop.starting.cancelled() => {}
                     }
                 }
+            }
+        }
+    }
+
+    /// Waits while messages could only be deferred, and says how many to receive then: no more than may probe, by one receiver alone,
+    /// as long as the others could only be deferred. `None` when the worker is to end.
+    async fn turn(&self, batch_size: usize, stop: &Stop) -> Option<(usize, Option<Turn<'_>>)> {
+        if !self.standing.is_still() && self.processor.standstill().is_none() {
+            return Some((batch_size, None));
+        }
+        let mut turn = tokio::select! {
+            turn = self.standing.turn() => turn,
+            () = stop.starting.cancelled() => return None,
+        };
+        let mut has_paused = false;
+        loop {
+            let Some(still) = self.processor.standstill() else {
+                self.standing.end(&mut turn);
+                return Some((batch_size, None));
+            };
+            self.standing.begin();
+            let pause = turn.pause(&still, has_paused);
+            if pause.is_zero() {
+                return Some((turn.most(&still).min(batch_size), Some(turn)));
+            }
+            // Nobody else looks meanwhile.
+            if self.settings.until == Until::Empty && self.is_empty().await {
+                stop.starting.cancel();
+                return None;
+            }
+            tokio::select! {
+                () = sleep(pause) => has_paused = true,
+                () = stop.starting.cancelled() => return None,
             }
         }
     }

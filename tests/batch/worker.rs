@@ -10,12 +10,12 @@ use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
 use requeue::policy::{Backoff, CallPolicy, Jitter};
 use requeue::queue::{CallErrorKind, Source, SqsQueue};
 use requeue::{
-    DeadLetterMode, Failure, Handler, Limits, Progress, Sampler, Settings, StartError, Strategy, Until,
+    DeadLetterMode, Failure, Handler, Limits, Message, Progress, Sampler, Scope, Settings, StartError, Strategy, Until,
     WithoutDeadLetterQueue, Worker, WorkerSettings,
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{Act, DELETE, SEND, Script, Seen, VISIBILITY_CHANGE, World, millis, numbered, secs};
+use crate::world::{Act, DELETE, Log, SEND, Script, Seen, VISIBILITY_CHANGE, World, millis, numbered, secs};
 
 fn draining() -> WorkerSettings {
     WorkerSettings { until: Until::Empty, ..WorkerSettings::default() }
@@ -619,4 +619,59 @@ async fn no_limit_is_too_long_for_either_host() {
         let processor = world.processor(Script::always(Failure::temporary("no")));
         assert!(world.invoke(&processor).await.expect("a batch").answer.is_ok(), "{limits:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_does_not_receive_what_it_could_only_defer() {
+    let (mut requests, mut copies) = (Vec::new(), Vec::new());
+    for scopes in [1, 2] {
+        let mut world = World::new();
+        world.protect();
+        world.settings.sampler = Sampler::seeded(5);
+        world.send_numbered(200).await;
+        let begun = Instant::now();
+        let script = Script::new(move |seen| {
+            let is_down = seen.at - begun < secs(300);
+            if is_down { Act::Fail(Failure::temporary("503")) } else { Act::Done }
+        });
+        // Even and odd ones.
+        let two = |message: &Message| Scope::of(&message.body().bytes().rev().nth(1).map(|digit| digit % 2));
+        let script = if scopes == 1 { script } else { script.scoped(two) };
+        let log = Log::default();
+        let listening = log.listen();
+        let settings = WorkerSettings { receivers: Some(2), ..draining() };
+        let worker = start(&world, script.clone(), settings).await;
+        let progress = timeout(secs(100_000), worker.run(pending())).await.expect("the queue becomes empty");
+        drop(listening);
+        assert_eq!((progress.completed, world.dead().len()), (200, 0), "{scopes}");
+        copies.push(world.entries(SEND).iter().sum::<usize>());
+        for line in ["receiving stopped", "receiving resumed"] {
+            assert_eq!(log.text().matches(line).count(), usize::from(scopes == 1), "{line}");
+        }
+        requests.push(["ReceiveMessage", SEND, DELETE].map(|operation| world.calls(operation)).iter().sum::<u64>());
+    }
+    assert!(copies[0] < 200 && 5 * copies[0] < copies[1], "{copies:?}");
+    assert!(2 * requests[0] < requests[1], "{requests:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_receives_nothing_for_a_pause_ends_at_once_all_the_same() {
+    let mut world = World::new();
+    world.protect();
+    world.send_numbered(30).await;
+    let pause = Failure::rate_limit("slowly").retry_after(secs(60));
+    let worker = start(&world, Script::always(pause.clone()), WorkerSettings::default()).await;
+    let begun = Instant::now();
+    worker.run(sleep(secs(5))).await;
+    assert!(begun.elapsed() <= secs(6), "told to: {:?}", begun.elapsed());
+
+    let mut world = World::new();
+    world.protect();
+    world.settings.policy.max_retries = 0;
+    let dead_letters = "https://sqs.us-east-1.amazonaws.com/000000000000/orders-dlq".parse().unwrap();
+    world.settings.dead_letter = DeadLetterMode::Direct(dead_letters);
+    world.send_numbered(1).await;
+    let begun = Instant::now();
+    drain(&world, &Script::always(pause)).await;
+    assert!(begun.elapsed() <= secs(5), "drained: {:?}", begun.elapsed());
 }

@@ -1,0 +1,113 @@
+//! A worker whose messages all call the same, which is paused or whose circuit is open, receives no more messages than may probe: it
+//! could only defer the others, by a copy each.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tokio::sync::{Mutex, MutexGuard};
+
+use crate::gate::Standstill;
+
+/// While probes are under way, this is looked at again after so long.
+const PROBING: Duration = Duration::from_secs(1);
+/// The longest time between two receives of messages of which none may probe.
+const LONGEST_PAUSE: Duration = Duration::from_secs(10);
+
+/// What the receivers of a worker share about it. Who receives probes keeps it locked until they are settled.
+#[derive(Default)]
+pub(super) struct Standing {
+    is_still: AtomicBool,
+    asked: Mutex<Asked>,
+}
+
+/// For whom was received last.
+#[derive(Default)]
+pub(super) struct Asked {
+    /// The hold, and how many might probe.
+    last: Option<(u64, u32)>,
+    /// How often in a row nobody then did.
+    in_vain: u32,
+}
+
+pub(super) type Turn<'a> = MutexGuard<'a, Asked>;
+
+impl Standing {
+    pub(super) fn is_still(&self) -> bool {
+        self.is_still.load(Ordering::Relaxed)
+    }
+
+    /// Only one receiver at a time.
+    pub(super) async fn turn(&self) -> Turn<'_> {
+        self.asked.lock().await
+    }
+
+    pub(super) fn begin(&self) {
+        if !self.is_still.swap(true, Ordering::Relaxed) {
+            tracing::info!("receiving stopped: the downstream service asked for a pause, or its circuit is open");
+        }
+    }
+
+    pub(super) fn end(&self, asked: &mut Asked) {
+        *asked = Asked::default();
+        if self.is_still.swap(false, Ordering::Relaxed) {
+            tracing::info!("receiving resumed");
+        }
+    }
+}
+
+impl Asked {
+    /// How many messages to receive: those that may probe, or as many as can be had when those that came may not. SQS delivers first what
+    /// has waited longest, and the others may be far behind.
+    pub(super) fn most(&self, still: &Standstill) -> usize {
+        if self.in_vain > 0 { usize::MAX } else { usize::try_from(still.permits).unwrap_or(usize::MAX) }
+    }
+
+    /// How long not to receive. `has_paused` says whether that was waited for since the last receive.
+    pub(super) fn pause(&mut self, still: &Standstill, has_paused: bool) -> Duration {
+        let now = Some((still.hold, still.permits));
+        match (still.rest, still.permits) {
+            (Duration::ZERO, 0) => PROBING,
+            (Duration::ZERO, _) if self.last == now && !has_paused => {
+                let pause = Duration::from_secs(1 << self.in_vain.min(5)).min(LONGEST_PAUSE);
+                self.in_vain += 1;
+                pause
+            }
+            (Duration::ZERO, _) => {
+                if self.last != now {
+                    *self = Self { last: now, in_vain: 0 };
+                }
+                Duration::ZERO
+            }
+            (rest, _) => rest,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn where_nobody_who_came_may_probe_receives_become_rarer() {
+        let still = |rest, permits, hold| Standstill { rest: Duration::from_secs(rest), permits, hold };
+        let mut asked = Asked::default();
+        for (still, has_paused, pause) in [
+            (still(30, 3, 1), false, 30),
+            (still(0, 3, 1), true, 0),
+            (still(0, 2, 1), false, 0),
+            (still(0, 2, 1), false, 1),
+            (still(0, 2, 1), true, 0),
+            (still(0, 2, 1), false, 2),
+            (still(0, 2, 1), true, 0),
+            (still(0, 2, 1), false, 4),
+            (still(0, 2, 1), false, 8),
+            (still(0, 2, 1), false, 10),
+            (still(0, 0, 1), false, 1),
+            (still(9, 1, 2), false, 9),
+            (still(0, 1, 2), true, 0),
+            (still(0, 1, 2), false, 1),
+        ] {
+            assert_eq!(asked.pause(&still, has_paused), Duration::from_secs(pause), "{still:?} {has_paused}");
+        }
+    }
+}
