@@ -114,7 +114,7 @@ const REMAINING: [&str; 3] = ["x-ratelimit-remaining", "ratelimit-remaining", "x
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(120)));
 /// assert_eq!(failure.reason(), "status 503");
 ///
-/// let answer = Answer { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann, …"}"# };
+/// let answer = Answer { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann"}"# };
 /// assert_eq!(Failure::from_answer(&answer, SystemTime::UNIX_EPOCH).reason(), "status 422: outdated-fare");
 /// ```
 #[derive(Clone, Copy)]
