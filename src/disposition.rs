@@ -276,6 +276,8 @@ pub enum ReleaseReason {
     Annotated,
     /// Its `retryState` was written by a later version than this one.
     LaterVersion,
+    /// It bears retry fields, and STS did not say whether this process has sent them itself.
+    SenderUnknown,
     /// Its handler blocked its thread and was abandoned; it may still be working on the message.
     Abandoned,
     /// It was deferred as often as the policy allows; SQS delivers it again after its visibility timeout.
@@ -300,6 +302,7 @@ impl ReleaseReason {
             Self::GivenUp => "given-up",
             Self::Annotated => "annotated",
             Self::LaterVersion => "later-version",
+            Self::SenderUnknown => "sender-unknown",
             Self::Abandoned => "abandoned",
             Self::DeferredTooOften => "deferred-too-often",
             Self::BehindFailed => "behind-failed",

@@ -79,6 +79,7 @@ struct Readme;
 // In the order of the data path; then what the path rests on.
 mod lambda;
 mod arrivals;
+mod sender;
 mod producer;
 mod message;
 mod wire;
@@ -125,6 +126,7 @@ pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
+pub use sender::{InvalidPrincipal, Principal, TrustedSenders};
 pub use settings::{DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings};
 pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
 pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};

@@ -19,6 +19,7 @@ use crate::gate::Caller;
 use crate::policy::Progress;
 use crate::producer::MessageLimits;
 use crate::queue::{Attribute, AttributeValue, QueueArn};
+use crate::sender::{Belief, Principal, Senders};
 use crate::settings::ProducerLimits;
 use crate::state::RetryState;
 use crate::trace;
@@ -54,6 +55,8 @@ pub struct Record {
     pub queue: Option<Arc<QueueArn>>,
     /// `ApproximateReceiveCount`.
     pub receive_count: Option<u32>,
+    /// `SenderId`, without the name of the session.
+    pub sender: Option<Principal>,
     /// `SentTimestamp`.
     pub sent: Option<SystemTime>,
     /// `ApproximateFirstReceiveTimestamp`.
@@ -102,6 +105,8 @@ pub(crate) struct Delivery {
     pub(crate) defect: Option<Failure>,
     /// Why no handler may be, though the record is whole.
     pub(crate) refusal: Option<Failure>,
+    /// It bears our fields, and nobody knows yet whether their sender is to be believed.
+    pub(crate) is_unverified: bool,
     /// A later version of this library wrote the message's state.
     pub(crate) is_of_later_version: bool,
     /// The body as first delivered.
@@ -116,7 +121,27 @@ pub(crate) struct Decoder {
     /// What a standard queue is to have.
     pub(crate) strategy: Strategy,
     pub(crate) producer_limits: ProducerLimits,
+    /// Whose fields are believed; `None` for everybody's.
+    pub(crate) senders: Option<Senders>,
     pub(crate) arrivals: Arrivals,
+}
+
+impl Decoder {
+    /// Takes a body apart, and says whether nobody knows yet if its sender is to be believed.
+    fn read<'a>(&self, body: &'a str, sender: Option<Principal>) -> (wire::Body<'a>, bool) {
+        let read = wire::read(body, self.max_retries);
+        let Some(senders) = self.senders.as_ref().filter(|_| !matches!(read.origin, Origin::Fresh { .. })) else {
+            return (read, false);
+        };
+        match senders.believes(sender) {
+            Belief::Believed => (read, false),
+            Belief::Unknown => (read, true),
+            Belief::NotBelieved => {
+                senders.warn(sender);
+                (wire::read_as_foreign(body, self.max_retries), false)
+            }
+        }
+    }
 }
 
 impl Delivery {
@@ -130,7 +155,7 @@ impl Delivery {
             String::new()
         });
         let is_fifo = record.queue.as_ref().is_some_and(|queue| queue.is_fifo());
-        let read = wire::read(&body, decoder.max_retries);
+        let (read, is_unverified) = decoder.read(&body, record.sender);
         let is_of_later_version = matches!(read.origin, Origin::LaterVersion(_));
         let mut state = match read.origin {
             Origin::Fresh { retry_count } => RetryState { retry_count, ..RetryState::default() },
@@ -191,6 +216,7 @@ impl Delivery {
             payload: payload.unwrap_or(body),
             state,
             defect,
+            is_unverified,
             is_of_later_version,
         }
     }

@@ -27,6 +27,7 @@ use crate::policy::{self, RetryPolicy};
 use crate::queue::Queue;
 use crate::report::{Outcome, Report};
 use crate::round;
+use crate::sender::Senders;
 use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
 use crate::settle::{Behind, Brake, Settled, Settler, Verdict, Window};
 use crate::telemetry::{self, Emitter};
@@ -134,6 +135,7 @@ where
             mode,
             wrap,
             producer_limits,
+            trusted_senders,
             metrics,
             clock,
             sampler,
@@ -155,7 +157,13 @@ where
         let handlers = handlers.unwrap_or_else(Handle::current);
         let handler = Arc::new(handler);
         let protection = Protection::new(&policy);
-        let decoder = Decoder { max_retries: policy.max_retries, strategy, producer_limits, ..Decoder::default() };
+        let decoder = Decoder {
+            max_retries: policy.max_retries,
+            strategy,
+            producer_limits,
+            senders: trusted_senders.map(Senders::new),
+            ..Decoder::default()
+        };
         let inner = Inner {
             handler,
             protection,
@@ -194,7 +202,7 @@ where
         let times = Times::new(Instant::now(), deadline, &self.inner.limits, Stop::default());
         let mut settled: Vec<Settled> = Vec::new();
         let mut deleted = 0;
-        for round in round::rounds(self.inner.decode(records)) {
+        for round in round::rounds(self.inner.decode(records).await) {
             // The next ones may end the process, and the poller then deletes nothing.
             let done = stream::iter(settled[deleted..].iter().filter_map(Settled::to_delete));
             self.inner.settler.delete_done(done, times.window.deadline).await;
@@ -222,7 +230,7 @@ where
         let times = Times::new(Instant::now(), deadline, &self.inner.limits, stop.clone());
         let times = Times { deletes_done: true, ..times };
         let (mut settled, mut not_deleted) = (Vec::new(), 0);
-        for round in round::rounds(self.inner.decode(records)) {
+        for round in round::rounds(self.inner.decode(records).await) {
             let (done, mut deleting) = mpsc::unbounded_channel();
             let settled = &mut settled;
             // It owns the sender, so that deleting ends when settling has.
@@ -382,7 +390,10 @@ fn joined(deliveries: Vec<Delivery>) -> Vec<Delivery> {
 
 impl<H, Q: Queue> Inner<H, Q> {
     /// Reads each record, and joins those that are the same message delivered twice.
-    fn decode(&self, records: Vec<Record>) -> Vec<Delivery> {
+    async fn decode(&self, records: Vec<Record>) -> Vec<Delivery> {
+        if let Some(senders) = &self.decoder.senders {
+            senders.identify(&records).await;
+        }
         let received = self.settler.clock.now();
         let decode = |(position, record)| Delivery::decode(position, record, received, &self.decoder);
         let mut deliveries: Vec<Delivery> = records.into_iter().enumerate().map(decode).collect();

@@ -9,6 +9,7 @@ use crate::clock::{Clock, Sampler};
 use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
+use crate::sender::TrustedSenders;
 use crate::wire::Wrap;
 
 /// Everything that a processor can be told, with its defaults.
@@ -36,6 +37,9 @@ pub struct Settings {
     pub mode: Mode,
     /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
     pub wrap: Wrap,
+    /// The senders whose retry fields in a body are believed; those of others are taken for the producer's own. Default: `None`, everybody's
+    /// are.
+    pub trusted_senders: Option<TrustedSenders>,
     /// Whether producers may limit the retries of their own messages. Default: [`ProducerLimits::On`].
     pub producer_limits: ProducerLimits,
     /// Whether each batch writes its metrics to the standard output. Default: it does not.
@@ -59,6 +63,7 @@ impl Default for Settings {
             dead_letter: DeadLetterMode::Redrive,
             mode: Mode::Requeue,
             wrap: Wrap::WhenNeeded,
+            trusted_senders: None,
             producer_limits: ProducerLimits::On,
             metrics: None,
             clock: Clock::system(),
@@ -162,7 +167,7 @@ pub enum DeadLetterMode {
     Annotate,
     /// A copy that says why is sent to this queue, and the original is deleted. Where that fails it is as
     /// [`Redrive`](Self::Redrive). SQS does not know where such a copy came from, so an operator who moves it back has to name
-    /// the queue, which stands in `retryState.source`.
+    /// the queue. The copy claims one in `retryState.source`, which anybody could write: see [`Settings::trusted_senders`].
     Direct(QueueUrl),
 }
 

@@ -14,6 +14,7 @@ use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
 #[cfg(feature = "http")]
 use crate::secrets::{Stored, Texts};
+use crate::sender::{Principal, TrustedSenders};
 use crate::settings::{DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings};
 use crate::wire::Wrap;
 
@@ -69,6 +70,7 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_STRATEGY` | how a message on a standard queue waits for its next attempt: in a copy, or in its place by its visibility | `copy`, `visibility` | `copy` |
 /// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits for its delay by its visibility, and gets `maxReceiveCount` receives instead of its retries | `when-needed`, `never` | `when-needed` |
 /// | `REQUEUE_PRODUCER_LIMITS` | whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` limit the retries of their own message, as far as they are tighter than the policy; a message with a value that cannot be read is non-retryable | `on`, `off` | `on` |
+/// | `REQUEUE_TRUSTED_SENDERS` | the senders whose retry fields in a body are believed, by SQS's `SenderId`; those of others are taken for the producer's own. `own` is the principal of this process, asked of STS when it is first needed, and must be there, or its id | list of `own` and of ids of roles and users (`AROA…`, `AIDA…`) | none: everybody's are believed |
 /// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, moved by SQS after `maxReceiveCount` receives, of which each execution environment handles only its first; as a copy that says why, handled no more until SQS moves it; or as such a copy sent there by the function | `redrive`, `annotate`, `direct` | `redrive` |
 /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | the dead-letter queue of the mode `direct` | URL of an SQS queue | none: needed by `direct` |
 /// | `REQUEUE_MODE` | whether failed messages are tried again; `report`, for emergencies, only sorts and logs failures and leaves every one to SQS: nothing is sent, nothing paused, and `maxReceiveCount` receives are all there is | `requeue`, `report` | `requeue` |
@@ -106,6 +108,8 @@ pub struct Config {
     pub mode: Mode,
     /// Whether bodies may be wrapped.
     pub wrap: Wrap,
+    /// The senders whose retry fields are believed; `None` for everybody's.
+    pub trusted_senders: Option<TrustedSenders>,
     /// Whether producers may limit the retries of their messages.
     pub producer_limits: ProducerLimits,
     /// What Lambda does about a message that the function sends to its own queue.
@@ -210,6 +214,7 @@ impl Config {
             dead_letter: vars.dead_letter(),
             mode: vars.one_of("MODE", &MODE).unwrap_or_default(),
             wrap: vars.one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)]).unwrap_or_default(),
+            trusted_senders: vars.trusted_senders(),
             producer_limits: vars.one_of("PRODUCER_LIMITS", &PRODUCER_LIMITS).unwrap_or_default(),
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
             metrics: vars.metrics(),
@@ -243,6 +248,7 @@ impl Config {
             dead_letter: self.dead_letter,
             mode: self.mode,
             wrap: self.wrap,
+            trusted_senders: self.trusted_senders,
             producer_limits: self.producer_limits,
             ..Settings::default()
         }
@@ -258,6 +264,9 @@ const DEAD_LETTER: [(&str, Option<DeadLetterMode>); 3] =
     [("redrive", Some(DeadLetterMode::Redrive)), ("annotate", Some(DeadLetterMode::Annotate)), ("direct", None)];
 
 const PRODUCER_LIMITS: [(&str, ProducerLimits); 2] = [("on", ProducerLimits::On), ("off", ProducerLimits::Off)];
+
+/// The ids that may be trusted.
+const ALLOWED: &str = "unique ids of roles and users, as AROA… or AIDA…";
 
 const METRICS: [(&str, bool); 2] = [("emf", true), ("off", false)];
 
@@ -285,7 +294,7 @@ const HTTP_NAMES: [&str; 15] = [
 ];
 
 /// Those of all others.
-const NAMES: [&str; 13] = [
+const NAMES: [&str; 14] = [
     "POLICY",
     "CONCURRENCY",
     "TIMEOUT_SECONDS",
@@ -293,6 +302,7 @@ const NAMES: [&str; 13] = [
     "STRATEGY",
     "WRAP",
     "PRODUCER_LIMITS",
+    "TRUSTED_SENDERS",
     "DEAD_LETTER",
     "DEAD_LETTER_QUEUE_URL",
     "MODE",
@@ -395,6 +405,20 @@ impl Vars {
             self.problem(name, format_args!("is `{value}`: allowed are {}", words.join(", ")));
         }
         found
+    }
+
+    fn trusted_senders(&mut self) -> Option<TrustedSenders> {
+        const NAME: &str = "TRUSTED_SENDERS";
+        let list = self.get(NAME)?;
+        let mut trusted = TrustedSenders::default();
+        for sender in list.split(',').map(str::trim) {
+            match sender.parse::<Principal>() {
+                _ if sender == "own" => trusted.own = true,
+                Ok(id) if id.to_string() == sender => trusted.ids.push(id),
+                Ok(_) | Err(_) => self.problem(NAME, format_args!("has `{sender}`: allowed are `own` and {ALLOWED}")),
+            }
+        }
+        Some(trusted)
     }
 
     fn dead_letter(&mut self) -> DeadLetterMode {

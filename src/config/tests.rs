@@ -86,6 +86,7 @@ fn every_variable_reaches_its_place() {
         ("STRATEGY", "visibility"),
         ("WRAP", "never"),
         ("PRODUCER_LIMITS", "off"),
+        ("TRUSTED_SENDERS", "own, AROAEXAMPLEOPERATOR01"),
         ("DEAD_LETTER", "annotate"),
         ("RECURSIVE_LOOP", "Allow"),
     ])
@@ -115,11 +116,31 @@ fn every_variable_reaches_its_place() {
     assert_eq!((settings.policy.max_retries, settings.policy.sqs_calls.max_attempts), (7, 1));
     assert_eq!(settings.rules.len(), 1);
     assert_eq!((settings.strategy, settings.wrap), (Strategy::Visibility, Wrap::Never));
+    let operator = "AROAEXAMPLEOPERATOR01".parse().expect("an id");
+    assert_eq!(settings.trusted_senders, Some(TrustedSenders { own: true, ids: vec![operator] }));
     assert_eq!(
         (settings.producer_limits, Settings::default().producer_limits),
         (ProducerLimits::Off, ProducerLimits::On)
     );
     assert_eq!((settings.dead_letter, settings.recursive_loop), (DeadLetterMode::Annotate, RecursiveLoop::Allow));
+}
+
+#[test]
+fn a_trusted_sender_is_the_own_one_or_an_id() {
+    for (list, unknown) in [
+        ("own", None),
+        ("AROAEXAMPLEOPERATOR01,AIDAEXAMPLEPRODUCER01 , own", None),
+        ("me", Some("me")),
+        ("own,", Some("")),
+        ("AROAEXAMPLEOPERATOR01:session", Some("AROAEXAMPLEOPERATOR01:session")),
+        ("arn:aws:iam::123456789012:role/requeue", Some("arn:aws:iam::123456789012:role/requeue")),
+    ] {
+        let problem = unknown.map(|unknown| {
+            let allowed = "allowed are `own` and unique ids of roles and users, as AROA… or AIDA…";
+            format!("1 setting is invalid:\n  REQUEUE_TRUSTED_SENDERS has `{unknown}`: {allowed}")
+        });
+        assert_eq!(read(&[("TRUSTED_SENDERS", list)]).err(), problem, "{list}");
+    }
 }
 
 #[test]

@@ -90,6 +90,7 @@ fn record(delivered: Delivered, queue: &Arc<QueueArn>) -> Record {
     Record {
         was_dead_lettered: source.is_some(),
         dead_letter_source: source.and_then(|arn| arn.parse().ok()),
+        sender: message.system_attributes.get("SenderId").and_then(|sender| sender.parse().ok()),
         trace_header: message.system_attributes.get("AWSTraceHeader").cloned(),
         message_id: Some(message.id),
         receipt_handle: Some(receipt_handle),

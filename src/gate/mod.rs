@@ -32,6 +32,9 @@ pub(crate) fn gate(
     time_left: TimeLeft,
     sample: f64,
 ) -> Option<Disposition> {
+    if delivery.is_unverified {
+        return Some(Disposition::Release(ReleaseReason::SenderUnknown));
+    }
     if delivery.is_of_later_version {
         return Some(Disposition::Release(ReleaseReason::LaterVersion));
     }

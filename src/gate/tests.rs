@@ -5,9 +5,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use super::protection::{Caller, Change, Held, Pass, Protection, Reply, Scope};
+use super::{TimeLeft, gate};
 use crate::disposition::Deferral::{self, CircuitOpen, Paused};
+use crate::disposition::{Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
+use crate::message::{Decoder, Delivery, Record};
 use crate::policy::{CircuitBreaker, RetryPolicy};
+use crate::sender::{Senders, TrustedSenders};
+use crate::settings::DeadLetterMode;
 
 fn at(secs: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + secs)
@@ -452,5 +457,27 @@ fn failures_say_of_their_callee_what_they_can() {
         (of(FailureClass::NonRetryable, Evidence::Body), Reply::Silent),
     ] {
         assert_eq!(Reply::of(&failure), expected, "{failure:?}");
+    }
+}
+
+#[test]
+fn what_bears_fields_of_a_sender_that_nobody_can_verify_yet_is_left_to_sqs() {
+    const OURS: &str =
+        r#"{"retryCount":1,"originalMessageId":"x","retryTimestamp":"2026-11-21T03:12:52.477Z","retryState":{"v":1}}"#;
+    let senders = TrustedSenders { own: true, ids: vec!["AROAEXAMPLEOPERATOR01".parse().expect("an id")] };
+    let decoder = Decoder { max_retries: 5, senders: Some(Senders::new(senders)), ..Decoder::default() };
+    for (sender, body, is_left) in [
+        ("AROAEXAMPLEREQUEUE001:function", OURS, true),
+        ("AROAEXAMPLEREQUEUE001:function", "{}", false),
+        ("AROAEXAMPLEOPERATOR01:me", OURS, false),
+        // Not trusted in any case.
+        ("", OURS, false),
+    ] {
+        let record = Record { sender: sender.parse().ok(), body: Some(body.to_owned()), ..Record::default() };
+        let delivery = Delivery::decode(0, record, at(0), &decoder);
+        let policy = RetryPolicy::default();
+        let gated = gate(&policy, &DeadLetterMode::Redrive, &delivery, at(0), TimeLeft::Enough, 0.0);
+        let left = Disposition::Release(ReleaseReason::SenderUnknown);
+        assert_eq!(gated, is_left.then_some(left), "{sender} {body}");
     }
 }

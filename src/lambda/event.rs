@@ -15,6 +15,7 @@ use super::lenient::{Lenient, Number, Shape, Text};
 use crate::clock::from_epoch_millis;
 use crate::message::Record;
 use crate::queue::{Attribute, AttributeValue, QueueArn};
+use crate::sender::Principal;
 
 /// The event that Lambda hands to a function for a batch of SQS messages.
 ///
@@ -117,6 +118,7 @@ impl Shape for LooseRecord {
                 Member::Attributes => {
                     let system: SystemAttributes = map.next_value::<Lenient<_>>()?.0;
                     self.record.receive_count = system.receive_count;
+                    self.record.sender = system.sender;
                     self.record.sent = system.sent;
                     self.record.first_received = system.first_received;
                     self.record.group_id = system.group_id;
@@ -139,6 +141,7 @@ impl Shape for LooseRecord {
 #[derive(Default)]
 struct SystemAttributes {
     receive_count: Option<u32>,
+    sender: Option<Principal>,
     sent: Option<SystemTime>,
     first_received: Option<SystemTime>,
     group_id: Option<String>,
@@ -151,6 +154,7 @@ impl Shape for SystemAttributes {
         #[derive(Deserialize)]
         enum Member {
             ApproximateReceiveCount,
+            SenderId,
             SentTimestamp,
             ApproximateFirstReceiveTimestamp,
             MessageGroupId,
@@ -163,6 +167,7 @@ impl Shape for SystemAttributes {
         while let Some(member) = map.next_key()? {
             match member {
                 Member::ApproximateReceiveCount => self.receive_count = number(&mut map)?,
+                Member::SenderId => self.sender = number(&mut map)?,
                 Member::SentTimestamp => self.sent = number(&mut map)?.map(from_epoch_millis),
                 Member::ApproximateFirstReceiveTimestamp => {
                     self.first_received = number(&mut map)?.map(from_epoch_millis);

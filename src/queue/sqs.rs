@@ -153,6 +153,7 @@ fn record(message: aws_sdk_sqs::types::Message, queue: &Arc<QueueArn>) -> Record
         body: message.body,
         queue: Some(Arc::clone(queue)),
         receive_count: text(System::ApproximateReceiveCount).and_then(|count| count.parse().ok()),
+        sender: system.get(&System::SenderId).and_then(|sender| sender.parse().ok()),
         sent: time(System::SentTimestamp),
         first_received: time(System::ApproximateFirstReceiveTimestamp),
         group_id: text(System::MessageGroupId),

@@ -65,6 +65,17 @@ pub(crate) fn read(body: &str, retry_count_cap: u32) -> Body<'_> {
     }
 }
 
+/// As [`read`], of a body whose sender is not to be believed: all of it is the producer's own.
+pub(crate) fn read_as_foreign(body: &str, retry_count_cap: u32) -> Body<'_> {
+    let retry_count = Object::locate(body).map_or(0, |object| believed_count(&object, retry_count_cap));
+    Body::fresh(body, retry_count)
+}
+
+/// Whether [`read`] may find a state of ours, which no body lacks that holds this name, however it is escaped.
+pub(crate) fn may_be_ours(body: &str) -> bool {
+    body.contains(Name::RetryState.as_str()) || body.contains("\\u00")
+}
+
 impl<'a> Body<'a> {
     fn fresh(body: &'a str, retry_count: u32) -> Self {
         Self { payload: Cow::Borrowed(body), origin: Origin::Fresh { retry_count } }

@@ -33,6 +33,7 @@ mod redrives;
 mod reporting;
 mod retention;
 mod secrecy;
+mod senders;
 mod edges;
 mod settling;
 mod stalled;

@@ -1,0 +1,244 @@
+//! Who sent a message, by SQS's own word, and whose retry fields in a body are believed. Knows no field.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::OnceCell;
+use tokio::time::{Instant, timeout};
+
+use crate::aws;
+use crate::message::Record;
+use crate::wire;
+
+/// Longest time to ask STS who this process is.
+const ASK_TIMEOUT: Duration = Duration::from_secs(3);
+/// STS is not asked again sooner after it gave no answer.
+const ASK_AGAIN: Duration = Duration::from_secs(10);
+
+/// The unique id of a principal of IAM, as SQS names the sender of a message: `AROA…` for a role, `AIDA…` for a user, the account id for
+/// the root user. Of what SQS says, the name of the session after the colon is left out, since whoever assumes a role chooses it.
+///
+/// ```
+/// use requeue::Principal;
+/// let sender: Principal = "AROAEXAMPLEREQUEUE001:my-function".parse().unwrap();
+/// assert_eq!(sender.to_string(), "AROAEXAMPLEREQUEUE001");
+/// assert!("".parse::<Principal>().is_err());
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Principal {
+    bytes: [u8; Self::MAX_LEN],
+    len: u8,
+}
+
+impl Principal {
+    /// Those of IAM have 21 characters.
+    const MAX_LEN: usize = 32;
+}
+
+/// It is no id of a principal: 12 to 32 capital letters and digits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct InvalidPrincipal;
+
+impl fmt::Display for InvalidPrincipal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the id of a principal has 12 to 32 capital letters and digits, as AROA… for a role")
+    }
+}
+
+impl std::error::Error for InvalidPrincipal {}
+
+impl FromStr for Principal {
+    type Err = InvalidPrincipal;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPrincipal> {
+        let id = text.split(':').next().unwrap_or_default().as_bytes();
+        let is_one = id.len() >= 12 && id.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+        let mut bytes = [0; Self::MAX_LEN];
+        let place = bytes.get_mut(..id.len()).filter(|_| is_one).ok_or(InvalidPrincipal)?;
+        place.copy_from_slice(id);
+        let len = u8::try_from(id.len()).map_err(|_| InvalidPrincipal)?;
+        Ok(Self { bytes, len })
+    }
+}
+
+impl fmt::Display for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&String::from_utf8_lossy(&self.bytes[..usize::from(self.len)]))
+    }
+}
+
+impl fmt::Debug for Principal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The senders whose retry fields in a body are believed.
+///
+/// ```
+/// let trusted = requeue::TrustedSenders { own: true, ids: vec!["AROAEXAMPLEOPERATOR01".parse().unwrap()] };
+/// # let _ = trusted;
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TrustedSenders {
+    /// Whether the principal of this process is one of them. Who that is, is asked of STS (`GetCallerIdentity`) when it is first needed.
+    pub own: bool,
+    /// The others. One must be this process's own where [`own`](Self::own) is `false`, or its own copies are not believed.
+    pub ids: Vec<Principal>,
+}
+
+/// Whether a sender is believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Belief {
+    Believed,
+    NotBelieved,
+    /// STS has not said yet who we are.
+    Unknown,
+}
+
+/// What is known of the senders in one execution environment.
+pub(crate) struct Senders {
+    trusted: TrustedSenders,
+    own: OnceCell<Principal>,
+    failed: Mutex<Option<Instant>>,
+    has_warned: AtomicBool,
+}
+
+impl Senders {
+    pub(crate) fn new(trusted: TrustedSenders) -> Self {
+        Self { trusted, own: OnceCell::new(), failed: Mutex::default(), has_warned: AtomicBool::new(false) }
+    }
+
+    /// Learns who we are, if one of these records needs that.
+    pub(crate) async fn identify(&self, records: &[Record]) {
+        self.identify_by(records, own).await;
+    }
+
+    async fn identify_by(&self, records: &[Record], own: impl AsyncFnOnce() -> Option<Principal>) {
+        let is_asked = |record: &Record| {
+            let may_be_ours = record.body.as_deref().is_some_and(wire::may_be_ours);
+            may_be_ours && self.believes(record.sender) == Belief::Unknown
+        };
+        let failed_lately = *self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let rests = failed_lately.is_some_and(|failed| failed.elapsed() < ASK_AGAIN);
+        if rests || !records.iter().any(is_asked) {
+            return;
+        }
+        let ask = async || timeout(ASK_TIMEOUT, own()).await.ok().flatten().ok_or(());
+        if self.own.get_or_try_init(ask).await.is_err() {
+            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+            tracing::warn!(
+                "STS did not say who this process is: messages that bear retry fields are left to SQS meanwhile"
+            );
+        }
+    }
+
+    pub(crate) fn believes(&self, sender: Option<Principal>) -> Belief {
+        let Some(sender) = sender else { return Belief::NotBelieved };
+        match self.own.get() {
+            _ if self.trusted.ids.contains(&sender) => Belief::Believed,
+            Some(own) if self.trusted.own && *own == sender => Belief::Believed,
+            None if self.trusted.own => Belief::Unknown,
+            _ => Belief::NotBelieved,
+        }
+    }
+
+    /// Says once that somebody's fields are not believed.
+    pub(crate) fn warn(&self, sender: Option<Principal>) {
+        if self.has_warned.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        tracing::warn!(
+            senderId = sender.map(tracing::field::display),
+            "a body bears the retry fields of a sender that is not trusted: they are taken for its producer's own; if the sender is yours, \
+             add its id to REQUEUE_TRUSTED_SENDERS (said once)"
+        );
+    }
+}
+
+/// Asks STS who this process is. Needs no permission.
+async fn own() -> Option<Principal> {
+    let client = aws_sdk_sts::Client::new(&aws::config().await);
+    client.get_caller_identity().send().await.ok()?.user_id()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    fn principal(text: &str) -> Principal {
+        text.parse().expect("an id")
+    }
+
+    fn record(sender: &str, body: &str) -> Record {
+        Record { sender: sender.parse().ok(), body: Some(body.to_owned()), ..Record::default() }
+    }
+
+    #[test]
+    fn a_principal_is_known_by_its_id_and_not_by_its_session() {
+        for (text, id) in [
+            ("AROAEXAMPLEREQUEUE001:my-function", Some("AROAEXAMPLEREQUEUE001")),
+            ("AROAEXAMPLEREQUEUE001:AROAEXAMPLEOTHER00001", Some("AROAEXAMPLEREQUEUE001")),
+            ("AIDAEXAMPLEPRODUCER01", Some("AIDAEXAMPLEPRODUCER01")),
+            ("123456789012", Some("123456789012")),
+            ("12345678901", None),
+            ("A234567890123456789012345678901", Some("A234567890123456789012345678901")),
+            ("A2345678901234567890123456789012", Some("A2345678901234567890123456789012")),
+            ("A23456789012345678901234567890123", None),
+            ("aroaexamplerequeue001", None),
+            ("AROAEXAMPLE REQUEUE01", None),
+            (":AROAEXAMPLEREQUEUE001", None),
+            ("", None),
+        ] {
+            let read = text.parse::<Principal>().ok().map(|principal| principal.to_string());
+            assert_eq!(read.as_deref(), id, "{text}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sts_is_asked_once_when_a_record_needs_it_and_again_a_while_after_it_failed() {
+        const OURS: &str = r#"{"retryState":{}}"#;
+        let own = principal("AROAEXAMPLEREQUEUE001");
+        let listed = principal("AROAEXAMPLEOPERATOR01");
+        let senders = Senders::new(TrustedSenders { own: true, ids: vec![listed] });
+        let asked = AtomicUsize::new(0);
+        let identify = async |record: Record, answer: Option<Principal>| {
+            let ask = async || {
+                asked.fetch_add(1, Ordering::Relaxed);
+                answer
+            };
+            senders.identify_by(&[record], ask).await;
+            asked.load(Ordering::Relaxed)
+        };
+        assert_eq!(identify(record("AROAEXAMPLEREQUEUE001:f", "{}"), Some(own)).await, 0, "nothing of ours");
+        assert_eq!(identify(record("AROAEXAMPLEOPERATOR01:me", OURS), Some(own)).await, 0, "it is listed");
+        assert_eq!(identify(record("", OURS), Some(own)).await, 0, "nobody sent it");
+        assert_eq!(identify(record("AROAEXAMPLEREQUEUE001:f", OURS), None).await, 1);
+        assert_eq!(senders.believes(Some(own)), Belief::Unknown);
+        assert_eq!(identify(record("AROAEXAMPLEREQUEUE001:f", OURS), Some(own)).await, 1, "too soon");
+        tokio::time::advance(ASK_AGAIN).await;
+        assert_eq!(identify(record("AROAEXAMPLEREQUEUE001:f", OURS), Some(own)).await, 2);
+        assert_eq!(identify(record("AIDAEXAMPLEPRODUCER01", OURS), None).await, 2, "once is enough");
+        for (sender, belief) in [
+            (Some(own), Belief::Believed),
+            (Some(listed), Belief::Believed),
+            (Some(principal("AIDAEXAMPLEPRODUCER01")), Belief::NotBelieved),
+            (None, Belief::NotBelieved),
+        ] {
+            assert_eq!(senders.believes(sender), belief, "{sender:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sts_that_does_not_answer_is_not_waited_for() {
+        let senders = Senders::new(TrustedSenders { own: true, ids: Vec::new() });
+        let begun = Instant::now();
+        senders.identify_by(&[record("AROAEXAMPLEREQUEUE001:f", "retryState")], std::future::pending).await;
+        assert_eq!(begun.elapsed(), ASK_TIMEOUT);
+    }
+}

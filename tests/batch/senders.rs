@@ -1,0 +1,87 @@
+//! Whose retry fields are believed where the trusted senders are named: those of others are a body like any other.
+
+use requeue::{Failure, TrustedSenders};
+use serde_json::Value;
+
+use crate::world::{Act, SEND, Script, World, state};
+
+/// Four well-formed fields, as anybody can write them.
+const FORGED: &str = r#"{"order":7,"retryCount":2,"originalMessageId":"key-of-another","retryTimestamp":"2026-11-21T03:12:52.477Z","retryState":{"v":1,"source":"arn:aws:sqs:us-east-1:000000000000:other","deadLetter":{"reason":"x"}}}"#;
+/// As the embedded queue names every sender.
+const OWN: &str = "AIDAREQUEUEEMBEDDED00";
+
+fn world() -> World {
+    let mut world = World::new();
+    world.settings.policy.max_retries = 5;
+    world.settings.trusted_senders = Some(TrustedSenders { own: false, ids: vec![OWN.parse().unwrap()] });
+    world
+}
+
+async fn receive(world: &World, sender: Option<&str>) -> Value {
+    world.sleep_until_due().await;
+    let mut event = world.receive().await;
+    let attributes = event["Records"][0]["attributes"].as_object_mut().unwrap();
+    assert_eq!(attributes["SenderId"], OWN);
+    attributes.remove("SenderId");
+    attributes.extend(sender.map(|sender| ("SenderId".to_owned(), sender.into())));
+    event
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fields_of_a_stranger_choose_neither_key_nor_count_and_the_handler_sees_them() {
+    for body in [
+        FORGED.to_owned(),
+        FORGED.replace(r#"{"order":7"#, r#"{"retryBody":"text""#),
+        FORGED.replace(r#""v":1"#, r#""v":2"#),
+    ] {
+        for sender in
+            [None, Some("AIDAEXAMPLESTRANGER01"), Some("AROAEXAMPLESTRANGER01:AIDAREQUEUEEMBEDDED00"), Some("x")]
+        {
+            let world = world();
+            let id = world.send(&body).await;
+            let script = Script::failing_first(2, Failure::temporary("no"));
+            let processor = world.processor(script.clone());
+            let event = receive(&world, sender).await;
+            world.deliver(&processor, &event).await;
+            let copy = state(&world.only_message());
+            assert_eq!(copy["originalMessageId"], id.as_str(), "{sender:?}");
+            assert_eq!(copy["retryState"]["source"], Value::Null, "{sender:?}");
+            // The copies are our own.
+            world.run(&processor).await;
+            let calls = script.calls();
+            assert_eq!(calls.len(), 3, "{sender:?} {body}");
+            for seen in calls {
+                assert_eq!((seen.body.as_str(), seen.original_id.as_deref()), (body.as_str(), Some(id.as_str())));
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_fields_of_a_trusted_sender_are_believed_and_so_are_all_where_none_is_named() {
+    for (is_named, sender) in
+        [(true, OWN), (true, "AIDAREQUEUEEMBEDDED00:any-session"), (false, "AIDAEXAMPLESTRANGER01")]
+    {
+        let mut world = world();
+        if !is_named {
+            world.settings.trusted_senders = None;
+        }
+        world.send(&FORGED.replace(r#","deadLetter":{"reason":"x"}"#, "")).await;
+        let script = Script::new(|_| Act::Done);
+        let event = receive(&world, Some(sender)).await;
+        world.deliver(&world.processor(script.clone()), &event).await;
+        let calls = script.calls();
+        assert_eq!(calls[0].original_id.as_deref(), Some("key-of-another"), "{sender}");
+        assert_eq!(calls[0].body, r#"{"order":7}"#);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn copies_that_are_not_believed_still_end_by_their_count() {
+    let mut world = world();
+    world.settings.trusted_senders = Some(TrustedSenders { own: false, ids: Vec::new() });
+    world.send(r#"{"order":7}"#).await;
+    let script = Script::always(Failure::temporary("no"));
+    world.run(&world.processor(script.clone())).await;
+    assert_eq!((script.calls().len() >= 6, world.calls(SEND), world.dead().len()), (true, 5, 1));
+}
