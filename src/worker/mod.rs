@@ -137,7 +137,8 @@ pub struct Progress {
     pub requeued: u64,
     /// Messages given up.
     pub dead_lettered: u64,
-    /// Messages whose turn it was not, and that were given back.
+    /// Messages that were given back uncalled: whose turn it was not, or that were given up before and are on their way to the
+    /// dead-letter queue.
     pub waiting: u64,
     /// Messages that are done and could not be deleted: they are handled again.
     pub not_deleted: u64,
