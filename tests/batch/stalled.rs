@@ -162,7 +162,7 @@ async fn check<F: Future<Output = World>>(times: &[Duration], run: impl Fn(InMem
     for case in CASES {
         for after in times.iter().copied() {
             for over_http2 in [false, true] {
-                let world = run(InMemory { case, after, over_http2 }).await;
+                let world = Box::pin(run(InMemory { case, after, over_http2 })).await;
                 let what = format!("{case:?} after {after:?}, HTTP/2: {over_http2}");
                 let messages = world.messages();
                 let told = messages.first().map(|message| {
@@ -215,7 +215,7 @@ async fn a_status_decides_when_a_worker_ends() {
         let worker =
             Worker::start(handler, queue, &world.queue, world.settings.clone(), settings).await.expect("it starts");
         // A quarter of the eight seconds is kept for settling.
-        timeout(secs(100), worker.run(sleep(secs(1)))).await.expect("it ends");
+        timeout(secs(100), Box::pin(worker.run(sleep(secs(1))))).await.expect("it ends");
         world
     })
     .await;
