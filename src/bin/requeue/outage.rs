@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use requeue::classify::Answer;
-use requeue::embedded::{EmbeddedSqs, Fault};
+use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs, Fault};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, ReceiveRequest, Source};
 use requeue::{
@@ -55,6 +55,8 @@ const ENVIRONMENTS: usize = 10;
 const CONCURRENT_CALLS: usize = 32;
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
+/// When a run begins.
+const START: Duration = Duration::from_secs(1_800_000_000);
 /// What a call takes, and a request to SQS.
 const CALL: Duration = Duration::from_millis(100);
 const REQUEST: Duration = Duration::from_millis(10);
@@ -229,8 +231,9 @@ impl Telling {
 
 impl Simulation {
     async fn set_up(arguments: &Arguments, policy: RetryPolicy, name: &'static str) -> Result<Self, Error> {
-        let clock = Clock::starting_at(Clock::system().now());
-        let sqs = EmbeddedSqs::new(clock.clone());
+        // Not the time of day: its milliseconds would make each run another.
+        let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
+        let sqs = EmbeddedSqs::seeded(clock.clone(), DEFAULT_REGION, DEFAULT_ACCOUNT, arguments.seed);
         let dead_letters = sqs.create_queue("orders-dlq", [])?;
         let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
         let queue = sqs.create_queue("orders", [("RedrivePolicy", redrive.as_str())])?;
