@@ -102,6 +102,12 @@ fn the_tables_of_a_first_try_are_those_of_the_commands() {
 }
 
 #[test]
+fn the_table_of_an_outage_is_that_of_the_command() {
+    let said = requeue(&["simulate", "outage", "--messages", "4000", "--rate", "10"]).succeeded();
+    said.lines().for_each(|line| says(line.trim_end()));
+}
+
+#[test]
 fn the_page_of_guarantees_names_tests_that_exist() {
     let page = text("docs/guarantees.md");
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
