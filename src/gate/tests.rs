@@ -197,8 +197,8 @@ fn a_row_opens_the_circuit_when_it_is_too_long_for_chance() {
                 protection.call(3_600, Reply::Alive);
             }
         }
-        let opened = (1..).find(|_| protection.call(7_200, Reply::Down) == Some(Change::Opened)).unwrap();
-        assert_eq!(opened, row, "one of {of}");
+        let opened = (1..100).find(|_| protection.call(7_200, Reply::Down) == Some(Change::Opened));
+        assert_eq!(opened, Some(row), "one of {of}");
     }
 }
 

@@ -228,7 +228,7 @@ async fn of_a_message_that_may_be_in_other_hands_no_copy_is_sent() {
     ];
     for (dead_letter, failure, copies, dead) in table {
         let what = format!("{dead_letter:?} {failure:?}");
-        let lapsed = lapse(with_visibility("orders", "6"), Strategy::Copy, dead_letter, Some(failure)).await;
+        let lapsed = Box::pin(lapse(with_visibility("orders", "6"), Strategy::Copy, dead_letter, Some(failure))).await;
         let first = &lapsed.calls[..2];
         assert!(first.iter().all(|seen| seen.attempt == 1), "{what}: both handle the original: {first:?}");
         assert_eq!(lapsed.world.entries(SEND), vec![1; copies], "{what}");
@@ -239,7 +239,7 @@ async fn of_a_message_that_may_be_in_other_hands_no_copy_is_sent() {
 #[tokio::test(start_paused = true)]
 async fn what_is_done_is_done_though_its_visibility_has_lapsed() {
     let world = with_visibility("orders", "6");
-    let Lapsed { world, calls, ended } = lapse(world, Strategy::Copy, DeadLetterMode::Redrive, None).await;
+    let Lapsed { world, calls, ended } = Box::pin(lapse(world, Strategy::Copy, DeadLetterMode::Redrive, None)).await;
     assert_eq!((calls.len(), ended.map(|progress| progress.completed)), (2, [1, 1]));
     assert!(world.messages().is_empty());
 }
@@ -248,7 +248,7 @@ async fn what_is_done_is_done_though_its_visibility_has_lapsed() {
 async fn nor_is_the_visibility_of_a_message_changed_that_may_be_in_other_hands() {
     let world = with_visibility("orders", "6");
     let failure = Some(Failure::temporary("later"));
-    let lapsed = lapse(world, Strategy::Visibility, DeadLetterMode::Redrive, failure).await;
+    let lapsed = Box::pin(lapse(world, Strategy::Visibility, DeadLetterMode::Redrive, failure)).await;
     let begun = lapsed.calls[0].at;
     let changes = lapsed.world.requests(VISIBILITY_CHANGE);
     let at: Vec<Duration> = changes.iter().map(|call| call.at - begun).collect();
