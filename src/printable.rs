@@ -31,7 +31,7 @@ pub fn line(value: &str) -> Cow<'_, str> {
     replaced(value, is_printable)
 }
 
-/// A whole text: as [`line`], but tabs and line feeds stay.
+/// A whole text: as [`line()`], but tabs and line feeds stay.
 #[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {
     replaced(text, |c| is_printable(c) || matches!(c, '\n' | '\t'))

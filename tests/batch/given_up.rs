@@ -44,12 +44,13 @@ async fn an_environment_handles_what_it_gave_up_once_and_another_one_once_more()
         for (is_one_environment, calls) in [(true, warm), (false, cold)] {
             let what = format!("{queue}, {strategy:?}, {mode:?}, {failure:?}, one environment: {is_one_environment}");
             let content = [("ContentBasedDeduplication", "true")];
-            let mut world = World::with_queue(queue, if queue.ends_with(".fifo") { &content } else { &[] });
+            let is_fifo = queue == "orders.fifo";
+            let mut world = World::with_queue(queue, if is_fifo { &content } else { &[] });
             world.settings.strategy = strategy;
             world.settings.mode = mode;
             world.settings.policy.max_retries = retries;
             world.settings.policy.max_retry_after = secs(86_400);
-            let group = queue.ends_with(".fifo").then(|| "a".to_owned());
+            let group = is_fifo.then(|| "a".to_owned());
             world.send_as("{}", |message| message.set_message_group_id(group)).await;
             let script = Script::always(failure.clone());
             let dispositions = receives(&world, &script, is_one_environment).await;

@@ -32,13 +32,16 @@ impl Act {
     /// As a response over HTTP says it: status and `Retry-After`.
     fn response(self) -> Option<(u16, Option<Duration>)> {
         match self {
-            // Over HTTP no delay at all is none.
-            Self::Fail(_, Some(Duration::ZERO)) => None,
             Self::Done => Some((200, None)),
+            // Over HTTP no delay at all is none.
+            Self::Fail(_, Some(Duration::ZERO))
+            | Self::Fail(FailureClass::Quota, _)
+            | Self::Postpone(_)
+            | Self::Panic
+            | Self::Hang => None,
             Self::Fail(FailureClass::RateLimit, named) => Some((429, named)),
             Self::Fail(FailureClass::Temporary, named) => Some((503, named)),
             Self::Fail(FailureClass::NonRetryable, _) => Some((400, None)),
-            Self::Fail(FailureClass::Quota, _) | Self::Postpone(_) | Self::Panic | Self::Hang => None,
         }
     }
 

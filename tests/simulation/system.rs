@@ -128,9 +128,10 @@ impl World {
 
     /// The queue that an execution environment works on, and that of its dead letters.
     pub fn queues(&self, environment: usize) -> (&QueueArn, &QueueArn) {
-        match self.plan.works_on_dead(environment) {
-            false => (&self.queue, &self.dead_letters),
-            true => (&self.dead_letters, &self.buried),
+        if self.plan.works_on_dead(environment) {
+            (&self.dead_letters, &self.buried)
+        } else {
+            (&self.queue, &self.dead_letters)
         }
     }
 
