@@ -7,6 +7,7 @@ use requeue::{FailureClass, Message};
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::asked::Asked;
 use crate::history::History;
 use crate::producer::Product;
 use crate::system::World;
@@ -31,8 +32,13 @@ pub struct Member {
     /// How often it had been received when an environment first saw it in this queue, at the least, and when that was.
     pub arrival: (u64, SystemTime),
     pub past: Past,
+    pub asked: Asked,
     pub is_called: bool,
+    /// Retries that the handler was told of.
+    pub told: u64,
     pub ended: Option<Ended>,
+    /// Of its failure, if they are known.
+    pub words: Option<String>,
 }
 
 pub struct Invocation {
@@ -117,8 +123,9 @@ impl Book {
     }
 
     pub fn sent(&mut self, world: &World, n: usize, product: Product) {
-        let (maker, copies, group) = (product.maker, product.copies, &product.group);
-        self.history.note(Some(n), format!("sent: {maker:?}, {copies:?}, {group:?}, {} bytes", product.body.len()));
+        let (maker, copies, group, asked) = (product.maker, product.copies, &product.group, product.asked);
+        let what = format!("sent: {maker:?}, {copies:?}, {group:?}, {} bytes, {asked:?}", product.body.len());
+        self.history.note(Some(n), what);
         self.tracks.push(Track {
             // What no copy can be made of uses up receives.
             is_troubled: Self::cannot_be_copied(copies, world),
@@ -191,7 +198,8 @@ impl Book {
         self.history.note(Some(n), what);
         let seen = (receives, world.clock.now());
         let arrival = if past.is_moved { *self.arrivals.entry(id.clone()).or_insert(seen) } else { (1, seen.1) };
-        let member = Member { n, receives, arrival, past, is_called: false, ended: None };
+        let asked = track.product.asked;
+        let member = Member { n, receives, arrival, past, asked, is_called: false, told: 0, ended: None, words: None };
         let known = invocation.members.entry(id).or_insert(member);
         known.receives = known.receives.max(receives);
     }
@@ -224,11 +232,16 @@ impl Book {
     }
 
     /// What was final, and is left to the redrive policy by an environment that is to remember it.
-    pub fn gave_up(&mut self, id: usize) {
+    pub fn gave_up(&mut self, world: &World, id: usize) {
         let invocation = &self.invocations[&id];
         for (message, member) in &invocation.members {
             // What went wrong may have changed its end.
-            if member.ended == Some(Ended::Final) && !self.tracks[member.n].is_troubled {
+            let is_final = match member.ended {
+                Some(Ended::Final) => true,
+                Some(Ended::Failed(..)) => member.told >= u64::from(member.asked.retries(&world.plan)),
+                _ => false,
+            };
+            if is_final && !self.tracks[member.n].is_troubled {
                 let key = (invocation.environment, invocation.is_on_dead, message.clone());
                 self.given_up.insert(key, member.receives);
             }
@@ -259,14 +272,15 @@ impl Book {
     }
 
     /// The handler's call ends.
-    pub fn ended(&mut self, environment: usize, message: &Message, ended: Ended) {
+    pub fn ended(&mut self, environment: usize, message: &Message, ended: Ended, words: Option<String>) {
         let Some((n, _)) = self.find(
             environment,
             message,
             |member| member.is_called && member.ended.is_none(),
             |invocation, id| {
                 invocation.running -= 1;
-                invocation.members.get_mut(id).expect("it is there").ended = Some(ended);
+                let member = invocation.members.get_mut(id).expect("it is there");
+                (member.ended, member.words) = (Some(ended), words);
             },
         ) else {
             return;

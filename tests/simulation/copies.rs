@@ -8,6 +8,7 @@ use requeue::queue::{Outgoing, QueueArn};
 use requeue::{FailureClass, Mode, RecursiveLoop, Strategy, Wrap};
 
 use crate::book::{Ended, Invocation, Member, Track};
+use crate::letters;
 use crate::plan::{DeadLetters, Plan};
 use crate::producer::{Copies, Maker};
 use crate::system::World;
@@ -19,9 +20,13 @@ const SETTLING_SECS: u64 = 62;
 /// Times are written in whole milliseconds.
 const SLACK: Duration = Duration::from_millis(1);
 
-type Checked = Result<(), String>;
+fn at(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
+}
 
-fn expect(holds: bool, what: impl FnOnce() -> String) -> Checked {
+pub type Checked = Result<(), String>;
+
+pub fn expect(holds: bool, what: impl FnOnce() -> String) -> Checked {
     if holds { Ok(()) } else { Err(what()) }
 }
 
@@ -40,7 +45,12 @@ const LONGEST_ROW: u64 = 10;
 /// Receives count as retries only of what certainly waited in its place.
 fn unnoted(plan: &Plan, member: &Member) -> u64 {
     let ends_its_row = plan.recursive_loop == RecursiveLoop::Terminate && member.past.row >= LONGEST_ROW;
-    if waits_in_place(plan) || ends_its_row { member.receives - member.arrival.0 } else { 0 }
+    if !waits_in_place(plan) && !ends_its_row {
+        return 0;
+    }
+    // When this environment saw a moved message arrive, and so for how long it waited here, is not known.
+    let waits = if member.past.is_moved { 0 } else { member.asked.waits(at(member.past.received_here)) };
+    (member.receives - member.arrival.0).saturating_sub(waits)
 }
 
 /// At most; a moved message has fewer in an environment that did not see it arrive.
@@ -88,6 +98,7 @@ pub fn check(
     history(&members, member)?;
     if members.is_given_up() {
         let count = members.count;
+        letters::check(world, invocation, &members, member, is_dead.then_some(home), now)?;
         return expect(count == member.past.count, || format!("{count} retries, given up after {}", member.past.count));
     }
     match member.ended {
@@ -108,7 +119,6 @@ fn afresh(plan: &Plan, members: &Members, member: &Member, now: SystemTime) -> R
     }
     let times = (members.time("firstSent"), members.time("firstReceived"));
     let skew = Duration::from_secs(plan.skew());
-    let at = |millis| SystemTime::UNIX_EPOCH + Duration::from_millis(millis);
     let (Some(sent), Some(received)) = times else { return Err(format!("first sent and received {times:?}")) };
     let is_right = sent == received && at(received) + skew + SLACK >= member.arrival.1 && at(received) <= now;
     expect(is_right || member.past.keeps_all, || format!("first sent and received here {times:?}"))?;
@@ -162,7 +172,7 @@ fn failed(
     let past = &member.past;
     let (count, before) = (members.count, retries(plan, member));
     expect(count == before + 1, || format!("{count} retries after {before}"))?;
-    expect(count <= u64::from(plan.policy.max_retries), || format!("{count} retries"))?;
+    expect(count <= u64::from(member.asked.retries(plan)), || format!("{count} retries"))?;
     let name = class.as_str();
     expect(members.class() == Some(name), || format!("of class {:?}", members.class()))?;
     let mut counts = past.counts.clone();
@@ -175,7 +185,8 @@ fn failed(
 
     let delay = members.number("delay");
     expect(u64::from(copy.delay.as_secs()) == delay.min(900), || format!("delay {} of {delay}", copy.delay))?;
-    let first_received = SystemTime::UNIX_EPOCH + Duration::from_millis(past.first_received);
+    // Before its time nobody has tried anything.
+    let first_received = at(past.first_received).max(member.asked.not_before.unwrap_or(SystemTime::UNIX_EPOCH));
     let age = now.duration_since(first_received).unwrap_or_default();
     let left = budget.total_timeout.saturating_sub(age).as_secs();
     expect(delay <= left + SETTLING_SECS, || format!("delay {delay} with {left} s left"))?;

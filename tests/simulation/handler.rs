@@ -58,6 +58,18 @@ impl Act {
     }
 }
 
+/// Words of a failure, and what is left of them in logs and dead letters.
+fn words(world: &World, n: usize, call: usize) -> (String, String) {
+    let (words, scrubbed) = Dice::of(world.seed, 3_000_000 + (n * 10_000 + call) as u64).pick(&[
+        ("no", "no"),
+        ("HTTP 402, code card_declined", "HTTP 402, code card_declined"),
+        ("a\nb\u{1b}[2Kc\u{202e}d\u{FFFF}\u{9b}\"\\\u{1F980}", "a b [2Kc d  \"\\\u{1F980}"),
+        ("", ""),
+    ]);
+    let long = "\u{e4}".repeat(if n.is_multiple_of(3) { 300 } else { 0 });
+    (format!("{words}{long}"), format!("{scrubbed}{long}").chars().take(256).collect())
+}
+
 /// What happens on the so-many-th call for a message, after how long, and whether it comes in a response of which the body never ends.
 fn act(world: &World, n: usize, call: usize) -> (Duration, Act, bool) {
     let voice = if world.plan.in_chorus { 0 } else { n };
@@ -86,8 +98,13 @@ impl Handler for Script {
     }
 
     async fn handle(&self, message: Message) -> Result<(), Failure> {
-        let mut call =
-            Call { world: Arc::clone(&self.world), environment: self.environment, message, ended: Ended::Cut };
+        let mut call = Call {
+            world: Arc::clone(&self.world),
+            environment: self.environment,
+            message,
+            ended: Ended::Cut,
+            words: None,
+        };
         let Some((n, count)) = self.world.book().called(&self.world, self.environment, &call.message) else {
             return Ok(());
         };
@@ -96,17 +113,21 @@ impl Handler for Script {
         if let Some((status, named)) = act.response().filter(|_| stalls && !call.message.time_left().is_zero()) {
             // The head is there now, and decides also if the call is cut short while the body is waited for.
             call.ended = act.end();
-            return stalled::deliver(status, named).await;
+            let delivered = stalled::deliver(status, named).await;
+            call.words = delivered.as_ref().err().map(|failure| failure.reason().to_owned());
+            return delivered;
         }
         call.ended = act.end();
         match act {
             Act::Done => Ok(()),
             Act::Fail(class, named) => {
+                let (words, scrubbed) = words(&self.world, n, count);
+                call.words = Some(scrubbed);
                 let failure = match class {
-                    FailureClass::RateLimit => Failure::rate_limit("slowly"),
-                    FailureClass::Quota => Failure::quota("tomorrow"),
-                    FailureClass::Temporary => Failure::temporary("no"),
-                    FailureClass::NonRetryable => Failure::non_retryable("never"),
+                    FailureClass::RateLimit => Failure::rate_limit(words),
+                    FailureClass::Quota => Failure::quota(words),
+                    FailureClass::Temporary => Failure::temporary(words),
+                    FailureClass::NonRetryable => Failure::non_retryable(words),
                 };
                 Err(named.into_iter().fold(failure, Failure::retry_after))
             }
@@ -124,10 +145,12 @@ struct Call {
     environment: usize,
     message: Message,
     ended: Ended,
+    /// Those of its failure, as others are to see them.
+    words: Option<String>,
 }
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.world.book().ended(self.environment, &self.message, self.ended);
+        self.world.book().ended(self.environment, &self.message, self.ended, self.words.take());
     }
 }

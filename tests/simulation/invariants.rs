@@ -12,6 +12,7 @@ use tokio::time::Instant;
 
 use crate::book::{Book, Member};
 use crate::copies;
+use crate::letters;
 use crate::plan::{DeadLetters, secs};
 use crate::producer::{CANARY, Copies, Maker, number};
 use crate::system::World;
@@ -29,7 +30,8 @@ impl Book {
             |member| !member.is_called,
             |invocation, id| {
                 invocation.running += 1;
-                invocation.members.get_mut(id).expect("it is there").is_called = true;
+                let member = invocation.members.get_mut(id).expect("it is there");
+                (member.is_called, member.told) = (true, message.retry_count().into());
             },
         );
         let Some((n, id)) = found else {
@@ -70,6 +72,7 @@ impl Book {
         let was_given_up = self.was_given_up(invocation, message_id, member.receives);
         ensure(!was_given_up, "called again by the environment that gave it up")?;
         ensure(message.original_id() == Some(&member.past.original), "the original id has changed")?;
+        letters::check_call(world, invocation, product, member, message)?;
         let (count, most) = (u64::from(message.retry_count()), copies::retries(plan, member).min(u64::from(u32::MAX)));
         let least = if member.past.is_moved { member.past.count } else { most };
         ensure((least..=most).contains(&count), "a wrong attempt")
@@ -82,8 +85,10 @@ impl Book {
             if !matches!(track.product.maker, Maker::Producer { .. }) {
                 return true;
             }
-            let is_spent = track.most_receives > u64::from(world.plan.policy.max_retries);
-            track.is_done || track.was_dead || is_spent || world.plan.policy.message_ttl.is_some()
+            let asked = &track.product.asked;
+            let is_spent = track.most_receives > u64::from(asked.retries(&world.plan));
+            let may_be_refused = asked.ttl(&world.plan).is_some() || asked.unreadable.is_some();
+            track.is_done || track.was_dead || is_spent || may_be_refused
         };
         let before = self.tracks.iter().take(n).enumerate();
         let waiting = before.filter(|(_, track)| track.product.group == *group && !is_passed(track));
@@ -207,7 +212,7 @@ impl Book {
         }
         self.excuse_unstarted(world, id);
         if plan_remembers(world) {
-            self.gave_up(id);
+            self.gave_up(world, id);
         }
     }
 
@@ -291,7 +296,9 @@ impl Book {
         let buried: BTreeSet<usize> = world.buried().iter().filter_map(|message| number(&message.body)).collect();
         for n in 0..self.tracks.len() {
             let track = &self.tracks[n];
-            let may_expire = plan.policy.message_ttl.is_some() || plan.skew() > MAX_SKEW;
+            let asked = &track.product.asked;
+            let may_expire =
+                plan.policy.message_ttl.is_some() || plan.skew() > MAX_SKEW || asked.may_never_be_called(plan);
             let was_ours = !matches!(track.product.maker, Maker::Producer { .. });
             if track.calls == 0 && !track.is_troubled && !may_expire && !was_ours {
                 self.history.violate(Some(n), "a dead letter that was never handled");
@@ -304,7 +311,7 @@ impl Book {
             }
             let receives = plan.max_receive_count.max(plan.dead_receives.unwrap_or(0));
             let receives = usize::try_from(receives).expect("small");
-            let retries = usize::try_from(plan.policy.max_retries).expect("small");
+            let retries = usize::try_from(asked.retries(plan)).expect("small");
             let copies = retries + 1 + track.postponed;
             // Where nobody notes in the message that it was given up, another environment may handle it again on each receive.
             let is_noted = plan.dead_letters != DeadLetters::Redrive && !copies::may_wait_in_place(plan);

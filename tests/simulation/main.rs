@@ -13,6 +13,7 @@
 #![cfg(feature = "embedded")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
+mod asked;
 mod book;
 mod copies;
 mod dice;
@@ -20,6 +21,7 @@ mod faults;
 mod handler;
 mod history;
 mod invariants;
+mod letters;
 #[path = "../batch/log.rs"]
 mod log;
 mod plan;

@@ -2,11 +2,13 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use requeue::Delay;
 use requeue::queue::{Attribute, AttributeValue, MAX_BATCH_BYTES, Outgoing, Queue};
 use tokio::time::sleep;
 
+use crate::asked::Asked;
 use crate::copies;
 use crate::dice::Dice;
 use crate::plan::{Plan, secs};
@@ -26,6 +28,7 @@ pub struct Product {
     pub maker: Maker,
     /// Whether a copy can hold our members, and where wrapping is switched off too.
     pub copies: Copies,
+    pub asked: Asked,
 }
 
 /// Whose members our names are.
@@ -47,7 +50,7 @@ pub enum Copies {
 }
 
 impl Product {
-    pub fn new(n: usize, plan: &Plan, dice: &Dice) -> Self {
+    pub fn new(n: usize, plan: &Plan, dice: &Dice, now: SystemTime) -> Self {
         let is_fifo = plan.is_fifo;
         let mark = format!(r#""mark":"<{n}>""#);
         let secret = format!(r#""secret":"{CANARY}""#);
@@ -107,7 +110,15 @@ impl Product {
         } else {
             dice.happens(300).then(|| format!("tenant-{}", dice.roll(1, 3)))
         };
-        Self { seen: seen.unwrap_or_else(|| body.clone()), body, attributes: attributes(dice), group, maker, copies }
+        let mut attributes = attributes(dice);
+        let mut asked = Asked::default();
+        // Whoever forges our members may also forge the time from which limits are reckoned.
+        if matches!(maker, Maker::Producer { .. }) {
+            let (limits, named) = Asked::draw(dice, now);
+            asked = limits;
+            attributes.extend(named);
+        }
+        Self { seen: seen.unwrap_or_else(|| body.clone()), body, attributes, group, maker, copies, asked }
     }
 }
 
@@ -177,7 +188,7 @@ pub async fn produce(world: Arc<World>) {
     for (n, at) in pauses.into_iter().enumerate() {
         sleep(secs(at - now)).await;
         now = at;
-        let product = Product::new(n, &world.plan, &dice);
+        let product = Product::new(n, &world.plan, &dice, world.clock.now());
         let deduplication = n.to_string();
         let message = Outgoing {
             body: &product.body,

@@ -173,11 +173,15 @@ impl World {
         messages.iter().map(due).min()
     }
 
+    /// The time by the clock of an environment.
+    pub fn time_of(&self, environment: usize) -> SystemTime {
+        let by = secs(self.plan.clocks[environment].unsigned_abs());
+        if self.plan.clocks[environment] < 0 { self.clock.now() - by } else { self.clock.now() + by }
+    }
+
     pub fn settings(&self, environment: usize, dice: &Dice) -> (Clock, Settings) {
         let plan = &self.plan;
-        let by = secs(plan.clocks[environment].unsigned_abs());
-        let now = self.clock.now();
-        let clock = Clock::starting_at(if plan.clocks[environment] < 0 { now - by } else { now + by });
+        let clock = Clock::starting_at(self.time_of(environment));
         let dead_letter = match plan.dead_letters {
             DeadLetters::Redrive => DeadLetterMode::Redrive,
             DeadLetters::Annotate => DeadLetterMode::Annotate,

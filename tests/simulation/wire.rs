@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::producer::{Maker, Product};
 
@@ -18,7 +18,7 @@ pub struct Members {
     pub count: u64,
     pub original: String,
     pub sent_at: u64,
-    state: Value,
+    pub state: Value,
 }
 
 impl Members {
@@ -49,6 +49,21 @@ impl Members {
         self.state["deadLetter"].is_object()
     }
 
+    /// Why the message was given up, in its own words, though SQS knows best from where it moved it.
+    fn why(&self, moved_from: Option<&Value>) -> Value {
+        let source = moved_from.unwrap_or(&self.state["source"]);
+        if self.is_given_up() {
+            let mut why = self.state["deadLetter"].clone();
+            why["source"] = source.clone();
+            why
+        } else if moved_from.is_some() {
+            let count = self.class().map(|_| self.count);
+            json!({ "class": self.class(), "retryCount": count, "source": source })
+        } else {
+            self.state["lastDeadLetter"].clone()
+        }
+    }
+
     pub fn counts(&self) -> BTreeMap<String, u64> {
         let all = self.state["counts"].as_object().into_iter().flatten();
         all.filter_map(|(class, count)| Some((class.clone(), count.as_u64()?))).collect()
@@ -69,7 +84,11 @@ pub struct Past {
     pub row: u64,
     pub first_sent: u64,
     pub first_received: u64,
+    /// When this copy was first received.
+    pub received_here: u64,
     pub original: String,
+    /// Why it was given up before, as the handler is to see it.
+    pub why: Value,
     pub is_given_up: bool,
     /// Whether SQS moved it to the dead-letter queue, so that it starts afresh in each environment that sees it.
     pub is_moved: bool,
@@ -85,7 +104,18 @@ impl Past {
         let sent = known.unwrap_or(received);
         let id = record["messageId"].as_str().expect("an id").to_owned();
         let is_moved = record["attributes"]["DeadLetterQueueSourceArn"].is_string();
-        let fresh = Self { first_sent: sent, first_received: received, original: id, is_moved, ..Self::default() };
+        let source = &record["attributes"]["DeadLetterQueueSourceArn"];
+        let why = if is_moved { json!({ "source": source }) } else { Value::Null };
+        let received_here = received;
+        let fresh = Self {
+            first_sent: sent,
+            first_received: received,
+            received_here,
+            original: id,
+            why,
+            is_moved,
+            ..Self::default()
+        };
         match product.maker {
             Maker::Successor => return fresh,
             Maker::Producer { count } if body == product.body => {
@@ -101,7 +131,8 @@ impl Past {
         let too_late = |sent: u64| sent.saturating_sub(members.sent_at) > REDRIVE_TOLERANCE_MS;
         let is_redriven = is_moved || was_sent_elsewhere || known.is_some_and(|sent| too_soon(sent) || too_late(sent));
         if is_redriven && members.number("redrives") < MAX_REDRIVES {
-            return Self { row: members.number("lineage"), original: members.original, ..fresh };
+            let why = members.why(is_moved.then_some(source));
+            return Self { row: members.number("lineage"), original: members.original, why, ..fresh };
         }
         Self {
             count: members.count,
@@ -114,6 +145,8 @@ impl Past {
             first_sent: members.time("firstSent").unwrap_or(sent),
             first_received: members.time("firstReceived").unwrap_or(received),
             is_given_up: members.is_given_up(),
+            received_here,
+            why: members.state["lastDeadLetter"].clone(),
             is_moved,
             keeps_all: is_moved,
             original: members.original,
