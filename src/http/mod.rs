@@ -298,7 +298,7 @@ impl HttpSettings {
 /// use requeue::http::{Delivery, HttpTarget};
 /// use requeue::{Failure, Message, ResultExt};
 ///
-/// # async fn token() -> Result<String, std::io::Error> { unimplemented!() }
+/// # async fn token() -> Result<String, std::io::Error> { Ok("token".to_owned()) }
 /// async fn deliver(target: &HttpTarget, message: Message) -> Result<(), Failure> {
 ///     // No token, no call: the message is retried.
 ///     let token = token().await.temporary()?;
