@@ -24,7 +24,7 @@ pub struct Asked {
 
 impl Asked {
     /// What is asked at this time, and the attributes that say so.
-    pub fn draw(dice: &Dice, now: SystemTime) -> (Self, BTreeMap<String, Attribute>) {
+    pub fn draw(plan: &Plan, dice: &Dice, now: SystemTime) -> (Self, BTreeMap<String, Attribute>) {
         let (mut asked, mut attributes) = (Self::default(), BTreeMap::new());
         let mut say = |name: &str, value: AttributeValue| {
             let data_type = if matches!(value, AttributeValue::Text(_)) { "String" } else { "Binary" };
@@ -40,7 +40,8 @@ impl Asked {
             asked.max_retries = Some(most);
             say("requeue.maxRetries", AttributeValue::Text(most.to_string()));
         }
-        if dice.happens(200) {
+        // Which of the two is tighter matters only where there are two.
+        if dice.happens(if plan.policy.message_ttl.is_some() { 700 } else { 200 }) {
             let ttl = dice.pick(&[0, dice.roll(1, 600), dice.roll(60, 7_200), 1_000_000]);
             asked.ttl = Some(secs(ttl));
             say("requeue.ttlSeconds", AttributeValue::Text(ttl.to_string()));

@@ -114,7 +114,7 @@ impl Product {
         let mut asked = Asked::default();
         // Whoever forges our members may also forge the time from which limits are reckoned.
         if matches!(maker, Maker::Producer { .. }) {
-            let (limits, named) = Asked::draw(dice, now);
+            let (limits, named) = Asked::draw(plan, dice, now);
             asked = limits;
             attributes.extend(named);
         }
