@@ -338,15 +338,17 @@ where
         Some((delivery, turn))
     }
 
-    /// `false` if the message has been given up meanwhile.
+    /// Whether there is another message to take: not if this one has been given up meanwhile. Then the task ends with its last verdict,
+    /// and outlives no batch.
     fn hand_in(&self, verdict: Verdict, reply: Reply) -> bool {
         let mut board = self.crew.board();
         let Some(job) = board.desks[self.number].take() else { return false };
+        let goes_on = !board.waiting.as_slice().is_empty();
         // Before anybody can see the verdict: the next message goes by it.
         let change = hear(job.pass, reply, verdict.at);
         self.crew.post(board, verdict);
         self.crew.say(change);
-        true
+        goes_on
     }
 
     /// In whose span its log lines belong.
