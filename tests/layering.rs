@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 const ONLY_IN: [(&str, &[&str], &str); 17] = [
     (
         "aws_sdk_sqs::",
-        &["queue/sqs.rs", "embedded/", "bin/requeue/dlq/sqs.rs", "bin/requeue/doctor/"],
-        "the port is the only way to the queue, but for what its owner may ask",
+        &["queue/sqs.rs", "embedded/", "bin/requeue/dlq/sqs.rs", "bin/requeue/doctor/", "bin/requeue/invoke.rs"],
+        "the port is the only way to the queue, but for what its owner may ask and whether there are credentials",
     ),
     ("aws_sdk_iam::", &["bin/requeue/doctor/"], "one place looks at deployments"),
     ("aws_sdk_lambda::", &["bin/requeue/doctor/"], "one place looks at deployments"),

@@ -117,9 +117,10 @@ impl Http2 {
         self.in_flight.load(Ordering::Relaxed) < (self.max_streams)()
     }
 
-    /// Whether it is open, and was used not so long ago.
+    /// Whether it is open, and in use or was used not so long ago.
     pub(super) fn is_fit(&self, limit: Duration, now: LastUse) -> bool {
-        !self.sender.is_closed() && !lock(&self.last_use).is_older(limit, now)
+        let is_used = self.in_flight.load(Ordering::Relaxed) > 0 || !lock(&self.last_use).is_older(limit, now);
+        is_used && !self.sender.is_closed()
     }
 }
 

@@ -17,6 +17,9 @@ const LENGTH: usize = 13;
 /// What has been read of the response to the request that was sent last.
 #[derive(Debug, Default)]
 pub(super) struct StatusLine {
+    /// Whether a byte of the request has been written. What comes earlier is no response to it: a target may say of an idle connection
+    /// that it closes it, or answer an earlier request twice.
+    is_asked: bool,
     has_begun: bool,
     line: [u8; LENGTH],
     length: usize,
@@ -26,8 +29,15 @@ pub(super) struct StatusLine {
 
 impl StatusLine {
     fn feed(&mut self, bytes: &[u8]) {
+        if !self.is_asked {
+            return;
+        }
         self.has_begun |= !bytes.is_empty();
         for &byte in bytes {
+            // Empty lines may come before a response, as hyper has it too.
+            if self.length == 0 && matches!(byte, b'\r' | b'\n') {
+                continue;
+            }
             if self.length < LENGTH {
                 self.line[self.length] = byte;
                 self.length += 1;
@@ -51,7 +61,7 @@ impl StatusLine {
 
     fn parse(&self) -> Option<StatusCode> {
         let line = (self.length == LENGTH).then_some(&self.line)?;
-        let is_http = line.starts_with(b"HTTP/1.") && line[7].is_ascii_digit() && line[8] == b' ';
+        let is_http = line.starts_with(b"HTTP/1.") && matches!(line[7], b'0' | b'1') && line[8] == b' ';
         let ends = matches!(line[12], b' ' | b'\r' | b'\n');
         (is_http && ends).then(|| StatusCode::from_bytes(&line[9..12]).ok()).flatten()
     }
@@ -67,7 +77,7 @@ impl StatusLine {
     }
 }
 
-/// A stream of which the first bytes that are read are noted.
+/// A stream of which the first bytes that are read after a request are noted.
 pub(super) struct Watched<T> {
     stream: T,
     status: Arc<Mutex<StatusLine>>,
@@ -76,6 +86,12 @@ pub(super) struct Watched<T> {
 impl<T> Watched<T> {
     pub(super) fn new(stream: T, status: Arc<Mutex<StatusLine>>) -> Self {
         Self { stream, status }
+    }
+
+    fn note_written(&self, written: &Poll<io::Result<usize>>) {
+        if let Poll::Ready(Ok(1..)) = written {
+            lock(&self.status).is_asked = true;
+        }
     }
 }
 
@@ -94,7 +110,9 @@ impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
 
 impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.note_written(&written);
+        written
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -110,7 +128,9 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, slices)
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.note_written(&written);
+        written
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -133,6 +153,8 @@ mod tests {
             ("HTTP/1.1 429\n", Some(429)),
             ("HTTP/1.1 2000 OK\r\n", None),
             ("HTTP/2.0 200 OK\r\n", None),
+            ("HTTP/1.7 200 OK\r\n", None),
+            ("\r\n\nHTTP/1.1 200 OK\r\n", Some(200)),
             ("HTTP/1.1 099 OK\r\n", None),
             ("SSH-2.0-OpenSSH_9.6\r\n", None),
             ("HTTP/1.1 100 Continue\r\n", None),
@@ -142,7 +164,7 @@ mod tests {
             ("HTTP/1.1 103 Early\r\nLink: HTTP/1.1 200 OK\r\n", None),
         ] {
             for size in [1, 3, 64] {
-                let mut line = StatusLine::default();
+                let mut line = StatusLine { is_asked: true, ..StatusLine::default() };
                 bytes.as_bytes().chunks(size).for_each(|chunk| line.feed(chunk));
                 assert_eq!(line.status().map(|status| status.as_u16()), expected, "{bytes:?} by {size}");
                 assert_eq!(line.has_begun(), !bytes.is_empty(), "{bytes:?}");

@@ -73,6 +73,44 @@ async fn a_request_is_sent_once_more_only_if_a_connection_that_worked_died_befor
     }
 }
 
+/// As servers do that close an idle connection with a word, or that answer a request twice.
+#[tokio::test(start_paused = true)]
+async fn a_response_that_was_there_before_the_request_is_none_to_it() {
+    for stale in [&b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"[..], b"HTTP/1.1 408 Request Timeout\r\n\r\n"] {
+        let (opened, seen) = (Arc::new(AtomicUsize::new(0)), Seen::default());
+        let (count, log) = (Arc::clone(&opened), Arc::clone(&seen));
+        let (say, said) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+        let (heard, done) = (Arc::clone(&say), Arc::clone(&said));
+        let target = InMemory::raw(move |mut stream| {
+            let is_first = count.fetch_add(1, Ordering::SeqCst) == 0;
+            let (log, heard, done) = (Arc::clone(&log), Arc::clone(&heard), Arc::clone(&done));
+            async move {
+                if !is_first {
+                    return serve(stream, ok, log).await;
+                }
+                read_head(&mut stream).await;
+                let _ = stream.read_exact(&mut [0; 11]).await;
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
+                heard.notified().await;
+                // Its task is woken first, so that the next request is handed to the connection before that reads what comes now.
+                done.notify_one();
+                let _ = stream.write_all(stale).await;
+                let _ = stream.read_u8().await;
+            }
+        })
+        .target();
+        target.deliver(message()).await.expect("it is accepted");
+        let next = tokio::spawn(async move {
+            said.notified().await;
+            target.deliver(message()).await
+        });
+        tokio::task::yield_now().await;
+        say.notify_one();
+        next.await.expect("no panic").expect("it is accepted by the second connection");
+        assert_eq!((opened.load(Ordering::SeqCst), seen.lock().expect("no panic").len()), (2, 1));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn no_request_is_sent_three_times() {
     let (opened, count) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
