@@ -46,9 +46,7 @@ async fn told_to_end_it_lets_handlers_finish_and_told_twice_it_does_not() {
         let shop = Shop::open(&server.url(), "ended").await;
         shop.send((0..4).map(|n| working(n, 1_500)).collect()).await;
         let worker = shop.worker(&[], &[("REQUEUE_CONCURRENCY", "2"), ("AWS_LAMBDA_LOG_FORMAT", "json")]);
-        while shop.counts(&shop.queue).await != [2, 0, 2] {
-            sleep(Duration::from_millis(5)).await;
-        }
+        shop.begun(2).await;
         let told = Instant::now();
         for _ in 0..signals {
             worker.signal("-TERM");
@@ -75,9 +73,7 @@ async fn a_closed_terminal_ends_it_in_peace_unless_it_was_started_to_ignore_that
         let work = [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue];
         let command = [&["/bin/sh", "-c", shell, "-"][..], &work].concat();
         let worker = shop.started(&command, &[("REQUEUE_CONCURRENCY", "2"), ("PATH", "/usr/bin:/bin")]);
-        while shop.counts(&shop.queue).await != [2, 0, 2] {
-            sleep(Duration::from_millis(5)).await;
-        }
+        shop.begun(2).await;
         worker.signal("-HUP");
         if !ends {
             shop.called(4).await;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::process::{Output, Stdio};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ pub struct Shop {
     pub dead_letters: String,
     target: http::Server,
     calls: Calls,
+    begun: Arc<AtomicUsize>,
 }
 
 type Calls = Arc<Mutex<Vec<Call>>>;
@@ -73,8 +75,13 @@ impl Shop {
         let queue = create(name.to_owned(), &attributes).await;
         let calls = Calls::default();
         let log = Arc::clone(&calls);
-        let target = http::Server::start(move |request| answer(request, Arc::clone(&log))).await;
-        Self { client, endpoint: endpoint.to_owned(), queue, dead_letters, target, calls }
+        let begun = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&begun);
+        let target = http::Server::start(move |request| {
+            count.fetch_add(1, Ordering::SeqCst);
+            answer(request, Arc::clone(&log))
+        });
+        Self { client, endpoint: endpoint.to_owned(), queue, dead_letters, target: target.await, calls, begun }
     }
 
     pub async fn send(&self, bodies: Vec<String>) {
@@ -140,6 +147,16 @@ impl Shop {
     pub async fn called(&self, times: usize) {
         let reached = async {
             while self.calls.lock().unwrap().len() < times {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(PATIENCE, reached).await.expect("the worker works");
+    }
+
+    /// Waits until so many calls have begun.
+    pub async fn begun(&self, times: usize) {
+        let reached = async {
+            while self.begun.load(Ordering::SeqCst) < times {
                 sleep(Duration::from_millis(5)).await;
             }
         };
