@@ -24,7 +24,7 @@ mod standstill;
 
 pub use check::{StartError, WithoutDeadLetterQueue};
 use lease::Leased;
-use standstill::{Standing, Turn};
+use standstill::{PROBING, Standing, Turn};
 
 /// A receive that has no answer so long after its wait has failed.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -275,17 +275,22 @@ where
     /// Waits while messages could only be deferred, and says how many to receive then: no more than may probe, by one receiver alone,
     /// as long as the others could only be deferred. `None` when the worker is to end.
     async fn turn(&self, batch_size: usize, stop: &Stop) -> Option<(usize, Option<Turn<'_>>)> {
-        if !self.standing.is_still() && self.processor.standstill().is_none() {
-            return Some((batch_size, None));
-        }
-        let mut turn = tokio::select! {
-            turn = self.standing.turn() => turn,
-            () = stop.starting.cancelled() => return None,
+        let mut turn = loop {
+            if self.processor.standstill().is_none() {
+                self.standing.end();
+                return Some((batch_size, None));
+            }
+            tokio::select! {
+                turn = self.standing.turn() => break turn,
+                () = stop.starting.cancelled() => return None,
+                // One probe may be over, and with it the standstill, while another one of the same receiver still runs.
+                () = sleep(PROBING) => {}
+            }
         };
         let mut has_paused = false;
         loop {
             let Some(still) = self.processor.standstill() else {
-                self.standing.end(&mut turn);
+                self.standing.end();
                 return Some((batch_size, None));
             };
             self.standing.begin();

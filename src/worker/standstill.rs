@@ -9,7 +9,7 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::gate::Standstill;
 
 /// While probes are under way, this is looked at again after so long.
-const PROBING: Duration = Duration::from_secs(1);
+pub(super) const PROBING: Duration = Duration::from_secs(1);
 /// The longest time between two receives of messages of which none may probe.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
@@ -32,10 +32,6 @@ pub(super) struct Asked {
 pub(super) type Turn<'a> = MutexGuard<'a, Asked>;
 
 impl Standing {
-    pub(super) fn is_still(&self) -> bool {
-        self.is_still.load(Ordering::Relaxed)
-    }
-
     /// Only one receiver at a time.
     pub(super) async fn turn(&self) -> Turn<'_> {
         self.asked.lock().await
@@ -47,8 +43,7 @@ impl Standing {
         }
     }
 
-    pub(super) fn end(&self, asked: &mut Asked) {
-        *asked = Asked::default();
+    pub(super) fn end(&self) {
         if self.is_still.swap(false, Ordering::Relaxed) {
             tracing::info!("receiving resumed");
         }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::future::pending;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -653,6 +654,32 @@ async fn a_worker_does_not_receive_what_it_could_only_defer() {
     }
     assert!(copies[0] < 200 && 5 * copies[0] < copies[1], "{copies:?}");
     assert!(2 * requests[0] < requests[1], "{requests:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_worker_goes_on_when_one_probe_has_ended_however_long_another_one_takes() {
+    let mut world = World::new();
+    world.protect();
+    world.settings.limits.timeout = secs(900);
+    world.settings.sampler = Sampler::seeded(5);
+    world.send_numbered(200).await;
+    let begun = Instant::now();
+    let after = AtomicUsize::new(0);
+    let script = Script::new(move |seen| {
+        if seen.at - begun < secs(3) {
+            return Act::Fail(Failure::temporary("503"));
+        }
+        match after.fetch_add(1, Ordering::SeqCst) {
+            0 => Act::work(secs(600)),
+            _ => Act::Done,
+        }
+    });
+    let settings = WorkerSettings { receivers: Some(2), ..draining() };
+    let worker = start(&world, script.clone(), settings).await;
+    let progress = timeout(secs(100_000), worker.run(pending())).await.expect("the queue becomes empty");
+    assert_eq!((progress.completed, world.dead().len()), (200, 0));
+    let late = script.calls().iter().filter(|call| call.at - begun > secs(300)).count();
+    assert_eq!(late, 0, "the others did not wait for the slow one");
 }
 
 #[tokio::test(start_paused = true)]
