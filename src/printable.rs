@@ -31,6 +31,11 @@ pub fn line(value: &str) -> Cow<'_, str> {
     replaced(value, is_printable)
 }
 
+/// As much of a line as is at most so many bytes long, [printable](line()). For what is logged though others chose it.
+pub(crate) fn start_of_line(text: &str, max_bytes: usize) -> Cow<'_, str> {
+    line(&text[..text.floor_char_boundary(max_bytes)])
+}
+
 /// A whole text: as [`line()`], but tabs and line feeds stay.
 #[must_use]
 pub fn text(text: &str) -> Cow<'_, str> {

@@ -118,7 +118,7 @@ impl Hold {
         if !rest.is_zero() {
             return Err(rest);
         }
-        if self.is_probed() && self.given.iter().sum::<u32>() >= self.permits {
+        if self.given.iter().sum::<u32>() >= self.permits {
             return Err(Duration::ZERO);
         }
         let kind = usize::from(caller.has_failed);
@@ -339,8 +339,8 @@ impl Protection {
         self.hold(Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2])
     }
 
-    /// After all probes failed. One that answered some calls until now most likely still does, and is probed more often. Of a callee that answers nothing at all, one message at a time is enough in the end: in turn one that
-    /// failed before and one that did not.
+    /// After all probes failed. A service that answered some calls until now most likely still does, and is probed more often. Of one that
+    /// answers nothing at all, one message at a time is enough in the end: in turn one that failed before and one that did not.
     fn reopen(&self, last: &Hold, breaker: &CircuitBreaker, answers_some: bool, since: SystemTime) -> Hold {
         let longest = if answers_some { breaker.reset_timeout / OPEN_GROWTH } else { breaker.reset_timeout };
         let length = last.length.saturating_mul(OPEN_GROWTH).min(longest);

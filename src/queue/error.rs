@@ -130,8 +130,7 @@ fn short(code: &str) -> &str {
 const MAX_CODE_LEN: usize = 100;
 
 fn shown(code: &str) -> String {
-    let code = short(code);
-    printable::line(&code[..code.floor_char_boundary(MAX_CODE_LEN)]).into_owned()
+    printable::start_of_line(short(code), MAX_CODE_LEN).into_owned()
 }
 
 #[cfg(test)]

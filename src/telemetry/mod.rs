@@ -111,7 +111,7 @@ fn observe_message(outcome: &Outcome) {
 /// developer guide, "Identifiers".
 fn bounded(id: &str) -> Cow<'_, str> {
     const MAX_LEN: usize = 100;
-    printable::line(&id[..id.floor_char_boundary(MAX_LEN)])
+    printable::start_of_line(id, MAX_LEN)
 }
 
 fn millis(duration: Duration) -> u64 {
