@@ -110,7 +110,10 @@ impl World {
             let worked_on = [Some(&self.queue), self.plan.dead_receives.map(|_| &self.dead_letters)];
             worked_on.into_iter().flatten().all(|queue| self.sqs.message_count(queue).expect("the queue exists") == 0)
         };
-        self.book().history.violation.is_some() || (self.actors.load(Ordering::Relaxed) == 0 && is_empty())
+        let book = self.book();
+        // Who still works on a message that another delivery of it deleted may send it on.
+        let is_idle = || self.actors.load(Ordering::Relaxed) == 0 && book.invocations.is_empty();
+        book.history.violation.is_some() || (is_idle() && is_empty())
     }
 
     pub fn life(&self, environment: usize) -> CancellationToken {
