@@ -7,16 +7,16 @@ use serde_json::{Value, json};
 
 use crate::dlq_world::{World, lines};
 
-/// Five messages that `orders` sent to the dead-letter queue itself, and one that SQS moved there from `bills`.
+/// Five messages of `orders` in the dead-letter queue, and one that SQS moved there from `bills`.
 struct Shared {
     world: World,
     bills: QueueArn,
 }
 
 impl Shared {
-    /// Whether `orders` has a redrive policy as well.
-    async fn new(orders_has_policy: bool) -> Self {
-        let world = World::filled("direct").await;
+    /// How `orders` dead-lettered its messages, and whether it still has a redrive policy.
+    async fn new(mode: &str, orders_has_policy: bool) -> Self {
+        let world = World::filled(mode).await;
         if !orders_has_policy {
             let set = world.sqs.client().set_queue_attributes().queue_url(world.queue.url());
             set.attributes("RedrivePolicy".into(), "").send().await.unwrap();
@@ -34,6 +34,7 @@ impl Shared {
 
 /// Arguments, in which `{orders}`, `{bills}`, `{dead}` stand for URLs; how many are where then; the status; what is said.
 struct Story {
+    mode: &'static str,
     orders_has_policy: bool,
     arguments: &'static [&'static str],
     counts: (usize, usize, usize),
@@ -43,8 +44,9 @@ struct Story {
 
 const CLAIMED: &str = "5 messages left here, by their claim to come from orders; --source with --to brings them back";
 
-const STORIES: [Story; 9] = [
+const STORIES: [Story; 11] = [
     Story {
+        mode: "direct",
         orders_has_policy: true,
         arguments: &["--source-queue-url", "{bills}"],
         counts: (5, 0, 1),
@@ -52,6 +54,7 @@ const STORIES: [Story; 9] = [
         said: &["1 message copied to bills", CLAIMED],
     },
     Story {
+        mode: "direct",
         orders_has_policy: false,
         arguments: &["--source-queue-url", "{bills}"],
         counts: (5, 0, 1),
@@ -59,6 +62,7 @@ const STORIES: [Story; 9] = [
         said: &["1 message copied to bills", CLAIMED],
     },
     Story {
+        mode: "direct",
         orders_has_policy: false,
         arguments: &["--queue-url", "{dead}"],
         counts: (5, 0, 1),
@@ -66,6 +70,7 @@ const STORIES: [Story; 9] = [
         said: &["1 message copied to bills", CLAIMED],
     },
     Story {
+        mode: "direct",
         orders_has_policy: false,
         arguments: &["--queue-url", "{dead}", "--copy"],
         counts: (5, 0, 1),
@@ -73,6 +78,7 @@ const STORIES: [Story; 9] = [
         said: &["1 message copied to bills", CLAIMED],
     },
     Story {
+        mode: "direct",
         orders_has_policy: true,
         arguments: &["--queue-url", "{dead}"],
         counts: (5, 0, 1),
@@ -83,6 +89,7 @@ const STORIES: [Story; 9] = [
         ],
     },
     Story {
+        mode: "direct",
         orders_has_policy: true,
         arguments: &["--source-queue-url", "{orders}"],
         counts: (1, 5, 0),
@@ -90,6 +97,7 @@ const STORIES: [Story; 9] = [
         said: &["5 messages copied to orders", "1 message of bills left here; --source with --to brings them back"],
     },
     Story {
+        mode: "direct",
         orders_has_policy: false,
         arguments: &["--queue-url", "{dead}", "--source", "orders", "--to", "{orders}"],
         counts: (1, 5, 0),
@@ -97,6 +105,7 @@ const STORIES: [Story; 9] = [
         said: &["5 messages copied to orders", "1 message left here, not chosen"],
     },
     Story {
+        mode: "direct",
         orders_has_policy: true,
         arguments: &["--source-queue-url", "{bills}", "--to", "{orders}"],
         counts: (0, 6, 0),
@@ -104,18 +113,35 @@ const STORIES: [Story; 9] = [
         said: &["6 messages moved to orders"],
     },
     Story {
+        mode: "direct",
         orders_has_policy: true,
         arguments: &["--source-queue-url", "{bills}", "--limit", "1"],
         counts: (5, 0, 1),
         status: 1,
         said: &["1 message copied to bills", CLAIMED],
     },
+    Story {
+        mode: "annotate",
+        orders_has_policy: false,
+        arguments: &["--source-queue-url", "{bills}"],
+        counts: (5, 0, 1),
+        status: 1,
+        said: &["1 message copied to bills", "5 messages of orders left here; --source with --to brings them back"],
+    },
+    Story {
+        mode: "annotate",
+        orders_has_policy: false,
+        arguments: &["--queue-url", "{dead}"],
+        counts: (0, 5, 1),
+        status: 0,
+        said: &["6 messages moved to where they came from"],
+    },
 ];
 
 #[tokio::test]
 async fn no_message_is_brought_back_to_a_queue_that_it_did_not_come_from_unless_to_says_so() {
     for story in STORIES {
-        let shared = Shared::new(story.orders_has_policy).await;
+        let shared = Shared::new(story.mode, story.orders_has_policy).await;
         let Shared { world, bills } = &shared;
         let urls = [world.url(&world.queue), world.url(bills), world.url(&world.dead_letters)];
         let arguments: Vec<&str> = story
@@ -148,7 +174,7 @@ async fn no_message_is_brought_back_to_a_queue_that_it_did_not_come_from_unless_
 
 #[tokio::test]
 async fn what_stays_is_told_with_the_queue_by_whose_word() {
-    let shared = Shared::new(true).await;
+    let shared = Shared::new("direct", true).await;
     let Shared { world, bills } = &shared;
     let to_bills = ["redrive", "--dry-run", "--source-queue-url", &world.url(bills)];
     let run = world.run(&to_bills).await;
@@ -192,7 +218,7 @@ fn harmful() -> String {
 
 #[tokio::test]
 async fn nothing_that_a_message_says_controls_a_terminal() {
-    let shared = Shared::new(true).await;
+    let shared = Shared::new("direct", true).await;
     let Shared { world, bills } = &shared;
     let text = format!("x{}y", harmful());
     let why = json!({ "class": "quota", "reason": text, "detail": text, "retryCount": 1 });

@@ -17,8 +17,8 @@ use crate::{Error, output};
 
 pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back itself (StartMessageMoveTask), each message to the queue it came \
     from; Ctrl-C cancels that. What was sent here (REQUEUE_DEAD_LETTER=direct) SQS cannot move: it is copied, as is whatever is chosen by \
-    --class, --reason, --id, --source or --limit, and the messages of --source-queue-url if other queues use this dead-letter queue \
-    too. A message stays if SQS moved it here from another queue than that of --source-queue-url, or if it claims to come from another \
+    --class, --reason, --id, --source or --limit. With --source-queue-url, but without --to, every message is copied too: a move task \
+    would also bring back those of other queues. A message stays if SQS moved it here from another queue than that of --source-queue-url, or if it claims to come from another \
     queue than the one where it would go. A claim is the message's own word, which anybody can write who may send to the queue: it never \
     chooses a destination. --to sends everything that is chosen to one queue, whatever it claims. Copying sends ten messages at most, sees each one confirmed by its name, and only then deletes it \
     here. What is not confirmed stays, and becomes visible again. Nothing is lost, wherever this is interrupted; killed between a \

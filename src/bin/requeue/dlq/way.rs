@@ -50,7 +50,9 @@ impl Way {
             return Err("--to names the dead-letter queue itself".into());
         }
         let known = to.clone().or_else(|| source.clone());
-        let has_to_copy = arguments.has_to_copy();
+        // A move task moves every message, also those of a queue that names this dead-letter queue no longer and so is not listed.
+        let has_chosen_source = to.is_none() && source.is_some();
+        let has_to_copy = arguments.has_to_copy() || has_chosen_source;
         let sources = if has_to_copy && known.is_some() { Vec::new() } else { sqs.sources(&queue.arn).await? };
         let name = queue.arn.name();
         let strays = match (known, &sources[..]) {
@@ -69,15 +71,11 @@ impl Way {
                 ))
             }
         };
-        let chosen = source.clone();
-        // A move task moves everything. It must not bring back messages of a queue that was not chosen.
-        let moves_others =
-            to.is_none() && chosen.as_ref().is_some_and(|chosen| sources.iter().any(|source| !is_same(source, chosen)));
         // SQS moves out of those queues only that are some queue's dead-letter queue.
-        let by_move_task = !has_to_copy && !sources.is_empty() && !moves_others;
+        let by_move_task = !has_to_copy && !sources.is_empty();
         let prefix = queue.arn.to_string();
         let prefix = prefix.strip_suffix(name).unwrap_or_default().to_owned();
-        Ok(Self { to, chosen, strays, by_move_task, prefix })
+        Ok(Self { to, chosen: source.clone(), strays, by_move_task, prefix })
     }
 
     /// Where SQS is told to move to; nowhere means where each message came from.
