@@ -250,6 +250,8 @@ pub enum Deferral {
     NoTimeLeft,
     /// SQS was to keep it, but the record has no message id by which Lambda could be told.
     Unreportable,
+    /// It bears retry fields, and STS did not say whether this process has sent them itself. It always waits in its place.
+    SenderUnknown,
 }
 
 impl Deferral {
@@ -263,6 +265,7 @@ impl Deferral {
             Self::CircuitOpen => "circuit-open",
             Self::NoTimeLeft => "no-time-left",
             Self::Unreportable => "unreportable",
+            Self::SenderUnknown => "sender-unknown",
         }
     }
 }
@@ -276,8 +279,6 @@ pub enum ReleaseReason {
     Annotated,
     /// Its `retryState` was written by a later version than this one.
     LaterVersion,
-    /// It bears retry fields, and STS did not say whether this process has sent them itself.
-    SenderUnknown,
     /// Its handler blocked its thread and was abandoned; it may still be working on the message.
     Abandoned,
     /// It was deferred as often as the policy allows; SQS delivers it again after its visibility timeout.
@@ -302,7 +303,6 @@ impl ReleaseReason {
             Self::GivenUp => "given-up",
             Self::Annotated => "annotated",
             Self::LaterVersion => "later-version",
-            Self::SenderUnknown => "sender-unknown",
             Self::Abandoned => "abandoned",
             Self::DeferredTooOften => "deferred-too-often",
             Self::BehindFailed => "behind-failed",

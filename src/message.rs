@@ -189,6 +189,8 @@ impl Delivery {
             arrival.map_or(0, |arrival| arrival.receives_before).saturating_add(limits.receives(here));
         let message_id = record.message_id.filter(|id| !id.is_empty());
         let strategy = match decoder.strategy {
+            // Whoever wrote the fields, a copy would vouch for them.
+            _ if is_unverified => Strategy::Visibility,
             // A copy would lose its place.
             Strategy::Copy if is_fifo => Strategy::Visibility,
             // Only by its id can SQS be told to keep it.
@@ -283,8 +285,8 @@ impl Delivery {
             max_retries: self.limits.max_retries.unwrap_or(u32::MAX),
             receive_count: self.receives,
             strategy: self.strategy,
-            // Who waits for the sake of others may have waited in a copy until now, so that its receives say nothing.
-            counts_receives: self.strategy == Strategy::Visibility && !self.waits_for_others,
+            // A message that waits for the sake of others, or for STS, may wait in a copy otherwise, so its receives say nothing.
+            counts_receives: self.strategy == Strategy::Visibility && !self.waits_for_others && !self.is_unverified,
         }
     }
 }

@@ -33,7 +33,7 @@ pub(crate) fn gate(
     sample: f64,
 ) -> Option<Disposition> {
     if delivery.is_unverified {
-        return Some(Disposition::Release(ReleaseReason::SenderUnknown));
+        return Some(policy::defer_unverified(delivery.progress().receive_count, now, sample));
     }
     if delivery.is_of_later_version {
         return Some(Disposition::Release(ReleaseReason::LaterVersion));

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::protection::{Caller, Change, Held, Pass, Protection, Reply, Scope};
 use super::{TimeLeft, gate};
 use crate::disposition::Deferral::{self, CircuitOpen, Paused};
-use crate::disposition::{Disposition, ReleaseReason};
+use crate::disposition::{Disposition, Strategy, Wait};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::message::{Decoder, Delivery, Record};
 use crate::policy::{CircuitBreaker, RetryPolicy};
@@ -461,12 +461,12 @@ fn failures_say_of_their_callee_what_they_can() {
 }
 
 #[test]
-fn what_bears_fields_of_a_sender_that_nobody_can_verify_yet_is_left_to_sqs() {
+fn a_message_whose_sender_nobody_can_verify_yet_waits_in_its_place() {
     const OURS: &str =
         r#"{"retryCount":1,"originalMessageId":"x","retryTimestamp":"2026-11-21T03:12:52.477Z","retryState":{"v":1}}"#;
     let senders = TrustedSenders { own: true, ids: vec!["AROAEXAMPLEOPERATOR01".parse().expect("an id")] };
     let decoder = Decoder { max_retries: 5, senders: Some(Senders::new(senders)), ..Decoder::default() };
-    for (sender, body, is_left) in [
+    for (sender, body, waits) in [
         ("AROAEXAMPLEREQUEUE001:function", OURS, true),
         ("AROAEXAMPLEREQUEUE001:function", "{}", false),
         ("AROAEXAMPLEOPERATOR01:me", OURS, false),
@@ -477,7 +477,8 @@ fn what_bears_fields_of_a_sender_that_nobody_can_verify_yet_is_left_to_sqs() {
         let delivery = Delivery::decode(0, record, at(0), &decoder);
         let policy = RetryPolicy::default();
         let gated = gate(&policy, &DeadLetterMode::Redrive, &delivery, at(0), TimeLeft::Enough, 0.0);
-        let left = Disposition::Release(ReleaseReason::SenderUnknown);
-        assert_eq!(gated, is_left.then_some(left), "{sender} {body}");
+        let wait = Disposition::Defer { why: Deferral::SenderUnknown, wait: Wait::from(secs(60), at(0)) };
+        assert_eq!(gated, waits.then_some(wait), "{sender} {body}");
+        assert_eq!(delivery.strategy == Strategy::Visibility, waits, "{sender} {body}");
     }
 }

@@ -46,6 +46,8 @@ impl Default for CircuitBreaker {
 
 /// A message that waits in its place uses up a receive each time it comes back, so it is not deferred for less than this.
 const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_mins(1);
+/// Longest wait, before its spread, of a message of which nobody can say who sent it.
+const MAX_UNVERIFIED: Duration = Duration::from_mins(15);
 
 /// When a message that says it is due then is taken to be due: a wait longer than any that begins now was not ordered by us, and
 /// must not make it hop for ever.
@@ -67,6 +69,13 @@ pub(crate) fn defer(policy: &RetryPolicy, why: Deferral, deferrals: u32, now: Sy
         _ => spread(doubled(policy, deferrals), sample),
     };
     Disposition::Defer { why, wait: Wait::from(wait, now) }
+}
+
+/// What is to happen to a message while nobody can say who sent it. It waits in its place, where each wait uses up a receive.
+pub(crate) fn defer_unverified(receives: u32, now: SystemTime, sample: f64) -> Disposition {
+    let doublings = receives.saturating_sub(1).min(4);
+    let wait = (LEAST_DEFERRAL_IN_PLACE * (1 << doublings)).min(MAX_UNVERIFIED);
+    Disposition::Defer { why: Deferral::SenderUnknown, wait: Wait::from(spread(wait, sample), now) }
 }
 
 /// What is to happen to a message whose callee is left alone for the `rest` of a pause or an open circuit.

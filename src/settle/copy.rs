@@ -155,7 +155,12 @@ fn next_state(verdict: &Verdict) -> RetryState {
         }
         Disposition::Defer { why: Deferral::NotDue, .. } => state.hops = state.hops.saturating_add(1),
         Disposition::Defer {
-            why: Deferral::Paused | Deferral::CircuitOpen | Deferral::NoTimeLeft | Deferral::Unreportable,
+            why:
+                Deferral::Paused
+                | Deferral::CircuitOpen
+                | Deferral::NoTimeLeft
+                | Deferral::Unreportable
+                | Deferral::SenderUnknown,
             ..
         } => {
             state.deferrals = state.deferrals.saturating_add(1);

@@ -1,6 +1,6 @@
 //! Whose retry fields are believed where the trusted senders are named: those of others are a body like any other.
 
-use requeue::{Failure, TrustedSenders};
+use requeue::{Deferral, Disposition, Failure, TrustedSenders};
 use serde_json::Value;
 
 use crate::world::{Act, SEND, Script, World, state};
@@ -73,6 +73,33 @@ async fn the_fields_of_a_trusted_sender_are_believed_and_so_are_all_where_none_i
         let calls = script.calls();
         assert_eq!(calls[0].original_id.as_deref(), Some("key-of-another"), "{sender}");
         assert_eq!(calls[0].body, r#"{"order":7}"#);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_sts_does_not_answer_a_message_with_retry_fields_waits_in_its_place_longer_and_longer() {
+    for queue in ["orders", "orders.fifo"] {
+        let mut world =
+            World::with_queue(queue, &[("ContentBasedDeduplication", "true")][..usize::from(queue != "orders")]);
+        world.settings.trusted_senders = Some(TrustedSenders { own: true, ids: Vec::new() });
+        let group = world.queue.is_fifo().then(|| "a".to_owned());
+        world.send_as(FORGED, |message| message.set_message_group_id(group)).await;
+        let script = Script::new(|_| Act::Done);
+        let processor = world.processor(script.clone());
+        let mut waits = Vec::new();
+        for _ in 0..5 {
+            world.sleep_until_due().await;
+            let report = world.report(&processor, &world.receive().await).await;
+            let Disposition::Defer { why: Deferral::SenderUnknown, wait } = report.outcomes[0].disposition else {
+                panic!("{queue}: {:?}", report.outcomes[0]);
+            };
+            assert_eq!(world.wait(&world.only_message()), wait.total(), "{queue}");
+            assert_eq!(report.failed_ids().unwrap().len(), 1, "{queue}");
+            assert_eq!(report.outcomes[0].retry_count, 0, "{queue}: its receives are no retries");
+            waits.push(wait.total().as_secs());
+        }
+        assert_eq!(waits, [60, 120, 240, 480, 900], "{queue}");
+        assert_eq!((script.calls().len(), world.calls(SEND)), (0, 0), "{queue}");
     }
 }
 
