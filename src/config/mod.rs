@@ -43,8 +43,8 @@ const MAX_SECONDS: f64 = 900.0;
 /// | variable | meaning | unit, bounds | default |
 /// |---|---|---|---|
 /// | `REQUEUE_TARGET_URL` | where `requeue-lambda` and `requeue work` send each message | `https` URL; `http` to a loopback host only | none: both need it |
-/// | `REQUEUE_ALLOW_HTTP` | allows `http` to any host | `true`, `false` | `false` |
-/// | `REQUEUE_ALLOW_LINK_LOCAL` | allows a target at a link-local address (`169.254.0.0/16`, `fe80::/10`, `fd00:ec2::/32`), where credentials are served, or at Lambda's Runtime API | `true`, `false` | `false` |
+/// | `REQUEUE_ALLOW_HTTP` | allows `http` to any host, in `--target-url` too | `true`, `false` | `false` |
+/// | `REQUEUE_ALLOW_LINK_LOCAL` | allows a target at a link-local address (`169.254.0.0/16`, `fe80::/10`, `fd00:ec2::/32`), where credentials are served, or at Lambda's Runtime API; in `--target-url` too | `true`, `false` | `false` |
 /// | `REQUEUE_METHOD` | the HTTP method | `POST`, `PUT`, `PATCH` | `POST` |
 /// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType`, which wins because the producer knows the format of the body | a media type | by the look of the body |
 /// | `REQUEUE_HEADERS` | headers of every request, for example `{"Authorization": "Bearer …"}`; the values are never printed; a message replaces none of them, its `traceparent` included, except by `REQUEUE_ATTRIBUTE_HEADERS` | JSON object of texts, in which a word may be the ARN of a secret; no header that Requeue or HTTP itself sets | none |
@@ -119,6 +119,9 @@ pub struct Config {
     /// Where to send messages over HTTP.
     #[cfg(feature = "http")]
     pub target: Option<crate::http::TargetUrl>,
+    /// What the URL of a target may be, also of one that another source names.
+    #[cfg(feature = "http")]
+    pub target_rules: crate::http::TargetRules,
     /// And how.
     #[cfg(feature = "http")]
     pub http: crate::http::HttpSettings,
@@ -204,6 +207,8 @@ impl Config {
             reserve: vars.seconds("RESERVE_SECONDS", defaults.reserve),
         };
         let (policy, rules) = vars.policy();
+        #[cfg(feature = "http")]
+        let target_rules = vars.target_rules();
         Self {
             #[cfg(feature = "http")]
             http: vars.http().timeout(limits.timeout),
@@ -219,7 +224,9 @@ impl Config {
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
             metrics: vars.metrics(),
             #[cfg(feature = "http")]
-            target: vars.target(),
+            target: vars.target(target_rules.clone()),
+            #[cfg(feature = "http")]
+            target_rules,
         }
     }
 

@@ -10,7 +10,7 @@ use super::policy::Json;
 use super::{PREFIX, Vars};
 use crate::http::{
     CONNECT_TIMEOUT, ClientCertificate, HttpSettings, IDLE_TIMEOUT, InvalidClientCertificate, Proxy, TargetRules,
-    TargetUrl, TargetUrlError,
+    TargetUrl,
 };
 use crate::queue::is_attribute_name;
 #[cfg(feature = "secrets")]
@@ -27,7 +27,7 @@ pub(super) const NOT_FETCHED: &str = if cfg!(feature = "secrets") {
 };
 
 impl Vars {
-    pub(super) fn target(&mut self) -> Option<TargetUrl> {
+    pub(super) fn target_rules(&mut self) -> TargetRules {
         let mut rules = TargetRules::default();
         if self.is_true("ALLOW_HTTP") {
             rules = rules.allow_http();
@@ -38,6 +38,10 @@ impl Vars {
         if let Some(runtime_api) = &self.host.runtime_api {
             rules = rules.runtime_api(runtime_api);
         }
+        rules
+    }
+
+    pub(super) fn target(&mut self, rules: TargetRules) -> Option<TargetUrl> {
         match TargetUrl::parse_with(&self.get("TARGET_URL")?, rules) {
             Ok(target) => {
                 if let Err(error) = self.proxy().to(&target) {
@@ -46,12 +50,7 @@ impl Vars {
                 Some(target)
             }
             Err(error) => {
-                let allowed_by = match error {
-                    TargetUrlError::Insecure => Some("ALLOW_HTTP"),
-                    TargetUrlError::LinkLocal | TargetUrlError::RuntimeApi => Some("ALLOW_LINK_LOCAL"),
-                    _ => None,
-                };
-                let remedy = allowed_by.map(|name| format!("; {PREFIX}{name}=true allows it")).unwrap_or_default();
+                let remedy = error.allowed_by().map(|name| format!("; {name}=true allows it")).unwrap_or_default();
                 self.problem("TARGET_URL", format_args!("is invalid: {error}{remedy}"));
                 None
             }

@@ -155,6 +155,18 @@ pub enum TargetUrlError {
     RuntimeApi,
 }
 
+impl TargetUrlError {
+    /// The setting that allows such a target, if there is one.
+    #[must_use]
+    pub fn allowed_by(&self) -> Option<&'static str> {
+        match self {
+            Self::Insecure => Some("REQUEUE_ALLOW_HTTP"),
+            Self::LinkLocal | Self::RuntimeApi => Some("REQUEUE_ALLOW_LINK_LOCAL"),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for TargetUrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

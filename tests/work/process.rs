@@ -91,9 +91,20 @@ async fn it_says_why_it_does_not_begin() {
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
     let mut shop = Shop::open(&server.url(), "refused").await;
     let nobody = "http://127.0.0.1:9/";
+    // The kernel takes the one for this machine, and the other one for incomplete.
+    let (elsewhere, link_local) = ("http://0.0.0.0:9/", "http://[fe80::1]:9/");
+    let (http, any_address) = (("REQUEUE_ALLOW_HTTP", "true"), ("REQUEUE_ALLOW_LINK_LOCAL", "true"));
     let table = [
         (&[][..], &[("REQUEUE_TARGET_URL", "")][..], "REQUEUE_TARGET_URL is missing: set it to the URL"),
         (&["--target-url", "ftp://x"], &[], "--target-url is invalid"),
+        (&["--target-url", elsewhere], &[], "http is allowed explicitly; REQUEUE_ALLOW_HTTP=true allows it"),
+        (&["--target-url", elsewhere, "--wait-for-target", "0"], &[http], "accepts no connection"),
+        (
+            &["--target-url", link_local],
+            &[http],
+            "unless that is allowed explicitly; REQUEUE_ALLOW_LINK_LOCAL=true allows it",
+        ),
+        (&["--target-url", link_local, "--wait-for-target", "0"], &[http, any_address], "accepts no connection"),
         (&["--target-url", nobody, "--wait-for-target", "1"], &[], "accepts no connection within 1 s"),
         (&[], &[("AWS_ENDPOINT_URL_SQS", nobody)], "SQS does not answer (NoConnection)"),
         (&[], &[("REQUEUE_CONCURRENCY", "0")], "REQUEUE_CONCURRENCY is `0`"),

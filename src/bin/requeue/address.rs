@@ -1,13 +1,17 @@
 //! The URLs that several commands take.
 
-use requeue::http::TargetUrl;
+use requeue::http::{TargetRules, TargetUrl};
 use requeue::queue::{QueueArn, QueueUrl};
 
 use crate::Error;
 
-/// The value of `--target-url`.
-pub(crate) fn target(url: &str) -> Result<TargetUrl, Error> {
-    Ok(TargetUrl::parse(url).map_err(|error| format!("--target-url is invalid: {error}"))?)
+/// The value of `--target-url`, by the rules of the environment's settings.
+pub(crate) fn target(url: &str, rules: TargetRules) -> Result<TargetUrl, Error> {
+    let target = TargetUrl::parse_with(url, rules).map_err(|error| {
+        let remedy = error.allowed_by().map(|name| format!("; {name}=true allows it")).unwrap_or_default();
+        format!("--target-url is invalid: {error}{remedy}")
+    })?;
+    Ok(target)
 }
 
 /// The value of `--queue-url`; `region` counts where the URL does not say it.

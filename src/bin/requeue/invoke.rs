@@ -33,7 +33,8 @@ pub(crate) struct Arguments {
     /// The file with the SQS event, as Lambda delivers it; `-` is the standard input.
     event: PathBuf,
     /// Where to post the messages. Without it an endpoint in this process answers each message as its member `answer` says
-    /// (ok, rate-limit, quota, unavailable, hang, reset, invalid), and the time is virtual. http only to this machine.
+    /// (ok, rate-limit, quota, unavailable, hang, reset, invalid), and the time is virtual. http only to this machine,
+    /// unless `REQUEUE_ALLOW_HTTP=true`.
     #[arg(long)]
     target_url: Option<String>,
     /// Settle in real SQS, in this queue, by AWS's environment (`AWS_REGION`, `AWS_ENDPOINT_URL_SQS`, …), instead of in an
@@ -97,7 +98,7 @@ impl Arguments {
     /// The target: of the command line, else of the environment.
     fn target(&self, config: &Config) -> Result<Option<TargetUrl>, Error> {
         let Some(url) = &self.target_url else { return Ok(config.target.clone()) };
-        address::target(url).map(Some)
+        address::target(url, config.target_rules.clone()).map(Some)
     }
 }
 

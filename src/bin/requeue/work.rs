@@ -29,7 +29,7 @@ pub(crate) struct Arguments {
     /// The queue to work on.
     #[arg(long)]
     queue_url: String,
-    /// Where to post the messages, instead of `REQUEUE_TARGET_URL`. http only to this machine.
+    /// Where to post the messages, instead of `REQUEUE_TARGET_URL`. http only to this machine, unless `REQUEUE_ALLOW_HTTP=true`.
     #[arg(long)]
     target_url: Option<String>,
     /// The region of the queue, where its URL does not say it.
@@ -56,7 +56,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let config = runtime.block_on(Config::load())?;
     let target = match &arguments.target_url {
-        Some(url) => address::target(url)?,
+        Some(url) => address::target(url, config.target_rules.clone())?,
         None => config.required_target()?.clone(),
     };
     let is_watched = stderr().is_terminal() && stdout().is_terminal();
