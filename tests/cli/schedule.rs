@@ -150,25 +150,34 @@ fn the_sums_of_the_json_are_right_and_those_of_the_table() {
     );
 }
 
+/// The policy's budgets, and those of the producer.
 #[test]
 fn a_message_ends_by_whichever_budget_is_used_up_first() {
-    let end = |document: &str| {
-        let schedule = json(document, &[]);
+    let end = |document: &str, options: &[&str]| {
+        let schedule = json(document, options);
         let end = &class(&schedule, "temporary")["end"]["max"];
         (end["reason"].as_str().unwrap().to_owned(), secs(&end["afterRetries"]), secs(&end["ageSeconds"]))
     };
     let constant = r#""backoff": "constant", "jitter": "none", "errorConfigs": {"TEMPORARY": {"baseDelay": 60}}"#;
     let table = [
-        ("\"maxRetries\": 3", ("retries-exhausted", 3, 180)),
-        ("\"maxRetries\": 0", ("retries-exhausted", 0, 0)),
-        ("\"maxRetries\": 3, \"totalTimeoutSeconds\": 180", ("retries-exhausted", 3, 180)),
-        ("\"maxRetries\": 4, \"totalTimeoutSeconds\": 181", ("retries-exhausted", 4, 181)),
-        ("\"maxRetries\": 5, \"totalTimeoutSeconds\": 181", ("too-old", 4, 181)),
-        ("\"messageTtlSeconds\": 119", ("expired", 2, 120)),
-        ("\"messageTtlSeconds\": 120", ("expired", 3, 180)),
+        ("\"maxRetries\": 3", &[][..], ("retries-exhausted", 3, 180)),
+        ("\"maxRetries\": 0", &[], ("retries-exhausted", 0, 0)),
+        ("\"maxRetries\": 3, \"totalTimeoutSeconds\": 180", &[], ("retries-exhausted", 3, 180)),
+        ("\"maxRetries\": 4, \"totalTimeoutSeconds\": 181", &[], ("retries-exhausted", 4, 181)),
+        ("\"maxRetries\": 5, \"totalTimeoutSeconds\": 181", &[], ("too-old", 4, 181)),
+        ("\"messageTtlSeconds\": 119", &[], ("expired", 2, 120)),
+        ("\"messageTtlSeconds\": 120", &[], ("expired", 3, 180)),
+        ("\"maxRetries\": 3", &["--max-retries", "2"], ("retries-exhausted", 2, 120)),
+        ("\"maxRetries\": 3", &["--max-retries", "0"], ("retries-exhausted", 0, 0)),
+        ("\"maxRetries\": 3", &["--max-retries", "4"], ("retries-exhausted", 3, 180)),
+        ("\"maxRetries\": 9", &["--ttl-seconds", "119"], ("expired", 2, 120)),
+        ("\"messageTtlSeconds\": 120", &["--ttl-seconds", "119"], ("expired", 2, 120)),
+        ("\"messageTtlSeconds\": 119", &["--ttl-seconds", "120"], ("expired", 2, 120)),
+        ("\"maxRetries\": 1", &["--ttl-seconds", "60", "--max-retries", "2"], ("retries-exhausted", 1, 60)),
     ];
-    for (budget, (reason, retries, age)) in table {
-        assert_eq!(end(&format!("{{{budget}, {constant}}}")), (reason.to_owned(), retries, age), "{budget}");
+    for (budget, options, (reason, retries, age)) in table {
+        let ended = end(&format!("{{{budget}, {constant}}}"), options);
+        assert_eq!(ended, (reason.to_owned(), retries, age), "{budget} {options:?}");
     }
 }
 

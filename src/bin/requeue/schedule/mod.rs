@@ -43,6 +43,12 @@ pub(crate) struct Arguments {
     /// How the function hands on what it gives up, as in `REQUEUE_DEAD_LETTER`.
     #[arg(long, value_enum, default_value_t = Mode::Redrive)]
     dead_letter: Mode,
+    /// As a producer's message attribute `requeue.maxRetries`: counts where it is less than the policy allows.
+    #[arg(long, value_name = "COUNT")]
+    max_retries: Option<u32>,
+    /// As a producer's message attribute `requeue.ttlSeconds`: counts where it is less than the policy allows.
+    #[arg(long, value_name = "SECONDS")]
+    ttl_seconds: Option<u32>,
     /// Of the queue's redrive policy. [default: that of the document's `queueConfig`, or 5]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     max_receive_count: Option<u32>,
@@ -157,7 +163,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 impl Schedule {
     fn of(arguments: &Arguments) -> Result<Self, Error> {
-        let (name, policy, named) = match &arguments.file {
+        let (name, mut policy, named) = match &arguments.file {
             Some(path) => {
                 let file = path.file_name().map_or_else(|| document::name(path), |file| file.display().to_string());
                 let (policy, _, queue) = document::read_all(path)?;
@@ -165,6 +171,9 @@ impl Schedule {
             }
             None => (arguments.preset.clone(), document::preset(&arguments.preset)?, QueueConfig::default()),
         };
+        policy.max_retries = policy.max_retries.min(arguments.max_retries.unwrap_or(u32::MAX));
+        let ttl = arguments.ttl_seconds.map(|secs| Duration::from_secs(secs.into()));
+        policy.message_ttl = [policy.message_ttl, ttl].into_iter().flatten().min();
         let given = arguments.visibility_timeout.map(|secs| Duration::from_secs(secs.into()));
         let queue = Queue {
             strategy: arguments.strategy,
