@@ -6,9 +6,10 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use requeue::Clock;
-use requeue::embedded::EmbeddedSqs;
+use requeue::embedded::{EmbeddedSqs, Server};
+use requeue::queue::QueueArn;
 
-use crate::run::requeue_with;
+use crate::run::{file, requeue_with};
 
 const KEYS: [(&str, &str); 4] = [
     ("AWS_ACCESS_KEY_ID", "any"),
@@ -57,27 +58,56 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
     }
 }
 
-/// Only the queue can be looked at, which is a danger as it stands.
-#[tokio::test(flavor = "multi_thread")]
-async fn danger_has_a_status_of_its_own_and_no_output_is_no_panic() {
-    let sqs = EmbeddedSqs::new(Clock::system());
-    let queue = sqs.create_queue("orders", [("VisibilityTimeout", "0")]).unwrap();
-    let server = sqs.serve(0).await.unwrap();
-    // Nobody listens there any more.
-    let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let doctor = |output: Stdio| {
+/// A queue without visibility timeout and redrive policy. Nothing else can be looked at.
+struct Alone {
+    queue: QueueArn,
+    server: Server,
+}
+
+impl Alone {
+    async fn serve() -> Self {
+        let sqs = EmbeddedSqs::new(Clock::system());
+        let queue = sqs.create_queue("orders", [("VisibilityTimeout", "0")]).unwrap();
+        Self { queue, server: sqs.serve(0).await.unwrap() }
+    }
+
+    fn doctor(&self, options: &[&str], output: Stdio) -> (i32, String, String) {
+        // Nobody listens there any more.
+        let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let run = Command::new(env!("CARGO_BIN_EXE_requeue"))
-            .args(["doctor", "--queue-url", &queue.url_at(&server.url())])
+            .args(["doctor", "--queue-url", &self.queue.url_at(&self.server.url())])
+            .args(options)
             .env_clear()
             .envs(KEYS)
-            .envs([("AWS_ENDPOINT_URL_SQS", server.url()), ("AWS_ENDPOINT_URL", format!("http://{nobody}"))])
+            .envs([("AWS_ENDPOINT_URL_SQS", self.server.url()), ("AWS_ENDPOINT_URL", format!("http://{nobody}"))])
             .stdin(Stdio::null())
             .stdout(output)
             .output()
             .unwrap();
         let [stdout, stderr] = [run.stdout, run.stderr].map(|text| String::from_utf8(text).unwrap());
         (run.status.code().unwrap(), stdout, stderr)
-    };
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_is_compared_with_the_one_that_the_policy_names() {
+    let alone = Alone::serve().await;
+    let names = r#""visibilityTimeout": 0, "messageRetentionPeriod": 345600, "delaySeconds": 0, "receiveMessageWaitTimeSeconds": "#;
+    for (wait, expected) in [
+        ("0", "ok       queue-config"),
+        ("20", "warning  queue-config"),
+        ("20", "ReceiveMessageWaitTimeSeconds is 0 s, not 20 s as in queueConfig"),
+    ] {
+        let policy = file("doctor-policy.json", &format!(r#"{{"queueConfig": {{{names}{wait}}}}}"#));
+        let (_, stdout, stderr) = alone.doctor(&["--policy", &policy], Stdio::piped());
+        assert!(stdout.contains(expected), "{wait}: {stdout}{stderr}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn danger_has_a_status_of_its_own_and_no_output_is_no_panic() {
+    let alone = Alone::serve().await;
+    let doctor = |output| alone.doctor(&[], output);
     let (status, stdout, stderr) = doctor(Stdio::piped());
     assert_eq!((status, stderr.as_str()), (3, ""), "{stdout}");
     assert!(stdout.lines().any(|line| line.starts_with("danger ")), "{stdout}");

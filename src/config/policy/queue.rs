@@ -13,7 +13,7 @@ use super::shapes::Shape;
 use super::{InvalidPolicy, names};
 
 /// The settings that a policy document names for its queue, as `queueConfig`. Requeue does not apply them: `requeue check` compares them
-/// with what the policy needs, and `requeue schedule` counts with them.
+/// with what the policy needs, `requeue doctor` with the real queue, and `requeue schedule` counts with them.
 ///
 /// ```
 /// use requeue::QueueConfig;

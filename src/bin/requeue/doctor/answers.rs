@@ -115,6 +115,7 @@ const DEFAULT_RECEIVES: u32 = 10;
 pub(crate) fn queue(attributes: &HashMap<QueueAttributeName, String>) -> Queue {
     let text = |name| attributes.get(&name).filter(|text| !text.is_empty());
     let number = |name| text(name)?.parse::<u64>().ok();
+    let secs = |name| Duration::from_secs(number(name).unwrap_or_default());
     let json = |name| serde_json::from_str::<Value>(text(name)?).ok();
     let redrive = text(QueueAttributeName::RedrivePolicy).and_then(|policy| redrive_policy::read(policy));
     let redrive = redrive.map(|RedrivePolicy { target, max_receive_count: count }| Redrive {
@@ -131,8 +132,10 @@ pub(crate) fn queue(attributes: &HashMap<QueueAttributeName, String>) -> Queue {
         _ => RedriveAllow::All,
     };
     Queue {
-        visibility: Duration::from_secs(number(QueueAttributeName::VisibilityTimeout).unwrap_or_default()),
-        retention: Duration::from_secs(number(QueueAttributeName::MessageRetentionPeriod).unwrap_or_default()),
+        visibility: secs(QueueAttributeName::VisibilityTimeout),
+        retention: secs(QueueAttributeName::MessageRetentionPeriod),
+        delay: secs(QueueAttributeName::DelaySeconds),
+        receive_wait: secs(QueueAttributeName::ReceiveMessageWaitTimeSeconds),
         maximum_message_size: number(QueueAttributeName::MaximumMessageSize).unwrap_or(MAX_BATCH_BYTES as u64),
         redrive,
         redrive_allow,

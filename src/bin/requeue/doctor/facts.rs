@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use requeue::queue::QueueArn;
-use requeue::{Config, RecursiveLoop};
+use requeue::{Config, QueueConfig, RecursiveLoop};
 
 /// What was asked for, or why it is not known.
 pub(crate) type Read<T> = Result<T, Unread>;
@@ -29,6 +29,8 @@ pub(crate) struct Deployment {
     /// `None` for a queue that no mapping leads from: a worker's.
     pub(crate) function: Option<Function>,
     pub(crate) settings: Settings,
+    /// What the policy document names for its queue.
+    pub(crate) queue_config: QueueConfig,
     pub(crate) places: Vec<Place>,
     /// Why it is not known whether the queue has mappings.
     pub(crate) unlisted: Option<Unread>,
@@ -128,6 +130,8 @@ pub(crate) struct Reached {
 pub(crate) struct Queue {
     pub(crate) visibility: Duration,
     pub(crate) retention: Duration,
+    pub(crate) delay: Duration,
+    pub(crate) receive_wait: Duration,
     pub(crate) maximum_message_size: u64,
     pub(crate) redrive: Option<Redrive>,
     pub(crate) redrive_allow: RedriveAllow,

@@ -14,7 +14,7 @@ use aws_smithy_types::timeout::TimeoutConfig;
 use futures_util::future::join_all;
 use requeue::policy::RetryPolicy;
 use requeue::queue::{QueueArn, QueueUrl};
-use requeue::{Config, DeadLetterMode, RecursiveLoop};
+use requeue::{Config, DeadLetterMode, QueueConfig, RecursiveLoop};
 
 use super::answers;
 use super::checks::{KEY, SENDING, TAKING, is_alias, is_whole, reading};
@@ -96,7 +96,9 @@ impl Clients {
         if functions.is_empty() {
             let settings = of_worker(policy).await;
             let places = vec![self.place(None, source, None, &settings).await];
-            return Ok(vec![Deployment { region: self.region.clone(), function: None, settings, places, unlisted }]);
+            let queue_config = QueueConfig::default();
+            let region = self.region.clone();
+            return Ok(vec![Deployment { region, function: None, settings, queue_config, places, unlisted }]);
         }
         let mut deployments = Vec::new();
         for function in functions {
@@ -120,7 +122,8 @@ impl Clients {
             self.place(Some(answers::mapping(mapping)), source, Some(&function.role), &settings).await
         }));
         let places = places.await;
-        Ok(Deployment { region: self.region.clone(), function: Some(function), settings, places, unlisted: None })
+        let (region, queue_config) = (self.region.clone(), QueueConfig::default());
+        Ok(Deployment { region, function: Some(function), settings, queue_config, places, unlisted: None })
     }
 
     async fn properties(&self, configuration: &GetFunctionConfigurationOutput, settings: &Settings) -> Function {

@@ -36,7 +36,7 @@ pub(crate) struct Arguments {
     #[arg(long)]
     region: Option<String>,
     /// The policy document, where `REQUEUE_POLICY` names a file in the function's package or the program makes its policy in code; `-` is
-    /// the standard input.
+    /// the standard input. Its `queueConfig` is compared with the queue.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Print JSON instead of text.
@@ -84,7 +84,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 /// One for each function.
 async fn read(arguments: &Arguments) -> Result<Vec<Deployment>, Error> {
     let Arguments { subject: Subject { function, queue_url }, region, policy, .. } = arguments;
-    let policy = policy.as_ref().map(|path| document::read(path)).transpose()?.map(|(policy, _)| policy);
+    let document = policy.as_ref().map(|path| document::read_all(path)).transpose()?;
+    let (policy, queue_config) = document.map(|(policy, _, queue)| (policy, queue)).unzip();
     let url = match queue_url {
         Some(url) => Some(url.parse::<QueueUrl>().map_err(|error| format!("--queue-url {url} is {error}"))?),
         None => None,
@@ -94,13 +95,17 @@ async fn read(arguments: &Arguments) -> Result<Vec<Deployment>, Error> {
         (None, url) => url.as_ref().map(|url| url.arn("aws", "").region().to_owned()),
     });
     let clients = Clients::new(named.as_deref().filter(|region| !region.is_empty())).await?;
-    match (function, url) {
-        (Some(function), _) => Ok(vec![clients.function(function, policy.as_ref()).await?]),
+    let mut deployments = match (function, url) {
+        (Some(function), _) => vec![clients.function(function, policy.as_ref()).await?],
         (None, url) => {
             let url = url.ok_or("--function or --queue-url is missing")?;
-            clients.queue(&url, policy.as_ref()).await
+            clients.queue(&url, policy.as_ref()).await?
         }
+    };
+    for deployment in &mut deployments {
+        deployment.queue_config = queue_config.clone().unwrap_or_default();
     }
+    Ok(deployments)
 }
 
 fn status(findings: &[&Finding], is_strict: bool) -> ExitCode {

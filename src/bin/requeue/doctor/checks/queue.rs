@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use requeue::QueueConfig;
 use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY};
 
 use super::super::case::Case;
@@ -31,6 +32,11 @@ pub(super) const CHECKS: &[Check] = &[
         id: "max-receive-count",
         why: "An invocation that is throttled, crashes or runs out of time costs every message of its batch a receive.",
         look: max_receive_count,
+    },
+    Check {
+        id: "queue-config",
+        why: "Requeue does not apply `queueConfig`: change the queue, or the document if the queue is right.",
+        look: queue_config,
     },
     Check {
         id: "receives-for-retries",
@@ -152,6 +158,37 @@ fn max_receive_count(case: &Case<'_>) -> Looked {
         Verdict::danger(format!("maxReceiveCount is {count}: the first such trouble moves the message"), remedies)
     } else {
         Verdict::warning(format!("maxReceiveCount is {count}, and AWS asks for at least {LEAST_RECEIVES}"), remedies)
+    })
+}
+
+fn queue_config(case: &Case<'_>) -> Looked {
+    let (queue, arn, named) = (case.queue()?, &case.source()?.arn, &case.deployment.queue_config);
+    if *named == QueueConfig::default() {
+        return Err(Skip::NotApplicable);
+    }
+    let (mut found, mut remedies) = (Vec::new(), Vec::new());
+    for (attribute, named, actual) in [
+        ("VisibilityTimeout", named.visibility_timeout, queue.visibility),
+        ("MessageRetentionPeriod", named.message_retention, queue.retention),
+        ("DelaySeconds", named.delay, queue.delay),
+        ("ReceiveMessageWaitTimeSeconds", named.receive_wait, queue.receive_wait),
+    ] {
+        if let Some(named) = named.filter(|named| *named != actual) {
+            found.push(format!("{attribute} is {}, not {}", days(actual), days(named)));
+            remedies.push(remedy::queue_attribute(arn, attribute, named.as_secs()));
+        }
+    }
+    // Without a redrive policy `redrive-policy` speaks.
+    if let (Some(named), Some(redrive)) = (named.max_receive_count, &queue.redrive)
+        && redrive.max_receive_count != named
+    {
+        found.push(format!("maxReceiveCount is {}, not {named}", redrive.max_receive_count));
+        remedies.push(remedy::redrive_policy(arn, &redrive.target, named));
+    }
+    Ok(if found.is_empty() {
+        Verdict::ok("as queueConfig names it")
+    } else {
+        Verdict::warning(format!("{} as in queueConfig; one command for each", found.join("; ")), remedies)
     })
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use requeue::queue::QueueArn;
-use requeue::{Config, DeadLetterMode, Mode, RecursiveLoop, Strategy, Wrap};
+use requeue::{Config, DeadLetterMode, Mode, QueueConfig, RecursiveLoop, Strategy, Wrap};
 
 use super::super::facts::*;
 use super::super::finding::Level::{self, Danger, Ok as Fine, Unknown, Warning};
@@ -42,6 +42,8 @@ fn queue(retention: u64) -> Queue {
     Queue {
         visibility: secs(380),
         retention: secs(retention),
+        delay: secs(0),
+        receive_wait: secs(0),
         maximum_message_size: 1_048_576,
         redrive: None,
         redrive_allow: RedriveAllow::All,
@@ -91,6 +93,7 @@ fn good() -> Deployment {
         region: "eu-west-1".to_owned(),
         function: Some(function),
         settings: Settings::Valid(Box::new(Valid { config, variables: 4, ..Valid::default() })),
+        queue_config: QueueConfig::default(),
         places: vec![Place { mapping: Some(mapping), source, dead_letters: Some(dead_letters), direct: None }],
         unlisted: None,
     }

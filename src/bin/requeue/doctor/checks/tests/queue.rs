@@ -14,6 +14,10 @@ fn in_place(d: &mut Deployment, receives: u32) {
     d.receives(receives);
 }
 
+fn names(d: &mut Deployment, document: &str) {
+    d.queue_config = format!(r#"{{"queueConfig": {{{document}}}}}"#).parse().unwrap();
+}
+
 pub(super) const ROWS: &[Row] = &[
     ("queue", |d| d.place().source.queue = Ok(None), Some(Danger)),
     ("queue", |d| d.place().source.queue = refused(), Some(Unknown)),
@@ -46,6 +50,26 @@ pub(super) const ROWS: &[Row] = &[
     ("max-receive-count", |d| d.receives(4), Some(Warning)),
     ("max-receive-count", |d| d.receives(5), Some(Fine)),
     ("max-receive-count", |d| d.queue().redrive = None, None),
+    ("queue-config", |_| {}, None),
+    (
+        "queue-config",
+        |d| {
+            names(
+                d,
+                r#""visibilityTimeout": 380, "messageRetentionPeriod": 604800, "maxReceiveCount": 5, "delaySeconds": 0"#,
+            )
+        },
+        Some(Fine),
+    ),
+    ("queue-config", |d| names(d, r#""receiveMessageWaitTimeSeconds": 20"#), Some(Warning)),
+    (
+        "queue-config",
+        |d| {
+            names(d, r#""maxReceiveCount": 6"#);
+            d.queue().redrive = None;
+        },
+        Some(Fine),
+    ),
     ("receives-for-retries", |_| {}, None),
     ("receives-for-retries", |d| in_place(d, 8), Some(Warning)),
     ("receives-for-retries", |d| in_place(d, 9), Some(Fine)),
