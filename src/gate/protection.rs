@@ -13,7 +13,7 @@ use crate::policy::{CircuitBreaker, RetryPolicy};
 
 /// Scopes in trouble at the same time, most of which come from messages; those beyond are not protected.
 const MAX_SCOPES: usize = 10_000;
-/// The calls of a scope by which its failure rate is known: a bit for each.
+/// The calls of a scope by which its failure rate is known, at most: a bit for each.
 const WINDOW: u32 = u128::BITS;
 /// A row of failures opens the circuit when it is at most so many times as long as the threshold, however few calls are answered.
 const LONGEST_ROW: u32 = 10;
@@ -79,6 +79,8 @@ pub(crate) struct Standstill {
 struct Trouble {
     /// The calls before the current row of failures: a bit for each, the newest one lowest, set if it was answered.
     answered: u128,
+    /// How many calls these are.
+    known: u32,
     /// Calls that failed since the last one that was answered.
     row: u32,
     /// Their messages: no more than the threshold. One that always fails says more about itself than about the callee, and counts
@@ -291,8 +293,8 @@ impl Protection {
             (Reply::Alive | Reply::Paused(_), _) if is_free => {
                 let trouble = scopes.get_mut(&pass.scope)?;
                 let was_open = trouble.is_open();
-                trouble.hold = None;
                 trouble.answer();
+                trouble.hold = None;
                 if trouble.is_over() {
                     scopes.remove(&pass.scope);
                 }
@@ -305,11 +307,12 @@ impl Protection {
                 };
                 let trouble = trouble_of(&mut scopes, pass.scope, now)?;
                 trouble.fail(pass.caller, breaker);
+                let is_down = trouble.is_down();
                 match &mut trouble.hold {
                     Some(hold) if hold.why == Deferral::CircuitOpen => {
                         hold.failed += 1;
                         if hold.failed >= hold.permits {
-                            let open = self.reopen(hold, breaker, trouble.answered != 0, now);
+                            let open = self.reopen(hold, breaker, is_down, now);
                             trouble.hold = Some(open);
                         }
                         None
@@ -317,10 +320,6 @@ impl Protection {
                     _ => {
                         let opens = trouble.opens(breaker);
                         trouble.hold = opens.then(|| self.open(breaker, now));
-                        // How well it worked until now says nothing about the time to come.
-                        if opens && trouble.answered.count_ones() > WINDOW / 2 {
-                            trouble.answered = 0;
-                        }
                         opens.then_some(Change::Opened)
                     }
                 }
@@ -339,12 +338,12 @@ impl Protection {
         self.hold(Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2])
     }
 
-    /// After all probes failed. A service that answered some calls until now most likely still does, and is probed more often. Of one that
-    /// answers nothing at all, one message at a time is enough in the end: in turn one that failed before and one that did not.
-    fn reopen(&self, last: &Hold, breaker: &CircuitBreaker, answers_some: bool, since: SystemTime) -> Hold {
-        let longest = if answers_some { breaker.reset_timeout / OPEN_GROWTH } else { breaker.reset_timeout };
+    /// After all probes failed. A service that answers some calls is probed more often. For one that answers nothing, one message at a
+    /// time is enough in the end: in turn one that failed before and one that did not.
+    fn reopen(&self, last: &Hold, breaker: &CircuitBreaker, is_down: bool, since: SystemTime) -> Hold {
+        let longest = if is_down { breaker.reset_timeout } else { breaker.reset_timeout / OPEN_GROWTH };
         let length = last.length.saturating_mul(OPEN_GROWTH).min(longest);
-        if answers_some || length < longest {
+        if !is_down || length < longest {
             return self.hold(Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2]);
         }
         let shares = if last.shares == [0, 1] { [1, 0] } else { [0, 1] };
@@ -369,7 +368,7 @@ impl Protection {
 impl Trouble {
     /// So far all was well.
     fn new() -> Self {
-        Self { answered: u128::MAX, row: 0, failed: Vec::new(), hold: None }
+        Self { answered: u128::MAX, known: WINDOW, row: 0, failed: Vec::new(), hold: None }
     }
 
     /// The number of the hold that is on.
@@ -388,8 +387,14 @@ impl Trouble {
 
     /// Notes a call that was answered.
     fn answer(&mut self) {
+        if self.is_open() && self.is_down() {
+            // Neither the calls before an outage nor its length say how well the service works after it. So the outage counts as one
+            // round of probes, and a few answers are enough to trust the service again.
+            (self.answered, self.known, self.row) = (0, 0, PROBES);
+        }
         // A row that is longer than the window leaves nothing else in it.
         self.answered = self.answered.checked_shl(self.row).unwrap_or_default() << 1 | 1;
+        self.known = self.known.saturating_add(self.row).saturating_add(1).min(WINDOW);
         self.row = 0;
         self.failed.clear();
     }
@@ -402,11 +407,17 @@ impl Trouble {
         }
     }
 
+    /// Whether a service whose circuit is open most likely answers nothing. One that answered up to half of its calls may have failed by
+    /// chance.
+    fn is_down(&self) -> bool {
+        self.answered.count_ones() * 2 > self.known
+    }
+
     /// Whether the circuit is to open: so long a row hardly comes about by chance. Where a half of the calls are answered, it has to be
     /// twice as long as where all are.
     fn opens(&self, breaker: &CircuitBreaker) -> bool {
-        let answered = self.answered.count_ones().max(WINDOW.div_ceil(LONGEST_ROW));
-        let least = breaker.threshold.saturating_mul(WINDOW) / answered;
+        let answered = self.answered.count_ones().max(self.known.div_ceil(LONGEST_ROW));
+        let least = breaker.threshold.saturating_mul(self.known) / answered;
         self.row >= least && self.failed.len() >= threshold(breaker)
     }
 }

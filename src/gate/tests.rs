@@ -28,7 +28,11 @@ fn held(why: Deferral, rest: u64) -> Held {
 
 /// Pauses of 60 s at most, a circuit that opens at the third failure for 30 s.
 fn protection() -> Arc<Protection> {
-    let breaker = CircuitBreaker { threshold: 3, reset_timeout: secs(30) };
+    protection_from(3)
+}
+
+fn protection_from(threshold: u32) -> Arc<Protection> {
+    let breaker = CircuitBreaker { threshold, reset_timeout: secs(30) };
     Protection::new(&RetryPolicy { circuit_breaker: Some(breaker), ..RetryPolicy::default() })
 }
 
@@ -162,10 +166,9 @@ fn a_circuit_whose_probes_all_fail_stays_open_for_longer_up_to_the_reset_timeout
     }
     while answers_some.call(0, Reply::Down).is_none() {}
     // In the end, in turn one that failed before, after 30 s, and one that did not, for which the other one waits until 60 s.
-    let nothing = [(1, 3), (3, 3), (9, 3), (27, 3), (30, 1), (30, 1)];
-    for (protection, expected) in
-        [(open(), nothing), (answers_some, [(1, 3), (3, 3), (9, 3), (10, 3), (10, 3), (10, 3)])]
-    {
+    let nothing = vec![(1, 3), (3, 3), (9, 3), (27, 3), (30, 1), (30, 1)];
+    let some = vec![(1, 3), (3, 3), (9, 3), (10, 3), (10, 3), (10, 3)];
+    for (protection, expected) in [(open(), nothing), (answers_some, some)] {
         let mut now = 0;
         for round in expected {
             let rest = protection.refused(now).rest.as_secs();
@@ -202,15 +205,72 @@ fn a_row_opens_the_circuit_when_it_is_too_long_for_chance() {
     }
 }
 
+/// How a service behaves for a while.
+#[derive(Clone, Copy, Debug)]
+enum Phase {
+    /// It answers this number of calls.
+    Works(u32),
+    /// It gets 1,000 calls and answers one of this number.
+    AnswersOneOf(u32),
+    /// It fails. A row of the first number opens the circuit, all probes of the second number of
+    /// rounds fail, and the next probe closes it.
+    Down(u32, u32),
+}
+use Phase::{AnswersOneOf, Down, Works};
+
 #[test]
-fn a_service_that_recovered_is_one_that_answered_after_as_many_calls_as_are_remembered() {
-    let protection = open();
-    protection.call(1, Reply::Alive);
-    for _ in 0..128 {
-        protection.call(1, Reply::Alive);
+fn a_service_that_works_again_after_an_outage_is_cut_off_by_a_row_as_short_as_before() {
+    for phases in [
+        vec![Works(128), Down(5, 0), Works(20), Down(5, 0), Works(20), Down(5, 0)],
+        // The length of an outage makes no difference.
+        vec![Works(128), Down(5, 100), Works(20), Down(5, 100), Works(128), Down(5, 0)],
+        // The fewer calls are answered between two outages, the longer the row of the second. The probe that closed the
+        // circuit is one.
+        vec![Down(5, 0), Down(20, 0)],
+        vec![Down(5, 0), Works(1), Down(12, 0)],
+        vec![Down(5, 0), Works(4), Down(8, 0)],
+        vec![Down(5, 0), Works(14), Down(6, 0)],
+        vec![Down(5, 0), Works(15), Down(5, 0)],
+        // A service that answers some calls is known by them.
+        vec![AnswersOneOf(2), Down(10, 0)],
+        vec![Down(5, 0), AnswersOneOf(2), Down(10, 0)],
+        vec![AnswersOneOf(10), Down(49, 0), Works(20), Down(23, 0)],
+    ] {
+        let protection = protection_from(5);
+        let mut now = 0;
+        for (number, phase) in phases.iter().enumerate() {
+            match *phase {
+                Works(calls) => {
+                    for _ in 0..calls {
+                        assert_eq!(protection.call(now, Reply::Alive), None);
+                    }
+                }
+                AnswersOneOf(of) => {
+                    for n in 1..=1_000 {
+                        // The minute lets a call through even while the circuit is open.
+                        let reply = if n % of == 0 { Reply::Alive } else { Reply::Down };
+                        now += 60;
+                        protection.call(now, reply);
+                    }
+                }
+                Down(row, rounds) => {
+                    let opened = (1..100).find(|_| protection.call(now, Reply::Down) == Some(Change::Opened));
+                    assert_eq!(opened, Some(row), "{number} of {phases:?}");
+                    for _ in 0..rounds {
+                        now += 60;
+                        for has_failed in [false, true].repeat(3) {
+                            let caller = Caller { has_failed, ..somebody() };
+                            if let Ok(probe) = protection.admit(ALL, caller, at(now)) {
+                                assert_eq!(probe.give_back(Reply::Down, at(now)), None);
+                            }
+                        }
+                    }
+                    now += 60;
+                    assert_eq!(protection.call(now, Reply::Alive), Some(Change::Closed), "{number} of {phases:?}");
+                }
+            }
+        }
     }
-    let changes = [1, 1, 1].map(|now| protection.call(now, Reply::Down));
-    assert_eq!(changes, [None, None, Some(Change::Opened)]);
 }
 
 #[test]

@@ -11,13 +11,13 @@ use crate::disposition::{Deferral, Disposition, Strategy, Wait};
 /// Only failures of the service count, per [`Scope`](crate::Scope): temporary ones, but neither panics nor unrecognised errors. The
 /// circuit opens after [`threshold`](Self::threshold) failures in a row if the service answered its last 128 calls. The fewer of them it
 /// answered, the longer the row must be: twice as long where it answered half of them, ten times as long where it answered a
-/// tenth or less. So a service that answers some of its calls keeps most of its throughput.
+/// tenth or less. So a service that answers some of its calls keeps most of its throughput. After an outage only the calls since then
+/// count, and the outage counts as three failed calls.
 ///
-/// An open circuit lets probes through after one second, then after 3, 9 and 27 s, at most after
-/// [`reset_timeout`](Self::reset_timeout), or a third of it if the service answered up to half of its last calls before. Three messages
-/// probe, among them one that failed before and one that did not; a service that
-/// answers nothing is probed with one message at a time once `reset_timeout` is reached. The first success closes the circuit. When all
-/// probes fail, the circuit stays open.
+/// An open circuit lets probes through after one second, then after 3, 9 and 27 s, at most after [`reset_timeout`](Self::reset_timeout).
+/// If the service answered up to half of its last calls before, a third of that is the most. Three
+/// messages probe, among them one that failed before and one that did not; a service that answers nothing is probed with one message at
+/// a time once `reset_timeout` is reached. The first success closes the circuit. When all probes fail, the circuit stays open.
 ///
 /// A message that fails again and again counts once, so that it cannot open the circuit by itself.
 ///
