@@ -408,9 +408,9 @@ impl Trouble {
     }
 
     /// Whether a service whose circuit is open most likely answers nothing. One that answered up to half of its calls may have failed by
-    /// chance.
+    /// chance, unless the row is as long as the window.
     fn is_down(&self) -> bool {
-        self.answered.count_ones() * 2 > self.known
+        self.answered.count_ones() * 2 > self.known || self.row >= WINDOW
     }
 
     /// Whether the circuit is to open: so long a row hardly comes about by chance. Where a half of the calls are answered, it has to be

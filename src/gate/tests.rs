@@ -167,7 +167,8 @@ fn a_circuit_whose_probes_all_fail_stays_open_for_longer_up_to_the_reset_timeout
     while answers_some.call(0, Reply::Down).is_none() {}
     // In the end, in turn one that failed before, after 30 s, and one that did not, for which the other one waits until 60 s.
     let nothing = vec![(1, 3), (3, 3), (9, 3), (27, 3), (30, 1), (30, 1)];
-    let some = vec![(1, 3), (3, 3), (9, 3), (10, 3), (10, 3), (10, 3)];
+    // Six failures open it, and 41 rounds later none of its last 128 calls was answered.
+    let some = [&[(1, 3), (3, 3), (9, 3)], &[(10, 3); 38][..], &[(30, 1), (30, 1)]].concat();
     for (protection, expected) in [(open(), nothing), (answers_some, some)] {
         let mut now = 0;
         for round in expected {
@@ -231,10 +232,13 @@ fn a_service_that_works_again_after_an_outage_is_cut_off_by_a_row_as_short_as_be
         vec![Down(5, 0), Works(4), Down(8, 0)],
         vec![Down(5, 0), Works(14), Down(6, 0)],
         vec![Down(5, 0), Works(15), Down(5, 0)],
-        // A service that answers some calls is known by them.
+        // A service that answers some calls is known by them,
         vec![AnswersOneOf(2), Down(10, 0)],
         vec![Down(5, 0), AnswersOneOf(2), Down(10, 0)],
         vec![AnswersOneOf(10), Down(49, 0), Works(20), Down(23, 0)],
+        // until it answers nothing for so long that it must be down.
+        vec![AnswersOneOf(10), Down(49, 26), Works(20), Down(30, 0)],
+        vec![AnswersOneOf(10), Down(49, 27), Works(20), Down(5, 0)],
     ] {
         let protection = protection_from(5);
         let mut now = 0;

@@ -15,7 +15,7 @@ use crate::disposition::{Deferral, Disposition, Strategy, Wait};
 /// count, and the outage counts as three failed calls.
 ///
 /// An open circuit lets probes through after one second, then after 3, 9 and 27 s, at most after [`reset_timeout`](Self::reset_timeout).
-/// If the service answered up to half of its last calls before, a third of that is the most. Three
+/// If the service answered up to half of its last calls before, a third of that is the most, until 128 calls in a row have failed. Three
 /// messages probe, among them one that failed before and one that did not; a service that answers nothing is probed with one message at
 /// a time once `reset_timeout` is reached. The first success closes the circuit. When all probes fail, the circuit stays open.
 ///
