@@ -13,8 +13,10 @@ use crate::policy::{CircuitBreaker, RetryPolicy};
 
 /// Scopes in trouble at the same time, most of which come from messages; those beyond are not protected.
 const MAX_SCOPES: usize = 10_000;
-/// The calls of a scope by which its failure rate is known, at most: a bit for each.
+/// The calls of a scope by which its failure rate is known: a bit for each.
 const WINDOW: u32 = u128::BITS;
+/// After so many answers in a row a service works again: one that answers only some calls hardly gets there by chance.
+const RECOVERED: u32 = 16;
 /// A row of failures opens the circuit when it is at most so many times as long as the threshold, however few calls are answered.
 const LONGEST_ROW: u32 = 10;
 /// How long a circuit is open at first, and by what that is multiplied when its probes fail, up to the reset timeout. So a circuit that
@@ -79,8 +81,6 @@ pub(crate) struct Standstill {
 struct Trouble {
     /// The calls before the current row of failures: a bit for each, the newest one lowest, set if it was answered.
     answered: u128,
-    /// How many calls these are.
-    known: u32,
     /// Calls that failed since the last one that was answered.
     row: u32,
     /// Their messages: no more than the threshold. One that always fails says more about itself than about the callee, and counts
@@ -368,7 +368,7 @@ impl Protection {
 impl Trouble {
     /// So far all was well.
     fn new() -> Self {
-        Self { answered: u128::MAX, known: WINDOW, row: 0, failed: Vec::new(), hold: None }
+        Self { answered: u128::MAX, row: 0, failed: Vec::new(), hold: None }
     }
 
     /// The number of the hold that is on.
@@ -388,13 +388,14 @@ impl Trouble {
     /// Notes a call that was answered.
     fn answer(&mut self) {
         if self.is_open() && self.is_down() {
-            // Neither the calls before an outage nor its length say how well the service works after it. So the outage counts as one
-            // round of probes, and a few answers are enough to trust the service again.
-            (self.answered, self.known, self.row) = (0, 0, PROBES);
+            // How well the service worked before the outage says nothing about the time after it.
+            self.answered = 0;
         }
         // A row that is longer than the window leaves nothing else in it.
         self.answered = self.answered.checked_shl(self.row).unwrap_or_default() << 1 | 1;
-        self.known = self.known.saturating_add(self.row).saturating_add(1).min(WINDOW);
+        if self.answered.trailing_ones() >= RECOVERED {
+            self.answered = u128::MAX;
+        }
         self.row = 0;
         self.failed.clear();
     }
@@ -410,14 +411,14 @@ impl Trouble {
     /// Whether a service whose circuit is open most likely answers nothing. One that answered up to half of its calls may have failed by
     /// chance, unless the row is as long as the window.
     fn is_down(&self) -> bool {
-        self.answered.count_ones() * 2 > self.known || self.row >= WINDOW
+        self.answered.count_ones() > WINDOW / 2 || self.row >= WINDOW
     }
 
     /// Whether the circuit is to open: so long a row hardly comes about by chance. Where a half of the calls are answered, it has to be
     /// twice as long as where all are.
     fn opens(&self, breaker: &CircuitBreaker) -> bool {
-        let answered = self.answered.count_ones().max(self.known.div_ceil(LONGEST_ROW));
-        let least = breaker.threshold.saturating_mul(self.known) / answered;
+        let answered = self.answered.count_ones().max(WINDOW.div_ceil(LONGEST_ROW));
+        let least = breaker.threshold.saturating_mul(WINDOW) / answered;
         self.row >= least && self.failed.len() >= threshold(breaker)
     }
 }

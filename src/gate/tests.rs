@@ -225,20 +225,15 @@ fn a_service_that_works_again_after_an_outage_is_cut_off_by_a_row_as_short_as_be
         vec![Works(128), Down(5, 0), Works(20), Down(5, 0), Works(20), Down(5, 0)],
         // The length of an outage makes no difference.
         vec![Works(128), Down(5, 100), Works(20), Down(5, 100), Works(128), Down(5, 0)],
-        // The fewer calls are answered between two outages, the longer the row of the second. The probe that closed the
-        // circuit is one.
-        vec![Down(5, 0), Down(20, 0)],
-        vec![Down(5, 0), Works(1), Down(12, 0)],
-        vec![Down(5, 0), Works(4), Down(8, 0)],
-        vec![Down(5, 0), Works(14), Down(6, 0)],
+        // It takes 16 answers in a row, of which the probe that closed the circuit is one.
+        vec![Down(5, 0), Down(49, 0)],
+        vec![Down(5, 0), Works(14), Down(42, 0)],
         vec![Down(5, 0), Works(15), Down(5, 0)],
-        // A service that answers some calls is known by them,
+        // A service that answers some calls is known by them.
         vec![AnswersOneOf(2), Down(10, 0)],
         vec![Down(5, 0), AnswersOneOf(2), Down(10, 0)],
-        vec![AnswersOneOf(10), Down(49, 0), Works(20), Down(23, 0)],
-        // until it answers nothing for so long that it must be down.
-        vec![AnswersOneOf(10), Down(49, 26), Works(20), Down(30, 0)],
-        vec![AnswersOneOf(10), Down(49, 27), Works(20), Down(5, 0)],
+        vec![AnswersOneOf(10), Down(49, 0), Works(14), Down(29, 0)],
+        vec![AnswersOneOf(10), Down(49, 0), Works(15), Down(5, 0)],
     ] {
         let protection = protection_from(5);
         let mut now = 0;

@@ -11,8 +11,8 @@ use crate::disposition::{Deferral, Disposition, Strategy, Wait};
 /// Only failures of the service count, per [`Scope`](crate::Scope): temporary ones, but neither panics nor unrecognised errors. The
 /// circuit opens after [`threshold`](Self::threshold) failures in a row if the service answered its last 128 calls. The fewer of them it
 /// answered, the longer the row must be: twice as long where it answered half of them, ten times as long where it answered a
-/// tenth or less. So a service that answers some of its calls keeps most of its throughput. After an outage only the calls since then
-/// count, and the outage counts as three failed calls.
+/// tenth or less. So a service that answers some of its calls keeps most of its throughput. After 16
+/// responses in a row a service counts as one that answers all calls.
 ///
 /// An open circuit lets probes through after one second, then after 3, 9 and 27 s, at most after [`reset_timeout`](Self::reset_timeout).
 /// If the service answered up to half of its last calls before, a third of that is the most, until 128 calls in a row have failed. Three
