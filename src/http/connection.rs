@@ -27,8 +27,10 @@ use tokio::time::{Instant, timeout_at};
 
 use super::TargetUrl;
 use super::connector::Connector;
+use super::frames::Frames;
 use super::pool::LastUse;
-use super::status_line::{StatusLine, Watched};
+use super::status_line::StatusLine;
+use super::watched::Watched;
 use crate::clock::Clock;
 use crate::handler;
 
@@ -104,6 +106,7 @@ pub(super) struct Http1 {
 /// An HTTP/2 connection, which requests share once it has brought a response.
 pub(super) struct Http2 {
     sender: http2::SendRequest<Full<Bytes>>,
+    frames: Arc<Mutex<Frames>>,
     /// How many streams the target allows; 1 until it has said so.
     max_streams: Box<dyn Fn() -> usize + Send + Sync>,
     in_flight: AtomicUsize,
@@ -210,6 +213,8 @@ async fn over_http2<T>(io: T, clock: &Clock) -> Result<Http2, hyper::Error>
 where
     T: Read + Write + Unpin + Send + 'static,
 {
+    let frames = Arc::default();
+    let io = TokioIo::new(Watched::new(TokioIo::new(io), Arc::clone(&frames)));
     let (sender, connection) = http2::Builder::new(TokioExecutor::new())
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_INTERVAL)
@@ -223,6 +228,7 @@ where
     tokio::spawn(poll_fn(move |context| Pin::new(&mut *lock(&connection)).poll(context)));
     Ok(Http2 {
         sender,
+        frames,
         max_streams: Box::new(move || {
             watched.upgrade().map_or(0, |connection| lock(&connection).current_max_send_streams())
         }),
@@ -281,10 +287,10 @@ impl Stream {
             Some(Reason::REFUSED_STREAM) if error.is_some_and(h2::Error::is_remote) => Repeat::Always,
             // Of streams that the target did work on the end of the connection says something else.
             Some(_) if error.is_some_and(|error| error.is_go_away() && error.is_remote()) => Repeat::Always,
-            // This stream alone.
-            Some(_) if error.is_some_and(h2::Error::is_reset) => Repeat::Never,
-            Some(_) | None if self.is_proven => Repeat::WithKey,
-            Some(_) | None => Repeat::Never,
+            // The target reset this stream, or a malformed response broke the connection: it may have been the response to this request.
+            Some(_) => Repeat::Never,
+            None if self.is_proven && !lock(&self.connection.frames).has_begun() => Repeat::WithKey,
+            None => Repeat::Never,
         }
     }
 }

@@ -27,6 +27,7 @@ mod certificate;
 mod connection;
 mod connector;
 mod delivery;
+mod frames;
 mod header;
 mod pool;
 mod proxy;
@@ -36,6 +37,7 @@ mod signature;
 mod status_line;
 mod transport;
 mod url;
+mod watched;
 
 pub use certificate::{ClientCertificate, InvalidClientCertificate};
 use connection::{Address, Connection, Outgoing, Received, Repeat, TimedOut};
@@ -270,9 +272,10 @@ impl HttpSettings {
 ///
 /// A request is sent once more, on a new connection and at once, if the first connection
 ///
-/// - had brought a response before, and broke before a byte of this one came, as one does that the target closed while Lambda had frozen
-///   the environment. The target may have worked on the request, so this is done only where an `Idempotency-Key` goes along, which is
-///   missing in messages without an id;
+/// - had brought a response before, and was closed before a byte of this one came, as one does that the target closed while Lambda had
+///   frozen the environment. The target may have worked on the request, so this is done only where an `Idempotency-Key` goes along, which
+///   is missing in messages without an id. Over HTTP/2 no request is sent once more while any response on the connection has begun and
+///   not ended: it might be an interim response to this request;
 /// - did not pass it on, by what the target or HTTP itself says: `REFUSED_STREAM`, `GOAWAY`, `HTTP_1_1_REQUIRED` (then all connections are
 ///   HTTP/1.1 from now on).
 ///

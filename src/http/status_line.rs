@@ -1,15 +1,9 @@
 //! The status line of an HTTP/1.1 response, read along with hyper: it is known also where the rest of the head is too large, broken or
 //! missing. Parses nothing else.
 
-use std::io;
-use std::pin::Pin;
-use std::sync::{Arc, Mutex};
-use std::task::{Context, Poll};
-
 use ::http::StatusCode;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::connection::lock;
+use super::watched::Watch;
 
 /// `HTTP/1.1 200`, and the byte that ends it.
 const LENGTH: usize = 13;
@@ -27,8 +21,8 @@ pub(super) struct StatusLine {
     ends: usize,
 }
 
-impl StatusLine {
-    fn feed(&mut self, bytes: &[u8]) {
+impl Watch for StatusLine {
+    fn read(&mut self, bytes: &[u8]) {
         if !self.is_asked {
             return;
         }
@@ -59,6 +53,12 @@ impl StatusLine {
         }
     }
 
+    fn written(&mut self, bytes: &[u8]) {
+        self.is_asked |= !bytes.is_empty();
+    }
+}
+
+impl StatusLine {
     fn parse(&self) -> Option<StatusCode> {
         let line = (self.length == LENGTH).then_some(&self.line)?;
         let is_http = line.starts_with(b"HTTP/1.") && matches!(line[7], b'0' | b'1') && line[8] == b' ';
@@ -74,67 +74,6 @@ impl StatusLine {
     /// The status, once it is known. That of an interim response does not count.
     pub(super) fn status(&self) -> Option<StatusCode> {
         self.parse().filter(|status| !status.is_informational())
-    }
-}
-
-/// A stream of which the first bytes that are read after a request are noted.
-pub(super) struct Watched<T> {
-    stream: T,
-    status: Arc<Mutex<StatusLine>>,
-}
-
-impl<T> Watched<T> {
-    pub(super) fn new(stream: T, status: Arc<Mutex<StatusLine>>) -> Self {
-        Self { stream, status }
-    }
-
-    fn note_written(&self, written: &Poll<io::Result<usize>>) {
-        if let Poll::Ready(Ok(1..)) = written {
-            lock(&self.status).is_asked = true;
-        }
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
-        lock(&self.status).feed(&buffer.filled()[before..]);
-        read
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.note_written(&written);
-        written
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
-        self.note_written(&written);
-        written
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
     }
 }
 
@@ -165,7 +104,7 @@ mod tests {
         ] {
             for size in [1, 3, 64] {
                 let mut line = StatusLine { is_asked: true, ..StatusLine::default() };
-                bytes.as_bytes().chunks(size).for_each(|chunk| line.feed(chunk));
+                bytes.as_bytes().chunks(size).for_each(|chunk| line.read(chunk));
                 assert_eq!(line.status().map(|status| status.as_u16()), expected, "{bytes:?} by {size}");
                 assert_eq!(line.has_begun(), !bytes.is_empty(), "{bytes:?}");
             }

@@ -1,0 +1,80 @@
+//! A stream whose bytes somebody reads along. Knows nothing of what they mean.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::connection::lock;
+
+/// Who reads along.
+pub(super) trait Watch {
+    fn read(&mut self, bytes: &[u8]);
+    fn written(&mut self, bytes: &[u8]);
+}
+
+/// A stream, and who reads along.
+pub(super) struct Watched<T, W> {
+    stream: T,
+    watch: Arc<Mutex<W>>,
+}
+
+impl<T, W: Watch> Watched<T, W> {
+    pub(super) fn new(stream: T, watch: Arc<Mutex<W>>) -> Self {
+        Self { stream, watch }
+    }
+}
+
+impl<T: AsyncRead + Unpin, W: Watch> AsyncRead for Watched<T, W> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.stream).poll_read(context, buffer);
+        lock(&self.watch).read(&buffer.filled()[before..]);
+        read
+    }
+}
+
+impl<T: AsyncWrite + Unpin, W: Watch> AsyncWrite for Watched<T, W> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write(context, bytes);
+        if let Poll::Ready(Ok(length)) = written {
+            lock(&self.watch).written(&bytes[..length]);
+        }
+        written
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let written = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        if let Poll::Ready(Ok(mut length)) = written {
+            let mut watch = lock(&self.watch);
+            for slice in slices {
+                let part = length.min(slice.len());
+                watch.written(&slice[..part]);
+                length -= part;
+            }
+        }
+        written
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+}
