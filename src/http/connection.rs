@@ -39,7 +39,8 @@ use crate::handler;
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// And so long it may take to answer.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// Status line and headers of a response. Behind gateways, tracing and cookies some are long; what is longer still counts by its status.
+/// Status line and headers of a response. Behind gateways, tracing and cookies some are long. A longer head still counts by its status over
+/// HTTP/1.1; over HTTP/2 h2 does not give it out, so the response is a temporary failure.
 pub(super) const MAX_HEAD_BYTES: usize = 256 * 1024;
 /// The headers of a response.
 pub(super) const MAX_HEADERS: usize = 1_000;
