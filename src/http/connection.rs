@@ -19,11 +19,12 @@ use h2::Reason;
 use http_body_util::Full;
 use hyper::body::Incoming;
 use hyper::client::conn::{TrySendError, http1, http2};
-use hyper::rt::{Read, Write};
+use hyper::rt::{Executor, Read, Write};
 use hyper_util::client::legacy::connect::Connection as _;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::task::yield_now;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::{Instant, sleep, timeout_at};
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::TargetUrl;
 use super::connector::Connector;
@@ -39,6 +40,8 @@ use crate::handler;
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// And so long it may take to answer.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection that was given up has this long to end in order, as TLS and HTTP/2 want it. A target that does not read would hold it forever.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Status line and headers of a response. Behind gateways, tracing and cookies some are long. A longer head still counts by its status over
 /// HTTP/1.1; over HTTP/2 h2 does not give it out, so the response is a temporary failure.
 pub(super) const MAX_HEAD_BYTES: usize = 256 * 1024;
@@ -102,6 +105,7 @@ pub(super) struct Http1 {
     is_proxied: bool,
     /// Whether it has brought a response before.
     is_proven: bool,
+    _tasks: DropGuard,
 }
 
 /// An HTTP/2 connection, which requests share once it has brought a response.
@@ -113,6 +117,7 @@ pub(super) struct Http2 {
     in_flight: AtomicUsize,
     last_use: Mutex<LastUse>,
     clock: Clock,
+    _tasks: DropGuard,
 }
 
 impl Http2 {
@@ -190,9 +195,12 @@ impl Connection {
         let io = TokioIo::new(Watched::new(TokioIo::new(io), Arc::clone(&status)));
         let handshake = http1::Builder::new().max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS).handshake(io);
         let (mut sender, connection) = handshake.await?;
-        tokio::spawn(connection);
+        let tasks = Tasks::default();
+        let guard = tasks.guard();
+        tasks.execute(connection);
         sender.ready().await?;
-        Ok(Self::Http1(Http1 { sender, status, is_proxied: connected.is_proxied(), is_proven: false }))
+        let is_proxied = connected.is_proxied();
+        Ok(Self::Http1(Http1 { sender, status, is_proxied, is_proven: false, _tasks: guard }))
     }
 
     /// Sends a request, and waits for the response's head until then. When the caller is about to be cancelled, or the connection fails, a
@@ -214,9 +222,11 @@ async fn over_http2<T>(io: T, clock: &Clock) -> Result<Http2, hyper::Error>
 where
     T: Read + Write + Unpin + Send + 'static,
 {
+    let tasks = Tasks::default();
+    let guard = tasks.guard();
     let frames = Arc::default();
     let io = TokioIo::new(Watched::new(TokioIo::new(io), Arc::clone(&frames)));
-    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+    let (sender, connection) = http2::Builder::new(tasks.clone())
         .timer(TokioTimer::new())
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_TIMEOUT)
@@ -226,7 +236,7 @@ where
         .await?;
     let connection = Arc::new(Mutex::new(connection));
     let watched = Arc::downgrade(&connection);
-    tokio::spawn(poll_fn(move |context| Pin::new(&mut *lock(&connection)).poll(context)));
+    tasks.execute(poll_fn(move |context| Pin::new(&mut *lock(&connection)).poll(context)));
     Ok(Http2 {
         sender,
         frames,
@@ -236,7 +246,35 @@ where
         in_flight: AtomicUsize::new(0),
         last_use: Mutex::new(LastUse::now(clock)),
         clock: clock.clone(),
+        _tasks: guard,
     })
+}
+
+/// Runs the tasks of one connection, and aborts those that have not ended some time after the connection was given up.
+#[derive(Clone, Default)]
+struct Tasks(CancellationToken);
+
+impl Tasks {
+    /// The connection is given up when this is dropped.
+    fn guard(&self) -> DropGuard {
+        self.0.clone().drop_guard()
+    }
+}
+
+impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tasks {
+    fn execute(&self, task: F) {
+        let given_up = self.0.clone();
+        tokio::spawn(async move {
+            let late = async {
+                given_up.cancelled().await;
+                sleep(CLOSE_TIMEOUT).await;
+            };
+            tokio::select! {
+                _ = task => {}
+                () = late => {}
+            }
+        });
+    }
 }
 
 impl Http1 {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::AtomicU64;
 
-use super::in_memory::{InMemory, localhost};
+use super::in_memory::{BUFFER, InMemory, localhost};
 use super::*;
 
 /// What a server does with the requests of one connection after the first one.
@@ -205,6 +205,28 @@ async fn nobody_need_come_for_an_unused_connection_to_be_closed() {
     target.deliver(message()).await.expect("it is accepted");
     let seen = tokio::time::timeout(IDLE_TIMEOUT * 3, notice.recv()).await;
     seen.expect("it is soon").expect("the server sees the end");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_connection_that_was_given_up_is_closed_although_the_target_does_not_read() {
+    for http2 in [false, true] {
+        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+        let server = InMemory::raw(move |mut stream| {
+            let tell = tell.clone();
+            async move {
+                tokio::time::sleep(TIMEOUT).await;
+                let mut left = Vec::new();
+                let _ = stream.read_to_end(&mut left).await;
+                let _ = tell.send(left.len());
+            }
+        });
+        let server = if http2 { server.over_http2() } else { server };
+        let settings = HttpSettings::default().timeout(Duration::from_secs(1));
+        let target = HttpTarget::with_connector(localhost(), settings, server);
+        target.deliver(Delivery::new("id-1", "x".repeat(1_000_000))).await.expect_err("nobody reads it");
+        let left = tokio::time::timeout(TIMEOUT * 2, told.recv()).await.expect("the connection is closed");
+        assert_eq!(left, Some(BUFFER), "HTTP/2: {http2}: nothing was written once the target read again");
+    }
 }
 
 #[tokio::test(start_paused = true)]

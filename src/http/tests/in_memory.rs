@@ -1,7 +1,7 @@
 //! Time-outs and slow servers, in virtual time; and HTTP/2, which TLS would have to negotiate.
 
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 
 use ::http::{StatusCode, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -10,6 +10,9 @@ use tokio::io::DuplexStream;
 use tower::Service;
 
 use super::*;
+
+/// How many bytes may be written that the other side has not read.
+pub(super) const BUFFER: usize = 64 * 1024;
 
 /// Connects to a server task in this process: no socket, so that time can be virtual.
 #[derive(Clone)]
@@ -49,7 +52,7 @@ impl Service<Uri> for InMemory {
     }
 
     fn call(&mut self, _: Uri) -> Self::Future {
-        let (near, far) = tokio::io::duplex(64 * 1024);
+        let (near, far) = tokio::io::duplex(BUFFER);
         (self.accept)(far);
         std::future::ready(Ok(Pipe { stream: TokioIo::new(near), http2: self.http2 }))
     }
@@ -87,6 +90,8 @@ impl Write for Pipe {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        // As TLS does, which says that it closes.
+        let _ = ready!(Pin::new(&mut self.stream).poll_write(context, b"."));
         Pin::new(&mut self.stream).poll_shutdown(context)
     }
 }
