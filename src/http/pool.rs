@@ -73,7 +73,7 @@ struct Inner<C> {
     connectors: Connectors<C>,
     times: Times,
     unused: Mutex<Unused>,
-    /// A connection is back, or does not come back soon.
+    /// A connection or a stream is back, or does not come back soon.
     returned: Notify,
     /// The target wants HTTP/1.1.
     wants_http1: AtomicBool,
@@ -141,8 +141,10 @@ impl<C: Connector> Pool<C> {
         &self.0.address
     }
 
-    /// A connection that is there, or a new one.
+    /// A connection that is there, or that comes back while a new one is being opened, or the new one.
     pub(super) async fn get(&self) -> Result<Connection, BoxError> {
+        let mut opening = pin!(self.open());
+        let mut is_opening = false;
         loop {
             let returned = self.0.returned.notified();
             {
@@ -150,13 +152,18 @@ impl<C: Connector> Pool<C> {
                 if let Some(connection) = unused.take(self.0.times.idle, LastUse::now(&self.0.times.clock)) {
                     return Ok(connection);
                 }
-                if unused.returning == 0 {
-                    break;
-                }
+                is_opening |= unused.returning == 0;
             }
-            returned.await;
+            if is_opening {
+                tokio::select! {
+                    biased;
+                    opened = &mut opening => return opened,
+                    () = returned => {}
+                }
+            } else {
+                returned.await;
+            }
         }
-        self.open().await
     }
 
     /// A new connection, which nobody else uses before it has brought a response.
@@ -186,12 +193,18 @@ impl<C: Connector> Pool<C> {
         match connection {
             Connection::Http2(stream) => {
                 self.share(&stream.connection);
-                if let Some(mut body) = body {
-                    tokio::spawn(async move {
-                        let _ = timeout(BODY_PATIENCE, read(&mut body)).await;
-                        drop((body, stream));
-                    });
-                }
+                let Some(mut body) = body else {
+                    drop(stream);
+                    return self.0.returned.notify_waiters();
+                };
+                // Before the body's end there may be room for other requests.
+                self.0.returned.notify_waiters();
+                let pool = self.clone();
+                tokio::spawn(async move {
+                    let _ = timeout(BODY_PATIENCE, read(&mut body)).await;
+                    drop((body, stream));
+                    pool.0.returned.notify_waiters();
+                });
             }
             Connection::Http1(connection) if body.is_none() && connection.sender.is_ready() => self.keep(connection),
             Connection::Http1(connection) => {

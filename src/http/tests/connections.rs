@@ -1,8 +1,13 @@
 //! Which connection a request takes, and what becomes of one that has died.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::task::Context;
 
-use super::in_memory::{BUFFER, InMemory, localhost};
+use ::http::Uri;
+use tokio::sync::Notify;
+use tower::Service;
+
+use super::in_memory::{BUFFER, InMemory, Pipe, localhost};
 use super::*;
 
 /// What a server does with the requests of one connection after the first one.
@@ -79,7 +84,7 @@ async fn a_response_that_was_there_before_the_request_is_none_to_it() {
     for stale in [&b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"[..], b"HTTP/1.1 408 Request Timeout\r\n\r\n"] {
         let (opened, seen) = (Arc::new(AtomicUsize::new(0)), Seen::default());
         let (count, log) = (Arc::clone(&opened), Arc::clone(&seen));
-        let (say, said) = (Arc::new(tokio::sync::Notify::new()), Arc::new(tokio::sync::Notify::new()));
+        let (say, said) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
         let (heard, done) = (Arc::clone(&say), Arc::clone(&said));
         let target = InMemory::raw(move |mut stream| {
             let is_first = count.fetch_add(1, Ordering::SeqCst) == 0;
@@ -188,6 +193,73 @@ async fn an_unused_connection_is_dropped_when_either_clock_says_so() {
                 assert_eq!(opened.load(Ordering::SeqCst), expected, "{by_timer:?} {by_clock:?} HTTP/2: {http2}");
             }
         }
+    }
+}
+
+/// Connects once, and never again.
+#[derive(Clone)]
+struct Once {
+    server: InMemory,
+    is_used: Arc<AtomicBool>,
+}
+
+impl Service<Uri> for Once {
+    type Response = Pipe;
+    type Error = Infallible;
+    type Future = Pin<Box<dyn Future<Output = Result<Pipe, Infallible>> + Send>>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, uri: Uri) -> Self::Future {
+        if self.is_used.swap(true, Ordering::SeqCst) {
+            Box::pin(std::future::pending())
+        } else {
+            Box::pin(self.server.call(uri))
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_takes_a_connection_that_comes_back_while_it_connects() {
+    for (http2, length) in [(false, 0), (false, 9_000), (true, 0), (true, 9_000)] {
+        let (arrived, go) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+        let (tell, wait) = (Arc::clone(&arrived), Arc::clone(&go));
+        let server = InMemory::raw(move |stream| {
+            let (tell, wait) = (Arc::clone(&tell), Arc::clone(&wait));
+            let answer = service_fn(move |request: Request<Incoming>| {
+                let (tell, wait) = (Arc::clone(&tell), Arc::clone(&wait));
+                async move {
+                    let _ = request.into_body().collect().await;
+                    tell.notify_one();
+                    wait.notified().await;
+                    Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(vec![b'x'; length]))))
+                }
+            });
+            let io = TokioIo::new(stream);
+            async move {
+                if http2 {
+                    let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+                    let _ = server.max_concurrent_streams(1).serve_connection(io, answer).await;
+                } else {
+                    let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, answer).await;
+                }
+            }
+        });
+        let server = if http2 { server.over_http2() } else { server };
+        let settings = HttpSettings::default().connect_timeout(Duration::MAX).timeout(TIMEOUT);
+        let target = HttpTarget::with_connector(localhost(), settings, Once { server, is_used: Arc::default() });
+        let respond = async {
+            for _ in 0..3 {
+                arrived.notified().await;
+                tokio::task::yield_now().await;
+                go.notify_one();
+            }
+        };
+        let (one, two, three, ()) =
+            tokio::join!(target.deliver(message()), target.deliver(message()), target.deliver(message()), respond);
+        assert_eq!((one, two, three), (Ok(()), Ok(()), Ok(())), "HTTP/2: {http2}, {length} bytes");
     }
 }
 
