@@ -93,7 +93,8 @@ mod tests {
         let finding = Finding { id: "id", why: "why", queue: Some(hostile.to_owned()), verdict };
         let region = hostile.to_owned();
         let settings = Settings::Valid(Box::default());
-        let deployment = Deployment { region, function: None, settings, places: Vec::new(), unlisted: None };
+        let (places, queue_config) = (Vec::new(), requeue::QueueConfig::default());
+        let deployment = Deployment { region, function: None, settings, queue_config, places, unlisted: None };
         let examined = [(deployment, vec![finding])];
         let shown = text(&examined).replace(colour(Level::Danger), "").replace("\x1b[0m", "");
         assert!(shown.chars().all(|c| printable::is_printable(c) || c == '\n'), "{shown:?}");
