@@ -202,7 +202,7 @@ where
         let times = Times::new(Instant::now(), deadline, &self.inner.limits, Stop::default());
         let mut settled: Vec<Settled> = Vec::new();
         let mut deleted = 0;
-        for round in round::rounds(self.inner.decode(records).await) {
+        for round in round::rounds(self.inner.decode(records, deadline).await) {
             // The next ones may end the process, and the poller then deletes nothing.
             let done = stream::iter(settled[deleted..].iter().filter_map(Settled::to_delete));
             self.inner.settler.delete_done(done, times.window.deadline).await;
@@ -230,7 +230,7 @@ where
         let times = Times::new(Instant::now(), deadline, &self.inner.limits, stop.clone());
         let times = Times { deletes_done: true, ..times };
         let (mut settled, mut not_deleted) = (Vec::new(), 0);
-        for round in round::rounds(self.inner.decode(records).await) {
+        for round in round::rounds(self.inner.decode(records, deadline).await) {
             let (done, mut deleting) = mpsc::unbounded_channel();
             let settled = &mut settled;
             // It owns the sender, so that deleting ends when settling has.
@@ -390,9 +390,9 @@ fn joined(deliveries: Vec<Delivery>) -> Vec<Delivery> {
 
 impl<H, Q: Queue> Inner<H, Q> {
     /// Reads each record, and joins those that are the same message delivered twice.
-    async fn decode(&self, records: Vec<Record>) -> Vec<Delivery> {
+    async fn decode(&self, records: Vec<Record>, deadline: Instant) -> Vec<Delivery> {
         if let Some(senders) = &self.decoder.senders {
-            senders.identify(&records).await;
+            senders.identify(&records, deadline).await;
         }
         let received = self.settler.clock.now();
         let decode = |(position, record)| Delivery::decode(position, record, received, &self.decoder);

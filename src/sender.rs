@@ -7,13 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::OnceCell;
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout_at};
 
 use crate::aws;
 use crate::message::Record;
 use crate::wire;
 
-/// Longest time to ask STS who this process is.
+/// Longest time to ask STS who this process is. A batch that ends soon waits for a quarter of its time.
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// STS is not asked again sooner after it gave no answer.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
@@ -112,28 +112,43 @@ impl Senders {
         Self { trusted, own: OnceCell::new(), failed: Mutex::default(), has_warned: AtomicBool::new(false) }
     }
 
-    /// Learns who we are, if one of these records needs that.
-    pub(crate) async fn identify(&self, records: &[Record]) {
-        self.identify_by(records, own).await;
+    /// Learns who we are, if one of these records needs that. Their batch ends at `deadline`.
+    pub(crate) async fn identify(&self, records: &[Record], deadline: Instant) {
+        self.identify_by(records, deadline, own).await;
     }
 
-    async fn identify_by(&self, records: &[Record], own: impl AsyncFnOnce() -> Option<Principal>) {
+    async fn identify_by(&self, records: &[Record], deadline: Instant, own: impl AsyncFnOnce() -> Option<Principal>) {
         let is_asked = |record: &Record| {
             let may_be_ours = record.body.as_deref().is_some_and(wire::may_be_ours);
             may_be_ours && self.believes(record.sender) == Belief::Unknown
         };
-        let failed_lately = *self.failed.lock().unwrap_or_else(PoisonError::into_inner);
-        let rests = failed_lately.is_some_and(|failed| failed.elapsed() < ASK_AGAIN);
-        if rests || !records.iter().any(is_asked) {
+        if self.rests() || !records.iter().any(is_asked) {
             return;
         }
-        let ask = async || timeout(ASK_TIMEOUT, own()).await.ok().flatten().ok_or(());
-        if self.own.get_or_try_init(ask).await.is_err() {
-            *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
-            tracing::warn!(
-                "STS did not say who this process is: messages that bear retry fields are left to SQS meanwhile"
-            );
-        }
+        let now = Instant::now();
+        let until = now + ASK_TIMEOUT.min(deadline.saturating_duration_since(now) / 4);
+        let ask = async || {
+            // Another batch may have asked in vain while this one waited.
+            if self.rests() {
+                return Err(());
+            }
+            let answer = timeout_at(until, own()).await.ok().flatten();
+            if answer.is_none() {
+                *self.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
+                tracing::warn!(
+                    "STS did not say who this process is: messages that bear retry fields wait in the queue meanwhile"
+                );
+            }
+            answer.ok_or(())
+        };
+        // Another batch that asks may have more time.
+        let _ = timeout_at(until, self.own.get_or_try_init(ask)).await;
+    }
+
+    /// Whether STS gave no answer lately.
+    fn rests(&self) -> bool {
+        let failed = *self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.is_some_and(|failed| failed.elapsed() < ASK_AGAIN)
     }
 
     pub(crate) fn believes(&self, sender: Option<Principal>) -> Belief {
@@ -169,10 +184,21 @@ async fn own() -> Option<Principal> {
 mod tests {
     use std::sync::atomic::AtomicUsize;
 
+    use tokio::time::sleep;
+
     use super::*;
 
     fn principal(text: &str) -> Principal {
         text.parse().expect("an id")
+    }
+
+    /// A copy of our own, as far as anybody can tell before STS does.
+    fn copy() -> Record {
+        record("AROAEXAMPLEREQUEUE001:f", "retryState")
+    }
+
+    fn later(secs: u64) -> Instant {
+        Instant::now() + Duration::from_secs(secs)
     }
 
     fn record(sender: &str, body: &str) -> Record {
@@ -212,7 +238,7 @@ mod tests {
                 asked.fetch_add(1, Ordering::Relaxed);
                 answer
             };
-            senders.identify_by(&[record], ask).await;
+            senders.identify_by(&[record], later(60), ask).await;
             asked.load(Ordering::Relaxed)
         };
         assert_eq!(identify(record("AROAEXAMPLEREQUEUE001:f", "{}"), Some(own)).await, 0, "nothing of ours");
@@ -235,10 +261,47 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sts_that_does_not_answer_is_not_waited_for() {
+    async fn sts_that_does_not_answer_is_waited_for_a_quarter_of_the_batchs_time_and_three_seconds_at_most() {
+        for (left, waited) in [(0, 0), (4, 1), (12, 3), (16, 3), (900, 3)] {
+            let senders = Senders::new(TrustedSenders { own: true, ids: Vec::new() });
+            let begun = Instant::now();
+            senders.identify_by(&[copy()], later(left), std::future::pending).await;
+            assert_eq!(begun.elapsed(), Duration::from_secs(waited), "{left} s left");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn of_batches_side_by_side_one_asks_and_the_others_learn_what_it_learned() {
+        let own = principal("AROAEXAMPLEREQUEUE001");
+        let second = Duration::from_secs(1);
+        for answer in [Some(own), None] {
+            let senders = Senders::new(TrustedSenders { own: true, ids: Vec::new() });
+            let asked = AtomicUsize::new(0);
+            let ask = async || {
+                asked.fetch_add(1, Ordering::Relaxed);
+                sleep(second).await;
+                answer
+            };
+            let batch = async |begins: Duration| {
+                sleep(begins).await;
+                let begun = Instant::now();
+                senders.identify_by(&[copy()], later(60), ask).await;
+                begun.elapsed()
+            };
+            let took = tokio::join!(batch(Duration::ZERO), batch(second / 2), batch(second / 2));
+            assert_eq!(took, (second, second / 2, second / 2), "{answer:?}");
+            assert_eq!(asked.into_inner(), 1, "{answer:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_batch_waits_no_longer_for_the_question_of_another_than_for_its_own() {
         let senders = Senders::new(TrustedSenders { own: true, ids: Vec::new() });
-        let begun = Instant::now();
-        senders.identify_by(&[record("AROAEXAMPLEREQUEUE001:f", "retryState")], std::future::pending).await;
-        assert_eq!(begun.elapsed(), ASK_TIMEOUT);
+        let batch = async |left| {
+            let begun = Instant::now();
+            senders.identify_by(&[copy()], later(left), std::future::pending).await;
+            begun.elapsed().as_secs()
+        };
+        assert_eq!(tokio::join!(batch(60), batch(4), batch(60)), (3, 1, 3));
     }
 }
