@@ -38,7 +38,7 @@ pub(super) struct Figures {
     time_to_success: Vec<u64>,
     time_to_success_first_attempt: Vec<u64>,
     time_to_success_after_retry: Vec<u64>,
-    /// The attempts, counted from 1, that failed.
+    /// The calls, counted from 1, that failed.
     failed_attempt: Vec<u64>,
     handler_duration: Vec<u64>,
     /// Since being sent first.
@@ -50,7 +50,7 @@ impl Figures {
         self.counts.add(outcome);
         self.message_age.push(outcome.age.as_secs());
         self.handler_duration.extend(outcome.elapsed.map(millis));
-        self.failed_attempt.extend(outcome.class.map(|_| u64::from(outcome.retry_count) + 1));
+        self.failed_attempt.extend(outcome.elapsed.and(outcome.class).map(|_| u64::from(outcome.retry_count) + 1));
         match &outcome.disposition {
             Disposition::Complete => {
                 let time = millis(outcome.age);

@@ -213,6 +213,13 @@ fn failures_are_told_apart_by_attempt_and_first_attempts_from_later_ones() {
 }
 
 #[test]
+fn a_message_that_no_handler_saw_is_no_failed_attempt() {
+    let unreadable = Outcome { elapsed: None, ..failed(FailureClass::NonRetryable, 1) };
+    let line = &lines(vec![unreadable, failed(FailureClass::Temporary, 1)])[0];
+    assert_eq!([&line["Failed"], &line["FailedAttempt"]], [2, 1]);
+}
+
+#[test]
 fn a_batch_without_messages_writes_nothing() {
     assert!(lines(Vec::new()).is_empty());
 }
