@@ -37,6 +37,10 @@ pub(crate) const ANNOTATION_DELAY: Delay = Delay::secs(10);
 /// After so many redrives nothing starts afresh any more.
 const MAX_REDRIVES: u32 = 10;
 
+/// Why a body with two layers of retry fields that are not believed is not handled.
+const NESTED: &str = "the retry fields of two copies, neither by a trusted sender: REQUEUE_TRUSTED_SENDERS seems to lack the id of a \
+                      function or worker that handles this queue";
+
 /// One record as it came from SQS. Whatever is missing or broken is `None`: it must not keep its neighbours from their turn.
 ///
 /// ```
@@ -127,21 +131,32 @@ pub(crate) struct Decoder {
 }
 
 impl Decoder {
-    /// Takes a body apart, and says whether nobody knows yet if its sender is to be believed.
-    fn read<'a>(&self, body: &'a str, sender: Option<Principal>) -> (wire::Body<'a>, bool) {
+    /// Takes a body apart, and says how far its sender is to be believed.
+    fn read<'a>(&self, body: &'a str, sender: Option<Principal>) -> (wire::Body<'a>, Trust) {
         let read = wire::read(body, self.max_retries);
         let Some(senders) = self.senders.as_ref().filter(|_| !matches!(read.origin, Origin::Fresh { .. })) else {
-            return (read, false);
+            return (read, Trust::Full);
         };
         match senders.believes(sender) {
-            Belief::Believed => (read, false),
-            Belief::Unknown => (read, true),
+            Belief::Believed => (read, Trust::Full),
+            Belief::Unknown => (read, Trust::Unknown),
             Belief::NotBelieved => {
+                let is_nested = matches!(read.origin, Origin::Ours(_)) && wire::bears_fields(&read.payload);
                 senders.warn(sender);
-                (wire::read_as_foreign(body, self.max_retries), false)
+                (wire::read_as_foreign(body, self.max_retries), if is_nested { Trust::Nested } else { Trust::Full })
             }
         }
     }
+}
+
+/// How far the retry fields of a body are to be believed, as it was read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    Full,
+    /// STS has not said yet who we are.
+    Unknown,
+    /// They are not believed, and were put around others that were not believed either: each copy of such a body would be one layer larger.
+    Nested,
 }
 
 impl Delivery {
@@ -155,7 +170,11 @@ impl Delivery {
             String::new()
         });
         let is_fifo = record.queue.as_ref().is_some_and(|queue| queue.is_fifo());
-        let (read, is_unverified) = decoder.read(&body, record.sender);
+        let (read, trust) = decoder.read(&body, record.sender);
+        let is_unverified = trust == Trust::Unknown;
+        if trust == Trust::Nested {
+            defect = Some(broken(NESTED));
+        }
         let is_of_later_version = matches!(read.origin, Origin::LaterVersion(_));
         let mut state = match read.origin {
             Origin::Fresh { retry_count } => RetryState { retry_count, ..RetryState::default() },

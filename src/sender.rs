@@ -86,7 +86,8 @@ impl fmt::Debug for Principal {
 pub struct TrustedSenders {
     /// Whether the principal of this process is one of them. Who that is, is asked of STS (`GetCallerIdentity`) when it is first needed.
     pub own: bool,
-    /// The others. One must be this process's own where [`own`](Self::own) is `false`, or its own copies are not believed.
+    /// The others. One must be this process's own where [`own`](Self::own) is `false`, or its own copies are not believed, and a message
+    /// is given up once it was copied twice.
     pub ids: Vec<Principal>,
 }
 

@@ -71,6 +71,11 @@ pub(crate) fn read_as_foreign(body: &str, retry_count_cap: u32) -> Body<'_> {
     Body::fresh(body, retry_count)
 }
 
+/// Whether a body bears our fields, whoever wrote them.
+pub(crate) fn bears_fields(body: &str) -> bool {
+    Object::locate(body).is_some_and(|object| ours(&object).is_some())
+}
+
 /// Whether [`read`] may find a state of ours, which no body lacks that holds this name, however it is escaped.
 pub(crate) fn may_be_ours(body: &str) -> bool {
     body.contains(Name::RetryState.as_str()) || body.contains("\\u00")

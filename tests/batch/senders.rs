@@ -1,9 +1,9 @@
 //! Whose retry fields are believed where the trusted senders are named: those of others are a body like any other.
 
-use requeue::{Deferral, Disposition, Failure, TrustedSenders};
+use requeue::{DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, TrustedSenders};
 use serde_json::Value;
 
-use crate::world::{Act, SEND, Script, World, state};
+use crate::world::{Act, SEND, Script, World, secs, state};
 
 /// Four well-formed fields, as anybody can write them.
 const FORGED: &str = r#"{"order":7,"retryCount":2,"originalMessageId":"key-of-another","retryTimestamp":"2026-11-21T03:12:52.477Z","retryState":{"v":1,"source":"arn:aws:sqs:us-east-1:000000000000:other","deadLetter":{"reason":"x"}}}"#;
@@ -104,11 +104,31 @@ async fn while_sts_does_not_answer_a_message_with_retry_fields_waits_in_its_plac
 }
 
 #[tokio::test(start_paused = true)]
-async fn copies_that_are_not_believed_still_end_by_their_count() {
-    let mut world = world();
-    world.settings.trusted_senders = Some(TrustedSenders { own: false, ids: Vec::new() });
-    world.send(r#"{"order":7}"#).await;
-    let script = Script::always(Failure::temporary("no"));
-    world.run(&world.processor(script.clone())).await;
-    assert_eq!((script.calls().len() >= 6, world.calls(SEND), world.dead().len()), (true, 5, 1));
+async fn where_the_own_id_is_not_listed_a_message_is_given_up_before_its_copies_nest() {
+    let url: requeue::queue::QueueUrl = World::new().dead_letters.url().parse().unwrap();
+    for mode in [DeadLetterMode::Redrive, DeadLetterMode::Annotate, DeadLetterMode::Direct(url)] {
+        for failure in [Failure::temporary("no"), Failure::postpone(secs(60))] {
+            for body in [r#"{"order":7}"#, "text"] {
+                let what = format!("{mode:?}, {failure:?}, {body}");
+                let mut world = world();
+                world.settings.trusted_senders = Some(TrustedSenders { own: false, ids: Vec::new() });
+                world.settings.dead_letter = mode.clone();
+                world.send(body).await;
+                let script = Script::always(failure.clone());
+                let processor = world.processor(script.clone());
+                for _ in 0..2 {
+                    world.sleep_until_due().await;
+                    world.invoke(&processor).await.unwrap();
+                }
+                world.sleep_until_due().await;
+                let report = world.report(&processor, &world.receive().await).await;
+                let reason = report.outcomes[0].reason.as_deref().unwrap();
+                assert!(reason.contains("REQUEUE_TRUSTED_SENDERS"), "{what}: {reason}");
+                let given_up = Disposition::DeadLetter(DeadLetterReason::NonRetryable);
+                assert_eq!(report.outcomes[0].disposition, given_up, "{what}");
+                world.run(&processor).await;
+                assert_eq!((script.calls().len(), world.calls(SEND), world.dead().len()), (2, 2, 1), "{what}");
+            }
+        }
+    }
 }
