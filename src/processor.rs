@@ -325,17 +325,13 @@ where
         }
         let time_left = if began < times.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
         let dead_letter = self.inner.dead_letter_mode(delivery, now);
-        let gated = gate(policy, dead_letter, delivery, now, time_left, sample);
-        let gated = match gated {
-            Some(Disposition::Release(_)) => gated,
-            // Its group may pass it.
-            Some(Disposition::DeadLetter(_)) if delivery.is_fifo() => gated,
-            // A copy of it would be handled anew.
-            _ if self.inner.given_up.knows(delivery, now) => Some(Disposition::Release(ReleaseReason::GivenUp)),
-            _ => gated,
-        };
-        if let Some(disposition) = gated {
-            return verdict(self.inner.feasible(delivery, disposition, dead_letter, now, sample));
+        let given_up = self.inner.given_up.find(delivery, now);
+        let reason = given_up.as_ref().map(|given_up| given_up.reason);
+        if let Some(disposition) = gate(policy, dead_letter, delivery, reason, now, time_left, sample) {
+            let disposition = self.inner.feasible(delivery, disposition, dead_letter, now, sample);
+            let is_sent_again = matches!(disposition, Disposition::Annotate(_) | Disposition::Direct(_));
+            let failure = given_up.and_then(|given_up| given_up.failure).filter(|_| is_sent_again);
+            return Some(Verdict { failure, ..Verdict::uncalled(Arc::clone(delivery), disposition, now) });
         }
         let objection = delivery.defect.as_ref().or(delivery.refusal.as_ref())?.clone();
         Some(Verdict { elapsed: None, ..self.conclude(delivery, turn, Handled::Failed(objection)) })
@@ -454,12 +450,16 @@ impl<H, Q: Queue> Inner<H, Q> {
         }
     }
 
-    /// The mode that the settings choose. On a FIFO queue what cannot be sent to the dead-letter queue goes there by its receives, or its
+    /// The mode that the settings choose, or [`DeadLetterMode::Redrive`] where its copy cannot be made: a copy needs all of the record, and on
+    /// a FIFO queue it would lose its place. What cannot be sent to the dead-letter queue goes there by its receives on a FIFO queue, or its
     /// group would follow it there unhandled.
     fn dead_letter_mode(&self, delivery: &Arc<Delivery>, now: SystemTime) -> &DeadLetterMode {
+        let is_copyable = delivery.defect.is_none() && delivery.queue.is_some();
         let is_last = || delivery.is_fifo() && policy::is_spent(&self.policy, &delivery.progress());
         let can_be_sent = || self.settler.can_be_dead_letter(delivery, now);
         match &self.dead_letter {
+            _ if !is_copyable => &DeadLetterMode::Redrive,
+            DeadLetterMode::Annotate if delivery.is_fifo() || delivery.ends_its_row() => &DeadLetterMode::Redrive,
             DeadLetterMode::Direct(_) if is_last() && !can_be_sent() => &DeadLetterMode::Redrive,
             mode => mode,
         }
@@ -471,7 +471,7 @@ impl<H, Q: Queue> Inner<H, Q> {
         delivery.message_id.is_none() && can_be_copied && self.mode == Mode::Requeue
     }
 
-    /// The way to the dead-letter queue. A copy needs all of the record, and on a FIFO queue it would lose its place.
+    /// The way to the dead-letter queue.
     fn dead_letter(
         &self,
         delivery: &Delivery,
@@ -480,28 +480,22 @@ impl<H, Q: Queue> Inner<H, Q> {
         now: SystemTime,
         sample: f64,
     ) -> Disposition {
-        let copyable = delivery.defect.is_none() && delivery.queue.is_some();
         match mode {
-            DeadLetterMode::Direct(_) if copyable => Disposition::Direct(reason),
-            DeadLetterMode::Annotate if copyable && !delivery.is_fifo() && !delivery.ends_its_row() => {
-                Disposition::Annotate(reason)
+            DeadLetterMode::Direct(_) => Disposition::Direct(reason),
+            DeadLetterMode::Annotate => Disposition::Annotate(reason),
+            DeadLetterMode::Redrive if self.is_sent_for_want_of_an_id(delivery) => {
+                policy::defer(&self.policy, Deferral::Unreportable, delivery.deferrals(), now, sample)
             }
-            DeadLetterMode::Redrive | DeadLetterMode::Annotate | DeadLetterMode::Direct(_) => {
-                if self.is_sent_for_want_of_an_id(delivery) {
-                    policy::defer(&self.policy, Deferral::Unreportable, delivery.deferrals(), now, sample)
-                } else {
-                    Disposition::DeadLetter(reason)
-                }
-            }
+            DeadLetterMode::Redrive => Disposition::DeadLetter(reason),
         }
     }
 
     fn report(&self, mut settled: Vec<Settled>, started: Instant) -> Report {
         if self.mode == Mode::Requeue {
-            let is_left = |settled: &&Settled| matches!(settled.verdict.disposition, Disposition::DeadLetter(_));
-            for Settled { verdict, .. } in settled.iter().filter(is_left) {
-                self.given_up.note(&verdict.delivery, verdict.at);
-            }
+            settled
+                .iter()
+                .filter(|settled| settled.settlement.is_kept())
+                .for_each(|kept| self.given_up.note(&kept.verdict));
         }
         settled.sort_unstable_by_key(|settled| settled.verdict.delivery.position);
         Report {

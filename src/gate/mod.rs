@@ -23,11 +23,12 @@ pub(crate) enum TimeLeft {
     TooLittle,
 }
 
-/// `None` when the handler is to be called.
+/// `None` when the handler is to be called. `given_up` is why this process gave the message up on an earlier receive.
 pub(crate) fn gate(
     policy: &RetryPolicy,
     dead_letter: &DeadLetterMode,
     delivery: &Delivery,
+    given_up: Option<DeadLetterReason>,
     now: SystemTime,
     time_left: TimeLeft,
     sample: f64,
@@ -46,6 +47,18 @@ pub(crate) fn gate(
             DeadLetterMode::Direct(_) => Disposition::DeadLetter(DeadLetterReason::RetriesExhausted),
         });
     }
+    let age = now.duration_since(delivery.first_sent).unwrap_or_default();
+    let ttl = [policy.message_ttl, delivery.limits.ttl].into_iter().flatten().min();
+    let is_expired = ttl.is_some_and(|ttl| age > ttl);
+    // Its group may pass what has expired.
+    if let Some(reason) = given_up.filter(|_| !(is_expired && delivery.is_fifo())) {
+        return Some(match dead_letter {
+            // A copy of it would be handled anew.
+            DeadLetterMode::Redrive => Disposition::Release(ReleaseReason::GivenUp),
+            // Its copy was not confirmed.
+            DeadLetterMode::Annotate | DeadLetterMode::Direct(_) => Disposition::DeadLetter(reason),
+        });
+    }
     // No handler is given this record, so it costs no time; and it must not be deferred: a copy would lack what could not be read.
     if delivery.defect.is_some() {
         return None;
@@ -56,9 +69,7 @@ pub(crate) fn gate(
     if let Some(due) = due.filter(|due| *due > now) {
         return Some(Disposition::Defer { why: Deferral::NotDue, wait: Wait::until(due, now) });
     }
-    let age = now.duration_since(delivery.first_sent).unwrap_or_default();
-    let ttl = [policy.message_ttl, delivery.limits.ttl].into_iter().flatten().min();
-    if ttl.is_some_and(|ttl| age > ttl) {
+    if is_expired {
         return Some(Disposition::DeadLetter(DeadLetterReason::Expired));
     }
     let progress = delivery.progress();

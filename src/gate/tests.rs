@@ -535,7 +535,7 @@ fn a_message_whose_sender_nobody_can_verify_yet_waits_in_its_place() {
         let record = Record { sender: sender.parse().ok(), body: Some(body.to_owned()), ..Record::default() };
         let delivery = Delivery::decode(0, record, at(0), &decoder);
         let policy = RetryPolicy::default();
-        let gated = gate(&policy, &DeadLetterMode::Redrive, &delivery, at(0), TimeLeft::Enough, 0.0);
+        let gated = gate(&policy, &DeadLetterMode::Redrive, &delivery, None, at(0), TimeLeft::Enough, 0.0);
         let wait = Disposition::Defer { why: Deferral::SenderUnknown, wait: Wait::from(secs(60), at(0)) };
         assert_eq!(gated, waits.then_some(wait), "{sender} {body}");
         assert_eq!(delivery.strategy == Strategy::Visibility, waits, "{sender} {body}");

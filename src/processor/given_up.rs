@@ -1,12 +1,16 @@
-//! Which messages this process gave up and left to the queue's redrive policy. SQS delivers them again until it moves them, and to call
-//! their handlers again would change nothing. Takes no decision about a message.
+//! Which messages this process gave up and which are still in their queue, left to its redrive policy or since SQS did not confirm the copy
+//! that says why. SQS delivers them again until it moves them, and to call their handlers again would change nothing. Takes no decision
+//! about a message.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use crate::disposition::{DeadLetterReason, Disposition};
+use crate::failure::Failure;
 use crate::message::Delivery;
 use crate::queue::QueueArn;
+use crate::settle::Verdict;
 
 /// The oldest message is forgotten for the sake of one more: about a megabyte in all.
 const MAX_MESSAGES: usize = 4_096;
@@ -31,6 +35,15 @@ struct Receive {
     queue: Option<Arc<QueueArn>>,
     count: u32,
     at: SystemTime,
+    why: Why,
+}
+
+/// Why a message was given up.
+#[derive(Clone)]
+pub(super) struct Why {
+    pub(super) reason: DeadLetterReason,
+    /// For the copy that is to say so.
+    pub(super) failure: Option<Failure>,
 }
 
 impl Receive {
@@ -42,11 +55,22 @@ impl Receive {
 }
 
 impl GivenUp {
-    /// A message without an id is not known when it comes back.
-    pub(super) fn note(&self, delivery: &Delivery, at: SystemTime) {
+    /// Notes a message that stays in its queue, if it was given up. One without an id is not known when it comes back.
+    pub(super) fn note(&self, verdict: &Verdict) {
+        let Verdict { delivery, disposition, failure, at, .. } = verdict;
+        let why = match disposition {
+            Disposition::DeadLetter(reason) => Why { reason: *reason, failure: None },
+            Disposition::Annotate(reason) | Disposition::Direct(reason) => {
+                Why { reason: *reason, failure: failure.clone() }
+            }
+            Disposition::Complete
+            | Disposition::Requeue { .. }
+            | Disposition::Defer { .. }
+            | Disposition::Release(_) => return,
+        };
         let Some(id) = &delivery.message_id else { return };
         let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let receive = Receive { queue: delivery.queue.clone(), count: delivery.receive_count, at };
+        let receive = Receive { queue: delivery.queue.clone(), count: delivery.receive_count, at: *at, why };
         if let Some(known) = memory.messages.get_mut(id.as_str()) {
             *known = receive;
             return;
@@ -61,22 +85,22 @@ impl GivenUp {
         memory.messages.insert(id, receive);
     }
 
-    /// Whether this is a later receive of a message that was given up. In another queue, or with a count that began anew, it is a new
+    /// Why this message was given up on an earlier receive, if it was. In another queue, or with a count that began anew, it is a new
     /// message although it has the same id: in the dead-letter queue it is to be handled.
-    pub(super) fn knows(&self, delivery: &Delivery, now: SystemTime) -> bool {
+    pub(super) fn find(&self, delivery: &Delivery, now: SystemTime) -> Option<Why> {
         // Nobody has given it up before its first receive.
         if delivery.receive_count <= 1 {
-            return false;
+            return None;
         }
-        let Some(id) = delivery.message_id.as_deref() else { return false };
+        let id = delivery.message_id.as_deref()?;
         let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(given_up) = memory.messages.get(id) else { return false };
-        let is_known = given_up.is_before(delivery, now);
-        if !is_known {
-            memory.messages.remove(id);
-            memory.order.retain(|other| **other != *id);
+        let given_up = memory.messages.get(id)?;
+        if given_up.is_before(delivery, now) {
+            return Some(given_up.why.clone());
         }
-        is_known
+        memory.messages.remove(id);
+        memory.order.retain(|other| **other != *id);
+        None
     }
 }
 
@@ -99,6 +123,10 @@ mod tests {
         Delivery::decode(0, record, NOW, &Decoder::default())
     }
 
+    fn verdict(delivery: Delivery) -> Verdict {
+        Verdict::uncalled(Arc::new(delivery), Disposition::DeadLetter(DeadLetterReason::NonRetryable), NOW)
+    }
+
     #[test]
     fn a_later_receive_of_the_same_message_in_the_same_queue_is_known() {
         let (soon, late) = (Duration::from_secs(60), MAX_RETENTION + Duration::from_secs(1));
@@ -113,13 +141,13 @@ mod tests {
             ("", "orders", 4, soon, false),
         ] {
             let given_up = GivenUp::default();
-            given_up.note(&delivery("m", "orders", 3), NOW);
+            given_up.note(&verdict(delivery("m", "orders", 3)));
             let what = format!("{id} in {queue}, receive {count}, after {after:?}");
             let next = delivery(id, queue, count);
-            assert_eq!(given_up.knows(&next, NOW + after), is_known, "{what}");
+            assert_eq!(given_up.find(&next, NOW + after).is_some(), is_known, "{what}");
             // A message that began anew is not taken for the old one on its later receives.
             assert_eq!(
-                given_up.knows(&delivery("m", "orders", 20), NOW + soon),
+                given_up.find(&delivery("m", "orders", 20), NOW + soon).is_some(),
                 is_known || id != "m" || count == 1,
                 "{what}"
             );
@@ -131,10 +159,10 @@ mod tests {
         let given_up = GivenUp::default();
         for n in 0..=MAX_MESSAGES {
             // Twice: it takes no second place.
-            given_up.note(&delivery(&format!("m-{n}"), "orders", 1), NOW);
-            given_up.note(&delivery(&format!("m-{n}"), "orders", 2), NOW);
+            given_up.note(&verdict(delivery(&format!("m-{n}"), "orders", 1)));
+            given_up.note(&verdict(delivery(&format!("m-{n}"), "orders", 2)));
         }
-        let knows = |n: usize| given_up.knows(&delivery(&format!("m-{n}"), "orders", 3), NOW);
+        let knows = |n: usize| given_up.find(&delivery(&format!("m-{n}"), "orders", 3), NOW).is_some();
         assert_eq!([knows(0), knows(1), knows(MAX_MESSAGES)], [false, true, true]);
         let memory = given_up.0.lock().expect("no panic");
         assert_eq!((memory.messages.len(), memory.order.len()), (MAX_MESSAGES, MAX_MESSAGES));

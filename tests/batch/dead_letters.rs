@@ -10,7 +10,7 @@ use requeue::{
 };
 use serde_json::json;
 
-use crate::world::{Act, MAX_RECEIVE_COUNT, SEND, Script, World, secs, state};
+use crate::world::{Act, MAX_RECEIVE_COUNT, SEND, Script, VISIBILITY_CHANGE, World, secs, state};
 
 fn world() -> World {
     let mut world = World::new();
@@ -109,16 +109,42 @@ async fn without_a_redrive_policy_it_is_hurried_ten_times_and_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_annotation_that_cannot_be_sent_leaves_the_message_to_the_redrive_policy() {
-    let world = world();
-    let id = world.send("{}").await;
-    world.faults_of("SendMessageBatch", |_| Fault::refuse(403, "AccessDeniedException"));
-    let script = Script::always(Failure::non_retryable("no"));
-    world.run(&world.processor(script.clone())).await;
-    let dead = world.dead();
-    assert_eq!((dead.len(), dead[0].id.as_str(), dead[0].body.as_str()), (1, id.as_str(), "{}"));
-    assert_eq!(script.seen().len(), 5, "as in the mode redrive: once for each receive");
-    assert_eq!(world.calls("ChangeMessageVisibilityBatch"), 0);
+async fn a_dead_letter_that_cannot_be_sent_is_tried_again_on_each_receive_without_a_call() {
+    let url: requeue::queue::QueueUrl = World::new().dead_letters.url().parse().unwrap();
+    for (mode, strategy) in [
+        (DeadLetterMode::Annotate, Strategy::Copy),
+        (DeadLetterMode::Annotate, Strategy::Visibility),
+        (DeadLetterMode::Direct(url.clone()), Strategy::Copy),
+        (DeadLetterMode::Direct(url), Strategy::Visibility),
+    ] {
+        for refused in [0, 1, 4, u64::MAX] {
+            let what = format!("{mode:?}, {strategy:?}, {refused} sends are refused");
+            let mut world = World::new();
+            world.settings.dead_letter = mode.clone();
+            world.settings.strategy = strategy;
+            let id = world.send(r#"{"order":7}"#).await;
+            world.faults_of(SEND, move |call| match call.of_operation {
+                number if number <= refused => Fault::refuse(403, "AccessDeniedException"),
+                _ => Fault::None,
+            });
+            let script = Script::always(Failure::non_retryable("no such account"));
+            world.run(&world.processor(script.clone())).await;
+            assert_eq!(script.calls().len(), 1, "{what}");
+            assert_eq!(world.calls(SEND), u64::from(MAX_RECEIVE_COUNT).min(refused.saturating_add(1)), "{what}");
+            let [dead] = &world.dead()[..] else { panic!("{what}: {:?}", world.dead()) };
+            if refused == u64::MAX {
+                assert_eq!((dead.id.as_str(), dead.body.as_str()), (id.as_str(), r#"{"order":7}"#), "{what}");
+                assert_eq!(world.calls(VISIBILITY_CHANGE), 0, "{what}");
+            } else {
+                let why = &state(dead)["retryState"]["deadLetter"];
+                assert_eq!(
+                    (&why["class"], &why["reason"], &why["detail"]),
+                    (&json!("non-retryable"), &json!("non-retryable"), &json!("no such account")),
+                    "{what}"
+                );
+            }
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -58,7 +58,7 @@ async fn what_cannot_be_sent_there_stays_as_in_the_mode_redrive() {
         assert_eq!(world.all_calls().2, 0, "its visibility timeout stays");
         tokio::time::sleep(secs(360)).await;
         world.run(&processor).await;
-        assert_eq!((script.calls().len(), world.dead()[0].id.as_str()), (5, id.as_str()), "SQS has moved it");
+        assert_eq!((script.calls().len(), world.dead()[0].id.as_str()), (1, id.as_str()), "SQS has moved it");
     }
 }
 
@@ -144,7 +144,7 @@ async fn a_fifo_group_stays_behind_a_dead_letter_that_could_not_be_sent() {
         [Disposition::Direct(DeadLetterReason::NonRetryable), Disposition::Release(ReleaseReason::BehindFailed)]
     );
     world.run(&processor).await;
-    assert_eq!(script.seen(), ["a1", "a1", "a2"]);
+    assert_eq!(script.seen(), ["a1", "a2"]);
     assert_eq!((world.dead().len(), world.messages().len()), (1, 0));
 }
 
@@ -162,7 +162,7 @@ async fn a_fifo_group_passes_what_can_never_be_sent_once_its_retries_are_spent()
         });
         world.run(&world.processor(script.clone())).await;
         let seen = script.seen();
-        assert_eq!((seen.len(), seen[3].as_str()), (4, "{}"), "after a call on each receive that is a retry");
+        assert_eq!((seen.len(), seen[1].as_str()), (2, "{}"), "the first is called once");
         let dead: Vec<String> = world.dead().into_iter().map(|dead| dead.id).collect();
         assert_eq!(dead, [bad], "SQS has moved it");
     }

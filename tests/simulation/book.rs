@@ -231,7 +231,7 @@ impl Book {
         self.given_up.retain(|(other, ..), _| *other != environment);
     }
 
-    /// What was final, and is left to the redrive policy by an environment that is to remember it.
+    /// What was final, by an environment that is to remember it while it is in its queue.
     pub fn gave_up(&mut self, world: &World, id: usize) {
         let invocation = &self.invocations[&id];
         for (message, member) in &invocation.members {

@@ -211,7 +211,7 @@ impl Book {
             self.excuse(id, "clocks are too far apart");
         }
         self.excuse_unstarted(world, id);
-        if plan_remembers(world) {
+        if world.plan.mode == requeue::Mode::Requeue {
             self.gave_up(world, id);
         }
     }
@@ -335,11 +335,6 @@ impl Book {
             Copies::TooLong => true,
         }
     }
-}
-
-/// Whether an environment leaves to the redrive policy what it gives up, and does not handle it again.
-fn plan_remembers(world: &World) -> bool {
-    world.plan.dead_letters == DeadLetters::Redrive && world.plan.mode == requeue::Mode::Requeue
 }
 
 fn ensure(holds: bool, what: &str) -> Result<(), String> {
