@@ -10,19 +10,22 @@ use crate::settle::Verdict;
 
 /// Those that go in any order, and the lanes: the messages of one FIFO group each, in their order.
 pub(crate) fn lanes(deliveries: Vec<Delivery>) -> (Vec<Arc<Delivery>>, Vec<Vec<Arc<Delivery>>>) {
-    let (fifo, loose): (Vec<_>, Vec<_>) = deliveries.into_iter().map(Arc::new).partition(|delivery| delivery.is_fifo());
+    let (fifo, loose): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(Delivery::is_fifo);
     let mut lanes: Vec<Vec<Arc<Delivery>>> = Vec::new();
     // A batch has one queue as a rule; should it have two, their groups are not the same for bearing the same name.
     let mut groups = HashMap::new();
-    for delivery in fifo {
+    for mut delivery in fifo {
         let group = (delivery.queue.clone(), delivery.group_id.clone());
         let lane = *groups.entry(group).or_insert(lanes.len());
-        match lanes.get_mut(lane) {
-            Some(group) => group.push(delivery),
-            None => lanes.push(vec![delivery]),
+        if lane == lanes.len() {
+            lanes.push(Vec::new());
         }
+        if let Some(predecessor) = lanes[lane].last() {
+            delivery.follow(predecessor);
+        }
+        lanes[lane].push(Arc::new(delivery));
     }
-    (loose, lanes)
+    (loose.into_iter().map(Arc::new).collect(), lanes)
 }
 
 /// Whether the messages behind one in its FIFO group may be handled.

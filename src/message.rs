@@ -93,8 +93,10 @@ pub(crate) struct Delivery {
     waits_for_others: bool,
     /// By SQS's count, which goes on when a redrive policy moves a message.
     pub(crate) receive_count: u32,
-    /// Receives of this copy in this queue, as far as they are known.
-    receives: u32,
+    /// Receives before it came to this queue, as far as they are known.
+    receives_before: u32,
+    /// Receives that were used up by waiting in its place for its time, or behind a message that did.
+    waits: u32,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
     /// When this copy was first received in this queue, if that is known.
@@ -204,8 +206,6 @@ impl Delivery {
                 .map_or_else(|refusal| (MessageLimits::default(), Some(refusal)), |limits| (limits, None)),
             ProducerLimits::Off => (MessageLimits::default(), None),
         };
-        let receives_before =
-            arrival.map_or(0, |arrival| arrival.receives_before).saturating_add(limits.receives(here));
         let message_id = record.message_id.filter(|id| !id.is_empty());
         let strategy = match decoder.strategy {
             // Whoever wrote the fields, a copy would vouch for them.
@@ -225,7 +225,8 @@ impl Delivery {
             lineage: None,
             waits_for_others: false,
             receive_count,
-            receives: receive_count.saturating_sub(receives_before).max(1),
+            receives_before: arrival.map_or(0, |arrival| arrival.receives_before),
+            waits: limits.receives(here),
             first_sent,
             first_received: state.first_received.unwrap_or(here),
             copy_first_received,
@@ -250,6 +251,11 @@ impl Delivery {
         }
         self.position = self.position.min(other.position);
         self.receipt_handles.append(&mut other.receipt_handles);
+    }
+
+    /// Notes which message is before it in its FIFO group: as long as that one is not done, both are received together.
+    pub(crate) fn follow(&mut self, predecessor: &Self) {
+        self.waits = self.waits.max(predecessor.waits);
     }
 
     /// Notes how many copies in a row led to this invocation: whatever it sends continues that row.
@@ -286,9 +292,14 @@ impl Delivery {
         self.progress().retries()
     }
 
+    /// Receives of this copy in this queue that may have been attempts, this one included.
+    fn receives(&self) -> u32 {
+        self.receive_count.saturating_sub(self.receives_before).saturating_sub(self.waits).max(1)
+    }
+
     /// How often it was not its turn. A message that cannot be re-sent keeps its count; its receives count for it.
     pub(crate) fn deferrals(&self) -> u32 {
-        self.state.deferrals.max(self.receives - 1)
+        self.state.deferrals.max(self.receives() - 1)
     }
 
     /// Whom what is called deals with.
@@ -302,7 +313,7 @@ impl Delivery {
             // Before its time nobody has tried anything.
             first_received: self.limits.not_before.map_or(self.first_received, |due| due.max(self.first_received)),
             max_retries: self.limits.max_retries.unwrap_or(u32::MAX),
-            receive_count: self.receives,
+            receive_count: self.receives(),
             strategy: self.strategy,
             // A message that waits for the sake of others, or for STS, may wait in a copy otherwise, so its receives say nothing.
             counts_receives: self.strategy == Strategy::Visibility && !self.waits_for_others && !self.is_unverified,

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::queue::{Attribute, AttributeValue, MAX_VISIBILITY};
+use crate::queue::{Attribute, AttributeValue, MAX_WAIT_IN_PLACE};
 
 /// Most retries.
 const MAX_RETRIES: &str = "requeue.maxRetries";
@@ -47,11 +47,11 @@ impl MessageLimits {
         })
     }
 
-    /// Receives that a message uses up while it waits in its place for its time: one for each 12 hours.
+    /// Receives that a message uses up while it waits in its place for its time: one for each [`MAX_WAIT_IN_PLACE`].
     pub(crate) fn receives(&self, first_received: SystemTime) -> u32 {
         let wait =
             self.not_before.and_then(|due| due.duration_since(first_received).ok()).filter(|wait| !wait.is_zero());
-        let waits = wait.map_or(0, |wait| 1 + wait.as_secs() / MAX_VISIBILITY.as_secs());
+        let waits = wait.map_or(0, |wait| wait.as_millis().div_ceil(MAX_WAIT_IN_PLACE.as_millis()));
         u32::try_from(waits).unwrap_or(u32::MAX)
     }
 }
@@ -147,8 +147,8 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_in_its_place_uses_up_a_receive_for_each_twelve_hours() {
-        for (secs, receives) in [(0, 0), (1, 1), (43_199, 1), (43_200, 2), (43_201, 2), (86_400, 3)] {
+    fn a_wait_in_its_place_uses_up_a_receive_for_each_longest_wait() {
+        for (secs, receives) in [(0, 0), (1, 1), (41_940, 1), (41_941, 2), (83_880, 2), (83_881, 3)] {
             let limits = MessageLimits { not_before: Some(sent() + Duration::from_secs(secs)), ..Default::default() };
             assert_eq!(limits.receives(sent()), receives, "{secs} s");
         }

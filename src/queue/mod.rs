@@ -23,6 +23,9 @@ pub const MAX_BATCH_ENTRIES: usize = 10;
 pub const MAX_BATCH_BYTES: usize = 1_048_576;
 /// Longest visibility timeout, counted from the receive. Source: SQS API reference, `ChangeMessageVisibility`.
 pub const MAX_VISIBILITY: Duration = Duration::from_secs(43_200);
+/// The longest wait in its place that each receive allows: SQS counts [`MAX_VISIBILITY`] from the receive, which may have been a batching
+/// window of 5 minutes, a minute of delivery and an invocation of 15 minutes ago.
+pub(crate) const MAX_WAIT_IN_PLACE: Duration = Duration::from_secs(43_200 - 5 * 60 - 15 * 60 - 60);
 
 /// Longest wait of a receive. Source: SQS API reference, `ReceiveMessage`.
 pub const MAX_WAIT: Duration = Duration::from_secs(20);

@@ -9,7 +9,8 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::copy::{Copy, Fate};
 use super::{Settler, Window};
 use crate::queue::{
-    CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, MAX_VISIBILITY, Outgoing, Queue, QueueArn,
+    CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, MAX_VISIBILITY, MAX_WAIT_IN_PLACE, Outgoing,
+    Queue, QueueArn,
 };
 
 /// One try of one call.
@@ -152,7 +153,7 @@ impl<Q: Queue> Settler<Q> {
         self.hide(queue, &entries, window).await;
     }
 
-    /// Lets messages stay invisible for so long from now, or as long as SQS allows at most.
+    /// Lets messages stay invisible for so long from now, or as long as one receive allows.
     pub(super) async fn hide(
         &self,
         queue: &QueueArn,
@@ -160,7 +161,9 @@ impl<Q: Queue> Settler<Q> {
         window: Window,
     ) -> Vec<Confirmation> {
         let mut results = vec![Err(EntryError::unconfirmed()); entries.len()];
-        let longest = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + window.started.elapsed());
+        let allowed = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + window.started.elapsed());
+        // Always the same, so that the receives of a long wait can be told.
+        let longest = allowed.min(MAX_WAIT_IN_PLACE);
         let wish = |at: usize, longest: Duration| (at, (entries[at].0, entries[at].1.min(longest)));
         let wishes = (0..entries.len()).map(|at| wish(at, longest)).collect();
         self.hide_as_wished(queue, wishes, &mut results, window.deadline).await;

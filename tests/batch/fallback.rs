@@ -26,8 +26,8 @@ async fn wait_after(world: &World, act: Act) -> Duration {
 
 #[tokio::test(start_paused = true)]
 async fn it_waits_as_long_as_the_copy_would_have() {
-    // The bound is 12 hours less the longest batching window and a minute.
-    let longest = 43_200 - 300 - 60;
+    // The bound is 12 hours less the longest batching window, a minute and the longest invocation.
+    let longest = 43_200 - 300 - 60 - 900;
     for (named, expected) in [
         (0, 0),
         (1, 1),
@@ -45,10 +45,17 @@ async fn it_waits_as_long_as_the_copy_would_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_that_the_invocation_took_is_taken_from_the_bound() {
+async fn the_time_that_a_batch_took_beyond_fifteen_minutes_is_taken_from_the_bound() {
     let failure = Failure::quota("later").retry_after(secs(43_200));
-    let act = Act::after(millis(7_100), Act::Fail(failure));
-    assert_eq!(wait_after(&world(), act).await, secs(43_200 - 360 - 8));
+    let act = Act::after(secs(1_000), Act::Fail(failure));
+    let mut world = World::with_queue("orders", &[("VisibilityTimeout", "12000")]);
+    world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
+    world.function_timeout = secs(2_000);
+    world.settings.limits.timeout = secs(1_500);
+    world.send("{}").await;
+    let processor = world.processor(Script::new(move |_| act.clone()));
+    world.report(&processor, &world.receive().await).await;
+    assert_eq!(world.wait(&world.only_message()), secs(43_200 - 360 - 1_000));
 }
 
 #[tokio::test(start_paused = true)]

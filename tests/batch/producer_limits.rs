@@ -82,22 +82,48 @@ async fn a_scheduled_message_is_handled_when_it_is_due_with_all_its_retries_and_
     for (queue, strategy) in
         [("orders", Strategy::Copy), ("orders", Strategy::Visibility), ("orders.fifo", Strategy::Copy)]
     {
-        for hours in [0, 1, 11, 13, 30] {
+        // Among them about as long as a receive can wait, and twice as long.
+        for secs_of_wait in [30, 3_630, 41_939, 41_940, 42_500, 43_000, 43_200, 46_830, 83_880, 108_030] {
             let mut world = World::with_queue(queue, &[]);
             world.settings.strategy = strategy;
             world.settings.policy.max_retries = MAX_RETRIES;
             world.settings.policy.temporary.total_timeout = secs(600);
             world.set_max_receive_count(10).await;
-            let wait = secs(hours * 3_600 + 30);
+            let wait = secs(secs_of_wait);
             send(&world, "requeue.notBefore", &time_in(&world, wait)).await;
             let begun = tokio::time::Instant::now();
             let script = Script::failing_first(2, Failure::temporary("no"));
             world.run(&world.processor(script.clone())).await;
-            assert_eq!(attempts(&script), [1, 2, 3], "{queue} {strategy:?} {hours} h");
+            assert_eq!(attempts(&script), [1, 2, 3], "{queue} {strategy:?} {secs_of_wait} s");
             let late = (script.calls()[0].at - begun).checked_sub(wait).expect("not before its time");
-            assert!(late <= secs(61), "{queue} {strategy:?} {hours} h: {late:?} late");
+            assert!(late <= secs(61), "{queue} {strategy:?} {secs_of_wait} s: {late:?} late");
             assert!(world.dead().is_empty());
         }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_waits_behind_a_scheduled_message_of_its_group_has_all_its_attempts_too() {
+    for max_retries in [0, 2] {
+        let mut world = World::with_queue("orders.fifo", &[]);
+        world.settings.policy.max_retries = max_retries;
+        world.set_max_receive_count(20).await;
+        let wait = secs(50_000);
+        send(&world, "requeue.notBefore", &time_in(&world, wait)).await;
+        for name in ["second", "third"] {
+            let body = json!({ "name": name }).to_string();
+            world.send_as(&body, |message| message.message_group_id("a").message_deduplication_id(name)).await;
+        }
+        let script = Script::always(Failure::temporary("no"));
+        // By its first process each message is given up; others know nothing of it.
+        while world.sleep_until_due().await {
+            world.invoke(&world.processor(script.clone())).await;
+        }
+        let calls = |body: &str| script.calls().iter().filter(|seen| seen.body.contains(body)).count();
+        let attempts = usize::try_from(max_retries).unwrap() + 1;
+        assert_eq!(script.calls().len() - calls("second") - calls("third"), attempts, "{max_retries}: the first");
+        assert!(calls("second") >= 1 && calls("third") >= 1, "{max_retries}: {} {}", calls("second"), calls("third"));
+        assert_eq!(world.dead().len(), 3);
     }
 }
 

@@ -8,8 +8,9 @@ use requeue::queue::{Attribute, AttributeValue};
 use crate::dice::Dice;
 use crate::plan::{Plan, secs};
 
-/// The longest time for which SQS hides a message.
-const LONGEST_HIDDEN_SECS: u64 = 43_200;
+/// The longest time for which each receive lets a message wait: 12 hours, less 5 minutes of a batching window, a minute of delivery, and an
+/// invocation.
+const LONGEST_HIDDEN_SECS: u64 = 41_940;
 
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Asked {
@@ -83,13 +84,15 @@ impl Asked {
     /// Receives that are used up by waiting in its place from `since` on.
     pub fn waits(&self, since: SystemTime) -> u64 {
         let rest = self.not_before.and_then(|due| due.duration_since(since).ok()).unwrap_or_default();
-        if rest.is_zero() { 0 } else { rest.as_secs() / LONGEST_HIDDEN_SECS + 1 }
+        (0_u64..).find(|waits| rest <= secs(waits * LONGEST_HIDDEN_SECS)).unwrap_or_default()
     }
 
     /// Whether it may end in the dead-letter queue though no handler has seen it.
     pub fn may_never_be_called(&self, plan: &Plan) -> bool {
         // Each receive of its wait is one less of those that the redrive policy allows.
         let may_wait_too_long = self.is_far || (self.not_before.is_some() && plan.mode == requeue::Mode::Report);
-        self.unreadable.is_some() || self.ttl.is_some() || may_wait_too_long
+        // Receives behind others of its group count, also where those may be tried again oftener.
+        let may_be_spent = plan.is_fifo && self.retries(plan) < plan.policy.max_retries;
+        self.unreadable.is_some() || self.ttl.is_some() || may_wait_too_long || may_be_spent
     }
 }

@@ -11,7 +11,7 @@ use crate::asked::Asked;
 use crate::history::History;
 use crate::producer::Product;
 use crate::system::World;
-use crate::wire::Past;
+use crate::wire::{Past, at};
 
 /// How a call of the handler ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,8 @@ pub struct Member {
     pub arrival: (u64, SystemTime),
     pub past: Past,
     pub asked: Asked,
+    /// Receives that it may have used up by waiting for its time, or behind a message of its group that did.
+    pub waits: u64,
     pub is_called: bool,
     /// Retries that the handler was told of.
     pub told: u64,
@@ -166,14 +168,23 @@ impl Book {
             row: 0,
             running: 0,
         };
+        let mut groups = BTreeMap::new();
         for record in event["Records"].as_array().expect("an event") {
-            self.receive(world, id, &mut invocation, record);
+            self.receive(world, id, &mut invocation, &mut groups, record);
         }
         self.invocations.insert(id, invocation);
         id
     }
 
-    fn receive(&mut self, world: &World, number: usize, invocation: &mut Invocation, record: &Value) {
+    /// `groups` has for each FIFO group how long those before it in the batch may have waited, in receives.
+    fn receive(
+        &mut self,
+        world: &World,
+        number: usize,
+        invocation: &mut Invocation,
+        groups: &mut BTreeMap<String, u64>,
+        record: &Value,
+    ) {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         let (id, handle) = (text(&record["messageId"]), text(&record["receiptHandle"]));
         let n =
@@ -199,7 +210,18 @@ impl Book {
         let seen = (receives, world.clock.now());
         let arrival = if past.is_moved { *self.arrivals.entry(id.clone()).or_insert(seen) } else { (1, seen.1) };
         let asked = track.product.asked;
-        let member = Member { n, receives, arrival, past, asked, is_called: false, told: 0, ended: None, words: None };
+        // When this environment saw a moved message arrive, and so for how long it waited here, is not known.
+        let own = if past.is_moved { 0 } else { asked.waits(at(past.received_here)) };
+        let waits = match &track.product.group {
+            Some(group) if world.plan.is_fifo => {
+                let longest = groups.entry(group.clone()).or_default();
+                *longest = own.max(*longest);
+                *longest
+            }
+            _ => own,
+        };
+        let (is_called, told, ended, words) = (false, 0, None, None);
+        let member = Member { n, receives, arrival, past, asked, waits, is_called, told, ended, words };
         let known = invocation.members.entry(id).or_insert(member);
         known.receives = known.receives.max(receives);
     }

@@ -12,17 +12,13 @@ use crate::letters;
 use crate::plan::{DeadLetters, Plan};
 use crate::producer::{Copies, Maker};
 use crate::system::World;
-use crate::wire::Members;
+use crate::wire::{Members, at};
 
 /// From the decision to the last try of a send.
 const SETTLING_SECS: u64 = 62;
 
 /// Times are written in whole milliseconds.
 const SLACK: Duration = Duration::from_millis(1);
-
-fn at(millis: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
-}
 
 pub type Checked = Result<(), String>;
 
@@ -48,9 +44,7 @@ fn unnoted(plan: &Plan, member: &Member) -> u64 {
     if !waits_in_place(plan) && !ends_its_row {
         return 0;
     }
-    // When this environment saw a moved message arrive, and so for how long it waited here, is not known.
-    let waits = if member.past.is_moved { 0 } else { member.asked.waits(at(member.past.received_here)) };
-    (member.receives - member.arrival.0).saturating_sub(waits)
+    (member.receives - member.arrival.0).saturating_sub(member.waits)
 }
 
 /// At most; a moved message has fewer in an environment that did not see it arrive.

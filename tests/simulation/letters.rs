@@ -10,14 +10,10 @@ use crate::book::{Ended, Invocation, Member};
 use crate::copies::{Checked, expect, retries};
 use crate::producer::{Maker, Product};
 use crate::system::World;
-use crate::wire::Members;
+use crate::wire::{Members, at};
 
 /// Times are written in whole milliseconds.
 const SLACK: Duration = Duration::from_millis(1);
-
-fn at(millis: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
-}
 
 /// How old a message is, unless only its environment knows when it arrived.
 fn age(member: &Member, now: SystemTime) -> Option<Duration> {

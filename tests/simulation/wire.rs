@@ -1,6 +1,7 @@
 //! What a message has been through, read from what a poller receives: the same that the library reads, read in another way.
 
 use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
 
 use serde_json::{Value, json};
 
@@ -68,6 +69,10 @@ impl Members {
         let all = self.state["counts"].as_object().into_iter().flatten();
         all.filter_map(|(class, count)| Some((class.clone(), count.as_u64()?))).collect()
     }
+}
+
+pub fn at(millis: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(millis)
 }
 
 /// What a delivery has behind it.
