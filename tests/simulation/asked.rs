@@ -91,7 +91,7 @@ impl Asked {
     pub fn may_never_be_called(&self, plan: &Plan) -> bool {
         // Each receive of its wait is one less of those that the redrive policy allows.
         let may_wait_too_long = self.is_far || (self.not_before.is_some() && plan.mode == requeue::Mode::Report);
-        // Receives behind others of its group count, also where those may be tried again oftener.
+        // Receives behind others of its group count, also where those may be tried again more often.
         let may_be_spent = plan.is_fifo && self.retries(plan) < plan.policy.max_retries;
         self.unreadable.is_some() || self.ttl.is_some() || may_wait_too_long || may_be_spent
     }

@@ -297,8 +297,10 @@ impl Book {
         for n in 0..self.tracks.len() {
             let track = &self.tracks[n];
             let asked = &track.product.asked;
-            let may_expire =
-                plan.policy.message_ttl.is_some() || plan.skew() > MAX_SKEW || asked.may_never_be_called(plan);
+            let may_expire = plan.policy.message_ttl.is_some()
+                || plan.skew() > MAX_SKEW
+                || asked.may_never_be_called(plan)
+                || self.waited_behind_another(world, n);
             let was_ours = !matches!(track.product.maker, Maker::Producer { .. });
             if track.calls == 0 && !track.is_troubled && !may_expire && !was_ours {
                 self.history.violate(Some(n), "a dead letter that was never handled");
@@ -325,6 +327,14 @@ impl Book {
         if !may_loop && self.longest_row >= 16 {
             self.history.violate(None, format!("{} invocations in a row", self.longest_row));
         }
+    }
+
+    /// Whether receives were used up by one before it in its FIFO group that waited for its own time: once that one is gone, nobody knows
+    /// of them.
+    fn waited_behind_another(&self, world: &World, n: usize) -> bool {
+        let group = &self.tracks[n].product.group;
+        let mut before = self.tracks[..n].iter().filter(|track| track.product.group == *group);
+        world.plan.is_fifo && before.any(|track| track.product.asked.not_before.is_some())
     }
 
     /// What no copy can be made of uses up receives instead of retries.
