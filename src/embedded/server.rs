@@ -18,6 +18,8 @@ use super::loopback::{self, Bounds};
 const BOUNDS: Bounds = Bounds {
     // A full batch in which every byte is written as an escape of six, and room for the rest.
     body: 8 * crate::queue::MAX_BATCH_BYTES,
+    // Of those a few at once, or a batch of ordinary size from hundreds of connections.
+    bodies: 256 * crate::queue::MAX_BATCH_BYTES,
     // As many as a worker may have receivers, and some.
     connections: 1_024,
 };

@@ -19,7 +19,7 @@ use crate::output::outln;
 use crate::{Error, output};
 
 /// What the endpoint takes: bodies as large as a message can be.
-const BOUNDS: Bounds = Bounds { body: MAX_BATCH_BYTES, connections: 256 };
+const BOUNDS: Bounds = Bounds { body: MAX_BATCH_BYTES, bodies: 64 * MAX_BATCH_BYTES, connections: 256 };
 
 #[derive(clap::Args)]
 #[command(
