@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::asked::Asked;
 use crate::history::History;
+use crate::life::Life;
 use crate::producer::Product;
 use crate::system::World;
 use crate::wire::{Past, at};
@@ -56,6 +57,8 @@ pub struct Invocation {
     pub confirmed: BTreeMap<usize, usize>,
     /// The ids of the messages that were to be deleted.
     pub deleted: BTreeSet<String>,
+    /// And of those of which something was asked: to delete them, or when they are to be visible again.
+    pub settled: BTreeSet<String>,
     /// How many invocations in a row led to it.
     pub row: u32,
     pub running: usize,
@@ -103,6 +106,8 @@ pub struct Book {
     /// On which receive each environment gave up which messages, in the queue or the dead-letter queue, for as long as it lives.
     given_up: BTreeMap<(usize, bool, String), u64>,
     pub all_handles: BTreeSet<String>,
+    /// Of the workers, by environment.
+    pub lives: BTreeMap<usize, Life>,
 }
 
 /// What one environment keeps in mind of trouble with the queue may keep its messages waiting for so long.
@@ -121,6 +126,7 @@ impl Book {
             longest_row: 0,
             given_up: BTreeMap::new(),
             all_handles: BTreeSet::new(),
+            lives: BTreeMap::new(),
         }
     }
 
@@ -165,6 +171,7 @@ impl Book {
             handles: BTreeMap::new(),
             confirmed: BTreeMap::new(),
             deleted: BTreeSet::new(),
+            settled: BTreeSet::new(),
             row: 0,
             running: 0,
         };
@@ -279,11 +286,15 @@ impl Book {
     /// Something else than the handler went wrong with these messages.
     pub fn excuse(&mut self, invocation: usize, why: &str) {
         let Some(invocation) = self.invocations.get(&invocation) else { return };
-        for member in invocation.members.values() {
-            if !self.tracks[member.n].is_troubled {
-                self.tracks[member.n].is_troubled = true;
-                self.history.note(Some(member.n), format!("is troubled: {why}"));
-            }
+        for n in invocation.members.values().map(|member| member.n).collect::<Vec<_>>() {
+            self.excuse_one(n, why);
+        }
+    }
+
+    pub fn excuse_one(&mut self, n: usize, why: &str) {
+        if !self.tracks[n].is_troubled {
+            self.tracks[n].is_troubled = true;
+            self.history.note(Some(n), format!("is troubled: {why}"));
         }
     }
 
@@ -293,9 +304,15 @@ impl Book {
         last.is_some_and(|last| last.elapsed() < TROUBLED_FOR + invocation.started.elapsed())
     }
 
-    /// The handler's call ends.
-    pub fn ended(&mut self, environment: usize, message: &Message, ended: Ended, words: Option<String>) {
-        let Some((n, _)) = self.find(
+    /// The handler's call ends; returns by which message it was.
+    pub fn ended(
+        &mut self,
+        environment: usize,
+        message: &Message,
+        ended: Ended,
+        words: Option<String>,
+    ) -> Option<usize> {
+        let (n, _) = self.find(
             environment,
             message,
             |member| member.is_called && member.ended.is_none(),
@@ -304,13 +321,12 @@ impl Book {
                 let member = invocation.members.get_mut(id).expect("it is there");
                 (member.ended, member.words) = (Some(ended), words);
             },
-        ) else {
-            return;
-        };
+        )?;
         self.history.note(Some(n), format!("call ends: {ended:?}"));
         let track = &mut self.tracks[n];
         track.is_done |= ended == Ended::Done;
         track.postponed += usize::from(matches!(ended, Ended::Postponed(_)));
+        Some(n)
     }
 
     /// Finds the message among the invocations of an environment, and does something about it.

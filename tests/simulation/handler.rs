@@ -94,6 +94,9 @@ fn act(world: &World, n: usize, call: usize) -> (Duration, Act, bool) {
 
 impl Handler for Script {
     fn scope(&self, message: &Message) -> Scope {
+        if self.world.plan.processes().is_some_and(|processes| processes.has_one_scope) {
+            return Scope::default();
+        }
         Scope::of(&producer::number(message.body()).map(|n| n % 2))
     }
 
@@ -151,6 +154,10 @@ struct Call {
 
 impl Drop for Call {
     fn drop(&mut self) {
-        self.world.book().ended(self.environment, &self.message, self.ended, self.words.take());
+        let (has_words, words) = (self.words.is_some(), self.words.take());
+        let mut book = self.world.book();
+        if let Some(n) = book.ended(self.environment, &self.message, self.ended, words) {
+            book.heard(&self.world, self.environment, n, &self.message, self.ended, has_words);
+        }
     }
 }

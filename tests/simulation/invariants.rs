@@ -10,7 +10,7 @@ use requeue::queue::{CallError, Confirmation, Outgoing, QueueArn};
 use requeue::{InvocationError, Message};
 use tokio::time::Instant;
 
-use crate::book::{Book, Member};
+use crate::book::{Book, Invocation, Member};
 use crate::copies;
 use crate::letters;
 use crate::plan::{DeadLetters, secs};
@@ -57,6 +57,7 @@ impl Book {
         ensure(message.group_id() == product.group.as_deref(), "the handler does not see the group")?;
         ensure(product.maker != Maker::Successor, "a later version's message is handled")?;
         ensure(invocation.running <= plan.limits.concurrency.max(1), "more calls at once than allowed")?;
+        ensure(!self.is_begun_too_late(invocation.environment), "called by a worker that is told to end")?;
         let reserve = plan.limits.reserve.min(plan.function_timeout / 4);
         ensure(invocation.started.elapsed() + reserve <= plan.function_timeout, "called in the reserve")?;
         if plan.is_fifo && !invocation.is_on_dead {
@@ -141,17 +142,23 @@ impl Book {
     }
 
     /// Messages are about to be deleted: what was not done was confirmed before.
-    pub fn deleting(&mut self, id: usize, handles: &[&str]) {
-        let invocation = self.invocations.get_mut(&id).expect("it is under way");
+    pub fn deleting(&mut self, world: &World, id: usize, handles: &[&str]) {
         for handle in handles {
+            let invocation = self.invocations.get_mut(&id).expect("it is under way");
             let Some(message) = invocation.handles.get(*handle) else {
                 self.history.violate(None, "a foreign receipt handle");
                 return;
             };
-            let n = invocation.members[message].n;
+            let (n, message) = (invocation.members[message].n, message.clone());
             invocation.deleted.insert(message.clone());
-            let deleted = invocation.deleted.iter().filter(|other| invocation.members[*other].n == n).count();
-            let settled = invocation.done(n) + invocation.confirmed.get(&n).copied().unwrap_or(0);
+            invocation.settled.insert(message.clone());
+            // Which copy a worker sent for which of two receives of the same message is not known.
+            let is_it = |other: &usize, all: &Invocation| *other == id || self.is_of_same_worker(world, all, id);
+            let all = self.invocations.iter().filter(|(other, all)| is_it(other, all)).map(|(_, all)| all);
+            let (deleted, settled) = all.fold((0, 0), |(deleted, settled), all| {
+                let of_it = all.deleted.iter().filter(|other| all.members[*other].n == n).count();
+                (deleted + of_it, settled + all.done(n) + all.confirmed.get(&n).copied().unwrap_or(0))
+            });
             self.history.note(Some(n), format!("deleted by {id}: {message}"));
             if deleted > settled {
                 self.history.violate(Some(n), "deleted before a copy was confirmed");
@@ -160,14 +167,18 @@ impl Book {
     }
 
     /// Messages are about to be hidden.
-    pub fn hiding(&mut self, id: usize, entries: &[(&str, Duration)]) {
-        let invocation = &self.invocations[&id];
+    pub fn hiding(&mut self, world: &World, id: usize, entries: &[(&str, Duration)]) {
+        let invocation = self.invocations.get_mut(&id).expect("it is under way");
         for (handle, time) in entries {
             let Some(message) = invocation.handles.get(*handle) else {
                 self.history.violate(None, "a foreign receipt handle");
                 return;
             };
             let n = invocation.members[message].n;
+            // Otherwise a worker keeps it in hand.
+            if *time != secs(world.plan.visibility()) {
+                invocation.settled.insert(message.clone());
+            }
             self.history.note(Some(n), format!("hidden by {id} for {} s", time.as_secs_f64()));
             if *time + invocation.started.elapsed() > secs(43_200) {
                 self.history.violate(Some(n), "hidden for longer than SQS allows");

@@ -1,6 +1,6 @@
-//! Whole systems in virtual time, each from one seed: a producer, a queue, Lambda's event source mapping with its rules, several
-//! execution environments whose clocks are off and which die, a handler that does anything, an operator who redrives, and requests that
-//! meet every kind of trouble. After each invocation and at the end the invariants are checked that no history may break.
+//! Whole systems in virtual time, each from one seed: a producer, a queue, Lambda's event source mapping with its rules and several
+//! execution environments, or workers, whose clocks are off and which die, a handler that does anything, an operator who redrives, and
+//! requests that meet every kind of trouble. After each invocation and at the end the invariants are checked that no history may break.
 //!
 //! | command | what it does |
 //! |---|---|
@@ -20,8 +20,10 @@ mod dice;
 mod faults;
 mod handler;
 mod history;
+mod in_hand;
 mod invariants;
 mod letters;
+mod life;
 #[path = "../batch/log.rs"]
 mod log;
 mod plan;
@@ -31,6 +33,7 @@ mod stalled;
 mod system;
 mod wire;
 mod witness;
+mod worker;
 
 use std::ops::Range;
 use std::sync::Mutex;

@@ -37,6 +37,25 @@ pub struct Trouble {
     pub unreadable: u64,
 }
 
+/// What runs the execution environments.
+#[derive(Clone, Debug)]
+pub enum Host {
+    /// Lambda's event source mapping.
+    Mapping,
+    /// Each is a process with a worker.
+    Worker(Processes),
+}
+
+#[derive(Clone, Debug)]
+pub struct Processes {
+    pub visibility: Duration,
+    pub shutdown_timeout: Duration,
+    /// How often, in a thousand, a process is told to end before everything is done.
+    pub ends: u64,
+    /// Whether all messages call the same, so that a pause of one is a pause of all.
+    pub has_one_scope: bool,
+}
+
 #[derive(Clone, Debug)]
 pub struct Plan {
     pub is_fifo: bool,
@@ -71,6 +90,7 @@ pub struct Plan {
     pub calm: Duration,
     /// When an operator moves the dead letters back.
     pub redrives: Vec<Duration>,
+    pub host: Host,
 }
 
 impl Plan {
@@ -88,7 +108,7 @@ impl Plan {
         let function_timeout = steps(dice.roll(300, 9_000));
         let calm = secs(dice.roll(60, 7_200));
         let in_chorus = dice.happens(300);
-        Self {
+        let plan = Self {
             is_fifo,
             messages: if in_chorus { dice.count(5, 15) } else { dice.count(1, 12) },
             policy,
@@ -125,12 +145,52 @@ impl Plan {
             sending: if in_chorus { Duration::ZERO } else { secs(dice.pick(&[0, 1, dice.roll(0, 600)])) },
             calm,
             redrives: (0..dice.roll(0, 2)).map(|_| secs(dice.roll(60, 20_000))).collect(),
+            host: Host::Mapping,
+        };
+        if dice.happens(200) { plan.of_workers(dice) } else { plan }
+    }
+
+    /// The same without what only Lambda does: it cuts loops, ends invocations, refuses some, and loses answers.
+    fn of_workers(self, dice: &Dice) -> Self {
+        let processes = Processes {
+            visibility: secs(dice.roll(20, 120)),
+            shutdown_timeout: steps(dice.roll(10, 6_000)),
+            ends: dice.pick(&[0, 300, 900]),
+            has_one_scope: dice.happens(700),
+        };
+        Self {
+            recursive_loop: RecursiveLoop::Allow,
+            cuts_loops: false,
+            // None that it is told of.
+            function_timeout: secs(86_400),
+            window: Duration::ZERO,
+            trouble: Trouble { throttles: 0, errors: 0, unreadable: 0, ..self.trouble },
+            // With a clock that is further off it does not start.
+            clocks: self.clocks.iter().map(|ahead| (*ahead).clamp(-59, 59)).collect(),
+            host: Host::Worker(processes),
+            ..self
         }
     }
 
-    /// Long enough for every invocation to end before.
+    /// Of workers.
+    pub fn processes(&self) -> Option<&Processes> {
+        match &self.host {
+            Host::Mapping => None,
+            Host::Worker(processes) => Some(processes),
+        }
+    }
+
+    /// How many batches of a worker may be in work.
+    pub fn receivers(&self) -> usize {
+        self.concurrency.min(self.limits.concurrency)
+    }
+
+    /// Long enough for every invocation to end before. A worker extends it.
     pub fn visibility(&self) -> u64 {
-        (6 * self.function_timeout + self.window).as_secs() + 1
+        match &self.host {
+            Host::Mapping => (6 * self.function_timeout + self.window).as_secs() + 1,
+            Host::Worker(processes) => processes.visibility.as_secs(),
+        }
     }
 
     /// Whether an execution environment works on the dead-letter queue.

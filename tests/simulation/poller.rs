@@ -21,9 +21,6 @@ use crate::witness::{INVOCATION, Witness};
 
 /// Lambda refuses to invoke a function after so many of its own messages in a row.
 const LONGEST_ROW: u32 = 16;
-/// A run that takes more than these goes round and round. Where many messages are delivered twice, and their copies too, some thousands
-/// are needed.
-const MOST_INVOCATIONS: usize = 50_000;
 
 type Processor<Q> = BatchProcessor<Script, Witness<Q>>;
 
@@ -81,9 +78,7 @@ async fn poll<Q: Queue>(environment: Arc<Environment<Q>>) {
             continue;
         }
         environment.deliver(&batches).await;
-        if world.book().invoked > MOST_INVOCATIONS || world.started.elapsed() > secs(12 * 86_400) {
-            world.book().history.violate(None, "messages go round for ever");
-        }
+        world.check_endless();
     }
     world.news.notify_waiters();
 }
@@ -119,21 +114,13 @@ impl<Q: Queue> Environment<Q> {
         !self.world.is_calm() && self.dice.happens(permille)
     }
 
-    /// SQS delivers at least once: the first message of a batch can be received again at once.
     async fn show_again(&self, batch: &Batch) {
         let event = batch.event(self.queue());
         let record = &event["Records"][0];
         let handle = record["receiptHandle"].as_str().expect("a handle");
         let n =
             crate::producer::number(record["body"].as_str().expect("a body")).expect("every message bears its mark");
-        let shown = [(handle, Duration::ZERO)];
-        let shown = self.world.sqs.change_visibility(self.queue(), &shown);
-        self.world.aside(shown).await.expect("the queue exists")[0].as_ref().expect("it is in flight");
-        let mut book = self.world.book();
-        book.tracks[n].is_troubled = true;
-        book.history.note(Some(n), "can be received twice");
-        drop(book);
-        self.world.news.notify_waiters();
+        self.world.show_again(self.queue(), handle, n).await;
     }
 
     /// Invokes the function, unless it cannot be, and acknowledges.

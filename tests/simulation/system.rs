@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use requeue::embedded::{EmbeddedSqs, Fault, MessageState, MessageView};
-use requeue::queue::{Queue, QueueArn};
+use requeue::queue::{Queue, QueueArn, Source};
 use requeue::{Clock, DeadLetterMode, Settings};
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -16,8 +16,12 @@ use crate::book::Book;
 use crate::dice::Dice;
 use crate::history::{Event, History};
 use crate::log::Log;
-use crate::plan::{DeadLetters, Plan, secs};
-use crate::{faults, log, poller, producer};
+use crate::plan::{DeadLetters, Host, Plan, secs};
+use crate::{faults, log, poller, producer, worker};
+
+/// A run that takes more than these goes round and round. Where many messages are delivered twice, and their copies too, some thousands
+/// are needed.
+const MOST_INVOCATIONS: usize = 50_000;
 
 /// What all actors share.
 pub struct World {
@@ -104,16 +108,43 @@ impl World {
         self.news.notify_waiters();
     }
 
-    /// Whether nothing will happen any more.
-    pub fn is_over(&self) -> bool {
+    /// Whether nothing is left to do, but for what may be under way.
+    pub fn is_quiet(&self) -> bool {
         let is_empty = || {
             let worked_on = [Some(&self.queue), self.plan.dead_receives.map(|_| &self.dead_letters)];
             worked_on.into_iter().flatten().all(|queue| self.sqs.message_count(queue).expect("the queue exists") == 0)
         };
-        let book = self.book();
-        // Who still works on a message that another delivery of it deleted may send it on.
-        let is_idle = || self.actors.load(Ordering::Relaxed) == 0 && book.invocations.is_empty();
-        book.history.violation.is_some() || (is_idle() && is_empty())
+        let has_failed = self.book().history.violation.is_some();
+        has_failed || (self.actors.load(Ordering::Relaxed) == 0 && is_empty())
+    }
+
+    /// Whether nothing will happen any more.
+    pub fn is_over(&self) -> bool {
+        let is_idle = || {
+            let book = self.book();
+            // Who still works on a message that another delivery of it deleted may send it on.
+            book.invocations.is_empty() || book.history.violation.is_some()
+        };
+        is_idle() && self.is_quiet()
+    }
+
+    pub fn check_endless(&self) {
+        let mut book = self.book();
+        if book.invoked > MOST_INVOCATIONS || self.started.elapsed() > secs(12 * 86_400) {
+            book.history.violate(None, "messages go round for ever");
+        }
+    }
+
+    /// SQS delivers at least once: a message that is in flight can be received again at once.
+    pub async fn show_again(&self, queue: &QueueArn, handle: &str, n: usize) {
+        let shown = [(handle, Duration::ZERO)];
+        let shown = self.sqs.change_visibility(queue, &shown);
+        self.aside(shown).await.expect("the queue exists")[0].as_ref().expect("it is in flight");
+        let mut book = self.book();
+        book.tracks[n].is_troubled = true;
+        book.history.note(Some(n), "can be received twice");
+        drop(book);
+        self.news.notify_waiters();
     }
 
     pub fn life(&self, environment: usize) -> CancellationToken {
@@ -224,7 +255,7 @@ impl Ended {
 }
 
 /// Lives through the run of a seed, with the queue that `connect` makes for each environment.
-pub fn run<Q: Queue>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ended {
+pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ended {
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
     log::install();
@@ -234,7 +265,9 @@ pub fn run<Q: Queue>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ended {
         let (dice, plan, aside) = (Dice::of(seed, 3), world.plan.clone(), Arc::clone(&world.is_aside));
         let started = world.started;
         world.sqs.set_faults(move |call| {
-            let is_safe = aside.load(Ordering::Relaxed) || !call.operation.ends_with("Batch");
+            // The receives of Lambda's poller are its own affair.
+            let is_of_worker = plan.processes().is_some() && call.operation == "ReceiveMessage";
+            let is_safe = aside.load(Ordering::Relaxed) || !(is_of_worker || call.operation.ends_with("Batch"));
             if is_safe || started.elapsed() > plan.calm || !dice.happens(plan.trouble.of_requests) {
                 return Fault::None;
             }
@@ -245,7 +278,10 @@ pub fn run<Q: Queue>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ended {
             tokio::spawn(producer::operate(Arc::clone(&world))),
         ];
         for environment in 0..world.plan.clocks.len() {
-            actors.extend(poller::environment(&world, environment, connect));
+            match &world.plan.host {
+                Host::Mapping => actors.extend(poller::environment(&world, environment, connect)),
+                Host::Worker(processes) => actors.push(worker::environment(&world, environment, connect, processes)),
+            }
         }
         for actor in actors {
             if let Err(panic) = actor.await {
