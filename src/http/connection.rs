@@ -326,10 +326,10 @@ impl Stream {
             Some(Reason::REFUSED_STREAM) if error.is_some_and(h2::Error::is_remote) => Repeat::Always,
             // Of streams that the target did work on the end of the connection says something else.
             Some(_) if error.is_some_and(|error| error.is_go_away() && error.is_remote()) => Repeat::Always,
-            // The target reset this stream, or a malformed response broke the connection: it may have been the response to this request.
-            Some(_) => Repeat::Never,
             None if self.is_proven && !lock(&self.connection.frames).has_begun() => Repeat::WithKey,
-            None => Repeat::Never,
+            // The target reset this stream, or a response has begun, or a malformed one broke the connection: any of them may be about
+            // this request.
+            Some(_) | None => Repeat::Never,
         }
     }
 }

@@ -123,7 +123,8 @@ impl Book {
         let Some(life) = self.lives.get_mut(&environment) else { return };
         let is_over = message.time_left().is_zero();
         let rest = world.plan.limits.reserve.min(processes.shutdown_timeout / 4);
-        let is_cut_off = life.ending.is_some_and(|told| told.elapsed() >= processes.shutdown_timeout - rest);
+        let is_cut_off =
+            life.ending.is_some_and(|told| told.elapsed() >= processes.shutdown_timeout.saturating_sub(rest));
         let is_held = processes.has_one_scope && world.plan.mode == Mode::Requeue;
         if is_held && life.ending.is_none() {
             // Who panics or runs out of time says nothing, and a forger has the id of another message.

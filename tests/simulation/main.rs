@@ -6,6 +6,7 @@
 //! |---|---|
 //! | `cargo test --test simulation` | 2,000 seeds through the port, 200 through the real SDK client |
 //! | `REQUEUE_TEST_SEEDS=1000000 cargo test --profile proof --test simulation -- --nocapture` | so many through the port, a tenth of them through the client, on all cores, with a line of progress now and then |
+//! | the same with `REQUEUE_TEST_FIRST_SEED=400000` | those from that seed on, so that many can run in parts |
 //! | `REQUEUE_TEST_SEED=4711 cargo test --test simulation -- --nocapture` | that one alone, with its history |
 //!
 //! The first history that breaks an invariant ends the run; `REQUEUE_TEST_KEEP_GOING=1` names the seeds of all that do.
@@ -104,20 +105,26 @@ fn seeds() -> u64 {
     number("REQUEUE_TEST_SEEDS").unwrap_or(SEEDS)
 }
 
+fn first_seed() -> u64 {
+    number("REQUEUE_TEST_FIRST_SEED").unwrap_or_default()
+}
+
 #[test]
 fn every_history_through_the_port_keeps_the_invariants() {
-    all(through_the_port, 0..seeds());
+    let first = first_seed();
+    all(through_the_port, first..first + seeds());
 }
 
 #[test]
 fn every_history_through_the_client_keeps_the_invariants() {
-    let first = seeds();
-    all(through_the_client, first..first + first / 10);
+    let first = first_seed() + seeds();
+    all(through_the_client, first..first + seeds() / 10);
 }
 
 #[test]
 fn the_same_seed_is_the_same_history() {
-    for seed in 0..seeds() / 100 {
+    let first = first_seed();
+    for seed in first..first + seeds() / 100 {
         for live in [through_the_port, through_the_client] {
             let (one, other) = (live(seed), live(seed));
             assert!(one.events.len() > 2, "seed {seed}: {} events", one.events.len());

@@ -59,7 +59,7 @@ async fn live<Q: Queue + Source>(
         sleep(moment(&dice) / 10).await;
         while is_idle(&world, number) && !world.is_over() {
             let due = world.next_due(world.queues(number).0).unwrap_or(secs(900));
-            let _ = timeout(due - IDLE, world.news.notified()).await;
+            let _ = timeout(due.saturating_sub(IDLE), world.news.notified()).await;
         }
     }
     world.news.notify_waiters();

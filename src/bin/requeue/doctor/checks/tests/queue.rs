@@ -57,7 +57,7 @@ pub(super) const ROWS: &[Row] = &[
             names(
                 d,
                 r#""visibilityTimeout": 380, "messageRetentionPeriod": 604800, "maxReceiveCount": 5, "delaySeconds": 0"#,
-            )
+            );
         },
         Some(Fine),
     ),
