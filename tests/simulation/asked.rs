@@ -89,8 +89,9 @@ impl Asked {
 
     /// Whether it may end in the dead-letter queue though no handler has seen it.
     pub fn may_never_be_called(&self, plan: &Plan) -> bool {
-        // Each receive of its wait is one less of those that the redrive policy allows.
-        let may_wait_too_long = self.is_far || (self.not_before.is_some() && plan.mode == requeue::Mode::Report);
+        // Each receive of its wait is one less of those that the redrive policy allows, and where clocks differ one more may be used up.
+        let is_told_apart = plan.mode == requeue::Mode::Requeue && plan.skew() == 0;
+        let may_wait_too_long = self.is_far || (self.not_before.is_some() && !is_told_apart);
         // Receives behind others of its group count, also where those may be tried again more often.
         let may_be_spent = plan.is_fifo && self.retries(plan) < plan.policy.max_retries;
         self.unreadable.is_some() || self.ttl.is_some() || may_wait_too_long || may_be_spent
