@@ -98,8 +98,8 @@ impl Product {
                 format!(r#"{{{mark},"retryCount":1,{stamp},"retryState":{{"v":2,"news":[]}},{secret}}}"#)
             }
             10 => format!(r#"{{ "a" : 1.50 , "a":1e2,{mark}, {secret},"z":12345678901234567890,"e":"\uFFFF\/" }}"#),
-            // Rare, since a run with one takes as long as thirty others.
-            11 if dice.happens(50) => {
+            // Rare, since a run with one takes as long as a hundred others.
+            11 if dice.happens(10) => {
                 copies = Copies::TooLong;
                 let rest = MAX_BATCH_BYTES - usize::try_from(dice.roll(400, 3_000)).expect("small");
                 format!(r#"{{{mark},{secret},"long":"{}"}}"#, "x".repeat(rest - 100))
