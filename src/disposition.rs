@@ -105,7 +105,7 @@ impl Wait {
 /// | | `Copy` | `Visibility` |
 /// |---|---|---|
 /// | requests of the function for ten messages that fail together | 2: one send, one delete | 1: one change of visibility |
-/// | longest wait | any: more than 900 s in hops, each a copy | 43,200 s since the receive, less six minutes and the invocation's own time |
+/// | longest wait | any: more than 900 s in hops, each a copy | 41,940 s for each receive: SQS's 43,200 s, less 21 minutes for batching window, delivery and invocation |
 /// | what counts the retries | `retryCount` in the body, per class too | `ApproximateReceiveCount` − 1, of all classes together |
 /// | `maxReceiveCount` | 5 or more | above `maxRetries`; 2 × `maxRetries` leaves room for receives without a call |
 /// | message id, body, place in the queue | a new message; the handler sees the body as first sent | unchanged |
