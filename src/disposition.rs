@@ -238,7 +238,7 @@ impl fmt::Display for Retry {
 /// Why a message is deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deferral {
-    /// Its time (`notBefore`) has not come: one more hop of at most 900 s.
+    /// Its time (`notBefore`, or the producer's `requeue.notBefore`) has not come: one more hop of at most 900 s, or a wait in its place.
     NotDue,
     /// The handler asked for a later time without having failed.
     Postponed,
@@ -273,7 +273,7 @@ impl Deferral {
 /// Why a message is left to SQS and its visibility timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseReason {
-    /// Its retries or its time were used up on an earlier receive; the redrive policy is about to move it.
+    /// It was given up on an earlier receive, for whatever reason; the redrive policy is about to move it.
     GivenUp,
     /// It was given up, and says why; the redrive policy is about to move it.
     Annotated,
@@ -323,7 +323,7 @@ pub enum DeadLetterReason {
     RetriesExhausted,
     /// Its time is used up, or the delay that the callee named does not fit into what is left.
     TooOld,
-    /// It is older than `messageTtlSeconds`.
+    /// It is older than `messageTtlSeconds`, or than its producer's own limit `requeue.ttlSeconds`.
     Expired,
     /// The handler postponed it more often than the policy allows.
     PostponedTooOften,

@@ -37,7 +37,7 @@
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
 //! | settle | send the copy, see it confirmed, delete the original | `settle/`, [`queue`] |
 //! | respond | the [`Report`] becomes `batchItemFailures`; a worker deletes what is done | `lambda/`, [`Worker`] |
-//! | observe | the same report becomes log lines | `telemetry.rs` |
+//! | observe | the same report becomes log lines and metrics | `telemetry/` |
 //!
 //! Values only move down. `processor.rs` is the page on which the whole path can be read, in order.
 //!

@@ -164,10 +164,11 @@ pub enum DeadLetterMode {
     Redrive,
     /// It is replaced by a copy that says in `retryState.deadLetter` why it was given up, and is not handled again; the queue's
     /// redrive policy moves that. Where SQS does not confirm the copy, a process that remembers the message sends it again on the next receive,
-    /// without a call of the handler. Not on a FIFO queue, where it is as [`Redrive`](Self::Redrive).
+    /// without a call of the handler. On a FIFO queue, and after ten copies in a row where loops are
+    /// not allowed ([`RecursiveLoop`]), it is as [`Redrive`](Self::Redrive).
     Annotate,
-    /// A copy that says why is sent to this queue, and the original is deleted. Where that fails, it is
-    /// as with [`Annotate`](Self::Annotate). SQS does not know where such a copy came from, so an operator who moves it back has to name
+    /// A copy that says why is sent to this queue, and the original is deleted. If SQS does not confirm the copy, the original stays, as
+    /// with [`Annotate`](Self::Annotate). SQS does not know where such a copy came from, so an operator who moves it back has to name
     /// the queue. The copy claims one in `retryState.source`, which anybody could write: see [`Settings::trusted_senders`].
     Direct(QueueUrl),
 }

@@ -14,7 +14,7 @@ use crate::settings::{DeadLetterMode, Settings};
 /// Our clock and that of SQS may differ by so much: half of what tells a redriven message from one that we sent.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);
 
-/// What it means that the queue has no redrive policy.
+/// What it means that the queue has no redrive policy, or that its dead-letter queue does not exist.
 ///
 /// ```
 /// use requeue::WithoutDeadLetterQueue;

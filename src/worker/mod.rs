@@ -48,7 +48,7 @@ pub struct WorkerSettings {
     /// From the signal to the end. Shortly before it is over handlers that still run are cancelled and their messages given back.
     /// Default 30 s.
     pub shutdown_timeout: Duration,
-    /// What a queue without a redrive policy means. Default: [`WithoutDeadLetterQueue::Refuse`].
+    /// What a queue without a redrive policy, or without its dead-letter queue, means. Default: [`WithoutDeadLetterQueue::Refuse`].
     pub without_dead_letter_queue: WithoutDeadLetterQueue,
     /// When the worker ends by itself. Default: [`Until::Shutdown`].
     pub until: Until,

@@ -32,9 +32,9 @@ use crate::{CREDENTIALS, Error, address, aws};
 pub(crate) struct Arguments {
     /// The file with the SQS event, as Lambda delivers it; `-` is the standard input.
     event: PathBuf,
-    /// Where to post the messages. Without it an endpoint in this process answers each message as its member `answer` says
-    /// (ok, rate-limit, quota, unavailable, hang, reset, invalid), and the time is virtual. http only to this machine,
-    /// unless `REQUEUE_ALLOW_HTTP=true`.
+    /// Where to post the messages, instead of `REQUEUE_TARGET_URL`. Without either an endpoint in this process answers each
+    /// message as its member `answer` says (ok, rate-limit, quota, unavailable, hang, reset, invalid), and on the embedded queue
+    /// the time is virtual. http only to this machine, unless `REQUEUE_ALLOW_HTTP=true`.
     #[arg(long)]
     target_url: Option<String>,
     /// Settle in real SQS, in this queue, by AWS's environment (`AWS_REGION`, `AWS_ENDPOINT_URL_SQS`, …), instead of in an

@@ -47,7 +47,8 @@ pub(crate) struct Arguments {
     /// Ends when the queue is empty, waiting copies included, by the approximate counts of SQS.
     #[arg(long)]
     drain: bool,
-    /// Works also on a queue without a redrive policy, in which what is given up goes round until it vanishes.
+    /// Works also on a queue that has no redrive policy, or whose dead-letter queue does not exist: there a message that is given up
+    /// comes back until its retention ends.
     #[arg(long)]
     without_dead_letter_queue: bool,
 }

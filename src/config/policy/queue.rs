@@ -13,7 +13,8 @@ use super::shapes::Shape;
 use super::{InvalidPolicy, names};
 
 /// The settings that a policy document names for its queue, as `queueConfig`. Requeue does not apply them: `requeue check` compares them
-/// with what the policy needs, `requeue doctor` with the real queue, and `requeue schedule` counts with them.
+/// with what the policy needs, `requeue doctor --policy` compares them with the real queue, and `requeue schedule` counts with
+/// `maxReceiveCount` and `visibilityTimeout`.
 ///
 /// ```
 /// use requeue::QueueConfig;

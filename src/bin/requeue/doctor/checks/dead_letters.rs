@@ -44,7 +44,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "direct-queue",
-        why: "In the mode direct the function sends what is given up to this queue; where that fails, it is as redrive.",
+        why: "In the mode direct the function sends what is given up to this queue; if that fails, the message stays until SQS moves it.",
         look: direct_queue,
     },
 ];
