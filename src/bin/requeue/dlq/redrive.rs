@@ -18,19 +18,19 @@ use crate::{Error, output};
 pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back itself (StartMessageMoveTask), each message to the queue it came \
     from; Ctrl-C cancels that. What was sent here (REQUEUE_DEAD_LETTER=direct) SQS cannot move: it is copied, as is whatever is chosen by \
     --class, --reason, --id, --source or --limit. With --source-queue-url, but without --to, every message is copied too: a move task \
-    would also bring back those of other queues. A message stays if SQS moved it here from another queue than that of --source-queue-url, or if it claims to come from another \
-    queue than the one where it would go. A claim is the message's own word, which anybody can write who may send to the queue: it never \
-    chooses a destination. --to sends everything that is chosen to one queue, whatever it claims. Copying sends ten messages at most, sees each one confirmed by its name, and only then deletes it \
-    here. What is not confirmed stays, and becomes visible again. Nothing is lost, wherever this is interrupted; killed between a \
-    confirmation and the deletion, a message is in both queues, its body with the same originalMessageId, which is the handler's \
-    idempotency key.\n\n\
+    would also bring back those of other queues. A message stays if SQS moved it here from another queue than that of --source-queue-url, or if \
+    it claims to come from another queue than the one where it would go. A claim is the message's own word, which anybody can write who may \
+    send to the queue: it never chooses a destination. --to sends everything that is chosen to one queue, whatever it claims. Copying sends at \
+    most ten messages in a request, waits until SQS confirms each by its name, and only then deletes it here. What is not confirmed stays, \
+    and becomes visible again. Nothing is lost, wherever this is interrupted. If the command is killed between a confirmation and the \
+    deletion, a message is in both queues, its body with the same originalMessageId, which is the handler's idempotency key.\n\n\
     A message that was brought back starts afresh in Requeue, with all its retries and all its time, up to its tenth redrive, and if it was \
     sent more than two minutes after its last try. With --fresh-budget it does so in any case: the copy is the message as first delivered, \
     with its originalMessageId. What arrives here while copies are made is left.\n\n\
     Permissions: sqs:GetQueueAttributes, sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, sqs:DeleteMessage and \
     sqs:ChangeMessageVisibility here, sqs:SendMessage there, and with --to sqs:GetQueueAttributes; unless copies alone are made, also \
     sqs:StartMessageMoveTask, sqs:ListMessageMoveTasks and sqs:CancelMessageMoveTask here.\n\n\
-    Ends with status 0, with 1 if something was not brought back that should have been, and with 130 after Ctrl-C.";
+    Ends with status 0; with 1 on an error, if the question is answered with no, or if a chosen message is still here; and with 130 after Ctrl-C.";
 
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
