@@ -88,6 +88,7 @@ pub fn check(
     let [member] = of_this[..] else {
         return expect(!of_this.is_empty(), || "a copy of a message that is not in the batch".to_owned());
     };
+    expect(!member.is_called || member.ended.is_some(), || "a copy while the handler runs".to_owned())?;
     let member = &afresh(plan, &members, member, now)?;
     history(&members, member)?;
     if members.is_given_up() {
@@ -96,8 +97,7 @@ pub fn check(
         return expect(count == member.past.count, || format!("{count} retries, given up after {}", member.past.count));
     }
     match member.ended {
-        None => expect(!member.is_called, || "a copy while the handler runs".to_owned())
-            .and_then(|()| deferred(plan, &members, member)),
+        None => deferred(plan, &members, member),
         Some(Ended::Done) => Err("a copy of what is done".to_owned()),
         Some(Ended::Final) => Err("a copy of what failed for good".to_owned()),
         Some(Ended::Postponed(delay)) => postponed(plan, &members, member, delay, copy),
