@@ -40,6 +40,8 @@ pub struct Member {
     /// Retries that the handler was told of.
     pub told: u64,
     pub ended: Option<Ended>,
+    /// Whether its call ended because it took too long, which is a failure.
+    pub is_timed_out: bool,
     /// Of its failure, if they are known.
     pub words: Option<String>,
 }
@@ -227,8 +229,8 @@ impl Book {
             }
             _ => own,
         };
-        let (is_called, told, ended, words) = (false, 0, None, None);
-        let member = Member { n, receives, arrival, past, asked, waits, is_called, told, ended, words };
+        let (is_called, told, ended, is_timed_out, words) = (false, 0, None, false, None);
+        let member = Member { n, receives, arrival, past, asked, waits, is_called, told, ended, is_timed_out, words };
         let known = invocation.members.entry(id).or_insert(member);
         known.receives = known.receives.max(receives);
     }
@@ -264,10 +266,13 @@ impl Book {
     pub fn gave_up(&mut self, world: &World, id: usize) {
         let invocation = &self.invocations[&id];
         for (message, member) in &invocation.members {
+            // What a worker asks nothing about is left to the redrive policy.
+            let is_left = world.plan.processes().is_some() && !invocation.settled.contains(message);
             // What went wrong may have changed its end.
             let is_final = match member.ended {
                 Some(Ended::Final) => true,
-                Some(Ended::Failed(..)) => member.told >= u64::from(member.asked.retries(&world.plan)),
+                Some(Ended::Failed(..)) => is_left || member.told >= u64::from(member.asked.retries(&world.plan)),
+                Some(Ended::Cut) => is_left && member.is_timed_out,
                 _ => false,
             };
             if is_final && !self.tracks[member.n].is_troubled {
@@ -320,6 +325,7 @@ impl Book {
                 invocation.running -= 1;
                 let member = invocation.members.get_mut(id).expect("it is there");
                 (member.ended, member.words) = (Some(ended), words);
+                member.is_timed_out = ended == Ended::Cut && message.time_left().is_zero();
             },
         )?;
         self.history.note(Some(n), format!("call ends: {ended:?}"));

@@ -101,17 +101,23 @@ impl Book {
             let is_ours = view.is_some_and(|view| u64::from(view.receive_count) == member.receives);
             let is_hidden = view.is_some_and(|view| matches!(view.state, MessageState::InFlightUntil(_)));
             let is_given_back = !member.is_called || member.ended == Some(Ended::Cut);
-            let is_plain = !member.past.is_given_up
+            let is_refused = |message: &str, member: &Member| {
+                member.past.is_given_up
+                    || member.asked.unreadable.is_some()
+                    || !matches!(self.tracks[member.n].product.maker, Maker::Producer { .. })
+                    || self.was_given_up(invocation, message, member.receives)
+            };
+            let is_plain = !is_refused(&message, &member)
                 && !member.asked.may_never_be_called(&world.plan)
-                && member.asked.not_before.is_none()
-                && matches!(self.tracks[n].product.maker, Maker::Producer { .. })
-                && !self.was_given_up(invocation, &message, member.receives);
+                && member.asked.not_before.is_none();
             // On a FIFO queue those behind one that is kept are kept with it.
             let group = &self.tracks[n].product.group;
-            let is_behind = world.plan.is_fifo
-                && invocation.members.values().any(|other| {
-                    other.is_called && other.ended != Some(Ended::Done) && self.tracks[other.n].product.group == *group
-                });
+            let is_kept = |(message, other): (&String, &Member)| {
+                let is_kept =
+                    if other.is_called { other.ended != Some(Ended::Done) } else { is_refused(message, other) };
+                is_kept && self.tracks[other.n].product.group == *group
+            };
+            let is_behind = world.plan.is_fifo && invocation.members.iter().any(is_kept);
             let is_kept_back = is_ours && is_hidden && is_plain && !is_behind && !invocation.settled.contains(&message);
             let is_left = is_ours && member.ended == Some(Ended::Done) && !invocation.deleted.contains(&message);
             if self.tracks[n].is_troubled {
@@ -120,7 +126,8 @@ impl Book {
             if is_left {
                 self.history.violate(Some(n), format!("done, and left in the queue by {id}"));
             }
-            if has_ended && is_given_back && is_kept_back {
+            // What took too long has failed, and may have been given up and left to the redrive policy.
+            if has_ended && is_given_back && !member.is_timed_out && is_kept_back {
                 self.history.violate(Some(n), format!("not given back by {id}"));
             }
             if has_ended && is_given_back && is_ours {
