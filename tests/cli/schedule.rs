@@ -236,7 +236,7 @@ fn in_its_place_a_message_ends_when_the_queue_allows_no_more_receives() {
         // An environment remembers what it gave up.
         ("temporary", "9", "redrive", ("retries-exhausted", 2, 120, 120 + 7 * 300, 3)),
         // The longest wait.
-        ("quota", "2", "redrive", ("receives-exhausted", 1, 42_840, 85_680, 2)),
+        ("quota", "2", "redrive", ("receives-exhausted", 1, 41_940, 83_880, 2)),
         ("non-retryable", "1", "redrive", ("non-retryable", 0, 0, 300, 1)),
         ("non-retryable", "9", "redrive", ("non-retryable", 0, 0, 9 * 300, 1)),
         ("non-retryable", "9", "annotate", ("non-retryable", 0, 0, 10, 1)),

@@ -10,9 +10,9 @@ use requeue::{DeadLetterReason, Disposition, Failure, FailureClass, Wait};
 /// The classes that are retried, in the order of the policy.
 pub(crate) const CLASSES: [FailureClass; 3] = [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary];
 
-/// The longest wait in its place. The limit of SQS counts from the receive, of which the function does not know when it was: up to
-/// six minutes before the invocation, it is taken to be.
-const LONGEST_IN_PLACE: Duration = MAX_VISIBILITY.saturating_sub(Duration::from_mins(6));
+/// The longest wait in its place. The limit of SQS counts from the receive, which may have been up to six minutes before the
+/// invocation, and that takes up to fifteen.
+const LONGEST_IN_PLACE: Duration = MAX_VISIBILITY.saturating_sub(Duration::from_mins(6 + 15));
 
 /// What a random generator draws at most.
 const ALMOST_ONE: f64 = 1.0_f64.next_down();
