@@ -84,25 +84,38 @@ pub fn check(
     let is_wrapped = track.product.copies == Copies::Wrapped;
     expect(!is_wrapped || plan.wrap == Wrap::WhenNeeded, || "wrapped though that is forbidden".to_owned())?;
     expect(track.product.maker != Maker::Successor, || "a copy of a later version's message".to_owned())?;
-    let of_this: Vec<&Member> = invocation.of(n).collect();
-    let [member] = of_this[..] else {
-        return expect(!of_this.is_empty(), || "a copy of a message that is not in the batch".to_owned());
-    };
+    let mut all = invocation.of(n).map(|member| check_of(world, invocation, member, &members, is_dead, copy, now));
+    let first = all.next().unwrap_or_else(|| Err("a copy of a message that is not in the batch".to_owned()));
+    // One that was sent or received again may be in the batch with its copies.
+    all.fold(first, Result::or)
+}
+
+/// Whether this is the copy of this very message.
+fn check_of(
+    world: &World,
+    invocation: &Invocation,
+    member: &Member,
+    members: &Members,
+    is_dead: bool,
+    copy: &Outgoing<'_>,
+    now: SystemTime,
+) -> Checked {
+    let (plan, home) = (&world.plan, world.queues(invocation.environment).0);
     expect(!member.is_called || member.ended.is_some(), || "a copy while the handler runs".to_owned())?;
-    let member = &afresh(plan, &members, member, now)?;
-    history(&members, member)?;
+    let member = &afresh(plan, members, member, now)?;
+    history(members, member)?;
     if members.is_given_up() {
         let count = members.count;
-        letters::check(world, invocation, &members, member, is_dead.then_some(home), now)?;
+        letters::check(world, invocation, members, member, is_dead.then_some(home), now)?;
         return expect(count == member.past.count, || format!("{count} retries, given up after {}", member.past.count));
     }
     match member.ended {
-        None => deferred(plan, &members, member),
+        None => deferred(plan, members, member),
         Some(Ended::Done) => Err("a copy of what is done".to_owned()),
         Some(Ended::Final) => Err("a copy of what failed for good".to_owned()),
-        Some(Ended::Postponed(delay)) => postponed(plan, &members, member, delay, copy),
-        Some(Ended::Failed(class, named)) => failed(plan, &members, member, class, named, now, copy),
-        Some(Ended::Cut) => failed(plan, &members, member, FailureClass::Temporary, None, now, copy),
+        Some(Ended::Postponed(delay)) => postponed(plan, members, member, delay, copy),
+        Some(Ended::Failed(class, named)) => failed(plan, members, member, class, named, now, copy),
+        Some(Ended::Cut) => failed(plan, members, member, FailureClass::Temporary, None, now, copy),
     }
 }
 
