@@ -15,10 +15,9 @@ use crate::wire::{Members, at};
 /// Times are written in whole milliseconds.
 const SLACK: Duration = Duration::from_millis(1);
 
-/// How old a message is, unless only its environment knows when it arrived.
+/// How old a message is, if that is known.
 fn age(member: &Member, now: SystemTime) -> Option<Duration> {
-    let is_known = !member.past.is_moved || member.past.keeps_all;
-    is_known.then(|| now.duration_since(at(member.past.first_sent)).unwrap_or_default())
+    member.past.dated.map(|sent| now.duration_since(at(sent)).unwrap_or_default())
 }
 
 /// The handler is called: it may be, and is told why the message was given up before.

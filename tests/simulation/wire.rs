@@ -88,6 +88,8 @@ pub struct Past {
     /// Copies in a row that led to it, as it says itself.
     pub row: u64,
     pub first_sent: u64,
+    /// The same if it is known: when a moved message arrived only its environment knows.
+    pub dated: Option<u64>,
     pub first_received: u64,
     /// When this copy was first received.
     pub received_here: u64,
@@ -114,6 +116,7 @@ impl Past {
         let received_here = received;
         let fresh = Self {
             first_sent: sent,
+            dated: (!is_moved).then_some(sent),
             first_received: received,
             received_here,
             original: id,
@@ -148,6 +151,7 @@ impl Past {
             hops: members.number("hops"),
             row: members.number("lineage"),
             first_sent: members.time("firstSent").unwrap_or(sent),
+            dated: members.time("firstSent").or((!is_moved).then_some(sent)),
             first_received: members.time("firstReceived").unwrap_or(received),
             is_given_up: members.is_given_up(),
             received_here,
