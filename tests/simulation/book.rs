@@ -36,6 +36,8 @@ pub struct Member {
     pub asked: Asked,
     /// Receives that it may have used up by waiting for its time, or behind a message of its group that did.
     pub waits: u64,
+    /// Whether it may be more: behind a message that SQS moved, of which this environment alone knows when it arrived.
+    pub may_wait_more: bool,
     pub is_called: bool,
     /// Retries that the handler was told of.
     pub told: u64,
@@ -185,13 +187,13 @@ impl Book {
         id
     }
 
-    /// `groups` has for each FIFO group how long those before it in the batch may have waited, in receives.
+    /// `groups` has for each FIFO group how long those before it in the batch may have waited, in receives, and whether it may be more.
     fn receive(
         &mut self,
         world: &World,
         number: usize,
         invocation: &mut Invocation,
-        groups: &mut BTreeMap<String, u64>,
+        groups: &mut BTreeMap<String, (u64, bool)>,
         record: &Value,
     ) {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
@@ -221,16 +223,29 @@ impl Book {
         let asked = track.product.asked;
         // When this environment saw a moved message arrive, and so for how long it waited here, is not known.
         let own = if past.is_moved { 0 } else { asked.waits(at(past.received_here)) };
-        let waits = match &track.product.group {
+        let (waits, may_wait_more) = match &track.product.group {
             Some(group) if world.plan.is_fifo => {
-                let longest = groups.entry(group.clone()).or_default();
+                let (longest, may_be_longer) = groups.entry(group.clone()).or_default();
                 *longest = own.max(*longest);
-                *longest
+                *may_be_longer |= past.is_moved && asked.not_before.is_some();
+                (*longest, *may_be_longer)
             }
-            _ => own,
+            _ => (own, false),
         };
-        let (is_called, told, ended, is_timed_out, words) = (false, 0, None, false, None);
-        let member = Member { n, receives, arrival, past, asked, waits, is_called, told, ended, is_timed_out, words };
+        let member = Member {
+            n,
+            receives,
+            arrival,
+            past,
+            asked,
+            waits,
+            may_wait_more,
+            is_called: false,
+            told: 0,
+            ended: None,
+            is_timed_out: false,
+            words: None,
+        };
         let known = invocation.members.entry(id).or_insert(member);
         known.receives = known.receives.max(receives);
     }

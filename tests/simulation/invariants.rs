@@ -75,7 +75,8 @@ impl Book {
         ensure(message.original_id() == Some(&member.past.original), "the original id has changed")?;
         letters::check_call(world, invocation, product, member, message)?;
         let (count, most) = (u64::from(message.retry_count()), copies::retries(plan, member).min(u64::from(u32::MAX)));
-        let least = if member.past.is_moved { member.past.count } else { most };
+        let is_known = !member.past.is_moved && !member.may_wait_more;
+        let least = if is_known { most } else { member.past.count };
         ensure((least..=most).contains(&count), "a wrong attempt")
     }
 
