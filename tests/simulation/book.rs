@@ -109,6 +109,8 @@ pub struct Book {
     pub longest_row: u32,
     /// On which receive each environment gave up which messages, in the queue or the dead-letter queue, for as long as it lives.
     given_up: BTreeMap<(usize, bool, String), u64>,
+    /// What failed, and each environment asked nothing about: it may have given that up too.
+    left: BTreeSet<(usize, bool, String)>,
     pub all_handles: BTreeSet<String>,
     /// Of the workers, by environment.
     pub lives: BTreeMap<usize, Life>,
@@ -129,6 +131,7 @@ impl Book {
             arrivals: BTreeMap::new(),
             longest_row: 0,
             given_up: BTreeMap::new(),
+            left: BTreeSet::new(),
             all_handles: BTreeSet::new(),
             lives: BTreeMap::new(),
         }
@@ -275,23 +278,25 @@ impl Book {
     /// An environment takes the place of one that died.
     pub fn born(&mut self, environment: usize) {
         self.given_up.retain(|(other, ..), _| *other != environment);
+        self.left.retain(|(other, ..)| *other != environment);
     }
 
     /// What was final, by an environment that is to remember it while it is in its queue.
     pub fn gave_up(&mut self, world: &World, id: usize) {
         let invocation = &self.invocations[&id];
         for (message, member) in &invocation.members {
-            // What a worker asks nothing about is left to the redrive policy.
-            let is_left = world.plan.processes().is_some() && !invocation.settled.contains(message);
+            let key = (invocation.environment, invocation.is_on_dead, message.clone());
+            let has_failed = member.is_timed_out || matches!(member.ended, Some(Ended::Failed(..)));
+            if has_failed && !invocation.settled.contains(message) {
+                self.left.insert(key.clone());
+            }
             // What went wrong may have changed its end.
             let is_final = match member.ended {
                 Some(Ended::Final) => true,
-                Some(Ended::Failed(..)) => is_left || member.told >= u64::from(member.asked.retries(&world.plan)),
-                Some(Ended::Cut) => is_left && member.is_timed_out,
+                Some(Ended::Failed(..)) => member.told >= u64::from(member.asked.retries(&world.plan)),
                 _ => false,
             };
             if is_final && !self.tracks[member.n].is_troubled {
-                let key = (invocation.environment, invocation.is_on_dead, message.clone());
                 self.given_up.insert(key, member.receives);
             }
         }
@@ -301,6 +306,11 @@ impl Book {
     pub fn was_given_up(&self, invocation: &Invocation, message: &str, receives: u64) -> bool {
         let given_up = self.given_up.get(&(invocation.environment, invocation.is_on_dead, message.to_owned()));
         given_up.is_some_and(|earlier| *earlier < receives)
+    }
+
+    pub fn may_have_given_up(&self, invocation: &Invocation, message: &str, receives: u64) -> bool {
+        let is_left = self.left.contains(&(invocation.environment, invocation.is_on_dead, message.to_owned()));
+        is_left || self.was_given_up(invocation, message, receives)
     }
 
     /// Something else than the handler went wrong with these messages.
