@@ -130,7 +130,8 @@ impl Book {
             if has_ended && is_given_back && !member.is_timed_out && is_kept_back {
                 self.history.violate(Some(n), format!("not given back by {id}"));
             }
-            if has_ended && is_given_back && is_ours {
+            // Somebody else may have it already.
+            if has_ended && is_given_back && !invocation.deleted.contains(&message) {
                 self.excuse_one(n, "given back by a worker that ends");
             }
         }
