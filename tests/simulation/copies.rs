@@ -9,7 +9,7 @@ use requeue::{FailureClass, Mode, RecursiveLoop, Strategy, Wrap};
 
 use crate::book::{Ended, Invocation, Member, Track};
 use crate::letters;
-use crate::plan::{DeadLetters, Plan};
+use crate::plan::{DeadLetters, Plan, secs};
 use crate::producer::{Copies, Maker};
 use crate::system::World;
 use crate::wire::{Members, at};
@@ -50,6 +50,23 @@ fn unnoted(plan: &Plan, member: &Member) -> u64 {
 /// At most; a moved message has fewer in an environment that did not see it arrive.
 pub fn retries(plan: &Plan, member: &Member) -> u64 {
     member.past.count + unnoted(plan, member)
+}
+
+/// Whether a copy says itself that an earlier receive of it found no retry left.
+pub fn is_spent(plan: &Plan, member: &Member) -> bool {
+    let past = &member.past;
+    let is_used_up = |(class, _): &(String, u64)| {
+        let classes = [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary];
+        let budget =
+            classes.into_iter().find(|known| known.as_str() == class).and_then(|class| plan.policy.class(class));
+        let age = Duration::from_millis(past.received_here.saturating_sub(past.first_received));
+        budget.is_some_and(|budget| {
+            let is_counted_out = budget.max_retries.is_some_and(|most| past.counts.get(class) >= Some(&most.into()));
+            is_counted_out || age + secs(1) > budget.total_timeout
+        })
+    };
+    let has_none_left = || retries(plan, member) >= u64::from(member.asked.retries(plan));
+    member.receives > member.arrival.0 && (has_none_left() || past.last.as_ref().is_some_and(is_used_up))
 }
 
 /// Checks what is about to be sent. `now` is the time of the environment that sends.

@@ -105,6 +105,7 @@ impl Book {
                 member.past.is_given_up
                     || member.asked.unreadable.is_some()
                     || !matches!(self.tracks[member.n].product.maker, Maker::Producer { .. })
+                    || copies::is_spent(&world.plan, member)
                     || self.may_have_given_up(invocation, message, member.receives)
             };
             let is_plain = !is_refused(&message, &member)
