@@ -35,8 +35,8 @@ pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
 
 /// There is a connection, and no response.
 pub(super) fn not_answered(error: &(dyn Error + 'static), evidence: Evidence) -> Failure {
-    // What we do not want to hold in memory says nothing about the target.
-    let evidence = if is_oversize(error) { Evidence::Connection } else { evidence };
+    // The service responded, and a head that is refused here says nothing about whether it works.
+    let evidence = if is_unreadable(error) { Evidence::Connection } else { evidence };
     Failure::new(FailureClass::Temporary, evidence, reason(error).unwrap_or_else(|| "transport failed".to_owned()))
 }
 
@@ -86,8 +86,8 @@ fn known(error: &(dyn Error + 'static)) -> Option<String> {
 }
 
 fn of_http2(error: &h2::Error) -> Option<String> {
-    if is_oversize(error) {
-        return Some("head of the answer too large".to_owned());
+    if is_unreadable(error) {
+        return Some("head of the answer too large or malformed".to_owned());
     }
     if let Some(io) = error.get_io() {
         // Its source is not in the chain.
@@ -98,11 +98,12 @@ fn of_http2(error: &h2::Error) -> Option<String> {
     error.reason().map(|reason| format!("HTTP/2 {what} {who}: {}", reason.description()))
 }
 
-/// h2 itself refuses a response of which it does not read the head, or ends the connection if the head does not end.
-fn is_oversize(error: &(dyn Error + 'static)) -> bool {
+/// h2 itself resets the stream of a response whose head is too large or malformed, by the same code, and ends the connection if the head
+/// does not end.
+fn is_unreadable(error: &(dyn Error + 'static)) -> bool {
     classify::chain(error).filter_map(|error| error.downcast_ref::<h2::Error>()).any(|error| {
         let what = (error.is_library(), error.is_reset(), error.reason());
-        matches!(what, (true, true, Some(Reason::REFUSED_STREAM)) | (true, false, Some(Reason::ENHANCE_YOUR_CALM)))
+        matches!(what, (true, true, Some(Reason::PROTOCOL_ERROR)) | (true, false, Some(Reason::ENHANCE_YOUR_CALM)))
     })
 }
 

@@ -144,7 +144,7 @@ async fn what_befalls_one_request_or_their_connection_fails_no_other() {
         ("leave", None),
         ("close", None),
         ("each-close", Some("connection closed")),
-        ("each-malform", Some("HTTP/2 stream broken: unspecific protocol error detected")),
+        ("each-malform", Some("head of the answer too large or malformed")),
         ("reset", Some("HTTP/2 stream ended by the other side: unexpected internal error encountered")),
         ("stall", None),
     ] {
