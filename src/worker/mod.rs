@@ -225,8 +225,9 @@ where
     }
 
     async fn end(&self, mut work: impl Future + Unpin, stop: &Stop) {
-        tracing::info!("shutting down");
+        // The log may have to wait for its reader.
         stop.starting.cancel();
+        tracing::info!("shutting down");
         // The rest is for settling what was cancelled.
         let rest = self.limits.reserve.min(self.settings.shutdown_timeout / 4);
         if timeout(self.settings.shutdown_timeout.saturating_sub(rest), &mut work).await.is_err() {

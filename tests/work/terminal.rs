@@ -1,12 +1,13 @@
 //! What somebody sees who starts it in a terminal, and what becomes of it when nobody reads what it says.
 
+use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;
 
 use requeue::Clock;
 use requeue::embedded::{EmbeddedSqs, Fault};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::shop::Shop;
 
@@ -100,4 +101,32 @@ async fn a_log_that_nobody_reads_for_a_while_holds_the_work_up_and_loses_nothing
     done.sort_unstable();
     done.dedup();
     assert_eq!(done.len(), 1_000);
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_ends_a_worker_whose_log_nobody_reads() {
+    /// Of the 64 KiB of a pipe, so much is left that no ten messages can be told of.
+    const FILLED: usize = (64 << 10) - 1_500;
+    let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
+    for (signal, status) in [("-TERM", 143), ("-INT", 130)] {
+        let shop = Shop::open(&server.url(), &format!("full{signal}")).await;
+        shop.send((0..50).map(|n| format!(r#"{{"n":{n},"answer":"invalid"}}"#)).collect()).await;
+        let (_unread, mut full) = std::io::pipe().unwrap();
+        full.write_all(&vec![b'\n'; FILLED]).unwrap();
+        let worker = [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue];
+        let mut child = shop.command(&worker, &[]).stdout(full).spawn().unwrap();
+        shop.called(10).await;
+        let id = child.id().unwrap().to_string();
+        let end = Instant::now() + PATIENCE;
+        // Signals that follow at once may be seen as one.
+        let ended = loop {
+            assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
+            match timeout(Duration::from_millis(300), child.wait()).await {
+                Ok(ended) => break ended.unwrap(),
+                Err(_) => assert!(Instant::now() < end, "{signal} does not end it"),
+            }
+        };
+        assert_eq!(ended.code(), Some(status), "{ended}");
+    }
 }

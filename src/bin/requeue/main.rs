@@ -21,7 +21,7 @@ mod places;
 mod redrive_policy;
 mod schedule;
 mod serve;
-mod signals;
+mod stop;
 mod table;
 mod work;
 

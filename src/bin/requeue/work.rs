@@ -1,20 +1,20 @@
 //! `requeue work`: the handler of `requeue-lambda` as a long-polling worker, for containers and laptops.
 
-use std::cell::Cell;
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
+use std::sync::mpsc;
+use std::thread;
 use std::time::Duration;
 
-use futures_util::future::select_all;
 use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::SqsQueue;
 use requeue::{Config, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging, init_logging_to};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
-use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::time::{Instant, interval, sleep, timeout};
 
-use crate::{Error, address, signals};
+use crate::stop::Stop;
+use crate::{Error, address};
 
 #[derive(clap::Args)]
 #[command(
@@ -79,27 +79,19 @@ async fn work(arguments: &Arguments, config: Config, target: TargetUrl, is_watch
     let settings = arguments.settings();
     let worker = Worker::start(handler, SqsQueue::from_env(), &queue, config.into_settings(), settings).await?;
 
-    let mut signals = Signals::new()?;
-    let is_ending = Cell::new(false);
-    let shutdown = async {
-        signals.next().await;
-        is_ending.set(true);
-        tokio::spawn(async move {
-            let signal = signals.next().await;
-            if is_watched {
-                say("\n");
-            }
-            std::process::exit(128 + signal)
-        });
-    };
+    let stop = Stop::listen_and(move || {
+        if is_watched {
+            leave_line();
+        }
+    })?;
     if is_watched {
         let ended = tokio::select! {
-            ended = worker.run(shutdown) => ended,
-            () = show(|| worker.progress(), &is_ending) => worker.progress(),
+            ended = worker.run(stop.told()) => ended,
+            () = show(|| worker.progress(), &stop) => worker.progress(),
         };
         say(&format!("{CLEARED}{}\n", line(ended)));
     } else {
-        worker.run(shutdown).await;
+        worker.run(stop.told()).await;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -141,12 +133,12 @@ async fn wait_for(target: &TargetUrl, patience: Duration) -> Result<(), Error> {
 const CLEARED: &str = "\r\x1b[2K";
 
 /// One line on the terminal, again and again.
-async fn show(progress: impl Fn() -> Progress, is_ending: &Cell<bool>) {
+async fn show(progress: impl Fn() -> Progress, stop: &Stop) {
     let mut ticks = interval(Duration::from_millis(500));
     loop {
         ticks.tick().await;
         let mut line = line(progress());
-        if is_ending.get() {
+        if stop.is_told() {
             line.insert_str(0, "ending: ");
         }
         // A line that reached the margin would go on in the next one, where it is not cleared.
@@ -159,6 +151,16 @@ async fn show(progress: impl Fn() -> Progress, is_ending: &Cell<bool>) {
 /// In one piece, as others write there too. A terminal that is gone is no reason to end.
 fn say(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
+}
+
+/// So that what follows has a line of its own. A terminal that takes nothing holds that up for a moment only.
+fn leave_line() {
+    let (writing, written) = mpsc::channel::<()>();
+    thread::spawn(move || {
+        say("\n");
+        drop(writing);
+    });
+    let _ = written.recv_timeout(Duration::from_millis(100));
 }
 
 fn line(progress: Progress) -> String {
@@ -177,22 +179,5 @@ impl Write for OverProgress {
 
     fn flush(&mut self) -> io::Result<()> {
         stdout().flush()
-    }
-}
-
-/// The signals that ask a process to end.
-struct Signals(Vec<(SignalKind, Signal)>);
-
-impl Signals {
-    fn new() -> io::Result<Self> {
-        signals::ending().into_iter().map(|kind| Ok((kind, signal(kind)?))).collect::<io::Result<_>>().map(Self)
-    }
-
-    /// The number of the next one.
-    async fn next(&mut self) -> i32 {
-        let arrivals =
-            self.0.iter_mut().map(|(kind, signal)| Box::pin(async { (kind.as_raw_value(), signal.recv().await) }));
-        let ((number, _), ..) = select_all(arrivals).await;
-        number
     }
 }

@@ -15,9 +15,9 @@ use super::letter::{Filter, Letter};
 use super::messages;
 use super::scan::Held;
 use super::sqs::{Sqs, refusal};
-use super::stop::Stop;
 use super::way::{Stays, Way};
 use crate::Error;
+use crate::stop::Stop;
 
 /// What has become of the messages so far.
 #[derive(Default)]

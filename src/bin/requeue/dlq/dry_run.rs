@@ -13,9 +13,9 @@ use super::letter::{Letter, claimed_source};
 use super::list::{GroupShape, Groups};
 use super::redrive::Arguments;
 use super::scan::End;
-use super::stop::Stop;
 use super::way::Way;
 use super::{DeadLetters, messages};
+use crate::stop::Stop;
 use crate::{Error, output};
 
 #[derive(Serialize)]

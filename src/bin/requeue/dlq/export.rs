@@ -12,8 +12,8 @@ use requeue::printable;
 use serde::Serialize;
 
 use super::letter::{AttributeShape, Filter, Known, Letter};
-use super::stop::Stop;
 use super::{Place, messages, note};
+use crate::stop::Stop;
 use crate::{Error, output};
 
 #[derive(clap::Args)]

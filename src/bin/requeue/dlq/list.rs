@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::letter::{Letter, UNKNOWN, class, moment, reason};
 use super::scan::{End, Scan};
-use super::stop::Stop;
 use super::{Place, messages, note};
+use crate::stop::Stop;
 use crate::table::table;
 use crate::{Error, output};
 

@@ -19,12 +19,11 @@ mod progress;
 mod redrive;
 mod scan;
 mod sqs;
-mod stop;
 mod way;
 
 use self::scan::Scan;
 use self::sqs::{Described, Sqs};
-use self::stop::Stop;
+use crate::stop::Stop;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {

@@ -7,8 +7,8 @@ use tokio::time::sleep;
 
 use super::progress::Progress;
 use super::sqs::{MoveTask, Sqs};
-use super::stop::Stop;
 use crate::Error;
+use crate::stop::Stop;
 
 /// Between two looks at a task.
 const LOOK: Duration = Duration::from_secs(1);

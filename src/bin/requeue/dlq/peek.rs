@@ -7,8 +7,8 @@ use requeue::{DeadLetter, printable};
 use serde::Serialize;
 
 use super::letter::{Filter, Known, Letter, claimed_source, class, moment, reason};
-use super::stop::Stop;
 use super::{Place, note};
+use crate::stop::Stop;
 use crate::{Error, output};
 
 /// How many are shown unless somebody says otherwise.

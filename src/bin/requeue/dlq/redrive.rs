@@ -10,9 +10,9 @@ use tokio::time::Instant;
 use super::copy::{Copier, Left, Tally};
 use super::letter::{Filter, moment};
 use super::moving::{self, MoveEnd};
-use super::stop::Stop;
 use super::way::Way;
 use super::{DeadLetters, Place, confirm, dry_run, messages, note};
+use crate::stop::Stop;
 use crate::{Error, output};
 
 pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back itself (StartMessageMoveTask), each message to the queue it came \

@@ -11,9 +11,9 @@ use tokio::time::Instant;
 use super::letter::Letter;
 use super::progress::Progress;
 use super::sqs::{Described, Sqs, refusal};
-use super::stop::Stop;
 use super::{messages, note};
 use crate::Error;
+use crate::stop::Stop;
 
 /// Calls at once.
 const AT_ONCE: usize = 4;

@@ -1,0 +1,78 @@
+//! The signals that ask the process to end. The first lets it clean up; the second ends it at once.
+
+use std::process::ExitCode;
+use std::{fs, io, thread};
+
+use futures_util::future::select_all;
+use tokio::runtime::Builder;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::watch;
+
+/// Whether somebody has asked.
+#[derive(Clone)]
+pub(crate) struct Stop(watch::Receiver<Option<u8>>);
+
+impl Stop {
+    /// From now on signals do not end the process by themselves.
+    pub(crate) fn listen() -> io::Result<Self> {
+        Self::listen_and(|| {})
+    }
+
+    /// As [`listen`](Self::listen); `before_end` is done when the second signal comes.
+    pub(crate) fn listen_and(before_end: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+        // A thread of its own: all others may be writing what nobody reads.
+        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let entered = runtime.enter();
+        let mut signals = ending().into_iter().map(|kind| Ok((kind, signal(kind)?))).collect::<io::Result<Vec<_>>>()?;
+        drop(entered);
+        let (first, stop) = watch::channel(None);
+        thread::spawn(move || {
+            runtime.block_on(async {
+                first.send_replace(Some(next(&mut signals).await));
+                let number = next(&mut signals).await;
+                before_end();
+                std::process::exit(128 + i32::from(number));
+            });
+        });
+        Ok(Self(stop))
+    }
+
+    pub(crate) fn is_told(&self) -> bool {
+        self.0.borrow().is_some()
+    }
+
+    /// Ends when somebody asks.
+    pub(crate) async fn told(&self) {
+        if self.0.clone().wait_for(Option::is_some).await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// As the shell has it: 130 after Ctrl-C; `otherwise` if nobody asked.
+    pub(crate) fn exit_code(&self, otherwise: ExitCode) -> ExitCode {
+        self.0.borrow().map_or(otherwise, |number| ExitCode::from(128 + number))
+    }
+}
+
+/// The number of the next one.
+async fn next(signals: &mut [(SignalKind, Signal)]) -> u8 {
+    let arrivals = signals.iter_mut().map(|(kind, signal)| Box::pin(async { (*kind, signal.recv().await) }));
+    let ((kind, _), ..) = select_all(arrivals).await;
+    u8::try_from(kind.as_raw_value()).unwrap_or(2)
+}
+
+/// SIGINT, SIGTERM, and SIGHUP of a terminal that is closed; not where `nohup` lets the process ignore that.
+fn ending() -> Vec<SignalKind> {
+    let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
+    if !ignores(SignalKind::hangup()) {
+        kinds.push(SignalKind::hangup());
+    }
+    kinds
+}
+
+/// Whether the process was started to ignore it. Only Linux says so in a file; elsewhere nothing counts as ignored.
+fn ignores(kind: SignalKind) -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (kind.as_raw_value() - 1)) != 0)
+}
