@@ -134,25 +134,26 @@ fn numbered(what: &str, count: usize) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn what_befalls_one_request_or_their_connection_fails_no_other() {
+    let typed = |reason| Some((Evidence::Typed, reason));
     for (what, failed) in [
         ("nothing", None),
         ("refuse", None),
         (
             "each-refuse",
-            Some("HTTP/2 stream ended by the other side: refused stream before processing any application logic"),
+            typed("HTTP/2 stream ended by the other side: refused stream before processing any application logic"),
         ),
         ("leave", None),
         ("close", None),
-        ("each-close", Some("connection closed")),
-        ("each-malform", Some("head of the answer too large or malformed")),
-        ("reset", Some("HTTP/2 stream ended by the other side: unexpected internal error encountered")),
+        ("each-close", typed("connection closed")),
+        ("each-malform", Some((Evidence::Connection, "head of the answer too large or malformed"))),
+        ("reset", typed("HTTP/2 stream ended by the other side: unexpected internal error encountered")),
         ("stall", None),
     ] {
         let (server, _) = server(None);
         let target = server.target();
         let mut bodies = numbered("ordinary", 9);
         bodies.insert(4, format!("{what} 0"));
-        let expected = failed.map(|reason| (format!("{what} 0"), Evidence::Typed, reason.to_owned()));
+        let expected = failed.map(|(evidence, reason)| (format!("{what} 0"), evidence, reason.to_owned()));
         assert_eq!(deliver_all(&target, &bodies).await, Vec::from_iter(expected), "{what}");
         target.deliver(Delivery::new("last", "last")).await.expect("it is accepted");
     }
