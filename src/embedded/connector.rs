@@ -97,7 +97,7 @@ fn response(answer: Answer) -> Result<HttpResponse, ConnectorError> {
     let response = http::Response::builder()
         .status(answer.status)
         .header("content-type", CONTENT_TYPE)
-        .header("date", httpdate::fmt_http_date(answer.date));
+        .header("date", answer.date);
     let response = match answer.query_error {
         Some(error) => response.header("x-amzn-query-error", error),
         None => response,

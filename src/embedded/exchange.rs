@@ -1,7 +1,7 @@
 //! One request and its answer: faults, carrying out, long polling. The same for every transport.
 
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -39,11 +39,18 @@ pub(crate) struct Answer {
     /// The header `x-amzn-query-error`.
     pub(crate) query_error: Option<String>,
     /// The header `Date`.
-    pub(crate) date: SystemTime,
+    pub(crate) date: String,
 }
 
 /// The content type of requests and answers.
 pub(crate) const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
+
+/// No form of an HTTP date has a year before 1970 or after 9999, which a clock of the caller's may show.
+fn http_date(time: SystemTime) -> String {
+    const LAST: Duration = Duration::from_secs(253_402_300_799);
+    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since.min(LAST))
+}
 
 /// What a fault leaves of a request.
 pub(crate) enum Course {
@@ -85,7 +92,7 @@ impl EmbeddedSqs {
             After::Late(latency) => sleep(latency).await,
         }
         Reply::Answer(match performed {
-            Ok(body) => Answer { status: 200, body, query_error: None, date: self.0.clock.now() },
+            Ok(body) => Answer { status: 200, body, query_error: None, date: http_date(self.0.clock.now()) },
             Err(error) => self.refusal(400, error.code.shape(), error.code.query(), &error.message),
         })
     }
@@ -148,7 +155,7 @@ impl EmbeddedSqs {
             status,
             body: protocol::error_body(shape, message),
             query_error: Some(format!("{query};{blame}")),
-            date: self.0.clock.now(),
+            date: http_date(self.0.clock.now()),
         }
     }
 }

@@ -103,7 +103,7 @@ fn response(answer: Answer) -> io::Result<Response<Full<Bytes>>> {
     let response = Response::builder()
         .status(answer.status)
         .header(header::CONTENT_TYPE, CONTENT_TYPE)
-        .header(header::DATE, httpdate::fmt_http_date(answer.date));
+        .header(header::DATE, answer.date);
     let response = match answer.query_error {
         Some(error) => response.header("x-amzn-query-error", error),
         None => response,

@@ -233,6 +233,22 @@ fn an_event_that_is_none_is_refused_with_the_reason() {
 }
 
 #[test]
+fn a_time_stamp_that_no_clock_can_show_is_refused_by_name() {
+    for name in ["SentTimestamp", "ApproximateFirstReceiveTimestamp"] {
+        for (millis, is_refused) in [(253_370_764_799_999, false), (253_402_300_800_000, true), (u64::MAX, true)] {
+            let record =
+                |attributes| json!({ "messageId": "m", "receiptHandle": "r", "body": "{}", "attributes": attributes });
+            let records = [record(json!({})), record(json!({ name: millis.to_string() }))];
+            let run = requeue_reading(&json!({ "Records": records }).to_string(), &["invoke", "-"]);
+            let refusal = format!(
+                "error: Records[1] has the {name} {millis}: allowed are milliseconds since 1970, before the year 9999; correct the event\n"
+            );
+            assert_eq!((run.status, run.stderr == refusal), (i32::from(is_refused), is_refused), "{}", run.stderr);
+        }
+    }
+}
+
+#[test]
 fn invoke_sends_what_the_settings_of_the_lambda_say() {
     let run = |variable| requeue_with(&[variable], &["invoke", "events/attributes.json", "--sample", "0.5"]);
     let mapped = run(("REQUEUE_ATTRIBUTE_HEADERS", "tenant=X-Tenant,amount=X-Amount,thumbprint=X-Print,note=X-Note"));

@@ -131,7 +131,7 @@ async fn invoke(
     records: Vec<Record>,
     target: impl Handler,
 ) -> Result<ExitCode, Error> {
-    let clock = if arguments.is_embedded() { Clock::starting_at(received(&records)) } else { Clock::system() };
+    let clock = if arguments.is_embedded() { Clock::starting_at(received(&records)?) } else { Clock::system() };
     let sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
     let settings = Settings { clock: clock.clone(), sampler, ..config.into_settings() };
     if !arguments.is_embedded() {
@@ -177,9 +177,25 @@ fn unsettled(report: &Report) -> Option<Error> {
 
 /// The time at which the batch was received, by its own time stamps: an event file is replayed as if it had just come, so that no
 /// message is too old for its policy.
-fn received(records: &[Record]) -> SystemTime {
-    let times = records.iter().flat_map(|record| [record.sent, record.first_received]).flatten();
-    times.max().unwrap_or_else(|| Clock::system().now())
+fn received(records: &[Record]) -> Result<SystemTime, Error> {
+    // The last year in which HTTP and AWS's signatures can tell the time is left to the invocation itself.
+    const YEAR_9999: Duration = Duration::from_secs(253_370_764_800);
+    let mut latest = None;
+    for (at, record) in records.iter().enumerate() {
+        let times = [("SentTimestamp", record.sent), ("ApproximateFirstReceiveTimestamp", record.first_received)];
+        for (name, time) in times.into_iter().filter_map(|(name, time)| Some((name, time?))) {
+            let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            if since >= YEAR_9999 {
+                return Err(format!(
+                    "Records[{at}] has the {name} {}: allowed are milliseconds since 1970, before the year 9999; correct the event",
+                    since.as_millis()
+                )
+                .into());
+            }
+            latest = latest.max(Some(time));
+        }
+    }
+    Ok(latest.unwrap_or_else(|| Clock::system().now()))
 }
 
 /// The response on stdout, the table on stderr.
