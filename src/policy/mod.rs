@@ -102,7 +102,8 @@ pub struct ClassPolicy {
     pub max_delay: Duration,
     /// How the delay is spread, after the cap.
     pub jitter: Jitter,
-    /// Most copies for failures of this class; `None` leaves it to [`RetryPolicy::max_retries`].
+    /// Most copies for failures of this class; `None` leaves it to [`RetryPolicy::max_retries`], which bounds all classes together in any
+    /// case.
     pub max_retries: Option<u32>,
     /// No retry later than this after the message was first received.
     pub total_timeout: Duration,

@@ -73,6 +73,32 @@ fn what_protects_the_callee_is_told() {
 }
 
 #[test]
+fn retries_of_a_class_beyond_those_of_the_policy_are_told_to_have_no_effect() {
+    let no_effect = |own: u32, class: &str, all: u32| {
+        format!(
+            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} bounds all classes together; raise it"
+        )
+    };
+    for (document, expected) in [
+        (r#"{"maxRetries": 10}"#, vec![]),
+        (r#"{"maxRetries": 10, "errorConfigs": {"RATE_LIMIT": {"maxRetries": 10}}}"#, vec![]),
+        (
+            r#"{"maxRetries": 10, "errorConfigs": {"RATE_LIMIT": {"maxRetries": 30}}}"#,
+            vec![no_effect(30, "rate-limit", 10)],
+        ),
+        (r#"{"errorConfigs": {"QUOTA": {"maxRetries": 51}}}"#, vec![no_effect(51, "quota", 50)]),
+        (
+            r#"{"maxRetries": 1, "errorConfigs": {"QUOTA": {"maxRetries": 0}, "DEFAULT": {"maxRetries": 2}}}"#,
+            vec![no_effect(2, "rate-limit", 1), no_effect(2, "temporary", 1)],
+        ),
+    ] {
+        let said = requeue_reading(document, &["check", "-"]).succeeded();
+        let told: Vec<&str> = said.lines().filter(|line| line.contains("has no effect")).collect();
+        assert_eq!(told, expected, "{document}");
+    }
+}
+
+#[test]
 fn settings_of_the_queue_are_compared_with_what_the_policy_needs() {
     for (document, expected) in [
         ("{}", &[][..]),

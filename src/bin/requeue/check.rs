@@ -41,6 +41,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         span(*max_retry_after),
         message_ttl.map_or(String::new(), |ttl| format!("; not called when older than {}", span(ttl))),
     )?;
+    for line in bounded(&policy) {
+        outln!("{line}")?;
+    }
     outln!("{}", protection(&policy))?;
     outln!("{}", deferrals(&policy))?;
     match rules.len() {
@@ -121,6 +124,17 @@ fn summary(policy: &RetryPolicy) -> comfy_table::Table {
         ]);
     }
     rows
+}
+
+/// `maxRetries 30 of rate-limit has no effect: …`, for each class to which the policy's own bound leaves less than the document says.
+fn bounded(policy: &RetryPolicy) -> impl Iterator<Item = String> {
+    let all = policy.max_retries;
+    CLASSES.into_iter().filter_map(move |class| {
+        let own = policy.class(class)?.max_retries.filter(|own| *own > all)?;
+        Some(format!(
+            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} bounds all classes together; raise it"
+        ))
+    })
 }
 
 /// `60, 180, 300, 300, …`, before the jitter.

@@ -167,7 +167,7 @@ pub(super) mod global {
         PRESET, "preset", Presets = Presets,
             "The built-in policy, which the other keys change. Default: standard.";
         MAX_RETRIES, "maxRetries", Count = COPIES,
-            "Most retries for failures of any class.";
+            "Most retries of a message, for failures of all classes together. A class cannot have more.";
         MULTIPLIER, "baseDelayMultiplier", Number = FACTOR,
             "By what an exponential delay is multiplied each time.";
         MAX_DELAY, "maxDelaySeconds", Seconds = DELAY,
@@ -179,7 +179,7 @@ pub(super) mod global {
         JITTER_PERCENTAGE, "jitterPercentage", Number = SHARE,
             "The same as {\"proportional\": share} for jitter: 0.1 takes away up to a tenth of each delay.";
         TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
-            "No retry later than this after the message was first received.";
+            "No retry later than this after the message was first received, for classes that name no totalTimeoutSeconds.";
         MAX_RETRY_AFTER, "maxRetryAfterSeconds", Seconds = AGE,
             "The longest delay that a failure itself may name.";
         MESSAGE_TTL, "messageTtlSeconds", Seconds = AGE,
@@ -241,9 +241,9 @@ pub(super) mod class {
         JITTER, "jitter", Jitters = Jitters,
             "How delays are spread.";
         MAX_RETRIES, "maxRetries", Count = COPIES,
-            "Most retries for failures of this class.";
+            "Most retries for failures of this class. No effect above the policy's maxRetries, which bounds all classes together.";
         TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
-            "No retry for a failure of this class later than this after the message was first received.";
+            "No retry for a failure of this class later than this after the message was first received. It replaces the policy's totalTimeoutSeconds, shorter or longer.";
     }
 }
 
