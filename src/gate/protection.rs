@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -37,7 +37,8 @@ const PROBES: u32 = 3;
 pub struct Scope(pub(super) Option<u64>);
 
 impl Scope {
-    /// By a key such as the host or the tenant, of which only a hash is kept. The default is the scope of messages without a key.
+    /// By a key such as the host or the tenant, of which only a hash is kept. The default is the scope of all messages where none has a key:
+    /// a [`Worker`](crate::Worker) that has only met it takes it for that of the next ones too.
     #[must_use]
     pub fn of(key: &(impl Hash + ?Sized)) -> Self {
         Self(Some(hash(key)))
@@ -56,17 +57,13 @@ pub(crate) struct Protection {
     circuit_breaker: Option<CircuitBreaker>,
     /// Those that gave trouble, and nothing is known of their recovery.
     scopes: Mutex<HashMap<Scope, Trouble>>,
-    /// The scope of all messages so far: [`UNUSED`], [`SEVERAL`], [`DEFAULT`], or the hash of its key.
-    used: AtomicU64,
+    /// Whether a message had a key: the next one may have another.
+    is_keyed: AtomicBool,
     /// Holds so far, of whatever scope. A scope that recovered is forgotten, and the probe of an earlier hold may still be on its way.
     holds: AtomicU64,
 }
 
-const UNUSED: u64 = 0;
-const SEVERAL: u64 = 1;
-const DEFAULT: u64 = 2;
-
-/// The one scope that is used is held: most messages that come now could only be deferred.
+/// The one scope of all messages is held: most that come now could only be deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standstill {
     /// Until messages may probe; zero if they may now.
@@ -213,7 +210,7 @@ impl Protection {
             max_pause: *max_pause,
             circuit_breaker: circuit_breaker.clone(),
             scopes: Mutex::default(),
-            used: AtomicU64::new(UNUSED),
+            is_keyed: AtomicBool::new(false),
             holds: AtomicU64::new(0),
         })
     }
@@ -222,28 +219,20 @@ impl Protection {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether all messages so far were of one scope, and it is held.
+    /// Whether messages have one scope in common, and it is held. That they had one key so far does not say that the next one has it.
     pub(crate) fn standstill(&self, now: SystemTime) -> Option<Standstill> {
-        let scope = match self.used.load(Ordering::Relaxed) {
-            UNUSED | SEVERAL => return None,
-            DEFAULT => Scope::default(),
-            key => Scope(Some(key)),
-        };
+        if self.is_keyed.load(Ordering::Relaxed) {
+            return None;
+        }
         let mut scopes = self.scopes();
-        let hold = scopes.get_mut(&scope)?.hold.as_mut().filter(|hold| !hold.has_lapsed(now))?;
+        let hold = scopes.get_mut(&Scope::default())?.hold.as_mut().filter(|hold| !hold.has_lapsed(now))?;
         let permits = hold.permits.saturating_sub(hold.given.iter().sum());
         Some(Standstill { rest: hold.rest(now), permits, hold: hold.number })
     }
 
     fn note_use(&self, scope: Scope) {
-        let key = scope.0.map_or(DEFAULT, |hash| hash.max(DEFAULT + 1));
-        let used = self.used.load(Ordering::Relaxed);
-        if used == key || used == SEVERAL {
-            return;
-        }
-        let first = self.used.compare_exchange(UNUSED, key, Ordering::Relaxed, Ordering::Relaxed);
-        if first.is_err_and(|other| other != key) {
-            self.used.store(SEVERAL, Ordering::Relaxed);
+        if scope != Scope::default() {
+            self.is_keyed.store(true, Ordering::Relaxed);
         }
     }
 

@@ -36,16 +36,21 @@ impl ScopeKey {
     pub(super) fn scope(&self, message: &Message) -> Scope {
         match self {
             Self::Attribute(name) => match message.attributes().get(name).map(|attribute| &attribute.value) {
-                None => Scope::default(),
+                None => none(),
                 Some(AttributeValue::Text(text)) => Scope::of(text),
                 Some(AttributeValue::Binary(bytes)) => Scope::of(bytes),
             },
             Self::Pointer(pointer) => match at(message.body(), pointer) {
-                None | Some("null") => Scope::default(),
+                None | Some("null") => none(),
                 Some(json) => of_value(json),
             },
         }
     }
+}
+
+/// That of messages that have none of it. Not the default one, which says that the next message has no other.
+fn none() -> Scope {
+    Scope::of(&())
 }
 
 /// Values are the same however they are written. Objects and arrays are not compared like this: they would have to be built in
@@ -227,6 +232,18 @@ mod tests {
             (r#"{"a":1}"#, r#"{"a":2}"#, false),
         ] {
             assert_eq!(of_value(one) == of_value(other), is_same, "{one} {other}");
+        }
+    }
+
+    #[test]
+    fn messages_without_a_key_share_a_scope_that_is_not_the_one_of_all() {
+        let record = crate::Record { body: Some(r#"{"id":null}"#.into()), ..crate::Record::default() };
+        let decoder = crate::message::Decoder::default();
+        let decoded = crate::message::Delivery::decode(0, record, std::time::SystemTime::UNIX_EPOCH, &decoder);
+        let message = Message::new(&decoded.into(), 5, tokio::time::Instant::now()).expect("it is raw");
+        for key in ["tenant", "/id", "/tenant"] {
+            let scope = key.parse::<ScopeKey>().expect("a key").scope(&message);
+            assert_eq!((scope == none(), scope == Scope::default()), (true, false), "{key}");
         }
     }
 

@@ -81,8 +81,8 @@ pub enum Until {
 
 /// Works on a queue by long polls: the same handler and the same settings as in a Lambda, in a container or on a laptop.
 ///
-/// While all that it calls asked for a pause, or has an open circuit, it receives only messages that may probe: it could only defer the
-/// others. That takes a handler whose messages all had the same [`Scope`](crate::Scope) so far.
+/// While what it calls asked for a pause, or has an open circuit, it receives only messages that may probe: it could only defer the
+/// others. Not if messages have a [`Scope`](crate::Scope) of a key, as the next one may have another.
 ///
 /// It plays by the rules of Lambda's poller: what the report of a batch does not keep is deleted, what it keeps comes back after its
 /// visibility timeout. While a message is worked on its visibility is extended, up to SQS's 12 hours; where that fails until it has run

@@ -1,4 +1,4 @@
-//! A worker whose messages all call the same, which is paused or whose circuit is open, receives no more messages than may probe: it
+//! A worker whose messages have one scope in common, which is paused or whose circuit is open, receives no more messages than may probe: it
 //! could only defer the others, by a copy each.
 
 use std::sync::atomic::{AtomicBool, Ordering};

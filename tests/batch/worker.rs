@@ -657,6 +657,25 @@ async fn a_worker_does_not_receive_what_it_could_only_defer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_pause_of_the_only_tenant_so_far_keeps_no_worker_from_the_messages_of_others() {
+    let mut world = World::new();
+    world.protect();
+    world.send("paused").await;
+    let script = Script::new(|seen| match &*seen.body {
+        "paused" => Act::Fail(Failure::rate_limit("slowly").retry_after(secs(60))),
+        _ => Act::Done,
+    });
+    let script = script.scoped(|message| Scope::of(&**message.body()));
+    let worker = start(&world, script.clone(), WorkerSettings::default()).await;
+    let sending = async {
+        sleep(secs(5)).await;
+        world.send("another").await;
+    };
+    tokio::join!(worker.run(sleep(secs(10))), sending);
+    assert_eq!((script.seen(), script.done()), (vec!["paused".into(), "another".into()], vec!["another".into()]));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_worker_goes_on_when_one_probe_has_ended_however_long_another_one_takes() {
     let mut world = World::new();
     world.protect();
