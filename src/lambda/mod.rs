@@ -109,8 +109,9 @@ fn warn_of_http_settings() {
     }
 }
 
-const NOT_IN_LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API is not set: this program is started by Lambda; \
-                             to try it, run `requeue invoke EVENT.json` or `cargo lambda watch`";
+const NOT_IN_LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts this program; to try it, \
+                             run `cargo lambda watch`. Delivery to a URL as by `requeue-lambda` can also be tried by \
+                             `requeue invoke EVENT.json`";
 
 /// The response takes a call to the Runtime API, which is in the same machine.
 const LEAST_FOR_RESPONSE: Duration = Duration::from_millis(50);

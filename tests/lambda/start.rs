@@ -1,6 +1,9 @@
 //! The start of a function: bad settings end it with a message that names them all; a foreign event fails with the remedy.
 
+use std::process::Output;
+
 use serde_json::json;
+use tokio::process::Command;
 
 use crate::runtime_api::Ended;
 use crate::stage::{Stage, TIMEOUT};
@@ -37,6 +40,18 @@ async fn what_is_missing_wrong_or_without_effect_fails_at_start() {
         assert_eq!(code, Some(1), "{output}");
         assert!(output.contains(&format!("Error: 1 setting is invalid:\n  {named}")), "{output}");
     }
+}
+
+#[tokio::test]
+async fn started_by_hand_it_says_how_to_try_it() {
+    let settings = [("AWS_ACCESS_KEY_ID", "test"), ("REQUEUE_TARGET_URL", "http://127.0.0.1:1/")];
+    let by_hand = Command::new(env!("CARGO_BIN_EXE_requeue-lambda")).env_clear().envs(settings).output();
+    let Output { status, stderr, .. } = by_hand.await.unwrap();
+    let said = String::from_utf8(stderr).unwrap();
+    assert_eq!(status.code(), Some(1), "{said}");
+    let remedy = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts this program; to try it, run `cargo lambda watch`. \
+                  Delivery to a URL as by `requeue-lambda` can also be tried by `requeue invoke EVENT.json`";
+    assert!(said.contains(remedy), "{said}");
 }
 
 #[tokio::test]
