@@ -193,7 +193,7 @@ fn in_real_sqs_nothing_is_handled_without_credentials_and_what_is_not_confirmed_
     for place in [&["--sqs"][..], &["--queue-url", "http://127.0.0.1:1/000000000000/orders"]] {
         let arguments = [&["invoke", &event][..], place].concat();
         let run = requeue_with(&alone, &arguments);
-        let missing = "error: to settle in real SQS, invoke needs AWS credentials in the environment";
+        let missing = "error: there are no AWS credentials in the environment or in AWS's files; `aws configure";
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{place:?}: {}", run.stderr);
         assert!(run.stderr.starts_with(missing), "{place:?}: {}", run.stderr);
 

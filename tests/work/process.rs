@@ -94,6 +94,7 @@ async fn it_says_why_it_does_not_begin() {
     // The kernel takes the one for this machine, and the other one for incomplete.
     let (elsewhere, link_local) = ("http://0.0.0.0:9/", "http://[fe80::1]:9/");
     let (http, any_address) = (("REQUEUE_ALLOW_HTTP", "true"), ("REQUEUE_ALLOW_LINK_LOCAL", "true"));
+    let anonymous = [("AWS_ACCESS_KEY_ID", ""), ("AWS_EC2_METADATA_DISABLED", "true"), ("HOME", "/nonexistent")];
     let table = [
         (&[][..], &[("REQUEUE_TARGET_URL", "")][..], "REQUEUE_TARGET_URL is missing: set it to the URL"),
         (&["--target-url", "ftp://x"], &[], "--target-url is invalid"),
@@ -107,6 +108,7 @@ async fn it_says_why_it_does_not_begin() {
         (&["--target-url", link_local, "--wait-for-target", "0"], &[http, any_address], "accepts no connection"),
         (&["--target-url", nobody, "--wait-for-target", "1"], &[], "accepts no connection within 1 s"),
         (&[], &[("AWS_ENDPOINT_URL_SQS", nobody)], "SQS does not answer (NoConnection)"),
+        (&[], &anonymous, "error: there are no AWS credentials in the environment or in AWS's files; `aws configure"),
         (&[], &[("REQUEUE_CONCURRENCY", "0")], "REQUEUE_CONCURRENCY is `0`"),
     ];
     for (arguments, settings, words) in table {

@@ -7,7 +7,6 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use aws_sdk_sqs::config::ProvideCredentials;
 use requeue::embedded::{EmbeddedSqs, InFlight};
 use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, SqsQueue};
@@ -22,7 +21,7 @@ use crate::endpoint::{self, Endpoint};
 use crate::output::{self, errln};
 use crate::places::Places;
 use crate::table::{duration, table};
-use crate::{CREDENTIALS, Error, address, aws};
+use crate::{CREDENTIALS, Error, address, aws, has_credentials};
 
 #[derive(clap::Args)]
 #[command(
@@ -153,12 +152,8 @@ async fn invoke(
 /// SQS by AWS's environment. Without credentials no message could be settled, and so none is handled.
 async fn real_queue() -> Result<SqsQueue, Error> {
     let config = aws::config().await;
-    let found = match config.credentials_provider() {
-        Some(provider) => provider.provide_credentials().await.is_ok(),
-        None => false,
-    };
-    if !found {
-        return Err(format!("to settle in real SQS, invoke needs {CREDENTIALS}").into());
+    if !has_credentials(&config).await {
+        return Err(format!("there are no {CREDENTIALS}").into());
     }
     Ok(SqsQueue::new(&aws_sdk_sqs::Client::new(&config)))
 }

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::SqsQueue;
-use requeue::{Config, Progress, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging, init_logging_to};
+use requeue::{
+    Config, Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging, init_logging_to,
+};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::stop::Stop;
-use crate::{Error, address};
+use crate::{CREDENTIALS, Error, address, aws, has_credentials};
 
 #[derive(clap::Args)]
 #[command(
@@ -77,7 +79,13 @@ async fn work(arguments: &Arguments, config: Config, target: TargetUrl, is_watch
     }
     let handler = HttpTarget::new(target, config.http.clone())?;
     let settings = arguments.settings();
-    let worker = Worker::start(handler, SqsQueue::from_env(), &queue, config.into_settings(), settings).await?;
+    let worker = match Worker::start(handler, SqsQueue::from_env(), &queue, config.into_settings(), settings).await {
+        // Looked for afterwards, as whoever hands them out may have been away for a moment only, and the start tries again.
+        Err(StartError::Unavailable { .. }) if !has_credentials(&aws::config().await).await => {
+            return Err(format!("there are no {CREDENTIALS}").into());
+        }
+        started => started?,
+    };
 
     let stop = Stop::listen_and(move || {
         if is_watched {
