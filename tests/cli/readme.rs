@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::run::requeue;
+use crate::run::{file, requeue};
 
 fn text(path: &str) -> String {
     fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
@@ -105,6 +105,32 @@ fn the_tables_of_a_first_try_are_those_of_the_commands() {
 fn the_table_of_an_outage_is_that_of_the_command() {
     let said = requeue(&["simulate", "outage", "--messages", "4000", "--rate", "10"]).succeeded();
     said.lines().for_each(|line| says(line.trim_end()));
+}
+
+#[test]
+fn the_dead_letters_of_few_messages_in_an_outage_are_those_of_the_command() {
+    let page = text("docs/guarantees.md");
+    let (_, section) = page.split_once("### Few messages in an outage").unwrap();
+    let (section, _) = section.split_once("### ").unwrap();
+    let rows: Vec<Vec<&str>> = section
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.strip_suffix(" |"))
+        .map(|row| row.split(" | ").collect())
+        .skip(1)
+        .collect();
+    assert_eq!(rows.len(), 5);
+    for row in rows {
+        let [messages, retries, breaker, dead_letters] = row[..] else { panic!("{row:?}") };
+        let breaker = match breaker.trim_matches('`') {
+            "default" => String::new(),
+            breaker => format!(r#", "circuitBreaker": {breaker}"#),
+        };
+        let policy = file("few-messages.json", &format!(r#"{{"maxRetries": {retries}{breaker}}}"#));
+        let outage = ["simulate", "outage", "--messages", messages, "--rate", "10", "--outage", "7200"];
+        let said = requeue(&[&outage[..], &["--policy", &policy]].concat()).succeeded();
+        let line = said.lines().find(|line| line.trim_start().starts_with("dead letters")).unwrap();
+        assert_eq!(line.split_whitespace().last(), Some(dead_letters), "{row:?}: {said}");
+    }
 }
 
 #[test]
