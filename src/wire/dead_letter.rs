@@ -198,7 +198,7 @@ impl<'a> DeadLetter<'a> {
         self.state()?.original_message_id.as_deref()
     }
 
-    /// When it was first sent, by SQS's clock.
+    /// When it was first sent, by SQS's clock; of one that was brought back and failed again, the time of its last redrive.
     #[must_use]
     pub fn first_sent(&self) -> Option<SystemTime> {
         self.state()?.first_sent

@@ -45,7 +45,8 @@ const HIDDEN: &str = "To look at a message is to receive it: it is hidden from o
                       after Ctrl-C. Only if the process is killed does it stay hidden until its visibility timeout ends, two minutes and \
                       a second for each 100 of --max-messages.\n\n\
                       Class and reason are what Requeue wrote into the message (REQUEUE_DEAD_LETTER=annotate or direct); in the mode \
-                      redrive the class of the last retry is known at most. Permissions: sqs:ReceiveMessage, \
+                      redrive the class of the last retry is known at most. For a message that was brought back and failed again, \
+                      the time of its last redrive stands as first sent. Permissions: sqs:ReceiveMessage, \
                       sqs:ChangeMessageVisibility, sqs:GetQueueAttributes.\n\n\
                       Ends with status 0, with 1 on an error or if an export is not complete, and with 130 after Ctrl-C.";
 
