@@ -440,7 +440,8 @@ impl<T> Message<T> {
     }
 
     /// Why the message was given up, of one that is handled in a dead-letter queue or was brought back from one; else `None`. In the mode
-    /// [`Redrive`](crate::DeadLetterMode::Redrive) no reason is known, but the class of the last retry and the queue may be.
+    /// [`Redrive`](crate::DeadLetterMode::Redrive) no reason is known. In the dead-letter queue the class of the last retry and the source
+    /// may be; of a message that was brought back, nothing is, and this is `None`.
     ///
     /// It is the same on every attempt. [`HttpTarget`](crate::http::HttpTarget) sends it as `X-Requeue-Dead-Letter-…` headers.
     ///

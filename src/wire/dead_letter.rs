@@ -98,7 +98,8 @@ impl DeadLetterInfo {
         Some(self.failed_at.as_deref()?.parse::<Timestamp>().ok()?.into())
     }
 
-    /// The ARN of the queue it came from: SQS's own word where SQS moved it, else that of the message.
+    /// The ARN of the queue it came from: SQS's own word in the dead-letter queue to which SQS moved it, else that of the message. `None` of
+    /// one that was brought back, unless it was sent to the dead-letter queue in the mode [`Direct`](crate::DeadLetterMode::Direct).
     #[must_use]
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
