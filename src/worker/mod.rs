@@ -92,21 +92,34 @@ pub enum Until {
 /// A batch has no deadline: each handler has its own [`timeout`](Limits::timeout). Handlers run on the runtime on which the
 /// worker is made, and must leave it a thread: should they block all of them, nothing is extended and nothing received.
 ///
+/// It logs by `tracing`, and so nothing until a subscriber is installed: [`init_logging`](crate::init_logging) installs one. It listens to
+/// no signals: what ends it is the future that [`run`](Self::run) is given. Containers are stopped by SIGTERM, terminals send SIGINT.
+///
 /// ```no_run
 /// use requeue::queue::{QueueUrl, SqsQueue};
-/// use requeue::{Config, Failure, Message, Worker, WorkerSettings};
+/// use requeue::{Config, Failure, Message, Worker, WorkerSettings, init_logging};
+/// use tokio::signal::unix::{SignalKind, signal};
 ///
 /// async fn charge(message: Message) -> Result<(), Failure> { Ok(()) }
 ///
-/// # async fn main_() -> Result<(), Box<dyn std::error::Error>> {
-/// let queue: QueueUrl = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders".parse()?;
-/// let queue = queue.arn("aws", "eu-west-1");
-/// let settings = Config::load().await?.into_settings();
-/// let worker = Worker::start(charge, SqsQueue::from_env(), &queue, settings, WorkerSettings::default()).await?;
-/// let progress = worker.run(async { drop(tokio::signal::ctrl_c().await) }).await;
-/// println!("{} done", progress.completed);
-/// # Ok(())
-/// # }
+/// #[tokio::main]
+/// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+///     init_logging(tracing::Level::INFO);
+///     let queue: QueueUrl = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders".parse()?;
+///     let queue = queue.arn("aws", "eu-west-1");
+///     let settings = Config::load().await?.into_settings();
+///     let worker = Worker::start(charge, SqsQueue::from_env(), &queue, settings, WorkerSettings::default()).await?;
+///     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+///     let shutdown = async move {
+///         tokio::select! {
+///             _ = terminate.recv() => {}
+///             _ = interrupt.recv() => {}
+///         }
+///     };
+///     let progress = worker.run(shutdown).await;
+///     println!("{} done", progress.completed);
+///     Ok(())
+/// }
 /// ```
 pub struct Worker<H, Q, T = Raw> {
     processor: BatchProcessor<H, Leased<Q>, T>,
