@@ -477,12 +477,16 @@ impl Vars {
         let Some(value) = self.get("POLICY") else {
             return Default::default();
         };
-        let document = if value.trim_start().starts_with('{') { Ok(value) } else { std::fs::read_to_string(&value) };
-        let document = match document {
-            Ok(document) => document,
-            Err(error) => {
-                self.problem("POLICY", format_args!("is neither a JSON object nor a file that can be read: {error}"));
-                return Default::default();
+        let document = if value.trim_start().starts_with('{') {
+            value
+        } else {
+            match std::fs::read_to_string(&value) {
+                Ok(document) => document,
+                Err(error) => {
+                    let allowed = "a JSON object, or the path of a file that can be read";
+                    self.problem("POLICY", format_args!("is `{value}` ({error}): allowed is {allowed}"));
+                    return Default::default();
+                }
             }
         };
         policy::read(&document).unwrap_or_else(|problems| {

@@ -126,6 +126,19 @@ fn every_variable_reaches_its_place() {
 }
 
 #[test]
+fn a_policy_that_is_no_document_is_told_by_the_file_that_was_given() {
+    let allowed = "allowed is a JSON object, or the path of a file that can be read";
+    for (given, error) in [
+        ("polic.json", "No such file or directory (os error 2)"),
+        ("[]", "No such file or directory (os error 2)"),
+        ("src", "Is a directory (os error 21)"),
+    ] {
+        let expected = refused(&[&format!("REQUEUE_POLICY is `{given}` ({error}): {allowed}")]);
+        assert_eq!(read(&[("POLICY", given)]).err(), Some(expected), "{given}");
+    }
+}
+
+#[test]
 fn a_trusted_sender_is_the_own_one_or_an_id() {
     for (list, unknown) in [
         ("own", None),

@@ -83,12 +83,13 @@ impl fmt::Display for StartError {
             ),
             Self::NoDeadLetterQueue => f.write_str(
                 "the queue has no redrive policy, so that what is given up would go round until it vanishes: give it a \
-                 dead-letter queue, or say that it is to be worked on without",
+                 dead-letter queue, or allow to work without one by --without-dead-letter-queue (WithoutDeadLetterQueue::Warn)",
             ),
             Self::MissingDeadLetterQueue { queue, is_direct } => write!(
                 f,
                 "{} names {queue} as the dead-letter queue, which does not exist, so that a message that is given up would return \
-                 until its retention ends: create that queue, name another one, or say that it is to be worked on without",
+                 until its retention ends: create that queue, name another one, or allow to work without one by --without-dead-letter-queue \
+                 (WithoutDeadLetterQueue::Warn)",
                 if *is_direct { "REQUEUE_DEAD_LETTER_QUEUE_URL" } else { "the queue's redrive policy" },
             ),
             Self::NoVisibilityTimeout => f.write_str(

@@ -88,6 +88,7 @@ async fn a_closed_terminal_ends_it_in_peace_unless_it_was_started_to_ignore_that
 
 #[tokio::test(flavor = "multi_thread")]
 async fn it_says_why_it_does_not_begin() {
+    const REMEDY: &str = "or allow to work without one by --without-dead-letter-queue";
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
     let mut shop = Shop::open(&server.url(), "refused").await;
     let nobody = "http://127.0.0.1:9/";
@@ -117,11 +118,12 @@ async fn it_says_why_it_does_not_begin() {
     }
     shop.queue = shop.dead_letters.clone();
     let (status, said) = shop.worker(&[], &[]).ended().await;
-    assert!(status == Some(1) && said.contains("no redrive policy"), "{said}");
+    assert!(status == Some(1) && said.contains("no redrive policy") && said.contains(REMEDY), "{said}");
     let direct = format!("{}-gone", shop.dead_letters);
     let direct = [("REQUEUE_DEAD_LETTER", "direct"), ("REQUEUE_DEAD_LETTER_QUEUE_URL", &*direct)];
     let (status, said) = shop.worker(&[], &direct).ended().await;
     assert!(status == Some(1) && said.contains("error: REQUEUE_DEAD_LETTER_QUEUE_URL names arn:aws:sqs:"), "{said}");
+    assert!(said.contains(REMEDY), "{said}");
     let (status, said) = shop.worker(&["--without-dead-letter-queue", "--drain"], &[]).ended().await;
     assert!(status == Some(0) && said.contains("no redrive policy"), "{said}");
 }
