@@ -7,6 +7,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use aws_sdk_sqs::config::ProvideCredentials;
 use requeue::embedded::{EmbeddedSqs, InFlight};
 use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, SqsQueue};
@@ -21,7 +22,7 @@ use crate::endpoint::{self, Endpoint};
 use crate::output::{self, errln};
 use crate::places::Places;
 use crate::table::{duration, table};
-use crate::{CREDENTIALS, Error, address, aws, has_credentials};
+use crate::{CREDENTIALS, Error, address, aws};
 
 #[derive(clap::Args)]
 #[command(
@@ -156,6 +157,13 @@ async fn real_queue() -> Result<SqsQueue, Error> {
         return Err(format!("there are no {CREDENTIALS}").into());
     }
     Ok(SqsQueue::new(&aws_sdk_sqs::Client::new(&config)))
+}
+
+pub(crate) async fn has_credentials(config: &aws::SdkConfig) -> bool {
+    match config.credentials_provider() {
+        Some(provider) => provider.provide_credentials().await.is_ok(),
+        None => false,
+    }
 }
 
 /// Messages that SQS was asked about and did not confirm.

@@ -2,7 +2,6 @@
 
 use std::process::ExitCode;
 
-use aws_sdk_sqs::config::ProvideCredentials;
 use clap::{Parser, Subcommand};
 
 mod address;
@@ -29,13 +28,6 @@ mod work;
 /// For errors that may be for want of credentials: where they are looked for.
 const CREDENTIALS: &str = "AWS credentials in the environment or in AWS's files; `aws configure export-credentials --format env` prints those of \
                            a single sign-on";
-
-async fn has_credentials(config: &aws::SdkConfig) -> bool {
-    match config.credentials_provider() {
-        Some(provider) => provider.provide_credentials().await.is_ok(),
-        None => false,
-    }
-}
 
 /// The retry layer that SQS and Lambda lack.
 #[derive(Parser)]

@@ -15,8 +15,9 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, interval, sleep, timeout};
 
+use crate::invoke::has_credentials;
 use crate::stop::Stop;
-use crate::{CREDENTIALS, Error, address, aws, has_credentials};
+use crate::{CREDENTIALS, Error, address, aws};
 
 #[derive(clap::Args)]
 #[command(
