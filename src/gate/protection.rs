@@ -66,6 +66,7 @@ pub(crate) struct Protection {
 /// The one scope of all messages is held: most that come now could only be deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standstill {
+    pub(crate) why: Deferral,
     /// Until messages may probe; zero if they may now.
     pub(crate) rest: Duration,
     /// How many of them may.
@@ -227,7 +228,7 @@ impl Protection {
         let mut scopes = self.scopes();
         let hold = scopes.get_mut(&Scope::default())?.hold.as_mut().filter(|hold| !hold.has_lapsed(now))?;
         let permits = hold.permits.saturating_sub(hold.given.iter().sum());
-        Some(Standstill { rest: hold.rest(now), permits, hold: hold.number })
+        Some(Standstill { why: hold.why, rest: hold.rest(now), permits, hold: hold.number })
     }
 
     fn note_use(&self, scope: Scope) {

@@ -307,7 +307,7 @@ where
                 self.standing.end();
                 return Some((batch_size, None));
             };
-            self.standing.begin();
+            self.standing.begin(&still);
             let pause = turn.pause(&still, has_paused);
             if pause.is_zero() {
                 return Some((turn.most(&still).min(batch_size), Some(turn)));

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 
+use crate::disposition::whole_secs;
 use crate::gate::Standstill;
 
 /// While probes are under way, this is looked at again after so long.
@@ -37,9 +38,13 @@ impl Standing {
         self.asked.lock().await
     }
 
-    pub(super) fn begin(&self) {
+    pub(super) fn begin(&self, still: &Standstill) {
         if !self.is_still.swap(true, Ordering::Relaxed) {
-            tracing::info!("receiving stopped: the downstream service asked for a pause, or its circuit is open");
+            tracing::info!(
+                why = still.why.as_str(),
+                delaySeconds = whole_secs(still.rest),
+                "receiving stopped: messages could only be deferred"
+            );
         }
     }
 
@@ -81,10 +86,12 @@ impl Asked {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::disposition::Deferral;
 
     #[test]
     fn where_nobody_who_came_may_probe_receives_become_rarer() {
-        let still = |rest, permits, hold| Standstill { rest: Duration::from_secs(rest), permits, hold };
+        let why = Deferral::Paused;
+        let still = |rest, permits, hold| Standstill { why, rest: Duration::from_secs(rest), permits, hold };
         let mut asked = Asked::default();
         for (still, has_paused, pause) in [
             (still(30, 3, 1), false, 30),

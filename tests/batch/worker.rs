@@ -657,6 +657,28 @@ async fn a_worker_does_not_receive_what_it_could_only_defer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_worker_that_stops_receiving_says_why_and_for_how_long() {
+    let pause = Failure::rate_limit("slowly").retry_after(secs(60));
+    for (failure, expected) in [
+        (pause, [r#"why="paused""#, "delaySeconds=60"]),
+        (Failure::temporary("503"), [r#"why="circuit-open""#, "delaySeconds=1"]),
+    ] {
+        let mut world = World::new();
+        world.protect();
+        world.send_numbered(30).await;
+        let worker = start(&world, Script::always(failure), WorkerSettings::default()).await;
+        let log = Log::default();
+        let listening = log.listen();
+        worker.run(sleep(millis(500))).await;
+        drop(listening);
+        let text = log.text();
+        let said: Vec<&str> = text.lines().filter(|line| line.contains("receiving stopped")).collect();
+        let [said] = said[..] else { panic!("{said:?}") };
+        assert!(expected.iter().all(|field| said.split(' ').any(|word| word == *field)), "{said}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_pause_of_the_only_tenant_so_far_keeps_no_worker_from_the_messages_of_others() {
     let mut world = World::new();
     world.protect();
