@@ -239,8 +239,8 @@ mod tests {
     fn messages_without_a_key_share_a_scope_that_is_not_the_one_of_all() {
         let record = crate::Record { body: Some(r#"{"id":null}"#.into()), ..crate::Record::default() };
         let decoder = crate::message::Decoder::default();
-        let decoded = crate::message::Delivery::decode(0, record, std::time::SystemTime::UNIX_EPOCH, &decoder);
-        let message = Message::new(&decoded.into(), 5, tokio::time::Instant::now()).expect("it is raw");
+        let delivery = crate::message::Delivery::decode(0, record, std::time::SystemTime::UNIX_EPOCH, &decoder);
+        let message = Message::new(&delivery.into(), 5, tokio::time::Instant::now()).expect("it is raw");
         for key in ["tenant", "/id", "/tenant"] {
             let scope = key.parse::<ScopeKey>().expect("a key").scope(&message);
             assert_eq!((scope == none(), scope == Scope::default()), (true, false), "{key}");
