@@ -90,6 +90,8 @@ pub struct Track {
     /// Whether anything but the handler went wrong with it, so that it may have been received in vain or be there twice.
     pub is_troubled: bool,
     pub was_dead: bool,
+    /// Whether one worker had several deliveries of it in hand at once, whose copies nobody can tell apart for certain.
+    pub was_in_hand_twice: bool,
     pub redrives: usize,
     /// It is not to be called earlier.
     pub due: Option<Instant>,
@@ -151,6 +153,7 @@ impl Book {
             postponed: 0,
             most_receives: 0,
             was_dead: false,
+            was_in_hand_twice: false,
             redrives: 0,
             due: None,
         });

@@ -26,6 +26,11 @@ impl Book {
                 self.history.violate(Some(n), "received while it is worked on");
             }
         }
+        for n in self.invocations[&id].members.values().map(|member| member.n).collect::<Vec<_>>() {
+            let in_hand =
+                self.of_environment(environment).map(|(_, invocation)| invocation.of(n).count()).sum::<usize>();
+            self.tracks[n].was_in_hand_twice |= in_hand > 1;
+        }
         let due = world.clock.now() + 2 * secs(world.plan.visibility()) / 3;
         let is_late = |state| matches!(state, MessageState::InFlightUntil(until) if until < due);
         let queue = world.sqs.messages(world.queues(environment).0).expect("the queue exists");
