@@ -90,8 +90,6 @@ pub struct Track {
     /// Whether anything but the handler went wrong with it, so that it may have been received in vain or be there twice.
     pub is_troubled: bool,
     pub was_dead: bool,
-    /// Whether one worker had several deliveries of it in hand at once, whose copies nobody can tell apart for certain.
-    pub was_in_hand_twice: bool,
     pub redrives: usize,
     /// It is not to be called earlier.
     pub due: Option<Instant>,
@@ -114,6 +112,8 @@ pub struct Book {
     /// What failed, and each environment asked nothing about: it may have given that up too.
     left: BTreeSet<(usize, bool, String)>,
     pub all_handles: BTreeSet<String>,
+    /// The messages of which one worker had several deliveries in hand at once, whose copies nobody can tell apart for certain.
+    pub in_hand_twice: BTreeSet<usize>,
     /// Of the workers, by environment.
     pub lives: BTreeMap<usize, Life>,
 }
@@ -135,6 +135,7 @@ impl Book {
             given_up: BTreeMap::new(),
             left: BTreeSet::new(),
             all_handles: BTreeSet::new(),
+            in_hand_twice: BTreeSet::new(),
             lives: BTreeMap::new(),
         }
     }
@@ -153,7 +154,6 @@ impl Book {
             postponed: 0,
             most_receives: 0,
             was_dead: false,
-            was_in_hand_twice: false,
             redrives: 0,
             due: None,
         });

@@ -29,7 +29,9 @@ impl Book {
         for n in self.invocations[&id].members.values().map(|member| member.n).collect::<Vec<_>>() {
             let in_hand =
                 self.of_environment(environment).map(|(_, invocation)| invocation.of(n).count()).sum::<usize>();
-            self.tracks[n].was_in_hand_twice |= in_hand > 1;
+            if in_hand > 1 {
+                self.in_hand_twice.insert(n);
+            }
         }
         let due = world.clock.now() + 2 * secs(world.plan.visibility()) / 3;
         let is_late = |state| matches!(state, MessageState::InFlightUntil(until) if until < due);

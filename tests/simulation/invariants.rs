@@ -108,9 +108,10 @@ impl Book {
             };
             let checked = copies::check(world, &self.invocations[&id], &self.tracks[n], n, queue, entry, now);
             self.history.note(Some(n), format!("copy sent by {id} to {}, delay {}", queue.name(), entry.delay));
-            match checked {
-                Err(what) if !self.tracks[n].was_in_hand_twice => self.history.violate(Some(n), what),
-                _ => {}
+            if let Err(what) = checked
+                && !self.in_hand_twice.contains(&n)
+            {
+                self.history.violate(Some(n), what);
             }
         }
     }
