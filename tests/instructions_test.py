@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "benches/instructions/counts.json"
+PAGE = ROOT / "docs/performance.md"
 
 # Between two builds of the same code there is no difference. This leaves room for where a heap begins.
 MOST, LEAST = 1.03, 0.90
@@ -131,6 +132,17 @@ class Instructions(unittest.TestCase):
 
     def test_no_case_allocates_less(self):
         self.compare("allocations", lambda now, then: now < then, "fewer allocations; keep it so, and lower the figures")
+
+
+class Page(unittest.TestCase):
+    """Counts nothing, so it runs on every machine."""
+
+    def test_the_page_has_the_figures_of_the_table(self):
+        cases = json.loads(TABLE.read_text())["cases"].values()
+        counts = [(f"{case['instructions']:,}", f"{case['allocations']:,}") for case in cases]
+        _, section = PAGE.read_text().split("| | instructions | allocations |")
+        rows = re.findall(r"^\| .* \| ([\d,]+) \| ([\d,]+) \|$", section.split("\n\n")[0], re.MULTILINE)
+        self.assertEqual(rows, counts, "docs/performance.md has to show benches/instructions/counts.json, row by row")
 
 
 if __name__ == "__main__":
