@@ -1,4 +1,5 @@
-//! What the README says of settings, times and costs is what the code says, and what the page of guarantees says of tests what they say.
+//! What the README says of settings, times and costs is what the code says, what the page of the policy says of keys what their schema says,
+//! and what the page of guarantees says of tests what they say.
 
 use std::fs;
 use std::path::Path;
@@ -131,6 +132,54 @@ fn the_dead_letters_of_few_messages_in_an_outage_are_those_of_the_command() {
         let line = said.lines().find(|line| line.trim_start().starts_with("dead letters")).unwrap();
         assert_eq!(line.split_whitespace().last(), Some(dead_letters), "{row:?}: {said}");
     }
+}
+
+/// The bounds that a schema gives a number, or the numbers of a list: `0.001 to 86,400`.
+fn bounds(schema: &Value) -> Option<String> {
+    let number = |word: &str| {
+        let number = schema[word].as_f64()?.to_string();
+        let commas = if number.contains('.') { 0 } else { (number.len() - 1) / 3 };
+        let grouped = (1..=commas).fold(number.clone(), |mut text, group| {
+            text.insert(number.len() - 3 * group, ',');
+            text
+        });
+        Some(grouped)
+    };
+    let own = || Some(format!("{} to {}", number("minimum")?, number("maximum")?));
+    let of_any = || schema["anyOf"].as_array()?.iter().find_map(bounds);
+    own().or_else(of_any).or_else(|| schema.get("items").and_then(bounds))
+}
+
+#[test]
+fn the_page_of_the_policy_has_each_key_of_the_schema_with_its_bounds() {
+    let (page, schema) = (text("docs/policy.md"), text("infra/policy.schema.json"));
+    let schema: Value = serde_json::from_str(&schema).unwrap();
+    let rule = "/properties/rules/items/properties";
+    let mut found = 0;
+    for (heading, places) in [
+        ("The document", vec!["/properties".to_owned()]),
+        ("A class", vec!["/$defs/class/properties".to_owned()]),
+        ("A rule", vec![rule.to_owned(), format!("{rule}/match/properties")]),
+        ("circuitBreaker", vec!["/properties/circuitBreaker/anyOf/1/properties".to_owned()]),
+        ("sqsCalls and receiveCalls", vec!["/properties/sqsCalls/anyOf/1/properties".to_owned()]),
+        ("sqsCalls and receiveCalls", vec!["/properties/receiveCalls/properties".to_owned()]),
+        ("queueConfig", vec!["/properties/queueConfig/properties".to_owned()]),
+    ] {
+        let (_, section) = page.split_once(&format!("\n## {heading}\n")).unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
+        let keys: Vec<(&String, &Value)> =
+            places.iter().flat_map(|place| schema.pointer(place).unwrap().as_object().unwrap()).collect();
+        assert_eq!(rows.len(), keys.len(), "{heading}");
+        for (key, value) in keys {
+            let row = rows.iter().find(|row| row.starts_with(&format!("| `{key}` |")));
+            let row = row.unwrap_or_else(|| panic!("{heading} lacks {key}"));
+            let bounds = bounds(value).unwrap_or_default();
+            assert!(row.contains(&bounds), "{heading}: {key} is {bounds}");
+            found += 1;
+        }
+    }
+    assert!(found > 40, "{found}");
 }
 
 #[test]
