@@ -151,7 +151,8 @@ pub enum Disposition {
         /// How long the original stays invisible if no copy can be sent.
         fallback: Duration,
     },
-    /// It was not its turn: it waits likewise, without a retry used.
+    /// It was not its turn, and it waits likewise. In a copy that uses no retry. In its place the receive counts as one, except for a
+    /// wait until the producer's `requeue.notBefore`.
     Defer {
         /// Why.
         why: Deferral,

@@ -126,16 +126,18 @@ impl Failure {
     /// In the default mode [`Redrive`](crate::DeadLetterMode::Redrive) SQS delivers the message again until it has been received
     /// `maxReceiveCount` times. The process that gave it up does not call its handler again, but another execution environment, a cold one or
     /// a worker that was started again does, once each. The modes [`Annotate`](crate::DeadLetterMode::Annotate) and
-    /// [`Direct`](crate::DeadLetterMode::Direct) note it in the message, which is then handled once in all.
+    /// [`Direct`](crate::DeadLetterMode::Direct) note it in a copy: if SQS confirms that copy, the handler is not called again. On a FIFO
+    /// queue `Annotate` is as `Redrive`.
     pub fn non_retryable(reason: impl fmt::Display) -> Self {
         Self::new(FailureClass::NonRetryable, Evidence::Handler, reason)
     }
 
     /// Nothing failed, but the message shall come again after `delay`, which is at least a second and at most the policy's
-    /// `max_retry_after`: no retry is used. This is how work is scheduled.
+    /// `max_retry_after`. This is how work is scheduled. A message that waits in a copy uses no retry for it. For one that waits in its
+    /// place (a FIFO queue, [`Strategy::Visibility`](crate::Strategy::Visibility)) it is a receive, which counts as a retry.
     #[must_use]
     pub fn postpone(delay: Duration) -> Self {
-        // No retry is used, so nothing else would slow its going round.
+        // In copies no retry is used, so nothing else would slow the next delivery.
         const SOONEST: Duration = Duration::from_secs(1);
         let postponed = Self::new(FailureClass::Temporary, Evidence::Handler, "postponed");
         Self { postponed: true, ..postponed.retry_after(delay.max(SOONEST)) }
@@ -145,7 +147,11 @@ impl Failure {
         Self { class, delay: None, postponed: false, evidence, reason: Reason::new(reason) }
     }
 
-    /// The callee named the time after which to try again, as with `Retry-After`. It wins over the policy's curve and is never cut short.
+    /// The callee named the time after which to try again, as with `Retry-After`. It wins over the policy's curve.
+    ///
+    /// The wait is at most the policy's [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after), 12 hours by default, and a
+    /// spread of up to a minute. A message that waits in its place waits for at most 41,940 s. If the time does not fit into what is left
+    /// of the class's age, the message is given up at once.
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { delay: Some(delay), ..self }

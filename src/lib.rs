@@ -45,7 +45,7 @@
 //!
 //! * No original is deleted before SQS has confirmed its copy by name.
 //! * No handler, be it one that panics, hangs or blocks its thread, changes what happens to its neighbours.
-//! * No body, attribute value, header, secret or receipt handle is logged.
+//! * No body, attribute value, header, secret or receipt handle is logged, unless a handler puts it into a [`Failure`] of its own.
 //! * The policy reads no clock and draws no random number; both are arguments.
 //! * No file but `queue/sqs.rs` calls SQS, none but `secrets/fetch.rs` asks AWS for a secret, and none but `lambda/` knows Lambda. A test reads the sources and says so.
 //!
@@ -69,7 +69,9 @@
 //! | `embedded` | [`embedded::EmbeddedSqs`]: SQS in this process, in virtual time, for tests |
 //! | `cli` (default) | all of it, and the command line `requeue` |
 //!
-//! A Lambda of your own needs none of them: `requeue = { version = "0.1", default-features = false }`.
+//! A Lambda of your own needs none of them. Until the crate is on crates.io, depend on a checkout:
+//! `requeue = { path = "../requeue", default-features = false }`; after that, on
+//! `requeue = { version = "0.1", default-features = false }`.
 
 /// The README's examples compile.
 #[cfg(doctest)]

@@ -469,8 +469,12 @@ impl<T> Message<T> {
         self.delivery.retries()
     }
 
-    /// How often SQS delivered this copy: more than once after a crash or a time-out of the function, and in a dead-letter queue, since
-    /// the receives in its source queue count.
+    /// How often SQS delivered this copy. It is more than once
+    ///
+    /// - after a crash or a time-out of the function, and after a throttled invocation,
+    /// - if the message was left to SQS, or its copy was not confirmed,
+    /// - for each further attempt of a message that waits in its place (a FIFO queue, [`Strategy::Visibility`]),
+    /// - in a dead-letter queue, since the receives in its source queue count.
     pub fn receive_count(&self) -> u32 {
         self.delivery.receive_count
     }

@@ -63,7 +63,7 @@ const MAX_SECONDS: f64 = 900.0;
 ///
 /// | variable | meaning | unit, bounds | default |
 /// |---|---|---|---|
-/// | `REQUEUE_POLICY` | the policy document: JSON, or the path of a file with it | see the README | the preset `standard` |
+/// | `REQUEUE_POLICY` | the policy document: JSON, or the path of a file with it | see `docs/policy.md` in the repository | the preset `standard` |
 /// | `REQUEUE_CONCURRENCY` | most handlers at once | 1 to 1,000 | 10 |
 /// | `REQUEUE_TIMEOUT_SECONDS` | longest run of one handler | seconds, 0.001 to 900 | 30 |
 /// | `REQUEUE_RESERVE_SECONDS` | kept back at the end of an invocation for settling; at most a quarter of it is | seconds, 0.001 to 900 | 5 |
@@ -72,10 +72,10 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_PRODUCER_LIMITS` | whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` limit the retries of their own message, as far as they are tighter than the policy; a message with a value that cannot be read is non-retryable | `on`, `off` | `on` |
 /// | `REQUEUE_TRUSTED_SENDERS` | the senders whose retry fields in a body are believed, by SQS's `SenderId`; those of others are taken for the producer's own. `own` is the principal of this process, asked of STS when it is first needed, and must be there, or its id | list of `own` and of ids of roles and users (`AROA…`, `AIDA…`) | none: everybody's are believed |
 /// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, moved by SQS after `maxReceiveCount` receives, of which each execution environment handles only its first; as a copy that says why, handled no more until SQS moves it; or as such a copy sent there by the function | `redrive`, `annotate`, `direct` | `redrive` |
-/// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | the dead-letter queue of the mode `direct` | URL of an SQS queue | none: needed by `direct` |
+/// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | the dead-letter queue of the mode `direct`; with another mode it stops the start | URL of an SQS queue | none: needed by `direct` |
 /// | `REQUEUE_MODE` | whether failed messages are tried again; `report`, for emergencies, only sorts and logs failures and leaves every one to SQS: nothing is sent, nothing paused, and `maxReceiveCount` receives are all there is | `requeue`, `report` | `requeue` |
 /// | `REQUEUE_METRICS` | whether each batch writes its metrics to the standard output, in CloudWatch's embedded metric format | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
-/// | `REQUEUE_SERVICE` | the dimension `Service` of the metrics | 1 to 255 printable ASCII characters | the function's name; `requeue` elsewhere |
+/// | `REQUEUE_SERVICE` | the dimension `Service` of the metrics | 1 to 255 printable ASCII characters, not all blank, of which the first is no colon | the function's name; `requeue` elsewhere |
 /// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, so that after 10 it waits by its visibility instead, and gets `maxReceiveCount` receives in place of its other retries; other messages of its batch wait likewise, which uses up none of their retries; a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
 ///
 /// Read from the environment as well, by [`load`](Self::load) and [`from_env`](Self::from_env), are `HTTPS_PROXY` and `NO_PROXY` as

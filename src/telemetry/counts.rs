@@ -1,4 +1,5 @@
-//! How many messages of a batch met which end. Each number is a metric and a field of the batch's log line.
+//! How many messages of a batch met which end. Each number is a metric. All but `failed` and `abandoned` are fields of the batch's log
+//! line too.
 
 use crate::disposition::{Disposition, ReleaseReason};
 use crate::report::{Outcome, Settlement};

@@ -20,7 +20,7 @@ pub enum Wrap {
     /// The copy is a JSON object that holds the body as a string. The handler still sees the body alone.
     #[default]
     WhenNeeded,
-    /// No copy: the message waits by its visibility timeout. Needed when a filter of the event source mapping looks at such bodies.
+    /// No copy: the message waits for its delay by a change of its visibility, so that its receives bound its retries. Needed when a filter of the event source mapping looks at such bodies.
     Never,
 }
 

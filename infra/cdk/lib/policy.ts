@@ -44,7 +44,7 @@ export interface RetryPolicy {
   readonly maxRetryAfterSeconds?: number;
   /** A message older than this when its turn comes is dead-lettered without a call. */
   readonly messageTtlSeconds?: number;
-  /** Most copies in a row because it was not the message's turn; then it is called. */
+  /** Most copies in a row because it was not the message's turn. Then it is called, or left to SQS if the invocation has no time left. */
   readonly maxDeferrals?: number;
   /** The longest wait between two of them, before it is spread over up to twice the time. */
   readonly maxDeferralSeconds?: number;

@@ -185,7 +185,7 @@ pub(super) mod global {
         MESSAGE_TTL, "messageTtlSeconds", Seconds = AGE,
             "A message older than this when its turn comes is dead-lettered without a call.";
         MAX_DEFERRALS, "maxDeferrals", Count = COPIES,
-            "Most copies in a row because it was not the message's turn; then it is called.";
+            "Most copies in a row because it was not the message's turn. Then it is called, or left to SQS if the invocation has no time left.";
         MAX_DEFERRAL, "maxDeferralSeconds", Seconds = DELAY,
             "The longest wait between two of them, before it is spread over up to twice the time. Default: 60.";
         MAX_POSTPONEMENTS, "maxPostponements", Count = COPIES,
@@ -315,7 +315,7 @@ pub(super) mod receiving {
 
     keys! {
         MAX_ATTEMPTS, "maxAttempts", Count = ATTEMPTS,
-            "Trouble that outlives so many attempts is an error in the log, and keeps a worker from its start. Default: 3.";
+            "Trouble that outlives so many attempts is an error in the log, and keeps a worker from its start. If SQS refuses for good, one attempt is enough. Default: 3.";
         BASE, "baseDelay", Seconds = PAUSE,
             "The first pause, in seconds. Default: 0.5.";
         MAX_DELAY, "maxDelay", Seconds = PAUSE,

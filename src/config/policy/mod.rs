@@ -39,7 +39,9 @@
 //!   off. No preset changes them.
 //! - `queueConfig` is checked and told, and changes nothing: see [`QueueConfig`].
 //! - `rules` say what failures are; their conditions are described at [`Rules`].
-//! - Numbers of seconds may have fractions. What would have no effect, or contradicts itself, is refused.
+//! - Numbers of seconds may have fractions. What contradicts itself within a class is refused, such as a `multiplier` beside a
+//!   `backoff` that is not exponential. A class's `maxRetries` above the policy's has no effect and is not refused: `requeue check`
+//!   says so.
 
 use std::fmt;
 use std::str::FromStr;

@@ -24,9 +24,9 @@ pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back 
     most ten messages in a request, waits until SQS confirms each by its name, and only then deletes it here. What is not confirmed stays, \
     and becomes visible again. Nothing is lost, wherever this is interrupted. If the command is killed between a confirmation and the \
     deletion, a message is in both queues, its body with the same originalMessageId, which is the handler's idempotency key.\n\n\
-    A message that was brought back starts afresh in Requeue, with all its retries and all its time, up to its tenth redrive, and if it was \
-    sent more than two minutes after its last try. With --fresh-budget it does so in any case: the copy is the message as first delivered, \
-    with its originalMessageId. What arrives here while copies are made is left.\n\n\
+    A message that was brought back starts afresh in Requeue, with all its retries and all its time, up to its tenth redrive. Within \
+    two minutes of its last try it does so only in the mode direct, and in the mode annotate if it is then received less than 9 s after it was \
+    brought back. With --fresh-budget it does so in any case: the copy is the message as first delivered, with its originalMessageId. What arrives here while copies are made is left.\n\n\
     Permissions: sqs:GetQueueAttributes, sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, sqs:DeleteMessage and \
     sqs:ChangeMessageVisibility here, sqs:SendMessage there, and with --to sqs:GetQueueAttributes; unless copies alone are made, also \
     sqs:StartMessageMoveTask, sqs:ListMessageMoveTasks and sqs:CancelMessageMoveTask here.\n\n\

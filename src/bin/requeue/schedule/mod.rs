@@ -65,8 +65,9 @@ pub(crate) struct Arguments {
     price_per_million: f64,
 }
 
-/// As the template has them.
+/// As the template has it.
 const MAX_RECEIVE_COUNT: u32 = 5;
+/// Six times the template's `FunctionTimeout`. The template adds 20 s for a batching window.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
 
 /// The strategies, by the words of `REQUEUE_STRATEGY`.
