@@ -161,13 +161,8 @@ pub enum Disposition {
     },
     /// SQS keeps it, and delivers it again after its visibility timeout.
     Release(ReleaseReason),
-    /// SQS keeps it, and the queue's redrive policy moves it to the dead-letter queue.
+    /// It is given up, and reaches the dead-letter queue as [`DeadLetterMode`](crate::DeadLetterMode) says.
     DeadLetter(DeadLetterReason),
-    /// A copy that says why is sent, and the original is deleted; the copy is not handled again and so reaches the dead-letter
-    /// queue by the redrive policy.
-    Annotate(DeadLetterReason),
-    /// A copy that says why is sent to the dead-letter queue, and the original is deleted.
-    Direct(DeadLetterReason),
 }
 
 impl Disposition {
@@ -179,7 +174,7 @@ impl Disposition {
             Self::Requeue { .. } => "requeue",
             Self::Defer { .. } => "defer",
             Self::Release(_) => "release",
-            Self::DeadLetter(_) | Self::Annotate(_) | Self::Direct(_) => "dead-letter",
+            Self::DeadLetter(_) => "dead-letter",
         }
     }
 
@@ -187,7 +182,7 @@ impl Disposition {
     #[must_use]
     pub const fn why(&self) -> Option<&'static str> {
         match self {
-            Self::DeadLetter(why) | Self::Annotate(why) | Self::Direct(why) => Some(why.as_str()),
+            Self::DeadLetter(why) => Some(why.as_str()),
             Self::Defer { why, .. } => Some(why.as_str()),
             Self::Release(why) => Some(why.as_str()),
             Self::Complete | Self::Requeue { .. } => None,
@@ -197,7 +192,7 @@ impl Disposition {
     /// Whether the message is not to be handled any more, once it is where it belongs.
     pub(crate) const fn gives_up(&self) -> bool {
         match self {
-            Self::DeadLetter(_) | Self::Annotate(_) | Self::Direct(_) => true,
+            Self::DeadLetter(_) => true,
             Self::Release(reason) => matches!(reason, ReleaseReason::GivenUp | ReleaseReason::Annotated),
             Self::Complete | Self::Requeue { .. } | Self::Defer { .. } => false,
         }
@@ -208,7 +203,7 @@ impl Disposition {
     pub const fn wait(&self) -> Option<Wait> {
         match self {
             Self::Requeue { wait, .. } | Self::Defer { wait, .. } => Some(*wait),
-            Self::Complete | Self::Release(_) | Self::DeadLetter(_) | Self::Annotate(_) | Self::Direct(_) => None,
+            Self::Complete | Self::Release(_) | Self::DeadLetter(_) => None,
         }
     }
 }

@@ -52,4 +52,33 @@ impl RetryState {
     pub(crate) fn count(&self, class: FailureClass) -> u32 {
         self.counts[class as usize]
     }
+
+    /// The message failed and is tried again, having used `retries` before.
+    pub(crate) fn note_retry(&mut self, retries: u32, class: Option<FailureClass>, wait: Duration) {
+        self.retry_count = retries.saturating_add(1);
+        self.deferrals = 0;
+        self.postponements = 0;
+        self.delay = Some(wait);
+        self.class = class;
+        if let Some(class) = class {
+            let count = &mut self.counts[class as usize];
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// The message was not called.
+    pub(crate) fn note_deferral(&mut self) {
+        self.deferrals = self.deferrals.saturating_add(1);
+    }
+
+    /// The message waits for its time.
+    pub(crate) fn note_hop(&mut self) {
+        self.hops = self.hops.saturating_add(1);
+    }
+
+    /// The handler asked for a later time.
+    pub(crate) fn note_postponement(&mut self) {
+        self.deferrals = 0;
+        self.postponements = self.postponements.saturating_add(1);
+    }
 }

@@ -13,7 +13,7 @@ mod protection;
 mod tests;
 
 pub use protection::Scope;
-pub(crate) use protection::{Caller, Change, Held, Pass, Protection, Reply, Standstill};
+pub(crate) use protection::{Caller, Change, Held, Permit, Protection, Reply, Standstill};
 
 /// How much of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

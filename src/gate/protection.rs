@@ -237,39 +237,39 @@ impl Protection {
         }
     }
 
-    /// Lets a message through, unless its scope is held. The first ones after a hold probes: until a pass of theirs is given back, the
+    /// Lets a message through, unless its scope is held. The first ones after a hold probes: until a permit of theirs is given back, the
     /// others are held.
-    pub(crate) fn admit(self: &Arc<Self>, scope: Scope, caller: Caller, now: SystemTime) -> Result<Pass, Held> {
+    pub(crate) fn admit(self: &Arc<Self>, scope: Scope, caller: Caller, now: SystemTime) -> Result<Permit, Held> {
         self.note_use(scope);
         let mut scopes = self.scopes();
         let Some(Trouble { hold: Some(hold), .. }) = scopes.get_mut(&scope) else {
-            return Ok(self.pass(scope, caller));
+            return Ok(self.permit(scope, caller));
         };
         if hold.has_lapsed(now) {
             scopes.remove(&scope);
-            return Ok(self.pass(scope, caller));
+            return Ok(self.permit(scope, caller));
         }
         if let Err(rest) = hold.probe(caller, now) {
             return Err(Held { why: hold.why, rest });
         }
-        Ok(Pass { protection: Arc::clone(self), scope, caller, probes: Some(hold.number) })
+        Ok(Permit { protection: Arc::clone(self), scope, caller, probes: Some(hold.number) })
     }
 
     /// For a message that is not to be held.
-    pub(crate) fn pass(self: &Arc<Self>, scope: Scope, caller: Caller) -> Pass {
+    pub(crate) fn permit(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
         self.note_use(scope);
-        Pass { protection: Arc::clone(self), scope, caller, probes: None }
+        Permit { protection: Arc::clone(self), scope, caller, probes: None }
     }
 
     /// Notes what a call said.
-    fn note(&self, pass: &Pass, reply: Reply, now: SystemTime) -> Option<Change> {
+    fn note(&self, permit: &Permit, reply: Reply, now: SystemTime) -> Option<Change> {
         let mut scopes = self.scopes();
-        let hold = scopes.get(&pass.scope).and_then(Trouble::current);
+        let hold = scopes.get(&permit.scope).and_then(Trouble::current);
         // A call that began before the hold says nothing about its end.
-        let is_free = hold.is_none() || hold == pass.probes;
+        let is_free = hold.is_none() || hold == permit.probes;
         match (reply, self.max_pause) {
             (Reply::Paused(delay), Some(longest)) => {
-                let trouble = trouble_of(&mut scopes, pass.scope, now)?;
+                let trouble = trouble_of(&mut scopes, permit.scope, now)?;
                 let was_open = trouble.is_open();
                 let length = delay.min(longest);
                 let replaces = is_free || trouble.hold.as_mut().is_none_or(|other| other.rest(now) < length);
@@ -281,22 +281,22 @@ impl Protection {
                 was_open.then_some(Change::Closed)
             }
             (Reply::Alive | Reply::Paused(_), _) if is_free => {
-                let trouble = scopes.get_mut(&pass.scope)?;
+                let trouble = scopes.get_mut(&permit.scope)?;
                 let was_open = trouble.is_open();
                 trouble.answer();
                 trouble.hold = None;
                 if trouble.is_over() {
-                    scopes.remove(&pass.scope);
+                    scopes.remove(&permit.scope);
                 }
                 was_open.then_some(Change::Closed)
             }
             (Reply::Down, _) if is_free => {
                 let Some(breaker) = &self.circuit_breaker else {
-                    scopes.remove(&pass.scope);
+                    scopes.remove(&permit.scope);
                     return None;
                 };
-                let trouble = trouble_of(&mut scopes, pass.scope, now)?;
-                trouble.fail(pass.caller, breaker);
+                let trouble = trouble_of(&mut scopes, permit.scope, now)?;
+                trouble.fail(permit.caller, breaker);
                 let is_down = trouble.is_down();
                 match &mut trouble.hold {
                     Some(hold) if hold.why == Deferral::CircuitOpen => {
@@ -428,7 +428,7 @@ fn trouble_of(scopes: &mut HashMap<Scope, Trouble>, scope: Scope, now: SystemTim
 }
 
 /// The leave to call, to be given back with what the call said.
-pub(crate) struct Pass {
+pub(crate) struct Permit {
     protection: Arc<Protection>,
     scope: Scope,
     caller: Caller,
@@ -436,7 +436,7 @@ pub(crate) struct Pass {
     probes: Option<u64>,
 }
 
-impl Pass {
+impl Permit {
     pub(crate) fn give_back(mut self, reply: Reply, now: SystemTime) -> Option<Change> {
         let change = self.protection.note(&self, reply, now);
         if reply != Reply::Silent {
@@ -446,7 +446,7 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for Permit {
     /// Nobody heard what the call said, so another one may probe.
     fn drop(&mut self) {
         if let Some(probed) = self.probes {

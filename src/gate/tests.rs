@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use super::protection::{Caller, Change, Held, Pass, Protection, Reply, Scope};
+use super::protection::{Caller, Change, Held, Permit, Protection, Reply, Scope};
 use super::{TimeLeft, gate};
 use crate::disposition::Deferral::{self, CircuitOpen, Paused};
 use crate::disposition::{Disposition, Strategy, Wait};
@@ -45,14 +45,14 @@ fn somebody() -> Caller {
 }
 
 trait Steps {
-    fn enter(&self, now: u64) -> Pass;
+    fn enter(&self, now: u64) -> Permit;
     fn refused(&self, now: u64) -> Held;
     fn call(&self, now: u64, reply: Reply) -> Option<Change>;
 }
 
 impl Steps for Arc<Protection> {
     /// Whichever kind of message.
-    fn enter(&self, now: u64) -> Pass {
+    fn enter(&self, now: u64) -> Permit {
         let other = Caller { has_failed: true, ..somebody() };
         let admitted = self.admit(ALL, somebody(), at(now)).or_else(|_| self.admit(ALL, other, at(now)));
         admitted.unwrap_or_else(|held| panic!("at {now}: {held:?}"))
@@ -174,7 +174,7 @@ fn a_circuit_whose_probes_all_fail_stays_open_for_longer_up_to_the_reset_timeout
         for round in expected {
             let rest = protection.refused(now).rest.as_secs();
             now += rest;
-            let mut probes: Vec<Pass> = Vec::new();
+            let mut probes: Vec<Permit> = Vec::new();
             // As many of either kind as are let through.
             for has_failed in [false, true].repeat(5) {
                 probes.extend(protection.admit(ALL, Caller { has_failed, ..somebody() }, at(now)));
@@ -196,7 +196,7 @@ fn a_row_opens_the_circuit_when_it_is_too_long_for_chance() {
         for n in 1..=1_000 * of {
             // As though by messages that were called in spite of an open circuit.
             let reply = if n % of == 0 { Reply::Alive } else { Reply::Down };
-            protection.pass(ALL, somebody()).give_back(reply, at(0));
+            protection.permit(ALL, somebody()).give_back(reply, at(0));
             if protection.admit(ALL, somebody(), at(0)).is_err() {
                 protection.call(3_600, Reply::Alive);
             }
@@ -277,8 +277,8 @@ fn a_message_that_always_fails_opens_no_circuit_by_itself() {
     let protection = protection();
     let [one, other] = [somebody(), somebody()];
     for caller in [one, one, other, one, other, other, one] {
-        let pass = protection.admit(ALL, caller, at(0)).unwrap_or_else(|held| panic!("{held:?}"));
-        assert_eq!(pass.give_back(Reply::Down, at(0)), None);
+        let permit = protection.admit(ALL, caller, at(0)).unwrap_or_else(|held| panic!("{held:?}"));
+        assert_eq!(permit.give_back(Reply::Down, at(0)), None);
     }
     assert_eq!(protection.call(0, Reply::Down), Some(Change::Opened), "a third one does");
 }
@@ -318,7 +318,7 @@ fn probes_of_which_nobody_hears_leave_their_places_to_others() {
         for probe in probes.iter_mut().take(lost) {
             drop(probe.take());
         }
-        let others: Vec<Pass> = (0..lost).map(|_| protection.enter(2)).collect();
+        let others: Vec<Permit> = (0..lost).map(|_| protection.enter(2)).collect();
         assert_eq!(protection.refused(2), held(CircuitOpen, 0), "{lost}");
         drop(others);
     }
@@ -334,8 +334,8 @@ fn a_circuit_that_gives_way_to_a_pause_is_closed() {
             protection.call(0, Reply::Down);
         }
         let probe = protection.enter(1);
-        let (pass, now) = if early { (before, 0) } else { (probe, 1) };
-        let change = pass.give_back(Reply::Paused(secs(pause)), at(now));
+        let (permit, now) = if early { (before, 0) } else { (probe, 1) };
+        let change = permit.give_back(Reply::Paused(secs(pause)), at(now));
         assert_eq!(change, changed.then_some(Change::Closed), "{early} {pause}");
         let why = protection.admit(ALL, somebody(), at(now)).err().map(|held| held.why);
         assert_eq!(why, Some(if changed { Paused } else { CircuitOpen }), "{early} {pause}");
@@ -354,7 +354,7 @@ fn a_circuit_never_lets_more_through_than_permitted_and_never_stays_open_for_eve
     for _ in 0..300 {
         let protection = protection();
         // Each with the circuit during which it began, if one was open.
-        let mut passes: Vec<(Option<u64>, Pass)> = Vec::new();
+        let mut permits: Vec<(Option<u64>, Permit)> = Vec::new();
         let (mut now, mut is_open, mut circuits) = (0, false, 0);
         let availability = roll(100);
         for _ in 0..300 {
@@ -362,21 +362,21 @@ fn a_circuit_never_lets_more_through_than_permitted_and_never_stays_open_for_eve
             let caller = Caller { has_failed: roll(2) == 0, ..somebody() };
             let admitted = protection.admit(ALL, caller, at(now));
             assert!(is_open || admitted.is_ok(), "closed, and yet held");
-            passes.extend(admitted.ok().map(|pass| (is_open.then_some(circuits), pass)));
-            while !passes.is_empty() && roll(10) < 6 {
-                let last = passes.len() - 1;
-                passes.rotate_left(usize::from(last > 0));
-                let Some((_, pass)) = passes.pop().filter(|_| roll(10) > 0) else { continue };
+            permits.extend(admitted.ok().map(|permit| (is_open.then_some(circuits), permit)));
+            while !permits.is_empty() && roll(10) < 6 {
+                let last = permits.len() - 1;
+                permits.rotate_left(usize::from(last > 0));
+                let Some((_, permit)) = permits.pop().filter(|_| roll(10) > 0) else { continue };
                 let reply = if roll(100) < availability { Reply::Alive } else { Reply::Down };
-                let change = pass.give_back(reply, at(now));
+                let change = permit.give_back(reply, at(now));
                 assert_eq!(change.is_some(), change == Some(if is_open { Change::Closed } else { Change::Opened }));
                 is_open ^= change.is_some();
                 circuits += u64::from(change.is_some());
             }
-            let probes = passes.iter().filter(|(circuit, _)| is_open && *circuit == Some(circuits)).count();
+            let probes = permits.iter().filter(|(circuit, _)| is_open && *circuit == Some(circuits)).count();
             assert!(probes <= 3, "{probes} probes");
         }
-        passes.clear();
+        permits.clear();
         assert_eq!(protection.call(now + 3_600, Reply::Alive), is_open.then_some(Change::Closed));
     }
 }
@@ -441,7 +441,7 @@ fn a_probe_that_outlasted_its_hold_does_not_speak_for_one_after_a_recovery() {
 fn scopes_do_not_know_each_other() {
     let protection = protection();
     let [one, other] = ["one", "other"].map(Scope::of);
-    protection.pass(one, somebody()).give_back(Reply::Paused(secs(10)), at(0));
+    protection.permit(one, somebody()).give_back(Reply::Paused(secs(10)), at(0));
     assert!(protection.admit(one, somebody(), at(0)).is_err());
     assert!(protection.admit(other, somebody(), at(0)).is_ok() && protection.admit(ALL, somebody(), at(0)).is_ok());
 }
@@ -449,7 +449,7 @@ fn scopes_do_not_know_each_other() {
 #[test]
 fn the_failures_of_a_scope_are_counted_whatever_others_come_between() {
     let protection = protection();
-    let down = |scope| protection.pass(Scope::of(scope), somebody()).give_back(Reply::Down, at(0));
+    let down = |scope| protection.permit(Scope::of(scope), somebody()).give_back(Reply::Down, at(0));
     let changes = ["one", "other", "one", "another", "one"].map(down);
     assert_eq!(changes, [None, None, None, None, Some(Change::Opened)]);
 }
@@ -487,11 +487,11 @@ fn either_can_be_switched_off() {
 fn scopes_beyond_a_bound_are_not_protected_until_others_have_recovered() {
     let protection = protection();
     let pause = |key: u32| {
-        protection.pass(Scope::of(&key), somebody()).give_back(Reply::Paused(secs(10)), at(0));
+        protection.permit(Scope::of(&key), somebody()).give_back(Reply::Paused(secs(10)), at(0));
         protection.admit(Scope::of(&key), somebody(), at(0)).is_err()
     };
     assert_eq!((0..10_001).filter(|key| pause(*key)).count(), 10_000);
-    protection.pass(Scope::of(&10_001), somebody()).give_back(Reply::Paused(secs(10)), at(10));
+    protection.permit(Scope::of(&10_001), somebody()).give_back(Reply::Paused(secs(10)), at(10));
     assert!(protection.admit(Scope::of(&10_001), somebody(), at(10)).is_err());
 }
 

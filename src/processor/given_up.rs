@@ -9,8 +9,10 @@ use std::time::{Duration, SystemTime};
 use crate::disposition::{DeadLetterReason, Disposition};
 use crate::failure::Failure;
 use crate::message::Delivery;
+use crate::plan::Decision;
 use crate::queue::QueueArn;
-use crate::settle::Verdict;
+use crate::report::Settlement;
+use crate::settle::Settled;
 
 /// The oldest message is forgotten for the sake of one more: about a megabyte in all.
 const MAX_MESSAGES: usize = 4_096;
@@ -55,18 +57,13 @@ impl Receive {
 }
 
 impl GivenUp {
-    /// Notes a message that stays in its queue, if it was given up. One without an id is not known when it comes back.
-    pub(super) fn note(&self, verdict: &Verdict) {
-        let Verdict { delivery, disposition, failure, at, .. } = verdict;
-        let why = match disposition {
-            Disposition::DeadLetter(reason) => Why { reason: *reason, failure: None },
-            Disposition::Annotate(reason) | Disposition::Direct(reason) => {
-                Why { reason: *reason, failure: failure.clone() }
-            }
-            Disposition::Complete
-            | Disposition::Requeue { .. }
-            | Disposition::Defer { .. }
-            | Disposition::Release(_) => return,
+    /// Notes a message that stays in its queue, if it was given up. One without an id is not known when it is received again.
+    pub(super) fn note(&self, kept: &Settled) {
+        let Decision { delivery, disposition, failure, at, .. } = &kept.decision;
+        let Disposition::DeadLetter(reason) = disposition else { return };
+        let why = match &kept.settlement {
+            Settlement::Unconfirmed { .. } => Why { reason: *reason, failure: failure.clone() },
+            _ => Why { reason: *reason, failure: None },
         };
         let Some(id) = &delivery.message_id else { return };
         let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,8 +120,10 @@ mod tests {
         Delivery::decode(0, record, NOW, &Decoder::default())
     }
 
-    fn verdict(delivery: Delivery) -> Verdict {
-        Verdict::uncalled(Arc::new(delivery), Disposition::DeadLetter(DeadLetterReason::NonRetryable), NOW)
+    fn given_up(delivery: Delivery) -> Settled {
+        let disposition = Disposition::DeadLetter(DeadLetterReason::NonRetryable);
+        let decision = Decision::uncalled(Arc::new(delivery), disposition, NOW, 0.5);
+        Settled { decision, settlement: Settlement::Kept }
     }
 
     #[test]
@@ -140,14 +139,14 @@ mod tests {
             ("n", "orders", 4, soon, false),
             ("", "orders", 4, soon, false),
         ] {
-            let given_up = GivenUp::default();
-            given_up.note(&verdict(delivery("m", "orders", 3)));
+            let memory = GivenUp::default();
+            memory.note(&given_up(delivery("m", "orders", 3)));
             let what = format!("{id} in {queue}, receive {count}, after {after:?}");
             let next = delivery(id, queue, count);
-            assert_eq!(given_up.find(&next, NOW + after).is_some(), is_known, "{what}");
+            assert_eq!(memory.find(&next, NOW + after).is_some(), is_known, "{what}");
             // A message that began anew is not taken for the old one on its later receives.
             assert_eq!(
-                given_up.find(&delivery("m", "orders", 20), NOW + soon).is_some(),
+                memory.find(&delivery("m", "orders", 20), NOW + soon).is_some(),
                 is_known || id != "m" || count == 1,
                 "{what}"
             );
@@ -156,15 +155,15 @@ mod tests {
 
     #[test]
     fn the_oldest_is_forgotten_when_there_are_too_many() {
-        let given_up = GivenUp::default();
+        let memory = GivenUp::default();
         for n in 0..=MAX_MESSAGES {
             // Twice: it takes no second place.
-            given_up.note(&verdict(delivery(&format!("m-{n}"), "orders", 1)));
-            given_up.note(&verdict(delivery(&format!("m-{n}"), "orders", 2)));
+            memory.note(&given_up(delivery(&format!("m-{n}"), "orders", 1)));
+            memory.note(&given_up(delivery(&format!("m-{n}"), "orders", 2)));
         }
-        let knows = |n: usize| given_up.find(&delivery(&format!("m-{n}"), "orders", 3), NOW).is_some();
+        let knows = |n: usize| memory.find(&delivery(&format!("m-{n}"), "orders", 3), NOW).is_some();
         assert_eq!([knows(0), knows(1), knows(MAX_MESSAGES)], [false, true, true]);
-        let memory = given_up.0.lock().expect("no panic");
-        assert_eq!((memory.messages.len(), memory.order.len()), (MAX_MESSAGES, MAX_MESSAGES));
+        let kept = memory.0.lock().expect("no panic");
+        assert_eq!((kept.messages.len(), kept.order.len()), (MAX_MESSAGES, MAX_MESSAGES));
     }
 }

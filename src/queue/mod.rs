@@ -149,8 +149,13 @@ impl Outgoing<'_> {
     /// The bytes that SQS counts: body, and name, type and value of each attribute.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.body.len() + self.attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum::<usize>()
+        self.body.len() + size_of(self.attributes)
     }
+}
+
+/// The bytes that SQS counts of message attributes.
+pub(crate) fn size_of(attributes: &BTreeMap<String, Attribute>) -> usize {
+    attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum()
 }
 
 /// The characters of which SQS makes names of message attributes. Source: SQS developer guide, "Amazon SQS message metadata".

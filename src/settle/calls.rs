@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::time::{Instant, sleep, timeout_at};
 
-use super::copy::{Copy, Fate};
+use super::sending::{Sending, Sent};
 use super::{Settler, Window};
 use crate::queue::{
     CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, MAX_VISIBILITY, MAX_WAIT_IN_PLACE, Outgoing,
@@ -33,7 +33,12 @@ const MODEST_VISIBILITY: Duration = Duration::from_secs(900);
 
 impl<Q: Queue> Settler<Q> {
     /// Sends what is pending, and leaves each copy confirmed or not. Returns the trouble that remains, if any.
-    pub(super) async fn send(&self, queue: &QueueArn, copies: &mut [Copy], deadline: Instant) -> Option<CallErrorKind> {
+    pub(super) async fn send(
+        &self,
+        queue: &QueueArn,
+        copies: &mut [Sending],
+        deadline: Instant,
+    ) -> Option<CallErrorKind> {
         let deadline = deadline.min(Instant::now() + SEND_TIMEOUT);
         let mut trouble = self.send_together(queue, copies, deadline).await;
         if trouble == Some(CallErrorKind::Malformed) && copies.len() > 1 {
@@ -46,22 +51,27 @@ impl<Q: Queue> Settler<Q> {
         trouble
     }
 
-    async fn send_together(&self, queue: &QueueArn, copies: &mut [Copy], deadline: Instant) -> Option<CallErrorKind> {
+    async fn send_together(
+        &self,
+        queue: &QueueArn,
+        copies: &mut [Sending],
+        deadline: Instant,
+    ) -> Option<CallErrorKind> {
         let mut tries = Tries::until(deadline.checked_sub(LEAST_FOR_SEND).unwrap_or(deadline));
         let mut ambiguous_tries = 0;
         let mut trouble = None;
         while self.begin(&mut tries).await {
             let now = self.clock.now();
-            for copy in copies.iter_mut().filter(|copy| copy.is_pending() && self.has_lapsed(&copy.verdict.delivery)) {
-                copy.fate = Fate::Refused("VisibilityLapsed".to_owned());
+            for copy in copies.iter_mut().filter(|copy| copy.is_pending() && self.has_lapsed(&copy.decision.delivery)) {
+                copy.progress = Sent::Refused("VisibilityLapsed".to_owned());
             }
             let pending = copies.iter_mut().filter(|copy| copy.is_pending());
-            let mut entries: Vec<&mut Copy> = pending.collect();
+            let mut entries: Vec<&mut Sending> = pending.collect();
             if entries.is_empty() {
                 return None;
             }
             for copy in &mut entries {
-                copy.set_timestamp(now);
+                copy.copy.set_timestamp(now);
             }
             let outgoing: Vec<Outgoing<'_>> = entries.iter().map(|copy| copy.outgoing()).collect();
             let answer = within(deadline, self.queue.send(queue, &outgoing)).await;
@@ -97,7 +107,7 @@ impl<Q: Queue> Settler<Q> {
     }
 
     /// Deletes the originals of confirmed copies; what remains after one more try is left to the event source mapping.
-    pub(super) async fn delete(&self, queue: &QueueArn, copies: &mut [Copy], deadline: Instant) {
+    pub(super) async fn delete(&self, queue: &QueueArn, copies: &mut [Sending], deadline: Instant) {
         let first = copies.iter().filter_map(|copy| copy.receipt_handles().first());
         let handles: Vec<&str> = first.map(String::as_str).collect();
         let mut deleted = self.delete_handles(queue, &handles, deadline).await.into_iter();
@@ -144,11 +154,11 @@ impl<Q: Queue> Settler<Q> {
     }
 
     /// Best effort: lets the originals whose copies are not confirmed stay invisible for the delay that they were to have.
-    pub(super) async fn keep_invisible(&self, queue: &QueueArn, copies: &[Copy], window: Window) {
+    pub(super) async fn keep_invisible(&self, queue: &QueueArn, copies: &[Sending], window: Window) {
         let entries: Vec<(&str, Duration)> = copies
             .iter()
-            .filter(|copy| !self.has_lapsed(&copy.verdict.delivery))
-            .filter_map(|copy| Some((copy.receipt_handles().first()?.as_str(), copy.fallback()?)))
+            .filter(|copy| !self.has_lapsed(&copy.decision.delivery))
+            .filter_map(|copy| Some((copy.receipt_handles().first()?.as_str(), copy.copy.fallback?)))
             .collect();
         self.hide(queue, &entries, window).await;
     }
@@ -217,30 +227,30 @@ fn worse(one: Option<CallErrorKind>, other: Option<CallErrorKind>) -> Option<Cal
 }
 
 /// Notes the answer in the copies it is about; returns the trouble that remains, if any.
-fn record(answer: Result<Vec<Confirmation>, CallError>, copies: Vec<&mut Copy>) -> Option<CallErrorKind> {
+fn record(answer: Result<Vec<Confirmation>, CallError>, copies: Vec<&mut Sending>) -> Option<CallErrorKind> {
     match answer {
         Ok(confirmations) => {
             let mut trouble = None;
             let mut confirmations = confirmations.into_iter();
             for copy in copies {
-                copy.fate = match confirmations.next() {
-                    Some(Ok(())) => Fate::Confirmed,
+                copy.progress = match confirmations.next() {
+                    Some(Ok(())) => Sent::Confirmed,
                     Some(Err(error)) if !error.sender_fault => {
                         trouble = Some(CallErrorKind::Unavailable);
-                        Fate::Pending(Some(error.code))
+                        Sent::NotYet(Some(error.code))
                     }
-                    Some(Err(error)) => Fate::Refused(error.code),
-                    None => Fate::Refused("Unconfirmed".to_owned()),
+                    Some(Err(error)) => Sent::Refused(error.code),
+                    None => Sent::Refused("Unconfirmed".to_owned()),
                 };
             }
             trouble
         }
         Err(error) => {
             for copy in copies {
-                copy.fate = match error.kind {
-                    CallErrorKind::Refused => Fate::Refused(error.code.clone()),
+                copy.progress = match error.kind {
+                    CallErrorKind::Refused => Sent::Refused(error.code.clone()),
                     CallErrorKind::Malformed | CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
-                        Fate::Pending(Some(error.code.clone()))
+                        Sent::NotYet(Some(error.code.clone()))
                     }
                 };
             }

@@ -17,7 +17,7 @@ impl Settled {
     /// What is done with and may still be in its queue.
     pub(crate) fn to_delete(&self) -> Option<Arc<Delivery>> {
         match self.settlement {
-            Settlement::Done | Settlement::MovedNotDeleted { .. } => Some(Arc::clone(&self.verdict.delivery)),
+            Settlement::Done | Settlement::MovedNotDeleted { .. } => Some(Arc::clone(&self.decision.delivery)),
             Settlement::Kept
             | Settlement::KeptNotDelayed { .. }
             | Settlement::Moved

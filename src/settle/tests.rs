@@ -10,9 +10,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::*;
-use crate::disposition::{DeadLetterReason, Deferral, Wait};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy, Wait};
 use crate::message::{Decoder, Record};
+use crate::plan::{Planned, Planner};
+use crate::policy::RetryPolicy;
 use crate::queue::{CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_BYTES, Outgoing};
+use crate::settings::{DeadLetterMode, Mode};
+use crate::wire::Wrap;
 
 /// What a queue says to one call, whatever was asked.
 #[derive(Clone, Debug)]
@@ -112,9 +116,7 @@ fn dispositions() -> impl Generated<Value = Disposition> {
         4 => wait().prop_map(|wait| Disposition::Requeue { wait, fallback: wait.total() }),
         1 => wait().prop_map(|wait| Disposition::Defer { why: Deferral::Paused, wait }),
         1 => Just(Disposition::Release(ReleaseReason::GivenUp)),
-        1 => Just(Disposition::DeadLetter(DeadLetterReason::NonRetryable)),
-        1 => Just(Disposition::Annotate(DeadLetterReason::NonRetryable)),
-        1 => Just(Disposition::Direct(DeadLetterReason::NonRetryable)),
+        3 => Just(Disposition::DeadLetter(DeadLetterReason::NonRetryable)),
     ]
 }
 
@@ -136,16 +138,20 @@ fn settler(queue: &Arc<Oracle>) -> Settler<Oracle> {
         queue: Arc::clone(queue),
         clock: Clock::starting_at(SystemTime::UNIX_EPOCH),
         sampler: Sampler::always(0.5),
-        wrap: Wrap::WhenNeeded,
-        dead_letters: Some("https://sqs.eu-west-1.amazonaws.com/123456789012/dead".parse().expect("a URL")),
         calls: CallPolicy::default(),
-        brake: Brake::default(),
+        hold: SendHold::default(),
     }
+}
+
+/// The three ways to the dead-letter queue.
+fn dead_letter_modes() -> impl Generated<Value = DeadLetterMode> {
+    let url = "https://sqs.eu-west-1.amazonaws.com/123456789012/dead".parse().expect("a URL");
+    prop::sample::select(vec![DeadLetterMode::Redrive, DeadLetterMode::Annotate, DeadLetterMode::Direct(url)])
 }
 
 /// Settles them; returns what became of each, and what the queue was asked.
 fn settle(
-    wanted: &[(Disposition, usize, bool)],
+    wanted: &[(Disposition, usize, bool, DeadLetterMode)],
     answers: Vec<Answer>,
 ) -> (Vec<Settled>, Vec<(Asked, BTreeSet<usize>)>) {
     let queue = Arc::new(Oracle { answers: Mutex::new(answers), asked: Mutex::default() });
@@ -154,15 +160,19 @@ fn settle(
     let settled = runtime.expect("a runtime").block_on(async {
         let started = Instant::now();
         let window = Window { started, deadline: started + Duration::from_secs(55) };
-        let (verdicts, decided) = mpsc::unbounded_channel();
-        for (n, (disposition, body_len, in_place)) in wanted.iter().enumerate() {
+        let (tasks, planned) = mpsc::unbounded_channel();
+        let policy = RetryPolicy::default();
+        for (n, (disposition, body_len, in_place, dead_letter)) in wanted.iter().enumerate() {
             let strategy = if *in_place { Strategy::Visibility } else { Strategy::Copy };
-            let verdict = Verdict::uncalled(delivery(n, *body_len, strategy), *disposition, SystemTime::UNIX_EPOCH);
-            assert!(verdicts.send(verdict).is_ok());
+            let delivery = delivery(n, *body_len, strategy);
+            let decision = Decision::uncalled(delivery, *disposition, SystemTime::UNIX_EPOCH, 0.5);
+            let planner = Planner { policy: &policy, mode: Mode::Requeue, dead_letter, wrap: Wrap::WhenNeeded };
+            let Planned { decision, plan, .. } = planner.plan(decision, false);
+            assert!(tasks.send(Task { decision, plan, waiting: Waiting::Nobody }).is_ok());
         }
-        drop(verdicts);
+        drop(tasks);
         let mut settled = Vec::new();
-        settler.settle(decided, window, |one| settled.push(one)).await;
+        settler.settle(planned, window, |one| settled.push(one)).await;
         assert!(Instant::now() <= window.deadline);
         settled
     });
@@ -175,11 +185,14 @@ proptest! {
 
     #[test]
     fn nothing_is_deleted_unconfirmed_and_everything_is_accounted_for_once(
-        wanted in prop::collection::vec((dispositions(), prop_oneof![9 => 0_usize..500, 1 => 0_usize..1_100_000], any::<bool>()), 0..35),
+        wanted in prop::collection::vec(
+            (dispositions(), prop_oneof![9 => 0_usize..500, 1 => 0_usize..1_100_000], any::<bool>(), dead_letter_modes()),
+            0..35,
+        ),
         answers in answers(),
     ) {
         let (settled, asked) = settle(&wanted, answers);
-        let mut positions: Vec<usize> = settled.iter().map(|one| one.verdict.delivery.position).collect();
+        let mut positions: Vec<usize> = settled.iter().map(|one| one.decision.delivery.position).collect();
         positions.sort_unstable();
         prop_assert_eq!(positions, (0..wanted.len()).collect::<Vec<_>>());
 
@@ -197,14 +210,14 @@ proptest! {
             }
         }
         for one in &settled {
-            let n = one.verdict.delivery.position;
+            let n = one.decision.delivery.position;
             match &one.settlement {
                 Settlement::Moved => prop_assert!(sent.contains(&n) && deleted.contains(&n)),
                 Settlement::MovedNotDeleted { .. } => prop_assert!(sent.contains(&n)),
                 Settlement::Unconfirmed { .. } | Settlement::Kept | Settlement::KeptNotDelayed { .. } => {
                     prop_assert!(!sent.contains(&n), "{n} is reported though its copy is in the queue");
                 }
-                Settlement::Done => prop_assert_eq!(one.verdict.disposition, Disposition::Complete),
+                Settlement::Done => prop_assert_eq!(one.decision.disposition, Disposition::Complete),
             }
         }
     }

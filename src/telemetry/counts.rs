@@ -32,7 +32,7 @@ impl Counts {
                 self.released += 1;
                 self.abandoned += u64::from(reason == ReleaseReason::Abandoned);
             }
-            Disposition::DeadLetter(_) | Disposition::Annotate(_) | Disposition::Direct(_) => self.dead_lettered += 1,
+            Disposition::DeadLetter(_) => self.dead_lettered += 1,
         }
         match outcome.settlement {
             Settlement::Unconfirmed { .. } => self.send_unconfirmed += 1,

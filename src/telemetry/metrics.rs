@@ -62,11 +62,7 @@ impl Figures {
                 }
             }
             Disposition::Requeue { wait, .. } => self.retry_delay.push(wait.total().as_secs()),
-            Disposition::Defer { .. }
-            | Disposition::Release(_)
-            | Disposition::DeadLetter(_)
-            | Disposition::Annotate(_)
-            | Disposition::Direct(_) => {}
+            Disposition::Defer { .. } | Disposition::Release(_) | Disposition::DeadLetter(_) => {}
         }
     }
 }

@@ -132,8 +132,7 @@ fn every_end_of_a_message_is_counted_under_its_name() {
             }),
         ),
         (outcome(Disposition::DeadLetter(reason), temporary, Settlement::Kept), with(given_up.clone())),
-        (outcome(Disposition::Annotate(reason), temporary, Settlement::Moved), with(given_up.clone())),
-        (outcome(Disposition::Direct(reason), temporary, Settlement::Moved), with(given_up)),
+        (outcome(Disposition::DeadLetter(reason), temporary, Settlement::Moved), with(given_up)),
         (
             outcome(Disposition::Defer { why: Deferral::Paused, wait }, None, Settlement::Moved),
             with(json!({ "Deferred": 1 })),

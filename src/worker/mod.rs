@@ -164,9 +164,7 @@ impl Progress {
                 Disposition::Complete => &mut self.completed,
                 Disposition::Requeue { .. } => &mut self.requeued,
                 Disposition::Defer { .. } | Disposition::Release(_) => &mut self.waiting,
-                Disposition::DeadLetter(_) | Disposition::Annotate(_) | Disposition::Direct(_) => {
-                    &mut self.dead_lettered
-                }
+                Disposition::DeadLetter(_) => &mut self.dead_lettered,
             } += 1;
         }
     }

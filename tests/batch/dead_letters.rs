@@ -6,7 +6,7 @@ use requeue::embedded::Fault;
 use requeue::policy::CircuitBreaker;
 use requeue::{
     Clock, DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, FailureClass, RecursiveLoop,
-    ReleaseReason, Strategy,
+    ReleaseReason, Settlement, Strategy,
 };
 use serde_json::json;
 
@@ -203,7 +203,8 @@ async fn the_report_says_what_was_intended() {
     let processor = world.processor(Script::always(Failure::non_retryable("no")));
     let event = world.receive().await;
     let report = world.report(&processor, &event).await;
-    assert_eq!(report.outcomes[0].disposition, Disposition::Annotate(DeadLetterReason::NonRetryable));
+    assert_eq!(report.outcomes[0].disposition, Disposition::DeadLetter(DeadLetterReason::NonRetryable));
+    assert_eq!(report.outcomes[0].settlement, Settlement::Moved, "the copy that says why is in the queue");
     tokio::time::sleep(DELAY).await;
     let event = world.receive().await;
     let report = world.report(&processor, &event).await;

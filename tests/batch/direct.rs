@@ -141,7 +141,7 @@ async fn a_fifo_group_stays_behind_a_dead_letter_that_could_not_be_sent() {
     let dispositions: Vec<Disposition> = report.outcomes.iter().map(|outcome| outcome.disposition).collect();
     assert_eq!(
         dispositions,
-        [Disposition::Direct(DeadLetterReason::NonRetryable), Disposition::Release(ReleaseReason::BehindFailed)]
+        [Disposition::DeadLetter(DeadLetterReason::NonRetryable), Disposition::Release(ReleaseReason::BehindFailed)]
     );
     world.run(&processor).await;
     assert_eq!(script.seen(), ["a1", "a2"]);

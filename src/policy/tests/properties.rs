@@ -122,7 +122,7 @@ proptest! {
                 prop_assert!(wait.delay().as_secs() <= 900);
             }
             Disposition::DeadLetter(reason) => prop_assert!(reason != DeadLetterReason::Expired),
-            Disposition::Complete | Disposition::Release(_) | Disposition::Annotate(_) | Disposition::Direct(_) => {
+            Disposition::Complete | Disposition::Release(_) => {
                 prop_assert!(false, "not the policy's to say");
             }
         }

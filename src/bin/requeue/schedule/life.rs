@@ -106,11 +106,9 @@ impl Life {
             let wait = match policy.decide(&history, &failure, now, sample) {
                 Disposition::Requeue { wait, .. } => wait,
                 Disposition::DeadLetter(reason) => return Self { retries, end: End::GivenUp(reason) },
-                Disposition::Complete
-                | Disposition::Defer { .. }
-                | Disposition::Release(_)
-                | Disposition::Annotate(_)
-                | Disposition::Direct(_) => unreachable!("a failure that asks for nothing is retried or given up"),
+                Disposition::Complete | Disposition::Defer { .. } | Disposition::Release(_) => {
+                    unreachable!("a failure that asks for nothing is retried or given up")
+                }
             };
             let class_policy = policy.class(class).expect("what is retried has a policy");
             let (delay, hops, previous) = match waiting {

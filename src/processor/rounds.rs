@@ -1,18 +1,18 @@
-//! Which messages of a batch are handled together: those that may have ended the process the last time go after the others, in small
-//! companies, so that one of them takes no other along for ever.
+//! Which messages of a batch are handled together. Messages that may have ended the process the last time go after the others, a few
+//! at a time, so that one of them does not end the others' attempts for ever.
 
 use crate::disposition::Strategy;
 use crate::message::Delivery;
 
-/// SQS delivered a message so often without hearing of it again. Its copies begin anew, so that some invocations ended without an
-/// answer, or it is on its way to the dead-letter queue.
+/// SQS delivered a message so often without hearing of it again. The count of a copy begins anew, so that some invocations ended
+/// without a response, or the message is on its way to the dead-letter queue.
 const SUSPICIOUS_RECEIVES: u32 = 3;
-/// Each company of suspects takes as long as its slowest.
-const MAX_COMPANIES: usize = 10;
+/// Rounds of suspects. Each takes as long as its slowest message.
+const MAX_SUSPECT_ROUNDS: usize = 10;
 
-/// First those above suspicion, if any, then the suspects: at most ten companies, from one end on odd receives and from the other
-/// on even ones. So of two of them each comes before the other in one of two receives.
-pub(crate) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
+/// First the messages above suspicion, if any, then the suspects in at most ten rounds: from one end on odd receives and from the
+/// other on even ones. So of two of them each comes before the other in one of two receives.
+pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     let (mut suspects, innocents) = if deliveries.iter().any(is_suspect) {
         deliveries.into_iter().partition(is_suspect)
     } else {
@@ -23,17 +23,17 @@ pub(crate) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     if suspects.iter().map(|suspect| suspect.receive_count).max().is_some_and(|receives| receives % 2 == 0) {
         suspects.reverse();
     }
-    let company = suspects.len().div_ceil(MAX_COMPANIES).max(1);
+    let size = suspects.len().div_ceil(MAX_SUSPECT_ROUNDS).max(1);
     while !suspects.is_empty() {
-        let rest = suspects.split_off(company.min(suspects.len()));
+        let rest = suspects.split_off(size.min(suspects.len()));
         rounds.push(std::mem::replace(&mut suspects, rest));
     }
     rounds.retain(|round| !round.is_empty());
     rounds
 }
 
-/// What waits in its place is received again for each attempt, so that nothing can be told from that. In a dead-letter queue all are
-/// suspects at first: what ends the process is sure to get there.
+/// A message that waits in its place is received again for each attempt, so that its receives tell nothing. In a dead-letter queue all
+/// messages are suspects at first: one that ends the process is sure to get there.
 fn is_suspect(delivery: &Delivery) -> bool {
     delivery.strategy == Strategy::Copy && delivery.receive_count >= SUSPICIOUS_RECEIVES
 }
@@ -78,10 +78,10 @@ mod tests {
     }
 
     #[test]
-    fn there_are_at_most_ten_companies_of_suspects() {
-        for (suspects, companies) in [(9, 9), (10, 10), (11, 6), (20, 10), (1_000, 10)] {
+    fn there_are_at_most_ten_rounds_of_suspects() {
+        for (suspects, expected) in [(9, 9), (10, 10), (11, 6), (20, 10), (1_000, 10)] {
             let rounds = positions(&vec![3; suspects], Strategy::Copy);
-            assert_eq!(rounds.len(), companies, "{suspects}");
+            assert_eq!(rounds.len(), expected, "{suspects}");
             assert_eq!(rounds.concat(), (0..suspects).collect::<Vec<_>>());
         }
     }

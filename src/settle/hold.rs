@@ -1,5 +1,5 @@
-//! What keeps lost answers from breeding copies. A send without an answer may have stored its copies, and their originals stay: if
-//! every answer is lost, each of them is sent again when its time comes, and so is each copy, so that their number doubles and doubles.
+//! Holds back sends to a queue after one without a response. Such a send may have stored its copies, and their originals stay. If every
+//! response is lost, each original is sent again when its time comes, and so is each copy: their number doubles and doubles.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,15 +9,15 @@ use tokio::time::Instant;
 
 use crate::queue::{CallErrorKind, QueueArn};
 
-/// After a send without an answer none to the same queue begins for so long; then one goes ahead and the others follow when it is
-/// answered.
+/// After a send without a response no other to the same queue begins for so long; then one goes ahead, and the others follow when it
+/// has its response.
 const HOLD: Duration = Duration::from_secs(30);
 
-/// Lets sends begin, or not. What may not be sent waits by its visibility timeout.
+/// Lets sends begin, or not. A message that may not be sent waits by its visibility timeout.
 #[derive(Default)]
-pub(crate) struct Brake(Mutex<BTreeMap<Arc<QueueArn>, Instant>>);
+pub(crate) struct SendHold(Mutex<BTreeMap<Arc<QueueArn>, Instant>>);
 
-impl Brake {
+impl SendHold {
     /// Whether a send to this queue may begin now.
     pub(super) fn lets_pass(&self, queue: &QueueArn) -> bool {
         match self.held_until().get_mut(queue) {
@@ -32,9 +32,9 @@ impl Brake {
     }
 
     /// Learns how a send to this queue ended.
-    pub(super) fn note(&self, queue: &Arc<QueueArn>, trouble: Option<CallErrorKind>) {
+    pub(super) fn note(&self, queue: &Arc<QueueArn>, error: Option<CallErrorKind>) {
         let mut held_until = self.held_until();
-        match trouble {
+        match error {
             Some(CallErrorKind::Ambiguous) => drop(held_until.insert(Arc::clone(queue), Instant::now() + HOLD)),
             None | Some(CallErrorKind::Refused | CallErrorKind::Malformed | CallErrorKind::Unavailable) => {
                 held_until.remove(queue);
@@ -54,25 +54,25 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn after_a_send_without_an_answer_one_goes_ahead_each_half_minute_until_there_is_one() {
+    async fn after_a_send_without_a_response_one_goes_ahead_each_half_minute_until_there_is_one() {
         let queue: Arc<QueueArn> = Arc::new("arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN"));
         let other: QueueArn = "arn:aws:sqs:eu-west-1:123456789012:others".parse().expect("an ARN");
-        let brake = Brake::default();
-        assert!(brake.lets_pass(&queue));
-        brake.note(&queue, Some(CallErrorKind::Ambiguous));
+        let hold = SendHold::default();
+        assert!(hold.lets_pass(&queue));
+        hold.note(&queue, Some(CallErrorKind::Ambiguous));
         for _ in 0..2 {
-            assert!(!brake.lets_pass(&queue) && brake.lets_pass(&other));
+            assert!(!hold.lets_pass(&queue) && hold.lets_pass(&other));
             sleep(Duration::from_millis(29_999)).await;
-            assert!(!brake.lets_pass(&queue));
+            assert!(!hold.lets_pass(&queue));
             sleep(Duration::from_millis(1)).await;
-            assert!(brake.lets_pass(&queue), "one goes ahead");
+            assert!(hold.lets_pass(&queue), "one goes ahead");
         }
         for answer in
             [None, Some(CallErrorKind::Refused), Some(CallErrorKind::Malformed), Some(CallErrorKind::Unavailable)]
         {
-            brake.note(&queue, Some(CallErrorKind::Ambiguous));
-            brake.note(&queue, answer);
-            assert!(brake.lets_pass(&queue) && brake.lets_pass(&queue), "{answer:?} is an answer");
+            hold.note(&queue, Some(CallErrorKind::Ambiguous));
+            hold.note(&queue, answer);
+            assert!(hold.lets_pass(&queue) && hold.lets_pass(&queue), "{answer:?} is an answer");
         }
     }
 }

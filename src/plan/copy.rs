@@ -1,0 +1,172 @@
+//! A copy to be sent: its text, its delay and where it goes. Built once, with all that decides whether SQS can take it.
+
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use serde::Serialize;
+
+use crate::disposition::{DeadLetterReason, Deferral, Delay, Wait};
+use crate::failure::{Failure, FailureClass};
+use crate::message::Delivery;
+use crate::queue::{MAX_BATCH_BYTES, Outgoing, QueueArn};
+use crate::state::RetryState;
+use crate::wire::{self, NotWrappable, Stamped, Wrap};
+
+/// A copy to be sent.
+#[derive(Debug)]
+pub(crate) struct Copy {
+    /// The queue of the original.
+    pub(crate) from: Arc<QueueArn>,
+    pub(crate) to: Arc<QueueArn>,
+    body: Stamped,
+    delay: Delay,
+    /// How long the original is hidden if SQS does not confirm the copy; `None` leaves it to its visibility timeout.
+    pub(crate) fallback: Option<Duration>,
+}
+
+/// Why no copy can be sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unsendable {
+    /// The body cannot carry the count, and wrapping is switched off.
+    NotWrappable,
+    /// It has no room for the retry fields.
+    MessageTooLong,
+    /// The dead-letter queue is the queue itself.
+    NoDeadLetterQueue,
+}
+
+impl Unsendable {
+    /// As a settlement has it.
+    pub(crate) fn code(self) -> String {
+        match self {
+            Self::NotWrappable => "NotWrappable",
+            Self::MessageTooLong => "MessageTooLong",
+            Self::NoDeadLetterQueue => "NoDeadLetterQueue",
+        }
+        .to_owned()
+    }
+}
+
+impl From<NotWrappable> for Unsendable {
+    fn from(NotWrappable: NotWrappable) -> Self {
+        Self::NotWrappable
+    }
+}
+
+impl Copy {
+    /// A copy of `delivery` that carries `state`.
+    pub(super) fn new(
+        delivery: &Delivery,
+        state: &RetryState,
+        delay: Delay,
+        (from, to): (Arc<QueueArn>, Arc<QueueArn>),
+        fallback: Option<Duration>,
+        wrap: Wrap,
+    ) -> Result<Self, Unsendable> {
+        let body = wire::stamp(delivery.payload(), state, wrap)?;
+        let copy = Self { from, to, body, delay, fallback };
+        if copy.outgoing(delivery).size() > MAX_BATCH_BYTES { Err(Unsendable::MessageTooLong) } else { Ok(copy) }
+    }
+
+    /// Writes the time of sending into the body.
+    pub(crate) fn set_timestamp(&mut self, now: SystemTime) {
+        self.body.set_timestamp(now);
+    }
+
+    /// As it is sent, a copy of this delivery.
+    pub(crate) fn outgoing<'a>(&'a self, delivery: &'a Delivery) -> Outgoing<'a> {
+        let id = delivery.message_id.as_deref().filter(|_| self.to.is_fifo());
+        Outgoing {
+            body: self.body.as_str(),
+            delay: self.delay,
+            attributes: &delivery.attributes,
+            group_id: delivery.group_id.as_deref().or(id),
+            // The same message is not twice in the dead-letter queue, though it should be sent there twice.
+            deduplication_id: id,
+        }
+    }
+}
+
+/// The state that every copy of this delivery carries.
+fn carried(delivery: &Delivery) -> RetryState {
+    let mut state = delivery.state.clone();
+    state.original_message_id = delivery.original_id().map(str::to_owned);
+    state.first_sent = Some(delivery.first_sent);
+    state.first_received = Some(delivery.first_received);
+    state.lineage = delivery.lineage.map_or(0, |lineage| lineage.saturating_add(1));
+    state.not_before = None;
+    state
+}
+
+/// The state of a copy that waits, deferred if there is a reason for that, and else for its next retry.
+pub(super) fn waiting(
+    delivery: &Delivery,
+    why: Option<Deferral>,
+    class: Option<FailureClass>,
+    wait: Wait,
+) -> RetryState {
+    let mut state = carried(delivery);
+    state.not_before = wait.not_before();
+    match why {
+        None => state.note_retry(delivery.retries(), class, wait.total()),
+        Some(Deferral::NotDue) => state.note_hop(),
+        Some(Deferral::Postponed) => state.note_postponement(),
+        Some(
+            Deferral::Paused
+            | Deferral::CircuitOpen
+            | Deferral::NoTimeLeft
+            | Deferral::Unreportable
+            | Deferral::SenderUnknown,
+        ) => state.note_deferral(),
+    }
+    state
+}
+
+/// The state of a dead letter. One that was given up on an earlier receive says why already.
+pub(super) fn given_up(
+    delivery: &Delivery,
+    reason: DeadLetterReason,
+    failure: Option<&Failure>,
+    at: SystemTime,
+) -> RetryState {
+    let mut state = carried(delivery);
+    state.dead_letter.get_or_insert_with(|| annotation(delivery, reason, failure, at));
+    state
+}
+
+/// The state of a dead letter that is sent to another queue. SQS notes the source only for the messages that it moves itself.
+pub(super) fn sent_elsewhere(
+    delivery: &Delivery,
+    reason: DeadLetterReason,
+    failure: Option<&Failure>,
+    at: SystemTime,
+) -> RetryState {
+    let source = delivery.queue.as_ref().map(ToString::to_string);
+    RetryState { source, ..given_up(delivery, reason, failure, at) }
+}
+
+/// Why a message was given up, as the reader of the dead-letter queue finds it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Annotation<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    class: Option<&'static str>,
+    reason: &'static str,
+    /// The failure's own words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<&'a str>,
+    retry_count: u32,
+    failed_at: String,
+}
+
+fn annotation(delivery: &Delivery, reason: DeadLetterReason, failure: Option<&Failure>, at: SystemTime) -> String {
+    let class = failure.map(Failure::class).or(delivery.state.class).map(FailureClass::as_str);
+    let annotation = Annotation {
+        class,
+        reason: reason.as_str(),
+        detail: failure.map(Failure::reason),
+        retry_count: delivery.retries(),
+        failed_at: wire::timestamp_text(at),
+    };
+    serde_json::to_string(&annotation).expect("texts and a number are JSON")
+}

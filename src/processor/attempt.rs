@@ -1,0 +1,239 @@
+//! One attempt at a delivery: gate, handle, classify, decide. Neither its panic nor its timeout reaches a neighbour.
+
+use std::future::{Future, pending, poll_fn};
+use std::mem;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+
+use futures_util::FutureExt;
+use tokio::task::yield_now;
+use tokio::time::Instant;
+use tracing::{Instrument, Span};
+
+use super::deadlines::{Deadlines, Turn};
+use super::executor::{self, End, Slot};
+use super::{BatchProcessor, Inner};
+use crate::disposition::{Deferral, Disposition, ReleaseReason};
+use crate::failure::{Evidence, Failure, FailureClass};
+use crate::gate::{Change, Held, Reply, TimeLeft, gate};
+use crate::handler::{Handler, poll_last};
+use crate::message::{Body, Delivery, Message};
+use crate::plan::Decision;
+use crate::policy;
+use crate::queue::Queue;
+use crate::settings::{DeadLetterMode, Mode};
+use crate::settle::Settler;
+use crate::telemetry;
+
+/// The attempts of one batch.
+pub(super) struct Attempt<H, Q, T> {
+    processor: BatchProcessor<H, Q, T>,
+    deadlines: Deadlines,
+    /// In whose span the log lines belong.
+    invocation: Span,
+}
+
+/// How a call of the handler ended.
+enum Handled {
+    Done,
+    Failed(Failure),
+    /// A pause or an open circuit kept it from being called.
+    Held(Held),
+    /// Others blocked every thread: it was not called, and will not be.
+    NotStarted,
+    /// The host ends.
+    Interrupted,
+    /// It blocks its thread: it may still work on the message, so nobody else may yet.
+    Abandoned,
+}
+
+impl Handled {
+    fn ended(why: End) -> Self {
+        match why {
+            End::TimeOut => {
+                Self::Failed(Failure::new(FailureClass::Temporary, Evidence::TimeOut, "the handler ran out of time"))
+            }
+            End::Stop => Self::Interrupted,
+            End::Abandoned => Self::Abandoned,
+        }
+    }
+
+    fn panicked() -> Self {
+        Self::Failed(Failure::new(FailureClass::Temporary, Evidence::Panic, "the handler panicked"))
+    }
+
+    /// What the end of a call says of the downstream service. A call that the end of the invocation cut short says nothing.
+    fn reply(&self, had_its_time: bool) -> Reply {
+        match self {
+            Self::Done => Reply::Alive,
+            Self::Failed(failure) if had_its_time || failure.evidence() != Evidence::TimeOut => Reply::of(failure),
+            Self::Abandoned if had_its_time => Reply::Down,
+            Self::Failed(_) | Self::Abandoned | Self::Held(_) | Self::NotStarted | Self::Interrupted => Reply::Silent,
+        }
+    }
+}
+
+impl<H, Q, T> executor::Attempt for Attempt<H, Q, T>
+where
+    H: Handler<T>,
+    Q: Queue,
+    T: Body,
+{
+    fn turn(&self) -> Turn {
+        let Settler { clock, sampler, .. } = &self.processor.inner.settler;
+        let began = Instant::now();
+        Turn { began, limit: self.deadlines.limit(began), at: clock.now(), sample: sampler.sample() }
+    }
+
+    async fn run(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> (Decision, Reply) {
+        if let Some(decision) = self.gate(delivery, turn) {
+            return (decision, Reply::Silent);
+        }
+        let handled = self.call(delivery, turn, slot).await;
+        let reply = handled.reply(turn.limit < self.deadlines.cutoff);
+        (self.decide(delivery, turn, handled), reply)
+    }
+
+    fn not_started(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Decision {
+        self.gate(delivery, turn).unwrap_or_else(|| self.decide(delivery, turn, Handled::NotStarted))
+    }
+
+    fn abandoned(&self, delivery: &Arc<Delivery>, turn: &Turn, had_its_time: bool) -> (Decision, Reply) {
+        let handled = Handled::Abandoned;
+        let reply = handled.reply(had_its_time);
+        (self.decide(delivery, turn, handled), reply)
+    }
+
+    fn announce(&self, change: Change) {
+        match (change, self.processor.inner.mode) {
+            (Change::Opened, Mode::Report) => tracing::warn!(
+                parent: &self.invocation,
+                "circuit would open: REQUEUE_MODE is report, so every message is still handled"
+            ),
+            (Change::Opened, Mode::Requeue) => tracing::warn!(
+                parent: &self.invocation,
+                "circuit opened: deferring messages, probing with a few of them"
+            ),
+            (Change::Closed, _) => tracing::info!(parent: &self.invocation, "circuit closed"),
+        }
+    }
+}
+
+impl<H, Q, T> Attempt<H, Q, T>
+where
+    H: Handler<T>,
+    Q: Queue,
+    T: Body,
+{
+    pub(super) fn new(processor: &BatchProcessor<H, Q, T>, deadlines: &Deadlines) -> Self {
+        Self { processor: processor.clone(), deadlines: deadlines.clone(), invocation: Span::current() }
+    }
+
+    /// Gate: what is decided about a message without a call of its handler.
+    fn gate(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Option<Decision> {
+        let Inner { settler, policy, given_up, .. } = &*self.processor.inner;
+        let Turn { began, at: now, sample, .. } = *turn;
+        let decision = |disposition| Some(Decision::uncalled(Arc::clone(delivery), disposition, now, sample));
+        if settler.has_lapsed(delivery) {
+            return decision(Disposition::Release(ReleaseReason::Lapsed));
+        }
+        if self.deadlines.stop.starting.is_cancelled() {
+            return decision(Disposition::Release(ReleaseReason::ShuttingDown));
+        }
+        let time_left = if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
+        let dead_letter = self.processor.inner.planner().dead_letter_mode(delivery, now);
+        let given_up = given_up.find(delivery, now);
+        let reason = given_up.as_ref().map(|given_up| given_up.reason);
+        if let Some(disposition) = gate(policy, dead_letter, delivery, reason, now, time_left, sample) {
+            let is_sent = matches!(disposition, Disposition::DeadLetter(_)) && *dead_letter != DeadLetterMode::Redrive;
+            let failure = given_up.and_then(|given_up| given_up.failure).filter(|_| is_sent);
+            return Some(Decision { failure, ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample) });
+        }
+        let objection = delivery.defect.as_ref().or(delivery.refusal.as_ref())?.clone();
+        Some(Decision { elapsed: None, ..self.decide(delivery, turn, Handled::Failed(objection)) })
+    }
+
+    /// Classify and decide: from how a handler ended to what is to happen to its message.
+    fn decide(&self, delivery: &Arc<Delivery>, turn: &Turn, handled: Handled) -> Decision {
+        let Inner { settler, policy, .. } = &*self.processor.inner;
+        let Turn { began, sample, .. } = *turn;
+        let now = settler.clock.now();
+        let elapsed = (!matches!(handled, Handled::Held(_) | Handled::NotStarted)).then(|| began.elapsed());
+        let (disposition, failure) = match handled {
+            Handled::Held(Held { why, rest }) => {
+                (policy::hold(policy, &delivery.progress(), why, rest, delivery.deferrals(), now, sample), None)
+            }
+            Handled::Done => (Disposition::Complete, None),
+            Handled::Failed(failure) => {
+                (policy::decide(policy, &delivery.progress(), &failure, now, sample), Some(failure))
+            }
+            Handled::NotStarted => {
+                (policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample), None)
+            }
+            Handled::Interrupted => (Disposition::Release(ReleaseReason::ShuttingDown), None),
+            Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
+        };
+        Decision { failure, elapsed, ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample) }
+    }
+
+    /// Calls the handler, unless the downstream service is left alone. The user's code runs in here, and nowhere else.
+    async fn call(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
+        let called = async {
+            // The user's rules come first when the handler makes something of a response or an error.
+            let mut called = pin!(self.processor.inner.rules.scope(self.call_in_scope(delivery, turn, slot)));
+            let ended = poll_fn(|context| match called.as_mut().poll(context) {
+                Poll::Ready(handled) => Poll::Ready(Ok(handled)),
+                Poll::Pending => slot.poll_end(context).map(Err),
+            });
+            match ended.await {
+                Ok(handled) => handled,
+                Err(End::Abandoned) => Handled::Abandoned,
+                Err(end) => {
+                    // A response may have come at the same moment, or be there but for the rest of its body.
+                    yield_now().await;
+                    let last = poll_fn(|context| Poll::Ready(poll_last(|| called.as_mut().poll(context))));
+                    match last.await {
+                        Poll::Ready(handled) => handled,
+                        Poll::Pending => Handled::ended(end),
+                    }
+                }
+            }
+        };
+        let called = async { called.instrument(telemetry::span(&self.invocation, delivery)).await };
+        AssertUnwindSafe(called).catch_unwind().await.unwrap_or_else(|payload| {
+            // The payload is the user's, and its drop may panic too.
+            if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                mem::forget(another);
+            }
+            Handled::panicked()
+        })
+    }
+
+    async fn call_in_scope(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
+        let Inner { handler, protection, policy, mode, .. } = &*self.processor.inner;
+        let max_retries = policy::max_retries(policy, &delivery.progress());
+        let message = match Message::new(delivery, max_retries, turn.limit) {
+            Ok(message) => message,
+            Err(failure) => return Handled::Failed(failure),
+        };
+        let (scope, caller, at) = (handler.scope(&message), delivery.caller(), turn.at);
+        let may_be_held =
+            *mode == Mode::Requeue && policy::may_be_held(policy, &delivery.progress(), delivery.deferrals(), at);
+        let admitted =
+            if may_be_held { protection.admit(scope, caller, at) } else { Ok(protection.permit(scope, caller)) };
+        let permit = match admitted {
+            Ok(permit) => permit,
+            Err(held) => return Handled::Held(held),
+        };
+        if !slot.hold(permit) {
+            // The slot knows why.
+            return pending().await;
+        }
+        match handler.handle(message).await {
+            Ok(()) => Handled::Done,
+            Err(failure) => Handled::Failed(failure),
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! When what must end in an invocation, and how a host ends it earlier.
+
+use std::time::{Duration, SystemTime};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::settings::Limits;
+use crate::settle::Window;
+
+/// How a host that ends asks its batches to end too. A message that was not handled is receivable again at once.
+#[derive(Clone, Default)]
+pub(crate) struct Stop {
+    /// No handler starts any more.
+    pub(crate) starting: CancellationToken,
+    /// The handlers that run are cancelled.
+    pub(crate) running: CancellationToken,
+}
+
+/// When what must end in an invocation.
+#[derive(Clone)]
+pub(super) struct Deadlines {
+    pub(super) window: Window,
+    pub(super) stop: Stop,
+    /// No handler starts or runs after this.
+    pub(super) cutoff: Instant,
+    /// Longest run of one handler.
+    pub(super) timeout: Duration,
+    /// How long a handler that is to end has to yield.
+    pub(super) grace: Duration,
+    /// Whether finished messages are deleted at once.
+    pub(super) deletes_done: bool,
+}
+
+/// When it is a message's turn, and the one random number that it gets.
+#[derive(Clone, Copy)]
+pub(super) struct Turn {
+    pub(super) began: Instant,
+    /// Its handler ends by then.
+    pub(super) limit: Instant,
+    pub(super) at: SystemTime,
+    pub(super) sample: f64,
+}
+
+impl Deadlines {
+    /// The reserve at the end of the invocation is for settling, and a tenth of it for the response itself.
+    pub(super) fn new(started: Instant, deadline: Instant, limits: &Limits, stop: Stop) -> Self {
+        let reserve = limits.reserve.min(deadline.saturating_duration_since(started) / 4);
+        let window = Window { started, deadline: deadline - reserve / 10 };
+        let Limits { timeout, .. } = *limits;
+        Self { window, stop, cutoff: deadline - reserve, timeout, grace: reserve / 2, deletes_done: false }
+    }
+
+    /// The end of a handler that begins now.
+    pub(super) fn limit(&self, began: Instant) -> Instant {
+        began.checked_add(self.timeout).map_or(self.cutoff, |own| own.min(self.cutoff))
+    }
+}

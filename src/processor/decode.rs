@@ -1,0 +1,51 @@
+//! Decode: from the records of a batch to its deliveries, one for each message.
+
+use std::collections::HashMap;
+
+use tokio::time::Instant;
+
+use super::Inner;
+use crate::message::{Delivery, Record};
+use crate::queue::Queue;
+use crate::settings::RecursiveLoop;
+
+/// Reads each record, and joins those that are the same message delivered twice.
+pub(super) async fn decode<H, Q: Queue>(inner: &Inner<H, Q>, records: Vec<Record>, deadline: Instant) -> Vec<Delivery> {
+    if let Some(senders) = &inner.decoder.senders {
+        senders.identify(&records, deadline).await;
+    }
+    let received = inner.settler.clock.now();
+    let decode = |(position, record)| Delivery::decode(position, record, received, &inner.decoder);
+    let mut deliveries: Vec<Delivery> = records.into_iter().enumerate().map(decode).collect();
+    if has_duplicates(&deliveries) {
+        deliveries = joined(deliveries);
+    }
+    if inner.recursive_loop == RecursiveLoop::Terminate {
+        let lineage = deliveries.iter().map(|delivery| delivery.state.lineage).max().unwrap_or_default();
+        for delivery in &mut deliveries {
+            delivery.descend(lineage);
+        }
+    }
+    deliveries
+}
+
+fn has_duplicates(deliveries: &[Delivery]) -> bool {
+    let mut ids: Vec<&str> = deliveries.iter().filter_map(|delivery| delivery.message_id.as_deref()).collect();
+    ids.sort_unstable();
+    ids.windows(2).any(|ids| ids[0] == ids[1])
+}
+
+/// Deliveries of the same message become one.
+fn joined(deliveries: Vec<Delivery>) -> Vec<Delivery> {
+    let mut joined: Vec<Delivery> = Vec::with_capacity(deliveries.len());
+    let mut positions: HashMap<String, usize> = HashMap::new();
+    for delivery in deliveries {
+        if let Some(&at) = delivery.message_id.as_ref().and_then(|id| positions.get(id)) {
+            joined[at].join(delivery);
+        } else {
+            positions.extend(delivery.message_id.clone().map(|id| (id, joined.len())));
+            joined.push(delivery);
+        }
+    }
+    joined
+}

@@ -1,0 +1,363 @@
+//! Runs attempts on the handlers' threads: slots and time. Takes the attempt as a value, and knows no policy.
+//!
+//! Each slot is a task that takes one delivery after the other, without waking this side for each. This side, whose thread no handler
+//! can block, keeps the time: it ends attempts whose time is over, and abandons those that block their thread.
+
+use std::future::Future;
+use std::mem;
+use std::pin::pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, SystemTime};
+use std::vec;
+
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::task::{consume_budget, yield_now};
+use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::deadlines::{Deadlines, Turn};
+use crate::disposition::Disposition;
+use crate::gate::{Change, Permit, Reply};
+use crate::message::Delivery;
+use crate::plan::Decision;
+
+/// The clock is looked at no more often for the sake of deliveries that wait, however short a handler's time is.
+const LEAST_BETWEEN_LOOKS: Duration = Duration::from_millis(10);
+/// An attempt that runs for so long is not waited for: further slots are spawned meanwhile, and have their turn on its thread
+/// afterwards.
+const LONG_RUN: Duration = Duration::from_millis(1);
+
+/// What a slot does with a delivery.
+pub(super) trait Attempt: Sized + Send + Sync + 'static {
+    /// The turn of a delivery, now.
+    fn turn(&self) -> Turn;
+
+    /// The attempt itself: what is decided, and what the call says of the downstream service.
+    fn run(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        slot: &Slot<Self>,
+    ) -> impl Future<Output = (Decision, Reply)> + Send;
+
+    /// What is decided about a delivery that no slot could take in time.
+    fn not_started(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Decision;
+
+    /// What is decided about a delivery whose handler blocks its thread.
+    fn abandoned(&self, delivery: &Arc<Delivery>, turn: &Turn, had_its_time: bool) -> (Decision, Reply);
+
+    /// Says what an attempt changed for others.
+    fn announce(&self, change: Change);
+}
+
+/// Why an attempt is to end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    /// Its time is over.
+    TimeOut,
+    /// The host ends.
+    Stop,
+    /// It did not end when it was to: its thread is blocked.
+    Abandoned,
+}
+
+/// Makes an attempt at each delivery, on so many threads' slots at once. Tells of each decision as soon as it is known.
+pub(super) async fn execute<A: Attempt>(
+    attempt: A,
+    deliveries: Vec<Arc<Delivery>>,
+    concurrency: usize,
+    handlers: &Handle,
+    deadlines: &Deadlines,
+    mut decided: impl FnMut(Decision),
+) {
+    if deliveries.is_empty() {
+        return;
+    }
+    let count = concurrency.max(1).min(deliveries.len());
+    let state = State {
+        undecided: deliveries.len(),
+        queued: deliveries.into_iter(),
+        slots: Vec::with_capacity(count),
+        decided: Vec::new(),
+        has_waited: false,
+    };
+    let shared = Shared { attempt, deadlines: deadlines.clone(), state: Mutex::new(state), news: Notify::new() };
+    let mut executor = Executor { shared: Arc::new(shared), handlers, tasks: Vec::with_capacity(count) };
+    // One slot is enough as long as no handler takes its time, and no other thread is woken.
+    executor.spawn(1);
+    let mut to_spawn = count - 1;
+    let shared = Arc::clone(&executor.shared);
+    // A delivery that begins later has no earlier limit.
+    let limit = shared.next_due();
+    let first = if to_spawn > 0 { limit.min(Instant::now() + LONG_RUN) } else { limit };
+    let mut alarm = pin!(sleep_until(first));
+    let mut stopped = pin!(deadlines.stop.running.cancelled());
+    let mut is_running = true;
+    loop {
+        let (decisions, undecided) = shared.take_decided();
+        decisions.into_iter().for_each(&mut decided);
+        if undecided == 0 {
+            break;
+        }
+        tokio::select! {
+            biased;
+            () = shared.news.notified() => {
+                if shared.state().has_waited {
+                    executor.spawn(mem::take(&mut to_spawn));
+                }
+                continue;
+            }
+            () = &mut stopped, if is_running => {
+                is_running = false;
+                shared.close();
+                shared.end_all();
+            }
+            () = &mut alarm => {
+                let abandoned = shared.end_overdue();
+                executor.spawn(abandoned + mem::take(&mut to_spawn));
+            }
+        }
+        if Instant::now() >= deadlines.cutoff {
+            shared.close();
+        }
+        alarm.as_mut().reset(shared.next_due());
+    }
+}
+
+/// The slots of one batch. None takes another delivery once this is dropped.
+struct Executor<'a, A: Attempt> {
+    shared: Arc<Shared<A>>,
+    handlers: &'a Handle,
+    tasks: Vec<AbortOnDropHandle<()>>,
+}
+
+impl<A: Attempt> Executor<'_, A> {
+    fn spawn(&mut self, count: usize) {
+        for _ in 0..count {
+            let slot = Slot { shared: Arc::clone(&self.shared), number: self.shared.new_slot() };
+            self.tasks.push(AbortOnDropHandle::new(self.handlers.spawn(slot.work())));
+        }
+    }
+}
+
+impl<A: Attempt> Drop for Executor<'_, A> {
+    fn drop(&mut self) {
+        let mut state = self.shared.state();
+        let queued = mem::take(&mut state.queued);
+        // A blocked handler keeps the shared state alive, and must not keep its neighbours' permits.
+        let running: Vec<_> = state.slots.iter_mut().map(Option::take).collect();
+        drop(state);
+        drop((queued, running));
+    }
+}
+
+/// What slots and timekeeper share.
+struct Shared<A> {
+    attempt: A,
+    deadlines: Deadlines,
+    state: Mutex<State>,
+    /// There are decisions for which somebody waits, or further slots are to be spawned.
+    news: Notify,
+}
+
+/// Where each delivery is: queued, in one slot, or decided.
+struct State {
+    queued: vec::IntoIter<Arc<Delivery>>,
+    slots: Vec<Option<Running>>,
+    decided: Vec<Decision>,
+    undecided: usize,
+    /// Whether a handler had to wait while deliveries were queued.
+    has_waited: bool,
+}
+
+/// A delivery in a slot.
+struct Running {
+    delivery: Arc<Delivery>,
+    turn: Turn,
+    /// Held while its handler calls the downstream service.
+    permit: Option<Permit>,
+    /// Why its handler is to end, once it is.
+    end: Option<End>,
+    /// When that is looked after next.
+    due: Instant,
+    /// Wakes the slot.
+    waker: Option<Waker>,
+}
+
+impl Running {
+    fn end(&mut self, why: End, due: Instant) {
+        (self.end, self.due) = (Some(why), due);
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+    }
+}
+
+impl<A: Attempt> Shared<A> {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn new_slot(&self) -> usize {
+        let mut state = self.state();
+        state.slots.push(None);
+        state.slots.len() - 1
+    }
+
+    /// The decisions that came since the last call, and how many are still to come.
+    fn take_decided(&self) -> (Vec<Decision>, usize) {
+        let mut state = self.state();
+        (mem::take(&mut state.decided), state.undecided)
+    }
+
+    /// When the next handler may have to end, be it of a delivery that is still queued.
+    fn next_due(&self) -> Instant {
+        let Deadlines { cutoff, window, .. } = &self.deadlines;
+        let state = self.state();
+        let now = Instant::now();
+        let begins = (!state.queued.as_slice().is_empty())
+            .then(|| self.deadlines.limit(now).max((now + LEAST_BETWEEN_LOOKS).min(*cutoff)));
+        let runs = state.slots.iter().flatten().map(|running| running.due).min();
+        begins.into_iter().chain(runs).min().unwrap_or(window.deadline)
+    }
+
+    fn end_all(&self) {
+        let due = Instant::now() + self.deadlines.grace;
+        for running in self.state().slots.iter_mut().flatten().filter(|running| running.end.is_none()) {
+            running.end(End::Stop, due);
+        }
+    }
+
+    /// Ends the attempts whose time is over. Returns how many did not end when they were to: their threads are blocked.
+    fn end_overdue(&self) -> usize {
+        let now = Instant::now();
+        let mut abandoned = Vec::new();
+        for slot in &mut self.state().slots {
+            match slot {
+                Some(running) if running.due > now => {}
+                Some(running) if running.end.is_none() => running.end(End::TimeOut, now + self.deadlines.grace),
+                slot => abandoned.extend(slot.take()),
+            }
+        }
+        let count = abandoned.len();
+        for Running { delivery, turn, permit, end, .. } in abandoned {
+            let had_its_time = end == Some(End::TimeOut) && turn.limit < self.deadlines.cutoff;
+            let (decision, reply) = self.attempt.abandoned(&delivery, &turn, had_its_time);
+            let change = give_back(permit, reply, decision.at);
+            self.post(self.state(), decision);
+            self.announce(change);
+        }
+        count
+    }
+
+    /// Nothing begins any more.
+    fn close(&self) {
+        let queued = mem::take(&mut self.state().queued);
+        for delivery in queued {
+            let decision = self.attempt.not_started(&delivery, &self.attempt.turn());
+            self.post(self.state(), decision);
+        }
+    }
+
+    /// Notes a decision. Nobody is woken for a finished message, unless it is deleted at once.
+    fn post(&self, mut state: MutexGuard<'_, State>, decision: Decision) {
+        state.undecided -= 1;
+        let is_done = matches!(decision.disposition, Disposition::Complete);
+        let is_news = !is_done || self.deadlines.deletes_done || state.undecided == 0;
+        state.decided.push(decision);
+        drop(state);
+        if is_news {
+            self.news.notify_one();
+        }
+    }
+
+    fn announce(&self, change: Option<Change>) {
+        if let Some(change) = change {
+            self.attempt.announce(change);
+        }
+    }
+}
+
+/// One of the tasks that make attempts, as the attempt in it sees it.
+pub(super) struct Slot<A: Attempt> {
+    shared: Arc<Shared<A>>,
+    number: usize,
+}
+
+impl<A: Attempt> Slot<A> {
+    /// Takes delivery after delivery, until none is left or this one has been abandoned.
+    async fn work(self) {
+        let Shared { attempt, .. } = &*self.shared;
+        while let Some((delivery, turn)) = self.take() {
+            let (decision, reply) = attempt.run(&delivery, &turn, &self).await;
+            let is_long = decision.elapsed.is_some_and(|elapsed| elapsed >= LONG_RUN);
+            if !self.finish(decision, reply) {
+                break;
+            }
+            // A handler that never has to wait would keep all else from this thread.
+            if is_long {
+                yield_now().await;
+            } else {
+                consume_budget().await;
+            }
+        }
+    }
+
+    fn take(&self) -> Option<(Arc<Delivery>, Turn)> {
+        let mut state = self.shared.state();
+        let delivery = state.queued.next()?;
+        let turn = self.shared.attempt.turn();
+        let due = turn.limit;
+        let running = Running { delivery: Arc::clone(&delivery), turn, permit: None, end: None, due, waker: None };
+        state.slots[self.number] = Some(running);
+        Some((delivery, turn))
+    }
+
+    /// Whether there is another delivery to take: not if this one has been abandoned meanwhile. Then the task ends with its last
+    /// decision, and outlives no batch.
+    fn finish(&self, decision: Decision, reply: Reply) -> bool {
+        let mut state = self.shared.state();
+        let Some(running) = state.slots[self.number].take() else { return false };
+        let goes_on = !state.queued.as_slice().is_empty();
+        // Before anybody can see the decision: the next attempt goes by it.
+        let change = give_back(running.permit, reply, decision.at);
+        self.shared.post(state, decision);
+        self.shared.announce(change);
+        goes_on
+    }
+
+    /// From now on the handler calls what the permit is for; `false` if it is to end before it does.
+    pub(super) fn hold(&self, permit: Permit) -> bool {
+        match &mut self.shared.state().slots[self.number] {
+            Some(running @ Running { end: None, .. }) => running.permit = Some(permit),
+            _ => return false,
+        }
+        true
+    }
+
+    /// Whether the handler, which has to wait, is to end instead.
+    pub(super) fn poll_end(&self, context: &Context<'_>) -> Poll<End> {
+        let mut state = self.shared.state();
+        match &mut state.slots[self.number] {
+            None => return Poll::Ready(End::Abandoned),
+            Some(Running { end: Some(end), .. }) => return Poll::Ready(*end),
+            Some(running) => match &running.waker {
+                Some(waker) if waker.will_wake(context.waker()) => {}
+                _ => running.waker = Some(context.waker().clone()),
+            },
+        }
+        if !state.has_waited && !state.queued.as_slice().is_empty() {
+            state.has_waited = true;
+            drop(state);
+            self.shared.news.notify_one();
+        }
+        Poll::Pending
+    }
+}
+
+/// Notes what a call that ended says of the downstream service.
+fn give_back(permit: Option<Permit>, reply: Reply, at: SystemTime) -> Option<Change> {
+    permit.and_then(|permit| permit.give_back(reply, at))
+}

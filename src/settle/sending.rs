@@ -1,0 +1,73 @@
+//! One copy on its way to a queue, and how far it has come.
+
+use super::{Settled, Waiting};
+use crate::plan::{Copy, Decision};
+use crate::queue::Outgoing;
+use crate::report::Settlement;
+
+/// A copy to be sent, and the decision that asked for it.
+pub(super) struct Sending {
+    pub(super) decision: Decision,
+    pub(super) copy: Copy,
+    pub(super) waiting: Waiting,
+    pub(super) progress: Sent,
+    /// Why the original could not be deleted.
+    pub(super) not_deleted: Option<String>,
+}
+
+/// How far a copy has come.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// To be sent, or to be sent again after an error with this code.
+    NotYet(Option<String>),
+    /// SQS named it as sent.
+    Confirmed,
+    /// It cannot be sent, or not in time.
+    Refused(String),
+}
+
+impl Sending {
+    pub(super) fn new(decision: Decision, copy: Copy, waiting: Waiting) -> Self {
+        Self { decision, copy, waiting, progress: Sent::NotYet(None), not_deleted: None }
+    }
+
+    /// The bytes it takes in a request.
+    pub(super) fn size(&self) -> usize {
+        self.outgoing().size()
+    }
+
+    pub(super) fn is_pending(&self) -> bool {
+        matches!(self.progress, Sent::NotYet(_))
+    }
+
+    /// Whether the rest of its group waits for it.
+    pub(super) fn is_awaited(&self) -> bool {
+        matches!(self.waiting, Waiting::ForMove(_))
+    }
+
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.progress == Sent::Confirmed
+    }
+
+    pub(super) fn outgoing(&self) -> Outgoing<'_> {
+        self.copy.outgoing(&self.decision.delivery)
+    }
+
+    pub(super) fn receipt_handles(&self) -> &[String] {
+        &self.decision.delivery.receipt_handles
+    }
+
+    pub(super) fn into_settled(self) -> Settled {
+        let settlement = match (self.progress, self.not_deleted) {
+            (Sent::Confirmed, None) => Settlement::Moved,
+            (Sent::Confirmed, Some(code)) => Settlement::MovedNotDeleted { code },
+            (Sent::Refused(code) | Sent::NotYet(Some(code)), _) => Settlement::Unconfirmed { code },
+            (Sent::NotYet(None), _) => Settlement::Unconfirmed { code: "NotSent".to_owned() },
+        };
+        if let (Waiting::ForMove(moved), false) = (self.waiting, settlement.is_kept()) {
+            // The receiver may have run out of time.
+            let _ = moved.send(());
+        }
+        Settled { decision: self.decision, settlement }
+    }
+}
