@@ -32,14 +32,15 @@
 //! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
 //! | decode | a record becomes a delivery: the body as first delivered, and what the message has been through | `message.rs`, `wire/` |
 //! | gate | settle without a call: not due, expired, given up, no time left, paused, circuit open | `gate/` |
-//! | handle | the user's code for several messages at once, under a time-out; a FIFO group in its order | [`Handler`], [`http`], `processor/crew.rs`, `lane.rs` |
+//! | handle | the user's code for several messages at once, under a timeout; a FIFO group in its order | [`Handler`], [`http`], `processor/executor.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
+//! | plan | how that is carried out for this delivery, and what the messages behind it in its FIFO group may do | `plan/` |
 //! | settle | send the copy, see it confirmed, delete the original | `settle/`, [`queue`] |
 //! | respond | the [`Report`] becomes `batchItemFailures`; a worker deletes what is done | `lambda/`, [`Worker`] |
 //! | observe | the same report becomes log lines and metrics | `telemetry/` |
 //!
-//! Values only move down. `processor.rs` is the page on which the whole path can be read, in order.
+//! Values only move down. `processor/mod.rs` is the page on which the whole path can be read, in order.
 //!
 //! # What never happens
 //!

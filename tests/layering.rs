@@ -102,6 +102,24 @@ fn the_policy_imports_std_and_plain_types_only() {
 }
 
 #[test]
+fn planning_is_pure_and_the_executor_knows_no_policy() {
+    for (path, lines) in code() {
+        let forbidden: &[&str] = match path.as_str() {
+            "processor/executor.rs" => {
+                &["crate::policy", "crate::settle", "crate::classify", "BatchProcessor", "Handler<"]
+            }
+            path if path.starts_with("plan/") => {
+                &["async ", "tracing", "tokio::", "Clock", "Sampler", "Instant", "crate::settle"]
+            }
+            _ => continue,
+        };
+        for line in &lines {
+            assert!(!forbidden.iter().any(|name| line.contains(name)), "{path}: {line}");
+        }
+    }
+}
+
+#[test]
 fn the_queue_is_called_by_settling_and_the_worker_only() {
     for (path, lines) in code() {
         let exempt = ["settle/", "worker/", "embedded/", "bin/"].iter().any(|room| path.starts_with(room));

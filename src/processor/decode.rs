@@ -6,7 +6,7 @@ use tokio::time::Instant;
 
 use super::Inner;
 use crate::message::{Delivery, Record};
-use crate::queue::Queue;
+use crate::queue::{Queue, QueueArn};
 use crate::settings::RecursiveLoop;
 
 /// Reads each record, and joins those that are the same message delivered twice.
@@ -29,22 +29,29 @@ pub(super) async fn decode<H, Q: Queue>(inner: &Inner<H, Q>, records: Vec<Record
     deliveries
 }
 
+/// Ids are those of one queue; another queue may have the same.
+fn key(delivery: &Delivery) -> Option<(&str, Option<&QueueArn>)> {
+    Some((delivery.message_id.as_deref()?, delivery.queue.as_deref()))
+}
+
 fn has_duplicates(deliveries: &[Delivery]) -> bool {
-    let mut ids: Vec<&str> = deliveries.iter().filter_map(|delivery| delivery.message_id.as_deref()).collect();
-    ids.sort_unstable();
-    ids.windows(2).any(|ids| ids[0] == ids[1])
+    let mut keys: Vec<_> = deliveries.iter().filter_map(key).collect();
+    keys.sort_unstable();
+    keys.windows(2).any(|keys| keys[0] == keys[1])
 }
 
 /// Deliveries of the same message become one.
 fn joined(deliveries: Vec<Delivery>) -> Vec<Delivery> {
     let mut joined: Vec<Delivery> = Vec::with_capacity(deliveries.len());
-    let mut positions: HashMap<String, usize> = HashMap::new();
+    let mut positions = HashMap::new();
     for delivery in deliveries {
-        if let Some(&at) = delivery.message_id.as_ref().and_then(|id| positions.get(id)) {
-            joined[at].join(delivery);
-        } else {
-            positions.extend(delivery.message_id.clone().map(|id| (id, joined.len())));
-            joined.push(delivery);
+        let key = delivery.message_id.clone().map(|id| (id, delivery.queue.clone()));
+        match key.as_ref().and_then(|key| positions.get(key)) {
+            Some(&at) => Delivery::join(&mut joined[at], delivery),
+            None => {
+                positions.extend(key.map(|key| (key, joined.len())));
+                joined.push(delivery);
+            }
         }
     }
     joined

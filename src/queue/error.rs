@@ -46,9 +46,9 @@ pub enum CallErrorKind {
     Refused,
     /// The service refused the request as such, perhaps for the sake of one entry: each alone may pass.
     Malformed,
-    /// The service refused it for now: throttled, or an error on its side.
+    /// The service refused it for now: throttled, or an error on its side that it names.
     Unavailable,
-    /// There is no answer: the service may or may not have carried it out.
+    /// There is no answer of the service: it may or may not have carried it out.
     Ambiguous,
 }
 
@@ -57,11 +57,11 @@ impl CallError {
     #[must_use]
     pub fn answered(status: u16, code: &str) -> Self {
         let code = short(code);
-        // A gateway's time-out: what is behind it may have gone on.
-        let kind = if status == 504 {
-            CallErrorKind::Ambiguous
-        } else if status >= 500 || status == 429 || UNAVAILABLE.contains(&code) {
+        let kind = if matches!(status, 429 | 503) || status != 504 && UNAVAILABLE.contains(&code) {
             CallErrorKind::Unavailable
+        } else if status >= 500 {
+            // The response of a gateway or a proxy: the service behind it may have gone on.
+            CallErrorKind::Ambiguous
         } else if MALFORMED.contains(&code) {
             CallErrorKind::Malformed
         } else {

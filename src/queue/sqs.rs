@@ -224,7 +224,9 @@ fn confirmations<'a>(
     failed: &[BatchResultErrorEntry],
 ) -> Vec<Confirmation> {
     let mut results: Vec<Confirmation> = (0..entries).map(|_| Err(EntryError::unconfirmed())).collect();
-    let position = |id: &str| id.parse::<usize>().ok().filter(|at| *at < entries);
+    // Written as we write it: `+1` and `01` are not ours.
+    let is_ours = |id: &str| id == "0" || !id.starts_with(['+', '0']);
+    let position = |id: &str| id.parse::<usize>().ok().filter(|at| *at < entries && is_ours(id));
     for at in confirmed.filter_map(position) {
         results[at] = Ok(());
     }
@@ -261,7 +263,11 @@ mod tests {
 
     #[test]
     fn an_entry_is_confirmed_by_its_id_and_by_nothing_else() {
-        let results = confirmations(5, ["3", "0", "9", "x", "1"].into_iter(), &[failed("4", false), failed("1", true)]);
+        let results = confirmations(
+            5,
+            ["3", "0", "9", "x", "1", "+2", "02"].into_iter(),
+            &[failed("4", false), failed("1", true)],
+        );
         let confirmed: Vec<bool> = results.iter().map(Result::is_ok).collect();
         assert_eq!(confirmed, [true, false, false, true, false], "1 is in both lists, 2 in neither, 4 failed");
         assert_eq!(results[4], Err(EntryError::answered("InternalError", false)));

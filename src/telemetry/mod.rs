@@ -68,7 +68,7 @@ pub(crate) fn span(invocation: &Span, delivery: &Delivery) -> Span {
     info_span!(
         parent: invocation,
         "message",
-        messageId = delivery.message_id,
+        messageId = delivery.message_id.as_deref().map(bounded).as_deref(),
         originalMessageId = delivery.original_id().map(bounded).as_deref(),
         retryCount = delivery.retries(),
         receiveCount = delivery.receive_count
@@ -80,7 +80,7 @@ fn observe_message(outcome: &Outcome) {
         ($level:expr) => {
             event!(
                 $level,
-                messageId = outcome.message_id,
+                messageId = outcome.message_id.as_deref().map(bounded).as_deref(),
                 originalMessageId = outcome.original_message_id.as_deref().map(bounded).as_deref(),
                 retryCount = outcome.retry_count,
                 hops = outcome.hops,

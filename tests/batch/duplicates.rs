@@ -63,6 +63,20 @@ async fn one_message_has_one_outcome_however_often_it_is_in_the_batch() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_same_id_in_another_queue_is_another_message() {
+    let world = World::new();
+    world.send("{}").await;
+    let script = Script::always(Failure::temporary("no"));
+    let processor = world.processor(script.clone());
+    let mut event = world.receive().await;
+    let mut other = event["Records"][0].clone();
+    other["eventSourceARN"] = json!("arn:aws:sqs:eu-west-1:123456789012:elsewhere");
+    event["Records"].as_array_mut().unwrap().push(other);
+    let _ = world.invoke_with(&processor, &event).await;
+    assert_eq!(script.calls().len(), 2, "none is deleted without a call");
+}
+
+#[tokio::test(start_paused = true)]
 async fn the_original_is_deleted_by_its_latest_receipt_handle() {
     for newest_first in [false, true] {
         let world = World::new();

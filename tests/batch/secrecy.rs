@@ -122,6 +122,21 @@ async fn an_id_that_a_producer_made_up_is_cut_to_what_an_id_may_have() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_id_that_no_queue_gave_is_cut_too() {
+    let world = World::new();
+    world.send("{}").await;
+    let mut event = world.receive().await;
+    event["Records"][0]["messageId"] = serde_json::json!("x".repeat(500_000));
+    let processor = world.processor(Script::always(Failure::temporary("no")));
+    let log = Log::default();
+    let listening = log.listen();
+    world.invoke_with(&processor, &event).await.unwrap();
+    drop(listening);
+    let longest = log.text().lines().map(str::len).max().unwrap();
+    assert!(longest < 1_000, "a line of {longest} bytes");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_copy_holds_counts_ids_and_times_and_no_words_of_a_failure() {
     let world = World::new();
     send(&world, "{}").await;

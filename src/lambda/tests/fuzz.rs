@@ -12,7 +12,7 @@ use crate::clock::{Clock, Sampler, from_epoch_millis};
 use crate::failure::Failure;
 use crate::message::{Message, Record};
 use crate::queue::{Attribute, AttributeValue, CallError, Confirmation, MAX_BATCH_ENTRIES, Outgoing, QueueArn};
-use crate::report::Settlement;
+use crate::report::{Outcome, Settlement};
 use crate::wire;
 
 const CAP: u32 = 50;
@@ -164,10 +164,9 @@ impl Handler for Moody {
 
 /// Each message is done, or sent again, or named in the response; and no body is told to the handler, or sent, that was not delivered.
 fn assert_accounted_for(records: Vec<Record>) {
-    let ids = |records: &[Record]| -> BTreeSet<String> {
-        records.iter().filter_map(|record| record.message_id.clone()).filter(|id| !id.is_empty()).collect()
-    };
-    let delivered = ids(&records);
+    let of_record =
+        |record: &Record| Some((record.message_id.clone().filter(|id| !id.is_empty())?, record.queue.clone()));
+    let delivered: BTreeSet<(String, Option<Arc<QueueArn>>)> = records.iter().filter_map(of_record).collect();
     let bodies = records.iter().filter_map(|record| record.body.as_deref());
     let payloads: BTreeSet<String> = bodies.map(|body| wire::read(body, CAP).payload.into_owned()).collect();
     let (handler, queue) = (Moody::default(), Willing::default());
@@ -180,8 +179,9 @@ fn assert_accounted_for(records: Vec<Record>) {
         count(|settlement| matches!(settlement, Settlement::Moved | Settlement::MovedNotDeleted { .. })),
         sent.len()
     );
-    let reported: Vec<&str> = report.outcomes.iter().filter_map(|outcome| outcome.message_id.as_deref()).collect();
-    assert_eq!(reported.iter().map(|id| (*id).to_owned()).collect::<BTreeSet<_>>(), delivered);
+    let of_outcome = |outcome: &Outcome| Some((outcome.message_id.clone()?, outcome.queue.clone()));
+    let reported: Vec<_> = report.outcomes.iter().filter_map(of_outcome).collect();
+    assert_eq!(reported.iter().cloned().collect::<BTreeSet<_>>(), delivered);
     assert_eq!(reported.len(), delivered.len(), "each once");
     match respond(&report) {
         Ok(response) => {
