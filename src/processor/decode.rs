@@ -46,12 +46,11 @@ fn joined(deliveries: Vec<Delivery>) -> Vec<Delivery> {
     let mut positions = HashMap::new();
     for delivery in deliveries {
         let key = delivery.message_id.clone().map(|id| (id, delivery.queue.clone()));
-        match key.as_ref().and_then(|key| positions.get(key)) {
-            Some(&at) => Delivery::join(&mut joined[at], delivery),
-            None => {
-                positions.extend(key.map(|key| (key, joined.len())));
-                joined.push(delivery);
-            }
+        if let Some(&at) = key.as_ref().and_then(|key| positions.get(key)) {
+            Delivery::join(&mut joined[at], delivery);
+        } else {
+            positions.extend(key.map(|key| (key, joined.len())));
+            joined.push(delivery);
         }
     }
     joined

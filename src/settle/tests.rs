@@ -160,7 +160,7 @@ fn settle(
     let settled = runtime.expect("a runtime").block_on(async {
         let started = Instant::now();
         let window = Window { started, deadline: started + Duration::from_secs(55) };
-        let (tasks, planned) = mpsc::unbounded_channel();
+        let (sender, tasks) = mpsc::unbounded_channel();
         let policy = RetryPolicy::default();
         for (n, (disposition, body_len, in_place, dead_letter)) in wanted.iter().enumerate() {
             let strategy = if *in_place { Strategy::Visibility } else { Strategy::Copy };
@@ -168,11 +168,11 @@ fn settle(
             let decision = Decision::uncalled(delivery, *disposition, SystemTime::UNIX_EPOCH, 0.5);
             let planner = Planner { policy: &policy, mode: Mode::Requeue, dead_letter, wrap: Wrap::WhenNeeded };
             let Planned { decision, plan, .. } = planner.plan(decision, false);
-            assert!(tasks.send(Task { decision, plan, waiting: Waiting::Nobody }).is_ok());
+            assert!(sender.send(Task { decision, plan, waiting: Waiting::Nobody }).is_ok());
         }
-        drop(tasks);
+        drop(sender);
         let mut settled = Vec::new();
-        settler.settle(planned, window, |one| settled.push(one)).await;
+        settler.settle(tasks, window, |one| settled.push(one)).await;
         assert!(Instant::now() <= window.deadline);
         settled
     });

@@ -257,16 +257,15 @@ impl Book {
     }
 
     /// Notes which messages an invocation has sent.
-    pub fn descendants(&mut self, world: &World, invocation: usize, numbers: &[usize]) {
-        if !world.plan.cuts_loops || numbers.is_empty() {
+    pub fn descendants(&mut self, world: &World, invocation: usize, bodies: &[String]) {
+        if !world.plan.cuts_loops || bodies.is_empty() {
             return;
         }
         let Some(row) = self.invocations.get(&invocation).map(|invocation| invocation.row) else { return };
         for message in world.all() {
             let is_known = self.invocations.values().any(|other| other.members.contains_key(&message.id));
-            let n = crate::producer::number(&message.body);
-            let is_fresh = n.is_some_and(|n| message.body == self.tracks[n].product.body);
-            if !is_known && !is_fresh && n.is_some_and(|n| numbers.contains(&n)) {
+            // A late copy of another invocation bears another time or another row.
+            if !is_known && bodies.contains(&message.body) {
                 self.rows.entry(message.id).or_insert(row + 1);
             }
         }
@@ -289,7 +288,8 @@ impl Book {
         let invocation = &self.invocations[&id];
         for (message, member) in &invocation.members {
             let key = (invocation.environment, invocation.is_on_dead, message.clone());
-            let has_failed = member.is_timed_out || matches!(member.ended, Some(Ended::Failed(..)));
+            let may_be_final = |ended| matches!(ended, Ended::Failed(..) | Ended::Postponed(_));
+            let has_failed = member.is_timed_out || member.ended.is_some_and(may_be_final);
             if has_failed && !invocation.settled.contains(message) {
                 self.left.insert(key.clone());
             }

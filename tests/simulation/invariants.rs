@@ -20,6 +20,8 @@ use crate::wire::Members;
 
 /// Clocks that are further apart than this make everything look like a redrive.
 const MAX_SKEW: u64 = 120;
+/// The shortest deferral of a message that waits in its place.
+const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_secs(60);
 
 impl Book {
     /// The handler is called: by which message, and for the how many-th time.
@@ -178,8 +180,8 @@ impl Book {
                 return;
             };
             let n = invocation.members[message].n;
-            // Otherwise a worker keeps it in hand.
-            if *time != secs(world.plan.visibility()) {
+            // Otherwise a worker keeps it in hand, unless that is as long as the shortest deferral.
+            if *time != secs(world.plan.visibility()) || *time == LEAST_DEFERRAL_IN_PLACE {
                 invocation.settled.insert(message.clone());
             }
             self.history.note(Some(n), format!("hidden by {id} for {} s", time.as_secs_f64()));

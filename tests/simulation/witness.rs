@@ -36,9 +36,9 @@ impl<Q> Witness<Q> {
         }
     }
 
-    fn request(&self, invocation: usize, numbers: Vec<usize>) -> Request {
+    fn request(&self, invocation: usize, bodies: Vec<String>) -> Request {
         let (world, environment) = (Arc::clone(&self.world), self.environment);
-        Request { world, environment, invocation, numbers, began: Instant::now(), is_answered: false }
+        Request { world, environment, invocation, bodies, began: Instant::now(), is_answered: false }
     }
 
     /// In whose name these messages are deleted or hidden.
@@ -55,8 +55,8 @@ struct Request {
     world: Arc<World>,
     environment: usize,
     invocation: usize,
-    /// The messages that are sent.
-    numbers: Vec<usize>,
+    /// The copies that are sent.
+    bodies: Vec<String>,
     began: Instant,
     is_answered: bool,
 }
@@ -73,7 +73,7 @@ impl Request {
 impl Drop for Request {
     fn drop(&mut self) {
         let mut book = self.world.book();
-        book.descendants(&self.world, self.invocation, &self.numbers);
+        book.descendants(&self.world, self.invocation, &self.bodies);
         if !self.is_answered {
             book.trouble(self.invocation, self.environment);
         }
@@ -85,13 +85,13 @@ impl Drop for Request {
 impl<Q: Queue> Queue for Witness<Q> {
     async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
         let now = self.clock.now();
-        let numbers: Vec<usize> = entries.iter().filter_map(|entry| number(entry.body)).collect();
+        let bodies = entries.iter().map(|entry| entry.body.to_owned()).collect();
         let id = INVOCATION.try_get().or_else(|_| {
             let sender = self.world.book().sender(&self.world, self.environment, queue, entries, now);
             sender.ok_or_else(foreign)
         })?;
         self.world.book().sending(&self.world, id, queue, entries, now);
-        let request = self.request(id, numbers);
+        let request = self.request(id, bodies);
         self.risk("before a send").await;
         let began = Instant::now();
         let answer = self.inner.send(queue, entries).await;
