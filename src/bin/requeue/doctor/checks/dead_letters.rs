@@ -29,7 +29,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "dead-letter-retention",
-        why: "The dead-letter queue of a standard queue counts from when the message was first enqueued, not from when it was moved.",
+        why: "SQS deletes a message when the retention of the dead-letter queue ends, whether or not somebody has looked at it.",
         look: retention,
     },
     Check {
@@ -130,7 +130,14 @@ fn redrive_allow_policy(case: &Case<'_>) -> Looked {
 fn retention(case: &Case<'_>) -> Looked {
     let (queue, arn) = attributes(case)?;
     let (own, source) = (queue.retention, case.queue()?.retention);
-    let compared = format!("{} keeps a message for {}, its source for {}", arn.name(), days(own), days(source));
+    // Source: SQS developer guide, "Using dead-letter queues in Amazon SQS", on retention.
+    let counted = if arn.is_fifo() {
+        "counted anew from when SQS moves it there"
+    } else {
+        "counted from when it was first enqueued"
+    };
+    let compared =
+        format!("{} keeps a message for {}, {counted}, and its source for {}", arn.name(), days(own), days(source));
     let remedies = [remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())];
     Ok(if own < source && !arn.is_fifo() {
         Verdict::danger(format!("{compared}: one that was given up late vanishes at once"), remedies)

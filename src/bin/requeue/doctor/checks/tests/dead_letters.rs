@@ -88,3 +88,20 @@ pub(super) const ROWS: &[Row] = &[
         Some(Warning),
     ),
 ];
+
+#[test]
+fn the_retention_of_a_dead_letter_queue_is_worded_by_its_type() {
+    let [standard, fifo] = [false, true].map(|is_fifo| {
+        let mut deployment = good();
+        if is_fifo {
+            deployment.fifo();
+        }
+        deployment.dead_letters().retention = secs(8 * DAY);
+        let finding = found(&deployment, "dead-letter-retention").unwrap();
+        assert_eq!(finding.verdict.level, Warning);
+        format!("{}: {}", finding.why, finding.verdict.found)
+    });
+    let [anew, kept] = ["counted anew from when SQS moves it there", "counted from when it was first enqueued"];
+    assert!(standard.contains(kept) && !standard.contains(anew), "{standard}");
+    assert!(fifo.contains(anew) && !fifo.contains(kept) && !fifo.contains("standard"), "{fifo}");
+}
