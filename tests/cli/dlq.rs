@@ -71,7 +71,7 @@ async fn a_look_that_is_not_complete_says_so() {
     let received = world.sqs.receive(&world.dead_letters, 1, Duration::ZERO).await.unwrap();
     assert_eq!(received.len(), 1);
     let run = world.dlq(&["list"]).await;
-    assert!(run.stderr.contains("about 1 message of orders-dlq with another reader were not looked at"), "{run:?}");
+    assert!(run.stderr.contains("about 1 message of orders-dlq not reached: another reader holds"), "{run:?}");
 
     let third = world.sqs.create_queue("third", []).unwrap();
     let policy = format!(r#"{{"deadLetterTargetArn":"{third}","maxReceiveCount":99}}"#);

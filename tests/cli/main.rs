@@ -7,6 +7,7 @@ mod check;
 mod dlq;
 mod dlq_ended;
 mod dlq_export;
+mod dlq_left;
 mod dlq_redrive;
 mod dlq_sources;
 mod dlq_world;

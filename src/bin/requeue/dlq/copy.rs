@@ -11,9 +11,9 @@ use requeue::{Clock, Delay, printable};
 use serde::Serialize;
 use tokio::time::{Instant, sleep_until};
 
+use super::held::Held;
 use super::letter::{Filter, Letter};
 use super::messages;
-use super::scan::Held;
 use super::sqs::{Sqs, refusal};
 use super::way::{Stays, Way};
 use crate::Error;

@@ -13,6 +13,7 @@ use super::letter::{Letter, claimed_source};
 use super::list::{GroupShape, Groups};
 use super::redrive::Arguments;
 use super::scan::End;
+use super::unseen::Unseen;
 use super::way::Way;
 use super::{DeadLetters, messages};
 use crate::stop::Stop;
@@ -27,6 +28,7 @@ struct Planned<'a> {
     ways: &'a Ways,
     not_chosen: u64,
     complete: bool,
+    not_reached: &'a Unseen,
     groups: Vec<GroupShape<'a>>,
 }
 
@@ -83,25 +85,27 @@ pub(crate) async fn run(arguments: &Arguments, dead_letters: &DeadLetters, way: 
         })
         .await;
     let is_released = scan.release().await;
-    let end = walked?;
-    let complete = scan.tell(end);
-    if end == End::Interrupted {
+    let looked = walked?;
+    let complete = scan.tell(&looked);
+    let not_reached = &looked.unseen;
+    if looked.end == End::Interrupted {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
     let not_chosen =
         u64::try_from(scan.looked_at()).unwrap_or(u64::MAX).saturating_sub(groups.count() + ways.left.count());
     if arguments.json {
         let queue = dead_letters.queue.arn.to_string();
-        let planned = Planned { queue, dry_run: true, ways: &ways, not_chosen, complete, groups: groups.shapes() };
+        let groups = groups.shapes();
+        let planned = Planned { queue, dry_run: true, ways: &ways, not_chosen, complete, not_reached, groups };
         output::json(&planned)?;
     } else {
-        output::text(&text(way, &ways, &groups, not_chosen))?;
-        groups.tell();
+        output::text(&text(way, &ways, &groups, not_chosen, not_reached))?;
+        groups.tell(&dead_letters.queue.arn);
     }
     Ok(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn text(way: &Way, ways: &Ways, groups: &Groups, not_chosen: u64) -> String {
+fn text(way: &Way, ways: &Ways, groups: &Groups, not_chosen: u64, not_reached: &Unseen) -> String {
     let mut lines = Vec::new();
     if groups.count() > 0 {
         lines.push(format!("{}\n", groups.table()));
@@ -124,6 +128,9 @@ fn text(way: &Way, ways: &Ways, groups: &Groups, not_chosen: u64) -> String {
     }
     if not_chosen > 0 {
         lines.push(format!("{} would stay here, not chosen", messages(not_chosen)));
+    }
+    if !not_reached.is_empty() {
+        lines.push(format!("about {} not reached, and not in this plan", messages(not_reached.count())));
     }
     lines.join("\n") + "\n"
 }

@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         })
         .await;
     let is_released = scan.release().await;
-    let is_complete = scan.tell(walked?);
+    let is_complete = scan.tell(&walked?);
     if stop.is_told() {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }

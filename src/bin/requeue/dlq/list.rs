@@ -6,10 +6,13 @@ use std::process::ExitCode;
 use std::time::SystemTime;
 
 use requeue::DeadLetter;
+use requeue::queue::QueueArn;
 use serde::Serialize;
 
 use super::letter::{Letter, UNKNOWN, class, moment, reason};
-use super::scan::{End, Scan};
+use super::scan::{End, Looked, Scan};
+use super::sqs::Described;
+use super::unseen::Unseen;
 use super::{Place, messages, note};
 use crate::stop::Stop;
 use crate::table::table;
@@ -76,6 +79,7 @@ struct Listing<'a> {
     approximate_number_of_messages_not_visible: u64,
     looked_at: usize,
     complete: bool,
+    not_reached: &'a Unseen,
     sent_directly: u64,
     groups: Vec<GroupShape<'a>>,
 }
@@ -95,10 +99,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         })
         .await;
     let is_released = scan.release().await;
-    let end = walked?;
-    let is_complete = scan.tell(end);
-    if end != End::Interrupted {
-        show(arguments, &groups, &scan, dead_letters.queue.visible, dead_letters.queue.in_flight, is_complete)?;
+    let looked = walked?;
+    scan.tell(&looked);
+    if looked.end != End::Interrupted {
+        show(arguments, &groups, &scan, &dead_letters.queue, &looked)?;
     }
     Ok(stop.exit_code(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
@@ -107,29 +111,32 @@ fn show(
     arguments: &Arguments,
     groups: &Groups,
     scan: &Scan<'_>,
-    visible: u64,
-    in_flight: u64,
-    complete: bool,
+    queue: &Described,
+    looked: &Looked,
 ) -> Result<(), Error> {
+    let (complete, seen) = (looked.is_complete(), scan.looked_at());
     if arguments.json {
         let listing = Listing {
             queue: scan.queue().to_string(),
-            approximate_number_of_messages: visible,
-            approximate_number_of_messages_not_visible: in_flight,
-            looked_at: scan.looked_at(),
+            approximate_number_of_messages: queue.visible,
+            approximate_number_of_messages_not_visible: queue.in_flight,
+            looked_at: seen,
             complete,
+            not_reached: &looked.unseen,
             sent_directly: groups.sent_here,
             groups: groups.shapes(),
         };
         return output::json(&listing);
     }
     let name = scan.queue().name();
-    match (scan.looked_at(), complete) {
-        (0, _) => output::line(format_args!("{name}: no message")),
+    let all = u64::try_from(seen).unwrap_or(u64::MAX).saturating_add(looked.unseen.count());
+    match (seen, complete) {
+        (0, true) => output::line(format_args!("{name}: no message")),
+        (0, false) => output::line(format_args!("{name}: 0 of about {}", messages(all))),
         (seen, true) => output::line(format_args!("{name}: {}\n\n{}", messages(seen), groups.table())),
-        (seen, false) => output::line(format_args!("{name}: {seen} of about {visible} messages\n\n{}", groups.table())),
+        (seen, false) => output::line(format_args!("{name}: {seen} of about {}\n\n{}", messages(all), groups.table())),
     }?;
-    groups.tell();
+    groups.tell(&queue.arn);
     Ok(())
 }
 
@@ -206,12 +213,14 @@ impl Groups {
     }
 
     /// What a reader of the table has to know besides.
-    pub(crate) fn tell(&self) {
+    pub(crate) fn tell(&self, queue: &QueueArn) {
         let silent = self.by_key.iter().filter(|((_, reason, _), _)| reason == UNKNOWN).map(|(_, group)| group.count);
         let silent = silent.sum::<u64>() - self.later_version;
         if silent > 0 {
+            // In a FIFO queue an annotated copy would lose its place, so that none is made.
+            let modes = if queue.is_fifo() { "direct" } else { "annotate or direct" };
             note(&format!(
-                "{} without a reason: Requeue writes it down with REQUEUE_DEAD_LETTER=annotate or direct",
+                "{} without a reason: Requeue writes it down with REQUEUE_DEAD_LETTER={modes}",
                 messages(silent)
             ));
         }

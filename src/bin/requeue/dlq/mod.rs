@@ -11,6 +11,7 @@ mod confirm;
 mod copy;
 mod dry_run;
 mod export;
+mod held;
 mod letter;
 mod list;
 mod moving;
@@ -19,6 +20,7 @@ mod progress;
 mod redrive;
 mod scan;
 mod sqs;
+mod unseen;
 mod way;
 
 use self::scan::Scan;
@@ -30,7 +32,7 @@ pub(crate) enum Command {
     /// Groups the messages by class, reason and what they failed with: how many, since when, and an example of each.
     #[command(after_help = HIDDEN)]
     List(list::Arguments),
-    /// Shows messages one by one; their bodies only with --bodies.
+    /// Shows messages one by one, ten unless --limit says otherwise; their bodies only with --bodies.
     #[command(after_help = HIDDEN)]
     Peek(peek::Arguments),
     /// Writes messages to a file as JSON Lines, with everything needed to send them again. Deletes nothing.
@@ -44,8 +46,11 @@ pub(crate) enum Command {
 const HIDDEN: &str = "To look at a message is to receive it: it is hidden from other readers meanwhile, and made visible again at the end, also \
                       after Ctrl-C. Only if the process is killed does it stay hidden until its visibility timeout ends, two minutes and \
                       a second for each 100 of --max-messages.\n\n\
-                      Class and reason are what Requeue wrote into the message (REQUEUE_DEAD_LETTER=annotate or direct); in the mode \
-                      redrive the class of the last retry is known at most. For a message that was brought back and failed again, \
+                      At the end SQS's counts are compared with what was seen. A note says how many messages were not reached, why, and \
+                      what to do; with --json, list has them in notReached, and complete is false. Of a FIFO group at most the first ten \
+                      messages can be looked at.\n\n\
+                      Class and reason are what Requeue wrote into the message (REQUEUE_DEAD_LETTER=annotate or direct; on a FIFO \
+                      queue direct alone); in the mode redrive the class of the last retry is known at most. For a message that was brought back and failed again, \
                       the time of its last redrive stands as first sent. Permissions: sqs:ReceiveMessage, \
                       sqs:ChangeMessageVisibility, sqs:GetQueueAttributes.\n\n\
                       Ends with status 0, with 1 on an error or if an export is not complete, and with 130 after Ctrl-C.";
@@ -138,7 +143,7 @@ impl DeadLetters {
         }
         if self.queue.arn.is_fifo() {
             note(&format!(
-                "{} is a FIFO queue: of each group only its first ten messages can be looked at",
+                "{} is a FIFO queue: of each group at most the first ten messages can be looked at",
                 self.name()
             ));
         }

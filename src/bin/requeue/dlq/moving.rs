@@ -6,7 +6,8 @@ use requeue::queue::QueueArn;
 use tokio::time::sleep;
 
 use super::progress::Progress;
-use super::sqs::{MoveTask, Sqs};
+use super::sqs::{Described, MoveTask, Sqs};
+use super::unseen::{Comparison, PAUSE, Seen, Unseen};
 use crate::Error;
 use crate::stop::Stop;
 
@@ -71,6 +72,22 @@ pub(crate) async fn follow(sqs: &Sqs, queue: &QueueArn, handle: &str, stop: &Sto
             }
         }
     }
+}
+
+/// What a completed task has left in the queue that was described before: it moves no message that a reader holds. What arrived since then
+/// is no part of it.
+pub(crate) async fn left(sqs: &Sqs, before: &Described, moved: u64, stop: &Stop) -> Result<Unseen, Error> {
+    let (mut comparison, seen) = (Comparison::default(), Seen { all: moved, here: 0, held: 0 });
+    while moved < before.count() && !stop.is_told() {
+        if let Some(unseen) = comparison.ask(sqs, before, seen).await? {
+            return Ok(unseen);
+        }
+        tokio::select! {
+            () = sleep(PAUSE) => {}
+            () = stop.told() => {}
+        }
+    }
+    Ok(Unseen::default())
 }
 
 fn end(task: &MoveTask) -> MoveEnd {

@@ -63,7 +63,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         })
         .await;
     let is_released = scan.release().await;
-    scan.tell(walked?);
+    scan.tell(&walked?);
     if more {
         note(&format!("{shown} shown; --limit shows more"));
     } else if shown == 0 && !stop.is_told() {

@@ -10,6 +10,7 @@ use tokio::time::Instant;
 use super::copy::{Copier, Left, Tally};
 use super::letter::{Filter, moment};
 use super::moving::{self, MoveEnd};
+use super::unseen::Unseen;
 use super::way::Way;
 use super::{DeadLetters, Place, confirm, dry_run, messages, note};
 use crate::stop::Stop;
@@ -27,10 +28,13 @@ pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back 
     A message that was brought back starts afresh in Requeue, with all its retries and all its time, up to its tenth redrive. Within \
     two minutes of its last try it does so only in the mode direct, and in the mode annotate if it is then received less than 9 s after it was \
     brought back. With --fresh-budget it does so in any case: the copy is the message as first delivered, with its originalMessageId. What arrives here while copies are made is left.\n\n\
+    At the end SQS's counts are compared with what was seen. Messages that were not reached are named with the reason and what to do; with \
+    --json they are in notReached, and complete is false. One reason is another reader that holds them. Another is a FIFO group: SQS hands \
+    out its first ten messages at most, so that behind ten that stay, because they are not chosen or not copied, nothing can be reached.\n\n\
     Permissions: sqs:GetQueueAttributes, sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, sqs:DeleteMessage and \
     sqs:ChangeMessageVisibility here, sqs:SendMessage there, and with --to sqs:GetQueueAttributes; unless copies alone are made, also \
     sqs:StartMessageMoveTask, sqs:ListMessageMoveTasks and sqs:CancelMessageMoveTask here.\n\n\
-    Ends with status 0; with 1 on an error, if the question is answered with no, or if a chosen message is still here; and with 130 after Ctrl-C.";
+    Ends with status 0; with 1 on an error, if the question is answered with no, or if a chosen message is still here, or may be among those that were not reached; and with 130 after Ctrl-C.";
 
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools, reason = "options of a command line")]
@@ -74,6 +78,7 @@ struct Redrive {
     moved: u64,
     copies: Tally,
     is_complete: bool,
+    unseen: Unseen,
 }
 
 #[derive(Serialize)]
@@ -89,6 +94,7 @@ struct Redriven<'a> {
     not_chosen: u64,
     arrived_meanwhile: u64,
     complete: bool,
+    not_reached: &'a Unseen,
 }
 
 impl Arguments {
@@ -139,7 +145,14 @@ async fn carry_out(arguments: &Arguments, dead_letters: &DeadLetters, way: &Way)
         let moved = moving::follow(sqs, &queue.arn, &handle, &stop).await?;
         redrive.moved = moved.messages;
         match moved.end {
-            MoveEnd::Completed => {}
+            MoveEnd::Completed => {
+                match moving::left(sqs, queue, moved.messages, &stop).await {
+                    Ok(unseen) => redrive.unseen = unseen,
+                    Err(error) => trouble = Some(error),
+                }
+                redrive.unseen.tell(dead_letters.name());
+                redrive.is_complete = trouble.is_none() && redrive.unseen.is_empty();
+            }
             MoveEnd::Cancelled => redrive.is_complete = false,
             MoveEnd::SourceUnknown if stop.is_told() => redrive.is_complete = false,
             MoveEnd::SourceUnknown => {
@@ -176,7 +189,7 @@ async fn copy_all(
 ) -> Result<(), Error> {
     let Arguments { place, filter, rate, .. } = arguments;
     let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
-    let mut scan = dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set());
+    let mut scan = dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set()).after(redrive.moved);
     let mut copier = Copier {
         sqs: &dead_letters.sqs,
         from: &dead_letters.queue.arn,
@@ -194,7 +207,9 @@ async fn copy_all(
     let walked = scan.walk(async |letters, held| Ok(copier.copy(letters, held).await)).await;
     redrive.copies = copier.tally;
     let is_released = scan.release().await;
-    redrive.is_complete &= scan.tell(walked?) && is_released;
+    let looked = walked?;
+    redrive.is_complete &= scan.tell(&looked) && is_released;
+    redrive.unseen = looked.unseen;
     Ok(())
 }
 
@@ -215,6 +230,7 @@ impl Redrive {
                 not_chosen: copies.not_chosen,
                 arrived_meanwhile: copies.newcomers,
                 complete: self.is_complete,
+                not_reached: &self.unseen,
             };
             output::json(&redriven)
         } else {
@@ -241,6 +257,9 @@ impl Redrive {
         if copies.newcomers > 0 {
             line(format!("{} arrived meanwhile, and left here", messages(copies.newcomers)));
         }
+        if !self.unseen.is_empty() {
+            line(format!("about {} not reached, and still here", messages(self.unseen.count())));
+        }
         for (code, count) in &copies.failed {
             line(format!("{} not copied, and still here: {code}", messages(*count)));
         }
@@ -258,16 +277,22 @@ async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<Exi
     };
     let stop = Stop::listen()?;
     let moved = moving::follow(sqs, &queue.arn, &task.handle.unwrap_or_default(), &stop).await?;
-    let is_complete = moved.end == MoveEnd::Completed;
+    let mut unseen = Unseen::default();
+    if moved.end == MoveEnd::Completed {
+        unseen = moving::left(sqs, queue, moved.messages.saturating_sub(task.moved), &stop).await?;
+        unseen.tell(dead_letters.name());
+    }
+    let is_complete = moved.end == MoveEnd::Completed && unseen.is_empty() && !stop.is_told();
     if arguments.json {
-        Redrive { moved: moved.messages, is_complete, ..Redrive::default() }.tell(arguments, dead_letters, None)?;
+        let redrive = Redrive { moved: moved.messages, is_complete, unseen, ..Redrive::default() };
+        redrive.tell(arguments, dead_letters, None)?;
     } else {
         let text = format!("{} moved", messages(moved.messages));
         output::line(&text).inspect_err(|_| output::note(&text))?;
     }
     match moved.end {
-        MoveEnd::Completed => Ok(ExitCode::SUCCESS),
-        MoveEnd::Cancelled => Ok(stop.exit_code(ExitCode::FAILURE)),
+        MoveEnd::Completed if is_complete => Ok(ExitCode::SUCCESS),
+        MoveEnd::Completed | MoveEnd::Cancelled => Ok(stop.exit_code(ExitCode::FAILURE)),
         MoveEnd::SourceUnknown => Err("SQS does not know where the others belong: redrive copies them".into()),
         MoveEnd::Failed(why) => Err(format!("SQS's move task failed: {why}").into()),
     }

@@ -1,16 +1,18 @@
 //! Looking through a queue: messages are received and held, so that each is seen once, and made visible again at the end.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
 use futures_util::future::join_all;
 use requeue::queue::{MAX_BATCH_ENTRIES, MAX_VISIBILITY, QueueArn, ReceiveRequest};
-use tokio::time::Instant;
+use tokio::time::sleep;
 
+use super::held::{CutGroups, Held};
 use super::letter::Letter;
 use super::progress::Progress;
 use super::sqs::{Described, Sqs, refusal};
+use super::unseen::{Cause, Comparison, PAUSE, Seen, Unseen};
 use super::{messages, note};
 use crate::Error;
 use crate::stop::Stop;
@@ -20,8 +22,6 @@ const AT_ONCE: usize = 4;
 /// How long one receive waits. One that waits asks all of SQS's servers; a short one ends soon after Ctrl-C, without being cut off: what
 /// it brought would stay hidden.
 const WAIT: Duration = Duration::from_secs(1);
-/// Receives in a row without a message after which a queue counts as empty, while SQS says that there should be more.
-const EMPTY_RECEIVES: usize = 3;
 /// The least time for which messages are hidden.
 const VISIBILITY: Duration = Duration::from_secs(120);
 /// Messages that are looked at in a second at least.
@@ -43,6 +43,23 @@ pub(crate) enum End {
     Interrupted,
 }
 
+/// What looking has come to.
+pub(crate) struct Looked {
+    pub(crate) end: End,
+    /// Nothing if whoever looked had seen enough, or was interrupted.
+    pub(crate) unseen: Unseen,
+}
+
+impl Looked {
+    pub(crate) fn is_complete(&self) -> bool {
+        match self.end {
+            End::Enough => true,
+            End::Empty | End::MaxMessages => self.unseen.is_empty(),
+            End::TimeUp | End::Interrupted => false,
+        }
+    }
+}
+
 pub(crate) struct Scan<'a> {
     sqs: &'a Sqs,
     queue: &'a Described,
@@ -51,33 +68,16 @@ pub(crate) struct Scan<'a> {
     visibility: Duration,
     at_once: usize,
     per_receive: usize,
+    per_visit: usize,
     first_alone: bool,
+    /// Messages that left the queue before anybody looked, of those that were counted.
+    gone: u64,
     seen: HashSet<String>,
     held: Held,
+    cut: CutGroups,
+    /// Messages that were made visible to be received once more, with what follows them.
+    given_back: usize,
     progress: Progress,
-}
-
-/// The messages that are hidden by us, by their ids.
-#[derive(Default)]
-pub(crate) struct Held {
-    receipt_handles: HashMap<String, String>,
-    since: Option<Instant>,
-}
-
-impl Held {
-    fn hold(&mut self, letter: &Letter) {
-        // SQS honours the receipt handle of the latest receive.
-        self.receipt_handles.insert(letter.id.clone(), letter.receipt_handle.clone());
-        self.since = Some(self.since.map_or(letter.asked, |since| since.min(letter.asked)));
-    }
-
-    /// A message that was deleted.
-    pub(crate) fn forget(&mut self, id: &str) {
-        self.receipt_handles.remove(id);
-        if self.receipt_handles.is_empty() {
-            self.since = None;
-        }
-    }
 }
 
 impl<'a> Scan<'a> {
@@ -90,9 +90,13 @@ impl<'a> Scan<'a> {
             visibility: Duration::ZERO,
             at_once: AT_ONCE,
             per_receive: MAX_BATCH_ENTRIES,
+            per_visit: usize::MAX,
             first_alone: false,
+            gone: 0,
             seen: HashSet::new(),
             held: Held::default(),
+            cut: CutGroups::default(),
+            given_back: 0,
             progress: Progress::new(),
         };
         scan.visibility = scan.time_for(LEAST_RATE);
@@ -100,11 +104,15 @@ impl<'a> Scan<'a> {
     }
 
     /// To change something by each message: the first one comes alone, so that a missing permission shows itself on no more than that
-    /// one; with a rate no more are in hand than are due in a second. `keeps_some`: what is not chosen stays held for as long as all takes.
+    /// one; with a rate no more are handed over than are due in a second, nor received, unless a FIFO queue would keep back what follows
+    /// them. `keeps_some`: what is not chosen stays held for as long as all takes.
     pub(crate) fn one_by_one(mut self, rate: Option<u16>, keeps_some: bool) -> Self {
         self.first_alone = true;
         if let Some(rate) = rate.map(usize::from) {
-            self.per_receive = rate.clamp(1, MAX_BATCH_ENTRIES);
+            self.per_visit = rate.clamp(1, MAX_BATCH_ENTRIES);
+            if !self.queue.arn.is_fifo() {
+                self.per_receive = self.per_visit;
+            }
             if keeps_some {
                 self.visibility = self.time_for(rate.clamp(1, LEAST_RATE));
             }
@@ -112,6 +120,12 @@ impl<'a> Scan<'a> {
         if rate.is_some() || self.queue.arn.is_fifo() {
             self.at_once = 1;
         }
+        self
+    }
+
+    /// After so many of the counted messages have left the queue.
+    pub(crate) fn after(mut self, gone: u64) -> Self {
+        self.gone = gone;
         self
     }
 
@@ -124,50 +138,119 @@ impl<'a> Scan<'a> {
     pub(crate) async fn walk(
         &mut self,
         mut visit: impl AsyncFnMut(Vec<Letter>, &mut Held) -> Result<ControlFlow<()>, Error>,
-    ) -> Result<End, Error> {
-        let mut empty_receives = 0;
-        let end = loop {
-            if self.stop.is_told() {
-                break End::Interrupted;
-            }
-            if self.seen.len() >= self.max_messages {
-                break End::MaxMessages;
-            }
-            if self.held.since.is_some_and(|since| since.elapsed() + RESERVE > self.visibility) {
-                break End::TimeUp;
+    ) -> Result<Looked, Error> {
+        let (mut comparison, mut is_drained) = (Comparison::default(), false);
+        let looked = loop {
+            if let Some(end) = self.has_to_end() {
+                break self.ended(end).await?;
             }
             let letters = self.receive().await?;
-            if letters.is_empty() {
-                empty_receives += 1;
-                let seen = u64::try_from(self.seen.len()).unwrap_or(u64::MAX);
-                if seen >= self.queue.visible || empty_receives >= EMPTY_RECEIVES {
-                    break End::Empty;
-                }
+            let is_empty = letters.is_empty();
+            is_drained |= is_empty;
+            let new: Vec<Letter> = letters.into_iter().filter(|letter| self.seen.insert(letter.id.clone())).collect();
+            if !new.is_empty() {
+                comparison = Comparison::default();
+            }
+            if self.hand_over(new, &mut visit).await?.is_break() {
+                break Looked { end: End::Enough, unseen: Unseen::default() };
+            }
+            if is_drained && self.give_back_a_cut_group().await {
                 continue;
             }
-            empty_receives = 0;
-            let new = letters.into_iter().filter(|letter| self.seen.insert(letter.id.clone())).collect();
-            if visit(new, &mut self.held).await?.is_break() {
-                break End::Enough;
+            if is_empty {
+                if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
+                    break Looked { end: End::Empty, unseen };
+                }
+                self.pause().await;
+            }
+        };
+        self.progress.clear();
+        Ok(looked)
+    }
+
+    /// Why nothing more is received, whatever there is.
+    fn has_to_end(&self) -> Option<End> {
+        if self.stop.is_told() {
+            return Some(End::Interrupted);
+        }
+        if self.seen.len() >= self.max_messages {
+            return Some(End::MaxMessages);
+        }
+        self.held.since().is_some_and(|since| since.elapsed() + RESERVE > self.visibility).then_some(End::TimeUp)
+    }
+
+    /// With what was not reached.
+    async fn ended(&mut self, end: End) -> Result<Looked, Error> {
+        let cause = match end {
+            End::MaxMessages => Cause::MaxMessages,
+            End::TimeUp => Cause::TimeUp,
+            End::Empty | End::Enough | End::Interrupted => return Ok(Looked { end, unseen: Unseen::default() }),
+        };
+        let mut comparison = Comparison::asking_once();
+        loop {
+            if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
+                return Ok(Looked { end, unseen: unseen.because(cause) });
+            }
+            if self.stop.is_told() || end == End::TimeUp {
+                return Ok(Looked { end, unseen: Unseen::default() });
+            }
+            self.pause().await;
+        }
+    }
+
+    async fn hand_over(
+        &mut self,
+        mut letters: Vec<Letter>,
+        visit: &mut impl AsyncFnMut(Vec<Letter>, &mut Held) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ControlFlow<()>, Error> {
+        while !letters.is_empty() && !self.stop.is_told() {
+            let rest = letters.split_off(letters.len().min(self.per_visit));
+            if visit(std::mem::replace(&mut letters, rest), &mut self.held).await?.is_break() {
+                return Ok(ControlFlow::Break(()));
             }
             let (seen, of) = (self.seen.len(), self.queue.visible);
             self.progress.show(|| format!("looked at {seen} of about {of}"));
-        };
-        self.progress.clear();
-        Ok(end)
+        }
+        Ok(ControlFlow::Continue(()))
+    }
+
+    async fn pause(&self) {
+        tokio::select! {
+            () = sleep(PAUSE) => {}
+            () = self.stop.told() => {}
+        }
+    }
+
+    fn seen(&self) -> Seen {
+        let number = |count| u64::try_from(count).unwrap_or(u64::MAX);
+        let seen = number(self.seen.len());
+        Seen { all: seen + self.gone, here: seen.saturating_sub(self.held.deleted()), held: number(self.held.count()) }
     }
 
     async fn receive(&mut self) -> Result<Vec<Letter>, Error> {
         let is_first = self.first_alone && self.seen.is_empty();
-        let most = self.max_messages - self.seen.len();
-        let (calls, most) = if is_first { (1, 1) } else { (self.at_once.min(most.div_ceil(MAX_BATCH_ENTRIES)), most) };
+        let again = std::mem::take(&mut self.given_back);
+        // What comes once more comes first.
+        let most = self.max_messages - self.seen.len() + again;
+        let (calls, most) = match () {
+            () if is_first => (1, 1),
+            () if again > 0 => (1, most),
+            () => (self.at_once.min(most.div_ceil(MAX_BATCH_ENTRIES)), most),
+        };
         let ask = ReceiveRequest { max: most.min(self.per_receive), wait: WAIT, visibility: self.visibility };
         let answers = join_all((0..calls).map(|_| self.sqs.receive(&self.queue.arn, ask))).await;
         let (mut letters, mut trouble) = (Vec::new(), None);
         for answer in answers {
             match answer {
                 Ok((records, asked)) => {
-                    letters.extend(records.into_iter().filter_map(|record| Letter::new(record, asked)));
+                    let is_full = records.len() >= ask.max;
+                    let received: Vec<Letter> =
+                        records.into_iter().filter_map(|record| Letter::new(record, asked)).collect();
+                    // Without anything new a group would be received again for ever.
+                    if is_full && self.queue.arn.is_fifo() && received.iter().any(|one| !self.seen.contains(&one.id)) {
+                        self.cut.note(&received);
+                    }
+                    letters.extend(received);
                 }
                 Err(error) => trouble = Some(error),
             }
@@ -176,6 +259,24 @@ impl<'a> Scan<'a> {
             self.held.hold(letter);
         }
         trouble.map_or(Ok(letters), Err)
+    }
+
+    /// Makes the messages of a FIFO group visible that keep back what follows them; `false` if there is no such group.
+    async fn give_back_a_cut_group(&mut self) -> bool {
+        let Some(of_group) = self.cut.next(&self.held) else { return false };
+        let handles: Vec<&str> = of_group.iter().map(|(_, handle)| handle.as_str()).collect();
+        let Ok(answers) = self.sqs.release(&self.queue.arn, &handles).await else {
+            // It is told when all are made visible.
+            self.cut.give_up();
+            return false;
+        };
+        for ((id, _), answer) in of_group.iter().zip(answers) {
+            if answer.is_ok() {
+                self.held.show(id);
+                self.given_back += 1;
+            }
+        }
+        true
     }
 
     pub(crate) fn looked_at(&self) -> usize {
@@ -190,8 +291,8 @@ impl<'a> Scan<'a> {
     /// Makes everything visible again that is still held. What could not be made so is said; `false` then.
     pub(crate) async fn release(&mut self) -> bool {
         self.progress.clear();
-        let held = std::mem::take(&mut self.held);
-        let handles: Vec<&str> = held.receipt_handles.values().map(String::as_str).collect();
+        let held = self.held.take();
+        let handles: Vec<&str> = held.iter().map(String::as_str).collect();
         let chunks: Vec<&[&str]> = handles.chunks(MAX_BATCH_ENTRIES).collect();
         let (mut hidden, mut why) = (0, None);
         for some in chunks.chunks(AT_ONCE) {
@@ -222,36 +323,23 @@ impl<'a> Scan<'a> {
         hidden == 0
     }
 
-    /// Says what was not seen; `false` when something certainly was not.
-    pub(crate) fn tell(&self, end: End) -> bool {
-        let name = self.queue.arn.name();
-        let seen = self.looked_at();
-        let rest = self.queue.visible.saturating_sub(u64::try_from(seen).unwrap_or(u64::MAX));
-        match end {
-            End::MaxMessages if rest > 0 => note(&format!(
-                "partial: {} looked at, about {rest} more in {name}; --max-messages raises the bound",
-                messages(seen)
+    /// Says what was not seen; `false` when there is such.
+    pub(crate) fn tell(&self, looked: &Looked) -> bool {
+        let (seen, name) = (messages(self.looked_at()), self.queue.arn.name());
+        match looked.end {
+            End::MaxMessages if looked.unseen.of(Cause::MaxMessages) > 0 => note(&format!(
+                "partial: {seen} looked at, about {} more in {name}; --max-messages raises the bound",
+                looked.unseen.of(Cause::MaxMessages)
             )),
-            End::TimeUp => {
-                note(&format!("partial: {} looked at, about {rest} more; run it again for the rest", messages(seen)));
-            }
-            End::Interrupted => {
-                note(&format!("interrupted: {} looked at, and visible again unless brought back", messages(seen)));
-            }
-            End::Empty if rest > 0 => note(&format!(
-                "SQS speaks of about {rest} more in {name} than could be received; its counts are approximate"
+            End::TimeUp => note(&format!(
+                "partial: {seen} looked at, about {} more; run it again for the rest",
+                looked.unseen.of(Cause::TimeUp)
             )),
+            End::Interrupted => note(&format!("interrupted: {seen} looked at, and visible again unless brought back")),
             End::MaxMessages | End::Empty | End::Enough => {}
         }
-        let elsewhere = [(self.queue.in_flight, "with another reader"), (self.queue.delayed, "not yet visible")];
-        for (count, what) in elsewhere.into_iter().filter(|(count, _)| *count > 0) {
-            note(&format!("about {} of {name} {what} were not looked at", messages(count)));
-        }
-        match end {
-            End::Empty | End::Enough => true,
-            End::MaxMessages => rest == 0,
-            End::TimeUp | End::Interrupted => false,
-        }
+        looked.unseen.tell(name);
+        looked.is_complete()
     }
 
     pub(crate) fn queue(&self) -> &QueueArn {

@@ -49,6 +49,13 @@ pub(crate) struct MoveTask {
     pub(crate) started: Option<SystemTime>,
 }
 
+impl Described {
+    /// The messages in whatever state.
+    pub(crate) fn count(&self) -> u64 {
+        self.visible.saturating_add(self.in_flight).saturating_add(self.delayed)
+    }
+}
+
 impl MoveTask {
     pub(crate) fn is_running(&self) -> bool {
         matches!(self.status.as_str(), "RUNNING" | "CANCELLING")

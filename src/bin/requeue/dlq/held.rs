@@ -1,0 +1,167 @@
+//! The messages that a look hides, and the FIFO groups that it has to receive again. Calls nobody.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use requeue::queue::MAX_BATCH_ENTRIES;
+use tokio::time::Instant;
+
+use super::letter::Letter;
+
+/// The messages that are hidden by us, by their ids.
+#[derive(Default)]
+pub(crate) struct Held {
+    hidden: HashMap<String, Hidden>,
+    since: Option<Instant>,
+    deleted: u64,
+}
+
+struct Hidden {
+    receipt_handle: String,
+    group: Option<String>,
+}
+
+impl Held {
+    pub(crate) fn hold(&mut self, letter: &Letter) {
+        // SQS honours the receipt handle of the latest receive.
+        let hidden = Hidden { receipt_handle: letter.receipt_handle.clone(), group: letter.record.group_id.clone() };
+        self.hidden.insert(letter.id.clone(), hidden);
+        self.since = Some(self.since.map_or(letter.asked, |since| since.min(letter.asked)));
+    }
+
+    /// A message that was deleted.
+    pub(crate) fn forget(&mut self, id: &str) {
+        self.deleted += 1;
+        self.show(id);
+    }
+
+    /// A message that is visible again.
+    pub(crate) fn show(&mut self, id: &str) {
+        self.hidden.remove(id);
+        if self.hidden.is_empty() {
+            self.since = None;
+        }
+    }
+
+    /// When the first of them was asked for.
+    pub(crate) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.hidden.len()
+    }
+
+    /// How many were deleted so far.
+    pub(crate) fn deleted(&self) -> u64 {
+        self.deleted
+    }
+
+    /// The receipt handles of all, which are held no longer.
+    pub(crate) fn take(&mut self) -> Vec<String> {
+        self.since = None;
+        self.hidden.drain().map(|(_, hidden)| hidden.receipt_handle).collect()
+    }
+
+    /// The ids and receipt handles of a group.
+    fn of_group(&self, group: &str) -> Vec<(String, String)> {
+        let of_group = self.hidden.iter().filter(|(_, hidden)| hidden.group.as_deref() == Some(group));
+        of_group.map(|(id, hidden)| (id.clone(), hidden.receipt_handle.clone())).collect()
+    }
+}
+
+/// FIFO groups of which a receive may have brought a part only. SQS keeps the rest of a group back while one of its messages is in
+/// flight, so that the rest comes only together with what was received, once that is visible again.
+#[derive(Default)]
+pub(crate) struct CutGroups {
+    waiting: VecDeque<String>,
+    known: HashSet<String>,
+}
+
+impl CutGroups {
+    /// Notes the groups of a receive that brought as many messages as it could. SQS hands out as much of a group as fits and then goes on
+    /// to the next, so that the last group alone is cut; where the groups are mixed, each of them may be.
+    pub(crate) fn note(&mut self, letters: &[Letter]) {
+        let groups: Vec<&str> = letters.iter().filter_map(|letter| letter.record.group_id.as_deref()).collect();
+        let mut runs = groups.clone();
+        runs.dedup();
+        let distinct: HashSet<&str> = groups.iter().copied().collect();
+        let cut = if runs.len() == distinct.len() { &runs[runs.len().saturating_sub(1)..] } else { &runs[..] };
+        for group in cut {
+            if self.known.insert((*group).to_owned()) {
+                self.waiting.push_back((*group).to_owned());
+            }
+        }
+    }
+
+    /// The ids and receipt handles of the next group that is worth receiving again. One receive brings ten messages, so that behind ten
+    /// that are held there is nothing to reach; a group of which nothing is held is not kept back.
+    pub(crate) fn next(&mut self, held: &Held) -> Option<Vec<(String, String)>> {
+        while let Some(group) = self.waiting.pop_front() {
+            self.known.remove(&group);
+            let of_group = held.of_group(&group);
+            if (1..MAX_BATCH_ENTRIES).contains(&of_group.len()) {
+                return Some(of_group);
+            }
+        }
+        None
+    }
+
+    /// For when messages cannot be made visible.
+    pub(crate) fn give_up(&mut self) {
+        *self = Self::default();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use requeue::Record;
+
+    use super::*;
+
+    /// Messages of these groups, in this order.
+    fn received(groups: &str) -> (Vec<Letter>, Held) {
+        let letter = |(at, group): (usize, char)| {
+            let id = Some(format!("{group}{at}"));
+            let (receipt_handle, body) = (id.clone(), Some(String::new()));
+            let record =
+                Record { message_id: id, receipt_handle, body, group_id: Some(group.into()), ..Record::default() };
+            Letter::new(record, Instant::now()).expect("it has all")
+        };
+        let letters: Vec<Letter> = groups.chars().enumerate().map(letter).collect();
+        let mut held = Held::default();
+        for letter in &letters {
+            held.hold(letter);
+        }
+        (letters, held)
+    }
+
+    #[test]
+    fn a_receive_may_have_cut_its_last_group_or_where_they_are_mixed_each() {
+        for (groups, again) in
+            [("aaaaaaabbb", "b"), ("aaaabbbccc", "c"), ("abcabcabca", "abc"), ("a", "a"), ("aaaaaaaaaa", ""), ("", "")]
+        {
+            let (letters, held) = received(groups);
+            let mut cut = CutGroups::default();
+            cut.note(&letters);
+            let mut found = Vec::new();
+            while let Some(of_group) = cut.next(&held) {
+                let group = of_group[0].0.chars().next().expect("a group");
+                assert_eq!(of_group.len(), groups.matches(group).count(), "{groups}: all of it");
+                found.push(group);
+            }
+            found.sort_unstable();
+            found.dedup();
+            assert_eq!(found.into_iter().collect::<String>(), again, "{groups}");
+        }
+    }
+
+    #[test]
+    fn a_group_of_which_nothing_is_held_is_not_received_again() {
+        let (letters, mut held) = received("aab");
+        let mut cut = CutGroups::default();
+        cut.note(&letters);
+        held.forget("b2");
+        assert!(cut.next(&held).is_none());
+        assert_eq!((held.deleted(), held.count()), (1, 2));
+    }
+}

@@ -1,0 +1,201 @@
+//! What was not reached: how many messages SQS counts beyond those that were seen, and why they stay out of reach.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use serde::Serialize;
+use tokio::time::Instant;
+
+use super::sqs::{Described, Sqs};
+use super::{messages, note};
+use crate::Error;
+
+/// Between two looks at the counts.
+pub(crate) const PAUSE: Duration = Duration::from_millis(500);
+/// How often the counts are asked for where those of the beginning also speak of more than was seen.
+const ASKS: u32 = 3;
+/// How long they may contradict those of the beginning. Source: SQS developer guide, "Available CloudWatch metrics for Amazon SQS": they
+/// are consistent a minute after the last change.
+const SETTLES: Duration = Duration::from_mins(1);
+
+/// Why a message was not reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) enum Cause {
+    /// It is behind messages of its group that stay.
+    FifoGroup,
+    AnotherReader,
+    Delayed,
+    MaxMessages,
+    /// The first messages would have become visible before it was received.
+    TimeUp,
+    /// SQS gives no reason.
+    NotReceived,
+}
+
+/// How many were not reached, approximately.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(transparent)]
+pub(crate) struct Unseen {
+    by_cause: BTreeMap<Cause, u64>,
+}
+
+impl Unseen {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.by_cause.is_empty()
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.by_cause.values().sum()
+    }
+
+    /// The messages that SQS would hand out, for another reason.
+    pub(crate) fn because(mut self, cause: Cause) -> Self {
+        let visible = [Cause::FifoGroup, Cause::NotReceived].map(|cause| self.by_cause.remove(&cause));
+        self.add(cause, visible.into_iter().flatten().sum());
+        self
+    }
+
+    fn add(&mut self, cause: Cause, count: u64) {
+        if count > 0 {
+            *self.by_cause.entry(cause).or_default() += count;
+        }
+    }
+
+    pub(crate) fn of(&self, cause: Cause) -> u64 {
+        self.by_cause.get(&cause).copied().unwrap_or_default()
+    }
+
+    /// Says how many of this queue, why, and what to do, unless that is known to whoever looked.
+    pub(crate) fn tell(&self, queue: &str) {
+        for (cause, count) in &self.by_cause {
+            if let Some(words) = cause.words() {
+                note(&format!("about {} of {queue} not reached: {words}", messages(*count)));
+            }
+        }
+    }
+}
+
+impl Cause {
+    fn words(self) -> Option<&'static str> {
+        Some(match self {
+            Self::FifoGroup => {
+                "SQS hands out the first ten messages of a FIFO group at most, and the rest only when those are gone; redrive the \
+                 first ones (--to sends them to a queue of your choice), then run this again"
+            }
+            Self::AnotherReader => {
+                "another reader holds what is in flight; run this again when its visibility timeout has ended"
+            }
+            Self::Delayed => "the delay has not ended; run this again when it has",
+            Self::NotReceived => {
+                "SQS counts more messages than it handed out, and its counts are approximate; run this again in a minute"
+            }
+            Self::MaxMessages | Self::TimeUp => return None,
+        })
+    }
+}
+
+/// What was seen so far.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seen {
+    pub(crate) all: u64,
+    /// Of those, in the queue still.
+    pub(crate) here: u64,
+    /// Of those, hidden by us.
+    pub(crate) held: u64,
+}
+
+/// SQS's counts against what was seen. They are approximate, and lag behind deletions: those of now and those of the beginning are wrong at
+/// different times, so that both are heard.
+#[derive(Default)]
+pub(crate) struct Comparison {
+    asks: u32,
+    since: Option<Instant>,
+}
+
+impl Comparison {
+    /// For counts of which it is known that they speak of more.
+    pub(crate) fn asking_once() -> Self {
+        Self { asks: ASKS - 1, since: None }
+    }
+
+    /// `None` as long as the counts may still change. `before` is the queue as it was at the beginning.
+    pub(crate) async fn ask(&mut self, sqs: &Sqs, before: &Described, seen: Seen) -> Result<Option<Unseen>, Error> {
+        Ok(self.judge(before, &sqs.describe(&before.arn).await?, seen))
+    }
+
+    fn judge(&mut self, before: &Described, now: &Described, seen: Seen) -> Option<Unseen> {
+        let more = now.count().saturating_sub(seen.here);
+        if more == 0 {
+            return Some(Unseen::default());
+        }
+        let expected = before.count().saturating_sub(seen.all);
+        self.asks += 1;
+        let since = *self.since.get_or_insert_with(Instant::now);
+        let is_settled = if expected > 0 { self.asks >= ASKS } else { since.elapsed() >= SETTLES };
+        let more = if expected > 0 { more.min(expected) } else { more };
+        is_settled.then(|| unseen(now, seen, more))
+    }
+}
+
+fn unseen(now: &Described, seen: Seen, more: u64) -> Unseen {
+    let others = now.in_flight.saturating_sub(seen.held).min(more);
+    let delayed = now.delayed.min(more - others);
+    let is_kept_back = now.arn.is_fifo() && (seen.held > 0 || others > 0);
+    let mut unseen = Unseen::default();
+    unseen.add(Cause::AnotherReader, others);
+    unseen.add(Cause::Delayed, delayed);
+    unseen.add(if is_kept_back { Cause::FifoGroup } else { Cause::NotReceived }, more - others - delayed);
+    unseen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(name: &str, [visible, in_flight, delayed]: [u64; 3]) -> Described {
+        let arn = format!("arn:aws:sqs:eu-west-1:123456789012:{name}").parse().expect("an ARN");
+        Described { arn, visible, in_flight, delayed, redrive: None }
+    }
+
+    #[test]
+    fn each_cause_is_told_by_the_counts() {
+        let causes = |name, before, now, [all, here, held]: [u64; 3]| {
+            let (before, now, seen) = (counts(name, before), counts(name, now), Seen { all, here, held });
+            let mut comparison = Comparison::asking_once();
+            serde_json::to_value(comparison.judge(&before, &now, seen)).expect("JSON").to_string()
+        };
+        for (name, before, now, seen, expected) in [
+            ("a", [5, 0, 0], [0, 5, 0], [5, 5, 5], "{}"),
+            ("a", [5, 0, 0], [0, 0, 0], [5, 0, 0], "{}"),
+            ("a", [5, 0, 0], [0, 0, 0], [3, 0, 0], "{}"),
+            ("a", [5, 2, 1], [0, 7, 1], [5, 5, 5], r#"{"anotherReader":2,"delayed":1}"#),
+            ("a", [5, 0, 0], [2, 0, 0], [3, 0, 0], r#"{"notReceived":2}"#),
+            ("a.fifo", [5, 0, 0], [2, 3, 0], [3, 3, 3], r#"{"fifoGroup":2}"#),
+            ("a.fifo", [5, 0, 0], [2, 0, 0], [3, 0, 0], r#"{"notReceived":2}"#),
+            // The counts of now are late by the deletions.
+            ("a", [5, 2, 0], [0, 7, 0], [5, 0, 0], r#"{"anotherReader":2}"#),
+        ] {
+            assert_eq!(causes(name, before, now, seen), expected, "{name} {before:?} {now:?} {seen:?}");
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn counts_that_contradict_those_of_the_beginning_have_a_minute_to_settle() {
+        let (before, late, settled) = (counts("a", [5, 0, 0]), counts("a", [2, 0, 0]), counts("a", [0, 0, 0]));
+        let all = Seen { all: 5, here: 0, held: 0 };
+        for (end, expected) in [(&settled, 0), (&late, 2)] {
+            let mut comparison = Comparison::default();
+            for _ in 0..10 {
+                assert_eq!(comparison.judge(&before, &late, all), None);
+                tokio::time::advance(SETTLES / 10).await;
+            }
+            assert_eq!(comparison.judge(&before, end, all).map(|unseen| unseen.count()), Some(expected));
+        }
+        let some = Seen { all: 3, ..all };
+        let mut comparison = Comparison::default();
+        let asked: Vec<_> =
+            (0..3).map(|_| comparison.judge(&before, &late, some).map(|unseen| unseen.count())).collect();
+        assert_eq!(asked, [None, None, Some(2)], "both speak of more");
+    }
+}
