@@ -287,7 +287,8 @@ pub enum ReleaseReason {
     Reported,
     /// The worker ends: it was not handled, or its handler was cancelled, and it is receivable again at once.
     ShuttingDown,
-    /// The worker could not extend its visibility, so that SQS may have delivered it to somebody else: two copies might follow.
+    /// The worker could not extend its visibility, or read its delivery too late, so that SQS may have delivered it to somebody else: two
+    /// copies might follow.
     Lapsed,
 }
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
-use tokio::time::{Instant, sleep, timeout};
+use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::message::Record;
 use crate::queue::{
@@ -22,8 +22,8 @@ const BEATS: u32 = 3;
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// A message counts as lapsed so much earlier, or a tenth of its visibility timeout: what is begun before that is still on its way.
 const LAPSED_BEFORE: Duration = Duration::from_secs(5);
-/// The receive may have been so much earlier than we heard of it.
-const RECEIVED_BEFORE: Duration = Duration::from_secs(60);
+/// Extensions end so long before SQS's limit: it refuses one that arrives late and would go beyond.
+const BEFORE_LIMIT: Duration = Duration::from_secs(60);
 
 /// A queue, and the messages of it that are in hand.
 pub(super) struct Leased<Q> {
@@ -42,30 +42,33 @@ impl<Q: Queue> Leased<Q> {
         Self { queue: Arc::new(queue), leases: Arc::default() }
     }
 
-    /// Does the work on messages that were just received, and keeps them invisible during it.
+    /// Does the work on messages that were received, and keeps them invisible during it. Their lease begins at `asked`, before the request
+    /// for them was sent, as SQS counts from some moment after that and the response may be read much later. tokio's clock goes on
+    /// while the process is stopped (`CLOCK_MONOTONIC`; by SIGSTOP or the freezer of a container), so that such a time counts too.
     pub(super) async fn during<T>(
         &self,
         queue: &QueueArn,
         handles: Vec<String>,
         visibility: Duration,
+        asked: Instant,
         work: impl Future<Output = T>,
     ) -> T {
-        let until = hidden_until(Instant::now(), visibility);
+        let until = hidden_until(asked, visibility);
         self.leases.hands().held.extend(handles.iter().map(|handle| (handle.clone(), until)));
         let batch = Batch { leases: &self.leases, handles };
         tokio::select! {
             biased;
             done = work => done,
-            never = self.extend(queue, &batch.handles, visibility) => match never {},
+            never = self.extend(queue, &batch.handles, visibility, asked) => match never {},
         }
     }
 
-    async fn extend(&self, queue: &QueueArn, handles: &[String], visibility: Duration) -> Infallible {
-        let received = Instant::now();
+    async fn extend(&self, queue: &QueueArn, handles: &[String], visibility: Duration, asked: Instant) -> Infallible {
         let beat = visibility / BEATS;
+        let mut next = asked + beat;
         loop {
-            sleep(beat).await;
-            let longest = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + received.elapsed());
+            sleep_until(next).await;
+            let longest = MAX_VISIBILITY.saturating_sub(BEFORE_LIMIT + asked.elapsed());
             let batch = self.leases.begin(handles);
             // Near SQS's limit an extension would be none.
             if batch.is_empty() || longest < visibility.saturating_sub(beat) {
@@ -88,6 +91,7 @@ impl<Q: Queue> Leased<Q> {
             if let Some(code) = code {
                 tracing::warn!(code, messages = batch.len(), "the visibility of messages in hand was not extended");
             }
+            next = Instant::now() + beat;
         }
     }
 
@@ -177,7 +181,7 @@ impl Leases {
     }
 }
 
-/// Until when a message is surely hidden that is to be so for this time, counted from before SQS was asked or right after it answered.
+/// Until when a message is surely hidden that is to be so for this time, counted from before SQS was asked.
 fn hidden_until(from: Instant, visibility: Duration) -> Instant {
     from + visibility.saturating_sub(LAPSED_BEFORE.min(visibility / 10))
 }

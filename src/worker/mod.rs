@@ -14,24 +14,24 @@ use crate::handler::Handler;
 use crate::message::{Body, Raw, Record};
 use crate::policy::CallPolicy;
 use crate::processor::{BatchProcessor, Stop};
-use crate::queue::{CallError, CallErrorKind, MAX_BATCH_ENTRIES, MAX_WAIT, Queue, QueueArn, ReceiveRequest, Source};
+use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Source};
 use crate::report::{Outcome, Report};
 use crate::settings::{Limits, RecursiveLoop, Settings};
 
 mod check;
 mod lease;
+mod poll;
 mod standstill;
 
 pub use check::{StartError, WithoutDeadLetterQueue};
 use lease::Leased;
+use poll::{PAUSE, Trouble};
 use standstill::{PROBING, Standing, Turn};
 
 /// A receive that has no answer so long after its wait has failed.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// An answer that is under way when the worker is told to end is awaited for so long: the messages in it would be invisible for nothing.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
-/// A queue that is being drained is asked again after so long.
-const DRAIN_WAIT: Duration = Duration::from_secs(1);
 
 /// What a worker can be told besides the [`Settings`] of its processor.
 ///
@@ -88,6 +88,9 @@ pub enum Until {
 /// visibility timeout. While a message is worked on its visibility is extended, up to SQS's 12 hours; where that fails until it has run
 /// out, no copy of the message is sent ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). What is done is deleted within 250 ms,
 /// or as soon as ten of a batch are. It does not limit copies to ten in a row, as nothing detects loops here.
+///
+/// A long poll lasts for a third of the visibility timeout, at most 20 s. The time of a message counts from the request that brought it: if
+/// the response is read when the visibility has run out, the message is released, and no handler is called.
 ///
 /// A batch has no deadline: each handler has its own [`timeout`](Limits::timeout). Handlers run on the runtime on which the
 /// worker is made, and must leave it a thread: should they block all of them, nothing is extended and nothing received.
@@ -263,15 +266,21 @@ where
             // Kept until the messages are settled.
             let Some((max, _turn)) = self.turn(batch_size, stop).await else { break };
             match self.receive(max, stop).await {
-                Ok(records) if records.is_empty() => {
+                Ok(received) if received.records.is_empty() => {
                     trouble = Trouble::default();
                     if self.settings.until == Until::Empty && self.is_empty().await {
                         stop.starting.cancel();
                     }
+                    if self.wait().is_zero() {
+                        tokio::select! {
+                            () = sleep(PAUSE) => {}
+                            () = stop.starting.cancelled() => {}
+                        }
+                    }
                 }
-                Ok(records) => {
+                Ok(received) => {
                     trouble = Trouble::default();
-                    self.work(records, stop).await;
+                    self.work(received, stop).await;
                 }
                 Err(error) => {
                     let pause = trouble.add(&self.receive_calls, &self.sampler, &error);
@@ -322,32 +331,36 @@ where
         }
     }
 
-    async fn receive(&self, max: usize, stop: &Stop) -> Result<Vec<Record>, CallError> {
-        let wait = match self.settings.until {
-            Until::Shutdown => MAX_WAIT,
-            Until::Empty => DRAIN_WAIT,
-        };
+    /// How long one receive waits for a message.
+    fn wait(&self) -> Duration {
+        poll::wait(self.settings.until, self.visibility)
+    }
+
+    async fn receive(&self, max: usize, stop: &Stop) -> Result<Received, CallError> {
+        let wait = self.wait();
         let ask = ReceiveRequest { max, wait, visibility: self.visibility };
+        let asked = Instant::now();
         let mut answer = std::pin::pin!(timeout(wait + ANSWER_TIMEOUT, self.leased.receive(&self.queue, ask)));
         let answer = tokio::select! {
             answer = &mut answer => answer,
             () = stop.starting.cancelled() => match timeout(LAST_ANSWER, answer).await {
                 Ok(answer) => answer,
-                Err(_) => return Ok(Vec::new()),
+                Err(_) => return Ok(Received { records: Vec::new(), asked }),
             },
         };
-        answer.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
+        let records = answer.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))?;
+        Ok(Received { records, asked })
     }
 
     /// One batch, as Lambda's poller and a function would treat it together.
-    async fn work(&self, records: Vec<Record>, stop: &Stop) {
+    async fn work(&self, Received { records, asked }: Received, stop: &Stop) {
         // Enough for one after the other, as the messages of a FIFO group are handled.
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
         let deadline = after(self.limits.timeout.saturating_mul(messages).saturating_add(self.limits.reserve));
         self.progress.lock().unwrap_or_else(PoisonError::into_inner).received += u64::from(messages);
         let handles = records.iter().filter_map(|record| record.receipt_handle.clone()).collect();
         let process = self.processor.process_and_delete(records, deadline, stop);
-        let (report, not_deleted) = self.leased.during(&self.queue, handles, self.visibility, process).await;
+        let (report, not_deleted) = self.leased.during(&self.queue, handles, self.visibility, asked, process).await;
         self.processor.observe(&report, Instant::now() + ANSWER_TIMEOUT);
         if not_deleted > 0 {
             tracing::warn!(messages = not_deleted, "done, but not deleted: SQS delivers them again");
@@ -368,32 +381,8 @@ where
     }
 }
 
-/// Receives that failed in a row.
-#[derive(Default)]
-struct Trouble {
-    attempts: u32,
-    pause: Option<Duration>,
-}
-
-impl Trouble {
-    /// Notes a failure and says how long to pause. What SQS refuses for good may be put right by an operator, so that is asked
-    /// again too, but no more often than need be.
-    fn add(&mut self, policy: &CallPolicy, sampler: &Sampler, error: &CallError) -> Duration {
-        self.attempts = self.attempts.saturating_add(1);
-        let is_lasting = match error.kind {
-            CallErrorKind::Refused | CallErrorKind::Malformed => true,
-            CallErrorKind::Unavailable | CallErrorKind::Ambiguous => self.attempts >= policy.max_attempts,
-        };
-        let endless = CallPolicy { max_attempts: u32::MAX, ..policy.clone() };
-        let attempts = if matches!(error.kind, CallErrorKind::Refused) { u32::MAX - 1 } else { self.attempts };
-        let pause = endless.pause(attempts, self.pause, sampler.sample()).unwrap_or(policy.max_delay);
-        self.pause = Some(pause);
-        let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
-        if is_lasting {
-            tracing::error!(code = error.code, attempts = self.attempts, pauseMs = pause_ms, "receiving fails");
-        } else {
-            tracing::warn!(code = error.code, attempts = self.attempts, pauseMs = pause_ms, "receiving failed");
-        }
-        pause
-    }
+/// Messages, and the time before they were asked for: none of them was hidden earlier.
+struct Received {
+    records: Vec<Record>,
+    asked: Instant,
 }

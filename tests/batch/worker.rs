@@ -11,8 +11,8 @@ use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
 use requeue::policy::{Backoff, CallPolicy, Jitter};
 use requeue::queue::{CallErrorKind, Source, SqsQueue};
 use requeue::{
-    DeadLetterMode, Failure, Handler, Limits, Message, Progress, Sampler, Scope, Settings, StartError, Strategy, Until,
-    WithoutDeadLetterQueue, Worker, WorkerSettings,
+    DeadLetterMode, Failure, Handler, Limits, Message, Progress, Sampler, Scope, Settings, StartError, Strategy,
+    Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
 };
 use tokio::time::{Instant, sleep, timeout};
 
@@ -204,7 +204,8 @@ async fn lapse(mut world: World, strategy: Strategy, dead_letter: DeadLetterMode
             Some(failure) if seen.attempt == 1 => Act::Fail(failure.clone()),
             _ => Act::Done,
         };
-        Act::after(if (seen.attempt, seen.receive_count) == (1, 1) { secs(10) } else { secs(1) }, act)
+        // The second one is done before it extends.
+        Act::after(if (seen.attempt, seen.receive_count) == (1, 1) { secs(10) } else { millis(500) }, act)
     });
     let (one, other) =
         (start(&world, script.clone(), draining()).await, start(&world, script.clone(), draining()).await);
@@ -235,6 +236,86 @@ async fn of_a_message_that_may_be_in_other_hands_no_copy_is_sent() {
         assert_eq!(lapsed.world.entries(SEND), vec![1; copies], "{what}");
         assert_eq!((lapsed.world.dead().len(), lapsed.world.messages().len()), (dead, 0), "{what}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn nor_of_a_message_whose_delivery_is_read_when_its_visibility_has_run_out() {
+    // Read at 2.6 s, when the message still counts as hidden, and at 3.6 s, when another worker has it.
+    for (late, calls, released) in [(2_600, 2, 0), (3_600, 2, 1)] {
+        let world = with_visibility("orders", "3");
+        world.send_numbered(1).await;
+        let receives = world.sqs.call_count("ReceiveMessage");
+        world.sqs.set_faults(move |call| match call.operation.as_str() {
+            "ReceiveMessage" if call.of_operation == receives + 1 => Fault::AnswerAfter(millis(late)),
+            _ => Fault::None,
+        });
+        let script = Script::new(|seen| match seen.attempt {
+            1 => Act::after(millis(200), Act::Fail(Failure::temporary("later"))),
+            _ => Act::Done,
+        });
+        let (one, other) =
+            (start(&world, script.clone(), draining()).await, start(&world, script.clone(), draining()).await);
+        let (one, other) = tokio::join!(one.run(pending()), other.run(pending()));
+        let attempts: Vec<u32> = script.calls().iter().map(|seen| seen.attempt).collect();
+        assert_eq!(attempts, [1, 2][..calls], "{late}: one copy");
+        assert_eq!(
+            (one.waiting, one.requeued, other.waiting),
+            (released, 1 - released, 0),
+            "{late}: {one:?} {other:?}"
+        );
+        assert_eq!(one.completed + other.completed, 1, "{late}");
+    }
+}
+
+/// Whenever a message comes during a long poll: enough of its time is left.
+#[tokio::test(start_paused = true)]
+async fn a_long_poll_leaves_a_message_enough_of_its_visibility_timeout() {
+    for (visibility, end, step) in
+        [(1, 2_100, 170), (2, 2_100, 170), (3, 2_100, 170), (6, 4_200, 170), (30, 11_000, 990)]
+    {
+        for at in (0..=end).step_by(step) {
+            let what = format!("{visibility} s, sent at {at} ms");
+            let world = with_visibility("orders", &visibility.to_string());
+            let script = Script::failing_first(1, Failure::temporary("later"));
+            let worker = start(&world, script.clone(), WorkerSettings::default()).await;
+            let sending = async {
+                sleep(millis(at)).await;
+                world.send(&numbered(0)).await;
+                sleep(secs(30)).await;
+            };
+            let progress = worker.run(sending).await;
+            assert_eq!((progress.requeued, progress.completed, progress.waiting), (1, 1, 0), "{what}");
+            assert!(script.calls().iter().all(|seen| seen.receive_count == 1), "{what}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_worker_asks_three_times_within_a_visibility_timeout_and_once_a_second_at_most() {
+    for (visibility, receives) in [(1, 60), (2, 60), (3, 60), (6, 30), (30, 6), (60, 3), (600, 3)] {
+        let world = with_visibility("orders", &visibility.to_string());
+        let worker = start(&world, Script::new(|_| Act::Done), WorkerSettings::default()).await;
+        let before = world.sqs.call_count("ReceiveMessage");
+        worker.run(sleep(millis(59_500))).await;
+        assert_eq!(world.sqs.call_count("ReceiveMessage") - before, receives, "{visibility} s");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_first_extension_counts_from_when_the_message_was_asked_for() {
+    let mut world = with_visibility("orders", "6");
+    world.settings.limits.timeout = secs(60);
+    world.faults(|_| Fault::None);
+    let worker = start(&world, Script::new(|_| Act::work(secs(5))), WorkerSettings::default()).await;
+    let begun = Instant::now();
+    let sending = async {
+        sleep(millis(1_500)).await;
+        world.send(&numbered(0)).await;
+        sleep(secs(10)).await;
+    };
+    assert_eq!(worker.run(sending).await.completed, 1);
+    let at: Vec<Duration> = world.requests(VISIBILITY_CHANGE).iter().map(|call| call.at - begun).collect();
+    assert_eq!(at, [2, 4, 6].map(secs), "the message came at 1.5 s");
 }
 
 #[tokio::test(start_paused = true)]

@@ -111,7 +111,7 @@ fn settings_of_the_queue_are_compared_with_what_the_policy_needs() {
                 "messageRetentionPeriod 48 h 15 min: too short; this policy may take 48 h 15 min, and SQS deletes what is older than the retention",
                 "maxReceiveCount 3: too low; allowed is at least 5, as a receive without a call counts too",
                 "delaySeconds 5 s: delays new messages only; copies have delays of their own",
-                "receiveMessageWaitTimeSeconds 10 s: without effect on Lambda's poller and `requeue work`, which wait 20 s",
+                "receiveMessageWaitTimeSeconds 10 s: without effect on Lambda's poller, which waits 20 s, and on `requeue work`, which waits a third of the visibility timeout, at most 20 s",
             ],
         ),
         (

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use requeue::Clock;
-use requeue::embedded::EmbeddedSqs;
-use tokio::time::{Instant, sleep};
+use requeue::embedded::{EmbeddedSqs, Fault};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::shop::Shop;
 
@@ -84,6 +84,45 @@ async fn a_closed_terminal_ends_it_in_peace_unless_it_was_started_to_ignore_that
         let left = if ends { [2, 0, 0] } else { [0; 3] };
         assert_eq!(shop.counts(&shop.queue).await, left, "nothing stays hidden: {said}");
     }
+}
+
+/// A message reaches a worker that is stopped, and becomes visible again before the worker goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_was_stopped_with_a_delivery_under_way_sends_no_second_copy() {
+    let sqs = EmbeddedSqs::new(Clock::system());
+    let server = sqs.serve(0).await.unwrap();
+    let shop = Shop::open(&server.url(), "stopped").await;
+    // The first request for messages is under way for as long as it takes to stop the worker.
+    sqs.set_faults(|call| match call.operation.as_str() {
+        "ReceiveMessage" if call.of_operation == 1 => Fault::after(Duration::from_secs(3), Fault::None),
+        _ => Fault::None,
+    });
+    let stopped = shop.worker(&[], &[]);
+    let reached = async |counts| {
+        while shop.counts(&shop.queue).await != counts {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    while sqs.call_count("ReceiveMessage") == 0 {
+        sleep(Duration::from_millis(5)).await;
+    }
+    stopped.signal("-STOP");
+    shop.send(vec![r#"{"n":1,"answer":"unavailable","times":1}"#.to_owned()]).await;
+    timeout(Duration::from_secs(10), reached([0, 0, 1])).await.expect("it is delivered");
+    assert_eq!(shop.calls().len(), 0, "nobody has read it");
+    let other = shop.worker(&[], &[]);
+    shop.called(1).await;
+    stopped.signal("-CONT");
+    shop.called(2).await;
+    // A second copy would come within 2 s.
+    sleep(Duration::from_secs(4)).await;
+    stopped.signal("-TERM");
+    other.signal("-TERM");
+    let ((one, said), (two, _)) = (stopped.ended().await, other.ended().await);
+    assert_eq!((one, two), (Some(0), Some(0)), "{said}");
+    let accepted: Vec<bool> = shop.calls().iter().map(|call| call.is_accepted).collect();
+    assert_eq!((accepted, shop.counts(&shop.queue).await), (vec![false, true], [0; 3]), "{said}");
+    assert!(said.contains("visibility-lapsed"), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -105,7 +105,9 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
         tell("delaySeconds", span(delay), "delays new messages only; copies have delays of their own".to_owned());
     }
     if let Some(wait) = queue.receive_wait {
-        let words = "without effect on Lambda's poller and `requeue work`, which wait 20 s".to_owned();
+        let words = "without effect on Lambda's poller, which waits 20 s, and on `requeue work`, which waits a third of the visibility timeout, \
+                     at most 20 s"
+            .to_owned();
         tell("receiveMessageWaitTimeSeconds", span(wait), words);
     }
     lines.join("\n")
