@@ -110,14 +110,19 @@ pub enum Until {
 ///     init_logging(tracing::Level::INFO);
 ///     let queue: QueueUrl = "https://sqs.eu-west-1.amazonaws.com/123456789012/orders".parse()?;
 ///     let queue = queue.arn("aws", "eu-west-1");
-///     let settings = Config::load().await?.into_settings();
-///     let worker = Worker::start(charge, SqsQueue::from_env(), &queue, settings, WorkerSettings::default()).await?;
+///     // Before all else: the first process of a container is not ended by a signal that it does not listen to.
 ///     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
 ///     let shutdown = async move {
 ///         tokio::select! {
 ///             _ = terminate.recv() => {}
 ///             _ = interrupt.recv() => {}
 ///         }
+///     };
+///     let mut shutdown = std::pin::pin!(shutdown);
+///     let settings = Config::load().await?.into_settings();
+///     let worker = tokio::select! {
+///         worker = Worker::start(charge, SqsQueue::from_env(), &queue, settings, WorkerSettings::default()) => worker?,
+///         () = &mut shutdown => return Ok(()),
 ///     };
 ///     let progress = worker.run(shutdown).await;
 ///     println!("{} done", progress.completed);

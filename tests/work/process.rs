@@ -86,6 +86,42 @@ async fn a_closed_terminal_ends_it_in_peace_unless_it_was_started_to_ignore_that
     }
 }
 
+#[tokio::test(flavor = "multi_thread")]
+#[cfg(target_os = "linux")]
+async fn told_to_end_before_it_has_begun_it_ends_in_peace() {
+    // Nobody listens there.
+    let waiting = ["--wait-for-target", "300", "--target-url", "http://127.0.0.1:9/"];
+    for (arguments, signal) in [(&waiting[..], "-TERM"), (&waiting, "-INT"), (&[], "-TERM"), (&[], "-INT")] {
+        let sqs = EmbeddedSqs::new(Clock::system());
+        let server = sqs.serve(0).await.unwrap();
+        let shop = Shop::open(&server.url(), "not-begun").await;
+        let asked = sqs.call_count("GetQueueAttributes");
+        sqs.set_faults(|call| if call.operation == "GetQueueAttributes" { Fault::Hang } else { Fault::None });
+        let worker = shop.worker(arguments, &[]);
+        let begun = Instant::now();
+        let listens =
+            || is_caught(worker.id(), 15) && (!arguments.is_empty() || sqs.call_count("GetQueueAttributes") > asked);
+        while !listens() && begun.elapsed() < Duration::from_secs(10) {
+            sleep(Duration::from_millis(10)).await;
+        }
+        let told = Instant::now();
+        worker.signal(signal);
+        let (status, said) = worker.ended().await;
+        assert_eq!(status, Some(0), "{arguments:?} {signal}: {said}");
+        assert!(told.elapsed() < Duration::from_secs(5), "{arguments:?} {signal}: {:?}", told.elapsed());
+        assert!(said.contains("told to end before it began") && !said.contains("error"), "{said}");
+        assert_eq!(sqs.call_count("ReceiveMessage"), 0);
+    }
+}
+
+/// Whether a process listens to a signal.
+#[cfg(target_os = "linux")]
+fn is_caught(process: u32, signal: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
+    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
+    mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
+}
+
 /// A message reaches a worker that is stopped, and becomes visible again before the worker goes on.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_that_was_stopped_with_a_delivery_under_way_sends_no_second_copy() {

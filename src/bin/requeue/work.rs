@@ -25,8 +25,8 @@ use crate::{CREDENTIALS, Error, address, aws};
                         REQUEUE_CONCURRENCY, REQUEUE_TIMEOUT_SECONDS and the others in the README's table; log lines by \
                         AWS_LAMBDA_LOG_FORMAT and AWS_LAMBDA_LOG_LEVEL. SQS is found by AWS's environment: AWS_REGION, credentials, \
                         AWS_ENDPOINT_URL_SQS for an emulator.\n\n\
-                        SIGTERM, SIGINT and SIGHUP (not under nohup) end it in peace, with status 0: nothing more is received, handlers come to their end, the \
-                        other messages are given back. A second signal ends it at once; SQS delivers what was in hand again."
+                        SIGTERM, SIGINT and SIGHUP (not under nohup) end it in peace, with status 0, also while it waits for the target or for SQS: nothing \
+                        more is received, handlers come to their end, the other messages are given back. A second signal ends it at once; SQS delivers what was in hand again."
 )]
 pub(crate) struct Arguments {
     /// The queue to work on.
@@ -57,46 +57,62 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let is_watched = stderr().is_terminal() && stdout().is_terminal();
+    // Before anything that may take its time: the first process of a container is not ended by a signal that it does not listen to.
+    let stop = Stop::listen_and(move || {
+        if is_watched {
+            leave_line();
+        }
+    })?;
     let runtime = Builder::new_multi_thread().enable_all().build()?;
-    let config = runtime.block_on(Config::load())?;
+    let ended = runtime.block_on(async {
+        tokio::select! {
+            biased;
+            () = stop.told() => {
+                tracing::info!("told to end before it began: nothing was received");
+                Ok(ExitCode::SUCCESS)
+            }
+            worker = begin(arguments, is_watched) => work(worker?, &stop, is_watched).await,
+        }
+    });
+    // A name that is being looked up cannot be cancelled, and would hold up the end.
+    runtime.shutdown_background();
+    ended
+}
+
+/// All that comes before the first message is received.
+async fn begin(arguments: &Arguments, is_watched: bool) -> Result<Worker<HttpTarget, SqsQueue>, Error> {
+    let config = Config::load().await?;
     let target = match &arguments.target_url {
         Some(url) => address::target(url, config.target_rules.clone())?,
         None => config.required_target()?.clone(),
     };
-    let is_watched = stderr().is_terminal() && stdout().is_terminal();
     if is_watched {
         // The progress line says the rest.
         init_logging_to(tracing::Level::WARN, || OverProgress);
     } else {
         init_logging(tracing::Level::INFO);
     }
-    runtime.block_on(work(arguments, config, target, is_watched))
-}
-
-async fn work(arguments: &Arguments, config: Config, target: TargetUrl, is_watched: bool) -> Result<ExitCode, Error> {
     let queue = address::queue(&arguments.queue_url, &arguments.region)?;
     if let Some(secs) = arguments.wait_for_target {
         wait_for(&target, Duration::from_secs(secs)).await?;
     }
     let handler = HttpTarget::new(target, config.http.clone())?;
     let settings = arguments.settings();
-    let worker = match Worker::start(handler, SqsQueue::from_env(), &queue, config.into_settings(), settings).await {
+    match Worker::start(handler, SqsQueue::from_env(), &queue, config.into_settings(), settings).await {
         // Looked for afterwards, as whoever hands them out may have been away for a moment only, and the start tries again.
         Err(StartError::Unavailable { .. }) if !has_credentials(&aws::config().await).await => {
-            return Err(format!("there are no {CREDENTIALS}").into());
+            Err(format!("there are no {CREDENTIALS}").into())
         }
-        started => started?,
-    };
+        started => Ok(started?),
+    }
+}
 
-    let stop = Stop::listen_and(move || {
-        if is_watched {
-            leave_line();
-        }
-    })?;
+async fn work(worker: Worker<HttpTarget, SqsQueue>, stop: &Stop, is_watched: bool) -> Result<ExitCode, Error> {
     if is_watched {
         let ended = tokio::select! {
             ended = worker.run(stop.told()) => ended,
-            () = show(|| worker.progress(), &stop) => worker.progress(),
+            () = show(|| worker.progress(), stop) => worker.progress(),
         };
         say(&format!("{CLEARED}{}\n", line(ended)));
     } else {
