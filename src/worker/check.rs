@@ -9,7 +9,7 @@ use super::{ANSWER_TIMEOUT, WorkerSettings};
 use crate::clock::{Clock, Sampler};
 use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, Description, QueueArn, Source};
-use crate::settings::{DeadLetterMode, Settings};
+use crate::settings::{DeadLetterMode, Mode, Settings};
 
 /// Our clock and that of SQS may differ by so much: half of what tells a redriven message from one that we sent.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);
@@ -157,6 +157,13 @@ async fn check_dead_letters(
             tracing::warn!(%queue, "the dead-letter queue does not exist: a message that is given up returns until its retention ends");
         }
         _ => {}
+    }
+    // In the mode `report` nothing is sent on any queue.
+    if description.arn.is_fifo() && settings.dead_letter == DeadLetterMode::Annotate && settings.mode == Mode::Requeue {
+        tracing::warn!(
+            "the dead-letter mode annotate is as redrive on a FIFO queue, where its copy would lose its place: the dead-letter queue \
+             does not say why a message was given up; in the mode direct it does"
+        );
     }
     // In the mode `direct` too: a dead letter that cannot be sent is left to the redrive policy.
     if description.dead_letter_queue.is_none() {

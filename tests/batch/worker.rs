@@ -11,7 +11,7 @@ use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
 use requeue::policy::{Backoff, CallPolicy, Jitter};
 use requeue::queue::{CallErrorKind, Source, SqsQueue};
 use requeue::{
-    DeadLetterMode, Failure, Handler, Limits, Message, Progress, Sampler, Scope, Settings, StartError, Strategy,
+    DeadLetterMode, Failure, Handler, Limits, Message, Mode, Progress, Sampler, Scope, Settings, StartError, Strategy,
     Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
 };
 use tokio::time::{Instant, sleep, timeout};
@@ -628,6 +628,31 @@ async fn a_dead_letter_queue_that_does_not_exist_is_refused_like_none() {
     }
     let said = missing(false).unwrap().to_string();
     assert!(said.starts_with(&format!("the queue's redrive policy names {gone} as the dead-letter queue")), "{said}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_mode_for_dead_letters_that_does_nothing_on_a_fifo_queue_is_said_at_the_start() {
+    let direct =
+        || DeadLetterMode::Direct("https://sqs.us-east-1.amazonaws.com/000000000000/orders-dlq".parse().unwrap());
+    for (name, dead_letter, mode, times) in [
+        ("orders.fifo", DeadLetterMode::Annotate, Mode::Requeue, 1),
+        ("orders.fifo", DeadLetterMode::Annotate, Mode::Report, 0),
+        ("orders.fifo", DeadLetterMode::Redrive, Mode::Requeue, 0),
+        ("orders", DeadLetterMode::Annotate, Mode::Requeue, 0),
+        ("orders", direct(), Mode::Requeue, 0),
+    ] {
+        let mut world = World::with_queue(name, &[]);
+        world.settings.dead_letter = dead_letter.clone();
+        world.settings.mode = mode;
+        let log = Log::default();
+        let listening = log.listen();
+        let worker = start(&world, Script::new(|_| Act::Done), WorkerSettings::default()).await;
+        worker.run(sleep(secs(60))).await;
+        drop(listening);
+        let text = log.text();
+        let said = text.lines().filter(|line| line.contains("annotate is as redrive"));
+        assert_eq!(said.count(), times, "{name} {dead_letter:?}: {text}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
