@@ -102,6 +102,8 @@ pub mod queue;
 mod report;
 mod telemetry;
 mod worker;
+#[doc(hidden)]
+pub mod measured;
 
 mod aws;
 mod clock;

@@ -5,17 +5,11 @@
 use std::hint::black_box;
 use std::time::{Duration, SystemTime};
 
+use requeue::measured::{State, read, stamp};
 use requeue::policy::{History, RetryPolicy};
 use requeue::{Failure, SqsEvent};
-
-#[allow(dead_code, unreachable_pub, clippy::disallowed_methods, reason = "the other events are of the present")]
-#[path = "../side_by_side/events.rs"]
-mod events;
-#[path = "../rooms/mod.rs"]
-mod rooms;
-
-use rooms::{clock, failure, object, printable, state, wire};
-use wire::{Wrap, read, stamp};
+use requeue_testkit::bodies::object;
+use requeue_testkit::events::event_of;
 
 type Case = (String, Box<dyn Fn()>);
 
@@ -48,16 +42,16 @@ fn cases() -> Vec<Case> {
     // The usual, and one that bills as a second request.
     for size in [600, 65_536] {
         let first = object(size);
-        cases.push(case(format!("read_first_delivery_{size}"), move || drop(black_box(read(black_box(&first), 50)))));
-        let copy = rooms::copy(size);
-        cases.push(case(format!("read_copy_{size}"), move || drop(black_box(read(black_box(&copy), 50)))));
+        cases.push(case(format!("read_first_delivery_{size}"), move || drop(black_box(read(black_box(&first))))));
+        let copy = stamp(&object(size), &State::after_three_retries()).expect("it can be wrapped").as_str().to_owned();
+        cases.push(case(format!("read_copy_{size}"), move || drop(black_box(read(black_box(&copy))))));
         for (name, body) in [("stamp_object", object(size)), ("stamp_text", "x".repeat(size))] {
-            let state = rooms::after_three_retries();
-            let work = move || stamp(black_box(&body), black_box(&state), Wrap::WhenNeeded);
+            let state = State::after_three_retries();
+            let work = move || stamp(black_box(&body), black_box(&state));
             cases.push(case(format!("{name}_{size}"), work));
         }
     }
-    let event = events::event_of(10, 600, 1_778_580_000_000);
+    let event = event_of(10, 600, 1_778_580_000_000);
     cases.push(case("decode_10", move || serde_json::from_slice::<SqsEvent>(black_box(&event))));
     cases.push(decide("decide_exponential", 10, Failure::temporary("503")));
     cases.push(decide("decide_named", 10, Failure::rate_limit("429").retry_after(Duration::from_hours(1))));

@@ -9,11 +9,11 @@ use std::time::{Duration, Instant, SystemTime};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
+use requeue_testkit::{environment, http};
 use tokio::process::Child;
 use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
 use crate::sqs::Sqs;
-use crate::{environment, http};
 
 /// Longer than anything that is measured takes.
 const TIMEOUT: Duration = Duration::from_secs(60);

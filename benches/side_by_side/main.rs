@@ -15,21 +15,14 @@ use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper::body::Bytes;
+use requeue_testkit::certificate::Certificate;
+use requeue_testkit::events::event;
+use requeue_testkit::http;
 
-#[path = "../../tests/lambda/certificate.rs"]
-mod certificate;
-#[path = "../../tests/lambda/environment.rs"]
-mod environment;
-mod events;
-#[allow(dead_code, reason = "the tests count connections")]
-#[path = "../../tests/lambda/http.rs"]
-mod http;
 mod lambda;
 mod sqs;
 mod table;
 
-use certificate::Certificate;
-use events::event;
 use lambda::Function;
 use sqs::Sqs;
 use table::{Bound, Table, median};

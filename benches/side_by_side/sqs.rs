@@ -7,9 +7,8 @@ use std::time::Duration;
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Request, Response, StatusCode};
+use requeue_testkit::http;
 use tokio_rustls::TlsAcceptor;
-
-use crate::http;
 
 #[derive(Default)]
 struct Shared {

@@ -3,7 +3,6 @@
 #![cfg(feature = "embedded")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
-mod log;
 mod world;
 
 mod answers;

@@ -1,25 +1,23 @@
 //! Responses whose body never ends, over the HTTP handler: their status decides, whenever the time of the handler is over.
 
 use std::convert::Infallible;
-use std::future::{Future, ready};
+use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use ::http::{Request, Response, Uri};
+use ::http::{Request, Response};
 use bytes::Bytes;
 use hyper::body::{Body, Frame, Incoming, SizeHint};
-use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
-use hyper_util::client::legacy::connect::{Connected, Connection};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use requeue::http::{HttpSettings, HttpTarget, TargetUrl};
 use requeue::queue::SqsQueue;
 use requeue::{DeadLetterMode, Limits, Until, Worker, WorkerSettings};
+use requeue_testkit::in_memory::InMemory;
 use tokio::io::DuplexStream;
 use tokio::time::{sleep, timeout};
-use tower::Service;
 
 use crate::world::{World, millis, secs, state};
 
@@ -65,35 +63,21 @@ impl Body for Stalling {
     }
 }
 
-/// Connects to a server in this process that answers so, after so long.
+/// A target in this process that answers so, after so long.
 #[derive(Clone)]
-struct InMemory {
+struct Stalled {
     case: Case,
     after: Duration,
     over_http2: bool,
 }
 
-impl InMemory {
-    fn target(self, limit: Duration) -> HttpTarget<Self> {
+impl Stalled {
+    fn target(self, limit: Duration) -> HttpTarget<InMemory> {
+        let Self { case, after, over_http2 } = self;
         let url = TargetUrl::parse("http://localhost/").expect("it is loopback");
-        HttpTarget::with_connector(url, HttpSettings::default().timeout(limit), self)
-    }
-}
-
-impl Service<Uri> for InMemory {
-    type Response = Pipe;
-    type Error = Infallible;
-    type Future = std::future::Ready<Result<Pipe, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let (near, far) = tokio::io::duplex(64 * 1024);
-        let Self { case, after, over_http2 } = *self;
-        tokio::spawn(serve(far, case, after, over_http2));
-        ready(Ok(Pipe { stream: TokioIo::new(near), over_http2 }))
+        let server = InMemory::raw(move |stream| serve(stream, case, after, over_http2));
+        let server = if over_http2 { server.over_http2() } else { server };
+        HttpTarget::with_connector(url, HttpSettings::default().timeout(limit), server)
     }
 }
 
@@ -115,41 +99,6 @@ async fn serve(stream: DuplexStream, case: Case, after: Duration, over_http2: bo
     }
 }
 
-struct Pipe {
-    stream: TokioIo<DuplexStream>,
-    over_http2: bool,
-}
-
-impl Connection for Pipe {
-    fn connected(&self) -> Connected {
-        if self.over_http2 { Connected::new().negotiated_h2() } else { Connected::new() }
-    }
-}
-
-impl Read for Pipe {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buffer)
-    }
-}
-
-impl Write for Pipe {
-    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<std::io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<std::io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
 fn world(timeout: Duration) -> World {
     let mut world = World::new();
     world.settings.limits = Limits { timeout, ..world.settings.limits };
@@ -158,11 +107,11 @@ fn world(timeout: Duration) -> World {
 }
 
 /// Runs every case over both versions of HTTP, with the response's head after each of these times.
-async fn check<F: Future<Output = World>>(times: &[Duration], run: impl Fn(InMemory) -> F) {
+async fn check<F: Future<Output = World>>(times: &[Duration], run: impl Fn(Stalled) -> F) {
     for case in CASES {
         for after in times.iter().copied() {
             for over_http2 in [false, true] {
-                let world = Box::pin(run(InMemory { case, after, over_http2 })).await;
+                let world = Box::pin(run(Stalled { case, after, over_http2 })).await;
                 let what = format!("{case:?} after {after:?}, HTTP/2: {over_http2}");
                 let messages = world.messages();
                 let told = messages.first().map(|message| {

@@ -18,11 +18,11 @@ use requeue::{
     BatchProcessor, Clock, DeadLetterInfo, Failure, Handler, InvocationError, Limits, Message, Record, RecursiveLoop,
     Report, Sampler, Scope, Settings, SqsEvent,
 };
+use requeue_testkit::log;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::log;
-pub use crate::log::Log;
+pub use requeue_testkit::log::Log;
 
 pub const VISIBILITY: Duration = Duration::from_mins(6);
 pub const MAX_RECEIVE_COUNT: u32 = 5;

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
+use requeue_testkit::http;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::frozen::{Server, program};
-use crate::http;
 use crate::stage::{Stage, TIMEOUT, UNPROTECTED, failed, json};
 
 /// By gzip, 100,000 bytes of JSON that would be a quota's if they were read.

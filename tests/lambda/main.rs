@@ -4,12 +4,8 @@
 #![cfg(feature = "cli")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
-mod certificate;
-mod environment;
-mod http;
 mod runtime_api;
 mod stage;
-mod usage;
 
 mod concurrent;
 mod crash;

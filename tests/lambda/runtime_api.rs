@@ -10,11 +10,10 @@ use std::time::{Duration, SystemTime};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
+use requeue_testkit::{environment, http};
 use serde_json::Value;
 use tokio::process::Child;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
-
-use crate::{environment, http};
 
 /// What each invocation continues: `Lineage` is how loop detection counts.
 pub const TRACE: &str =

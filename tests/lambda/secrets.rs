@@ -8,10 +8,10 @@ use aws_sdk_secretsmanager::config::{BehaviorVersion, Credentials, Region};
 use aws_sdk_secretsmanager::primitives::Blob;
 use aws_sdk_ssm::types::ParameterType;
 use http_body_util::Full;
+use requeue_testkit::http;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use crate::http;
 use crate::stage::{Stage, TIMEOUT};
 use crate::target::{NEW, OLD, OTHER, accepted};
 

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use requeue::embedded::Fault;
+use requeue_testkit::usage;
 use tokio::time::Instant;
 
 use crate::stage::{Stage, TIMEOUT};
-use crate::usage;
 
 #[tokio::test(flavor = "multi_thread")]
 #[cfg(target_os = "linux")]

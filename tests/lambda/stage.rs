@@ -11,9 +11,9 @@ use hyper::body::{Bytes, Incoming};
 use requeue::Clock;
 use requeue::embedded::{Answer, Batch, EmbeddedSqs, EventSourceMapping, MessageView, Server};
 use requeue::queue::QueueArn;
+use requeue_testkit::http;
 use serde_json::Value;
 
-use crate::http;
 use crate::runtime_api::{Ended, Function};
 
 /// What a function may take, unless a test is about that.

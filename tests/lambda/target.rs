@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
+use requeue_testkit::http;
 use serde_json::{Value, json};
 
-use crate::http;
 use crate::stage::{CANARY, Stage, TIMEOUT, failed};
 
 pub const OLD: &str = "whsec_b2xkIG9sZCBvbGQgb2xkIG9sZCBvbGQgb2xk";

@@ -7,12 +7,12 @@ use ::http::HeaderMap;
 use http_body_util::Full;
 use hyper::{Response, StatusCode, Version};
 use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+use requeue_testkit::certificate::Certificate;
+use requeue_testkit::http;
 use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::crypto::ring::default_provider;
 use tokio_rustls::rustls::server::WebPkiClientVerifier;
 
-use crate::certificate::Certificate;
-use crate::http;
 use crate::stage::{CANARY, Stage, TIMEOUT, failed, json};
 
 /// A target on loopback with a certificate of its own making. Stops when it is dropped.

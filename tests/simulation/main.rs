@@ -25,8 +25,6 @@ mod in_hand;
 mod invariants;
 mod letters;
 mod life;
-#[path = "../batch/log.rs"]
-mod log;
 mod plan;
 mod poller;
 mod producer;

@@ -8,6 +8,7 @@ use std::time::{Duration, SystemTime};
 use requeue::embedded::{EmbeddedSqs, Fault, MessageState, MessageView};
 use requeue::queue::{Queue, QueueArn, Source};
 use requeue::{Clock, DeadLetterMode, Settings};
+use requeue_testkit::log::{self, Log};
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -15,9 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::book::Book;
 use crate::dice::Dice;
 use crate::history::{Event, History};
-use crate::log::Log;
 use crate::plan::{DeadLetters, Host, Plan, secs};
-use crate::{faults, log, poller, producer, worker};
+use crate::{faults, poller, producer, worker};
 
 /// A run that takes more than these goes round and round. Where many messages are delivered twice, and their copies too, some thousands
 /// are needed.

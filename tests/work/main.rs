@@ -6,11 +6,6 @@
 #![cfg(feature = "cli")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
-#[allow(dead_code, reason = "the Lambda\'s tests ask it for more")]
-#[path = "../lambda/http.rs"]
-mod http;
-#[path = "../lambda/usage.rs"]
-mod usage;
 mod ordeal;
 mod process;
 mod proxy;

@@ -8,10 +8,9 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use hyper_util::client::legacy::{Client, connect::HttpConnector};
 use hyper_util::rt::TokioExecutor;
+use requeue_testkit::http;
 use serde_json::Value;
 use tokio::time::Instant;
-
-use crate::http;
 
 pub struct Proxy {
     server: http::Server,

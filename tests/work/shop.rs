@@ -13,12 +13,12 @@ use aws_sdk_sqs::types::{QueueAttributeName as Name, SendMessageBatchRequestEntr
 use futures_util::{StreamExt, stream};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
+use requeue_testkit::http;
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::http;
 use crate::proxy::Version;
 
 /// How long a process may take to end by itself: many times what it needs.

@@ -4,10 +4,10 @@ use std::time::Duration;
 
 use requeue::Clock;
 use requeue::embedded::{EmbeddedSqs, Fault};
+use requeue_testkit::usage;
 use tokio::time::{Instant, sleep};
 
 use crate::shop::Shop;
-use crate::usage;
 
 /// Half of them fail, in every way, some of them for good.
 fn body(n: usize) -> String {

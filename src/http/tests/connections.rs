@@ -7,7 +7,7 @@ use ::http::Uri;
 use tokio::sync::Notify;
 use tower::Service;
 
-use super::in_memory::{BUFFER, InMemory, Pipe, localhost};
+use super::in_memory::{BUFFER, InMemory, Pipe, Target as _, localhost};
 use super::*;
 
 /// What a server does with the requests of one connection after the first one.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use tokio::io::DuplexStream;
 use tokio::task::JoinSet;
 
-use super::in_memory::{InMemory, localhost};
+use super::in_memory::{InMemory, Target as _, localhost};
 use super::*;
 
 /// Types of frames, and flags.

@@ -1,99 +1,26 @@
 //! Time-outs and slow servers, in virtual time; and HTTP/2, which TLS would have to negotiate.
 
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use ::http::{StatusCode, Uri};
-use hyper::rt::{Read, ReadBufCursor, Write};
-use hyper_util::client::legacy::connect::{Connected, Connection};
-use tokio::io::DuplexStream;
 use tower::Service;
 
 use super::*;
 
-/// How many bytes may be written that the other side has not read.
-pub(super) const BUFFER: usize = 64 * 1024;
+pub(super) use requeue_testkit::in_memory::{BUFFER, InMemory, Pipe};
 
-/// Connects to a server task in this process: no socket, so that time can be virtual.
-#[derive(Clone)]
-pub(super) struct InMemory {
-    accept: Arc<dyn Fn(DuplexStream) + Send + Sync>,
-    http2: bool,
+pub(super) trait Target {
+    fn target(self) -> HttpTarget<InMemory>;
 }
 
-impl InMemory {
-    pub(super) fn raw<F: Future<Output = ()> + Send + 'static>(
-        talk: impl Fn(DuplexStream) -> F + Send + Sync + 'static,
-    ) -> Self {
-        Self { accept: Arc::new(move |stream| drop(tokio::spawn(talk(stream)))), http2: false }
-    }
-
-    /// As if TLS had negotiated HTTP/2.
-    pub(super) fn over_http2(self) -> Self {
-        Self { http2: true, ..self }
-    }
-
-    pub(super) fn target(self) -> HttpTarget<Self> {
+impl Target for InMemory {
+    fn target(self) -> HttpTarget<Self> {
         HttpTarget::with_connector(localhost(), HttpSettings::default(), self)
     }
 }
 
 pub(super) fn localhost() -> TargetUrl {
     TargetUrl::parse("http://localhost/").expect("it is loopback")
-}
-
-impl Service<Uri> for InMemory {
-    type Response = Pipe;
-    type Error = Infallible;
-    type Future = std::future::Ready<Result<Pipe, Infallible>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, _: Uri) -> Self::Future {
-        let (near, far) = tokio::io::duplex(BUFFER);
-        (self.accept)(far);
-        std::future::ready(Ok(Pipe { stream: TokioIo::new(near), http2: self.http2 }))
-    }
-}
-
-pub(super) struct Pipe {
-    stream: TokioIo<DuplexStream>,
-    http2: bool,
-}
-
-impl Connection for Pipe {
-    fn connected(&self) -> Connected {
-        let connected = Connected::new();
-        if self.http2 { connected.negotiated_h2() } else { connected }
-    }
-}
-
-impl Read for Pipe {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: ReadBufCursor<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, buffer)
-    }
-}
-
-impl Write for Pipe {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // As TLS does, which says that it closes.
-        let _ = ready!(Pin::new(&mut self.stream).poll_write(context, b"."));
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
 }
 
 #[tokio::test(start_paused = true)]

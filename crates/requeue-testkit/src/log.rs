@@ -31,12 +31,10 @@ impl Log {
     }
 
     /// All that was heard since the last time.
-    #[allow(dead_code, reason = "the tests of single batches look at all of it")]
     pub fn take(&self) -> String {
         std::mem::take(&mut self.0.lock().expect("no panic while it is held"))
     }
 
-    #[allow(dead_code, reason = "the simulation looks at what is new")]
     pub fn text(&self) -> String {
         self.0.lock().expect("no panic while it is held").clone()
     }
