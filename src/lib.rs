@@ -65,14 +65,13 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `http` | [`http::HttpTarget`] and the binary `requeue-lambda` |
+//! | `http` | [`http::HttpTarget`], the handler that posts each message to a URL |
 //! | `secrets` | settings may name a secret of Secrets Manager or a parameter of SSM by its ARN; [`Config::load`] fetches it; brings `http` |
 //! | `embedded` | [`embedded::EmbeddedSqs`]: SQS in this process, in virtual time, for tests |
-//! | `cli` (default) | all of it, and the command line `requeue` |
 //!
-//! A Lambda of your own needs none of them. Until the crate is on crates.io, depend on a checkout:
-//! `requeue = { path = "../requeue", default-features = false }`; after that, on
-//! `requeue = { version = "0.1", default-features = false }`.
+//! None is on by default, and a Lambda of your own needs none of them. Until the crate is on crates.io, depend on a checkout:
+//! `requeue = { path = "../requeue" }`; after that, on `requeue = "0.1"`. The ready Lambda is the package `requeue-lambda`, the command
+//! line `requeue-cli`.
 
 /// The README's examples compile.
 #[cfg(doctest)]
@@ -105,7 +104,7 @@ mod worker;
 #[doc(hidden)]
 pub mod measured;
 
-mod aws;
+pub mod aws;
 mod clock;
 mod config;
 pub mod printable;

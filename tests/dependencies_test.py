@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What the dependencies must keep: permissive licences, one source, one TLS stack with one provider."""
+"""What the dependencies must keep: permissive licences, one source, one TLS stack with one provider, and the walls between our packages."""
 
 import json
 import re
@@ -58,6 +58,25 @@ class Dependencies(unittest.TestCase):
             if package["name"] == name and package["version"].startswith(version)
         ]
         self.assertEqual(found, [])
+
+
+def linked(package):
+    """The names of all crates that a package links, as `cargo build --package` and `cargo lambda build` select features."""
+    command = ["cargo", "tree", "--locked", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{lib}"]
+    return set(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.split())
+
+
+class Walls(unittest.TestCase):
+    def test_the_lambda_links_neither_the_embedded_queue_nor_the_command_line(self):
+        # Of the embedded queue this is what nothing else needs.
+        laptop = {"md5", "clap", "comfy_table", "plotters", "aws_sdk_iam", "aws_sdk_lambda"}
+        self.assertEqual(laptop - linked("requeue-cli"), set(), "the names are no longer those of crates")
+        self.assertEqual(laptop & linked("requeue-lambda"), set())
+
+    def test_the_library_links_none_of_its_features(self):
+        others = {"aws_sdk_secretsmanager", "aws_sdk_ssm", "clap", "md5"}
+        self.assertEqual(others - linked("requeue-cli"), set(), "the names are no longer those of crates")
+        self.assertEqual(others & linked("requeue"), set())
 
 
 if __name__ == "__main__":

@@ -40,7 +40,7 @@ def deploying(target):
     script = commands("cargo-lambda and the AWS CLI")
     for stands, runs in [
         # `sam build` has built it already, from the same binary and profile.
-        ("cargo lambda build --release --arm64 --bin requeue-lambda --output-format zip\n", ""),
+        ("cargo lambda build --release --arm64 -p requeue-lambda --output-format zip\n", ""),
         # The function runs on this machine.
         ("--architectures arm64", f"--architectures {ARCHITECTURE}"),
         # No message leaves this machine.

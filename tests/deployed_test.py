@@ -51,8 +51,8 @@ RETRY_AFTER = 3
 # What is stored in Secrets Manager.
 TOKEN = "s3cret"
 
-# A text that only the embedded SQS contains: it is for the laptop and must not be in a package.
-MARKER = b"Source queue must be configured as a Dead Letter Queue."
+# Texts that only the embedded SQS and only the command line contain: both are for the laptop and must not be in a package.
+MARKERS = [b"Source queue must be configured as a Dead Letter Queue.", b"Runs one Lambda invocation with the SQS event in a file"]
 
 
 def aws(service):
@@ -465,9 +465,11 @@ class Deployed(unittest.TestCase):
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertNotIn(TOKEN, done.stdout)
 
-    def test_the_package_is_without_the_embedded_queue(self):
-        self.assertTrue(MARKER in command_line().read_bytes(), "the embedded queue no longer contains the text")
-        self.assertFalse(MARKER in self.bootstrap.read_bytes())
+    def test_the_package_is_without_the_embedded_queue_and_the_command_line(self):
+        command, bootstrap = command_line().read_bytes(), self.bootstrap.read_bytes()
+        for marker in MARKERS:
+            self.assertTrue(marker in command, f"nothing contains {marker} any more")
+            self.assertFalse(marker in bootstrap, f"the package contains {marker}")
 
 
 class Trouble(unittest.TestCase):

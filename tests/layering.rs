@@ -1,32 +1,46 @@
-//! What each room must not know: reads `src/` and fails on a forbidden name.
+//! What each room must not know: reads the sources of all packages and fails on a forbidden name.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A name, the only places below `src/` that may use it, and why.
+/// A name, the only places that may use it, and why.
 const ONLY_IN: [(&str, &[&str], &str); 17] = [
     (
         "aws_sdk_sqs::",
-        &["queue/sqs.rs", "embedded/", "bin/requeue/dlq/sqs.rs", "bin/requeue/doctor/", "bin/requeue/invoke.rs"],
+        &[
+            "src/queue/sqs.rs",
+            "src/embedded/",
+            "crates/requeue-cli/src/dlq/sqs.rs",
+            "crates/requeue-cli/src/doctor/",
+            "crates/requeue-cli/src/invoke.rs",
+        ],
         "the port is the only way to the queue, but for what its owner may ask and whether there are credentials",
     ),
-    ("aws_sdk_iam::", &["bin/requeue/doctor/"], "one place looks at deployments"),
-    ("aws_sdk_lambda::", &["bin/requeue/doctor/"], "one place looks at deployments"),
-    ("aws_sdk_secretsmanager::", &["secrets/fetch.rs"], "one place asks for secrets"),
-    ("aws_sdk_ssm::", &["secrets/fetch.rs"], "one place asks for secrets"),
-    ("aws_config::", &["aws.rs"], "one place says what clients are made of"),
-    ("lambda_runtime::", &["lambda/"], "the rest runs without Lambda"),
-    ("aws_lambda_events::", &["lambda/"], "the rest runs without Lambda"),
-    ("hyper::", &["http/", "embedded/", "bin/requeue/endpoint.rs"], "HTTP is one handler among others"),
-    ("hyper_util::", &["http/", "embedded/", "bin/requeue/endpoint.rs"], "HTTP is one handler among others"),
-    ("rustls::", &["http/"], "HTTP is one handler among others"),
-    ("metrique::", &["telemetry/"], "what is measured is in the report"),
-    ("ring::hmac", &["http/"], "only what is posted is signed"),
-    ("std::env", &["config/", "bin/requeue/invoke.rs"], "settings are read once, in one place"),
-    ("SystemTime::now", &["clock.rs", "bin/requeue/"], "time is injected"),
-    ("rand::", &["clock.rs"], "chance is injected"),
+    ("aws_sdk_iam::", &["crates/requeue-cli/src/doctor/"], "one place looks at deployments"),
+    ("aws_sdk_lambda::", &["crates/requeue-cli/src/doctor/"], "one place looks at deployments"),
+    ("aws_sdk_secretsmanager::", &["src/secrets/fetch.rs"], "one place asks for secrets"),
+    ("aws_sdk_ssm::", &["src/secrets/fetch.rs"], "one place asks for secrets"),
+    ("aws_config::", &["src/aws.rs"], "one place says what clients are made of"),
+    ("lambda_runtime::", &["src/lambda/"], "the rest runs without Lambda"),
+    ("aws_lambda_events::", &["src/lambda/"], "the rest runs without Lambda"),
+    (
+        "hyper::",
+        &["src/http/", "src/embedded/", "crates/requeue-cli/src/endpoint.rs"],
+        "HTTP is one handler among others",
+    ),
+    (
+        "hyper_util::",
+        &["src/http/", "src/embedded/", "crates/requeue-cli/src/endpoint.rs"],
+        "HTTP is one handler among others",
+    ),
+    ("rustls::", &["src/http/"], "HTTP is one handler among others"),
+    ("metrique::", &["src/telemetry/"], "what is measured is in the report"),
+    ("ring::hmac", &["src/http/"], "only what is posted is signed"),
+    ("std::env", &["src/config/", "crates/requeue-cli/src/invoke.rs"], "settings are read once, in one place"),
+    ("SystemTime::now", &["src/clock.rs", "crates/requeue-cli/src/"], "time is injected"),
+    ("rand::", &["src/clock.rs"], "chance is injected"),
     ("static mut", &[], "there is no global mutable state"),
 ];
 
@@ -45,17 +59,29 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Path below `src/`, and the lines of code: without comments, and without tests.
+/// The directories of the library's and every other member's sources.
+fn rooms() -> Vec<PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let members = fs::read_dir(root.join("crates")).unwrap().map(|member| member.unwrap().path());
+    // The tools of the tests are tests.
+    let members = members.filter(|member| !member.ends_with("requeue-testkit"));
+    members.chain([root.to_owned()]).map(|member| member.join("src")).collect()
+}
+
+/// Path in the repository, and the lines of code: without comments, and without tests.
 fn code() -> Vec<(String, Vec<String>)> {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let mut paths = Vec::new();
-    sources(&src, &mut paths);
+    for room in rooms() {
+        let before = paths.len();
+        sources(&room, &mut paths);
+        assert!(paths.len() > before, "there are no sources in {}", room.display());
+    }
     assert!(paths.len() > 30, "the sources are there");
     let of_tests = |path: &str| path.contains("/tests/") || path.ends_with("/tests.rs");
     paths
         .into_iter()
         .map(|path| {
-            let name = path.strip_prefix(&src).unwrap().to_str().unwrap().to_owned();
+            let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_str().unwrap().to_owned();
             let text = fs::read_to_string(&path).unwrap();
             let code = text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
             let code = code.filter(|line| !line.trim_start().starts_with("//")).map(str::to_owned);
@@ -87,7 +113,7 @@ fn a_room_knows_only_what_it_may_know() {
 #[test]
 fn the_policy_imports_std_and_plain_types_only() {
     for (path, lines) in code() {
-        if !path.starts_with("policy/") {
+        if !path.starts_with("src/policy/") {
             continue;
         }
         for line in &lines {
@@ -122,7 +148,9 @@ fn planning_is_pure_and_the_executor_knows_no_policy() {
 #[test]
 fn the_queue_is_called_by_settling_and_the_worker_only() {
     for (path, lines) in code() {
-        let exempt = ["settle/", "worker/", "embedded/", "bin/"].iter().any(|room| path.starts_with(room));
+        let exempt = ["src/settle/", "src/worker/", "src/embedded/", "crates/requeue-cli/"]
+            .iter()
+            .any(|room| path.starts_with(room));
         for line in lines.iter().filter(|_| !exempt) {
             for call in ["queue.send(", "queue.delete(", "queue.change_visibility(", ".receive(&", ".describe("] {
                 assert!(!line.contains(call), "{path}: {line}");
@@ -133,9 +161,22 @@ fn the_queue_is_called_by_settling_and_the_worker_only() {
 
 #[test]
 fn every_file_says_what_it_is_for() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (path, _) in code() {
-        let text = fs::read_to_string(src.join(&path)).unwrap();
+        let text = fs::read_to_string(root.join(&path)).unwrap();
         assert!(text.starts_with("//! "), "{path} begins with what it is for and what it must not know");
+    }
+}
+
+#[test]
+fn no_file_is_compiled_into_several_targets() {
+    let mut paths = Vec::new();
+    for directory in ["src", "crates", "tests", "benches", "examples"] {
+        sources(&Path::new(env!("CARGO_MANIFEST_DIR")).join(directory), &mut paths);
+    }
+    for path in paths {
+        let text = fs::read_to_string(&path).unwrap();
+        let is_elsewhere = text.lines().any(|line| line.trim_start().starts_with("#[path"));
+        assert!(!is_elsewhere, "{}: a module that two targets need belongs in a package of its own", path.display());
     }
 }

@@ -1,6 +1,5 @@
 //! One batch and what becomes of it, over the real SDK client and an embedded queue, in virtual time.
 
-#![cfg(feature = "embedded")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
 mod world;

@@ -11,7 +11,6 @@
 //!
 //! The first history that breaks an invariant ends the run; `REQUEUE_TEST_KEEP_GOING=1` names the seeds of all that do.
 
-#![cfg(feature = "embedded")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 
 mod asked;

@@ -14,7 +14,7 @@ const MACHINES: Readonly<Record<number, lambda.Architecture>> = { 0xb7: lambda.A
 /** What was built for the architecture, in the working directory or in the nearest directory above it. */
 export function builtCode(architecture: lambda.Architecture): lambda.Code {
   const arm = architecture === lambda.Architecture.ARM_64;
-  const remedy = `run \`cargo lambda build --release ${arm ? '--arm64 ' : ''}--bin requeue-lambda\` in Requeue's directory`;
+  const remedy = `run \`cargo lambda build --release ${arm ? '--arm64 ' : ''}-p requeue-lambda\` in Requeue's directory`;
   let directory = resolve('.');
   while (!existsSync(join(directory, BUILT, 'bootstrap'))) {
     const above = dirname(directory);

@@ -127,14 +127,14 @@ test('the code is what was built nearest above, for the same processor', (t) => 
   mkdirSync(below, { recursive: true });
   t.mock.method(process, 'cwd', () => below);
   const { ARM_64, X86_64 } = lambda.Architecture;
-  assert.throws(() => builtCode(ARM_64), /there is no target\/lambda\/requeue-lambda\/bootstrap in .*: run `cargo lambda build --release --arm64 --bin requeue-lambda`/);
+  assert.throws(() => builtCode(ARM_64), /there is no target\/lambda\/requeue-lambda\/bootstrap in .*: run `cargo lambda build --release --arm64 -p requeue-lambda`/);
   const built = join(root, 'target/lambda/requeue-lambda');
   build(built, X86);
   builtCode(X86_64);
   assert.throws(() => builtCode(ARM_64), /bootstrap is built for x86_64, and architecture is arm64: run `cargo lambda build --release --arm64 /);
   build(built, ARM);
   builtCode(ARM_64);
-  assert.throws(() => builtCode(X86_64), /bootstrap is built for arm64, and architecture is x86_64: run `cargo lambda build --release --bin /);
+  assert.throws(() => builtCode(X86_64), /bootstrap is built for arm64, and architecture is x86_64: run `cargo lambda build --release -p /);
   build(built, 1);
   assert.throws(() => builtCode(X86_64), /built for no processor of Lambda/);
 });

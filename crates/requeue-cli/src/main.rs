@@ -5,9 +5,6 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod address;
-// The library's own, which is not public: what a client is made of is said once.
-#[path = "../../aws.rs"]
-mod aws;
 mod check;
 mod demo;
 mod dlq;

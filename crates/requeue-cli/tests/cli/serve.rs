@@ -5,6 +5,8 @@ use std::net::TcpStream;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
+use requeue_testkit::repository;
+
 use crate::run::{file, requeue, requeue_with};
 
 /// A served endpoint and queue; they end with this value.
@@ -90,7 +92,7 @@ fn each_answer_can_be_asked_for() {
 #[test]
 fn the_readmes_examples_are_answered_as_it_says() {
     let served = Served::start();
-    let readme = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
+    let readme = std::fs::read_to_string(repository("README.md")).unwrap();
     let examples: Vec<(&str, &str)> = readme
         .lines()
         .filter_map(|line| line.strip_prefix("curl -i -d '")?.split_once("' http://127.0.0.1:8080/orders"))

@@ -5,6 +5,8 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use requeue_testkit::repository;
+
 /// How a run ended.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Run {
@@ -41,7 +43,7 @@ fn run(input: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Run {
         .args(arguments)
         .env_clear()
         .envs(variables.iter().copied())
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(repository(""))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

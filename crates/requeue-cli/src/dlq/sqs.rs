@@ -6,6 +6,7 @@ use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::Region;
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::{ListMessageMoveTasksResultEntry, QueueAttributeName};
+use requeue::aws;
 use requeue::queue::{
     CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, QueueUrl,
     ReceiveRequest, Source, SqsQueue,
@@ -13,7 +14,7 @@ use requeue::queue::{
 use requeue::{Clock, Record};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{CREDENTIALS, Error, aws, redrive_policy};
+use crate::{CREDENTIALS, Error, redrive_policy};
 
 /// What a call may take beyond what it waits for.
 const ANSWER: Duration = Duration::from_secs(20);

@@ -1,8 +1,8 @@
 //! `requeue demo` and `requeue invoke`, as the README shows them.
 
 use std::fs;
-use std::path::Path;
 
+use requeue_testkit::repository;
 use serde_json::{Value, json};
 
 use crate::run::{file, requeue, requeue_reading, requeue_with};
@@ -55,7 +55,7 @@ fn a_rule_of_the_policy_decides_what_an_answer_of_the_target_means() {
 
 #[test]
 fn each_event_gets_an_answer_that_lambda_understands() {
-    let events = Path::new(env!("CARGO_MANIFEST_DIR")).join("events");
+    let events = repository("events");
     let mut files: Vec<String> =
         fs::read_dir(events).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
     files.sort();
@@ -70,7 +70,7 @@ fn each_event_gets_an_answer_that_lambda_understands() {
         let failures = response["batchItemFailures"].as_array().unwrap();
         assert_eq!(failures.len(), remaining, "{name}: {}", run.stdout);
 
-        let event: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
+        let event: Value = serde_json::from_str(&fs::read_to_string(repository(&path)).unwrap()).unwrap();
         let ids: Vec<&str> =
             event["Records"].as_array().unwrap().iter().filter_map(|r| r["messageId"].as_str()).collect();
         for failure in failures {
@@ -135,7 +135,7 @@ fn a_wrapped_copy_is_shown_as_one() {
 /// An event with so many orders that the endpoint does not accept, sent just now.
 fn event(name: &str, records: usize) -> String {
     let now = requeue::Clock::system().now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis().to_string();
-    let single: Value = serde_json::from_str(&fs::read_to_string("events/single.json").unwrap()).unwrap();
+    let single: Value = serde_json::from_str(&fs::read_to_string(repository("events/single.json")).unwrap()).unwrap();
     let records: Vec<Value> = (0..records)
         .map(|number| {
             let mut record = single["Records"][0].clone();
@@ -227,7 +227,7 @@ fn an_event_that_is_none_is_refused_with_the_reason() {
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{path}");
         assert!(run.stderr.starts_with(&format!("error: the event {path} {expected}")), "{}", run.stderr);
     }
-    let single = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("events/single.json")).unwrap();
+    let single = fs::read_to_string(repository("events/single.json")).unwrap();
     let run = requeue_reading(&single, &["invoke", "-"]);
     assert_eq!((run.status, run.stdout.as_str()), (0, "{\"batchItemFailures\":[]}\n"));
 }

@@ -6,6 +6,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use requeue::aws;
 use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::SqsQueue;
 use requeue::{
@@ -17,7 +18,7 @@ use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::invoke::has_credentials;
 use crate::stop::Stop;
-use crate::{CREDENTIALS, Error, address, aws};
+use crate::{CREDENTIALS, Error, address};
 
 #[derive(clap::Args)]
 #[command(

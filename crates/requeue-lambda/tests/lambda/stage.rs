@@ -78,7 +78,7 @@ impl Stage {
     pub async fn example(&self, name: &str, settings: &[(&str, &str)]) -> Function {
         let tests = std::env::current_exe().unwrap();
         let path = tests.ancestors().nth(2).unwrap().join("examples").join(name);
-        assert!(path.exists(), "build it first: cargo build --example {name}");
+        assert!(path.exists(), "build it first: cargo build --examples");
         let mut environment = vec![("AWS_ENDPOINT_URL_SQS", self.server.url())];
         environment.extend(settings.iter().map(|(name, value)| (*name, (*value).to_owned())));
         Self::start(path.to_str().unwrap(), &environment).await

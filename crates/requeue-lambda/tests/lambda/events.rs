@@ -1,8 +1,8 @@
 //! Every file of `events/` through the ready Lambda.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
+use requeue_testkit::repository;
 use serde_json::Value;
 
 use crate::stage::{Stage, TIMEOUT, failed};
@@ -12,7 +12,7 @@ async fn every_event_file_is_answered_with_ids_of_its_own() {
     let stage = Stage::new().await;
     stage.sqs.create_queue("orders.fifo", []).unwrap();
     let mut function = stage.requeue_lambda(&[("REQUEUE_TIMEOUT_SECONDS", "1")]).await;
-    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("events");
+    let directory = repository("events");
     let mut count = 0;
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();

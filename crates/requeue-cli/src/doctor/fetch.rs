@@ -12,6 +12,7 @@ use aws_sdk_sqs::operation::get_queue_attributes::GetQueueAttributesError;
 use aws_sdk_sqs::types::QueueAttributeName;
 use aws_smithy_types::timeout::TimeoutConfig;
 use futures_util::future::join_all;
+use requeue::aws;
 use requeue::policy::RetryPolicy;
 use requeue::queue::{QueueArn, QueueUrl};
 use requeue::{Config, DeadLetterMode, QueueConfig, RecursiveLoop};
@@ -21,7 +22,7 @@ use super::checks::{KEY, SENDING, TAKING, is_alias, is_whole, reading};
 use super::facts::{
     Access, Decision, Deployment, Function, Key, Mapping, Place, Reached, Read, Secret, Settings, Unread, Valid,
 };
-use crate::{CREDENTIALS, Error, aws};
+use crate::{CREDENTIALS, Error};
 
 /// Longest wait for an answer, tries again included.
 const PATIENCE: Duration = Duration::from_secs(30);

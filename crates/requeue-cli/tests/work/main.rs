@@ -3,7 +3,6 @@
 //!
 //! The full run, with 5,000 messages on an independent SQS, takes its endpoint from `REQUEUE_TEST_MINISTACK` as `tests/run` sets it.
 
-#![cfg(feature = "cli")]
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
 mod ordeal;

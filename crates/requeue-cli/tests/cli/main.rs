@@ -1,6 +1,5 @@
 //! The command line, as a shell runs it: what it prints where, and its exit status.
 
-#![cfg(feature = "cli")]
 #![allow(clippy::float_cmp, missing_docs, clippy::unwrap_used, reason = "tests")]
 
 mod check;

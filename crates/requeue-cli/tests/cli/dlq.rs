@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use crate::dlq_world::{BODIES, GROUPS, World, lines};
 use crate::run::scratch;
 
-const README: &str = include_str!("../../README.md");
-const PICTURE: &str = include_str!("../../docs/dlq-list.svg");
+const README: &str = include_str!("../../../../README.md");
+const PICTURE: &str = include_str!("../../../../docs/dlq-list.svg");
 
 #[tokio::test]
 async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {

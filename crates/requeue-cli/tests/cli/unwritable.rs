@@ -3,6 +3,8 @@
 use std::fs::OpenOptions;
 use std::process::{Command, Stdio};
 
+use requeue_testkit::repository;
+
 use crate::run::file;
 
 /// Status and standard error of a run with this standard output.
@@ -10,7 +12,7 @@ fn run_into(output: impl Into<Stdio>, arguments: &[&str]) -> (Option<i32>, Strin
     let run = Command::new(env!("CARGO_BIN_EXE_requeue"))
         .args(arguments)
         .env_clear()
-        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .current_dir(repository(""))
         .stdin(Stdio::null())
         .stdout(output)
         .output()
@@ -62,7 +64,7 @@ fn what_is_told_beside_the_output_is_no_reason_to_fail() {
         let run = Command::new(env!("CARGO_BIN_EXE_requeue"))
             .args(arguments)
             .env_clear()
-            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .current_dir(repository(""))
             .stdout(Stdio::null())
             .stderr(full)
             .status()

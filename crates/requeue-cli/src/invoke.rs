@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_sqs::config::ProvideCredentials;
+use requeue::aws;
 use requeue::embedded::{EmbeddedSqs, InFlight};
 use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, SqsQueue};
@@ -22,7 +23,7 @@ use crate::endpoint::{self, Endpoint};
 use crate::output::{self, errln};
 use crate::places::Places;
 use crate::table::{duration, table};
-use crate::{CREDENTIALS, Error, address, aws};
+use crate::{CREDENTIALS, Error, address};
 
 #[derive(clap::Args)]
 #[command(

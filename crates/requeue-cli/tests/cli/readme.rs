@@ -2,14 +2,14 @@
 //! and what the page of guarantees says of tests what they say.
 
 use std::fs;
-use std::path::Path;
 
+use requeue_testkit::repository;
 use serde_json::Value;
 
 use crate::run::{file, requeue};
 
 fn text(path: &str) -> String {
-    fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(path)).unwrap()
+    fs::read_to_string(repository(path)).unwrap()
 }
 
 #[track_caller]
@@ -185,9 +185,10 @@ fn the_page_of_the_policy_has_each_key_of_the_schema_with_its_bounds() {
 #[test]
 fn the_page_of_guarantees_names_tests_that_exist() {
     let page = text("docs/guarantees.md");
-    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let root = repository("");
     let words = page.split('`').skip(1).step_by(2).flat_map(str::split_whitespace);
-    let paths: Vec<&str> = words.filter(|word| ["tests/", "src/"].iter().any(|room| word.starts_with(room))).collect();
+    let paths: Vec<&str> =
+        words.filter(|word| ["tests/", "src/", "crates/"].iter().any(|room| word.starts_with(room))).collect();
     assert!(paths.len() > 20, "{paths:?}");
     for path in paths {
         assert!(root.join(path).exists(), "{path} is not there");
@@ -199,7 +200,7 @@ fn the_page_of_guarantees_names_tests_that_exist() {
 fn the_page_of_guarantees_lists_the_deliberate_bugs_and_who_catches_them() {
     let page = text("docs/guarantees.md");
     let mut patches = 0;
-    for entry in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sabotage")).unwrap() {
+    for entry in fs::read_dir(repository("tests/sabotage")).unwrap() {
         let path = entry.unwrap().path();
         if path.extension().is_none_or(|extension| extension != "patch") {
             continue;
