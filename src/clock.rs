@@ -6,51 +6,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+pub use requeue_sqs::Clock;
+pub(crate) use requeue_sqs::epoch_millis;
 use tokio::time::Instant;
-
-/// The time of day.
-///
-/// ```
-/// use requeue::Clock;
-/// let clock = Clock::system();
-/// assert!(clock.now() > std::time::SystemTime::UNIX_EPOCH);
-/// ```
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> SystemTime + Send + Sync>);
-
-impl Clock {
-    /// The clock of this machine.
-    #[must_use]
-    #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
-    pub fn system() -> Self {
-        Self(Arc::new(SystemTime::now))
-    }
-
-    /// A clock that shows `start` now and advances with tokio's clock, also while that one is paused.
-    #[must_use]
-    pub fn starting_at(start: SystemTime) -> Self {
-        let origin = Instant::now();
-        Self(Arc::new(move || start + origin.elapsed()))
-    }
-
-    /// A clock that a test sets.
-    #[cfg(all(test, feature = "http", feature = "embedded"))]
-    pub(crate) fn showing(time: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
-        Self(Arc::new(time))
-    }
-
-    /// The time of day now.
-    #[must_use]
-    pub fn now(&self) -> SystemTime {
-        (self.0)()
-    }
-}
-
-impl std::fmt::Debug for Clock {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_tuple("Clock").field(&self.now()).finish()
-    }
-}
 
 /// Where the random number of each message comes from: uniform in `0.0..1.0`.
 ///
@@ -105,12 +63,6 @@ const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 pub(crate) fn after(wait: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(wait.min(FAR)).unwrap_or(now)
-}
-
-/// Whole milliseconds since the epoch; a time before it counts as the epoch.
-pub(crate) fn epoch_millis(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The inverse of [`epoch_millis`]; a number no clock can show counts as the epoch.

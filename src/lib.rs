@@ -109,13 +109,15 @@ mod clock;
 mod config;
 pub mod printable;
 #[cfg(feature = "embedded")]
-pub mod embedded;
+#[doc(inline)]
+pub use requeue_embedded as embedded;
 #[cfg(feature = "http")]
 mod secrets;
 mod settings;
 mod state;
 mod trace;
 
+#[doc(inline)]
 pub use clock::{Clock, Sampler};
 pub use config::{Config, InvalidConfig, InvalidPolicy, QueueConfig};
 pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Retry, Strategy, Wait};

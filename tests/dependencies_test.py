@@ -68,15 +68,19 @@ def linked(package):
 
 class Walls(unittest.TestCase):
     def test_the_lambda_links_neither_the_embedded_queue_nor_the_command_line(self):
-        # Of the embedded queue this is what nothing else needs.
-        laptop = {"md5", "clap", "comfy_table", "plotters", "aws_sdk_iam", "aws_sdk_lambda"}
+        # The embedded queue also by a crate that nothing else needs.
+        laptop = {"requeue_embedded", "md5", "clap", "comfy_table", "plotters", "aws_sdk_iam", "aws_sdk_lambda"}
         self.assertEqual(laptop - linked("requeue-cli"), set(), "the names are no longer those of crates")
         self.assertEqual(laptop & linked("requeue-lambda"), set())
 
     def test_the_library_links_none_of_its_features(self):
-        others = {"aws_sdk_secretsmanager", "aws_sdk_ssm", "clap", "md5"}
+        others = {"requeue_embedded", "aws_sdk_secretsmanager", "aws_sdk_ssm", "clap"}
         self.assertEqual(others - linked("requeue-cli"), set(), "the names are no longer those of crates")
         self.assertEqual(others & linked("requeue"), set())
+
+    def test_the_embedded_queue_knows_nothing_of_retries(self):
+        self.assertIn("requeue_sqs", linked("requeue-embedded"))
+        self.assertNotIn("requeue", linked("requeue-embedded"))
 
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ fn no_roots(error: &io::Error) -> io::Error {
 }
 
 /// Over TCP, and over TLS that trusts nobody.
-#[cfg(all(test, feature = "embedded"))]
+#[cfg(test)]
 pub(super) fn without_roots() -> TlsConnector {
     let url = TargetUrl::parse("http://localhost/").expect("it is loopback");
     for_url(&url, &HttpSettings::default()).expect("http needs no certificates").best

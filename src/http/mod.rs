@@ -474,6 +474,5 @@ async fn read_beginning(mut body: Incoming, bytes: &mut Vec<u8>, until: Instant)
     }
 }
 
-// The server side of hyper comes with the embedded queue.
-#[cfg(all(test, feature = "embedded"))]
+#[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@ use crate::disposition::{DeadLetterReason, Deferral, Delay, Disposition, Release
 use crate::failure::{Failure, Reason};
 use crate::message::{ANNOTATION_DELAY, Delivery};
 use crate::policy::{self, RetryPolicy};
-use crate::queue::{self, MAX_BATCH_BYTES, QueueArn, QueueUrl};
+use crate::queue::{MAX_BATCH_BYTES, QueueArn, QueueUrl};
 use crate::settings::{DeadLetterMode, Mode};
 use crate::wire::{self, Wrap};
 
@@ -252,7 +252,8 @@ impl<'a> Planner<'a> {
         is_elsewhere
             && wire::stamp(delivery.payload(), &copy::sent_elsewhere(delivery, reason, None, now), self.wrap).is_ok_and(
                 |body| {
-                    body.as_str().len() + queue::size_of(&delivery.attributes) + Reason::MAX_BYTES <= MAX_BATCH_BYTES
+                    requeue_sqs::message_bytes(body.as_str(), &delivery.attributes) + Reason::MAX_BYTES
+                        <= MAX_BATCH_BYTES
                 },
             )
     }

@@ -1,34 +1,29 @@
 //! The port: the three calls that settling makes, the two that a worker makes besides, and what they can answer. Knows no SDK; `sqs.rs`
-//! is the adapter for the real one.
+//! is the adapter for the real one, `embedded.rs` that for the embedded one.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
 use crate::disposition::Delay;
 use crate::message::Record;
 
-mod arn;
+#[cfg(feature = "embedded")]
+mod embedded;
 mod error;
 mod sqs;
 
-pub use arn::{InvalidQueueArn, InvalidQueueUrl, QueueArn, QueueUrl};
 pub use error::{CallError, CallErrorKind, Confirmation, EntryError};
+#[doc(inline)]
+pub use requeue_sqs::{
+    Attribute, AttributeValue, InvalidQueueArn, InvalidQueueUrl, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, MAX_VISIBILITY,
+    MAX_WAIT, QueueArn, QueueUrl,
+};
 pub use sqs::SqsQueue;
 
-/// Most entries in one batch call. Source: SQS API reference, `SendMessageBatch`.
-pub const MAX_BATCH_ENTRIES: usize = 10;
-/// Most bytes of one message, and of all messages in one batch call. Source: SQS API reference, `SendMessageBatch`.
-pub const MAX_BATCH_BYTES: usize = 1_048_576;
-/// Longest visibility timeout, counted from the receive. Source: SQS API reference, `ChangeMessageVisibility`.
-pub const MAX_VISIBILITY: Duration = Duration::from_secs(43_200);
 /// The longest wait in its place that each receive allows: SQS counts [`MAX_VISIBILITY`] from the receive, which may have been a batching
 /// window of 5 minutes, a minute of delivery and an invocation of 15 minutes ago.
 pub(crate) const MAX_WAIT_IN_PLACE: Duration = Duration::from_secs(43_200 - 5 * 60 - 15 * 60 - 60);
-
-/// Longest wait of a receive. Source: SQS API reference, `ReceiveMessage`.
-pub const MAX_WAIT: Duration = Duration::from_secs(20);
 
 /// A queue as settling sees it. Each method is one request, tried once: trying again is settling's business.
 ///
@@ -149,56 +144,12 @@ impl Outgoing<'_> {
     /// The bytes that SQS counts: body, and name, type and value of each attribute.
     #[must_use]
     pub fn size(&self) -> usize {
-        self.body.len() + size_of(self.attributes)
+        requeue_sqs::message_bytes(self.body, self.attributes)
     }
-}
-
-/// The bytes that SQS counts of message attributes.
-pub(crate) fn size_of(attributes: &BTreeMap<String, Attribute>) -> usize {
-    attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum()
 }
 
 /// The characters of which SQS makes names of message attributes. Source: SQS developer guide, "Amazon SQS message metadata".
 #[cfg(feature = "http")]
 pub(crate) fn is_attribute_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
-}
-
-/// A message attribute.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Attribute {
-    /// `String`, `Number` or `Binary`, perhaps with a label after a dot.
-    pub data_type: String,
-    /// The value.
-    pub value: AttributeValue,
-}
-
-impl Attribute {
-    /// The bytes that SQS counts, its name apart.
-    pub(crate) fn size(&self) -> usize {
-        let value = match &self.value {
-            AttributeValue::Text(text) => text.len(),
-            AttributeValue::Binary(bytes) => bytes.len(),
-        };
-        self.data_type.len() + value
-    }
-}
-
-/// The value of a message attribute.
-#[derive(Clone, PartialEq, Eq)]
-pub enum AttributeValue {
-    /// Of the types `String` and `Number`.
-    Text(String),
-    /// Of the type `Binary`, decoded.
-    Binary(Vec<u8>),
-}
-
-impl fmt::Debug for AttributeValue {
-    /// Says the kind and the length only: values may be secret.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
-            Self::Binary(bytes) => write!(f, "Binary({} bytes)", bytes.len()),
-        }
-    }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::queue::Attribute;
+use requeue_sqs::Attribute;
 
 /// The attributes of a message; shared, since they never change.
 pub(crate) type Attributes = Arc<BTreeMap<String, Attribute>>;

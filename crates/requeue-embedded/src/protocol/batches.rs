@@ -1,12 +1,12 @@
 //! The three batch operations: first the batch as a whole, then each entry for itself.
 
-use super::super::engine::Engine;
-use super::super::engine::error::SqsError;
-use super::super::engine::message::Draft;
-use super::super::fault::EntryFate;
 use super::messages::{Digests, draft};
 use super::shapes::{Batch, BatchAnswer, DeleteEntry, Done, Failed, SendEntry, SentShape, VisibilityEntry};
 use super::{Context, queue_name};
+use crate::engine::Engine;
+use crate::engine::error::SqsError;
+use crate::engine::message::Draft;
+use crate::fault::EntryFate;
 
 pub(super) fn send(
     engine: &mut Engine,

@@ -5,11 +5,11 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::EmbeddedSqs;
-use super::engine::Engine;
-use super::engine::error::SqsError;
-use super::fault::{Call, Fates, Fault, FaultHook};
-use super::protocol::{self, Context, Patience};
+use crate::EmbeddedSqs;
+use crate::engine::Engine;
+use crate::engine::error::SqsError;
+use crate::fault::{Call, Fates, Fault, FaultHook};
+use crate::protocol::{self, Context, Patience};
 
 /// A request as any transport brings it.
 #[derive(Clone, Copy, Debug)]

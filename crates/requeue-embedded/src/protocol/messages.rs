@@ -6,16 +6,16 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::super::engine::error::{ErrorCode, SqsError};
-use super::super::engine::message::{Draft, Received, Sent, sequence_number};
-use super::super::engine::{Engine, Receive, digest};
-use super::super::view::system_attributes;
 use super::shapes::{
     AttributeShape, ChangeMessageVisibility, DeleteMessage, MessageShape, MessageToSend, Messages, Nothing,
     ReceiveMessage, SendMessage, SentShape,
 };
 use super::{Context, Patience, Performed, queue_name, told};
-use crate::queue::{Attribute, AttributeValue};
+use crate::engine::error::{ErrorCode, SqsError};
+use crate::engine::message::{Draft, Received, Sent, sequence_number};
+use crate::engine::{Engine, Receive, digest};
+use crate::view::system_attributes;
+use requeue_sqs::{Attribute, AttributeValue};
 
 /// The one system attribute that a sender may set. Source: reference, `SendMessage`.
 const TRACE_HEADER: &str = "AWSTraceHeader";
@@ -183,7 +183,7 @@ impl<'a> Wanted<'a> {
         let names = asked.message_system_attribute_names.iter().flatten().chain(older);
         let system: Vec<&str> = names.map(String::as_str).collect();
         match system.iter().find(|name| !SYSTEM_ATTRIBUTES.contains(name)) {
-            Some(name) => Err(super::super::engine::settings::unknown(name)),
+            Some(name) => Err(crate::engine::settings::unknown(name)),
             None => Ok(Self { system, attributes: asked.message_attribute_names.as_deref().unwrap_or_default() }),
         }
     }

@@ -11,15 +11,15 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::EmbeddedSqs;
-use super::exchange::{Answer, CONTENT_TYPE, Reply, Request};
-use super::loopback::{self, Bounds};
+use crate::EmbeddedSqs;
+use crate::exchange::{Answer, CONTENT_TYPE, Reply, Request};
+use crate::loopback::{self, Bounds};
 
 const BOUNDS: Bounds = Bounds {
     // A full batch in which every byte is written as an escape of six, and room for the rest.
-    body: 8 * crate::queue::MAX_BATCH_BYTES,
+    body: 8 * requeue_sqs::MAX_BATCH_BYTES,
     // Of those a few at once, or a batch of ordinary size from hundreds of connections.
-    bodies: 256 * crate::queue::MAX_BATCH_BYTES,
+    bodies: 256 * requeue_sqs::MAX_BATCH_BYTES,
     // As many as a worker may have receivers, and some.
     connections: 1_024,
 };

@@ -1,10 +1,10 @@
 //! The operations about message move tasks.
 
-use super::super::engine::error::SqsError;
-use super::super::engine::{Engine, MoveStatus, MoveTask};
 use super::Context;
 use super::shapes::{CancelMoveTask, ListMoveTasks, MoveTaskShape, MoveTasks, MovedCount, StartMoveTask, TaskHandle};
-use crate::clock::epoch_millis;
+use crate::engine::error::SqsError;
+use crate::engine::{Engine, MoveStatus, MoveTask};
+use requeue_sqs::epoch_millis;
 
 pub(super) fn start(engine: &mut Engine, asked: &StartMoveTask, context: &Context<'_>) -> Result<TaskHandle, SqsError> {
     let rate = asked.max_number_of_messages_per_second;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::engine::message::{Message, State, sequence_number};
-use crate::clock::epoch_millis;
-use crate::queue::Attribute;
+use crate::engine::message::{Message, State, sequence_number};
+use requeue_sqs::Attribute;
+use requeue_sqs::epoch_millis;
 
 /// The sender of every message: there are no principals here. Its shape is that of an IAM user's id.
 const SENDER_ID: &str = "AIDAREQUEUEEMBEDDED00";
@@ -76,7 +76,7 @@ pub struct Delivered {
 }
 
 /// A message that some consumer has received already, as an event file describes it: see
-/// [`EmbeddedSqs::put_in_flight`](super::EmbeddedSqs::put_in_flight).
+/// [`EmbeddedSqs::put_in_flight`](crate::EmbeddedSqs::put_in_flight).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InFlight {
     /// The message id.

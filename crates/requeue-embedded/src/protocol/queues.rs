@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use super::super::engine::error::{ErrorCode, SqsError};
-use super::super::engine::{Engine, limits, settings};
 use super::shapes::{
     Attributes, CreateQueue, GetQueueAttributes, GetQueueUrl, ListQueues, Nothing, OfQueue, QueueUrl, Queues,
     SetQueueAttributes, Sources, TagQueue, Tags, UntagQueue,
 };
 use super::{Context, queue_name, queue_url};
+use crate::engine::error::{ErrorCode, SqsError};
+use crate::engine::{Engine, limits, settings};
 
 /// All attributes that a queue can have, for telling an unknown one from one that this queue has not.
 const ATTRIBUTES: [&str; 22] = [

@@ -14,8 +14,8 @@ use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::retry::ErrorKind;
 
-use super::EmbeddedSqs;
-use super::exchange::{Answer, CONTENT_TYPE, Reply, Request};
+use crate::EmbeddedSqs;
+use crate::exchange::{Answer, CONTENT_TYPE, Reply, Request};
 
 impl EmbeddedSqs {
     /// A client that talks to these queues.

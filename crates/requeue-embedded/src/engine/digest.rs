@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use md5::{Digest, Md5};
 use sha2::Sha256;
 
-use crate::queue::{Attribute, AttributeValue};
+use requeue_sqs::{Attribute, AttributeValue};
 
 /// `MD5OfMessageBody`.
 pub(crate) fn of_body(body: &str) -> String {

@@ -6,9 +6,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::{Map, Value, json};
 
-use super::engine::digest;
-use super::{Delivered, EmbeddedError, EmbeddedSqs};
-use crate::queue::{Attribute, AttributeValue, MAX_BATCH_ENTRIES, QueueArn};
+use crate::engine::digest;
+use crate::{Delivered, EmbeddedError, EmbeddedSqs};
+use requeue_sqs::{Attribute, AttributeValue, MAX_BATCH_ENTRIES, QueueArn};
 
 /// An event source mapping with `ReportBatchItemFailures`, one batch after the other.
 ///

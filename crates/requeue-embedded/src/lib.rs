@@ -2,7 +2,7 @@
 //!
 //! One engine, which follows AWS's documented semantics and takes its time from a [`Clock`], behind several faces:
 //! the real `aws_sdk_sqs` client without a socket ([`EmbeddedSqs::client`]), loopback HTTP for other processes ([`EmbeddedSqs::serve`]),
-//! the crate's own port ([`Queue`](crate::queue::Queue), without serialisation), and a look at what lies in a queue
+//! requests in plain types ([`EmbeddedSqs::direct`], without serialisation), and a look at what lies in a queue
 //! ([`EmbeddedSqs::messages`]).
 //!
 //! With tokio's paused clock hours pass in milliseconds:
@@ -32,13 +32,13 @@
 //! whatever host, region and account its URL or ARN names.
 
 mod connector;
+mod direct;
 mod engine;
 mod exchange;
 mod fault;
 #[doc(hidden)]
 pub mod loopback;
 mod mapping;
-mod port;
 mod protocol;
 mod server;
 #[cfg(test)]
@@ -50,8 +50,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use requeue_sqs::{Clock, QueueArn};
 use tokio::sync::Notify;
 
+pub use direct::{Direct, Entry, EntryFailure, RequestFailure};
 pub use fault::{Call, EntryFate, EntryFault, Fault};
 pub use mapping::{Answer, Batch, EventSourceMapping};
 pub use server::Server;
@@ -60,9 +62,6 @@ pub use view::{Delivered, InFlight, MessageState, MessageView};
 use engine::error::SqsError;
 use engine::{Engine, Receive};
 use exchange::Calls;
-
-use crate::Clock;
-use crate::queue::QueueArn;
 
 /// The region of queues, unless another is named.
 pub const DEFAULT_REGION: &str = "us-east-1";

@@ -6,9 +6,9 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// Most entries of a batch. Source: reference, `SendMessageBatch`.
-pub(crate) const BATCH_ENTRIES: usize = crate::queue::MAX_BATCH_ENTRIES;
+pub(crate) const BATCH_ENTRIES: usize = requeue_sqs::MAX_BATCH_ENTRIES;
 /// Most bytes of all messages of a batch together. Source: reference, `SendMessageBatch`.
-pub(crate) const BATCH_BYTES: usize = crate::queue::MAX_BATCH_BYTES;
+pub(crate) const BATCH_BYTES: usize = requeue_sqs::MAX_BATCH_BYTES;
 /// Most characters of a batch entry's id. Source: reference, `SendMessageBatchRequestEntry`.
 pub(crate) const BATCH_ID_CHARS: usize = 80;
 /// Bounds of the queue attribute `MaximumMessageSize`; the upper one is its default. Source: reference, `CreateQueue`.

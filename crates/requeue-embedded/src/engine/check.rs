@@ -4,7 +4,7 @@ use super::error::{ErrorCode, SqsError};
 use super::limits;
 use super::message::Draft;
 use super::settings::Settings;
-use crate::queue::{Attribute, AttributeValue};
+use requeue_sqs::{Attribute, AttributeValue};
 
 /// Whether a queue with these settings accepts the draft.
 pub(crate) fn draft(draft: &Draft, settings: &Settings) -> Result<(), SqsError> {

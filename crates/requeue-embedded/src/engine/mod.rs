@@ -24,7 +24,7 @@ pub(crate) use moves::{MoveStatus, MoveTask};
 use queue::{QueueState, Take};
 use settings::Settings;
 
-use crate::clock::epoch_millis;
+use requeue_sqs::epoch_millis;
 
 /// All queues of one account in one region.
 #[derive(Debug)]

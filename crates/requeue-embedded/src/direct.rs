@@ -1,0 +1,235 @@
+//! The face in plain types: straight into the engine, without the SDK and its serialisation. Faults apply as they do elsewhere.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use requeue_sqs::{Attribute, QueueArn, message_bytes};
+
+use crate::engine::error::SqsError;
+use crate::engine::message::Draft;
+use crate::engine::{Engine, Receive};
+use crate::exchange::{After, Course};
+use crate::fault::{EntryFate, Fates};
+use crate::{Delivered, EmbeddedError, EmbeddedSqs};
+
+/// Requests in plain types, for a port of your own; see [`EmbeddedSqs::direct`].
+#[derive(Clone, Copy, Debug)]
+pub struct Direct<'a>(&'a EmbeddedSqs);
+
+/// A message to send.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// The body.
+    pub body: &'a str,
+    /// The delay in seconds.
+    pub delay_secs: u16,
+    /// The message attributes.
+    pub attributes: &'a BTreeMap<String, Attribute>,
+    /// The tenant or the group.
+    pub group_id: Option<&'a str>,
+    /// The deduplication id, on a FIFO queue.
+    pub deduplication_id: Option<&'a str>,
+}
+
+/// Why a whole request failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum RequestFailure {
+    /// The answer is an error.
+    Answered {
+        /// The HTTP status.
+        status: u16,
+        /// The error code.
+        code: String,
+    },
+    /// There is no answer: the request may have been carried out.
+    Unanswered,
+}
+
+/// Why one entry of a batch is not among those that were carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum EntryFailure {
+    /// The answer says so.
+    Answered {
+        /// The error code.
+        code: String,
+        /// Whether the caller is to blame.
+        sender_fault: bool,
+    },
+    /// The answer does not mention it: it may have been carried out.
+    Unmentioned,
+}
+
+/// What became of the entries of a batch, each at its own position.
+type Outcomes = Result<Vec<Result<(), EntryFailure>>, RequestFailure>;
+
+impl EmbeddedSqs {
+    /// Requests in plain types: the fast way for simulations. They are counted and meet faults, as those of a client do.
+    ///
+    /// ```
+    /// # use requeue::{Clock, embedded::EmbeddedSqs};
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let sqs = EmbeddedSqs::new(Clock::system());
+    /// let queue = sqs.create_queue("orders", [])?;
+    /// let deleted = sqs.direct().delete_message_batch(&queue, &["no handle"]).await;
+    /// assert!(deleted.is_ok_and(|entries| entries[0].is_err()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn direct(&self) -> Direct<'_> {
+        Direct(self)
+    }
+}
+
+impl Direct<'_> {
+    /// `SendMessageBatch`.
+    pub async fn send_message_batch(self, queue: &QueueArn, entries: &[Entry<'_>]) -> Outcomes {
+        let bytes = entries.iter().map(|entry| message_bytes(entry.body, entry.attributes)).sum();
+        let send = |engine: &mut Engine, now, entry: &Entry<'_>| {
+            let draft = Draft {
+                body: entry.body.to_owned(),
+                attributes: Arc::new(entry.attributes.clone()),
+                delay_secs: Some(i64::from(entry.delay_secs)),
+                group: entry.group_id.map(str::to_owned),
+                deduplication: entry.deduplication_id.map(str::to_owned),
+                trace: None,
+            };
+            engine.send(queue.name(), draft, now).map(drop)
+        };
+        let batch = Batch { operation: "SendMessageBatch", entry: "SendMessageBatchRequestEntry", bytes };
+        self.batch(batch, queue, entries, send).await
+    }
+
+    /// `DeleteMessageBatch`.
+    pub async fn delete_message_batch(self, queue: &QueueArn, receipt_handles: &[&str]) -> Outcomes {
+        let delete = |engine: &mut Engine, now, handle: &&str| engine.queue(queue.name(), now)?.delete(handle);
+        let batch = Batch { operation: "DeleteMessageBatch", entry: "DeleteMessageBatchRequestEntry", bytes: 0 };
+        self.batch(batch, queue, receipt_handles, delete).await
+    }
+
+    /// `ChangeMessageVisibilityBatch`; parts of a second count as a whole one.
+    pub async fn change_message_visibility_batch(self, queue: &QueueArn, entries: &[(&str, Duration)]) -> Outcomes {
+        let change = |engine: &mut Engine, now, (handle, timeout): &(&str, Duration)| {
+            let secs = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
+            let secs = i64::try_from(secs).unwrap_or(i64::MAX);
+            engine.queue(queue.name(), now)?.change_visibility(handle, secs, now)
+        };
+        let batch = Batch {
+            operation: "ChangeMessageVisibilityBatch",
+            entry: "ChangeMessageVisibilityBatchRequestEntry",
+            bytes: 0,
+        };
+        self.batch(batch, queue, entries, change).await
+    }
+
+    /// `GetQueueAttributes`: all of them, and the time at which they were read.
+    pub async fn get_queue_attributes(
+        self,
+        queue: &QueueArn,
+    ) -> Result<(BTreeMap<String, String>, SystemTime), RequestFailure> {
+        let read = async { Ok((self.0.attributes(queue)?, self.0.0.clock.now())) };
+        self.answer("GetQueueAttributes", queue, read).await
+    }
+
+    /// `ReceiveMessage`; parts of a second do not count.
+    pub async fn receive_message(
+        self,
+        queue: &QueueArn,
+        max: usize,
+        visibility: Duration,
+        wait: Duration,
+    ) -> Result<Vec<Delivered>, RequestFailure> {
+        let secs = |duration: Duration| Some(i64::try_from(duration.as_secs()).unwrap_or(i64::MAX));
+        let asked = Receive {
+            max_messages: Some(i64::try_from(max).unwrap_or(i64::MAX)),
+            visibility_secs: secs(visibility),
+            wait_secs: secs(wait),
+        };
+        self.answer("ReceiveMessage", queue, self.0.receive_as(queue, asked)).await
+    }
+
+    /// A request without entries, and what faults leave of it.
+    async fn answer<T>(
+        self,
+        operation: &str,
+        queue: &QueueArn,
+        carry_out: impl Future<Output = Result<T, EmbeddedError>>,
+    ) -> Result<T, RequestFailure> {
+        let after = match self.0.course(operation, || (Some(queue.name().to_owned()), 0)).await {
+            Course::Refused { status, code } => return Err(RequestFailure::Answered { status, code }),
+            Course::Lost => return Err(RequestFailure::Unanswered),
+            Course::CarriedOut { after, .. } => after,
+        };
+        let answer = carry_out.await;
+        match after {
+            After::Arrives => {}
+            After::Lost => return Err(RequestFailure::Unanswered),
+            After::Late(latency) => tokio::time::sleep(latency).await,
+        }
+        answer.map_err(|error| refused(error.code))
+    }
+
+    async fn batch<E>(
+        self,
+        batch: Batch,
+        queue: &QueueArn,
+        entries: &[E],
+        carry_out: impl Fn(&mut Engine, SystemTime, &E) -> Result<(), SqsError>,
+    ) -> Outcomes {
+        let outline = || (Some(queue.name().to_owned()), entries.len());
+        let course = self.0.course(batch.operation, outline).await;
+        let (fates, after) = match course {
+            Course::Refused { status, code } => return Err(RequestFailure::Answered { status, code }),
+            Course::Lost => return Err(RequestFailure::Unanswered),
+            Course::CarriedOut { fates, after } => (fates, after),
+        };
+        let outcomes = self.carry_out(&batch, queue, entries, &fates, carry_out);
+        self.0.0.news.notify_waiters();
+        match after {
+            After::Arrives => {}
+            After::Lost => return Err(RequestFailure::Unanswered),
+            After::Late(latency) => tokio::time::sleep(latency).await,
+        }
+        outcomes.map_err(|error| refused(error.code.query()))
+    }
+
+    fn carry_out<E>(
+        self,
+        batch: &Batch,
+        queue: &QueueArn,
+        entries: &[E],
+        fates: &Fates,
+        carry_out: impl Fn(&mut Engine, SystemTime, &E) -> Result<(), SqsError>,
+    ) -> Result<Vec<Result<(), EntryFailure>>, SqsError> {
+        let now = self.0.0.clock.now();
+        let mut engine = self.0.engine();
+        engine.queue(queue.name(), now)?;
+        let ids: Vec<String> = (0..entries.len()).map(|position| position.to_string()).collect();
+        Engine::check_batch(batch.entry, ids.iter().map(String::as_str), batch.bytes)?;
+        let answered = |code: &str, sender_fault| EntryFailure::Answered { code: code.to_owned(), sender_fault };
+        let one = |(position, entry)| match fates.of(position) {
+            None => carry_out(&mut engine, now, entry).map_err(|error| answered(error.code.query(), true)),
+            Some(EntryFate::Refused { code, sender_fault }) => Err(answered(code, *sender_fault)),
+            Some(EntryFate::Ignored) => Err(EntryFailure::Unmentioned),
+            Some(EntryFate::Unmentioned) => {
+                let _ = carry_out(&mut engine, now, entry);
+                Err(EntryFailure::Unmentioned)
+            }
+        };
+        Ok(entries.iter().enumerate().map(one).collect())
+    }
+}
+
+fn refused(code: &str) -> RequestFailure {
+    RequestFailure::Answered { status: 400, code: code.to_owned() }
+}
+
+/// What is to be known of a batch besides its entries.
+struct Batch {
+    operation: &'static str,
+    entry: &'static str,
+    bytes: usize,
+}

@@ -1,0 +1,50 @@
+//! Message attributes, and the bytes that SQS counts of a message.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// A message attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attribute {
+    /// `String`, `Number` or `Binary`, perhaps with a label after a dot.
+    pub data_type: String,
+    /// The value.
+    pub value: AttributeValue,
+}
+
+impl Attribute {
+    /// The bytes that SQS counts, its name apart.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        let value = match &self.value {
+            AttributeValue::Text(text) => text.len(),
+            AttributeValue::Binary(bytes) => bytes.len(),
+        };
+        self.data_type.len() + value
+    }
+}
+
+/// The value of a message attribute.
+#[derive(Clone, PartialEq, Eq)]
+pub enum AttributeValue {
+    /// Of the types `String` and `Number`.
+    Text(String),
+    /// Of the type `Binary`, decoded.
+    Binary(Vec<u8>),
+}
+
+impl fmt::Debug for AttributeValue {
+    /// Says the kind and the length only: values may be secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
+            Self::Binary(bytes) => write!(f, "Binary({} bytes)", bytes.len()),
+        }
+    }
+}
+
+/// The bytes that SQS counts of a message: its body, and name, type and value of each attribute.
+#[must_use]
+pub fn message_bytes(body: &str, attributes: &BTreeMap<String, Attribute>) -> usize {
+    body.len() + attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum::<usize>()
+}

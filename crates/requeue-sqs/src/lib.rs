@@ -1,0 +1,14 @@
+//! The vocabulary of SQS that [Requeue](https://docs.rs/requeue) and its embedded SQS share: names of queues, message attributes, limits, the
+//! clock. It knows neither retries nor a client.
+//!
+//! Depend on `requeue`, which has all of it in its module `queue`, and not on this.
+
+mod arn;
+mod attribute;
+mod clock;
+mod limits;
+
+pub use arn::{InvalidQueueArn, InvalidQueueUrl, QueueArn, QueueUrl};
+pub use attribute::{Attribute, AttributeValue, message_bytes};
+pub use clock::{Clock, epoch_millis};
+pub use limits::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, MAX_VISIBILITY, MAX_WAIT};
