@@ -103,7 +103,7 @@ class Queues(unittest.TestCase):
     def test_the_function_is_the_packaged_binary_on_its_own_runtime(self):
         metadata = self.source["Resources"]["Function"]["Metadata"]
         self.assertEqual(metadata["BuildProperties"]["Binary"], "requeue-lambda")
-        self.assertTrue((ROOT / "src" / "bin" / "requeue-lambda.rs").exists())
+        self.assertTrue((ROOT / "crates" / "requeue-lambda" / "src" / "main.rs").exists())
         self.assertEqual(self.properties("Function")["Runtime"], "provided.al2023")
         self.assertEqual(self.properties("Function")["Architectures"], ["arm64"])
 
