@@ -57,7 +57,8 @@ impl CallError {
     #[must_use]
     pub fn answered(status: u16, code: &str) -> Self {
         let code = short(code);
-        let kind = if matches!(status, 429 | 503) || status != 504 && UNAVAILABLE.contains(&code) {
+        let is_of_gateway = matches!(status, 502 | 504);
+        let kind = if !is_of_gateway && (status == 429 || UNAVAILABLE.contains(&code)) {
             CallErrorKind::Unavailable
         } else if status >= 500 {
             // The response of a gateway or a proxy: the service behind it may have gone on.

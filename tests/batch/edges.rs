@@ -243,15 +243,17 @@ fn a_throttled_call_may_be_made_again() {
         (400, "AWS.SimpleQueueService.SlowDown"),
         (400, "KMS.ThrottlingException"),
         (429, "Unknown"),
-        (503, "Unknown"),
+        (503, "ServiceUnavailable"),
     ] {
         assert_eq!(CallError::answered(status, code).kind, CallErrorKind::Unavailable, "{code}");
     }
-    for status in [500, 502, 504, 599] {
+    for status in [500, 502, 503, 504, 599] {
         let by_gateway = CallError::answered(status, "Unknown").kind;
         assert_eq!(by_gateway, CallErrorKind::Ambiguous, "{status}: SQS may have gone on behind a gateway");
     }
-    assert_eq!(CallError::answered(504, "InternalFailure").kind, CallErrorKind::Ambiguous);
+    for status in [502, 504] {
+        assert_eq!(CallError::answered(status, "InternalFailure").kind, CallErrorKind::Ambiguous, "{status}");
+    }
     assert_eq!(CallError::answered(403, "AccessDenied").kind, CallErrorKind::Refused);
     let of_the_key = CallError::answered(400, "KMS.AccessDeniedException");
     assert_eq!((of_the_key.kind, of_the_key.code.as_str()), (CallErrorKind::Refused, "KMS.AccessDeniedException"));
