@@ -28,6 +28,9 @@ const LEAST_BETWEEN_LOOKS: Duration = Duration::from_millis(10);
 /// An attempt that runs for so long is not waited for: further slots are spawned meanwhile, and have their turn on its thread
 /// afterwards.
 const LONG_RUN: Duration = Duration::from_millis(1);
+/// A delivery that is taken when no time is left is decided without a call, so that no handler can block its slot. On a busy machine the
+/// slot may need a moment for that.
+const DECIDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a slot does with a delivery.
 pub(super) trait Attempt: Sized + Send + Sync + 'static {
@@ -309,7 +312,7 @@ impl<A: Attempt> Slot<A> {
         let mut state = self.shared.state();
         let delivery = state.queued.next()?;
         let turn = self.shared.attempt.turn();
-        let due = turn.limit;
+        let due = if turn.began < self.shared.deadlines.cutoff { turn.limit } else { turn.began + DECIDED_WITHIN };
         let running = Running { delivery: Arc::clone(&delivery), turn, permit: None, end: None, due, waker: None };
         state.slots[self.number] = Some(running);
         Some((delivery, turn))
