@@ -74,11 +74,11 @@ pub(crate) async fn follow(sqs: &Sqs, queue: &QueueArn, handle: &str, stop: &Sto
     }
 }
 
-/// What a completed task has left in the queue that was described before: it moves no message that a reader holds. What arrived since then
-/// is no part of it.
+/// What a completed task has left in the queue that was described before: it moves no message that a reader holds. The task may have moved
+/// messages that arrived since then, so that the number of moved ones alone says nothing.
 pub(crate) async fn left(sqs: &Sqs, before: &Described, moved: u64, stop: &Stop) -> Result<Unseen, Error> {
     let (mut comparison, seen) = (Comparison::default(), Seen { all: moved, here: 0, held: 0 });
-    while moved < before.count() && !stop.is_told() {
+    while !stop.is_told() {
         if let Some(unseen) = comparison.ask(sqs, before, seen).await? {
             return Ok(unseen);
         }
@@ -96,5 +96,35 @@ fn end(task: &MoveTask) -> MoveEnd {
         ("CANCELLED", _) => MoveEnd::Cancelled,
         (_, why) if why.contains("CouldNotDetermineMessageSource") => MoveEnd::SourceUnknown,
         (status, why) => MoveEnd::Failed(if why.is_empty() { status.to_owned() } else { why.to_owned() }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use requeue::Clock;
+    use requeue::embedded::EmbeddedSqs;
+
+    use super::super::unseen::Cause;
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn newcomers_that_were_moved_do_not_stand_for_what_a_reader_holds() {
+        let sqs = EmbeddedSqs::new(Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)));
+        let queue = sqs.create_queue("orders-dlq", [("VisibilityTimeout", "600")]).expect("a name");
+        for body in ["held", "moved"] {
+            sqs.client().send_message().queue_url(queue.url()).message_body(body).send().await.expect("sent");
+        }
+        let asked = Sqs::new(sqs.client());
+        let before = asked.describe(&queue).await.expect("it is there");
+        sqs.client().purge_queue().queue_url(queue.url()).send().await.expect("purged");
+        sqs.client().send_message().queue_url(queue.url()).message_body("held").send().await.expect("sent");
+        assert_eq!(sqs.receive(&queue, 1, Duration::ZERO).await.expect("received").len(), 1);
+        let stop = Stop::listen().expect("signals");
+        for (moved, left) in [(1, 1), (2, 1), (3, 1)] {
+            let unseen = super::left(&asked, &before, moved, &stop).await.expect("counts");
+            assert_eq!(unseen.of(Cause::AnotherReader), left, "{moved} moved");
+        }
     }
 }
