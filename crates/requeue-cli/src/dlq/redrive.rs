@@ -29,7 +29,8 @@ pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back 
     two minutes of its last try it does so only in the mode direct, and in the mode annotate if it is then received less than 9 s after it was \
     brought back. With --fresh-budget it does so in any case: the copy is the message as first delivered, with its originalMessageId. What arrives here while copies are made is left.\n\n\
     At the end SQS's counts are compared with what was seen. Messages that were not reached are named with the reason and what to do; with \
-    --json they are in notReached, and complete is false. One reason is another reader that holds them. Another is a FIFO group: SQS hands \
+    --json they are in notReached, and complete is false. After an error complete is false too, and brokenOff in notReached counts the messages \
+    that were not looked at. One reason is another reader that holds them. Another is a FIFO group: SQS hands \
     out its first ten messages at most, so that behind ten that stay, because they are not chosen or not copied, nothing can be reached.\n\n\
     Permissions: sqs:GetQueueAttributes, sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, sqs:DeleteMessage and \
     sqs:ChangeMessageVisibility here, sqs:SendMessage there, and with --to sqs:GetQueueAttributes; unless copies alone are made, also \
@@ -77,6 +78,7 @@ const CLOCK_GRAIN: Duration = Duration::from_secs(1);
 struct Redrive {
     moved: u64,
     copies: Tally,
+    /// Only after SQS's counts were compared with what was seen.
     is_complete: bool,
     unseen: Unseen,
 }
@@ -136,7 +138,7 @@ async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
 
 async fn carry_out(arguments: &Arguments, dead_letters: &DeadLetters, way: &Way) -> Result<ExitCode, Error> {
     let stop = Stop::listen()?;
-    let mut redrive = Redrive { is_complete: true, ..Redrive::default() };
+    let mut redrive = Redrive::default();
     let mut trouble = None;
     let mut has_to_copy = !way.by_move_task;
     if way.by_move_task {
@@ -147,14 +149,16 @@ async fn carry_out(arguments: &Arguments, dead_letters: &DeadLetters, way: &Way)
         match moved.end {
             MoveEnd::Completed => {
                 match moving::left(sqs, queue, moved.messages, &stop).await {
-                    Ok(unseen) => redrive.unseen = unseen,
+                    Ok(unseen) => {
+                        redrive.is_complete = unseen.is_empty();
+                        redrive.unseen = unseen;
+                    }
                     Err(error) => trouble = Some(error),
                 }
                 redrive.unseen.tell(dead_letters.name());
-                redrive.is_complete = trouble.is_none() && redrive.unseen.is_empty();
             }
-            MoveEnd::Cancelled => redrive.is_complete = false,
-            MoveEnd::SourceUnknown if stop.is_told() => redrive.is_complete = false,
+            MoveEnd::Cancelled => {}
+            MoveEnd::SourceUnknown if stop.is_told() => {}
             MoveEnd::SourceUnknown => {
                 note("SQS does not know where the others belong, since they were sent here: they are copied");
                 has_to_copy = true;
@@ -207,9 +211,12 @@ async fn copy_all(
     let walked = scan.walk(async |letters, held| Ok(copier.copy(letters, held).await)).await;
     redrive.copies = copier.tally;
     let is_released = scan.release().await;
+    redrive.unseen = scan.broken_off();
     let looked = walked?;
-    redrive.is_complete &= scan.tell(&looked) && is_released;
-    redrive.unseen = looked.unseen;
+    if redrive.copies.fatal.is_none() {
+        redrive.is_complete = scan.tell(&looked) && is_released;
+        redrive.unseen = looked.unseen;
+    }
     Ok(())
 }
 
@@ -337,7 +344,7 @@ mod tests {
         let dead_letters = DeadLetters { sqs: asked, queue: described, source: None };
         let way = Way::find(&arguments, &dead_letters).await.expect("one queue");
         let stop = Stop::listen().expect("signals");
-        let mut redrive = Redrive { is_complete: true, ..Redrive::default() };
+        let mut redrive = Redrive::default();
         copy_all(&arguments, &dead_letters, &way, &stop, &mut redrive).await.expect("no trouble");
 
         // The first one alone, and those whose own request was answered late.

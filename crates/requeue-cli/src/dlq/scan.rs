@@ -279,6 +279,11 @@ impl<'a> Scan<'a> {
         true
     }
 
+    /// The messages of those that were counted at the beginning that an error has left unseen.
+    pub(crate) fn broken_off(&self) -> Unseen {
+        Unseen::broken_off(self.queue, self.seen())
+    }
+
     pub(crate) fn looked_at(&self) -> usize {
         self.seen.len()
     }

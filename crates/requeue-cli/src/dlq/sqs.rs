@@ -304,6 +304,11 @@ fn mentions_credentials(error: &(dyn std::error::Error + 'static)) -> bool {
 pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> Error {
     let code = error.code.as_str();
     let name = queue.name();
+    let fails = match error.kind {
+        CallErrorKind::Refused | CallErrorKind::Malformed => format!("SQS refuses {operation} on {name}"),
+        // Perhaps a gateway said it, and not SQS.
+        CallErrorKind::Unavailable | CallErrorKind::Ambiguous => format!("{operation} on {name} failed"),
+    };
     match code {
         "AccessDenied" | "AccessDeniedException" => format!(
             "SQS refuses {operation} on {name} ({code}): this identity needs the permission sqs:{} on {queue}",
@@ -322,7 +327,7 @@ pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> E
                 "ListDeadLetterSourceQueues" => ": --copy with --to does without it",
                 _ => "",
             };
-            format!("SQS refuses {operation} on {name} ({code}){remedy}")
+            format!("{fails} ({code}){remedy}")
         }
         "UnsupportedOperation" if operation == "StartMessageMoveTask" => {
             format!("SQS is moving messages out of {name} already: --follow watches that to its end")
@@ -331,7 +336,7 @@ pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> E
             format!("SQS does not answer {operation} ({code}): look at the network, the region and AWS_ENDPOINT_URL_SQS")
         }
         NO_CREDENTIALS => format!("there are no {CREDENTIALS}"),
-        _ => format!("SQS refuses {operation} on {name}: {code}"),
+        _ => format!("{fails}: {code}"),
     }
     .into()
 }

@@ -29,6 +29,8 @@ pub(crate) enum Cause {
     MaxMessages,
     /// The first messages would have become visible before it was received.
     TimeUp,
+    /// An error ended the command before it was received.
+    BrokenOff,
     /// SQS gives no reason.
     NotReceived,
 }
@@ -41,6 +43,13 @@ pub(crate) struct Unseen {
 }
 
 impl Unseen {
+    /// After an error nobody asks for SQS's counts again: those of the beginning.
+    pub(crate) fn broken_off(before: &Described, seen: Seen) -> Self {
+        let mut unseen = Self::default();
+        unseen.add(Cause::BrokenOff, before.count().saturating_sub(seen.all));
+        unseen
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.by_cause.is_empty()
     }
@@ -90,7 +99,7 @@ impl Cause {
             Self::NotReceived => {
                 "SQS counts more messages than it handed out, and its counts are approximate; run this again in a minute"
             }
-            Self::MaxMessages | Self::TimeUp => return None,
+            Self::MaxMessages | Self::TimeUp | Self::BrokenOff => return None,
         })
     }
 }

@@ -2,13 +2,14 @@
 //! rest is counted and told.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use requeue::embedded::EmbeddedSqs;
+use requeue::embedded::{EmbeddedSqs, Fault};
 use requeue::{Clock, DeadLetter};
 use serde_json::{Value, json};
 
-use crate::dlq_world::{World, lines};
+use crate::dlq_world::{DELETE, SEND, World, lines};
 use crate::run::{Run, scratch};
 
 /// A dead-letter queue with these messages, by group and class, and the queue that it belongs to.
@@ -210,6 +211,40 @@ async fn what_a_move_by_sqs_leaves_with_another_reader_is_told() {
     let said = "3 messages moved to where they came from\nabout 2 messages not reached, and still here\n";
     assert_eq!((run.status, run.stdout.as_str(), world.counts()), (1, said, (2, 3)), "{run:?}");
     assert!(run.stderr.contains(OTHER_READER), "{run:?}");
+}
+
+#[tokio::test]
+async fn what_breaks_off_is_not_complete() {
+    for (operation, from, fault, left) in [
+        (SEND, 2, Fault::refuse(403, "AccessDenied"), json!({ "brokenOff": 18 })),
+        (DELETE, 2, Fault::refuse(500, "Gateway"), json!({ "brokenOff": 18 })),
+        (DELETE, 2, Fault::refuse(503, "Gateway"), json!({ "brokenOff": 18 })),
+        ("ReceiveMessage", 3, Fault::refuse(403, "AccessDenied"), json!({ "brokenOff": 58 })),
+    ] {
+        let world = world("", three_groups(59)).await;
+        world.sqs.set_faults(move |call| {
+            let hit = call.operation == operation && call.of_operation >= from;
+            if hit { fault.clone() } else { Fault::None }
+        });
+        let (run, redriven) = world.json(&["redrive", "--copy", "--yes"]).await;
+        assert_eq!((run.status, &redriven["complete"]), (1, &json!(false)), "{operation}: {run:?}");
+        assert_eq!(redriven["notReached"], left, "{operation}: {run:?}");
+        assert_eq!(run.stderr.contains("SQS refuses"), operation != DELETE, "{run:?}");
+    }
+}
+
+#[tokio::test]
+async fn without_the_counts_at_the_end_nothing_is_complete() {
+    let world = world("", three_groups(5)).await;
+    let has_deleted = AtomicBool::new(false);
+    world.sqs.set_faults(move |call| {
+        has_deleted.fetch_or(call.operation == DELETE, Ordering::Relaxed);
+        let is_end = call.operation == "GetQueueAttributes" && has_deleted.load(Ordering::Relaxed);
+        if is_end { Fault::refuse(403, "AccessDenied") } else { Fault::None }
+    });
+    let (run, redriven) = world.json(&["redrive", "--copy", "--yes"]).await;
+    assert_eq!((run.status, &redriven["complete"]), (1, &json!(false)), "{run:?}");
+    assert_eq!((&redriven["copied"], world.counts()), (&json!({ "m": 5 }), (0, 5)), "{run:?}");
 }
 
 #[tokio::test]
