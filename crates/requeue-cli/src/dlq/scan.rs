@@ -147,7 +147,7 @@ impl<'a> Scan<'a> {
             let letters = self.receive().await?;
             let is_empty = letters.is_empty();
             is_drained |= is_empty;
-            let new: Vec<Letter> = letters.into_iter().filter(|letter| self.seen.insert(letter.id.clone())).collect();
+            let new = self.new_of(letters);
             if !new.is_empty() {
                 comparison = Comparison::default();
             }
@@ -198,6 +198,13 @@ impl<'a> Scan<'a> {
         }
     }
 
+    /// Those that were not seen before, up to the bound. A receive of a FIFO queue may bring others than those that were given back: what is
+    /// beyond the bound nobody looks at, and it is made visible again with the rest.
+    fn new_of(&mut self, letters: Vec<Letter>) -> Vec<Letter> {
+        let is_new = |letter: &Letter| self.seen.len() < self.max_messages && self.seen.insert(letter.id.clone());
+        letters.into_iter().filter(is_new).collect()
+    }
+
     async fn hand_over(
         &mut self,
         mut letters: Vec<Letter>,
@@ -235,15 +242,19 @@ impl<'a> Scan<'a> {
         let (calls, most) = match () {
             () if is_first => (1, 1),
             () if again > 0 => (1, most),
-            () => (self.at_once.min(most.div_ceil(MAX_BATCH_ENTRIES)), most),
+            () => (self.at_once, most),
         };
-        let ask = ReceiveRequest { max: most.min(self.per_receive), wait: WAIT, visibility: self.visibility };
-        let answers = join_all((0..calls).map(|_| self.sqs.receive(&self.queue.arn, ask))).await;
+        let asks = (0..most).step_by(self.per_receive).take(calls).map(|before| (most - before).min(self.per_receive));
+        let asks: Vec<usize> = asks.collect();
+        let answers = join_all(asks.iter().map(|max| {
+            let ask = ReceiveRequest { max: *max, wait: WAIT, visibility: self.visibility };
+            self.sqs.receive(&self.queue.arn, ask)
+        }));
         let (mut letters, mut trouble) = (Vec::new(), None);
-        for answer in answers {
+        for (answer, max) in answers.await.into_iter().zip(&asks) {
             match answer {
                 Ok((records, asked)) => {
-                    let is_full = records.len() >= ask.max;
+                    let is_full = records.len() >= *max;
                     let received: Vec<Letter> =
                         records.into_iter().filter_map(|record| Letter::new(record, asked)).collect();
                     // Without anything new a group would be received again for ever.

@@ -214,6 +214,23 @@ async fn what_a_move_by_sqs_leaves_with_another_reader_is_told() {
 }
 
 #[tokio::test]
+async fn no_more_than_max_messages_are_looked_at() {
+    for suffix in ["", ".fifo"] {
+        let world = world(suffix, three_groups(30)).await;
+        let (run, listed) = world.json(&["list", "--max-messages", "15"]).await;
+        assert_eq!(
+            (&listed["lookedAt"], &listed["notReached"]),
+            (&json!(15), &json!({ "maxMessages": 15 })),
+            "{run:?}"
+        );
+        world.assert_all_visible();
+        let (run, redriven) = world.json(&["redrive", "--copy", "--yes", "--max-messages", "15"]).await;
+        assert_eq!((world.counts(), &redriven["complete"]), ((15, 15), &json!(false)), "{run:?}");
+        world.assert_all_visible();
+    }
+}
+
+#[tokio::test]
 async fn what_breaks_off_is_not_complete() {
     for (operation, from, fault, left) in [
         (SEND, 2, Fault::refuse(403, "AccessDenied"), json!({ "brokenOff": 18 })),
