@@ -307,18 +307,51 @@ async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<Exi
 
 #[cfg(test)]
 mod tests {
+    use std::ops::ControlFlow;
     use std::time::SystemTime;
 
     use requeue::Clock;
     use requeue::embedded::{EmbeddedSqs, Fault};
 
+    use super::super::scan::Scan;
     use super::super::sqs::Sqs;
+    use super::super::unseen::Cause;
     use super::*;
 
     #[derive(clap::Parser)]
     struct Line {
         #[command(flatten)]
         arguments: Arguments,
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn newcomers_do_not_prolong_the_wait_for_what_another_reader_holds() {
+        let sqs = EmbeddedSqs::new(Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)));
+        let queue = sqs.create_queue("orders-dlq", [("VisibilityTimeout", "6000")]).expect("a name");
+        let send = async || {
+            sqs.client().send_message().queue_url(queue.url()).message_body("{}").send().await.expect("sent");
+        };
+        send().await;
+        assert_eq!(sqs.receive(&queue, 1, Duration::ZERO).await.expect("received").len(), 1);
+        for pause in [Duration::from_millis(700), Duration::from_secs(2)] {
+            let asked = Sqs::new(sqs.client());
+            let described = asked.describe(&queue).await.expect("it is there");
+            let (stop, began) = (Stop::listen().expect("signals"), Instant::now());
+            let mut scan = Scan::new(&asked, &described, 10_000, &stop);
+            let arrivals = async {
+                loop {
+                    send().await;
+                    tokio::time::sleep(pause).await;
+                }
+            };
+            let looked = tokio::select! {
+                looked = scan.walk(async |_, _| Ok(ControlFlow::Continue(()))) => looked.expect("no trouble"),
+                () = arrivals => unreachable!("they go on"),
+            };
+            assert!(began.elapsed() < Duration::from_secs(70), "{:?}", began.elapsed());
+            assert!(!looked.is_complete() && looked.unseen.of(Cause::AnotherReader) >= 1);
+            assert!(scan.release().await);
+        }
     }
 
     /// Of four receives that are under way at once one is answered at its fifth try only.

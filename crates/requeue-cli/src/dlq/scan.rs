@@ -149,15 +149,16 @@ impl<'a> Scan<'a> {
             is_drained |= is_empty;
             let new = self.new_of(letters);
             if !new.is_empty() {
-                comparison = Comparison::default();
+                comparison.again();
             }
             if self.hand_over(new, &mut visit).await?.is_break() {
                 break Looked { end: End::Enough, unseen: Unseen::default() };
             }
-            if is_drained && self.give_back_a_cut_group().await {
+            let is_overdue = comparison.is_overdue(self.queue, self.seen());
+            if is_drained && !is_overdue && self.give_back_a_cut_group().await {
                 continue;
             }
-            if is_empty {
+            if is_empty || is_overdue {
                 if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
                     break Looked { end: End::Empty, unseen };
                 }
@@ -186,13 +187,13 @@ impl<'a> Scan<'a> {
             End::TimeUp => Cause::TimeUp,
             End::Empty | End::Enough | End::Interrupted => return Ok(Looked { end, unseen: Unseen::default() }),
         };
-        let mut comparison = Comparison::asking_once();
+        let mut comparison = if end == End::TimeUp { Comparison::at_once() } else { Comparison::asking_once() };
         loop {
             if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
                 return Ok(Looked { end, unseen: unseen.because(cause) });
             }
-            if self.stop.is_told() || end == End::TimeUp {
-                return Ok(Looked { end, unseen: Unseen::default() });
+            if self.stop.is_told() {
+                return Ok(Looked { end: End::Interrupted, unseen: Unseen::default() });
             }
             self.pause().await;
         }

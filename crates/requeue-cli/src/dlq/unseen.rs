@@ -14,6 +14,8 @@ use crate::Error;
 pub(crate) const PAUSE: Duration = Duration::from_millis(500);
 /// How often the counts are asked for where those of the beginning also speak of more than was seen.
 const ASKS: u32 = 3;
+/// How often in all, where new messages arrive in between.
+const MAX_ASKS: u32 = 10;
 /// How long they may contradict those of the beginning. Source: SQS developer guide, "Available CloudWatch metrics for Amazon SQS": they
 /// are consistent a minute after the last change.
 const SETTLES: Duration = Duration::from_mins(1);
@@ -118,14 +120,34 @@ pub(crate) struct Seen {
 /// different times, so that both are heard.
 #[derive(Default)]
 pub(crate) struct Comparison {
+    /// Since the latest new message.
     asks: u32,
+    asks_in_all: u32,
+    /// When as many were seen as there were at the beginning.
     since: Option<Instant>,
+    is_last: bool,
 }
 
 impl Comparison {
     /// For counts of which it is known that they speak of more.
     pub(crate) fn asking_once() -> Self {
-        Self { asks: ASKS - 1, since: None }
+        Self { asks: ASKS - 1, ..Self::default() }
+    }
+
+    /// For when there is no time to ask again.
+    pub(crate) fn at_once() -> Self {
+        Self { is_last: true, ..Self::default() }
+    }
+
+    /// After new messages came.
+    pub(crate) fn again(&mut self) {
+        self.asks = 0;
+    }
+
+    /// Whether the counts have had their time since as many were seen as there were at the beginning. Messages that arrive one after
+    /// another would make a look go on for as long as they do.
+    pub(crate) fn is_overdue(&mut self, before: &Described, seen: Seen) -> bool {
+        seen.all >= before.count() && self.since.get_or_insert_with(Instant::now).elapsed() >= SETTLES
     }
 
     /// `None` as long as the counts may still change. `before` is the queue as it was at the beginning.
@@ -139,11 +161,15 @@ impl Comparison {
             return Some(Unseen::default());
         }
         let expected = before.count().saturating_sub(seen.all);
-        self.asks += 1;
-        let since = *self.since.get_or_insert_with(Instant::now);
-        let is_settled = if expected > 0 { self.asks >= ASKS } else { since.elapsed() >= SETTLES };
+        let is_settled = if expected > 0 {
+            self.asks += 1;
+            self.asks_in_all += 1;
+            self.asks >= ASKS || self.asks_in_all >= MAX_ASKS
+        } else {
+            self.is_overdue(before, seen)
+        };
         let more = if expected > 0 { more.min(expected) } else { more };
-        is_settled.then(|| unseen(now, seen, more))
+        (is_settled || self.is_last).then(|| unseen(now, seen, more))
     }
 }
 
@@ -201,7 +227,21 @@ mod tests {
             }
             assert_eq!(comparison.judge(&before, end, all).map(|unseen| unseen.count()), Some(expected));
         }
+        let mut comparison = Comparison::default();
+        assert_eq!(comparison.judge(&before, &late, all), None);
+        tokio::time::advance(SETTLES).await;
+        comparison.again();
+        let newcomers = Seen { all: 90, ..all };
+        assert!(comparison.is_overdue(&before, newcomers), "newcomers prolong nothing");
+        let at_once = Comparison::at_once().judge(&before, &late, all);
+        assert_eq!(at_once.map(|unseen| unseen.count()), Some(2));
         let some = Seen { all: 3, ..all };
+        let mut comparison = Comparison::default();
+        for _ in 1..MAX_ASKS {
+            assert_eq!(comparison.judge(&before, &late, some), None);
+            comparison.again();
+        }
+        assert_eq!(comparison.judge(&before, &late, some).map(|unseen| unseen.count()), Some(2), "nor do those");
         let mut comparison = Comparison::default();
         let asked: Vec<_> =
             (0..3).map(|_| comparison.judge(&before, &late, some).map(|unseen| unseen.count())).collect();
