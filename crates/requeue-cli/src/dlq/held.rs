@@ -51,6 +51,16 @@ impl Held {
         self.hidden.len()
     }
 
+    /// Whether of some FIFO group there are as many as SQS hands out of one.
+    pub(crate) fn has_a_full_group(&self) -> bool {
+        let mut counts: HashMap<&str, usize> = HashMap::new();
+        self.hidden.values().filter_map(|hidden| hidden.group.as_deref()).any(|group| {
+            let count = counts.entry(group).or_default();
+            *count += 1;
+            *count >= MAX_BATCH_ENTRIES
+        })
+    }
+
     /// How many were deleted so far.
     pub(crate) fn deleted(&self) -> u64 {
         self.deleted

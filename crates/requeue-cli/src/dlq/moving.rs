@@ -77,7 +77,7 @@ pub(crate) async fn follow(sqs: &Sqs, queue: &QueueArn, handle: &str, stop: &Sto
 /// What a completed task has left in the queue that was described before: it moves no message that a reader holds. The task may have moved
 /// messages that arrived since then, so that the number of moved ones alone says nothing.
 pub(crate) async fn left(sqs: &Sqs, before: &Described, moved: u64, stop: &Stop) -> Result<Unseen, Error> {
-    let (mut comparison, seen) = (Comparison::default(), Seen { all: moved, here: 0, held: 0 });
+    let (mut comparison, seen) = (Comparison::default(), Seen { all: moved, ..Seen::default() });
     while !stop.is_told() {
         if let Some(unseen) = comparison.ask(sqs, before, seen).await? {
             return Ok(unseen);

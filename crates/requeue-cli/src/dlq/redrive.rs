@@ -35,7 +35,8 @@ pub(crate) const HELP: &str = "What a redrive policy moved here, SQS moves back 
     Permissions: sqs:GetQueueAttributes, sqs:ListDeadLetterSourceQueues, sqs:ReceiveMessage, sqs:DeleteMessage and \
     sqs:ChangeMessageVisibility here, sqs:SendMessage there, and with --to sqs:GetQueueAttributes; unless copies alone are made, also \
     sqs:StartMessageMoveTask, sqs:ListMessageMoveTasks and sqs:CancelMessageMoveTask here.\n\n\
-    Ends with status 0; with 1 on an error, if the question is answered with no, or if a chosen message is still here, or may be among those that were not reached; and with 130 after Ctrl-C.";
+    Ends with status 0; with 1 on an error, if the question is answered with no, or if a chosen message is still here, or may be among those that were not reached; and with 130 after Ctrl-C. \
+    --dry-run ends with 0 also if its plan is not complete.";
 
 #[derive(clap::Args)]
 #[allow(clippy::struct_excessive_bools, reason = "options of a command line")]

@@ -232,7 +232,12 @@ impl<'a> Scan<'a> {
     fn seen(&self) -> Seen {
         let number = |count| u64::try_from(count).unwrap_or(u64::MAX);
         let seen = number(self.seen.len());
-        Seen { all: seen + self.gone, here: seen.saturating_sub(self.held.deleted()), held: number(self.held.count()) }
+        Seen {
+            all: seen + self.gone,
+            here: seen.saturating_sub(self.held.deleted()),
+            held: number(self.held.count()),
+            has_a_full_group: self.held.has_a_full_group(),
+        }
     }
 
     async fn receive(&mut self) -> Result<Vec<Letter>, Error> {

@@ -107,13 +107,15 @@ impl Cause {
 }
 
 /// What was seen so far.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) all: u64,
     /// Of those, in the queue still.
     pub(crate) here: u64,
     /// Of those, hidden by us.
     pub(crate) held: u64,
+    /// Of a FIFO group we hide as many as SQS hands out.
+    pub(crate) has_a_full_group: bool,
 }
 
 /// SQS's counts against what was seen. They are approximate, and lag behind deletions: those of now and those of the beginning are wrong at
@@ -176,11 +178,17 @@ impl Comparison {
 fn unseen(now: &Described, seen: Seen, more: u64) -> Unseen {
     let others = now.in_flight.saturating_sub(seen.held).min(more);
     let delayed = now.delayed.min(more - others);
-    let is_kept_back = now.arn.is_fifo() && (seen.held > 0 || others > 0);
+    let is_fifo = now.arn.is_fifo();
+    let rest = match () {
+        () if is_fifo && seen.has_a_full_group => Cause::FifoGroup,
+        // SQS keeps back what follows the reader's messages in their groups.
+        () if is_fifo && others > 0 => Cause::AnotherReader,
+        () => Cause::NotReceived,
+    };
     let mut unseen = Unseen::default();
     unseen.add(Cause::AnotherReader, others);
     unseen.add(Cause::Delayed, delayed);
-    unseen.add(if is_kept_back { Cause::FifoGroup } else { Cause::NotReceived }, more - others - delayed);
+    unseen.add(rest, more - others - delayed);
     unseen
 }
 
@@ -196,7 +204,8 @@ mod tests {
     #[test]
     fn each_cause_is_told_by_the_counts() {
         let causes = |name, before, now, [all, here, held]: [u64; 3]| {
-            let (before, now, seen) = (counts(name, before), counts(name, now), Seen { all, here, held });
+            let (before, now, seen) =
+                (counts(name, before), counts(name, now), Seen { all, here, held, has_a_full_group: held >= 10 });
             let mut comparison = Comparison::asking_once();
             serde_json::to_value(comparison.judge(&before, &now, seen)).expect("JSON").to_string()
         };
@@ -206,7 +215,9 @@ mod tests {
             ("a", [5, 0, 0], [0, 0, 0], [3, 0, 0], "{}"),
             ("a", [5, 2, 1], [0, 7, 1], [5, 5, 5], r#"{"anotherReader":2,"delayed":1}"#),
             ("a", [5, 0, 0], [2, 0, 0], [3, 0, 0], r#"{"notReceived":2}"#),
-            ("a.fifo", [5, 0, 0], [2, 3, 0], [3, 3, 3], r#"{"fifoGroup":2}"#),
+            ("a.fifo", [12, 0, 0], [2, 10, 0], [10, 10, 10], r#"{"fifoGroup":2}"#),
+            ("a.fifo", [5, 0, 0], [2, 3, 0], [3, 3, 3], r#"{"notReceived":2}"#),
+            ("a.fifo", [2, 1, 0], [2, 1, 0], [0, 0, 0], r#"{"anotherReader":3}"#),
             ("a.fifo", [5, 0, 0], [2, 0, 0], [3, 0, 0], r#"{"notReceived":2}"#),
             // The counts of now are late by the deletions.
             ("a", [5, 2, 0], [0, 7, 0], [5, 0, 0], r#"{"anotherReader":2}"#),
@@ -218,7 +229,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn counts_that_contradict_those_of_the_beginning_have_a_minute_to_settle() {
         let (before, late, settled) = (counts("a", [5, 0, 0]), counts("a", [2, 0, 0]), counts("a", [0, 0, 0]));
-        let all = Seen { all: 5, here: 0, held: 0 };
+        let all = Seen { all: 5, ..Seen::default() };
         for (end, expected) in [(&settled, 0), (&late, 2)] {
             let mut comparison = Comparison::default();
             for _ in 0..10 {

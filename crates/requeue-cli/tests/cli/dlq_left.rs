@@ -204,6 +204,14 @@ async fn what_another_reader_holds_is_told() {
 }
 
 #[tokio::test]
+async fn what_follows_a_message_that_another_reader_holds_in_its_fifo_group_is_told_with_it() {
+    let world = world(".fifo", [("a", "temporary"); 3].into_iter().chain([("b", "temporary")])).await;
+    world.hold(1).await;
+    let (run, listed) = world.json(&["list"]).await;
+    assert_eq!((&listed["lookedAt"], &listed["notReached"]), (&json!(1), &json!({ "anotherReader": 3 })), "{run:?}");
+}
+
+#[tokio::test]
 async fn what_a_move_by_sqs_leaves_with_another_reader_is_told() {
     let world = World::filled("annotate").await;
     world.hold(2).await;
