@@ -225,7 +225,13 @@ impl Book {
         );
         self.history.note(Some(n), what);
         let seen = (receives, world.clock.now());
-        let arrival = if past.is_moved { *self.arrivals.entry(id.clone()).or_insert(seen) } else { (1, seen.1) };
+        let arrival = if past.is_moved {
+            let first = *self.arrivals.entry(id.clone()).or_insert(seen);
+            // A receive that was overtaken by a later one may come with the lower count.
+            (first.0.min(seen.0), first.1)
+        } else {
+            (1, seen.1)
+        };
         let asked = track.product.asked;
         // When this environment saw a moved message arrive, and so for how long it waited here, is not known.
         let own = if past.is_moved { 0 } else { asked.waits(at(past.received_here)) };
