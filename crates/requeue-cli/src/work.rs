@@ -65,6 +65,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             leave_line();
         }
     })?;
+    if is_watched {
+        // The progress line says the rest.
+        init_logging_to(tracing::Level::WARN, || OverProgress);
+    } else {
+        init_logging(tracing::Level::INFO);
+    }
     let runtime = Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         tokio::select! {
@@ -73,7 +79,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
                 tracing::info!("told to end before it began: nothing was received");
                 Ok(ExitCode::SUCCESS)
             }
-            worker = begin(arguments, is_watched) => work(worker?, &stop, is_watched).await,
+            worker = begin(arguments) => work(worker?, &stop, is_watched).await,
         }
     });
     // A name that is being looked up cannot be cancelled, and would hold up the end.
@@ -82,18 +88,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 /// All that comes before the first message is received.
-async fn begin(arguments: &Arguments, is_watched: bool) -> Result<Worker<HttpTarget, SqsQueue>, Error> {
+async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Error> {
     let config = Config::load().await?;
     let target = match &arguments.target_url {
         Some(url) => address::target(url, config.target_rules.clone())?,
         None => config.required_target()?.clone(),
     };
-    if is_watched {
-        // The progress line says the rest.
-        init_logging_to(tracing::Level::WARN, || OverProgress);
-    } else {
-        init_logging(tracing::Level::INFO);
-    }
     let queue = address::queue(&arguments.queue_url, &arguments.region)?;
     if let Some(secs) = arguments.wait_for_target {
         wait_for(&target, Duration::from_secs(secs)).await?;
