@@ -1,5 +1,5 @@
-//! What a decision costs. It is made once for each failed message, beside two calls to SQS of several milliseconds: it must not
-//! be what anyone waits for.
+//! What a decision costs. It is made once for each failed message, beside two calls to SQS of
+//! several milliseconds: it must not be what anyone waits for.
 
 use std::time::{Duration, SystemTime};
 
@@ -39,25 +39,46 @@ fn decide(bencher: Bencher<'_, '_>, policy: &RetryPolicy, history: &History, fai
 #[divan::bench(args = RETRIES)]
 fn exponential(bencher: Bencher<'_, '_>, retries: u32) {
     let backoff = Backoff::Exponential { base: Duration::from_secs(2), multiplier: 3.0 };
-    decide(bencher, &unlimited(backoff, Jitter::Equal), &history(retries), &Failure::temporary("503"));
+    decide(
+        bencher,
+        &unlimited(backoff, Jitter::Equal),
+        &history(retries),
+        &Failure::temporary("503"),
+    );
 }
 
 #[divan::bench(args = RETRIES)]
 fn fibonacci(bencher: Bencher<'_, '_>, retries: u32) {
     let backoff = Backoff::Fibonacci { base: Duration::from_secs(2) };
-    decide(bencher, &unlimited(backoff, Jitter::Equal), &history(retries), &Failure::temporary("503"));
+    decide(
+        bencher,
+        &unlimited(backoff, Jitter::Equal),
+        &history(retries),
+        &Failure::temporary("503"),
+    );
 }
 
 #[divan::bench(args = RETRIES)]
 fn list_of_delays(bencher: Bencher<'_, '_>, retries: u32) {
-    let backoff = Backoff::List { first: Duration::from_secs(5), then: vec![Duration::from_secs(30); 99] };
-    decide(bencher, &unlimited(backoff, Jitter::Full), &history(retries), &Failure::temporary("503"));
+    let backoff =
+        Backoff::List { first: Duration::from_secs(5), then: vec![Duration::from_secs(30); 99] };
+    decide(
+        bencher,
+        &unlimited(backoff, Jitter::Full),
+        &history(retries),
+        &Failure::temporary("503"),
+    );
 }
 
 #[divan::bench]
 fn decorrelated(bencher: Bencher<'_, '_>) {
     let backoff = Backoff::Exponential { base: Duration::from_secs(2), multiplier: 3.0 };
-    decide(bencher, &unlimited(backoff, Jitter::Decorrelated), &history(10), &Failure::temporary("503"));
+    decide(
+        bencher,
+        &unlimited(backoff, Jitter::Decorrelated),
+        &history(10),
+        &Failure::temporary("503"),
+    );
 }
 
 #[divan::bench]

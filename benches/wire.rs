@@ -15,7 +15,9 @@ const SIZES: [usize; 3] = [100, 600, 65_536];
 #[divan::bench(args = SIZES)]
 fn read_first_delivery(bencher: divan::Bencher, size: usize) {
     let body = object(size);
-    bencher.counter(divan::counter::BytesCount::of_str(&body)).bench(|| read(divan::black_box(&body)));
+    bencher
+        .counter(divan::counter::BytesCount::of_str(&body))
+        .bench(|| read(divan::black_box(&body)));
 }
 
 #[divan::bench(args = SIZES)]
@@ -23,17 +25,23 @@ fn read_copy(bencher: divan::Bencher, size: usize) {
     let copy = stamp(&object(size), &State::after_three_retries()).expect("it can be wrapped");
     let copy = copy.as_str();
     assert!(read(copy).is_of_a_copy());
-    bencher.counter(divan::counter::BytesCount::of_str(copy)).bench(|| read(divan::black_box(copy)));
+    bencher
+        .counter(divan::counter::BytesCount::of_str(copy))
+        .bench(|| read(divan::black_box(copy)));
 }
 
 #[divan::bench(args = SIZES)]
 fn stamp_object(bencher: divan::Bencher, size: usize) {
     let (body, state) = (object(size), State::after_three_retries());
-    bencher.counter(divan::counter::BytesCount::of_str(&body)).bench(|| stamp(divan::black_box(&body), &state));
+    bencher
+        .counter(divan::counter::BytesCount::of_str(&body))
+        .bench(|| stamp(divan::black_box(&body), &state));
 }
 
 #[divan::bench(args = SIZES)]
 fn stamp_text(bencher: divan::Bencher, size: usize) {
     let (body, state) = ("x".repeat(size), State::after_three_retries());
-    bencher.counter(divan::counter::BytesCount::of_str(&body)).bench(|| stamp(divan::black_box(&body), &state));
+    bencher
+        .counter(divan::counter::BytesCount::of_str(&body))
+        .bench(|| stamp(divan::black_box(&body), &state));
 }

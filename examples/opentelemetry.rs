@@ -1,5 +1,5 @@
-//! A Lambda whose spans go to OpenTelemetry: that of each message lies within that of its invocation, and is linked to the trace of
-//! whoever sent the message, also when it is retried.
+//! A Lambda whose spans go to OpenTelemetry: that of each message lies within that of its
+//! invocation, and is linked to the trace of whoever sent the message, also when it is retried.
 //!
 //! `opentelemetry-otlp` takes the place of the exporter, which prints here.
 
@@ -23,7 +23,8 @@ async fn charge(message: Message<String>) -> Result<(), Failure> {
     }
 }
 
-/// Links the span of the message: a batch has messages of many traces, of which none can be the parent of all.
+/// Links the span of the message: a batch has messages of many traces, of which none can be the
+/// parent of all.
 fn link_to_sender(message: &Message<String>) {
     let Some(traceparent) = message.traceparent() else {
         return;
@@ -36,8 +37,10 @@ fn link_to_sender(message: &Message<String>) {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    // Each span goes out as it ends: between invocations the process is frozen, and spans that waited to be exported together would be too.
-    let provider = SdkTracerProvider::builder().with_simple_exporter(SpanExporter::default()).build();
+    // Each span goes out as it ends: between invocations the process is frozen, and spans that
+    // waited to be exported together would be too.
+    let provider =
+        SdkTracerProvider::builder().with_simple_exporter(SpanExporter::default()).build();
     let spans = tracing_opentelemetry::layer().with_tracer(provider.tracer("orders"));
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).without_time();
     tracing_subscriber::registry().with(LevelFilter::INFO).with(spans).with(lines).init();

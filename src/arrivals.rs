@@ -1,5 +1,6 @@
-//! When a message that a redrive policy moved came to the queue that is worked on. SQS goes on with its receive count and with the time of
-//! its first receive, and says nothing of the move; so each execution environment notes what it finds on its own first receive.
+//! When a message that a redrive policy moved came to the queue that is worked on. SQS goes on with
+//! its receive count and with the time of its first receive, and says nothing of the move; so each
+//! execution environment notes what it finds on its own first receive.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -42,7 +43,9 @@ impl Arrivals {
         }
         if known.len() >= MAX_ARRIVALS {
             // Nothing waits in its place for longer.
-            known.retain(|_, arrival| now.duration_since(arrival.at).is_ok_and(|age| age < MAX_VISIBILITY));
+            known.retain(|_, arrival| {
+                now.duration_since(arrival.at).is_ok_and(|age| age < MAX_VISIBILITY)
+            });
         }
         if known.len() < MAX_ARRIVALS {
             known.insert(id.clone(), new.clone());
@@ -60,7 +63,9 @@ mod tests {
     fn record(id: &str, queue: &str, receive_count: u32) -> Record {
         Record {
             message_id: Some(id.to_owned()),
-            queue: Some(Arc::new(format!("arn:aws:sqs:eu-west-1:123456789012:{queue}").parse().expect("an ARN"))),
+            queue: Some(Arc::new(
+                format!("arn:aws:sqs:eu-west-1:123456789012:{queue}").parse().expect("an ARN"),
+            )),
             receive_count: Some(receive_count),
             was_dead_lettered: true,
             ..Record::default()
@@ -86,16 +91,26 @@ mod tests {
             // A receive that was overtaken.
             ("b", "dead", 5, 5_002, 4, 60),
         ] {
-            let arrival = arrivals.of(&record(id, queue, receives), at(second)).expect("it was moved");
-            assert_eq!((arrival.receives_before, arrival.at), (before, at(arrived)), "{id}, receive {receives}");
+            let arrival =
+                arrivals.of(&record(id, queue, receives), at(second)).expect("it was moved");
+            assert_eq!(
+                (arrival.receives_before, arrival.at),
+                (before, at(arrived)),
+                "{id}, receive {receives}"
+            );
         }
-        assert_eq!(arrivals.of(&Record { was_dead_lettered: false, ..record("a", "dead", 3) }, at(0)), None);
+        assert_eq!(
+            arrivals.of(&Record { was_dead_lettered: false, ..record("a", "dead", 3) }, at(0)),
+            None
+        );
     }
 
     #[test]
     fn no_more_arrivals_are_kept_than_there_is_room_for() {
         let arrivals = Arrivals::default();
-        let arrive = |n: usize, now| arrivals.of(&record(&n.to_string(), "dead", 6), now).expect("it was moved").at;
+        let arrive = |n: usize, now| {
+            arrivals.of(&record(&n.to_string(), "dead", 6), now).expect("it was moved").at
+        };
         for n in 0..MAX_ARRIVALS {
             arrive(n, at(0));
         }

@@ -1,7 +1,8 @@
-//! What every client of the AWS SDK is made of: credentials, region and endpoints by AWS's own rules, and one HTTP client. It knows
-//! no service.
+//! What every client of the AWS SDK is made of: credentials, region and endpoints by AWS's own
+//! rules, and one HTTP client. It knows no service.
 //!
-//! Clients of yours that are made of the same configuration link no second HTTP client and no second TLS stack.
+//! Clients of yours that are made of the same configuration link no second HTTP client and no
+//! second TLS stack.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -16,7 +17,8 @@ pub use aws_config::SdkConfig;
 
 /// The configuration by AWS's standard environment variables and files.
 pub async fn config() -> SdkConfig {
-    let http =
-        aws_smithy_http_client::Builder::new().tls_provider(tls::Provider::Rustls(CryptoMode::Ring)).build_https();
+    let http = aws_smithy_http_client::Builder::new()
+        .tls_provider(tls::Provider::Rustls(CryptoMode::Ring))
+        .build_https();
     aws_config::defaults(BehaviorVersion::latest()).http_client(http).load().await
 }

@@ -1,7 +1,7 @@
 //! Time and chance, injected, so that every run can be repeated.
 //!
-//! Deadlines are measured with tokio's monotonic clock; this module is about the time of day that travels in messages and about the one random
-//! number that each message gets.
+//! Deadlines are measured with tokio's monotonic clock; this module is about the time of day that
+//! travels in messages and about the one random number that each message gets.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -33,7 +33,9 @@ impl Sampler {
     pub fn seeded(seed: u64) -> Self {
         use rand::{RngExt, SeedableRng, rngs::StdRng};
         let generator = std::sync::Mutex::new(StdRng::seed_from_u64(seed));
-        Self(Arc::new(move || generator.lock().unwrap_or_else(std::sync::PoisonError::into_inner).random()))
+        Self(Arc::new(move || {
+            generator.lock().unwrap_or_else(std::sync::PoisonError::into_inner).random()
+        }))
     }
 
     /// One number for all, for tests that look at the boundaries of a jitter.
@@ -59,7 +61,8 @@ impl std::fmt::Debug for Sampler {
 /// Longer than any process lives, and short enough for every clock to add it to now.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// So long from now, or as long as any process lives: adding a duration without a bound to a time panics.
+/// So long from now, or as long as any process lives: adding a duration without a bound to a time
+/// panics.
 pub(crate) fn after(wait: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(wait.min(FAR)).unwrap_or(now)
@@ -67,7 +70,9 @@ pub(crate) fn after(wait: Duration) -> Instant {
 
 /// The inverse of [`epoch_millis`]; a number no clock can show counts as the epoch.
 pub(crate) fn from_epoch_millis(millis: u64) -> SystemTime {
-    SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis)).unwrap_or(SystemTime::UNIX_EPOCH)
+    SystemTime::UNIX_EPOCH
+        .checked_add(Duration::from_millis(millis))
+        .unwrap_or(SystemTime::UNIX_EPOCH)
 }
 
 #[cfg(test)]
@@ -76,9 +81,18 @@ mod tests {
 
     #[test]
     fn no_wait_is_too_long_to_be_added_to_now() {
-        for wait in [Duration::ZERO, Duration::from_secs(900), FAR, Duration::from_secs(u64::MAX), Duration::MAX] {
+        for wait in [
+            Duration::ZERO,
+            Duration::from_secs(900),
+            FAR,
+            Duration::from_secs(u64::MAX),
+            Duration::MAX,
+        ] {
             let until = after(wait).duration_since(Instant::now());
-            assert!(until <= FAR && until + Duration::from_secs(60) >= wait.min(FAR), "{wait:?}: {until:?}");
+            assert!(
+                until <= FAR && until + Duration::from_secs(60) >= wait.min(FAR),
+                "{wait:?}: {until:?}"
+            );
         }
     }
 }

@@ -1,4 +1,5 @@
-//! What is to happen to a message. Values only: `policy/` and `gate/` make them, `settle/` carries them out.
+//! What is to happen to a message. Values only: `policy/` and `gate/` make them, `settle/` carries
+//! them out.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -46,7 +47,8 @@ impl fmt::Display for Delay {
     }
 }
 
-/// How long a copy is to wait: as long as SQS can hold it back, and beyond that until `not_before`, which the copy carries.
+/// How long a copy is to wait: as long as SQS can hold it back, and beyond that until `not_before`,
+/// which the copy carries.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -78,7 +80,10 @@ impl Wait {
     /// A wait until `due`, which the copy goes on carrying when it must hop once more.
     #[must_use]
     pub fn until(due: SystemTime, now: SystemTime) -> Self {
-        Self { not_before: Some(due), ..Self::from(due.duration_since(now).unwrap_or_default(), now) }
+        Self {
+            not_before: Some(due),
+            ..Self::from(due.duration_since(now).unwrap_or_default(), now)
+        }
     }
 
     /// The whole wait, in whole seconds.
@@ -114,11 +119,12 @@ impl Wait {
 ///
 /// The messages of a FIFO queue always wait by their visibility: a copy would lose its place.
 ///
-/// Each receive counts, also one that ended without a call: a time-out of the function, a throttled invocation, or, on a FIFO
-/// queue, a failure earlier in the group. On a FIFO queue a batch size of 1 gives each message all of its attempts.
+/// Each receive counts, also one that ended without a call: a time-out of the function, a throttled
+/// invocation, or, on a FIFO queue, a failure earlier in the group. On a FIFO queue a batch size of
+/// 1 gives each message all of its attempts.
 ///
-/// What either costs with a policy and a queue of your own, and which `maxReceiveCount` the policy needs, says `requeue schedule
-/// --strategy`; the README compares them.
+/// What either costs with a policy and a queue of your own, and which `maxReceiveCount` the policy
+/// needs, says `requeue schedule --strategy`; the README compares them.
 ///
 /// ```
 /// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);
@@ -143,16 +149,17 @@ pub enum Strategy {
 pub enum Disposition {
     /// It is done: the event source mapping deletes it.
     Complete,
-    /// It failed, and waits for its next attempt: in a copy with one more retry used, whereupon the original is deleted, or, by the
-    /// strategy [`Visibility`](crate::Strategy::Visibility), in its place.
+    /// It failed, and waits for its next attempt: in a copy with one more retry used, whereupon the
+    /// original is deleted, or, by the strategy [`Visibility`](crate::Strategy::Visibility), in its
+    /// place.
     Requeue {
         /// How long it waits.
         wait: Wait,
         /// How long the original stays invisible if no copy can be sent.
         fallback: Duration,
     },
-    /// It was not its turn, and it waits likewise. In a copy that uses no retry. In its place the receive counts as one, except for a
-    /// wait until the producer's `requeue.notBefore`.
+    /// It was not its turn, and it waits likewise. In a copy that uses no retry. In its place the
+    /// receive counts as one, except for a wait until the producer's `requeue.notBefore`.
     Defer {
         /// Why.
         why: Deferral,
@@ -161,7 +168,8 @@ pub enum Disposition {
     },
     /// SQS keeps it, and delivers it again after its visibility timeout.
     Release(ReleaseReason),
-    /// It is given up, and reaches the dead-letter queue as [`DeadLetterMode`](crate::DeadLetterMode) says.
+    /// It is given up, and reaches the dead-letter queue as
+    /// [`DeadLetterMode`](crate::DeadLetterMode) says.
     DeadLetter(DeadLetterReason),
 }
 
@@ -193,7 +201,9 @@ impl Disposition {
     pub(crate) const fn gives_up(&self) -> bool {
         match self {
             Self::DeadLetter(_) => true,
-            Self::Release(reason) => matches!(reason, ReleaseReason::GivenUp | ReleaseReason::Annotated),
+            Self::Release(reason) => {
+                matches!(reason, ReleaseReason::GivenUp | ReleaseReason::Annotated)
+            }
             Self::Complete | Self::Requeue { .. } | Self::Defer { .. } => false,
         }
     }
@@ -217,7 +227,8 @@ impl Disposition {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retry {
-    /// Which retry it is, counted from 1: of all classes together, or of this class if its own budget ends first.
+    /// Which retry it is, counted from 1: of all classes together, or of this class if its own
+    /// budget ends first.
     pub number: u32,
     /// Most retries by that budget.
     pub max: u32,
@@ -234,7 +245,8 @@ impl fmt::Display for Retry {
 /// Why a message is deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deferral {
-    /// Its time (`notBefore`, or the producer's `requeue.notBefore`) has not come: one more hop of at most 900 s, or a wait in its place.
+    /// Its time (`notBefore`, or the producer's `requeue.notBefore`) has not come: one more hop of
+    /// at most 900 s, or a wait in its place.
     NotDue,
     /// The handler asked for a later time without having failed.
     Postponed,
@@ -246,7 +258,8 @@ pub enum Deferral {
     NoTimeLeft,
     /// SQS was to keep it, but the record has no message id by which Lambda could be told.
     Unreportable,
-    /// It bears retry fields, and STS did not say whether this process has sent them itself. It always waits in its place.
+    /// It bears retry fields, and STS did not say whether this process has sent them itself. It
+    /// always waits in its place.
     SenderUnknown,
 }
 
@@ -269,7 +282,8 @@ impl Deferral {
 /// Why a message is left to SQS and its visibility timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ReleaseReason {
-    /// It was given up on an earlier receive, for whatever reason; the redrive policy is about to move it.
+    /// It was given up on an earlier receive, for whatever reason; the redrive policy is about to
+    /// move it.
     GivenUp,
     /// It was given up, and says why; the redrive policy is about to move it.
     Annotated,
@@ -277,18 +291,21 @@ pub enum ReleaseReason {
     LaterVersion,
     /// Its handler blocked its thread and was abandoned; it may still be working on the message.
     Abandoned,
-    /// It was deferred as often as the policy allows; SQS delivers it again after its visibility timeout.
+    /// It was deferred as often as the policy allows; SQS delivers it again after its visibility
+    /// timeout.
     DeferredTooOften,
     /// An earlier message of its group has to come first.
     BehindFailed,
     /// The record has no queue ARN, so no copy can be sent.
     NoQueue,
-    /// The mode is to report only: it failed, and SQS delivers it again after its visibility timeout.
+    /// The mode is to report only: it failed, and SQS delivers it again after its visibility
+    /// timeout.
     Reported,
-    /// The worker ends: it was not handled, or its handler was cancelled, and it is receivable again at once.
+    /// The worker ends: it was not handled, or its handler was cancelled, and it is receivable
+    /// again at once.
     ShuttingDown,
-    /// The worker could not extend its visibility, or read its delivery too late, so that SQS may have delivered it to somebody else: two
-    /// copies might follow.
+    /// The worker could not extend its visibility, or read its delivery too late, so that SQS may
+    /// have delivered it to somebody else: two copies might follow.
     Lapsed,
 }
 
@@ -351,10 +368,20 @@ mod tests {
 
     #[test]
     fn a_delay_is_whole_seconds_up_to_900() {
-        for (millis, secs) in
-            [(0, 0), (1, 1), (1_000, 1), (899_001, 900), (900_000, 900), (900_001, 900), (u64::MAX, 900)]
-        {
-            assert_eq!(Delay::at_most(Duration::from_millis(millis)).as_secs(), secs, "{millis} ms");
+        for (millis, secs) in [
+            (0, 0),
+            (1, 1),
+            (1_000, 1),
+            (899_001, 900),
+            (900_000, 900),
+            (900_001, 900),
+            (u64::MAX, 900),
+        ] {
+            assert_eq!(
+                Delay::at_most(Duration::from_millis(millis)).as_secs(),
+                secs,
+                "{millis} ms"
+            );
         }
     }
 

@@ -1,7 +1,7 @@
 //! What went wrong with one message, said once.
 //!
-//! A [`Failure`] carries no body, no header and no error text that its maker did not choose: it ends up in log lines and, in
-//! the message's `retryState`, in the dead-letter queue.
+//! A [`Failure`] carries no body, no header and no error text that its maker did not choose: it
+//! ends up in log lines and, in the message's `retryState`, in the dead-letter queue.
 
 use std::fmt;
 use std::time::Duration;
@@ -74,8 +74,8 @@ pub enum Evidence {
     Unrecognised,
     /// The message itself: its body does not fit the handler's type, or an attribute no header.
     Body,
-    /// A connection that had worked before broke before the response, or the response is larger than may be read: nothing is known of the
-    /// downstream service.
+    /// A connection that had worked before broke before the response, or the response is larger
+    /// than may be read: nothing is known of the downstream service.
     Connection,
     /// The handler panicked.
     Panic,
@@ -94,7 +94,8 @@ pub enum Evidence {
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(30)));
 /// ```
 ///
-/// It is deliberately no [`std::error::Error`]: so it cannot be wrapped and classified a second time.
+/// It is deliberately no [`std::error::Error`]: so it cannot be wrapped and classified a second
+/// time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     class: FailureClass,
@@ -105,8 +106,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The callee limits the rate. `reason` is the handler's own words: they travel in logs and to the dead-letter queue, so they
-    /// must hold no body, header or secret; they are scrubbed and cut to 256 characters.
+    /// The callee limits the rate. `reason` is the handler's own words: they travel in logs and to
+    /// the dead-letter queue, so they must hold no body, header or secret; they are scrubbed and
+    /// cut to 256 characters.
     pub fn rate_limit(reason: impl fmt::Display) -> Self {
         Self::new(FailureClass::RateLimit, Evidence::Handler, reason)
     }
@@ -123,18 +125,21 @@ impl Failure {
 
     /// It will never work. On `reason` see [`Failure::rate_limit`].
     ///
-    /// In the default mode [`Redrive`](crate::DeadLetterMode::Redrive) SQS delivers the message again until it has been received
-    /// `maxReceiveCount` times. The process that gave it up does not call its handler again, but another execution environment, a cold one or
-    /// a worker that was started again does, once each. The modes [`Annotate`](crate::DeadLetterMode::Annotate) and
-    /// [`Direct`](crate::DeadLetterMode::Direct) note it in a copy: if SQS confirms that copy, the handler is not called again. On a FIFO
-    /// queue `Annotate` is as `Redrive`.
+    /// In the default mode [`Redrive`](crate::DeadLetterMode::Redrive) SQS delivers the message
+    /// again until it has been received `maxReceiveCount` times. The process that gave it up does
+    /// not call its handler again, but another execution environment, a cold one or a worker that
+    /// was started again does, once each. The modes [`Annotate`](crate::DeadLetterMode::Annotate)
+    /// and [`Direct`](crate::DeadLetterMode::Direct) note it in a copy: if SQS confirms that copy,
+    /// the handler is not called again. On a FIFO queue `Annotate` is as `Redrive`.
     pub fn non_retryable(reason: impl fmt::Display) -> Self {
         Self::new(FailureClass::NonRetryable, Evidence::Handler, reason)
     }
 
-    /// Nothing failed, but the message shall come again after `delay`, which is at least a second and at most the policy's
-    /// `max_retry_after`. This is how work is scheduled. A message that waits in a copy uses no retry for it. For one that waits in its
-    /// place (a FIFO queue, [`Strategy::Visibility`](crate::Strategy::Visibility)) it is a receive, which counts as a retry.
+    /// Nothing failed, but the message shall come again after `delay`, which is at least a second
+    /// and at most the policy's `max_retry_after`. This is how work is scheduled. A message that
+    /// waits in a copy uses no retry for it. For one that waits in its place (a FIFO queue,
+    /// [`Strategy::Visibility`](crate::Strategy::Visibility)) it is a receive, which counts as a
+    /// retry.
     #[must_use]
     pub fn postpone(delay: Duration) -> Self {
         // In copies no retry is used, so nothing else would slow the next delivery.
@@ -147,11 +152,13 @@ impl Failure {
         Self { class, delay: None, postponed: false, evidence, reason: Reason::new(reason) }
     }
 
-    /// The callee named the time after which to try again, as with `Retry-After`. It wins over the policy's curve.
+    /// The callee named the time after which to try again, as with `Retry-After`. It wins over the
+    /// policy's curve.
     ///
-    /// The wait is at most the policy's [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after), 12 hours by default, and a
-    /// spread of up to a minute. A message that waits in its place waits for at most 41,940 s. If the time does not fit into what is left
-    /// of the class's age, the message is given up at once.
+    /// The wait is at most the policy's
+    /// [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after), 12 hours by default, and a
+    /// spread of up to a minute. A message that waits in its place waits for at most 41,940 s. If
+    /// the time does not fit into what is left of the class's age, the message is given up at once.
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { delay: Some(delay), ..self }
@@ -188,8 +195,8 @@ impl Failure {
     }
 }
 
-/// Few words that may be stored and logged: at most 256 characters, each of them legal in an SQS message and harmless in a
-/// terminal.
+/// Few words that may be stored and logged: at most 256 characters, each of them legal in an SQS
+/// message and harmless in a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reason(Box<str>);
 
@@ -217,7 +224,10 @@ mod tests {
 
     #[test]
     fn a_reason_is_scrubbed_and_cut() {
-        assert_eq!(Failure::temporary("a\nb\u{1b}[31m\u{FFFF}c\u{202e}\u{9b}d").reason(), "a b [31m c  d");
+        assert_eq!(
+            Failure::temporary("a\nb\u{1b}[31m\u{FFFF}c\u{202e}\u{9b}d").reason(),
+            "a b [31m c  d"
+        );
         assert_eq!(Failure::temporary("x".repeat(257)).reason().chars().count(), 256);
     }
 

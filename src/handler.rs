@@ -24,8 +24,8 @@ pub(crate) fn is_last_poll() -> bool {
 
 /// Works on one message.
 ///
-/// Every async function of the shape `async fn(Message<T>) -> Result<(), E>` with `E: Into<Failure>` is a handler. Implement the
-/// trait for a type that carries state:
+/// Every async function of the shape `async fn(Message<T>) -> Result<(), E>` with
+/// `E: Into<Failure>` is a handler. Implement the trait for a type that carries state:
 ///
 /// ```
 /// use requeue::{Failure, Handler, Message};
@@ -40,12 +40,13 @@ pub(crate) fn is_last_poll() -> bool {
 /// }
 /// ```
 pub trait Handler<T = Raw>: Send + Sync + 'static {
-    /// Works on one message. It may run several times for the same message, so it must be idempotent; see
-    /// [`Message::original_id`]. A panic counts as a temporary failure. The future is dropped when its time is over.
+    /// Works on one message. It may run several times for the same message, so it must be
+    /// idempotent; see [`Message::original_id`]. A panic counts as a temporary failure. The future
+    /// is dropped when its time is over.
     fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// What the message is going to call: a pause or an open circuit of one scope defers no message of another. Default: one scope for
-    /// all.
+    /// What the message is going to call: a pause or an open circuit of one scope defers no message
+    /// of another. Default: one scope for all.
     ///
     /// ```
     /// # use requeue::{Failure, Handler, Message, Scope};

@@ -1,9 +1,10 @@
 //! Requeue is the retry layer that SQS and Lambda lack.
 //!
-//! Teams put SQS in front of a Lambda that calls something which rate-limits, runs out of quota, or is briefly down. SQS and
-//! Lambda alone retry everything alike, at a fixed pace, a handful of times. Requeue gives every kind of failure its own patience,
-//! kept in the queue itself: a message that failed is sent again as a copy with a delay and a count, and then the original is
-//! deleted. Nothing waits in memory, and nothing is lost.
+//! Teams put SQS in front of a Lambda that calls something which rate-limits, runs out of quota, or
+//! is briefly down. SQS and Lambda alone retry everything alike, at a fixed pace, a handful of
+//! times. Requeue gives every kind of failure its own patience, kept in the queue itself: a message
+//! that failed is sent again as a copy with a delay and a count, and then the original is deleted.
+//! Nothing waits in memory, and nothing is lost.
 //!
 //! ```no_run
 //! use requeue::{Failure, Message, ResultExt};
@@ -40,15 +41,19 @@
 //! | respond | the [`Report`] becomes `batchItemFailures`; a worker deletes what is done | `lambda/`, [`Worker`] |
 //! | observe | the same report becomes log lines and metrics | `telemetry/` |
 //!
-//! Values only move down. `processor/mod.rs` is the page on which the whole path can be read, in order.
+//! Values only move down. `processor/mod.rs` is the page on which the whole path can be read, in
+//! order.
 //!
 //! # What never happens
 //!
 //! * No original is deleted before SQS has confirmed its copy by name.
-//! * No handler, be it one that panics, hangs or blocks its thread, changes what happens to its neighbours.
-//! * No body, attribute value, header, secret or receipt handle is logged, unless a handler puts it into a [`Failure`] of its own.
+//! * No handler, be it one that panics, hangs or blocks its thread, changes what happens to its
+//!   neighbours.
+//! * No body, attribute value, header, secret or receipt handle is logged, unless a handler puts it
+//!   into a [`Failure`] of its own.
 //! * The policy reads no clock and draws no random number; both are arguments.
-//! * No file but `queue/sqs.rs` calls SQS, none but `secrets/fetch.rs` asks AWS for a secret, and none but `lambda/` knows Lambda. A test reads the sources and says so.
+//! * No file but `queue/sqs.rs` calls SQS, none but `secrets/fetch.rs` asks AWS for a secret, and
+//!   none but `lambda/` knows Lambda. A test reads the sources and says so.
 //!
 //! # What to choose
 //!
@@ -69,9 +74,10 @@
 //! | `secrets` | settings may name a secret of Secrets Manager or a parameter of SSM by its ARN; [`Config::load`] fetches it; brings `http` |
 //! | `embedded` | [`embedded::EmbeddedSqs`]: SQS in this process, in virtual time, for tests |
 //!
-//! None is on by default, and a Lambda of your own needs none of them. Until the crate is on crates.io, depend on a checkout:
-//! `requeue = { path = "../requeue" }`; after that, on `requeue = "0.1"`. The ready Lambda is the package `requeue-lambda`, the command
-//! line `requeue-cli`.
+//! None is on by default, and a Lambda of your own needs none of them. Until the crate is on
+//! crates.io, depend on a checkout: `requeue = { path = "../requeue" }`; after that, on
+//! `requeue = "0.1"`. The ready Lambda is the package `requeue-lambda`, the command line
+//! `requeue-cli`.
 
 /// The README's examples compile.
 #[cfg(doctest)]
@@ -120,18 +126,23 @@ mod trace;
 #[doc(inline)]
 pub use clock::{Clock, Sampler};
 pub use config::{Config, InvalidConfig, InvalidPolicy, QueueConfig};
-pub use disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Retry, Strategy, Wait};
+pub use disposition::{
+    DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Retry, Strategy, Wait,
+};
 pub use failure::{Evidence, Failure, FailureClass};
 pub use gate::Scope;
 pub use handler::Handler;
 pub use lambda::{
-    Error, InvocationError, SqsEvent, init_logging, init_logging_to, may_be_logged, respond, run, run_with,
+    Error, InvocationError, SqsEvent, init_logging, init_logging_to, may_be_logged, respond, run,
+    run_with,
 };
 pub use message::{Attempt, Body, Message, Raw, Record};
 pub use processor::BatchProcessor;
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
 pub use sender::{InvalidPrincipal, Principal, TrustedSenders};
-pub use settings::{DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings};
+pub use settings::{
+    DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
+};
 pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
 pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};

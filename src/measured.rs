@@ -1,4 +1,5 @@
-//! What `benches/` measure of the rooms that are not public. No part of the API, and nothing in the library uses it.
+//! What `benches/` measure of the rooms that are not public. No part of the API, and nothing in the
+//! library uses it.
 
 use crate::state::RetryState;
 use crate::wire::{self, Origin, Wrap};

@@ -1,5 +1,5 @@
-//! One delivery: as SQS gave it to us (`Record`), as the processor sees it (`Delivery`), and as the handler sees it (`Message`).
-//! Knows nothing of Lambda's event format.
+//! One delivery: as SQS gave it to us (`Record`), as the processor sees it (`Delivery`), and as the
+//! handler sees it (`Message`). Knows nothing of Lambda's event format.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -25,14 +25,16 @@ use crate::state::RetryState;
 use crate::trace;
 use crate::wire::{self, DeadLetterInfo, Origin};
 
-/// If SQS says that a copy was sent this much later than we sent it, somebody else sent it: an operator's redrive.
+/// If SQS says that a copy was sent this much later than we sent it, somebody else sent it: an
+/// operator's redrive.
 const REDRIVE_TOLERANCE: Duration = Duration::from_secs(120);
-/// After so many copies in a row a message waits by its visibility, unless Lambda allows loops. Its loop detection counts to about
-/// 16, by the invocation and not by the message. Source: Lambda developer guide, "Use Lambda recursive loop detection to prevent
-/// infinite loops".
+/// After so many copies in a row a message waits by its visibility, unless Lambda allows loops. Its
+/// loop detection counts to about 16, by the invocation and not by the message. Source: Lambda
+/// developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
 pub(crate) const MAX_LINEAGE: u32 = 10;
-/// An annotated copy waits for so long before its first receive. One that was received sooner after it was enqueued was therefore
-/// enqueued by somebody else, which the clock alone could not tell within the tolerance.
+/// An annotated copy waits for so long before its first receive. One that was received sooner after
+/// it was enqueued was therefore enqueued by somebody else, which the clock alone could not tell
+/// within the tolerance.
 pub(crate) const ANNOTATION_DELAY: Delay = Delay::secs(10);
 /// After so many redrives nothing starts afresh any more.
 const MAX_REDRIVES: u32 = 10;
@@ -41,7 +43,8 @@ const MAX_REDRIVES: u32 = 10;
 const NESTED: &str = "the retry fields of two copies, neither by a trusted sender: REQUEUE_TRUSTED_SENDERS seems to lack the id of a \
                       function or worker that handles this queue";
 
-/// One record as it came from SQS. Whatever is missing or broken is `None`: it must not keep its neighbours from their turn.
+/// One record as it came from SQS. Whatever is missing or broken is `None`: it must not keep its
+/// neighbours from their turn.
 ///
 /// ```
 /// let record = requeue::Record { body: Some("{}".into()), ..Default::default() };
@@ -82,20 +85,24 @@ pub(crate) struct Delivery {
     /// Its place in the batch.
     pub(crate) position: usize,
     pub(crate) message_id: Option<String>,
-    /// The receipt handle of this delivery first, then those of further deliveries of the same message in the same batch.
+    /// The receipt handle of this delivery first, then those of further deliveries of the same
+    /// message in the same batch.
     pub(crate) receipt_handles: Vec<String>,
     pub(crate) queue: Option<Arc<QueueArn>>,
     /// How it waits for its next attempt.
     pub(crate) strategy: Strategy,
-    /// Copies in a row up to this one, as Lambda's loop detection counts them; `None` where it is switched off.
+    /// Copies in a row up to this one, as Lambda's loop detection counts them; `None` where it is
+    /// switched off.
     pub(crate) lineage: Option<u32>,
-    /// Whether other messages of its batch make it wait in its place, though it might have waited in a copy.
+    /// Whether other messages of its batch make it wait in its place, though it might have waited
+    /// in a copy.
     waits_for_others: bool,
     /// By SQS's count, which goes on when a redrive policy moves a message.
     pub(crate) receive_count: u32,
     /// Receives before it came to this queue, as far as they are known.
     receives_before: u32,
-    /// Receives that were used up by waiting in its place for its time, or behind a message that did.
+    /// Receives that were used up by waiting in its place for its time, or behind a message that
+    /// did.
     waits: u32,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
@@ -136,16 +143,22 @@ impl Decoder {
     /// Takes a body apart, and says how far its sender is to be believed.
     fn read<'a>(&self, body: &'a str, sender: Option<Principal>) -> (wire::Body<'a>, Trust) {
         let read = wire::read(body, self.max_retries);
-        let Some(senders) = self.senders.as_ref().filter(|_| !matches!(read.origin, Origin::Fresh { .. })) else {
+        let Some(senders) =
+            self.senders.as_ref().filter(|_| !matches!(read.origin, Origin::Fresh { .. }))
+        else {
             return (read, Trust::Full);
         };
         match senders.believes(sender) {
             Belief::Believed => (read, Trust::Full),
             Belief::Unknown => (read, Trust::Unknown),
             Belief::NotBelieved => {
-                let is_nested = matches!(read.origin, Origin::Ours(_)) && wire::bears_fields(&read.payload);
+                let is_nested =
+                    matches!(read.origin, Origin::Ours(_)) && wire::bears_fields(&read.payload);
                 senders.warn(sender);
-                (wire::read_as_foreign(body, self.max_retries), if is_nested { Trust::Nested } else { Trust::Full })
+                (
+                    wire::read_as_foreign(body, self.max_retries),
+                    if is_nested { Trust::Nested } else { Trust::Full },
+                )
             }
         }
     }
@@ -157,16 +170,23 @@ enum Trust {
     Full,
     /// STS has not said yet who we are.
     Unknown,
-    /// They are not believed, and were put around others that were not believed either: each copy of such a body would be one layer larger.
+    /// They are not believed, and were put around others that were not believed either: each copy
+    /// of such a body would be one layer larger.
     Nested,
 }
 
 impl Delivery {
     /// Reads a record. `received` is the time of this batch, for a record that does not say.
-    pub(crate) fn decode(position: usize, mut record: Record, received: SystemTime, decoder: &Decoder) -> Self {
+    pub(crate) fn decode(
+        position: usize,
+        mut record: Record,
+        received: SystemTime,
+        decoder: &Decoder,
+    ) -> Self {
         let arrival = decoder.arrivals.of(&record, received);
         let broken = |what| Failure::new(FailureClass::NonRetryable, Evidence::Body, what);
-        let mut defect = record.attributes.is_none().then(|| broken("a message attribute cannot be read"));
+        let mut defect =
+            record.attributes.is_none().then(|| broken("a message attribute cannot be read"));
         let body = record.body.take().filter(|body| !body.is_empty()).unwrap_or_else(|| {
             defect = Some(broken("the record has no body"));
             String::new()
@@ -184,7 +204,8 @@ impl Delivery {
             Origin::LaterVersion(_) => RetryState::default(),
         };
         if is_fifo {
-            // It is none of ours: we count by receives there, so that a message was called before they say that it is given up.
+            // It is none of ours: we count by receives there, so that a message was called before
+            // they say that it is given up.
             state.retry_count = 0;
         }
         let payload = match read.payload {
@@ -202,8 +223,10 @@ impl Delivery {
         let attributes = record.attributes.unwrap_or_default();
         let first_sent = state.first_sent.or(sent).unwrap_or(here);
         let (limits, refusal) = match decoder.producer_limits {
-            ProducerLimits::On => MessageLimits::read(&attributes, first_sent)
-                .map_or_else(|refusal| (MessageLimits::default(), Some(refusal)), |limits| (limits, None)),
+            ProducerLimits::On => MessageLimits::read(&attributes, first_sent).map_or_else(
+                |refusal| (MessageLimits::default(), Some(refusal)),
+                |limits| (limits, None),
+            ),
             ProducerLimits::Off => (MessageLimits::default(), None),
         };
         let message_id = record.message_id.filter(|id| !id.is_empty());
@@ -219,7 +242,11 @@ impl Delivery {
         Self {
             position,
             message_id,
-            receipt_handles: record.receipt_handle.filter(|handle| !handle.is_empty()).into_iter().collect(),
+            receipt_handles: record
+                .receipt_handle
+                .filter(|handle| !handle.is_empty())
+                .into_iter()
+                .collect(),
             queue: record.queue,
             strategy,
             lineage: None,
@@ -243,8 +270,8 @@ impl Delivery {
         }
     }
 
-    /// Adds a further delivery of the same message: one message, one outcome. SQS honours the receipt handle of the latest
-    /// receive, so that one comes first.
+    /// Adds a further delivery of the same message: one message, one outcome. SQS honours the
+    /// receipt handle of the latest receive, so that one comes first.
     pub(crate) fn join(&mut self, mut other: Self) {
         if other.receive_count > self.receive_count {
             std::mem::swap(self, &mut other);
@@ -253,7 +280,8 @@ impl Delivery {
         self.receipt_handles.append(&mut other.receipt_handles);
     }
 
-    /// Notes which message is before it in its FIFO group: as long as that one is not done, both are received together.
+    /// Notes which message is before it in its FIFO group: as long as that one is not done, both
+    /// are received together.
     pub(crate) fn follow(&mut self, predecessor: &Self) {
         self.waits = self.waits.max(predecessor.waits);
     }
@@ -297,7 +325,8 @@ impl Delivery {
         self.receive_count.saturating_sub(self.receives_before).saturating_sub(self.waits).max(1)
     }
 
-    /// How often it was not its turn. A message that cannot be re-sent keeps its count; its receives count for it.
+    /// How often it was not its turn. A message that cannot be re-sent keeps its count; its
+    /// receives count for it.
     pub(crate) fn deferrals(&self) -> u32 {
         self.state.deferrals.max(self.receives() - 1)
     }
@@ -311,32 +340,44 @@ impl Delivery {
         Progress {
             state: &self.state,
             // Before its time nobody has tried anything.
-            first_received: self.limits.not_before.map_or(self.first_received, |due| due.max(self.first_received)),
+            first_received: self
+                .limits
+                .not_before
+                .map_or(self.first_received, |due| due.max(self.first_received)),
             max_retries: self.limits.max_retries.unwrap_or(u32::MAX),
             receive_count: self.receives(),
             strategy: self.strategy,
-            // A message that waits for the sake of others, or for STS, may wait in a copy otherwise, so its receives say nothing.
-            counts_receives: self.strategy == Strategy::Visibility && !self.waits_for_others && !self.is_unverified,
+            // A message that waits for the sake of others, or for STS, may wait in a copy
+            // otherwise, so its receives say nothing.
+            counts_receives: self.strategy == Strategy::Visibility
+                && !self.waits_for_others
+                && !self.is_unverified,
         }
     }
 }
 
-/// What SQS does not say of this copy is no evidence: nothing restarts by time then. What SQS itself moved is in a dead-letter queue, of
-/// which somebody works on the messages anew; the handler is told why it is there.
+/// What SQS does not say of this copy is no evidence: nothing restarts by time then. What SQS
+/// itself moved is in a dead-letter queue, of which somebody works on the messages anew; the
+/// handler is told why it is there.
 fn restart_if_redriven(state: RetryState, record: &Record) -> RetryState {
     let Record { sent, first_received, was_dead_lettered, ref dead_letter_source, .. } = *record;
     let since = |from: Option<SystemTime>, to: Option<SystemTime>| to?.duration_since(from?).ok();
-    let enqueued_later = since(state.retry_timestamp, sent).is_some_and(|later| later > REDRIVE_TOLERANCE);
+    let enqueued_later =
+        since(state.retry_timestamp, sent).is_some_and(|later| later > REDRIVE_TOLERANCE);
     // A second less: nobody promises that SQS keeps a delay to the millisecond.
     let least = Duration::from_secs(u64::from(ANNOTATION_DELAY.as_secs()) - 1);
-    let received_too_soon = state.dead_letter.is_some() && since(sent, first_received).is_some_and(|time| time < least);
+    let received_too_soon =
+        state.dead_letter.is_some() && since(sent, first_received).is_some_and(|time| time < least);
     let was_sent_elsewhere = state.source.is_some();
     let redriven = enqueued_later || received_too_soon || was_sent_elsewhere || was_dead_lettered;
     if !redriven || state.redrives >= MAX_REDRIVES {
         return state;
     }
-    let last_dead_letter =
-        DeadLetterInfo::to_remember(&state, was_dead_lettered, dead_letter_source.as_ref().map(ToString::to_string));
+    let last_dead_letter = DeadLetterInfo::to_remember(
+        &state,
+        was_dead_lettered,
+        dead_letter_source.as_ref().map(ToString::to_string),
+    );
     RetryState {
         last_dead_letter,
         original_message_id: state.original_message_id,
@@ -353,8 +394,8 @@ pub type Attempt = NonZeroU32;
 
 /// One delivery as the handler sees it.
 ///
-/// The body is a type of your own that serde can read, or [`Raw`] for the text itself, which is the same, byte for byte, on
-/// every attempt.
+/// The body is a type of your own that serde can read, or [`Raw`] for the text itself, which is the
+/// same, byte for byte, on every attempt.
 ///
 /// ```
 /// # use requeue::{Failure, Message};
@@ -377,7 +418,11 @@ pub struct Message<T = Raw> {
 
 impl<T: Body> Message<T> {
     /// Reads the body; fails with a non-retryable failure when it does not fit the type.
-    pub(crate) fn new(delivery: &Arc<Delivery>, max_retries: u32, deadline: Instant) -> Result<Self, Failure> {
+    pub(crate) fn new(
+        delivery: &Arc<Delivery>,
+        max_retries: u32,
+        deadline: Instant,
+    ) -> Result<Self, Failure> {
         let body = T::read(Raw(Arc::clone(delivery)))?;
         Ok(Self { body, delivery: Arc::clone(delivery), max_retries, deadline })
     }
@@ -394,12 +439,14 @@ impl<T> Message<T> {
         self.body
     }
 
-    /// The id of this delivery's message, which changes with every retry; `None` in a malformed event.
+    /// The id of this delivery's message, which changes with every retry; `None` in a malformed
+    /// event.
     pub fn id(&self) -> Option<&str> {
         self.delivery.message_id.as_deref()
     }
 
-    /// The id that the message had when it was first delivered: the same on every attempt, so the idempotency key.
+    /// The id that the message had when it was first delivered: the same on every attempt, so the
+    /// idempotency key.
     pub fn original_id(&self) -> Option<&str> {
         self.delivery.original_id()
     }
@@ -419,14 +466,16 @@ impl<T> Message<T> {
         self.delivery.group_id.as_deref()
     }
 
-    /// The trace to which the message belongs, as W3C Trace Context has it: its attribute `traceparent`, or else what SQS has kept for
-    /// X-Ray. With it a handler continues the trace of who sent the message; [`HttpTarget`](crate::http::HttpTarget) does so by itself.
+    /// The trace to which the message belongs, as W3C Trace Context has it: its attribute
+    /// `traceparent`, or else what SQS has kept for X-Ray. With it a handler continues the trace of
+    /// who sent the message; [`HttpTarget`](crate::http::HttpTarget) does so by itself.
     pub fn traceparent(&self) -> Option<Cow<'_, str>> {
         let kept = || self.delivery.trace_header.as_deref().and_then(trace::of_header);
         self.own_traceparent().map(Cow::Borrowed).or_else(|| kept().map(Cow::Owned))
     }
 
-    /// What belongs to the `traceparent` of the same message: the attribute `tracestate`, if it has both.
+    /// What belongs to the `traceparent` of the same message: the attribute `tracestate`, if it has
+    /// both.
     pub fn tracestate(&self) -> Option<&str> {
         self.own_traceparent()?;
         match &self.delivery.attributes.get(trace::TRACESTATE)?.value {
@@ -439,11 +488,13 @@ impl<T> Message<T> {
         self.delivery.attributes.get(trace::TRACEPARENT).and_then(trace::of_attribute)
     }
 
-    /// Why the message was given up, of one that is handled in a dead-letter queue or was brought back from one; else `None`. In the mode
-    /// [`Redrive`](crate::DeadLetterMode::Redrive) no reason is known. In the dead-letter queue the class of the last retry and the source
-    /// may be; of a message that was brought back, nothing is, and this is `None`.
+    /// Why the message was given up, of one that is handled in a dead-letter queue or was brought
+    /// back from one; else `None`. In the mode [`Redrive`](crate::DeadLetterMode::Redrive) no
+    /// reason is known. In the dead-letter queue the class of the last retry and the source may be;
+    /// of a message that was brought back, nothing is, and this is `None`.
     ///
-    /// It is the same on every attempt. [`HttpTarget`](crate::http::HttpTarget) sends it as `X-Requeue-Dead-Letter-…` headers.
+    /// It is the same on every attempt. [`HttpTarget`](crate::http::HttpTarget) sends it as
+    /// `X-Requeue-Dead-Letter-…` headers.
     ///
     /// ```
     /// # use requeue::{Failure, FailureClass, Message};
@@ -473,7 +524,8 @@ impl<T> Message<T> {
     ///
     /// - after a crash or a time-out of the function, and after a throttled invocation,
     /// - if the message was left to SQS, or its copy was not confirmed,
-    /// - for each further attempt of a message that waits in its place (a FIFO queue, [`Strategy::Visibility`]),
+    /// - for each further attempt of a message that waits in its place (a FIFO queue,
+    ///   [`Strategy::Visibility`]),
     /// - in a dead-letter queue, since the receives in its source queue count.
     pub fn receive_count(&self) -> u32 {
         self.delivery.receive_count
@@ -484,8 +536,8 @@ impl<T> Message<T> {
         self.delivery.retries() >= self.max_retries
     }
 
-    /// When the message was first sent, by SQS's clock. A message that a redrive policy moved starts afresh: it was sent when it was
-    /// first received here.
+    /// When the message was first sent, by SQS's clock. A message that a redrive policy moved
+    /// starts afresh: it was sent when it was first received here.
     pub fn first_sent(&self) -> SystemTime {
         self.delivery.first_sent
     }
@@ -501,8 +553,8 @@ impl<T> Message<T> {
     }
 }
 
-/// What can be read from a message body: every type that serde can read from JSON, and [`Raw`]. A `String` is a type that serde can
-/// read: from a JSON string. For plain text take [`Raw`].
+/// What can be read from a message body: every type that serde can read from JSON, and [`Raw`]. A
+/// `String` is a type that serde can read: from a JSON string. For plain text take [`Raw`].
 pub trait Body: Sized + Send + 'static {
     /// Reads the body as first delivered.
     fn read(raw: Raw) -> Result<Self, Failure>;

@@ -1,7 +1,8 @@
 //! Text from messages and services, made safe to show. Knows nothing of where the text comes from.
 //!
-//! Whoever may send to a queue chooses what its messages contain. A terminal obeys some characters instead of showing them: it hides
-//! text, moves the cursor, answers into the standard input. A log viewer obeys others: it reverses text or starts a new line.
+//! Whoever may send to a queue chooses what its messages contain. A terminal obeys some characters
+//! instead of showing them: it hides text, moves the cursor, answers into the standard input. A log
+//! viewer obeys others: it reverses text or starts a new line.
 //!
 //! ```
 //! use requeue::printable;
@@ -13,25 +14,26 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-/// Whether this character is shown and does nothing else: no control character (C0, DEL, C1), no bidirectional control, no line or
-/// paragraph separator.
+/// Whether this character is shown and does nothing else: no control character (C0, DEL, C1), no
+/// bidirectional control, no line or paragraph separator.
 ///
 /// Source of the bidirectional controls: Unicode Standard Annex 9, section 2.
 #[must_use]
 pub fn is_printable(c: char) -> bool {
-    let is_bidi_control =
-        matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
+    let is_bidi_control = matches!(c, '\u{61C}' | '\u{200E}' | '\u{200F}' | '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}');
     let is_separator = matches!(c, '\u{2028}' | '\u{2029}');
     !(c.is_control() || is_bidi_control || is_separator)
 }
 
-/// A value as part of one line: every character that is not [printable](is_printable) becomes U+FFFD, tabs and line feeds too.
+/// A value as part of one line: every character that is not [printable](is_printable) becomes
+/// U+FFFD, tabs and line feeds too.
 #[must_use]
 pub fn line(value: &str) -> Cow<'_, str> {
     replaced(value, is_printable)
 }
 
-/// As much of a line as is at most so many bytes long, [printable](line()). For what is logged though others chose it.
+/// As much of a line as is at most so many bytes long, [printable](line()). For what is logged
+/// though others chose it.
 pub(crate) fn start_of_line(text: &str, max_bytes: usize) -> Cow<'_, str> {
     line(&text[..text.floor_char_boundary(max_bytes)])
 }
@@ -42,11 +44,12 @@ pub fn text(text: &str) -> Cow<'_, str> {
     replaced(text, |c| is_printable(c) || matches!(c, '\n' | '\t'))
 }
 
-/// JSON with the same values, in which no character needs to be replaced: in strings, `\uXXXX` stands for those that are not
-/// printable. Line feeds between values stay.
+/// JSON with the same values, in which no character needs to be replaced: in strings, `\uXXXX`
+/// stands for those that are not printable. Line feeds between values stay.
 #[must_use]
 pub fn json(json: String) -> String {
-    // A raw control character below U+0020 cannot be inside a string, so those that are there lay the document out.
+    // A raw control character below U+0020 cannot be inside a string, so those that are there lay
+    // the document out.
     let is_harmful = |c: char| c >= ' ' && !is_printable(c);
     if !json.contains(is_harmful) {
         return json;
@@ -67,7 +70,11 @@ fn replaced(text: &str, is_harmless: impl Fn(char) -> bool) -> Cow<'_, str> {
     if text.chars().all(&is_harmless) {
         return Cow::Borrowed(text);
     }
-    Cow::Owned(text.chars().map(|c| if is_harmless(c) { c } else { char::REPLACEMENT_CHARACTER }).collect())
+    Cow::Owned(
+        text.chars()
+            .map(|c| if is_harmless(c) { c } else { char::REPLACEMENT_CHARACTER })
+            .collect(),
+    )
 }
 
 #[cfg(test)]
@@ -93,7 +100,8 @@ mod tests {
 
     #[test]
     fn a_json_text_keeps_its_values_and_its_layout() {
-        let value = serde_json::json!({ "a\u{9b}": ["\u{1b}[31m\u{7f}\u{2028}", "é😀", "\\u202e"] });
+        let value =
+            serde_json::json!({ "a\u{9b}": ["\u{1b}[31m\u{7f}\u{2028}", "é😀", "\\u202e"] });
         for printed in [value.to_string(), format!("{value:#}")] {
             let escaped = json(printed.clone());
             assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).expect("JSON"), value);

@@ -1,4 +1,5 @@
-//! What a producer asks of the retries of its own message, in message attributes. It may only ask for less than the policy allows.
+//! What a producer asks of the retries of its own message, in message attributes. It may only ask
+//! for less than the policy allows.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -14,7 +15,8 @@ const MAX_RETRIES: &str = "requeue.maxRetries";
 const TTL_SECONDS: &str = "requeue.ttlSeconds";
 /// When its turn comes, at the earliest.
 const NOT_BEFORE: &str = "requeue.notBefore";
-/// A message waits no longer for its time than SQS keeps one. Source: SQS API reference, `MessageRetentionPeriod`.
+/// A message waits no longer for its time than SQS keeps one. Source: SQS API reference,
+/// `MessageRetentionPeriod`.
 const MAX_SCHEDULE: Duration = Duration::from_hours(14 * 24);
 
 /// The limits of one message.
@@ -26,9 +28,13 @@ pub(crate) struct MessageLimits {
 }
 
 impl MessageLimits {
-    /// Reads the attributes of a message that was first sent then. What cannot be read is refused: nobody knows what its producer meant
-    /// to forbid, and a payment that is made too early or too late is worse than one that waits for an operator.
-    pub(crate) fn read(attributes: &BTreeMap<String, Attribute>, first_sent: SystemTime) -> Result<Self, Failure> {
+    /// Reads the attributes of a message that was first sent then. What cannot be read is refused:
+    /// nobody knows what its producer meant to forbid, and a payment that is made too early or too
+    /// late is worse than one that waits for an operator.
+    pub(crate) fn read(
+        attributes: &BTreeMap<String, Attribute>,
+        first_sent: SystemTime,
+    ) -> Result<Self, Failure> {
         if attributes.is_empty() {
             return Ok(Self::default());
         }
@@ -36,21 +42,28 @@ impl MessageLimits {
             let what = format_args!("the message attribute {name} is no {rule}");
             Failure::new(FailureClass::NonRetryable, Evidence::Body, what)
         };
-        let number = |name| read(attributes, name, whole).ok_or_else(|| refused(name, "whole number below 2³²"));
+        let number = |name| {
+            read(attributes, name, whole).ok_or_else(|| refused(name, "whole number below 2³²"))
+        };
         let latest = first_sent.checked_add(MAX_SCHEDULE);
-        let not_before = read(attributes, NOT_BEFORE, time).filter(|due| *due <= latest || due.is_none());
+        let not_before =
+            read(attributes, NOT_BEFORE, time).filter(|due| *due <= latest || due.is_none());
         Ok(Self {
             max_retries: number(MAX_RETRIES)?,
             ttl: number(TTL_SECONDS)?.map(|secs| Duration::from_secs(secs.into())),
-            not_before: not_before
-                .ok_or_else(|| refused(NOT_BEFORE, "RFC 3339 time at most 14 days after the message was sent"))?,
+            not_before: not_before.ok_or_else(|| {
+                refused(NOT_BEFORE, "RFC 3339 time at most 14 days after the message was sent")
+            })?,
         })
     }
 
-    /// Receives that a message uses up while it waits in its place for its time: one for each [`MAX_WAIT_IN_PLACE`].
+    /// Receives that a message uses up while it waits in its place for its time: one for each
+    /// [`MAX_WAIT_IN_PLACE`].
     pub(crate) fn receives(&self, first_received: SystemTime) -> u32 {
-        let wait =
-            self.not_before.and_then(|due| due.duration_since(first_received).ok()).filter(|wait| !wait.is_zero());
+        let wait = self
+            .not_before
+            .and_then(|due| due.duration_since(first_received).ok())
+            .filter(|wait| !wait.is_zero());
         let waits = wait.map_or(0, |wait| wait.as_millis().div_ceil(MAX_WAIT_IN_PLACE.as_millis()));
         u32::try_from(waits).unwrap_or(u32::MAX)
     }
@@ -136,23 +149,40 @@ mod tests {
 
     #[test]
     fn what_is_refused_is_named_and_not_quoted() {
-        for (name, value) in [(MAX_RETRIES, "SECRET"), (TTL_SECONDS, "SECRET"), (NOT_BEFORE, "SECRET")] {
+        for (name, value) in
+            [(MAX_RETRIES, "SECRET"), (TTL_SECONDS, "SECRET"), (NOT_BEFORE, "SECRET")]
+        {
             let failure = limits(name, value).expect_err("no value of it");
-            assert!(failure.reason().contains(name) && !failure.reason().contains(value), "{}", failure.reason());
+            assert!(
+                failure.reason().contains(name) && !failure.reason().contains(value),
+                "{}",
+                failure.reason()
+            );
             assert_eq!(failure.class(), FailureClass::NonRetryable);
         }
-        let binary = Attribute { data_type: "Binary".to_owned(), value: AttributeValue::Binary(vec![b'1']) };
-        assert!(MessageLimits::read(&BTreeMap::from([(MAX_RETRIES.to_owned(), binary)]), sent()).is_err());
+        let binary =
+            Attribute { data_type: "Binary".to_owned(), value: AttributeValue::Binary(vec![b'1']) };
+        assert!(
+            MessageLimits::read(&BTreeMap::from([(MAX_RETRIES.to_owned(), binary)]), sent())
+                .is_err()
+        );
         assert_eq!(limits("requeue.other", "SECRET").ok(), Some(MessageLimits::default()));
     }
 
     #[test]
     fn a_wait_in_its_place_uses_up_a_receive_for_each_longest_wait() {
-        for (secs, receives) in [(0, 0), (1, 1), (41_940, 1), (41_941, 2), (83_880, 2), (83_881, 3)] {
-            let limits = MessageLimits { not_before: Some(sent() + Duration::from_secs(secs)), ..Default::default() };
+        for (secs, receives) in [(0, 0), (1, 1), (41_940, 1), (41_941, 2), (83_880, 2), (83_881, 3)]
+        {
+            let limits = MessageLimits {
+                not_before: Some(sent() + Duration::from_secs(secs)),
+                ..Default::default()
+            };
             assert_eq!(limits.receives(sent()), receives, "{secs} s");
         }
-        let past = MessageLimits { not_before: Some(sent() - Duration::from_secs(5)), ..Default::default() };
+        let past = MessageLimits {
+            not_before: Some(sent() - Duration::from_secs(5)),
+            ..Default::default()
+        };
         assert_eq!((past.receives(sent()), MessageLimits::default().receives(sent())), (0, 0));
     }
 }

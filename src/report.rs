@@ -1,4 +1,5 @@
-//! What became of each message of a batch. All answers, to Lambda as to the log, are derived from this one value.
+//! What became of each message of a batch. All answers, to Lambda as to the log, are derived from
+//! this one value.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +23,8 @@ pub struct Outcome {
     pub hops: u32,
     /// How often SQS delivered this copy.
     pub receive_count: u32,
-    /// Whether it was given up, and SQS has delivered it so often that no redrive policy seems to move it.
+    /// Whether it was given up, and SQS has delivered it so often that no redrive policy seems to
+    /// move it.
     pub is_stuck: bool,
     /// The class of the failure, if it failed.
     pub class: Option<FailureClass>,
@@ -49,12 +51,14 @@ pub enum Settlement {
     Kept,
     /// The copy is in the queue and the original is deleted.
     Moved,
-    /// The copy is in the queue; the original could not be deleted by us and is left to the event source mapping.
+    /// The copy is in the queue; the original could not be deleted by us and is left to the event
+    /// source mapping.
     MovedNotDeleted {
         /// Why: the code of the failed call.
         code: String,
     },
-    /// SQS keeps the message, but did not confirm how long it shall wait: it comes back after its visibility timeout.
+    /// SQS keeps the message, but did not confirm how long it shall wait: it comes back after its
+    /// visibility timeout.
     KeptNotDelayed {
         /// Why: the code of the failed call or entry.
         code: String,
@@ -84,7 +88,9 @@ impl Settlement {
     #[must_use]
     pub fn code(&self) -> Option<&str> {
         match self {
-            Self::KeptNotDelayed { code } | Self::MovedNotDeleted { code } | Self::Unconfirmed { code } => Some(code),
+            Self::KeptNotDelayed { code }
+            | Self::MovedNotDeleted { code }
+            | Self::Unconfirmed { code } => Some(code),
             Self::Done | Self::Kept | Self::Moved => None,
         }
     }
@@ -113,7 +119,8 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// [`Unreportable`] when SQS must keep a message without an id, which no response can say. The invocation must then fail.
+    /// [`Unreportable`] when SQS must keep a message without an id, which no response can say. The
+    /// invocation must then fail.
     pub fn failed_ids(&self) -> Result<Vec<&str>, Unreportable> {
         let kept = self.outcomes.iter().filter(|outcome| outcome.settlement.is_kept());
         kept.map(|outcome| outcome.message_id.as_deref().ok_or(Unreportable)).collect()

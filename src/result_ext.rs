@@ -7,8 +7,8 @@ use crate::failure::{Evidence, Failure};
 
 /// Turns the error of any [`Result`] into a [`Failure`]: `charge(order).temporary()?`.
 ///
-/// The reason names the error's type and never holds its text, which may quote a body or a secret; whoever wants own words says
-/// `.map_err(|_| Failure::temporary("the ledger is locked"))`.
+/// The reason names the error's type and never holds its text, which may quote a body or a secret;
+/// whoever wants own words says `.map_err(|_| Failure::temporary("the ledger is locked"))`.
 ///
 /// ```
 /// use requeue::{Failure, FailureClass, ResultExt};
@@ -29,7 +29,8 @@ pub trait ResultExt<T, E>: Sized {
     fn temporary(self) -> Result<T, Failure>;
     /// It will never work: [`Failure::non_retryable`].
     fn non_retryable(self) -> Result<T, Failure>;
-    /// Whatever the built-in tables make of it: [`Failure::classified`]. Takes every error that is `Send` and `Sync`, boxed ones and strings.
+    /// Whatever the built-in tables make of it: [`Failure::classified`]. Takes every error that is
+    /// `Send` and `Sync`, boxed ones and strings.
     fn classified(self) -> Result<T, Failure>
     where
         E: Into<Box<dyn Error + Send + Sync>>;

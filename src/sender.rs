@@ -1,4 +1,5 @@
-//! Who sent a message, by SQS's own word, and whose retry fields in a body are believed. Knows no field.
+//! Who sent a message, by SQS's own word, and whose retry fields in a body are believed. Knows no
+//! field.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,13 +14,15 @@ use crate::aws;
 use crate::message::Record;
 use crate::wire;
 
-/// Longest time to ask STS who this process is. A batch that ends soon waits for a quarter of its time.
+/// Longest time to ask STS who this process is. A batch that ends soon waits for a quarter of its
+/// time.
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// STS is not asked again sooner after it gave no answer.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// The unique id of a principal of IAM, as SQS names the sender of a message: `AROA…` for a role, `AIDA…` for a user, the account id for
-/// the root user. Of what SQS says, the name of the session after the colon is left out, since whoever assumes a role chooses it.
+/// The unique id of a principal of IAM, as SQS names the sender of a message: `AROA…` for a role,
+/// `AIDA…` for a user, the account id for the root user. Of what SQS says, the name of the session
+/// after the colon is left out, since whoever assumes a role chooses it.
 ///
 /// ```
 /// use requeue::Principal;
@@ -44,7 +47,9 @@ pub struct InvalidPrincipal;
 
 impl fmt::Display for InvalidPrincipal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("the id of a principal has 12 to 32 capital letters and digits, as AROA… for a role")
+        f.write_str(
+            "the id of a principal has 12 to 32 capital letters and digits, as AROA… for a role",
+        )
     }
 }
 
@@ -55,7 +60,8 @@ impl FromStr for Principal {
 
     fn from_str(text: &str) -> Result<Self, InvalidPrincipal> {
         let id = text.split(':').next().unwrap_or_default().as_bytes();
-        let is_one = id.len() >= 12 && id.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
+        let is_one = id.len() >= 12
+            && id.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
         let mut bytes = [0; Self::MAX_LEN];
         let place = bytes.get_mut(..id.len()).filter(|_| is_one).ok_or(InvalidPrincipal)?;
         place.copy_from_slice(id);
@@ -84,10 +90,11 @@ impl fmt::Debug for Principal {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedSenders {
-    /// Whether the principal of this process is one of them. Who that is, is asked of STS (`GetCallerIdentity`) when it is first needed.
+    /// Whether the principal of this process is one of them. Who that is, is asked of STS
+    /// (`GetCallerIdentity`) when it is first needed.
     pub own: bool,
-    /// The others. One must be this process's own where [`own`](Self::own) is `false`, or its own copies are not believed, and a message
-    /// is given up once it was copied twice.
+    /// The others. One must be this process's own where [`own`](Self::own) is `false`, or its own
+    /// copies are not believed, and a message is given up once it was copied twice.
     pub ids: Vec<Principal>,
 }
 
@@ -110,7 +117,12 @@ pub(crate) struct Senders {
 
 impl Senders {
     pub(crate) fn new(trusted: TrustedSenders) -> Self {
-        Self { trusted, own: OnceCell::new(), failed: Mutex::default(), has_warned: AtomicBool::new(false) }
+        Self {
+            trusted,
+            own: OnceCell::new(),
+            failed: Mutex::default(),
+            has_warned: AtomicBool::new(false),
+        }
     }
 
     /// Learns who we are, if one of these records needs that. Their batch ends at `deadline`.
@@ -118,7 +130,12 @@ impl Senders {
         self.identify_by(records, deadline, own).await;
     }
 
-    async fn identify_by(&self, records: &[Record], deadline: Instant, own: impl AsyncFnOnce() -> Option<Principal>) {
+    async fn identify_by(
+        &self,
+        records: &[Record],
+        deadline: Instant,
+        own: impl AsyncFnOnce() -> Option<Principal>,
+    ) {
         let is_asked = |record: &Record| {
             let may_be_ours = record.body.as_deref().is_some_and(wire::may_be_ours);
             may_be_ours && self.believes(record.sender) == Belief::Unknown
@@ -242,15 +259,31 @@ mod tests {
             senders.identify_by(&[record], later(60), ask).await;
             asked.load(Ordering::Relaxed)
         };
-        assert_eq!(identify(record("AROAEXAMPLEREQUEUE001:f", "{}"), Some(own)).await, 0, "nothing of ours");
-        assert_eq!(identify(record("AROAEXAMPLEOPERATOR01:me", OURS), Some(own)).await, 0, "it is listed");
+        assert_eq!(
+            identify(record("AROAEXAMPLEREQUEUE001:f", "{}"), Some(own)).await,
+            0,
+            "nothing of ours"
+        );
+        assert_eq!(
+            identify(record("AROAEXAMPLEOPERATOR01:me", OURS), Some(own)).await,
+            0,
+            "it is listed"
+        );
         assert_eq!(identify(record("", OURS), Some(own)).await, 0, "nobody sent it");
         assert_eq!(identify(record("AROAEXAMPLEREQUEUE001:f", OURS), None).await, 1);
         assert_eq!(senders.believes(Some(own)), Belief::Unknown);
-        assert_eq!(identify(record("AROAEXAMPLEREQUEUE001:f", OURS), Some(own)).await, 1, "too soon");
+        assert_eq!(
+            identify(record("AROAEXAMPLEREQUEUE001:f", OURS), Some(own)).await,
+            1,
+            "too soon"
+        );
         tokio::time::advance(ASK_AGAIN).await;
         assert_eq!(identify(record("AROAEXAMPLEREQUEUE001:f", OURS), Some(own)).await, 2);
-        assert_eq!(identify(record("AIDAEXAMPLEPRODUCER01", OURS), None).await, 2, "once is enough");
+        assert_eq!(
+            identify(record("AIDAEXAMPLEPRODUCER01", OURS), None).await,
+            2,
+            "once is enough"
+        );
         for (sender, belief) in [
             (Some(own), Belief::Believed),
             (Some(listed), Belief::Believed),
@@ -262,7 +295,8 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn sts_that_does_not_answer_is_waited_for_a_quarter_of_the_batchs_time_and_three_seconds_at_most() {
+    async fn sts_that_does_not_answer_is_waited_for_a_quarter_of_the_batchs_time_and_three_seconds_at_most()
+     {
         for (left, waited) in [(0, 0), (4, 1), (12, 3), (16, 3), (900, 3)] {
             let senders = Senders::new(TrustedSenders { own: true, ids: Vec::new() });
             let begun = Instant::now();

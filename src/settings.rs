@@ -31,16 +31,18 @@ pub struct Settings {
     pub strategy: Strategy,
     /// What Lambda does about copies. Default: [`RecursiveLoop::Terminate`].
     pub recursive_loop: RecursiveLoop,
-    /// How a message that is given up reaches the dead-letter queue. Default: [`DeadLetterMode::Redrive`].
+    /// How a message that is given up reaches the dead-letter queue. Default:
+    /// [`DeadLetterMode::Redrive`].
     pub dead_letter: DeadLetterMode,
     /// Whether failed messages are tried again at all. Default: [`Mode::Requeue`].
     pub mode: Mode,
     /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
     pub wrap: Wrap,
-    /// The senders whose retry fields in a body are believed; those of others are taken for the producer's own. Default: `None`, everybody's
-    /// are.
+    /// The senders whose retry fields in a body are believed; those of others are taken for the
+    /// producer's own. Default: `None`, everybody's are.
     pub trusted_senders: Option<TrustedSenders>,
-    /// Whether producers may limit the retries of their own messages. Default: [`ProducerLimits::On`].
+    /// Whether producers may limit the retries of their own messages. Default:
+    /// [`ProducerLimits::On`].
     pub producer_limits: ProducerLimits,
     /// Whether each batch writes its metrics to the standard output. Default: it does not.
     pub metrics: Option<Metrics>,
@@ -85,8 +87,8 @@ pub struct Limits {
     pub concurrency: usize,
     /// Longest run of one handler. Default 30 s.
     pub timeout: Duration,
-    /// Kept back at the end of an invocation, for settling. Default 5 s, but never more than a quarter of what the
-    /// invocation has left at its start.
+    /// Kept back at the end of an invocation, for settling. Default 5 s, but never more than a
+    /// quarter of what the invocation has left at its start.
     pub reserve: Duration,
 }
 
@@ -96,7 +98,8 @@ impl Default for Limits {
     }
 }
 
-/// The function's property of the same name: what Lambda does when a function sends to the queue that invokes it.
+/// The function's property of the same name: what Lambda does when a function sends to the queue
+/// that invokes it.
 ///
 /// ```
 /// assert_eq!(requeue::RecursiveLoop::default(), requeue::RecursiveLoop::Terminate);
@@ -105,20 +108,23 @@ impl Default for Limits {
 pub enum RecursiveLoop {
     /// It lets it.
     Allow,
-    /// It refuses to invoke the function after about 16 rounds; the message reaches the dead-letter queue unseen. Therefore a message
-    /// waits by its visibility once it, or one that shared an invocation with it, has come back in ten copies.
+    /// It refuses to invoke the function after about 16 rounds; the message reaches the dead-letter
+    /// queue unseen. Therefore a message waits by its visibility once it, or one that shared an
+    /// invocation with it, has come back in ten copies.
     #[default]
     Terminate,
 }
 
-/// Whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` bind their own message.
+/// Whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and
+/// `requeue.notBefore` bind their own message.
 ///
 /// ```
 /// assert_eq!(requeue::ProducerLimits::default(), requeue::ProducerLimits::On);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ProducerLimits {
-    /// They do, as far as they are tighter than the policy. A message with a value that cannot be read is non-retryable.
+    /// They do, as far as they are tighter than the policy. A message with a value that cannot be
+    /// read is non-retryable.
     #[default]
     On,
     /// They are attributes as any other.
@@ -135,8 +141,9 @@ pub enum Mode {
     /// Each is sorted, and what can be tried again is.
     #[default]
     Requeue,
-    /// Each is sorted and logged, and left to SQS as if there were no Requeue: it comes back after its visibility timeout, until
-    /// the queue's redrive policy moves it. Nothing is sent, nothing paused. What is not due waits in its place. For emergencies.
+    /// Each is sorted and logged, and left to SQS as if there were no Requeue: it comes back after
+    /// its visibility timeout, until the queue's redrive policy moves it. Nothing is sent, nothing
+    /// paused. What is not due waits in its place. For emergencies.
     Report,
 }
 
@@ -158,18 +165,21 @@ pub enum Mode {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum DeadLetterMode {
-    /// It stays in the queue until the queue's redrive policy moves it. A process remembers 4,096 messages that it gave up and does not
-    /// handle them again; another process does, once.
+    /// It stays in the queue until the queue's redrive policy moves it. A process remembers 4,096
+    /// messages that it gave up and does not handle them again; another process does, once.
     #[default]
     Redrive,
-    /// It is replaced by a copy that says in `retryState.deadLetter` why it was given up, and is not handled again; the queue's
-    /// redrive policy moves that. Where SQS does not confirm the copy, a process that remembers the message sends it again on the next receive,
-    /// without a call of the handler. On a FIFO queue, and after ten copies in a row where loops are
-    /// not allowed ([`RecursiveLoop`]), it is as [`Redrive`](Self::Redrive).
+    /// It is replaced by a copy that says in `retryState.deadLetter` why it was given up, and is
+    /// not handled again; the queue's redrive policy moves that. Where SQS does not confirm the
+    /// copy, a process that remembers the message sends it again on the next receive, without a
+    /// call of the handler. On a FIFO queue, and after ten copies in a row where loops are not
+    /// allowed ([`RecursiveLoop`]), it is as [`Redrive`](Self::Redrive).
     Annotate,
-    /// A copy that says why is sent to this queue, and the original is deleted. If SQS does not confirm the copy, the original stays, as
-    /// with [`Annotate`](Self::Annotate). SQS does not know where such a copy came from, so an operator who moves it back has to name
-    /// the queue. The copy claims one in `retryState.source`, which anybody could write: see [`Settings::trusted_senders`].
+    /// A copy that says why is sent to this queue, and the original is deleted. If SQS does not
+    /// confirm the copy, the original stays, as with [`Annotate`](Self::Annotate). SQS does not
+    /// know where such a copy came from, so an operator who moves it back has to name the queue.
+    /// The copy claims one in `retryState.source`, which anybody could write: see
+    /// [`Settings::trusted_senders`].
     Direct(QueueUrl),
 }
 
@@ -183,7 +193,8 @@ pub enum DeadLetterMode {
 pub struct Metrics {
     /// The dimension `Service`: 1 to 255 printable ASCII characters.
     pub service: String,
-    /// The member `level`. Lambda drops lines below the level of the function's log; so it should be that level.
+    /// The member `level`. Lambda drops lines below the level of the function's log; so it should
+    /// be that level.
     pub level: String,
 }
 

@@ -1,5 +1,5 @@
-//! What a message has been through: the values of our members, and how each disposition changes them. Knows nothing of their
-//! place in the body, which is `wire/`.
+//! What a message has been through: the values of our members, and how each disposition changes
+//! them. Knows nothing of their place in the body, which is `wire/`.
 
 use std::time::{Duration, SystemTime};
 
@@ -40,8 +40,8 @@ pub(crate) struct RetryState {
     pub(crate) dead_letter: Option<String>,
     /// The queue from which the message was sent to the dead-letter queue directly.
     pub(crate) source: Option<String>,
-    /// Why the message was given up before it was moved back or handled in a dead-letter queue, and where, as JSON text. Only the handler
-    /// reads it.
+    /// Why the message was given up before it was moved back or handled in a dead-letter queue, and
+    /// where, as JSON text. Only the handler reads it.
     pub(crate) last_dead_letter: Option<String>,
     /// Members that this version does not know, name and JSON text, in their order.
     pub(crate) unknown: Vec<(String, String)>,

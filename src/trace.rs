@@ -1,16 +1,20 @@
-//! To which trace a message belongs, as W3C Trace Context has it: its own attribute says so, or else the header that SQS has kept for X-Ray.
+//! To which trace a message belongs, as W3C Trace Context has it: its own attribute says so, or
+//! else the header that SQS has kept for X-Ray.
 
 use std::fmt::Write;
 
 use crate::queue::{Attribute, AttributeValue};
 
-/// The names of the attributes in which OpenTelemetry carries the context through SQS, and of the headers.
+/// The names of the attributes in which OpenTelemetry carries the context through SQS, and of the
+/// headers.
 pub(crate) const TRACEPARENT: &str = "traceparent";
 pub(crate) const TRACESTATE: &str = "tracestate";
 
-/// The `traceparent` in an attribute, if it is well-formed: `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`.
+/// The `traceparent` in an attribute, if it is well-formed:
+/// `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`.
 ///
-/// Source: W3C Trace Context, "traceparent header field values". What a later version appends goes along.
+/// Source: W3C Trace Context, "traceparent header field values". What a later version appends goes
+/// along.
 pub(crate) fn of_attribute(attribute: &Attribute) -> Option<&str> {
     let AttributeValue::Text(text) = &attribute.value else {
         return None;
@@ -22,23 +26,36 @@ pub(crate) fn of_attribute(attribute: &Attribute) -> Option<&str> {
         "00" => more.is_empty(),
         _ => more.is_empty() || more.starts_with('-'),
     };
-    let fits = is_hex(version, 2) && version != "ff" && is_id(trace, 32) && is_id(parent, 16) && is_hex(flags, 2);
+    let fits = is_hex(version, 2)
+        && version != "ff"
+        && is_id(trace, 32)
+        && is_id(parent, 16)
+        && is_hex(flags, 2);
     (fits && ends && text.len() <= MAX_LEN).then_some(text)
 }
 
 /// More is not carried along.
 const MAX_LEN: usize = 512;
 
-/// The same of X-Ray's header: `Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1`.
+/// The same of X-Ray's header:
+/// `Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1`.
 ///
-/// Source: X-Ray developer guide, "Tracing header"; an X-Ray trace id is a W3C trace id with hyphens after its version and its time.
+/// Source: X-Ray developer guide, "Tracing header"; an X-Ray trace id is a W3C trace id with
+/// hyphens after its version and its time.
 pub(crate) fn of_header(header: &str) -> Option<String> {
-    let field = |name: &str| header.split(';').find_map(|field| field.trim().strip_prefix(name)?.strip_prefix('='));
+    let field = |name: &str| {
+        header.split(';').find_map(|field| field.trim().strip_prefix(name)?.strip_prefix('='))
+    };
     let (time, unique) = field("Root")?.strip_prefix("1-")?.split_once('-')?;
     let parent = field("Parent")?;
     let mut traceparent = String::with_capacity(55);
-    let _ = write!(traceparent, "00-{time}{unique}-{parent}-0{}", u8::from(field("Sampled") == Some("1")));
-    (is_hex(time, 8) && is_id(&format!("{time}{unique}"), 32) && is_id(parent, 16)).then_some(traceparent)
+    let _ = write!(
+        traceparent,
+        "00-{time}{unique}-{parent}-0{}",
+        u8::from(field("Sampled") == Some("1"))
+    );
+    (is_hex(time, 8) && is_id(&format!("{time}{unique}"), 32) && is_id(parent, 16))
+        .then_some(traceparent)
 }
 
 fn is_hex(text: &str, len: usize) -> bool {
@@ -79,11 +96,17 @@ mod tests {
             (format!("{own}\r\nX: y"), false),
             (String::new(), false),
         ] {
-            let attribute = Attribute { data_type: "String".to_owned(), value: AttributeValue::Text(text.clone()) };
+            let attribute = Attribute {
+                data_type: "String".to_owned(),
+                value: AttributeValue::Text(text.clone()),
+            };
             assert_eq!(of_attribute(&attribute), expected.then_some(text.as_str()), "{text:?}");
         }
         let binary = AttributeValue::Binary(own.into_bytes());
-        assert_eq!(of_attribute(&Attribute { data_type: "Binary".to_owned(), value: binary }), None);
+        assert_eq!(
+            of_attribute(&Attribute { data_type: "Binary".to_owned(), value: binary }),
+            None
+        );
     }
 
     #[test]
@@ -95,7 +118,10 @@ mod tests {
         for (header, expected) in [
             (format!("{root};Parent=53995c3f42cd8ad8;Sampled=1"), Some(&sampled)),
             (format!("Sampled=1; Parent=53995c3f42cd8ad8; {root}"), Some(&sampled)),
-            (format!("{root};Parent=53995c3f42cd8ad8;Sampled=0;Lineage=25:a87bd80c:1"), Some(&not_sampled)),
+            (
+                format!("{root};Parent=53995c3f42cd8ad8;Sampled=0;Lineage=25:a87bd80c:1"),
+                Some(&not_sampled),
+            ),
             (format!("{root};Parent=53995c3f42cd8ad8"), Some(&not_sampled)),
             (format!("{root};Parent=53995c3f42cd8ad8;Sampled=?"), Some(&not_sampled)),
             (format!("{root};Sampled=1"), None),

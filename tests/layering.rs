@@ -38,15 +38,29 @@ const ONLY_IN: [(&str, &[&str], &str); 17] = [
     ("rustls::", &["src/http/"], "HTTP is one handler among others"),
     ("metrique::", &["src/telemetry/"], "what is measured is in the report"),
     ("ring::hmac", &["src/http/"], "only what is posted is signed"),
-    ("std::env", &["src/config/", "crates/requeue-cli/src/invoke.rs"], "settings are read once, in one place"),
-    ("SystemTime::now", &["crates/requeue-sqs/src/clock.rs", "crates/requeue-cli/src/"], "time is injected"),
+    (
+        "std::env",
+        &["src/config/", "crates/requeue-cli/src/invoke.rs"],
+        "settings are read once, in one place",
+    ),
+    (
+        "SystemTime::now",
+        &["crates/requeue-sqs/src/clock.rs", "crates/requeue-cli/src/"],
+        "time is injected",
+    ),
     ("rand::", &["src/clock.rs"], "chance is injected"),
     ("static mut", &[], "there is no global mutable state"),
 ];
 
 /// What the pure core may import.
-const POLICY_IMPORTS: [&str; 6] =
-    ["std::", "super::", "crate::disposition::", "crate::failure::", "crate::state::", "crate::policy"];
+const POLICY_IMPORTS: [&str; 6] = [
+    "std::",
+    "super::",
+    "crate::disposition::",
+    "crate::failure::",
+    "crate::state::",
+    "crate::policy",
+];
 
 fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(directory).unwrap() {
@@ -81,7 +95,8 @@ fn code() -> Vec<(String, Vec<String>)> {
     paths
         .into_iter()
         .map(|path| {
-            let name = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_str().unwrap().to_owned();
+            let name =
+                path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().to_str().unwrap().to_owned();
             let text = fs::read_to_string(&path).unwrap();
             let code = text.lines().take_while(|line| line.trim() != "#[cfg(test)]");
             let code = code.filter(|line| !line.trim_start().starts_with("//")).map(str::to_owned);
@@ -118,7 +133,10 @@ fn the_policy_imports_std_and_plain_types_only() {
         }
         for line in &lines {
             if let Some(import) = line.strip_prefix("use ") {
-                assert!(POLICY_IMPORTS.iter().any(|allowed| import.starts_with(allowed)), "{path}: {line}");
+                assert!(
+                    POLICY_IMPORTS.iter().any(|allowed| import.starts_with(allowed)),
+                    "{path}: {line}"
+                );
             }
             for forbidden in ["async ", "tracing", "Clock", "Sampler", "Instant"] {
                 assert!(!line.contains(forbidden), "{path}: {line}");
@@ -148,11 +166,18 @@ fn planning_is_pure_and_the_executor_knows_no_policy() {
 #[test]
 fn the_queue_is_called_by_settling_and_the_worker_only() {
     for (path, lines) in code() {
-        let exempt = ["src/settle/", "src/worker/", "crates/requeue-embedded/src/", "crates/requeue-cli/"]
-            .iter()
-            .any(|room| path.starts_with(room));
+        let exempt =
+            ["src/settle/", "src/worker/", "crates/requeue-embedded/src/", "crates/requeue-cli/"]
+                .iter()
+                .any(|room| path.starts_with(room));
         for line in lines.iter().filter(|_| !exempt) {
-            for call in ["queue.send(", "queue.delete(", "queue.change_visibility(", ".receive(&", ".describe("] {
+            for call in [
+                "queue.send(",
+                "queue.delete(",
+                "queue.change_visibility(",
+                ".receive(&",
+                ".describe(",
+            ] {
                 assert!(!line.contains(call), "{path}: {line}");
             }
         }
@@ -164,7 +189,10 @@ fn every_file_says_what_it_is_for() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (path, _) in code() {
         let text = fs::read_to_string(root.join(&path)).unwrap();
-        assert!(text.starts_with("//! "), "{path} begins with what it is for and what it must not know");
+        assert!(
+            text.starts_with("//! "),
+            "{path} begins with what it is for and what it must not know"
+        );
     }
 }
 
@@ -177,6 +205,10 @@ fn no_file_is_compiled_into_several_targets() {
     for path in paths {
         let text = fs::read_to_string(&path).unwrap();
         let is_elsewhere = text.lines().any(|line| line.trim_start().starts_with("#[path"));
-        assert!(!is_elsewhere, "{}: a module that two targets need belongs in a package of its own", path.display());
+        assert!(
+            !is_elsewhere,
+            "{}: a module that two targets need belongs in a package of its own",
+            path.display()
+        );
     }
 }

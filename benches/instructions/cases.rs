@@ -1,4 +1,5 @@
-//! What each message goes through, one case at a time, for its instructions to be counted: `tests/instructions_test.py` does.
+//! What each message goes through, one case at a time, for its instructions to be counted:
+//! `tests/instructions_test.py` does.
 //!
 //! With the name of a case it runs that one, and with none it prints the names.
 
@@ -26,7 +27,9 @@ fn counted(work: &dyn Fn()) {
 
 fn main() {
     let cases = cases();
-    if let Some((_, work)) = cases.iter().find(|(name, _)| std::env::args().any(|argument| argument == *name)) {
+    if let Some((_, work)) =
+        cases.iter().find(|(name, _)| std::env::args().any(|argument| argument == *name))
+    {
         // What happens once in a process: symbols bound, tables filled.
         work();
         counted(work);
@@ -42,9 +45,16 @@ fn cases() -> Vec<Case> {
     // The usual, and one that bills as a second request.
     for size in [600, 65_536] {
         let first = object(size);
-        cases.push(case(format!("read_first_delivery_{size}"), move || drop(black_box(read(black_box(&first))))));
-        let copy = stamp(&object(size), &State::after_three_retries()).expect("it can be wrapped").as_str().to_owned();
-        cases.push(case(format!("read_copy_{size}"), move || drop(black_box(read(black_box(&copy))))));
+        cases.push(case(format!("read_first_delivery_{size}"), move || {
+            drop(black_box(read(black_box(&first))))
+        }));
+        let copy = stamp(&object(size), &State::after_three_retries())
+            .expect("it can be wrapped")
+            .as_str()
+            .to_owned();
+        cases.push(case(format!("read_copy_{size}"), move || {
+            drop(black_box(read(black_box(&copy))))
+        }));
         for (name, body) in [("stamp_object", object(size)), ("stamp_text", "x".repeat(size))] {
             let state = State::after_three_retries();
             let work = move || stamp(black_box(&body), black_box(&state));
@@ -54,7 +64,11 @@ fn cases() -> Vec<Case> {
     let event = event_of(10, 600, 1_778_580_000_000);
     cases.push(case("decode_10", move || serde_json::from_slice::<SqsEvent>(black_box(&event))));
     cases.push(decide("decide_exponential", 10, Failure::temporary("503")));
-    cases.push(decide("decide_named", 10, Failure::rate_limit("429").retry_after(Duration::from_hours(1))));
+    cases.push(decide(
+        "decide_named",
+        10,
+        Failure::rate_limit("429").retry_after(Duration::from_hours(1)),
+    ));
     cases.push(decide("decide_exhausted", 50, Failure::quota("used up")));
     cases
 }
@@ -62,7 +76,10 @@ fn cases() -> Vec<Case> {
 fn decide(name: &str, retries: u32, failure: Failure) -> Case {
     let received = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
     let previous = Some(Duration::from_mins(1));
-    let history = History { retries, class_retries: retries, previous, ..History::starting(received) };
+    let history =
+        History { retries, class_retries: retries, previous, ..History::starting(received) };
     let (policy, now) = (RetryPolicy::standard(), received + Duration::from_secs(5));
-    case(name, move || policy.decide(black_box(&history), black_box(&failure), black_box(now), black_box(0.5)))
+    case(name, move || {
+        policy.decide(black_box(&history), black_box(&failure), black_box(now), black_box(0.5))
+    })
 }

@@ -1,4 +1,5 @@
-//! The least that a Lambda on an SQS queue can be in Rust: reads the event and answers that everything is done.
+//! The least that a Lambda on an SQS queue can be in Rust: reads the event and answers that
+//! everything is done.
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use lambda_runtime::{Error, LambdaEvent, service_fn};

@@ -1,5 +1,6 @@
-//! A retry as one writes it by hand, and writes it well: copies with a count and a delay, ten in a request, sixteen requests at once; what SQS
-//! confirms by name is deleted, the rest is answered with. It reads no body and bounds nothing else.
+//! A retry as one writes it by hand, and writes it well: copies with a count and a delay, ten in a
+//! request, sixteen requests at once; what SQS confirms by name is deleted, the rest is answered
+//! with. It reads no body and bounds nothing else.
 
 use std::collections::HashMap;
 
@@ -24,7 +25,12 @@ async fn retry(client: &Client, url: &str, messages: &[SqsMessage]) -> Vec<Strin
             .build()
             .expect("all that is needed")
     });
-    let sent = client.send_message_batch().queue_url(url).set_entries(Some(entries.collect())).send().await;
+    let sent = client
+        .send_message_batch()
+        .queue_url(url)
+        .set_entries(Some(entries.collect()))
+        .send()
+        .await;
     let confirmed: Vec<usize> = match &sent {
         Ok(sent) => sent.successful().iter().filter_map(|entry| entry.id().parse().ok()).collect(),
         Err(_) => Vec::new(),
@@ -38,7 +44,12 @@ async fn retry(client: &Client, url: &str, messages: &[SqsMessage]) -> Vec<Strin
             .expect("all that is needed")
     });
     if !confirmed.is_empty() {
-        let _ = client.delete_message_batch().queue_url(url).set_entries(Some(entries.collect())).send().await;
+        let _ = client
+            .delete_message_batch()
+            .queue_url(url)
+            .set_entries(Some(entries.collect()))
+            .send()
+            .await;
     }
     (0..messages.len()).filter(|at| !confirmed.contains(at)).map(|at| id(&messages[at])).collect()
 }
@@ -46,15 +57,20 @@ async fn retry(client: &Client, url: &str, messages: &[SqsMessage]) -> Vec<Strin
 async fn handle(client: &Client, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, Error> {
     let mut queues: HashMap<String, Vec<SqsMessage>> = HashMap::new();
     for message in event.payload.records {
-        queues.entry(message.event_source_arn.clone().unwrap_or_default()).or_default().push(message);
+        queues
+            .entry(message.event_source_arn.clone().unwrap_or_default())
+            .or_default()
+            .push(message);
     }
     let mut response = SqsBatchResponse::default();
     for (arn, messages) in queues {
         let [.., region, account, name] = arn.split(':').collect::<Vec<_>>()[..] else { continue };
         let url = format!("https://sqs.{region}.amazonaws.com/{account}/{name}");
         let requests = messages.chunks(10).map(|messages| retry(client, &url, messages));
-        let kept: Vec<Vec<String>> =
-            futures_util::stream::iter(requests).buffer_unordered(MAX_REQUESTS_AT_ONCE).collect().await;
+        let kept: Vec<Vec<String>> = futures_util::stream::iter(requests)
+            .buffer_unordered(MAX_REQUESTS_AT_ONCE)
+            .collect()
+            .await;
         response.batch_item_failures.extend(kept.into_iter().flatten().map(|id| {
             let mut failure = BatchItemFailure::default();
             failure.item_identifier = id;
@@ -69,7 +85,8 @@ async fn main() -> Result<(), Error> {
     use aws_smithy_http_client::{Builder, tls};
     let tls = tls::Provider::Rustls(tls::rustls_provider::CryptoMode::Ring);
     let http = Builder::new().tls_provider(tls).build_https();
-    let config = aws_config::defaults(aws_config::BehaviorVersion::latest()).http_client(http).load().await;
+    let config =
+        aws_config::defaults(aws_config::BehaviorVersion::latest()).http_client(http).load().await;
     let client = &Client::new(&config);
     lambda_runtime::run(service_fn(|event| handle(client, event))).await
 }

@@ -1,4 +1,5 @@
-//! A Lambda on the library whose handler does nothing: each message is done, or with `OUTCOME=fail` is to be retried.
+//! A Lambda on the library whose handler does nothing: each message is done, or with `OUTCOME=fail`
+//! is to be retried.
 
 use requeue::{Error, Failure, Message};
 
@@ -6,5 +7,8 @@ use requeue::{Error, Failure, Message};
 #[tokio::main]
 async fn main() -> Result<(), Error> {
     let fails = std::env::var("OUTCOME").is_ok_and(|outcome| outcome == "fail");
-    requeue::run(move |_: Message| async move { if fails { Err(Failure::temporary("not yet")) } else { Ok(()) } }).await
+    requeue::run(move |_: Message| async move {
+        if fails { Err(Failure::temporary("not yet")) } else { Ok(()) }
+    })
+    .await
 }

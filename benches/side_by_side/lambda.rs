@@ -44,7 +44,8 @@ impl Function {
         let (events, queue) = mpsc::channel(1);
         let (answered, answers) = mpsc::channel(1);
         let handed_out = Mutex::new(Instant::now());
-        let shared = Arc::new(Shared { events: AsyncMutex::new(queue), handed_out, answers: answered });
+        let shared =
+            Arc::new(Shared { events: AsyncMutex::new(queue), handed_out, answers: answered });
         let server = http::Server::start(move |request| answer(Arc::clone(&shared), request)).await;
         let mut command = environment::process(binary, server.authority());
         command
@@ -54,7 +55,8 @@ impl Function {
             .stdout(Stdio::null())
             .stderr(Stdio::null());
         let started = Instant::now();
-        let process = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
+        let process =
+            command.spawn().unwrap_or_else(|error| panic!("{}: {error}", binary.display()));
         Self { events, answers, process, started, _server: server }
     }
 
@@ -94,10 +96,15 @@ impl Function {
     /// Processor time so far, in seconds, of all threads that have not ended.
     pub fn cpu(&self) -> f64 {
         let threads = std::fs::read_dir(self.path("task")).expect("Linux");
-        let schedstat =
-            |thread: std::io::Result<DirEntry>| std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok();
+        let schedstat = |thread: std::io::Result<DirEntry>| {
+            std::fs::read_to_string(thread.ok()?.path().join("schedstat")).ok()
+        };
         let nanos = |schedstat: String| schedstat.split(' ').next()?.parse::<f64>().ok();
-        threads.filter_map(schedstat).map(|schedstat| nanos(schedstat).expect("a number")).sum::<f64>() / 1e9
+        threads
+            .filter_map(schedstat)
+            .map(|schedstat| nanos(schedstat).expect("a number"))
+            .sum::<f64>()
+            / 1e9
     }
 }
 
@@ -106,12 +113,17 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Ful
         let Some(event) = shared.events.lock().await.recv().await else {
             return http::status(StatusCode::GONE);
         };
-        let deadline = (SystemTime::now() + TIMEOUT).duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        let deadline = (SystemTime::now() + TIMEOUT)
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .expect("after 1970");
         *shared.handed_out.lock().expect("no panic") = Instant::now();
         return Response::builder()
             .header("Lambda-Runtime-Aws-Request-Id", "8476a536-e9f4-11e8-9739-2dfe598c3fcd")
             .header("Lambda-Runtime-Deadline-Ms", deadline.as_millis().to_string())
-            .header("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:us-east-1:123456789012:function:orders")
+            .header(
+                "Lambda-Runtime-Invoked-Function-Arn",
+                "arn:aws:lambda:us-east-1:123456789012:function:orders",
+            )
             .body(Full::new(event))
             .expect("valid headers");
     }

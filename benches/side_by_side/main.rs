@@ -1,10 +1,16 @@
-//! Requeue beside Lambdas that do less, in one run on one machine. `benches/compare` builds all of them and starts this.
+//! Requeue beside Lambdas that do less, in one run on one machine. `benches/compare` builds all of
+//! them and starts this.
 //!
-//! What is compared are ratios and counts. Times in milliseconds hold for one machine alone, and nothing fails by them; a count that is off
-//! does. `cargo test --bench side_by_side` takes the counts alone, of what `cargo build --example ours` has built.
+//! What is compared are ratios and counts. Times in milliseconds hold for one machine alone, and
+//! nothing fails by them; a count that is off does. `cargo test --bench side_by_side` takes the
+//! counts alone, of what `cargo build --example ours` has built.
 
 #![allow(missing_docs, unreachable_pub)]
-#![allow(clippy::unwrap_used, clippy::cast_precision_loss, reason = "a benchmark that cannot go on ends")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::cast_precision_loss,
+    reason = "a benchmark that cannot go on ends"
+)]
 #![allow(clippy::disallowed_methods, reason = "it takes the time of other processes")]
 
 use std::path::PathBuf;
@@ -68,7 +74,12 @@ async fn invocations(function: &mut Function, event: &Bytes, rounds: usize) -> f
 }
 
 /// The same of two functions, which take turns.
-async fn side_by_side(one: &mut Function, other: &mut Function, event: &Bytes, rounds: usize) -> [f64; 2] {
+async fn side_by_side(
+    one: &mut Function,
+    other: &mut Function,
+    event: &Bytes,
+    rounds: usize,
+) -> [f64; 2] {
     let mut took = [Vec::new(), Vec::new()];
     for _ in 0..10 {
         took[0].push(invocations(one, event, rounds / 10).await);
@@ -97,23 +108,48 @@ async fn retried(table: &mut Table) {
     let mut by_hand = Function::start(&example("by_hand"), &sqs, &[]).await;
     let ten = event(10, 100);
     let [took, reference] = side_by_side(&mut ours, &mut by_hand, &ten, ROUNDS).await;
-    table.row("10 of 10 retried, beside the one by hand", "ms", took, Some(reference), Bound::Times(1.10));
+    table.row(
+        "10 of 10 retried, beside the one by hand",
+        "ms",
+        took,
+        Some(reference),
+        Bound::Times(1.10),
+    );
     let cpu = ours.cpu_of(&ten, ROUNDS).await;
     let reference = by_hand.cpu_of(&ten, ROUNDS).await;
-    table.row("processor time of each of them", "µs", cpu * 1e5, Some(reference * 1e5), Bound::None);
+    table.row(
+        "processor time of each of them",
+        "µs",
+        cpu * 1e5,
+        Some(reference * 1e5),
+        Bound::None,
+    );
 
     let sqs = Sqs::start(Duration::from_millis(5)).await;
     let mut ours = Function::start(&example("ours"), &sqs, &[FAIL, QUIET]).await;
     let mut by_hand = Function::start(&example("by_hand"), &sqs, &[]).await;
-    let [took, reference] = side_by_side(&mut ours, &mut by_hand, &event(1_000, 100), ROUNDS / 4).await;
-    table.row("1,000 of 1,000 retried, SQS takes 5 ms", "ms", took, Some(reference), Bound::Times(45.0 / 78.0));
+    let [took, reference] =
+        side_by_side(&mut ours, &mut by_hand, &event(1_000, 100), ROUNDS / 4).await;
+    table.row(
+        "1,000 of 1,000 retried, SQS takes 5 ms",
+        "ms",
+        took,
+        Some(reference),
+        Bound::Times(45.0 / 78.0),
+    );
 
     let mut took = Vec::new();
     for _ in 0..20 {
         sqs.refuse_next();
         took.push(millis(ours.invoke(&ten).await.took));
     }
-    table.row("10 of 10 retried, SQS answers 503 once", "ms", median(took), None, Bound::AtMost(200.0));
+    table.row(
+        "10 of 10 retried, SQS answers 503 once",
+        "ms",
+        median(took),
+        None,
+        Bound::AtMost(200.0),
+    );
 }
 
 async fn delivered(table: &mut Table) {
@@ -128,7 +164,13 @@ async fn delivered(table: &mut Table) {
     let environment = [("REQUEUE_TARGET_URL", url.as_str()), ("REQUEUE_CONCURRENCY", "10")];
     let mut function = Function::start(&requeue_lambda(), &sqs, &environment).await;
     let took = invocations(&mut function, &event(10, 100), ROUNDS / 4).await;
-    table.row("10 delivered by HTTP, each takes 20 ms", "ms", took, Some(LATENCY), Bound::Times(1.15));
+    table.row(
+        "10 delivered by HTTP, each takes 20 ms",
+        "ms",
+        took,
+        Some(LATENCY),
+        Bound::Times(1.15),
+    );
 
     let mut most = Vec::new();
     for _ in 0..5 {
@@ -142,7 +184,8 @@ async fn delivered(table: &mut Table) {
     let url = prompt.url();
     let environment = [("REQUEUE_TARGET_URL", url.as_str())];
     let (one, mut took) = (event(1, 100), [Vec::new(), Vec::new(), Vec::new()]);
-    let functions = [(requeue_lambda(), &environment[..]), (example("bare"), &[]), (example("by_hand"), &[])];
+    let functions =
+        [(requeue_lambda(), &environment[..]), (example("bare"), &[]), (example("by_hand"), &[])];
     for _ in 0..STARTS {
         for (took, (binary, environment)) in took.iter_mut().zip(&functions) {
             let mut function = Function::start(binary, &sqs, environment).await;
@@ -150,15 +193,25 @@ async fn delivered(table: &mut Table) {
         }
     }
     let [lambda, bare, by_hand] = took.map(median);
-    table.row("start to the first answer, beside the bare handler", "ms", lambda, Some(bare), Bound::Times(2.5 / 1.2));
+    table.row(
+        "start to the first answer, beside the bare handler",
+        "ms",
+        lambda,
+        Some(bare),
+        Bound::Times(2.5 / 1.2),
+    );
     table.row("start of the one by hand to its first answer", "ms", by_hand, None, Bound::None);
 }
 
-/// The first retry of a process: credentials, client, certificates, connection and TLS are all in it, its start is not.
+/// The first retry of a process: credentials, client, certificates, connection and TLS are all in
+/// it, its start is not.
 async fn first_retry(table: &mut Table) {
     let certificate = Certificate::new("127.0.0.1", &[b"http/1.1"]);
     let system = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
-    let roots = system.iter().find_map(|file| std::fs::read_to_string(file).ok()).expect("certificates of the system");
+    let roots = system
+        .iter()
+        .find_map(|file| std::fs::read_to_string(file).ok())
+        .expect("certificates of the system");
     let file = concat!(env!("CARGO_TARGET_TMPDIR"), "/roots.pem");
     std::fs::write(file, roots + &certificate.pem).expect("it is written");
     let sqs = Sqs::over(Some(certificate.acceptor), Duration::ZERO).await;
@@ -174,7 +227,8 @@ async fn first_retry(table: &mut Table) {
     let environment = [("SSL_CERT_FILE", file), ("REQUEUE_TARGET_URL", &url)];
     // The one by hand knows nothing but failures.
     let functions = [(requeue_lambda(), event(10, 100)), (example("by_hand"), event(0, 0))];
-    let (ten, mut took, mut cpu) = (event(10, 100), [const { Vec::new() }; 2], [const { Vec::new() }; 2]);
+    let (ten, mut took, mut cpu) =
+        (event(10, 100), [const { Vec::new() }; 2], [const { Vec::new() }; 2]);
     for _ in 0..STARTS {
         for (at, (binary, done)) in functions.iter().enumerate() {
             is_up.store(true, Ordering::SeqCst);
@@ -204,7 +258,13 @@ async fn large(table: &mut Table) {
         if count == MANY {
             function.invoke(&event).await;
             let (most, length) = (mib(&function), event.len() as f64 / 1_048_576.0);
-            table.row("memory for 10,000 of 600 bytes, beside the event", "MiB", most, Some(length), Bound::Times(4.0));
+            table.row(
+                "memory for 10,000 of 600 bytes, beside the event",
+                "MiB",
+                most,
+                Some(length),
+                Bound::Times(4.0),
+            );
         }
         took.push(invocations(&mut function, &event, 5).await / count as f64);
         if count == MANY {
@@ -219,7 +279,13 @@ async fn large(table: &mut Table) {
             );
         }
     }
-    table.row("each of 10,000 retried, beside each of 1,000", "ms", took[2], Some(took[1]), Bound::Times(1.25));
+    table.row(
+        "each of 10,000 retried, beside each of 1,000",
+        "ms",
+        took[2],
+        Some(took[1]),
+        Bound::Times(1.25),
+    );
 }
 
 /// What each invocation costs at SQS, the same on every machine.
@@ -260,7 +326,11 @@ async fn main() -> ExitCode {
     if !with_times {
         // As every other test closes, so that it can be counted in.
         let result = if miscounts.is_empty() { "ok" } else { "FAILED" };
-        println!("test result: {result}. {} passed; {} failed", table.len() - miscounts.len(), miscounts.len());
+        println!(
+            "test result: {result}. {} passed; {} failed",
+            table.len() - miscounts.len(),
+            miscounts.len()
+        );
     }
     ExitCode::from(u8::from(!miscounts.is_empty()))
 }

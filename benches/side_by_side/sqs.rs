@@ -43,7 +43,10 @@ impl Sqs {
     pub async fn over(tls: Option<TlsAcceptor>, latency: Duration) -> Self {
         let shared = Arc::<Shared>::default();
         let of_server = Arc::clone(&shared);
-        let server = http::Server::over(tls, move |request| answer(Arc::clone(&of_server), latency, request)).await;
+        let server = http::Server::over(tls, move |request| {
+            answer(Arc::clone(&of_server), latency, request)
+        })
+        .await;
         Self { shared, server }
     }
 
@@ -61,20 +64,36 @@ impl Sqs {
     }
 }
 
-async fn answer(shared: Arc<Shared>, latency: Duration, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(
+    shared: Arc<Shared>,
+    latency: Duration,
+    request: Request<Incoming>,
+) -> Response<Full<Bytes>> {
     shared.requests.fetch_add(1, Ordering::SeqCst);
-    let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+    let body = request
+        .into_body()
+        .collect()
+        .await
+        .map(http_body_util::Collected::to_bytes)
+        .unwrap_or_default();
     if !latency.is_zero() {
         tokio::time::sleep(latency).await;
     }
-    if shared.refusals.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok() {
+    if shared
+        .refusals
+        .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1))
+        .is_ok()
+    {
         return http::status(StatusCode::SERVICE_UNAVAILABLE);
     }
     let Ok(batch) = serde_json::from_slice::<Batch>(&body) else {
         return http::status(StatusCode::BAD_REQUEST);
     };
     let confirmed = |entry: Entry| {
-        format!(r#"{{"Id":"{}","MessageId":"b8d3cd52-0e2c-4c5f-9c0d-6d8f2c1b7a11","MD5OfMessageBody":"00"}}"#, entry.id)
+        format!(
+            r#"{{"Id":"{}","MessageId":"b8d3cd52-0e2c-4c5f-9c0d-6d8f2c1b7a11","MD5OfMessageBody":"00"}}"#,
+            entry.id
+        )
     };
     let confirmed: Vec<String> = batch.entries.into_iter().map(confirmed).collect();
     let answer = format!(r#"{{"Successful":[{}],"Failed":[]}}"#, confirmed.join(","));

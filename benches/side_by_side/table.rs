@@ -39,16 +39,28 @@ impl Row {
 pub struct Table(Vec<Row>);
 
 impl Table {
-    pub fn row(&mut self, what: &str, unit: &'static str, measured: f64, reference: Option<f64>, bound: Bound) {
+    pub fn row(
+        &mut self,
+        what: &str,
+        unit: &'static str,
+        measured: f64,
+        reference: Option<f64>,
+        bound: Bound,
+    ) {
         self.0.push(Row { what: what.to_owned(), unit, measured, reference, bound });
         eprintln!("{what}: {measured:.3} {unit}");
     }
 
     /// As a table on the standard error, and as JSON on the standard output.
     pub fn print(&self) {
-        eprintln!("\n{:<52} {:>12} {:>12} {:>7} {:>10}", "", "measured", "reference", "ratio", "at most");
+        eprintln!(
+            "\n{:<52} {:>12} {:>12} {:>7} {:>10}",
+            "", "measured", "reference", "ratio", "at most"
+        );
         for row in &self.0 {
-            let number = |number: Option<f64>| number.map_or_else(String::new, |number| format!("{number:.3}"));
+            let number = |number: Option<f64>| {
+                number.map_or_else(String::new, |number| format!("{number:.3}"))
+            };
             let ratio = row.ratio().map_or_else(String::new, |ratio| format!("{ratio:.2}"));
             let bound = match row.bound {
                 Bound::Times(most) => format!("{most:.2} ×"),
@@ -58,7 +70,11 @@ impl Table {
             };
             let passes = row.passes().map_or("", |passes| if passes { "ok" } else { "too much" });
             let measured = format!("{} {}", number(Some(row.measured)), row.unit);
-            eprintln!("{:<52} {measured:>12} {:>12} {ratio:>7} {bound:>10} {passes}", row.what, number(row.reference));
+            eprintln!(
+                "{:<52} {measured:>12} {:>12} {ratio:>7} {bound:>10} {passes}",
+                row.what,
+                number(row.reference)
+            );
         }
         let rows = self.0.iter().map(|row| {
             json!({
@@ -69,7 +85,8 @@ impl Table {
         println!("{}", json!(rows.collect::<Vec<_>>()));
     }
 
-    /// The counts that are off, each in a sentence. Times are none of them, since they differ from machine to machine.
+    /// The counts that are off, each in a sentence. Times are none of them, since they differ from
+    /// machine to machine.
     pub fn miscounts(&self) -> Vec<String> {
         let miscount = |row: &Row| match row.bound {
             Bound::Exactly(count) if row.passes() == Some(false) => {

@@ -1,4 +1,5 @@
-//! Errors of the AWS SDK, of any service: by code, or by what its connector says. It names no service's own types.
+//! Errors of the AWS SDK, of any service: by code, or by what its connector says. It names no
+//! service's own types.
 
 use std::error::Error;
 
@@ -10,7 +11,8 @@ use super::rules::Case;
 use super::{chain, io};
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// Codes by class. The throttling codes and the first two transient ones are those of the SDK's own retry classifier.
+/// Codes by class. The throttling codes and the first two transient ones are those of the SDK's own
+/// retry classifier.
 const CODES: [(FailureClass, &str, &[&str]); 5] = [
     (
         FailureClass::RateLimit,
@@ -96,8 +98,9 @@ const CODES: [(FailureClass, &str, &[&str]); 5] = [
 ];
 
 impl Failure {
-    /// Classifies an error of the AWS SDK for Rust, of any service, by its code: throttling is a rate limit, access trouble is non-retryable.
-    /// An error without a code (a time-out, no connection) is classified as by [`Failure::classified`].
+    /// Classifies an error of the AWS SDK for Rust, of any service, by its code: throttling is a
+    /// rate limit, access trouble is non-retryable. An error without a code (a time-out, no
+    /// connection) is classified as by [`Failure::classified`].
     ///
     /// ```
     /// use aws_sdk_sqs::error::ErrorMetadata;
@@ -114,7 +117,8 @@ impl Failure {
     }
 }
 
-/// The class of a code, whatever the protocol wraps around it: `com.amazon.coral.service#ThrottlingException:http://…`,
+/// The class of a code, whatever the protocol wraps around it:
+/// `com.amazon.coral.service#ThrottlingException:http://…`,
 /// `AWS.SimpleQueueService.NonExistentQueue`.
 pub(super) fn by_code(code: &str) -> Option<Failure> {
     let code = bare(code);
@@ -140,7 +144,8 @@ pub(super) fn find(mut is_it: impl FnMut(&str) -> bool) -> Option<Failure> {
     })
 }
 
-/// The error that the SDK makes of a code its service model does not know for this operation, as most throttling is.
+/// The error that the SDK makes of a code its service model does not know for this operation, as
+/// most throttling is.
 pub(super) fn error_metadata(error: &(dyn Error + 'static)) -> Option<Failure> {
     by_code(error.downcast_ref::<ErrorMetadata>()?.code()?)
 }
@@ -179,10 +184,22 @@ mod tests {
                 FailureClass::RateLimit,
                 "throttled: ThrottlingException",
             ),
-            ("AWS.SimpleQueueService.NonExistentQueue", FailureClass::NonRetryable, "refused: NonExistentQueue"),
-            ("ServiceQuotaExceededException", FailureClass::Quota, "quota: ServiceQuotaExceededException"),
+            (
+                "AWS.SimpleQueueService.NonExistentQueue",
+                FailureClass::NonRetryable,
+                "refused: NonExistentQueue",
+            ),
+            (
+                "ServiceQuotaExceededException",
+                FailureClass::Quota,
+                "quota: ServiceQuotaExceededException",
+            ),
             ("RequestTimeout", FailureClass::Temporary, "transient: RequestTimeout"),
-            ("AccessDeniedException", FailureClass::NonRetryable, "access denied: AccessDeniedException"),
+            (
+                "AccessDeniedException",
+                FailureClass::NonRetryable,
+                "access denied: AccessDeniedException",
+            ),
         ] {
             for failure in [Failure::aws(&with_code(code)), Failure::classified(&with_code(code))] {
                 assert_eq!((failure.class(), failure.reason()), (class, reason), "{code}");
@@ -194,7 +211,10 @@ mod tests {
     #[test]
     fn an_unknown_code_is_temporary_and_its_text_stays_out() {
         let failure = Failure::aws(&with_code("BrandNewException"));
-        assert_eq!((failure.class(), failure.evidence()), (FailureClass::Temporary, Evidence::Unrecognised));
+        assert_eq!(
+            (failure.class(), failure.evidence()),
+            (FailureClass::Temporary, Evidence::Unrecognised)
+        );
         assert!(!failure.reason().contains("secret"));
     }
 
@@ -204,7 +224,9 @@ mod tests {
         let refused = std::io::Error::from(std::io::ErrorKind::ConnectionRefused);
         let refused = Sdk::dispatch_failure(ConnectorError::io(refused.into()));
         let io = Sdk::dispatch_failure(ConnectorError::io("403".into()));
-        for (error, reason) in [(timeout, "timed out"), (refused, "connection refused"), (io, "connection failed")] {
+        for (error, reason) in
+            [(timeout, "timed out"), (refused, "connection refused"), (io, "connection failed")]
+        {
             let failure = Failure::aws(&error);
             assert_eq!(
                 (failure.class(), failure.evidence(), failure.reason()),

@@ -1,5 +1,6 @@
-//! A code of the downstream service that may stand in logs and dead letters. Error bodies quote what they were sent, so only what looks
-//! like the name of a kind of error passes: no text, no address, no id, no token.
+//! A code of the downstream service that may stand in logs and dead letters. Error bodies quote
+//! what they were sent, so only what looks like the name of a kind of error passes: no text, no
+//! address, no id, no token.
 
 use serde_json::Value;
 
@@ -9,15 +10,16 @@ use super::aws;
 const MAX_BYTES: usize = 64;
 /// A code has few digits: phone numbers, dates, addresses of networks and most ids have more.
 const MAX_DIGITS: usize = 6;
-/// A word of so many hexadecimal digits, or of so many letters and digits, is an id or a token if there is a decimal digit in it.
+/// A word of so many hexadecimal digits, or of so many letters and digits, is an id or a token if
+/// there is a decimal digit in it.
 const MIN_HEX_ID: usize = 8;
 const MIN_TOKEN: usize = 16;
 
 /// The members that name an error, the most specific first.
 const NAMES: [&str; 4] = ["code", "reason", "errorCode", "errorType"];
 
-/// The first code in a JSON error body: `objects` are its errors, and `listed` those that they list themselves. A code that only
-/// repeats the status is none.
+/// The first code in a JSON error body: `objects` are its errors, and `listed` those that they list
+/// themselves. A code that only repeats the status is none.
 pub(super) fn of_errors<'a>(
     status: u16,
     objects: &(impl Iterator<Item = &'a Value> + Clone),
@@ -44,7 +46,10 @@ pub(super) fn of_aws(code: &str) -> Option<String> {
 }
 
 fn of_value(value: &Value, status: u16) -> Option<String> {
-    let text = value.as_str().map(str::to_owned).or_else(|| value.as_u64().map(|code| code.to_string()))?;
+    let text = value
+        .as_str()
+        .map(str::to_owned)
+        .or_else(|| value.as_u64().map(|code| code.to_string()))?;
     (text != status.to_string() && presentable(&text).is_some()).then_some(text)
 }
 
@@ -74,7 +79,8 @@ fn presentable(text: &str) -> Option<&str> {
 
 fn is_id(word: &str) -> bool {
     let is_hex = word.bytes().all(|byte| byte.is_ascii_hexdigit());
-    word.bytes().any(|byte| byte.is_ascii_digit()) && word.len() >= if is_hex { MIN_HEX_ID } else { MIN_TOKEN }
+    word.bytes().any(|byte| byte.is_ascii_digit())
+        && word.len() >= if is_hex { MIN_HEX_ID } else { MIN_TOKEN }
 }
 
 #[cfg(test)]

@@ -69,19 +69,23 @@ impl GrpcStatus {
 }
 
 impl Failure {
-    /// Classifies a gRPC status. `RESOURCE_EXHAUSTED` is a quota if the details say so and name no time to come back, else a rate limit.
-    /// A number that is no gRPC code is temporary.
+    /// Classifies a gRPC status. `RESOURCE_EXHAUSTED` is a quota if the details say so and name no
+    /// time to come back, else a rate limit. A number that is no gRPC code is temporary.
     #[must_use]
     pub fn from_grpc(status: GrpcStatus) -> Self {
         let Some((_, name, class)) = CODES.iter().find(|row| row.0 == status.code) else {
             return Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unknown gRPC code");
         };
-        // Per-minute limits come with both details. Who can say when to come back has not run out for the day.
+        // Per-minute limits come with both details. Who can say when to come back has not run out
+        // for the day.
         let class = match class {
-            FailureClass::RateLimit if status.quota_failure && status.retry_delay.is_none() => FailureClass::Quota,
-            FailureClass::RateLimit | FailureClass::Quota | FailureClass::Temporary | FailureClass::NonRetryable => {
-                *class
+            FailureClass::RateLimit if status.quota_failure && status.retry_delay.is_none() => {
+                FailureClass::Quota
             }
+            FailureClass::RateLimit
+            | FailureClass::Quota
+            | FailureClass::Temporary
+            | FailureClass::NonRetryable => *class,
         };
         let built_in = || Self::new(class, Evidence::Typed, format_args!("gRPC {name}"));
         Case::code(name).judge().unwrap_or_else(built_in).told(status.retry_delay)
@@ -100,7 +104,10 @@ mod tests {
         }
         for unknown in [-1, 17, i32::MAX] {
             let failure = Failure::from_grpc(GrpcStatus::new(unknown));
-            assert_eq!((failure.class(), failure.evidence()), (FailureClass::Temporary, Evidence::Unrecognised));
+            assert_eq!(
+                (failure.class(), failure.evidence()),
+                (FailureClass::Temporary, Evidence::Unrecognised)
+            );
         }
     }
 

@@ -24,7 +24,8 @@ const STATUSES: [(u16, FailureClass); 9] = {
     ]
 };
 
-/// What providers write into an error body, wherever in it they write it. The first row that matches wins.
+/// What providers write into an error body, wherever in it they write it. The first row that
+/// matches wins.
 const REASONS: [(FailureClass, &[&str]); 3] = [
     (
         FailureClass::Quota,
@@ -80,7 +81,8 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
     ),
 ];
 
-/// Reasons that ask for a pause where the answer itself names none. Source: GitHub Docs, "Rate limits for the REST API".
+/// Reasons that ask for a pause where the answer itself names none. Source: GitHub Docs, "Rate
+/// limits for the REST API".
 const PAUSES: [(&str, Duration); 3] = [
     ("about-secondary-rate-limits", Duration::from_mins(1)),
     ("secondary-rate-limits", Duration::from_mins(1)),
@@ -99,7 +101,8 @@ const UNDER_WAY: [&str; 2] = [
 const MAX_LISTED: usize = 10;
 
 /// Headers that say how many more requests are welcome.
-const REMAINING: [&str; 3] = ["x-ratelimit-remaining", "ratelimit-remaining", "x-rate-limit-remaining"];
+const REMAINING: [&str; 3] =
+    ["x-ratelimit-remaining", "ratelimit-remaining", "x-rate-limit-remaining"];
 
 /// An HTTP answer as plain data, from whatever client.
 ///
@@ -155,8 +158,8 @@ impl std::fmt::Debug for Answer<'_> {
 }
 
 impl Failure {
-    /// Classifies an HTTP answer that is no success. `now` is the time of day, from which dates in headers are counted if the answer has no
-    /// `Date` of its own.
+    /// Classifies an HTTP answer that is no success. `now` is the time of day, from which dates in
+    /// headers are counted if the answer has no `Date` of its own.
     ///
     /// | evidence, the first that applies | class |
     /// |---|---|
@@ -171,22 +174,28 @@ impl Failure {
     /// | 3xx, 501, 505, any other 4xx | non-retryable |
     /// | anything else | temporary |
     ///
-    /// A 409 is final unless the server says otherwise, by a `Retry-After` or a code such as `idempotency_key_in_use`: it may mean that an
-    /// earlier attempt is still being worked on, which time heals, but as well that the object exists already, or that the
-    /// `Idempotency-Key` was seen with another body, which it does not. A server that answers a bare 409 to the former needs a rule.
+    /// A 409 is final unless the server says otherwise, by a `Retry-After` or a code such as
+    /// `idempotency_key_in_use`: it may mean that an earlier attempt is still being worked on,
+    /// which time heals, but as well that the object exists already, or that the `Idempotency-Key`
+    /// was seen with another body, which it does not. A server that answers a bare 409 to the
+    /// former needs a rule.
     ///
-    /// The reason is the status, and the error's own code where the JSON body has one: `code`, `reason`, `errorCode` or `errorType` of the
-    /// body, of its member `error` or of the errors that it lists, the end of an RFC 9457 `type`, or the code of an AWS service. It has at most
-    /// 64 of the characters `A-Z a-z 0-9 _ . : / -`. What looks like an address, an id, a number of more than six digits or a
-    /// token is left out, and so are messages.
+    /// The reason is the status, and the error's own code where the JSON body has one: `code`,
+    /// `reason`, `errorCode` or `errorType` of the body, of its member `error` or of the errors
+    /// that it lists, the end of an RFC 9457 `type`, or the code of an AWS service. It has at most
+    /// 64 of the characters `A-Z a-z 0-9 _ . : / -`. What looks like an address, an id, a number of
+    /// more than six digits or a token is left out, and so are messages.
     ///
-    /// The delay is that of a rule, else of `Retry-After`, else `retryDelay` of a Google error, else of `RateLimit` and its relatives, of several
-    /// allowances that are used up the longest; else 60 s for GitHub's secondary limit. One of zero, or a date that is past, leaves the delay to
-    /// the policy's curve; a postponement then takes a second.
+    /// The delay is that of a rule, else of `Retry-After`, else `retryDelay` of a Google error,
+    /// else of `RateLimit` and its relatives, of several allowances that are used up the longest;
+    /// else 60 s for GitHub's secondary limit. One of zero, or a date that is past, leaves the
+    /// delay to the policy's curve; a postponement then takes a second.
     #[must_use]
     pub fn from_answer(answer: &Answer<'_>, now: SystemTime) -> Self {
         let told = retry_after::retry_after(answer, now);
-        if let (429, true, Some(delay)) = (answer.status, answer.says("requeue-scope", b"message"), told) {
+        if let (429, true, Some(delay)) =
+            (answer.status, answer.says("requeue-scope", b"message"), told)
+        {
             return Self::postpone(delay);
         }
         let details = Details::of(answer);
@@ -196,16 +205,16 @@ impl Failure {
         let told = told.or(details.retry_delay);
         match failure.class() {
             FailureClass::Temporary | FailureClass::NonRetryable => failure.told(told),
-            FailureClass::RateLimit | FailureClass::Quota => {
-                failure.told(told.or_else(|| retry_after::reset(answer, now)).or_else(|| details.pause()))
-            }
+            FailureClass::RateLimit | FailureClass::Quota => failure
+                .told(told.or_else(|| retry_after::reset(answer, now)).or_else(|| details.pause())),
         }
     }
 }
 
 fn verdict(answer: &Answer<'_>, details: &Details, asks_for_patience: bool) -> Failure {
     let status = answer.status;
-    let typed = |class, reason: std::fmt::Arguments<'_>| Failure::new(class, Evidence::Typed, reason);
+    let typed =
+        |class, reason: std::fmt::Arguments<'_>| Failure::new(class, Evidence::Typed, reason);
     if let Some((class, reason)) = details.reason() {
         return typed(class, format_args!("status {status}: {reason}"));
     }
@@ -218,15 +227,19 @@ fn verdict(answer: &Answer<'_>, details: &Details, asks_for_patience: bool) -> F
         return typed(FailureClass::Temporary, format_args!("status 409: {reason}"));
     }
     let class = class_of(status);
-    let told = |class, words| typed(class, format_args!("{}", told(status, words, details.own_code.as_deref())));
-    // An immediate retry is what Stripe speaks of: of no use against a rate limit, whereas waiting in a queue is.
+    let told = |class, words| {
+        typed(class, format_args!("{}", told(status, words, details.own_code.as_deref())))
+    };
+    // An immediate retry is what Stripe speaks of: of no use against a rate limit, whereas waiting
+    // in a queue is.
     if status != 429 && answer.says("stripe-should-retry", b"false") {
         return told(FailureClass::NonRetryable, Some("retry not wanted"));
     }
     if class == FailureClass::NonRetryable && answer.says("stripe-should-retry", b"true") {
         return told(FailureClass::Temporary, Some("retry wanted"));
     }
-    // By RFC 9110 for 413: who names a time to come back says that the obstacle passes. So does one who still works on an earlier attempt.
+    // By RFC 9110 for 413: who names a time to come back says that the obstacle passes. So does one
+    // who still works on an earlier attempt.
     if matches!(status, 409 | 413) && asks_for_patience {
         return told(FailureClass::Temporary, Some("asks to come back"));
     }
@@ -272,10 +285,13 @@ impl Details {
         if answer.status < 400 {
             return details;
         }
-        details.aws_code = answer.values("x-amzn-errortype").find_map(|value| String::from_utf8(value.to_vec()).ok());
+        details.aws_code = answer
+            .values("x-amzn-errortype")
+            .find_map(|value| String::from_utf8(value.to_vec()).ok());
         if let Ok(body) = serde_json::from_slice::<Value>(answer.body) {
-            let errors =
-                body.as_array().map_or(std::slice::from_ref(&body), |list| &list[..list.len().min(MAX_LISTED)]);
+            let errors = body
+                .as_array()
+                .map_or(std::slice::from_ref(&body), |list| &list[..list.len().min(MAX_LISTED)]);
             for error in errors {
                 details.read(error);
                 details.read(&error["error"]);
@@ -284,7 +300,8 @@ impl Details {
                 details.aws_code = body["__type"].as_str().map(str::to_owned);
             }
             let objects = errors.iter().flat_map(|error| [error, &error["error"]]);
-            details.own_code = code::of_errors(answer.status, &objects, objects.clone().flat_map(listed));
+            details.own_code =
+                code::of_errors(answer.status, &objects, objects.clone().flat_map(listed));
         }
         let of_aws = || details.aws_code.as_deref().and_then(code::of_aws);
         details.own_code = details.own_code.take().or_else(of_aws);
@@ -293,18 +310,28 @@ impl Details {
 
     /// Reads one object: the body itself, or its member `error`.
     fn read(&mut self, object: &Value) {
-        let members = ["reason", "code", "status", "errorCode", "errorType"].map(|name| &object[name]);
+        let members =
+            ["reason", "code", "status", "errorCode", "errorType"].map(|name| &object[name]);
         for word in [object].into_iter().chain(members) {
-            self.words.extend(word.as_str().map(str::to_owned).or_else(|| word.as_i64().map(|code| code.to_string())));
+            self.words.extend(
+                word.as_str()
+                    .map(str::to_owned)
+                    .or_else(|| word.as_i64().map(|code| code.to_string())),
+            );
         }
         // A problem type is a URI, which ends in the word.
-        let last_segment =
-            |uri: &Value| uri.as_str().and_then(|uri| uri.rsplit(['#', '/', '.', ':']).next().map(str::to_owned));
+        let last_segment = |uri: &Value| {
+            uri.as_str().and_then(|uri| uri.rsplit(['#', '/', '.', ':']).next().map(str::to_owned))
+        };
         self.words.extend(last_segment(&object["type"]));
         self.words.extend(last_segment(&object["documentation_url"]));
         for entry in listed(object) {
-            self.words
-                .extend([&entry["reason"], &entry["code"]].into_iter().filter_map(Value::as_str).map(str::to_owned));
+            self.words.extend(
+                [&entry["reason"], &entry["code"]]
+                    .into_iter()
+                    .filter_map(Value::as_str)
+                    .map(str::to_owned),
+            );
             self.words.extend(last_segment(&entry["@type"]));
             let named = entry["retryDelay"].as_str().and_then(retry_after::proto_duration);
             self.retry_delay = self.retry_delay.or(named);
@@ -319,11 +346,13 @@ impl Details {
         PAUSES.iter().find(|(reason, _)| self.says(reason)).map(|(_, pause)| *pause)
     }
 
-    /// The first row of the table that one of the words belongs to, and the word as it stands in the table.
+    /// The first row of the table that one of the words belongs to, and the word as it stands in
+    /// the table.
     fn reason(&self) -> Option<(FailureClass, &'static str)> {
         REASONS.iter().find_map(|(class, reasons)| {
             let reason = reasons.iter().find(|reason| self.says(reason))?;
-            // Per-minute limits come with both details. Who can say when to come back has not run out for the day.
+            // Per-minute limits come with both details. Who can say when to come back has not run
+            // out for the day.
             if *reason == "QuotaFailure" && self.retry_delay.is_some() {
                 return None;
             }

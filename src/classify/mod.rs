@@ -1,10 +1,12 @@
 //! Evidence → class: what kind of trouble an error is, in tables that a reader can check.
 //!
-//! The order of evidence: what the handler says itself ([`Failure::rate_limit`] and its sisters); the user's own [`Rules`]; the type, status
-//! or code of an error, at every level of its `source()` chain; and last, the words of its message. What none of these knows is temporary.
+//! The order of evidence: what the handler says itself ([`Failure::rate_limit`] and its sisters);
+//! the user's own [`Rules`]; the type, status or code of an error, at every level of its `source()`
+//! chain; and last, the words of its message. What none of these knows is temporary.
 //!
-//! Nothing here waits, reads a clock or logs, and no reason repeats foreign text, for an error may quote a body or a secret: of a response
-//! nothing but a short code passes, if it looks like the name of a kind of error (`code.rs`).
+//! Nothing here waits, reads a clock or logs, and no reason repeats foreign text, for an error may
+//! quote a body or a secret: of a response nothing but a short code passes, if it looks like the
+//! name of a kind of error (`code.rs`).
 
 use std::error::Error;
 use std::iter::successors;
@@ -30,16 +32,19 @@ pub(crate) use rules::{Effect, Match, Phrase};
 /// No honest error is nested deeper; a chain that bites its own tail ends here.
 const MAX_DEPTH: usize = 32;
 
-/// The kinds of errors that are known by their type, in no particular order: no error is of two kinds.
+/// The kinds of errors that are known by their type, in no particular order: no error is of two
+/// kinds.
 const BY_TYPE: [fn(&(dyn Error + 'static)) -> Option<Failure>; 4] =
     [io::io_error, io::elapsed, aws::error_metadata, aws::connector_error];
 
 impl Failure {
-    /// Classifies any error: by the [`Rules`] in force; failing that by type at every level of its `source()` chain, outermost first; failing that by the words of its messages;
-    /// failing that it is temporary. [`Failure::evidence`] tells which it was.
+    /// Classifies any error: by the [`Rules`] in force; failing that by type at every level of its
+    /// `source()` chain, outermost first; failing that by the words of its messages; failing that
+    /// it is temporary. [`Failure::evidence`] tells which it was.
     ///
-    /// An error that is boxed is passed as `&*error`, which also does for `anyhow::Error`. An answer of a server is classified better by
-    /// [`Failure::from_answer`], an error of the AWS SDK by [`Failure::aws`], a gRPC status by [`Failure::from_grpc`].
+    /// An error that is boxed is passed as `&*error`, which also does for `anyhow::Error`. An
+    /// answer of a server is classified better by [`Failure::from_answer`], an error of the AWS SDK
+    /// by [`Failure::aws`], a gRPC status by [`Failure::from_grpc`].
     ///
     /// ```
     /// use requeue::{Evidence, Failure, FailureClass};
@@ -51,17 +56,22 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn classified(error: &(dyn Error + 'static)) -> Self {
-        Case::error(error, None)
-            .judge()
-            .or_else(|| recognised(error))
-            .unwrap_or_else(|| Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unrecognised error"))
+        Case::error(error, None).judge().or_else(|| recognised(error)).unwrap_or_else(|| {
+            Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unrecognised error")
+        })
     }
 
-    /// With the delay that the callee named, unless the failure has one already or waits for nothing.
+    /// With the delay that the callee named, unless the failure has one already or waits for
+    /// nothing.
     fn told(self, delay: Option<Duration>) -> Self {
         match delay {
-            // A time that is here or past is none to wait for, and would use up every retry within seconds.
-            Some(delay) if !delay.is_zero() && self.delay().is_none() && self.class() != FailureClass::NonRetryable => {
+            // A time that is here or past is none to wait for, and would use up every retry within
+            // seconds.
+            Some(delay)
+                if !delay.is_zero()
+                    && self.delay().is_none()
+                    && self.class() != FailureClass::NonRetryable =>
+            {
                 self.retry_after(delay)
             }
             Some(_) | None => self,
@@ -80,10 +90,13 @@ pub(crate) fn typed(error: &(dyn Error + 'static)) -> Option<Failure> {
 }
 
 /// An error and all that caused it, outermost first.
-pub(crate) fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+pub(crate) fn chain<'a>(
+    error: &'a (dyn Error + 'static),
+) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     let cause = |error: &&'a (dyn Error + 'static)| -> Option<&'a (dyn Error + 'static)> {
         let error: &'a (dyn Error + 'static) = *error;
-        // `io::Error` names as its source the source of the error it was made from, and so would hide that one.
+        // `io::Error` names as its source the source of the error it was made from, and so would
+        // hide that one.
         match error.downcast_ref().and_then(std::io::Error::get_ref) {
             Some(inner) => Some(inner),
             None => error.source(),

@@ -1,6 +1,8 @@
-//! When to come back, as answers say it: `Retry-After`, `RateLimit` and its older relatives, and durations in JSON.
+//! When to come back, as answers say it: `Retry-After`, `RateLimit` and its older relatives, and
+//! durations in JSON.
 //!
-//! What is malformed is ignored, never an error; what is huge is cut to [`MAX_NAMED`]; what is past is zero.
+//! What is malformed is ignored, never an error; what is huge is cut to [`MAX_NAMED`]; what is past
+//! is zero.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +11,8 @@ use jiff::fmt::friendly::SpanParser;
 
 use super::http::Answer;
 
-/// No named delay is longer: 136 years, so that it can be added to any time of day. The policy cuts far earlier.
+/// No named delay is longer: 136 years, so that it can be added to any time of day. The policy cuts
+/// far earlier.
 const MAX_NAMED: Duration = Duration::from_secs(u32::MAX as u64);
 /// A number this large is no delay but a time of day, in seconds since the epoch.
 const EPOCH_SECONDS: u64 = 1_000_000_000;
@@ -41,13 +44,18 @@ pub(super) fn retry_after(answer: &Answer<'_>, now: SystemTime) -> Option<Durati
         .or_else(|| MILLIS.iter().flat_map(|name| answer.values(name)).find_map(millis))
 }
 
-/// When a used-up allowance is renewed. An allowance that is not used up says nothing about this failure.
+/// When a used-up allowance is renewed. An allowance that is not used up says nothing about this
+/// failure.
 pub(super) fn reset(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
     let reference = reference(answer, now);
     let field = || answer.values("ratelimit").filter_map(rate_limit_field).max();
     let allowances = || {
-        let used_up = ALLOWANCES.iter().filter(|(remaining, _)| answer.values(remaining).any(is_nothing));
-        used_up.flat_map(|(_, reset)| answer.values(reset)).filter_map(|value| moment(value, reference)).max()
+        let used_up =
+            ALLOWANCES.iter().filter(|(remaining, _)| answer.values(remaining).any(is_nothing));
+        used_up
+            .flat_map(|(_, reset)| answer.values(reset))
+            .filter_map(|value| moment(value, reference))
+            .max()
     };
     let older = || {
         ["ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"]
@@ -55,13 +63,17 @@ pub(super) fn reset(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
             .flat_map(|name| answer.values(name))
             .find_map(|value| moment(value, reference))
     };
-    field().or_else(allowances).or_else(|| if answer.is_used_up() == Some(false) { None } else { older() })
+    field()
+        .or_else(allowances)
+        .or_else(|| if answer.is_used_up() == Some(false) { None } else { older() })
 }
 
-/// Whether nothing is left: of some allowances more is taken than there was, and some have parameters, as `0;w=21600`.
+/// Whether nothing is left: of some allowances more is taken than there was, and some have
+/// parameters, as `0;w=21600`.
 pub(super) fn is_nothing(remaining: &[u8]) -> bool {
     let amount = remaining.split(|byte| *byte == b';').next().unwrap_or_default();
-    str::from_utf8(amount).is_ok_and(|amount| amount.trim().parse::<f64>().is_ok_and(|amount| amount <= 0.0))
+    str::from_utf8(amount)
+        .is_ok_and(|amount| amount.trim().parse::<f64>().is_ok_and(|amount| amount <= 0.0))
 }
 
 /// Dates are compared with the server's own clock where it shows it, so that ours may be wrong.
@@ -107,18 +119,22 @@ fn timestamp(value: &[u8]) -> Option<SystemTime> {
     Some(str::from_utf8(value).ok()?.parse::<Timestamp>().ok()?.into())
 }
 
-/// Digits and nothing else: no sign, no point, no unit. What does not fit is as good as the largest number.
+/// Digits and nothing else: no sign, no point, no unit. What does not fit is as good as the largest
+/// number.
 fn number(digits: &[u8]) -> Option<u64> {
     let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     all_digits.then(|| str::from_utf8(digits).ok()?.parse().ok().or(Some(u64::MAX)))?
 }
 
-/// `"per-user";r=0;t=30, "per-app";r=5;t=60`: the longest `t` of an allowance with nothing left; and the draft's older form
-/// `limit=100, remaining=0, reset=30`.
+/// `"per-user";r=0;t=30, "per-app";r=5;t=60`: the longest `t` of an allowance with nothing left;
+/// and the draft's older form `limit=100, remaining=0, reset=30`.
 fn rate_limit_field(field: &[u8]) -> Option<Duration> {
     let field = str::from_utf8(field).ok()?;
     let parameter = |part: &str, name: &str| {
-        let (_, value) = part.split(';').filter_map(|pair| pair.split_once('=')).find(|pair| pair.0.trim() == name)?;
+        let (_, value) = part
+            .split(';')
+            .filter_map(|pair| pair.split_once('='))
+            .find(|pair| pair.0.trim() == name)?;
         number(value.trim().as_bytes())
     };
     let items = outside_quotes(field);
@@ -224,12 +240,18 @@ mod tests {
 
     #[test]
     fn a_clock_that_is_an_hour_off_changes_nothing_when_the_server_shows_its_own() {
-        let headers: [(&str, &[u8]); 2] =
-            [("Date", b"Sun, 06 Nov 1994 08:49:37 GMT"), ("Retry-After", b"Sun, 06 Nov 1994 08:50:37 GMT")];
+        let headers: [(&str, &[u8]); 2] = [
+            ("Date", b"Sun, 06 Nov 1994 08:49:37 GMT"),
+            ("Retry-After", b"Sun, 06 Nov 1994 08:50:37 GMT"),
+        ];
         for now in [THEN - 3_600, THEN, THEN + 3_600] {
             assert_eq!(retry_after(&answer(&headers), at(now)), Some(Duration::from_mins(1)));
         }
-        for date in ["Sun, 06 Nov 1994 08:49:37 GMT", "Sunday, 06-Nov-94 08:49:37 GMT", "Sun Nov  6 08:49:37 1994"] {
+        for date in [
+            "Sun, 06 Nov 1994 08:49:37 GMT",
+            "Sunday, 06-Nov-94 08:49:37 GMT",
+            "Sun Nov  6 08:49:37 1994",
+        ] {
             for (value, expected) in [
                 ("Sunday, 06-Nov-94 08:50:37 GMT", 60),
                 ("Sun Nov  6 08:50:37 1994", 60),
@@ -283,7 +305,8 @@ mod tests {
             (&[("X-RateLimit-Reset", ""), ("X-RateLimit-Reset", "15")], Some(15)),
             (&[], None),
         ] {
-            let bytes: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+            let bytes: Vec<(&str, &[u8])> =
+                headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
             let delay = reset(&answer(&bytes), at(1_700_000_000));
             assert_eq!(delay, expected.map(Duration::from_secs), "{headers:?}");
         }

@@ -19,10 +19,13 @@ tokio::task_local! {
 
 /// Own rules, asked in their order and before everything built in; the first that matches wins.
 ///
-/// They are the list `rules` of the policy document, from which [`Config`](crate::Config) and [`str::parse`] read them, or made in code
-/// with [`on`](Self::on), or both. Whatever a handler classifies goes by the rules of its [`Settings`](crate::Settings): an answer
-/// ([`Failure::from_answer`], [`HttpTarget`](crate::http::HttpTarget)) as much as an error ([`ResultExt::classified`](crate::ResultExt::classified),
-/// [`Failure::classified`], [`Failure::aws`], [`Failure::from_grpc`]). A task that the handler starts is reached by [`scope`](Self::scope).
+/// They are the list `rules` of the policy document, from which [`Config`](crate::Config) and
+/// [`str::parse`] read them, or made in code with [`on`](Self::on), or both. Whatever a handler
+/// classifies goes by the rules of its [`Settings`](crate::Settings): an answer
+/// ([`Failure::from_answer`], [`HttpTarget`](crate::http::HttpTarget)) as much as an error
+/// ([`ResultExt::classified`](crate::ResultExt::classified), [`Failure::classified`],
+/// [`Failure::aws`], [`Failure::from_grpc`]). A task that the handler starts is reached by
+/// [`scope`](Self::scope).
 ///
 /// A rule of the document has a `match`, of which all that is given must hold:
 ///
@@ -33,12 +36,15 @@ tokio::task_local! {
 /// | `header` | answers | each of these headers is there and equal to the text, whatever its case; `true` asks for none |
 /// | `words` | answers, errors | the beginning of the answer's body (16 KiB), or of the error's messages (2,048 characters), has these whole words in this order |
 ///
-/// In place of one `status`, `code` or `words` there may be a list, of which one must hold. `class` is what the failure then is, and
-/// `delaySeconds` (0.001 to 43,200) what it waits at least, whatever the answer names; without it the answer's own `Retry-After` counts. `reason`
-/// (1 to 64 characters) is what logs and dead letters call it; by default they name the place of the rule.
+/// In place of one `status`, `code` or `words` there may be a list, of which one must hold. `class`
+/// is what the failure then is, and `delaySeconds` (0.001 to 43,200) what it waits at least,
+/// whatever the answer names; without it the answer's own `Retry-After` counts. `reason` (1 to 64
+/// characters) is what logs and dead letters call it; by default they name the place of the rule.
 ///
-/// Words within an address (`https://…`) that an error's message quotes do not count, and a target that did not answer at all is a temporary
-/// failure by any rule. A postponement (429, `Retry-After` and `Requeue-Scope: message`), and what the handler says itself, is no matter for rules.
+/// Words within an address (`https://…`) that an error's message quotes do not count, and a target
+/// that did not answer at all is a temporary failure by any rule. A postponement (429,
+/// `Retry-After` and `Requeue-Scope: message`), and what the handler says itself, is no matter for
+/// rules.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -90,7 +96,8 @@ impl Phrase {
 /// What a rule of the document makes of what it matches.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Effect {
-    /// Where the rule stands in the document: what a reason says of it, unless the user gave it one.
+    /// Where the rule stands in the document: what a reason says of it, unless the user gave it
+    /// one.
     pub(crate) place: String,
     pub(crate) class: FailureClass,
     pub(crate) delay: Option<Duration>,
@@ -106,11 +113,17 @@ impl Rules {
     }
 
     pub(crate) fn matching(rules: impl IntoIterator<Item = (Match, Effect)>) -> Self {
-        Self(Arc::new(rules.into_iter().map(|(condition, effect)| Rule::Matching(condition, effect)).collect()))
+        Self(Arc::new(
+            rules
+                .into_iter()
+                .map(|(condition, effect)| Rule::Matching(condition, effect))
+                .collect(),
+        ))
     }
 
-    /// Adds a rule for errors of type `E`, at every level of an error's `source()` chain. A rule that returns `None` leaves the error to
-    /// the rules after it; what it classifies itself goes by the built-in tables.
+    /// Adds a rule for errors of type `E`, at every level of an error's `source()` chain. A rule
+    /// that returns `None` leaves the error to the rules after it; what it classifies itself goes
+    /// by the built-in tables.
     ///
     /// ```
     /// use requeue::{Failure, FailureClass};
@@ -128,7 +141,10 @@ impl Rules {
     /// assert_eq!(rules.classify(&Locked { by: 0 }).class(), FailureClass::NonRetryable);
     /// ```
     #[must_use]
-    pub fn on<E: Error + 'static>(mut self, rule: impl Fn(&E) -> Option<Failure> + Send + Sync + 'static) -> Self {
+    pub fn on<E: Error + 'static>(
+        mut self,
+        rule: impl Fn(&E) -> Option<Failure> + Send + Sync + 'static,
+    ) -> Self {
         let by_type = move |error: &(dyn Error + 'static)| error.downcast_ref().and_then(&rule);
         Arc::make_mut(&mut self.0).push(Rule::ByType(Arc::new(by_type)));
         self
@@ -164,8 +180,11 @@ impl Rules {
 
     fn judge(&self, case: &Case<'_>) -> Option<Failure> {
         self.0.iter().find_map(|rule| match rule {
-            // Were the rules still in force, one that asks the built-in tables would be asked again for ever.
-            Rule::ByType(rule) => Self::new().within(|| chain(case.error?).find_map(|level| rule(level))),
+            // Were the rules still in force, one that asks the built-in tables would be asked again
+            // for ever.
+            Rule::ByType(rule) => {
+                Self::new().within(|| chain(case.error?).find_map(|level| rule(level)))
+            }
             Rule::Matching(condition, effect) => condition.holds(case).then(|| effect.of(case)),
         })
     }
@@ -199,7 +218,11 @@ impl<'a> Case<'a> {
 
     /// `code` is what is known besides what the error's chain shows.
     pub(super) fn error(error: &'a (dyn Error + 'static), code: Option<&'a str>) -> Self {
-        Self { error: Some(error), codes: code.into_iter().chain(aws::codes(error)).collect(), ..Self::default() }
+        Self {
+            error: Some(error),
+            codes: code.into_iter().chain(aws::codes(error)).collect(),
+            ..Self::default()
+        }
     }
 
     pub(super) fn code(code: &'a str) -> Self {
@@ -222,11 +245,16 @@ impl<'a> Case<'a> {
 
 impl Match {
     fn holds(&self, case: &Case<'_>) -> bool {
-        let status = |range: &RangeInclusive<u16>| case.answer.is_some_and(|answer| range.contains(&answer.status));
-        let code = |code: &String| case.codes.iter().any(|known| known == code || aws::bare(known) == code);
+        let status = |range: &RangeInclusive<u16>| {
+            case.answer.is_some_and(|answer| range.contains(&answer.status))
+        };
+        let code = |code: &String| {
+            case.codes.iter().any(|known| known == code || aws::bare(known) == code)
+        };
         let header = |(name, value): &(String, Option<String>)| {
-            let is_wanted =
-                |found: &[u8]| value.as_ref().is_none_or(|value| found.eq_ignore_ascii_case(value.as_bytes()));
+            let is_wanted = |found: &[u8]| {
+                value.as_ref().is_none_or(|value| found.eq_ignore_ascii_case(value.as_bytes()))
+            };
             case.answer.is_some_and(|answer| answer.values(name).any(is_wanted))
         };
         one_of(&self.statuses, status)
@@ -245,7 +273,9 @@ impl Effect {
         let place = &self.place;
         let reason = match (case.answer, &self.reason) {
             (Some(answer), Some(reason)) => http::told(answer.status, Some(reason), None),
-            (Some(answer), None) => format!("{}, by {place}", http::told(answer.status, None, case.own_code)),
+            (Some(answer), None) => {
+                format!("{}, by {place}", http::told(answer.status, None, case.own_code))
+            }
             (None, Some(reason)) => reason.clone(),
             (None, None) => format!("by {place}"),
         };

@@ -1,7 +1,8 @@
-//! The words of an error's message: the last resort, because anyone may reword them, and because they may tell of something else.
+//! The words of an error's message: the last resort, because anyone may reword them, and because
+//! they may tell of something else.
 //!
-//! Only whole words and whole numbers count: "order 84010 timed out" is a time-out, and "retry in 400ms" is no 400. A number is a status only
-//! where the words around it say so.
+//! Only whole words and whole numbers count: "order 84010 timed out" is a time-out, and "retry in
+//! 400ms" is no 400. A number is a status only where the words around it say so.
 
 use std::error::Error;
 use std::fmt::{self, Write};
@@ -9,7 +10,8 @@ use std::fmt::{self, Write};
 use super::{aws, http};
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// Phrases in lower case, the first row that matches wins: what names the longer wait comes first, what gives up comes last.
+/// Phrases in lower case, the first row that matches wins: what names the longer wait comes first,
+/// what gives up comes last.
 const PHRASES: [(FailureClass, &str, &[&str]); 14] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [
@@ -53,7 +55,11 @@ const PHRASES: [(FailureClass, &str, &[&str]); 14] = {
         (Temporary, "timed out", &["timed out", "timeout", "time out", "deadline exceeded"]),
         (Temporary, "connection refused", &["connection refused"]),
         (Temporary, "connection reset", &["connection reset", "econnreset", "reset by peer"]),
-        (Temporary, "connection closed", &["broken pipe", "connection aborted", "connection closed", "socket hang up"]),
+        (
+            Temporary,
+            "connection closed",
+            &["broken pipe", "connection aborted", "connection closed", "socket hang up"],
+        ),
         (
             Temporary,
             "name not resolved",
@@ -70,9 +76,18 @@ const PHRASES: [(FailureClass, &str, &[&str]); 14] = {
         (
             Temporary,
             "certificate not accepted",
-            &["certificate validation", "certificate verify failed", "ssl validation", "tls validation"],
+            &[
+                "certificate validation",
+                "certificate verify failed",
+                "ssl validation",
+                "tls validation",
+            ],
         ),
-        (Temporary, "temporarily unavailable", &["service unavailable", "temporarily unavailable", "try again later"]),
+        (
+            Temporary,
+            "temporarily unavailable",
+            &["service unavailable", "temporarily unavailable", "try again later"],
+        ),
         (Temporary, "server error", &["bad gateway", "gateway timeout", "internal server error"]),
         (NonRetryable, "bad request", &["bad request", "unprocessable entity"]),
         (
@@ -104,15 +119,29 @@ const STATUS_LINES: [&str; 13] = [
     "504 gateway timeout",
 ];
 /// … unless one of these follows: then it is an amount.
-const UNITS: [&str; 12] =
-    ["ms", "milliseconds", "s", "sec", "secs", "seconds", "minutes", "bytes", "kb", "items", "times", "records"];
+const UNITS: [&str; 12] = [
+    "ms",
+    "milliseconds",
+    "s",
+    "sec",
+    "secs",
+    "seconds",
+    "minutes",
+    "bytes",
+    "kb",
+    "items",
+    "times",
+    "records",
+];
 /// So much of a message is read; more would be a quoted body.
 const MAX_CHARS: usize = 2_048;
 /// And so much of a body, for the user's own rules.
 const MAX_BODY_BYTES: usize = 16 * 1024;
 
 /// What the messages of `chain` say, if anything that is known.
-pub(super) fn classify<'a>(chain: impl Iterator<Item = &'a (dyn Error + 'static)>) -> Option<Failure> {
+pub(super) fn classify<'a>(
+    chain: impl Iterator<Item = &'a (dyn Error + 'static)>,
+) -> Option<Failure> {
     let words = Words::of_errors(chain);
     words.quota_or_rate_limit().or_else(|| words.status()).or_else(|| words.other_phrase())
 }
@@ -137,7 +166,8 @@ impl Words {
             let mut text = Bounded::default();
             // What could not be printed is not evidence; what was printed before that is.
             let _ = write!(text, "{error}");
-            // The numbers and words of an address tell where, not what: `https://example.com/status/404`.
+            // The numbers and words of an address tell where, not what:
+            // `https://example.com/status/404`.
             let told = text.0.split_whitespace().filter(|piece| !piece.contains("://"));
             words.read(told.flat_map(split));
         }
@@ -174,14 +204,20 @@ impl Words {
     fn phrase(&self, wanted: impl Fn(FailureClass) -> bool) -> Option<Failure> {
         PHRASES
             .iter()
-            .find(|(class, _, phrases)| wanted(*class) && phrases.iter().any(|phrase| self.hold(phrase)))
+            .find(|(class, _, phrases)| {
+                wanted(*class) && phrases.iter().any(|phrase| self.hold(phrase))
+            })
             .map(|(class, reason, _)| Failure::new(*class, Evidence::Text, reason))
     }
 
     /// Whether `phrase` occurs, from the beginning of a word to the end of one.
     pub(super) fn hold(&self, phrase: &str) -> bool {
         let from_word = |(at, _)| &self.spaced[at + 1..];
-        let mut ends = self.spaced.match_indices(' ').map(from_word).filter_map(|words| words.strip_prefix(phrase));
+        let mut ends = self
+            .spaced
+            .match_indices(' ')
+            .map(from_word)
+            .filter_map(|words| words.strip_prefix(phrase));
         ends.any(|rest| rest.starts_with(' '))
     }
 
@@ -194,7 +230,8 @@ impl Words {
             let amount = words.get(at + 1).is_some_and(|unit| UNITS.contains(unit));
             (BEFORE_STATUS.contains(before) && !amount).then_some(*word).and_then(status)
         });
-        let with_its_phrase = || STATUS_LINES.iter().find(|line| self.hold(line)).and_then(|line| status(&line[..3]));
+        let with_its_phrase =
+            || STATUS_LINES.iter().find(|line| self.hold(line)).and_then(|line| status(&line[..3]));
         let status = after_its_name.or_else(with_its_phrase)?;
         Some(Failure::new(http::class_of(status), Evidence::Text, format_args!("status {status}")))
     }
@@ -212,7 +249,8 @@ fn is_http_version(word: &str) -> bool {
 fn split(text: &str) -> impl Iterator<Item = &str> {
     let bytes = text.as_bytes();
     let within_number = |at: usize| {
-        let digit = |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
+        let digit =
+            |at: Option<usize>| at.and_then(|at| bytes.get(at)).is_some_and(u8::is_ascii_digit);
         matches!(bytes[at], b'.' | b',') && digit(at.checked_sub(1)) && digit(at.checked_add(1))
     };
     let mut rest = text.char_indices().peekable();
@@ -258,7 +296,11 @@ mod tests {
             ("order 84010 timed out", Temporary, "timed out"),
             ("timeout after 4000 ms", Temporary, "timed out"),
             ("Timeout: retry in 400ms", Temporary, "timed out"),
-            ("HTTP status client error (429 Too Many Requests) for url (https://x)", RateLimit, "too many requests"),
+            (
+                "HTTP status client error (429 Too Many Requests) for url (https://x)",
+                RateLimit,
+                "too many requests",
+            ),
             ("Request failed with status code 429", RateLimit, "status 429"),
             ("HTTP/1.1 503", Temporary, "status 503"),
             ("server said: 502 Bad Gateway", Temporary, "status 502"),
@@ -326,7 +368,8 @@ mod tests {
             }
         }
         assert_eq!(super::super::recognised(&Outer("out of paper".into())), None);
-        let class = super::super::recognised(&Outer("connection refused".into())).map(|failure| failure.class());
+        let class = super::super::recognised(&Outer("connection refused".into()))
+            .map(|failure| failure.class());
         assert_eq!(class, Some(Temporary));
     }
 

@@ -18,8 +18,9 @@ pub(crate) fn is_in_lambda() -> bool {
     std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some()
 }
 
-/// What Lambda says of the function, its logging controls among it, which a custom runtime has to honour. Source: Lambda developer
-/// guide, "Defined runtime environment variables" and "Configuring advanced logging controls".
+/// What Lambda says of the function, its logging controls among it, which a custom runtime has to
+/// honour. Source: Lambda developer guide, "Defined runtime environment variables" and "Configuring
+/// advanced logging controls".
 #[derive(Default)]
 pub(crate) struct Host {
     /// `None` elsewhere.
@@ -47,7 +48,8 @@ impl Host {
         Self {
             function: read("AWS_LAMBDA_FUNCTION_NAME"),
             log_level: read("AWS_LAMBDA_LOG_LEVEL"),
-            logs_json: read("AWS_LAMBDA_LOG_FORMAT").is_some_and(|format| format.eq_ignore_ascii_case("json")),
+            logs_json: read("AWS_LAMBDA_LOG_FORMAT")
+                .is_some_and(|format| format.eq_ignore_ascii_case("json")),
             #[cfg(feature = "http")]
             runtime_api: read("AWS_LAMBDA_RUNTIME_API"),
             #[cfg(feature = "http")]

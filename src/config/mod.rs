@@ -1,5 +1,5 @@
-//! Settings: the environment and the policy document become a [`Config`], with all problems reported together. The only room
-//! that reads the environment.
+//! Settings: the environment and the policy document become a [`Config`], with all problems
+//! reported together. The only room that reads the environment.
 
 use std::collections::BTreeMap;
 #[cfg(feature = "http")]
@@ -15,7 +15,9 @@ use crate::queue::QueueUrl;
 #[cfg(feature = "http")]
 use crate::secrets::{Stored, Texts};
 use crate::sender::{Principal, TrustedSenders};
-use crate::settings::{DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings};
+use crate::settings::{
+    DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
+};
 use crate::wire::Wrap;
 
 mod host;
@@ -58,8 +60,9 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | how long an unused connection to the target is kept; should be less than what the target and its proxies keep theirs (Node 5 s, nginx 75 s, an Application Load Balancer 60 s) | seconds, 0.001 to 900 | 4 |
 /// | `REQUEUE_HTTP_VERSION` | the version of HTTP: the best that the target offers over TLS, or HTTP/1.1 alone | `auto`, `1.1` | `auto` |
 ///
-/// Those above are for HTTP delivery, by `requeue-lambda` and `requeue work`. They have no effect on a handler of your own, and
-/// [`run`](crate::run) warns of each that is set. The others are for every function and worker:
+/// Those above are for HTTP delivery, by `requeue-lambda` and `requeue work`. They have no effect
+/// on a handler of your own, and [`run`](crate::run) warns of each that is set. The others are for
+/// every function and worker:
 ///
 /// | variable | meaning | unit, bounds | default |
 /// |---|---|---|---|
@@ -78,9 +81,9 @@ const MAX_SECONDS: f64 = 900.0;
 /// | `REQUEUE_SERVICE` | the dimension `Service` of the metrics | 1 to 255 printable ASCII characters, not all blank, of which the first is no colon | the function's name; `requeue` elsewhere |
 /// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, so that after 10 it waits by its visibility instead, and gets `maxReceiveCount` receives in place of its other retries; other messages of its batch wait likewise, which uses up none of their retries; a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
 ///
-/// Read from the environment as well, by [`load`](Self::load) and [`from_env`](Self::from_env), are `HTTPS_PROXY` and `NO_PROXY` as
-/// [`Proxy::new`](crate::http::Proxy::new) has them, both in lower case too, which wins; and `AWS_LAMBDA_RUNTIME_API`, whose address no
-/// target may have.
+/// Read from the environment as well, by [`load`](Self::load) and [`from_env`](Self::from_env), are
+/// `HTTPS_PROXY` and `NO_PROXY` as [`Proxy::new`](crate::http::Proxy::new) has them, both in lower
+/// case too, which wins; and `AWS_LAMBDA_RUNTIME_API`, whose address no target may have.
 ///
 /// ```
 /// use requeue::Config;
@@ -128,12 +131,14 @@ pub struct Config {
 }
 
 impl Config {
-    /// Reads the environment of this process, and fetches the secrets that it names by ARN, if the feature `secrets` is on.
+    /// Reads the environment of this process, and fetches the secrets that it names by ARN, if the
+    /// feature `secrets` is on.
     ///
-    /// All secrets are asked for at once, each in the region of its ARN, with the SDK's retries and by AWS's standard environment
-    /// (credentials, `AWS_ENDPOINT_URL_SECRETS_MANAGER`, `AWS_ENDPOINT_URL_SSM`, `AWS_ENDPOINT_URL`), and for 8 s at most. A fetched
-    /// text counts without the white space around it, and is checked as one that is written down. Where no secret is named,
-    /// this is [`from_env`](Self::from_env).
+    /// All secrets are asked for at once, each in the region of its ARN, with the SDK's retries and
+    /// by AWS's standard environment (credentials, `AWS_ENDPOINT_URL_SECRETS_MANAGER`,
+    /// `AWS_ENDPOINT_URL_SSM`, `AWS_ENDPOINT_URL`), and for 8 s at most. A fetched text counts
+    /// without the white space around it, and is checked as one that is written down. Where no
+    /// secret is named, this is [`from_env`](Self::from_env).
     ///
     /// # Errors
     ///
@@ -149,7 +154,8 @@ impl Config {
         vars.into_config()
     }
 
-    /// Reads the environment of this process. A secret named by its ARN is refused, since only [`load`](Self::load) fetches it.
+    /// Reads the environment of this process. A secret named by its ARN is refused, since only
+    /// [`load`](Self::load) fetches it.
     ///
     /// # Errors
     ///
@@ -158,8 +164,8 @@ impl Config {
         Vars::new(environment()).on(Host::from_env()).into_config()
     }
 
-    /// Reads variables of which each name begins with `REQUEUE_`. An empty value counts as none. A secret named by its ARN is refused,
-    /// since only [`load`](Self::load) fetches it.
+    /// Reads variables of which each name begins with `REQUEUE_`. An empty value counts as none. A
+    /// secret named by its ARN is refused, since only [`load`](Self::load) fetches it.
     ///
     /// # Errors
     ///
@@ -170,9 +176,10 @@ impl Config {
         Vars::new(vars.into_iter().map(|(name, value)| (name.into(), value.into()))).into_config()
     }
 
-    /// As [`from_vars`](Self::from_vars), for the settings of a program that runs elsewhere: a secret named by its ARN is neither
-    /// fetched nor refused, and left out of what it belongs to. With the ARNs of those secrets, as the program's role needs them in
-    /// its policy: without what may follow an ARN in a setting.
+    /// As [`from_vars`](Self::from_vars), for the settings of a program that runs elsewhere: a
+    /// secret named by its ARN is neither fetched nor refused, and left out of what it belongs to.
+    /// With the ARNs of those secrets, as the program's role needs them in its policy: without what
+    /// may follow an ARN in a setting.
     ///
     /// ```
     /// use requeue::Config;
@@ -218,7 +225,9 @@ impl Config {
             strategy: vars.one_of("STRATEGY", &STRATEGY).unwrap_or_default(),
             dead_letter: vars.dead_letter(),
             mode: vars.one_of("MODE", &MODE).unwrap_or_default(),
-            wrap: vars.one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)]).unwrap_or_default(),
+            wrap: vars
+                .one_of("WRAP", &[("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)])
+                .unwrap_or_default(),
             trusted_senders: vars.trusted_senders(),
             producer_limits: vars.one_of("PRODUCER_LIMITS", &PRODUCER_LIMITS).unwrap_or_default(),
             recursive_loop: vars.one_of("RECURSIVE_LOOP", &RECURSIVE_LOOP).unwrap_or_default(),
@@ -237,8 +246,11 @@ impl Config {
     /// When none is set, with the remedy.
     #[cfg(feature = "http")]
     pub fn required_target(&self) -> Result<&crate::http::TargetUrl, InvalidConfig> {
-        let missing =
-            || format!("{PREFIX}TARGET_URL is missing: set it to the URL to which each message is to be posted");
+        let missing = || {
+            format!(
+                "{PREFIX}TARGET_URL is missing: set it to the URL to which each message is to be posted"
+            )
+        };
         self.target.as_ref().ok_or_else(|| InvalidConfig { problems: vec![missing()] })
     }
 
@@ -264,13 +276,18 @@ impl Config {
 
 const MODE: [(&str, Mode); 2] = [("requeue", Mode::Requeue), ("report", Mode::Report)];
 
-const STRATEGY: [(&str, Strategy); 2] = [("copy", Strategy::Copy), ("visibility", Strategy::Visibility)];
+const STRATEGY: [(&str, Strategy); 2] =
+    [("copy", Strategy::Copy), ("visibility", Strategy::Visibility)];
 
 /// The modes, of which the last one needs a queue.
-const DEAD_LETTER: [(&str, Option<DeadLetterMode>); 3] =
-    [("redrive", Some(DeadLetterMode::Redrive)), ("annotate", Some(DeadLetterMode::Annotate)), ("direct", None)];
+const DEAD_LETTER: [(&str, Option<DeadLetterMode>); 3] = [
+    ("redrive", Some(DeadLetterMode::Redrive)),
+    ("annotate", Some(DeadLetterMode::Annotate)),
+    ("direct", None),
+];
 
-const PRODUCER_LIMITS: [(&str, ProducerLimits); 2] = [("on", ProducerLimits::On), ("off", ProducerLimits::Off)];
+const PRODUCER_LIMITS: [(&str, ProducerLimits); 2] =
+    [("on", ProducerLimits::On), ("off", ProducerLimits::Off)];
 
 /// The ids that may be trusted.
 const ALLOWED: &str = "unique ids of roles and users, as AROA… or AIDA…";
@@ -318,10 +335,12 @@ const NAMES: [&str; 14] = [
     "RECURSIVE_LOOP",
 ];
 
-/// The variables of this process that only HTTP delivery reads, so that they have no effect on a handler of one's own.
+/// The variables of this process that only HTTP delivery reads, so that they have no effect on a
+/// handler of one's own.
 pub(crate) fn http_variables() -> Vec<String> {
     let set = environment().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name);
-    let is_http = |name: &String| name.strip_prefix(PREFIX).is_some_and(|name| HTTP_NAMES.contains(&name));
+    let is_http =
+        |name: &String| name.strip_prefix(PREFIX).is_some_and(|name| HTTP_NAMES.contains(&name));
     let mut names: Vec<String> = set.filter(is_http).collect();
     names.sort();
     names
@@ -369,7 +388,11 @@ impl Vars {
 
     fn checked(mut self, config: Config) -> Result<Config, InvalidConfig> {
         self.refuse_unknown();
-        if self.problems.is_empty() { Ok(config) } else { Err(InvalidConfig { problems: self.problems }) }
+        if self.problems.is_empty() {
+            Ok(config)
+        } else {
+            Err(InvalidConfig { problems: self.problems })
+        }
     }
 
     fn get(&self, name: &str) -> Option<String> {
@@ -380,7 +403,12 @@ impl Vars {
         self.problems.push(format!("{PREFIX}{name} {problem}"));
     }
 
-    fn parse<T: FromStr>(&mut self, name: &str, allowed: impl Fn(&T) -> bool, what: &str) -> Option<T> {
+    fn parse<T: FromStr>(
+        &mut self,
+        name: &str,
+        allowed: impl Fn(&T) -> bool,
+        what: &str,
+    ) -> Option<T> {
         let value = self.get(name)?;
         let parsed = value.trim().parse().ok().filter(allowed);
         if parsed.is_none() {
@@ -406,7 +434,8 @@ impl Vars {
 
     fn one_of<T: Clone>(&mut self, name: &str, values: &[(&str, T)]) -> Option<T> {
         let value = self.get(name)?;
-        let found = values.iter().find(|(word, _)| *word == value).map(|(_, meaning)| meaning.clone());
+        let found =
+            values.iter().find(|(word, _)| *word == value).map(|(_, meaning)| meaning.clone());
         if found.is_none() {
             let words: Vec<&str> = values.iter().map(|(word, _)| *word).collect();
             self.problem(name, format_args!("is `{value}`: allowed are {}", words.join(", ")));
@@ -422,7 +451,8 @@ impl Vars {
             match sender.parse::<Principal>() {
                 _ if sender == "own" => trusted.own = true,
                 Ok(id) if id.to_string() == sender => trusted.ids.push(id),
-                Ok(_) | Err(_) => self.problem(NAME, format_args!("has `{sender}`: allowed are `own` and {ALLOWED}")),
+                Ok(_) | Err(_) => self
+                    .problem(NAME, format_args!("has `{sender}`: allowed are `own` and {ALLOWED}")),
             }
         }
         Some(trusted)
@@ -440,12 +470,17 @@ impl Vars {
             (Some(None), None) => {
                 self.problem(
                     URL,
-                    format_args!("is missing: {PREFIX}DEAD_LETTER is `direct`, which sends to that queue"),
+                    format_args!(
+                        "is missing: {PREFIX}DEAD_LETTER is `direct`, which sends to that queue"
+                    ),
                 );
             }
             (None, Some(_)) if self.get("DEAD_LETTER").is_some() => {}
             (None | Some(Some(_)), Some(_)) => {
-                self.problem(URL, format_args!("has no effect: {PREFIX}DEAD_LETTER is not `direct`"));
+                self.problem(
+                    URL,
+                    format_args!("has no effect: {PREFIX}DEAD_LETTER is not `direct`"),
+                );
             }
             (Some(Some(mode)), None) => return mode,
             (None, None) => {}
@@ -455,7 +490,8 @@ impl Vars {
 
     fn metrics(&mut self) -> Option<Metrics> {
         let is_on = self.one_of("METRICS", &METRICS).unwrap_or(self.host.function.is_some());
-        // What CloudWatch takes as the value of a dimension. Source: CloudWatch API reference, "Dimension".
+        // What CloudWatch takes as the value of a dimension. Source: CloudWatch API reference,
+        // "Dimension".
         let fits = |name: &String| {
             (1..=255).contains(&name.len())
                 && !name.starts_with(':')
@@ -467,7 +503,8 @@ impl Vars {
             fits,
             "a name of 1 to 255 printable ASCII characters, of which the first is no colon",
         );
-        let service = said.or_else(|| self.host.function.clone()).unwrap_or_else(|| "requeue".to_owned());
+        let service =
+            said.or_else(|| self.host.function.clone()).unwrap_or_else(|| "requeue".to_owned());
         let mut metrics = Metrics::of(service);
         metrics.level = self.host.log_level.clone().unwrap_or(metrics.level);
         is_on.then_some(metrics)
@@ -484,7 +521,10 @@ impl Vars {
                 Ok(document) => document,
                 Err(error) => {
                     let allowed = "a JSON object, or the path of a file that can be read";
-                    self.problem("POLICY", format_args!("is `{value}` ({error}): allowed is {allowed}"));
+                    self.problem(
+                        "POLICY",
+                        format_args!("is `{value}` ({error}): allowed is {allowed}"),
+                    );
                     return Default::default();
                 }
             }
@@ -499,13 +539,17 @@ impl Vars {
 
     fn refuse_unknown(&mut self) {
         let names = || HTTP_NAMES.into_iter().chain(NAMES);
-        let is_known = |name: &str| name.strip_prefix(PREFIX).is_some_and(|name| names().any(|known| known == name));
-        let unknown: Vec<String> = self.values.keys().filter(|name| !is_known(name)).cloned().collect();
+        let is_known = |name: &str| {
+            name.strip_prefix(PREFIX).is_some_and(|name| names().any(|known| known == name))
+        };
+        let unknown: Vec<String> =
+            self.values.keys().filter(|name| !is_known(name)).cloned().collect();
         for name in unknown {
             let like = |known: &str| strsim::jaro_winkler(&name, &format!("{PREFIX}{known}"));
             let nearest = names().max_by(|one, other| like(one).total_cmp(&like(other)));
             let hint = nearest.filter(|known| like(known) > 0.9);
-            let hint = hint.map(|known| format!("; did you mean {PREFIX}{known}?")).unwrap_or_default();
+            let hint =
+                hint.map(|known| format!("; did you mean {PREFIX}{known}?")).unwrap_or_default();
             self.problems.push(format!("{name} is unknown{hint}"));
         }
         self.problems.sort();

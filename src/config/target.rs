@@ -1,5 +1,5 @@
-//! What concerns the HTTP target. The values of headers, the signing secrets, the client's key and the proxy are secret: what is wrong with
-//! one is said without showing it.
+//! What concerns the HTTP target. The values of headers, the signing secrets, the client's key and
+//! the proxy are secret: what is wrong with one is said without showing it.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -9,15 +9,16 @@ use ::http::Method;
 use super::policy::Json;
 use super::{PREFIX, Vars};
 use crate::http::{
-    CONNECT_TIMEOUT, ClientCertificate, HttpSettings, IDLE_TIMEOUT, InvalidClientCertificate, Proxy, TargetRules,
-    TargetUrl,
+    CONNECT_TIMEOUT, ClientCertificate, HttpSettings, IDLE_TIMEOUT, InvalidClientCertificate,
+    Proxy, TargetRules, TargetUrl,
 };
 use crate::queue::is_attribute_name;
 #[cfg(feature = "secrets")]
 use crate::secrets;
 use crate::secrets::SecretArn;
 
-const METHODS: [(&str, Method); 3] = [("POST", Method::POST), ("PUT", Method::PUT), ("PATCH", Method::PATCH)];
+const METHODS: [(&str, Method); 3] =
+    [("POST", Method::POST), ("PUT", Method::PUT), ("PATCH", Method::PATCH)];
 
 /// What is said of a secret where nothing is fetched.
 pub(super) const NOT_FETCHED: &str = if cfg!(feature = "secrets") {
@@ -50,7 +51,10 @@ impl Vars {
                 Some(target)
             }
             Err(error) => {
-                let remedy = error.allowed_by().map(|name| format!("; {name}=true allows it")).unwrap_or_default();
+                let remedy = error
+                    .allowed_by()
+                    .map(|name| format!("; {name}=true allows it"))
+                    .unwrap_or_default();
                 self.problem("TARGET_URL", format_args!("is invalid: {error}{remedy}"));
                 None
             }
@@ -87,7 +91,9 @@ impl Vars {
         }
         if let Some(key) = self.get("SCOPE") {
             let refused = format!("is `{key}`");
-            self.change("SCOPE", refused, &mut settings, |settings| key.trim().parse().map(|key| settings.scope(key)));
+            self.change("SCOPE", refused, &mut settings, |settings| {
+                key.trim().parse().map(|key| settings.scope(key))
+            });
         }
         self.headers(&mut settings);
         self.attribute_headers(&mut settings);
@@ -136,14 +142,17 @@ impl Vars {
         let mut headers = BTreeSet::new();
         for entry in text.split(',').map(str::trim) {
             let has = format!("has `{}`", entry.escape_debug());
-            let pair = entry.split_once('=').map(|(attribute, header)| (attribute.trim(), header.trim()));
+            let pair =
+                entry.split_once('=').map(|(attribute, header)| (attribute.trim(), header.trim()));
             match pair.filter(|(attribute, _)| is_attribute_name(attribute)) {
                 None => self.problem(NAME, format_args!("{has}: allowed is attribute=header")),
                 Some((_, header)) if !headers.insert(header.to_ascii_lowercase()) => {
                     self.problem(NAME, format_args!("{has}: another attribute has this header"));
                 }
                 Some((attribute, header)) => {
-                    self.change(NAME, has, settings, |settings| settings.attribute_header(attribute, header));
+                    self.change(NAME, has, settings, |settings| {
+                        settings.attribute_header(attribute, header)
+                    });
                 }
             }
         }
@@ -176,14 +185,18 @@ impl Vars {
             (Some(_), None) => {
                 self.problem(
                     KEY,
-                    format_args!("is missing: {PREFIX}{CERTIFICATE} needs the private key that belongs to it"),
+                    format_args!(
+                        "is missing: {PREFIX}{CERTIFICATE} needs the private key that belongs to it"
+                    ),
                 );
                 return None;
             }
             (None, Some(_)) => {
                 self.problem(
                     CERTIFICATE,
-                    format_args!("is missing: {PREFIX}{KEY} needs the certificate that belongs to it"),
+                    format_args!(
+                        "is missing: {PREFIX}{KEY} needs the certificate that belongs to it"
+                    ),
                 );
                 return None;
             }
@@ -214,7 +227,8 @@ impl Vars {
         Self { texts: secrets::fetch(first.wanted).await, ..self }
     }
 
-    /// `text`, with the secret in place of each word that is the ARN of one. What is fetched is not looked through again.
+    /// `text`, with the secret in place of each word that is the ARN of one. What is fetched is not
+    /// looked through again.
     fn fill_in(&mut self, name: &str, place: &str, text: &str) -> Option<String> {
         let mut filled = String::new();
         let mut is_whole = true;
@@ -233,12 +247,15 @@ impl Vars {
         is_whole.then_some(filled)
     }
 
-    /// `None` for a word that is no ARN of a secret. A secret that is skipped is an error of which nothing is said.
+    /// `None` for a word that is no ARN of a secret. A secret that is skipped is an error of which
+    /// nothing is said.
     fn secret(&mut self, word: &str) -> Result<Option<String>, Option<String>> {
         let Some(at) = word.find("arn:") else { return Ok(None) };
         let arn = match SecretArn::parse(&word[at..]) {
             None => return Ok(None),
-            Some(_) if at > 0 => return Err(Some("the ARN of a secret must stand between spaces".to_owned())),
+            Some(_) if at > 0 => {
+                return Err(Some("the ARN of a secret must stand between spaces".to_owned()));
+            }
             Some(arn) => arn.map_err(|error| Some(error.to_string()))?,
         };
         let fetched = match self.texts.get(arn.stored()) {

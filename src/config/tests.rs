@@ -20,9 +20,9 @@ fn refused(problems: &[&str]) -> String {
 fn a_dead_letter_queue_is_named_for_the_mode_direct_and_for_no_other() {
     let direct = || DeadLetterMode::Direct(URL.parse().expect("a queue URL"));
     let unknown = "REQUEUE_DEAD_LETTER is `Direct`: allowed are redrive, annotate, direct";
-    let missing =
-        "REQUEUE_DEAD_LETTER_QUEUE_URL is missing: REQUEUE_DEAD_LETTER is `direct`, which sends to that queue";
-    let no_effect = "REQUEUE_DEAD_LETTER_QUEUE_URL has no effect: REQUEUE_DEAD_LETTER is not `direct`";
+    let missing = "REQUEUE_DEAD_LETTER_QUEUE_URL is missing: REQUEUE_DEAD_LETTER is `direct`, which sends to that queue";
+    let no_effect =
+        "REQUEUE_DEAD_LETTER_QUEUE_URL has no effect: REQUEUE_DEAD_LETTER is not `direct`";
     let no_url = "REQUEUE_DEAD_LETTER_QUEUE_URL is `orders-dlq`: not the URL of an SQS queue, as in \
                   https://sqs.eu-west-1.amazonaws.com/123456789012/orders";
     let padded = format!(" {URL}\n");
@@ -47,13 +47,18 @@ fn a_dead_letter_queue_is_named_for_the_mode_direct_and_for_no_other() {
     ] {
         let read = read(&[("DEAD_LETTER", mode), ("DEAD_LETTER_QUEUE_URL", url)]);
         let mode_read = read.map(|config| config.into_settings().dead_letter);
-        assert_eq!(mode_read, expected.map_err(|problem| refused(&[problem])), "{mode:?} and {url:?}");
+        assert_eq!(
+            mode_read,
+            expected.map_err(|problem| refused(&[problem])),
+            "{mode:?} and {url:?}"
+        );
     }
 }
 
 #[test]
 fn a_strategy_is_one_of_two_words() {
-    let unknown = |word| refused(&[&format!("REQUEUE_STRATEGY is `{word}`: allowed are copy, visibility")]);
+    let unknown =
+        |word| refused(&[&format!("REQUEUE_STRATEGY is `{word}`: allowed are copy, visibility")]);
     for (word, expected) in [
         ("", Ok(Strategy::Copy)),
         ("copy", Ok(Strategy::Copy)),
@@ -61,7 +66,11 @@ fn a_strategy_is_one_of_two_words() {
         ("Visibility", Err(unknown("Visibility"))),
         ("fifo", Err(unknown("fifo"))),
     ] {
-        assert_eq!(read(&[("STRATEGY", word)]).map(|config| config.into_settings().strategy), expected, "{word:?}");
+        assert_eq!(
+            read(&[("STRATEGY", word)]).map(|config| config.into_settings().strategy),
+            expected,
+            "{word:?}"
+        );
     }
 }
 
@@ -111,7 +120,11 @@ fn every_variable_reaches_its_place() {
         }
     }
     let settings = config.into_settings();
-    let limits = Limits { concurrency: 3, timeout: Duration::from_millis(1_500), reserve: Duration::from_secs(2) };
+    let limits = Limits {
+        concurrency: 3,
+        timeout: Duration::from_millis(1_500),
+        reserve: Duration::from_secs(2),
+    };
     assert_eq!(settings.limits, limits);
     assert_eq!((settings.policy.max_retries, settings.policy.sqs_calls.max_attempts), (7, 1));
     assert_eq!(settings.rules.len(), 1);
@@ -122,7 +135,10 @@ fn every_variable_reaches_its_place() {
         (settings.producer_limits, Settings::default().producer_limits),
         (ProducerLimits::Off, ProducerLimits::On)
     );
-    assert_eq!((settings.dead_letter, settings.recursive_loop), (DeadLetterMode::Annotate, RecursiveLoop::Allow));
+    assert_eq!(
+        (settings.dead_letter, settings.recursive_loop),
+        (DeadLetterMode::Annotate, RecursiveLoop::Allow)
+    );
 }
 
 #[test]
@@ -191,7 +207,10 @@ fn a_header_is_refused_by_its_name_and_its_value_is_not_told() {
         (r#"{"X A": "s3cret"}"#, Some("has `X A`: invalid header name")),
         (r#"{"X\n": "s3cret"}"#, Some(r"has `X\n`: invalid header name")),
         (r#"{"Host": "s3cret"}"#, Some("has `Host`: header host cannot be set")),
-        (r#"{"Webhook-Signature": "s3cret"}"#, Some("has `Webhook-Signature`: header webhook-signature cannot be set")),
+        (
+            r#"{"Webhook-Signature": "s3cret"}"#,
+            Some("has `Webhook-Signature`: header webhook-signature cannot be set"),
+        ),
         (r#"{"X-A": 3}"#, Some("has `X-A`: its value is no text")),
         (r#"{"X-A": ["s3cret"]}"#, Some("has `X-A`: its value is no text")),
         (r#"{"X-A": "s3cret", "x-a": "s3cret"}"#, Some("has `x-a` twice")),
@@ -215,11 +234,18 @@ fn an_attribute_goes_into_a_header_that_is_free() {
         ("tenant=X-Tenant,", Some("has ``: allowed is attribute=header")),
         ("tenant=", Some("has `tenant=`: invalid header name")),
         ("tenant=X=Y", Some("has `tenant=X=Y`: invalid header name")),
-        ("tenant=Content-Length", Some("has `tenant=Content-Length`: header content-length cannot be set")),
-        ("id=Idempotency-Key", Some("has `id=Idempotency-Key`: header idempotency-key cannot be set")),
+        (
+            "tenant=Content-Length",
+            Some("has `tenant=Content-Length`: header content-length cannot be set"),
+        ),
+        (
+            "id=Idempotency-Key",
+            Some("has `id=Idempotency-Key`: header idempotency-key cannot be set"),
+        ),
         ("tenant=X-A,user=x-a", Some("has `user=x-a`: another attribute has this header")),
     ] {
-        let expected = problem.map(|problem| refused(&[&format!("REQUEUE_ATTRIBUTE_HEADERS {problem}")]));
+        let expected =
+            problem.map(|problem| refused(&[&format!("REQUEUE_ATTRIBUTE_HEADERS {problem}")]));
         assert_eq!(read(&[("ATTRIBUTE_HEADERS", list)]).err(), expected, "{list}");
     }
 }
@@ -232,11 +258,17 @@ fn a_signing_secret_is_refused_by_its_number_and_is_not_told() {
     for (secrets, problem) in [
         (both.as_str(), None),
         (&second, Some("number 2 is invalid: a signing secret must begin with whsec_")),
-        ("whsec_s3cret!", Some("number 1 is invalid: a signing secret must be base64 after whsec_, with its padding")),
+        (
+            "whsec_s3cret!",
+            Some(
+                "number 1 is invalid: a signing secret must be base64 after whsec_, with its padding",
+            ),
+        ),
         ("whsec_s3crets3", Some("number 1 is invalid: a signing secret must have 24 to 64 bytes")),
         (" ", Some("is blank")),
     ] {
-        let expected = problem.map(|problem| refused(&[&format!("REQUEUE_SIGNING_SECRET {problem}")]));
+        let expected =
+            problem.map(|problem| refused(&[&format!("REQUEUE_SIGNING_SECRET {problem}")]));
         assert_eq!(read(&[("SIGNING_SECRET", secrets)]).err(), expected, "{secrets}");
     }
 }
@@ -273,8 +305,9 @@ fn what_is_wrong_with_a_target_is_told_with_all_the_rest() {
 #[cfg(feature = "http")]
 #[test]
 fn a_refused_target_is_told_with_the_setting_that_allows_it() {
-    let refused =
-        |problem: &str| Err(refused(&[&format!("REQUEUE_TARGET_URL is invalid: the target URL must {problem}")]));
+    let refused = |problem: &str| {
+        Err(refused(&[&format!("REQUEUE_TARGET_URL is invalid: the target URL must {problem}")]))
+    };
     let insecure = || {
         refused(
             "begin with https://, unless its host is a loopback address or http is allowed explicitly; \
@@ -309,7 +342,11 @@ fn a_refused_target_is_told_with_the_setting_that_allows_it() {
         let vars = [("TARGET_URL", url), ("ALLOW_HTTP", http), ("ALLOW_LINK_LOCAL", link)];
         let vars = vars.map(|(name, value)| (format!("{PREFIX}{name}"), value.to_owned()));
         let read = Vars::new(vars.into_iter()).on(host).into_config();
-        assert_eq!(read.map(|_| ()).map_err(|error| error.to_string()), expected, "{url} {http} {link}");
+        assert_eq!(
+            read.map(|_| ()).map_err(|error| error.to_string()),
+            expected,
+            "{url} {http} {link}"
+        );
     }
 }
 
@@ -317,7 +354,8 @@ fn a_refused_target_is_told_with_the_setting_that_allows_it() {
 #[test]
 fn a_proxy_is_refused_where_the_target_needs_it() {
     let target: TargetUrl = "https://example.com/".parse().expect("it is valid");
-    let told = Proxy::new("socks5://proxy", "").to(&target).expect_err("it is no HTTP proxy").to_string();
+    let told =
+        Proxy::new("socks5://proxy", "").to(&target).expect_err("it is no HTTP proxy").to_string();
     let invalid = || Err(refused(&[&told]));
     for (url, proxy, exceptions, expected) in [
         ("https://example.com/", "http://s3cret@proxy:3128", "", Ok(())),
@@ -326,11 +364,19 @@ fn a_proxy_is_refused_where_the_target_needs_it() {
         ("http://localhost/", "socks5://s3cret@proxy", "", Ok(())),
         ("", "socks5://s3cret@proxy", "", Ok(())),
     ] {
-        let host = Host { https_proxy: proxy.to_owned(), no_proxy: exceptions.to_owned(), ..Host::default() };
+        let host = Host {
+            https_proxy: proxy.to_owned(),
+            no_proxy: exceptions.to_owned(),
+            ..Host::default()
+        };
         let vars = [(format!("{PREFIX}TARGET_URL"), url.to_owned())];
         let read = Vars::new(vars.into_iter()).on(host).into_config();
         assert!(!format!("{read:?}").contains("s3cret"), "{read:?}");
-        assert_eq!(read.map(|_| ()).map_err(|error| error.to_string()), expected, "{url} {proxy} {exceptions}");
+        assert_eq!(
+            read.map(|_| ()).map_err(|error| error.to_string()),
+            expected,
+            "{url} {proxy} {exceptions}"
+        );
     }
 }
 
@@ -340,8 +386,7 @@ fn a_client_certificate_and_its_key_go_together() {
     let made = rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a certificate");
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
-    let no_certificate =
-        "REQUEUE_CLIENT_CERTIFICATE is missing: REQUEUE_CLIENT_KEY needs the certificate that belongs to it";
+    let no_certificate = "REQUEUE_CLIENT_CERTIFICATE is missing: REQUEUE_CLIENT_KEY needs the certificate that belongs to it";
     let no_key = "REQUEUE_CLIENT_KEY is missing: REQUEUE_CLIENT_CERTIFICATE needs the private key that belongs to it";
     for (certificate, key, problem) in [
         ("", "", None),
@@ -394,8 +439,13 @@ mod named_secrets {
     }
 
     /// Reads them where `texts` have been fetched.
-    fn read(vars: &[(&str, &str)], texts: &[(&str, Result<&str, FetchError>)]) -> Result<Config, String> {
-        let mut read = Vars::new(vars.iter().map(|(name, value)| (format!("{PREFIX}{name}"), (*value).to_owned())));
+    fn read(
+        vars: &[(&str, &str)],
+        texts: &[(&str, Result<&str, FetchError>)],
+    ) -> Result<Config, String> {
+        let mut read = Vars::new(
+            vars.iter().map(|(name, value)| (format!("{PREFIX}{name}"), (*value).to_owned())),
+        );
         let texts = texts.iter().cloned();
         read.texts = texts.map(|(arn, text)| (stored(arn), text.map(str::to_owned))).collect();
         read.into_config().map_err(|error| error.to_string())
@@ -408,8 +458,10 @@ mod named_secrets {
         );
         let signing = format!("{OTHER}\n{SECRET}");
         let two = format!(" {SECRET} {SECRET}\n");
-        let texts = [(ARN, Ok("s3cret\n")), (PARAMETER, Ok("s3cret,s3cret")), (OTHER, Ok(two.as_str()))];
-        let config = read(&[("HEADERS", &headers), ("SIGNING_SECRET", &signing)], &texts).expect("all is well");
+        let texts =
+            [(ARN, Ok("s3cret\n")), (PARAMETER, Ok("s3cret,s3cret")), (OTHER, Ok(two.as_str()))];
+        let config = read(&[("HEADERS", &headers), ("SIGNING_SECRET", &signing)], &texts)
+            .expect("all is well");
         let http = format!("{:?}", config.http);
         for reached in [
             r#""authorization": Sensitive"#,
@@ -423,9 +475,14 @@ mod named_secrets {
 
     #[test]
     fn they_are_checked_as_what_is_written_down() {
-        let denied = FetchError { code: "AccessDeniedException".to_owned(), remedy: Some("do this".to_owned()) };
+        let denied = FetchError {
+            code: "AccessDeniedException".to_owned(),
+            remedy: Some("do this".to_owned()),
+        };
         let has = |problem: &str| format!("REQUEUE_HEADERS has `X-Key`: {problem}");
-        let number = |number, problem: &str| format!("REQUEUE_SIGNING_SECRET number {number} is invalid: {problem}");
+        let number = |number, problem: &str| {
+            format!("REQUEUE_SIGNING_SECRET number {number} is invalid: {problem}")
+        };
         let of = |arn: &str, problem: &str| format!("{arn}: {problem}");
         let secret = format!("whsec_s3cret {SECRET}");
         let key = format!("{ARN}:key::");
@@ -435,7 +492,10 @@ mod named_secrets {
                 ARN,
                 ARN,
                 Ok(" "),
-                vec![has(&of(ARN, "what is stored is empty")), number(1, &of(ARN, "what is stored is empty"))],
+                vec![
+                    has(&of(ARN, "what is stored is empty")),
+                    number(1, &of(ARN, "what is stored is empty")),
+                ],
             ),
             // What is fetched is not looked through again.
             (ARN, "", Ok(OTHER), vec![]),
@@ -446,14 +506,27 @@ mod named_secrets {
                 Ok("whsec_s3cret!"),
                 vec![number(1, "a signing secret must be base64 after whsec_, with its padding")],
             ),
-            ("", ARN, Ok(&secret), vec![number(1, "a signing secret must be base64 after whsec_, with its padding")]),
+            (
+                "",
+                ARN,
+                Ok(&secret),
+                vec![number(1, "a signing secret must be base64 after whsec_, with its padding")],
+            ),
             (
                 &key,
                 "",
                 Ok("s3cret"),
-                vec![has(&of(&key, "what is stored is no JSON object, so a json-key finds nothing in it"))],
+                vec![has(&of(
+                    &key,
+                    "what is stored is no JSON object, so a json-key finds nothing in it",
+                ))],
             ),
-            (&key, "", Ok(r#"{"Key": "s3cret"}"#), vec![has(&of(&key, "the stored JSON object has no `key`"))]),
+            (
+                &key,
+                "",
+                Ok(r#"{"Key": "s3cret"}"#),
+                vec![has(&of(&key, "the stored JSON object has no `key`"))],
+            ),
             (
                 &key,
                 "",
@@ -474,7 +547,11 @@ mod named_secrets {
             let vars = [("HEADERS", headers.as_str()), ("SIGNING_SECRET", signing)];
             let told = read(&vars, &[(ARN, text)]).err();
             let problems: Vec<&str> = problems.iter().map(String::as_str).collect();
-            assert_eq!(told, (!problems.is_empty()).then(|| refused(&problems)), "{header} {signing}");
+            assert_eq!(
+                told,
+                (!problems.is_empty()).then(|| refused(&problems)),
+                "{header} {signing}"
+            );
         }
     }
 
@@ -488,7 +565,8 @@ mod named_secrets {
             (&format!("token=s3cret{ARN}"), between.to_owned()),
             (&format!("'{PARAMETER}'"), between.to_owned()),
         ] {
-            let told = read(&[("HEADERS", &format!(r#"{{"X-Key": "{value}"}}"#))], &[]).expect_err("refused");
+            let told = read(&[("HEADERS", &format!(r#"{{"X-Key": "{value}"}}"#))], &[])
+                .expect_err("refused");
             let begin = format!("1 setting is invalid:\n  REQUEUE_HEADERS has `X-Key`: {problem}");
             assert!(told.starts_with(&begin) && !told.contains("s3cret"), "{told}");
         }
@@ -496,12 +574,15 @@ mod named_secrets {
 
     #[test]
     fn a_client_certificate_may_be_one_and_is_left_out_if_a_part_of_it_is_skipped() {
-        let made = rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a certificate");
+        let made =
+            rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a certificate");
         let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
         let vars = [("CLIENT_CERTIFICATE", certificate.as_str()), ("CLIENT_KEY", ARN)];
         let read = read(&vars, &[(ARN, Ok(&key))]).expect("all is well");
         assert!(format!("{:?}", read.http).contains("client_certificate: Some"));
-        let skipped = Config::from_vars_without_secrets(vars.map(|(name, value)| (format!("{PREFIX}{name}"), value)));
+        let skipped = Config::from_vars_without_secrets(
+            vars.map(|(name, value)| (format!("{PREFIX}{name}"), value)),
+        );
         let (config, secrets) = skipped.expect("all else is well");
         assert_eq!(secrets, [ARN.to_owned()].into());
         assert!(format!("{:?}", config.http).contains("client_certificate: None"));
@@ -515,8 +596,10 @@ mod named_secrets {
 
     #[test]
     fn they_are_refused_where_nothing_is_fetched() {
-        let vars =
-            [("HEADERS", format!(r#"{{"X-Key": "{ARN}"}}"#)), ("SIGNING_SECRET", format!("{SECRET} {PARAMETER}"))];
+        let vars = [
+            ("HEADERS", format!(r#"{{"X-Key": "{ARN}"}}"#)),
+            ("SIGNING_SECRET", format!("{SECRET} {PARAMETER}")),
+        ];
         let vars = vars.iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.as_str()));
         let told = Config::from_vars(vars).map_err(|error| error.to_string()).err();
         let not = target::NOT_FETCHED;
@@ -534,15 +617,22 @@ mod named_secrets {
             let vars = vars.map(|(name, value)| (format!("{PREFIX}{name}"), value));
             Config::from_vars_without_secrets(vars).map_err(|error| error.to_string())
         };
-        let headers = format!(r#"{{"X-Key": "Bearer {ARN}:key::", "X-Two": "{OTHER} {PARAMETER}:3", "X-Plain": "a"}}"#);
+        let headers = format!(
+            r#"{{"X-Key": "Bearer {ARN}:key::", "X-Two": "{OTHER} {PARAMETER}:3", "X-Plain": "a"}}"#
+        );
         let (config, secrets) =
-            read(&headers, &format!("{ARN}::AWSPREVIOUS: {SECRET} {PARAMETER}:live")).expect("all else is well");
+            read(&headers, &format!("{ARN}::AWSPREVIOUS: {SECRET} {PARAMETER}:live"))
+                .expect("all else is well");
         assert_eq!(secrets, [ARN, OTHER, PARAMETER].map(str::to_owned).into());
         let http = format!("{:?}", config.http);
-        assert!(http.contains("x-plain") && !http.contains("x-key") && !http.contains("x-two"), "{http}");
+        assert!(
+            http.contains("x-plain") && !http.contains("x-key") && !http.contains("x-two"),
+            "{http}"
+        );
         assert!(http.contains("signing_secrets: [SigningSecret(…)]"), "{http}");
         // What else is wrong with the same text is told.
-        let told = read(&format!(r#"{{"X-Key": "{ARN} '{PARAMETER}'"}}"#), &format!("{ARN} s3cret")).err();
+        let told =
+            read(&format!(r#"{{"X-Key": "{ARN} '{PARAMETER}'"}}"#), &format!("{ARN} s3cret")).err();
         let expected = [
             "REQUEUE_HEADERS has `X-Key`: the ARN of a secret must stand between spaces",
             "REQUEUE_SIGNING_SECRET number 2 is invalid: a signing secret must begin with whsec_",
@@ -555,7 +645,9 @@ mod named_secrets {
 fn metrics_are_written_in_a_function_unless_told_otherwise_under_the_name_of_function_or_service() {
     let long = "a".repeat(255);
     let too_long = "a".repeat(256);
-    let of = |service: &str, level: &str| Some(Metrics { level: level.to_owned(), ..Metrics::of(service) });
+    let of = |service: &str, level: &str| {
+        Some(Metrics { level: level.to_owned(), ..Metrics::of(service) })
+    };
     let refuses = |name: &str| {
         let what = "a name of 1 to 255 printable ASCII characters, of which the first is no colon";
         Err(refused(&[&format!("REQUEUE_SERVICE is `{name}`: allowed is {what}")]))
@@ -577,11 +669,19 @@ fn metrics_are_written_in_a_function_unless_told_otherwise_under_the_name_of_fun
         (None, None, "emf", "bílling", refuses("bílling")),
         (None, None, "emf", " ", refuses(" ")),
     ] {
-        let host =
-            Host { function: function.map(str::to_owned), log_level: level.map(str::to_owned), ..Host::default() };
+        let host = Host {
+            function: function.map(str::to_owned),
+            log_level: level.map(str::to_owned),
+            ..Host::default()
+        };
         let vars = [("METRICS", metrics), ("SERVICE", service)];
-        let vars = vars.into_iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.to_owned()));
+        let vars =
+            vars.into_iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.to_owned()));
         let read = Vars::new(vars).on(host).into_config().map_err(|error| error.to_string());
-        assert_eq!(read.map(|config| config.into_settings().metrics), expected, "{function:?} {metrics:?} {service:?}");
+        assert_eq!(
+            read.map(|config| config.into_settings().metrics),
+            expected,
+            "{function:?} {metrics:?} {service:?}"
+        );
     }
 }

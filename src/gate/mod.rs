@@ -1,5 +1,5 @@
-//! What is settled without calling the handler. Decides by the values it is given; reads no clock. What is known of the callees is in
-//! `protection`.
+//! What is settled without calling the handler. Decides by the values it is given; reads no clock.
+//! What is known of the callees is in `protection`.
 
 use std::time::SystemTime;
 
@@ -23,7 +23,8 @@ pub(crate) enum TimeLeft {
     TooLittle,
 }
 
-/// `None` when the handler is to be called. `given_up` is why this process gave the message up on an earlier receive.
+/// `None` when the handler is to be called. `given_up` is why this process gave the message up on
+/// an earlier receive.
 pub(crate) fn gate(
     policy: &RetryPolicy,
     dead_letter: &DeadLetterMode,
@@ -39,12 +40,17 @@ pub(crate) fn gate(
     if delivery.is_of_later_version {
         return Some(Disposition::Release(ReleaseReason::LaterVersion));
     }
-    // Before all else: what was given up must not be given up again, or its annotation would be sent for ever.
+    // Before all else: what was given up must not be given up again, or its annotation would be
+    // sent for ever.
     if delivery.state.dead_letter.is_some() {
         return Some(match dead_letter {
-            DeadLetterMode::Redrive | DeadLetterMode::Annotate => Disposition::Release(ReleaseReason::Annotated),
+            DeadLetterMode::Redrive | DeadLetterMode::Annotate => {
+                Disposition::Release(ReleaseReason::Annotated)
+            }
             // It says why already.
-            DeadLetterMode::Direct(_) => Disposition::DeadLetter(DeadLetterReason::RetriesExhausted),
+            DeadLetterMode::Direct(_) => {
+                Disposition::DeadLetter(DeadLetterReason::RetriesExhausted)
+            }
         });
     }
     let age = now.duration_since(delivery.first_sent).unwrap_or_default();
@@ -59,13 +65,15 @@ pub(crate) fn gate(
             DeadLetterMode::Annotate | DeadLetterMode::Direct(_) => Disposition::DeadLetter(reason),
         });
     }
-    // No handler is given this record, so it costs no time; and it must not be deferred: a copy would lack what could not be read.
+    // No handler is given this record, so it costs no time; and it must not be deferred: a copy
+    // would lack what could not be read.
     if delivery.defect.is_some() {
         return None;
     }
     // On a FIFO queue nobody of us has written it.
     let ours = delivery.state.not_before.filter(|_| !delivery.is_fifo());
-    let due = ours.map(|due| policy::believed_due(policy, due, now)).max(delivery.limits.not_before);
+    let due =
+        ours.map(|due| policy::believed_due(policy, due, now)).max(delivery.limits.not_before);
     if let Some(due) = due.filter(|due| *due > now) {
         return Some(Disposition::Defer { why: Deferral::NotDue, wait: Wait::until(due, now) });
     }
@@ -87,6 +95,8 @@ pub(crate) fn gate(
     }
     match time_left {
         TimeLeft::Enough => None,
-        TimeLeft::TooLittle => Some(policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample)),
+        TimeLeft::TooLittle => {
+            Some(policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample))
+        }
     }
 }

@@ -1,5 +1,5 @@
-//! Pause and circuit breaker: what is known of the callee of each scope, shared by all batches of an execution environment.
-//! Decides by the values it is given; reads no clock.
+//! Pause and circuit breaker: what is known of the callee of each scope, shared by all batches of
+//! an execution environment. Decides by the values it is given; reads no clock.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -11,22 +11,26 @@ use crate::disposition::Deferral;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::policy::{CircuitBreaker, RetryPolicy};
 
-/// Scopes in trouble at the same time, most of which come from messages; those beyond are not protected.
+/// Scopes in trouble at the same time, most of which come from messages; those beyond are not
+/// protected.
 const MAX_SCOPES: usize = 10_000;
 /// The calls of a scope by which its failure rate is known: a bit for each.
 const WINDOW: u32 = u128::BITS;
-/// After so many answers in a row a service works again: one that answers only some calls hardly gets there by chance.
+/// After so many answers in a row a service works again: one that answers only some calls hardly
+/// gets there by chance.
 const RECOVERED: u32 = 16;
-/// A row of failures opens the circuit when it is at most so many times as long as the threshold, however few calls are answered.
+/// A row of failures opens the circuit when it is at most so many times as long as the threshold,
+/// however few calls are answered.
 const LONGEST_ROW: u32 = 10;
-/// How long a circuit is open at first, and by what that is multiplied when its probes fail, up to the reset timeout. So a circuit that
-/// opened by chance costs a moment.
+/// How long a circuit is open at first, and by what that is multiplied when its probes fail, up to
+/// the reset timeout. So a circuit that opened by chance costs a moment.
 const FIRST_OPEN: Duration = Duration::from_secs(1);
 const OPEN_GROWTH: u32 = 3;
 /// Messages that probe together.
 const PROBES: u32 = 3;
 
-/// What messages share that call the same thing: its trouble with one of them keeps the others back, and none of another scope.
+/// What messages share that call the same thing: its trouble with one of them keeps the others
+/// back, and none of another scope.
 ///
 /// ```
 /// use requeue::Scope;
@@ -37,8 +41,9 @@ const PROBES: u32 = 3;
 pub struct Scope(pub(super) Option<u64>);
 
 impl Scope {
-    /// By a key such as the host or the tenant, of which only a hash is kept. The default is the scope of all messages where none has a key:
-    /// a [`Worker`](crate::Worker) that has only met it takes it for that of the next ones too.
+    /// By a key such as the host or the tenant, of which only a hash is kept. The default is the
+    /// scope of all messages where none has a key: a [`Worker`](crate::Worker) that has only met it
+    /// takes it for that of the next ones too.
     #[must_use]
     pub fn of(key: &(impl Hash + ?Sized)) -> Self {
         Self(Some(hash(key)))
@@ -59,7 +64,8 @@ pub(crate) struct Protection {
     scopes: Mutex<HashMap<Scope, Trouble>>,
     /// Whether a message had a key: the next one may have another.
     is_keyed: AtomicBool,
-    /// Holds so far, of whatever scope. A scope that recovered is forgotten, and the probe of an earlier hold may still be on its way.
+    /// Holds so far, of whatever scope. A scope that recovered is forgotten, and the probe of an
+    /// earlier hold may still be on its way.
     holds: AtomicU64,
 }
 
@@ -77,12 +83,13 @@ pub(crate) struct Standstill {
 
 /// What is known of a scope that failed.
 struct Trouble {
-    /// The calls before the current row of failures: a bit for each, the newest one lowest, set if it was answered.
+    /// The calls before the current row of failures: a bit for each, the newest one lowest, set if
+    /// it was answered.
     answered: u128,
     /// Calls that failed since the last one that was answered.
     row: u32,
-    /// Their messages: no more than the threshold. One that always fails says more about itself than about the callee, and counts
-    /// once.
+    /// Their messages: no more than the threshold. One that always fails says more about itself
+    /// than about the callee, and counts once.
     failed: Vec<u64>,
     hold: Option<Hold>,
 }
@@ -95,8 +102,8 @@ struct Hold {
     length: Duration,
     /// Messages that may probe.
     permits: u32,
-    /// How many of them are meant for messages that never failed, and for those that did. Either may fail for its own reasons while
-    /// the callee works for the other.
+    /// How many of them are meant for messages that never failed, and for those that did. Either
+    /// may fail for its own reasons while the callee works for the other.
     shares: [u32; 2],
     /// Permits that were given out, in the same order.
     given: [u32; 2],
@@ -105,14 +112,16 @@ struct Hold {
 }
 
 impl Hold {
-    /// What is left of it. Should the clock be set back, it begins anew: it must not last longer than it was meant to.
+    /// What is left of it. Should the clock be set back, it begins anew: it must not last longer
+    /// than it was meant to.
     fn rest(&mut self, now: SystemTime) -> Duration {
         self.since = self.since.min(now);
         self.length.saturating_sub(now.duration_since(self.since).unwrap_or_default())
     }
 
-    /// Gives the message a permit to probe, or says how long it has to wait for one: zero when all are given out. A permit that is meant
-    /// for another kind of message is given to this one when none of those came for as long again as the hold lasted.
+    /// Gives the message a permit to probe, or says how long it has to wait for one: zero when all
+    /// are given out. A permit that is meant for another kind of message is given to this one when
+    /// none of those came for as long again as the hold lasted.
     fn probe(&mut self, caller: Caller, now: SystemTime) -> Result<(), Duration> {
         let rest = self.rest(now);
         if !rest.is_zero() {
@@ -137,8 +146,9 @@ impl Hold {
         self.given != [0, 0]
     }
 
-    /// Whether it is a pause that ended as long ago as it lasted, and nobody came to probe: that the callee asked for one then says
-    /// nothing any more. A circuit stays open: the callee did not work.
+    /// Whether it is a pause that ended as long ago as it lasted, and nobody came to probe: that
+    /// the callee asked for one then says nothing any more. A circuit stays open: the callee did
+    /// not work.
     fn has_lapsed(&self, now: SystemTime) -> bool {
         let age = now.duration_since(self.since).unwrap_or_default();
         self.why == Deferral::Paused && !self.is_probed() && age >= self.length.saturating_mul(2)
@@ -164,7 +174,8 @@ impl Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) why: Deferral,
-    /// What is left of the pause, or until the circuit lets a message through; zero while one is on probation.
+    /// What is left of the pause, or until the circuit lets a message through; zero while one is on
+    /// probation.
     pub(crate) rest: Duration,
 }
 
@@ -194,7 +205,11 @@ impl Reply {
     pub(crate) fn of(failure: &Failure) -> Self {
         match (failure.class(), failure.evidence(), failure.delay()) {
             // The message was never sent, or nothing is known of what became of it.
-            (_, Evidence::Panic | Evidence::Unrecognised | Evidence::Body | Evidence::Connection, _) => Self::Silent,
+            (
+                _,
+                Evidence::Panic | Evidence::Unrecognised | Evidence::Body | Evidence::Connection,
+                _,
+            ) => Self::Silent,
             (FailureClass::NonRetryable, _, _) => Self::Alive,
             _ if failure.is_postponed() => Self::Alive,
             (FailureClass::RateLimit | FailureClass::Quota, _, Some(delay)) => Self::Paused(delay),
@@ -220,13 +235,18 @@ impl Protection {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether messages have one scope in common, and it is held. That they had one key so far does not say that the next one has it.
+    /// Whether messages have one scope in common, and it is held. That they had one key so far does
+    /// not say that the next one has it.
     pub(crate) fn standstill(&self, now: SystemTime) -> Option<Standstill> {
         if self.is_keyed.load(Ordering::Relaxed) {
             return None;
         }
         let mut scopes = self.scopes();
-        let hold = scopes.get_mut(&Scope::default())?.hold.as_mut().filter(|hold| !hold.has_lapsed(now))?;
+        let hold = scopes
+            .get_mut(&Scope::default())?
+            .hold
+            .as_mut()
+            .filter(|hold| !hold.has_lapsed(now))?;
         let permits = hold.permits.saturating_sub(hold.given.iter().sum());
         Some(Standstill { why: hold.why, rest: hold.rest(now), permits, hold: hold.number })
     }
@@ -237,9 +257,14 @@ impl Protection {
         }
     }
 
-    /// Lets a message through, unless its scope is held. The first ones after a hold probes: until a permit of theirs is given back, the
-    /// others are held.
-    pub(crate) fn admit(self: &Arc<Self>, scope: Scope, caller: Caller, now: SystemTime) -> Result<Permit, Held> {
+    /// Lets a message through, unless its scope is held. The first ones after a hold probes: until
+    /// a permit of theirs is given back, the others are held.
+    pub(crate) fn admit(
+        self: &Arc<Self>,
+        scope: Scope,
+        caller: Caller,
+        now: SystemTime,
+    ) -> Result<Permit, Held> {
         self.note_use(scope);
         let mut scopes = self.scopes();
         let Some(Trouble { hold: Some(hold), .. }) = scopes.get_mut(&scope) else {
@@ -272,7 +297,8 @@ impl Protection {
                 let trouble = trouble_of(&mut scopes, permit.scope, now)?;
                 let was_open = trouble.is_open();
                 let length = delay.min(longest);
-                let replaces = is_free || trouble.hold.as_mut().is_none_or(|other| other.rest(now) < length);
+                let replaces =
+                    is_free || trouble.hold.as_mut().is_none_or(|other| other.rest(now) < length);
                 if !replaces {
                     return None;
                 }
@@ -328,10 +354,18 @@ impl Protection {
         self.hold(Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2])
     }
 
-    /// After all probes failed. A service that answers some calls is probed more often. For one that answers nothing, one message at a
-    /// time is enough in the end: in turn one that failed before and one that did not.
-    fn reopen(&self, last: &Hold, breaker: &CircuitBreaker, is_down: bool, since: SystemTime) -> Hold {
-        let longest = if is_down { breaker.reset_timeout } else { breaker.reset_timeout / OPEN_GROWTH };
+    /// After all probes failed. A service that answers some calls is probed more often. For one
+    /// that answers nothing, one message at a time is enough in the end: in turn one that failed
+    /// before and one that did not.
+    fn reopen(
+        &self,
+        last: &Hold,
+        breaker: &CircuitBreaker,
+        is_down: bool,
+        since: SystemTime,
+    ) -> Hold {
+        let longest =
+            if is_down { breaker.reset_timeout } else { breaker.reset_timeout / OPEN_GROWTH };
         let length = last.length.saturating_mul(OPEN_GROWTH).min(longest);
         if !is_down || length < longest {
             return self.hold(Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2]);
@@ -340,14 +374,22 @@ impl Protection {
         self.hold(Deferral::CircuitOpen, since, length, 1, shares)
     }
 
-    fn hold(&self, why: Deferral, since: SystemTime, length: Duration, permits: u32, shares: [u32; 2]) -> Hold {
+    fn hold(
+        &self,
+        why: Deferral,
+        since: SystemTime,
+        length: Duration,
+        permits: u32,
+        shares: [u32; 2],
+    ) -> Hold {
         let number = self.holds.fetch_add(1, Ordering::Relaxed);
         Hold { number, why, since, length, permits, shares, given: [0, 0], failed: 0 }
     }
 
     /// Lets another message probe a hold, if it is the current one still.
     fn release(&self, scope: Scope, caller: Caller, probed: u64) {
-        if let Some(trouble) = self.scopes().get_mut(&scope).filter(|trouble| trouble.current() == Some(probed))
+        if let Some(trouble) =
+            self.scopes().get_mut(&scope).filter(|trouble| trouble.current() == Some(probed))
             && let Some(hold) = &mut trouble.hold
         {
             hold.given[usize::from(caller.has_failed)] -= 1;
@@ -398,14 +440,14 @@ impl Trouble {
         }
     }
 
-    /// Whether a service whose circuit is open most likely answers nothing. One that answered up to half of its calls may have failed by
-    /// chance, unless the row is as long as the window.
+    /// Whether a service whose circuit is open most likely answers nothing. One that answered up to
+    /// half of its calls may have failed by chance, unless the row is as long as the window.
     fn is_down(&self) -> bool {
         self.answered.count_ones() > WINDOW / 2 || self.row >= WINDOW
     }
 
-    /// Whether the circuit is to open: so long a row hardly comes about by chance. Where a half of the calls are answered, it has to be
-    /// twice as long as where all are.
+    /// Whether the circuit is to open: so long a row hardly comes about by chance. Where a half of
+    /// the calls are answered, it has to be twice as long as where all are.
     fn opens(&self, breaker: &CircuitBreaker) -> bool {
         let answered = self.answered.count_ones().max(WINDOW.div_ceil(LONGEST_ROW));
         let least = breaker.threshold.saturating_mul(WINDOW) / answered;
@@ -418,13 +460,18 @@ fn threshold(breaker: &CircuitBreaker) -> usize {
 }
 
 /// The entry of a scope, a new one if need be; `None` when there is no room for it.
-fn trouble_of(scopes: &mut HashMap<Scope, Trouble>, scope: Scope, now: SystemTime) -> Option<&mut Trouble> {
+fn trouble_of(
+    scopes: &mut HashMap<Scope, Trouble>,
+    scope: Scope,
+    now: SystemTime,
+) -> Option<&mut Trouble> {
     if scopes.len() >= MAX_SCOPES && !scopes.contains_key(&scope) {
         scopes.retain(|_, trouble| {
             trouble.hold.as_mut().is_some_and(|hold| hold.is_probed() || !hold.rest(now).is_zero())
         });
     }
-    (scopes.len() < MAX_SCOPES || scopes.contains_key(&scope)).then(|| scopes.entry(scope).or_insert_with(Trouble::new))
+    (scopes.len() < MAX_SCOPES || scopes.contains_key(&scope))
+        .then(|| scopes.entry(scope).or_insert_with(Trouble::new))
 }
 
 /// The leave to call, to be given back with what the call said.

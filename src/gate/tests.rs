@@ -54,12 +54,15 @@ impl Steps for Arc<Protection> {
     /// Whichever kind of message.
     fn enter(&self, now: u64) -> Permit {
         let other = Caller { has_failed: true, ..somebody() };
-        let admitted = self.admit(ALL, somebody(), at(now)).or_else(|_| self.admit(ALL, other, at(now)));
+        let admitted =
+            self.admit(ALL, somebody(), at(now)).or_else(|_| self.admit(ALL, other, at(now)));
         admitted.unwrap_or_else(|held| panic!("at {now}: {held:?}"))
     }
 
     fn refused(&self, now: u64) -> Held {
-        self.admit(ALL, somebody(), at(now)).err().unwrap_or_else(|| panic!("at {now} it is let through"))
+        self.admit(ALL, somebody(), at(now))
+            .err()
+            .unwrap_or_else(|| panic!("at {now} it is let through"))
     }
 
     fn call(&self, now: u64, reply: Reply) -> Option<Change> {
@@ -71,7 +74,11 @@ impl Steps for Arc<Protection> {
 fn a_pause_lasts_as_long_as_it_was_asked_for_and_no_longer_than_allowed() {
     for (named, lasts) in [(1, 1), (59, 59), (60, 60), (61, 60), (21_600, 60), (u64::MAX, 60)] {
         let protection = protection();
-        assert_eq!(protection.call(0, Reply::Paused(secs(named))), None, "a pause closes no circuit");
+        assert_eq!(
+            protection.call(0, Reply::Paused(secs(named))),
+            None,
+            "a pause closes no circuit"
+        );
         assert_eq!(protection.refused(0), held(Paused, lasts), "{named}");
         assert_eq!(protection.refused(lasts - 1), held(Paused, 1), "{named}");
         drop(protection.enter(lasts));
@@ -96,7 +103,11 @@ fn after_a_pause_one_message_probes_and_the_others_wait_for_its_answer() {
         let next = protection.admit(ALL, somebody(), at(15));
         assert_eq!(next.as_ref().err().copied(), then, "{reply:?}");
         let is_probing = reply == Reply::Silent;
-        assert_eq!(then.is_none() && protection.admit(ALL, somebody(), at(15)).is_err(), is_probing, "{reply:?}");
+        assert_eq!(
+            then.is_none() && protection.admit(ALL, somebody(), at(15)).is_err(),
+            is_probing,
+            "{reply:?}"
+        );
     }
 }
 
@@ -152,7 +163,11 @@ fn failures_in_a_row_open_the_circuit_and_the_first_probe_that_is_answered_close
     assert_eq!(protection.refused(2), held(CircuitOpen, 0), "three probe");
     assert_eq!(first.give_back(Reply::Down, at(2)), None);
     assert_eq!(protection.refused(2), held(CircuitOpen, 0), "the others are not back yet");
-    assert_eq!(second.give_back(Reply::Alive, at(2)), Some(Change::Closed), "any success is enough");
+    assert_eq!(
+        second.give_back(Reply::Alive, at(2)),
+        Some(Change::Closed),
+        "any success is enough"
+    );
     assert_eq!(third.give_back(Reply::Down, at(2)), None);
     drop([2; 100].map(|now| protection.enter(now)));
 }
@@ -165,7 +180,8 @@ fn a_circuit_whose_probes_all_fail_stays_open_for_longer_up_to_the_reset_timeout
         answers_some.call(0, Reply::Alive);
     }
     while answers_some.call(0, Reply::Down).is_none() {}
-    // In the end, in turn one that failed before, after 30 s, and one that did not, for which the other one waits until 60 s.
+    // In the end, in turn one that failed before, after 30 s, and one that did not, for which the
+    // other one waits until 60 s.
     let nothing = vec![(1, 3), (3, 3), (9, 3), (27, 3), (30, 1), (30, 1)];
     // Six failures open it, and 41 rounds later none of its last 128 calls was answered.
     let some = [&[(1, 3), (3, 3), (9, 3)], &[(10, 3); 38][..], &[(30, 1), (30, 1)]].concat();
@@ -190,7 +206,8 @@ fn a_circuit_whose_probes_all_fail_stays_open_for_longer_up_to_the_reset_timeout
 
 #[test]
 fn a_row_opens_the_circuit_when_it_is_too_long_for_chance() {
-    // of so many calls one is answered; so many failures in a row that open the circuit then, where three do at first
+    // of so many calls one is answered; so many failures in a row that open the circuit then, where
+    // three do at first
     for (of, row) in [(1, 3), (2, 6), (4, 12), (10, 29), (50, 29)] {
         let protection = protection();
         for n in 1..=1_000 * of {
@@ -253,7 +270,8 @@ fn a_service_that_works_again_after_an_outage_is_cut_off_by_a_row_as_short_as_be
                     }
                 }
                 Down(row, rounds) => {
-                    let opened = (1..100).find(|_| protection.call(now, Reply::Down) == Some(Change::Opened));
+                    let opened = (1..100)
+                        .find(|_| protection.call(now, Reply::Down) == Some(Change::Opened));
                     assert_eq!(opened, Some(row), "{number} of {phases:?}");
                     for _ in 0..rounds {
                         now += 60;
@@ -265,7 +283,11 @@ fn a_service_that_works_again_after_an_outage_is_cut_off_by_a_row_as_short_as_be
                         }
                     }
                     now += 60;
-                    assert_eq!(protection.call(now, Reply::Alive), Some(Change::Closed), "{number} of {phases:?}");
+                    assert_eq!(
+                        protection.call(now, Reply::Alive),
+                        Some(Change::Closed),
+                        "{number} of {phases:?}"
+                    );
                 }
             }
         }
@@ -287,9 +309,15 @@ fn a_message_that_always_fails_opens_no_circuit_by_itself() {
 fn of_three_probes_one_is_for_messages_that_failed_before_and_one_for_those_that_did_not() {
     for has_failed in [false, true] {
         let protection = open();
-        let admit = |has_failed, now| protection.admit(ALL, Caller { has_failed, ..somebody() }, at(now));
-        let two = [1; 2].map(|now| admit(has_failed, now).unwrap_or_else(|held| panic!("{held:?}")));
-        assert_eq!(admit(has_failed, 1).err(), Some(held(CircuitOpen, 1)), "the third one is for the others");
+        let admit =
+            |has_failed, now| protection.admit(ALL, Caller { has_failed, ..somebody() }, at(now));
+        let two =
+            [1; 2].map(|now| admit(has_failed, now).unwrap_or_else(|held| panic!("{held:?}")));
+        assert_eq!(
+            admit(has_failed, 1).err(),
+            Some(held(CircuitOpen, 1)),
+            "the third one is for the others"
+        );
         for probe in two {
             assert_eq!(probe.give_back(Reply::Down, at(1)), None);
         }
@@ -342,13 +370,14 @@ fn a_circuit_that_gives_way_to_a_pause_is_closed() {
     }
 }
 
-/// Whatever comes when: no more probes than permitted are on their way, a circuit says in turn that it opened and closed, and one whose
-/// service answers again closes.
+/// Whatever comes when: no more probes than permitted are on their way, a circuit says in turn that
+/// it opened and closed, and one whose service answers again closes.
 #[test]
 fn a_circuit_never_lets_more_through_than_permitted_and_never_stays_open_for_ever() {
     let mut state = 11_u64;
     let mut roll = |below: u64| {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
     };
     for _ in 0..300 {
@@ -369,11 +398,15 @@ fn a_circuit_never_lets_more_through_than_permitted_and_never_stays_open_for_eve
                 let Some((_, permit)) = permits.pop().filter(|_| roll(10) > 0) else { continue };
                 let reply = if roll(100) < availability { Reply::Alive } else { Reply::Down };
                 let change = permit.give_back(reply, at(now));
-                assert_eq!(change.is_some(), change == Some(if is_open { Change::Closed } else { Change::Opened }));
+                assert_eq!(
+                    change.is_some(),
+                    change == Some(if is_open { Change::Closed } else { Change::Opened })
+                );
                 is_open ^= change.is_some();
                 circuits += u64::from(change.is_some());
             }
-            let probes = permits.iter().filter(|(circuit, _)| is_open && *circuit == Some(circuits)).count();
+            let probes =
+                permits.iter().filter(|(circuit, _)| is_open && *circuit == Some(circuits)).count();
             assert!(probes <= 3, "{probes} probes");
         }
         permits.clear();
@@ -431,7 +464,11 @@ fn a_probe_that_outlasted_its_hold_does_not_speak_for_one_after_a_recovery() {
         protection.call(31, Reply::Paused(secs(10)));
         let probe = protection.enter(41);
         old.give_back(reply, at(41));
-        assert_eq!(protection.refused(41), held(Paused, 0), "{reply:?}: the probe is still on its way");
+        assert_eq!(
+            protection.refused(41),
+            held(Paused, 0),
+            "{reply:?}: the probe is still on its way"
+        );
         probe.give_back(Reply::Alive, at(42));
         drop((protection.enter(42), protection.enter(42)));
     }
@@ -443,13 +480,17 @@ fn scopes_do_not_know_each_other() {
     let [one, other] = ["one", "other"].map(Scope::of);
     protection.permit(one, somebody()).give_back(Reply::Paused(secs(10)), at(0));
     assert!(protection.admit(one, somebody(), at(0)).is_err());
-    assert!(protection.admit(other, somebody(), at(0)).is_ok() && protection.admit(ALL, somebody(), at(0)).is_ok());
+    assert!(
+        protection.admit(other, somebody(), at(0)).is_ok()
+            && protection.admit(ALL, somebody(), at(0)).is_ok()
+    );
 }
 
 #[test]
 fn the_failures_of_a_scope_are_counted_whatever_others_come_between() {
     let protection = protection();
-    let down = |scope| protection.permit(Scope::of(scope), somebody()).give_back(Reply::Down, at(0));
+    let down =
+        |scope| protection.permit(Scope::of(scope), somebody()).give_back(Reply::Down, at(0));
     let changes = ["one", "other", "one", "another", "one"].map(down);
     assert_eq!(changes, [None, None, None, None, Some(Change::Opened)]);
 }
@@ -521,10 +562,11 @@ fn failures_say_of_their_callee_what_they_can() {
 
 #[test]
 fn a_message_whose_sender_nobody_can_verify_yet_waits_in_its_place() {
-    const OURS: &str =
-        r#"{"retryCount":1,"originalMessageId":"x","retryTimestamp":"2026-11-21T03:12:52.477Z","retryState":{"v":1}}"#;
-    let senders = TrustedSenders { own: true, ids: vec!["AROAEXAMPLEOPERATOR01".parse().expect("an id")] };
-    let decoder = Decoder { max_retries: 5, senders: Some(Senders::new(senders)), ..Decoder::default() };
+    const OURS: &str = r#"{"retryCount":1,"originalMessageId":"x","retryTimestamp":"2026-11-21T03:12:52.477Z","retryState":{"v":1}}"#;
+    let senders =
+        TrustedSenders { own: true, ids: vec!["AROAEXAMPLEOPERATOR01".parse().expect("an id")] };
+    let decoder =
+        Decoder { max_retries: 5, senders: Some(Senders::new(senders)), ..Decoder::default() };
     for (sender, body, waits) in [
         ("AROAEXAMPLEREQUEUE001:function", OURS, true),
         ("AROAEXAMPLEREQUEUE001:function", "{}", false),
@@ -532,11 +574,17 @@ fn a_message_whose_sender_nobody_can_verify_yet_waits_in_its_place() {
         // Not trusted in any case.
         ("", OURS, false),
     ] {
-        let record = Record { sender: sender.parse().ok(), body: Some(body.to_owned()), ..Record::default() };
+        let record = Record {
+            sender: sender.parse().ok(),
+            body: Some(body.to_owned()),
+            ..Record::default()
+        };
         let delivery = Delivery::decode(0, record, at(0), &decoder);
         let policy = RetryPolicy::default();
-        let gated = gate(&policy, &DeadLetterMode::Redrive, &delivery, None, at(0), TimeLeft::Enough, 0.0);
-        let wait = Disposition::Defer { why: Deferral::SenderUnknown, wait: Wait::from(secs(60), at(0)) };
+        let gated =
+            gate(&policy, &DeadLetterMode::Redrive, &delivery, None, at(0), TimeLeft::Enough, 0.0);
+        let wait =
+            Disposition::Defer { why: Deferral::SenderUnknown, wait: Wait::from(secs(60), at(0)) };
         assert_eq!(gated, waits.then_some(wait), "{sender} {body}");
         assert_eq!(delivery.strategy == Strategy::Visibility, waits, "{sender} {body}");
     }

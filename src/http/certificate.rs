@@ -1,4 +1,5 @@
-//! The certificate by which a target knows us (mutual TLS), from PEM. Shows neither certificate nor key.
+//! The certificate by which a target knows us (mutual TLS), from PEM. Shows neither certificate nor
+//! key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,7 +10,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{Error, InconsistentKeys};
 
-/// A client certificate and its private key, which targets that ask for one are shown. It is never printed.
+/// A client certificate and its private key, which targets that ask for one are shown. It is never
+/// printed.
 ///
 /// ```
 /// use requeue::http::{ClientCertificate, InvalidClientCertificate};
@@ -20,13 +22,16 @@ use rustls::{Error, InconsistentKeys};
 pub struct ClientCertificate(Arc<SingleCertAndKey>);
 
 impl ClientCertificate {
-    /// Reads the certificate, with those between it and the root behind it, and the private key (PKCS #8, PKCS #1 or SEC 1, not encrypted):
-    /// RSA, ECDSA with P-256 or P-384, or Ed25519. Each text may hold other things besides.
+    /// Reads the certificate, with those between it and the root behind it, and the private key
+    /// (PKCS #8, PKCS #1 or SEC 1, not encrypted): RSA, ECDSA with P-256 or P-384, or Ed25519. Each
+    /// text may hold other things besides.
     ///
-    /// Line breaks may be missing, or be written as `\n`: forms for environment variables and stored secrets lose them.
+    /// Line breaks may be missing, or be written as `\n`: forms for environment variables and
+    /// stored secrets lose them.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, InvalidClientCertificate> {
         let certificate = with_line_breaks(certificate);
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
+        let chain: Result<Vec<_>, _> =
+            CertificateDer::pem_slice_iter(certificate.as_bytes()).collect();
         let chain = chain.map_err(|_| InvalidClientCertificate::Certificate)?;
         if chain.is_empty() {
             return Err(InvalidClientCertificate::Certificate);
@@ -36,11 +41,15 @@ impl ClientCertificate {
         }
         let key = PrivateKeyDer::from_pem_slice(with_line_breaks(key).as_bytes());
         let key = key.map_err(|_| InvalidClientCertificate::Key)?;
-        let certified = CertifiedKey::from_der(chain, key, &default_provider()).map_err(|error| match error {
-            Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => InvalidClientCertificate::Mismatch,
-            Error::InvalidCertificate(_) => InvalidClientCertificate::Certificate,
-            _ => InvalidClientCertificate::Key,
-        })?;
+        let certified = CertifiedKey::from_der(chain, key, &default_provider()).map_err(
+            |error| match error {
+                Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                    InvalidClientCertificate::Mismatch
+                }
+                Error::InvalidCertificate(_) => InvalidClientCertificate::Certificate,
+                _ => InvalidClientCertificate::Key,
+            },
+        )?;
         Ok(Self(Arc::new(certified.into())))
     }
 
@@ -110,7 +119,8 @@ mod tests {
     use InvalidClientCertificate::{Certificate, EncryptedKey, Key, Mismatch};
 
     fn pair() -> (String, String) {
-        let made = rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a certificate");
+        let made =
+            rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a certificate");
         (made.cert.pem(), made.signing_key.serialize_pem())
     }
 
@@ -135,7 +145,12 @@ mod tests {
             ("broken", &broken, &key, Err(Certificate)),
             ("no X.509", no_x509, &key, Err(Certificate)),
             ("swapped", &key, &certificate, Err(Certificate)),
-            ("no end", certificate.split("-----END").next().expect("a beginning"), &key, Err(Certificate)),
+            (
+                "no end",
+                certificate.split("-----END").next().expect("a beginning"),
+                &key,
+                Err(Certificate),
+            ),
             ("no key", &certificate, "", Err(Key)),
             ("certificate as key", &certificate, &certificate, Err(Key)),
             ("unreadable key", &certificate, no_key, Err(Key)),
@@ -162,7 +177,10 @@ mod tests {
             |pem| pem.replace('\n', ""),
         ];
         for (number, form) in forms.into_iter().enumerate() {
-            let read = ClientCertificate::from_pem(&form(&format!("{certificate}{certificate}")), &form(&key));
+            let read = ClientCertificate::from_pem(
+                &form(&format!("{certificate}{certificate}")),
+                &form(&key),
+            );
             assert!(read.is_ok(), "form {number}: {read:?}");
         }
     }

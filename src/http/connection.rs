@@ -1,5 +1,6 @@
-//! One connection to the target, over HTTP/1.1 or HTTP/2: sends a request and returns the response's status as soon as it is there. Knows
-//! nothing of other connections, and does not decide whether a request is sent once more.
+//! One connection to the target, over HTTP/1.1 or HTTP/2: sends a request and returns the
+//! response's status as soon as it is there. Knows nothing of other connections, and does not
+//! decide whether a request is sent once more.
 
 use std::error::Error;
 use std::fmt;
@@ -35,15 +36,18 @@ use super::watched::Watched;
 use crate::clock::Clock;
 use crate::handler;
 
-/// An HTTP/2 connection with requests under way is asked so often whether it is still alive, so that one that died while the environment was
-/// frozen does not hold up every message until its time-out.
+/// An HTTP/2 connection with requests under way is asked so often whether it is still alive, so
+/// that one that died while the environment was frozen does not hold up every message until its
+/// time-out.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// And so long it may take to answer.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection that was given up has this long to end in order, as TLS and HTTP/2 want it. A target that does not read would hold it forever.
+/// A connection that was given up has this long to end in order, as TLS and HTTP/2 want it. A
+/// target that does not read would hold it forever.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Status line and headers of a response. Behind gateways, tracing and cookies some are long. A longer head still counts by its status over
-/// HTTP/1.1; over HTTP/2 h2 does not give it out, so the response is a temporary failure.
+/// Status line and headers of a response. Behind gateways, tracing and cookies some are long. A
+/// longer head still counts by its status over HTTP/1.1; over HTTP/2 h2 does not give it out, so
+/// the response is a temporary failure.
 pub(super) const MAX_HEAD_BYTES: usize = 256 * 1024;
 /// The headers of a response.
 pub(super) const MAX_HEADERS: usize = 1_000;
@@ -62,11 +66,16 @@ pub(super) struct Address {
 impl Address {
     pub(super) fn of(url: &TargetUrl) -> Self {
         let absolute = url.uri().clone();
-        let path = absolute.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
+        let path =
+            absolute.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
         let authority = absolute.authority().expect("a target URL has a host").as_str();
         let default_port = if url.is_https() { ":443" } else { ":80" };
         let host = authority.strip_suffix(default_port).unwrap_or(authority);
-        Self { origin: path.into(), host: HeaderValue::from_str(host).expect("a host is ASCII"), absolute }
+        Self {
+            origin: path.into(),
+            host: HeaderValue::from_str(host).expect("a host is ASCII"),
+            absolute,
+        }
     }
 
     /// Scheme and host alone: all that a connector needs to know.
@@ -87,7 +96,8 @@ pub(super) struct Outgoing {
 impl Outgoing {
     fn to(self, uri: Uri) -> Request<Full<Bytes>> {
         let mut request = Request::new(Full::new(self.body));
-        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) = (self.method, uri, self.headers);
+        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) =
+            (self.method, uri, self.headers);
         request
     }
 }
@@ -128,7 +138,8 @@ impl Http2 {
 
     /// Whether it is open, and in use or was used not so long ago.
     pub(super) fn is_fit(&self, limit: Duration, now: LastUse) -> bool {
-        let is_used = self.in_flight.load(Ordering::Relaxed) > 0 || !lock(&self.last_use).is_older(limit, now);
+        let is_used = self.in_flight.load(Ordering::Relaxed) > 0
+            || !lock(&self.last_use).is_older(limit, now);
         is_used && !self.sender.is_closed()
     }
 }
@@ -170,7 +181,8 @@ pub(super) struct NoResponse {
 pub(super) enum Repeat {
     /// The target may have worked on it, and what failed is the target's.
     Never,
-    /// The target may have worked on it, but what failed is the connection: it had worked before, and not a byte of the response came.
+    /// The target may have worked on it, but what failed is the connection: it had worked before,
+    /// and not a byte of the response came.
     WithKey,
     /// The target has not worked on it.
     Always,
@@ -193,7 +205,10 @@ impl Connection {
         }
         let status = Arc::default();
         let io = TokioIo::new(Watched::new(TokioIo::new(io), Arc::clone(&status)));
-        let handshake = http1::Builder::new().max_buf_size(MAX_HEAD_BYTES).max_headers(MAX_HEADERS).handshake(io);
+        let handshake = http1::Builder::new()
+            .max_buf_size(MAX_HEAD_BYTES)
+            .max_headers(MAX_HEADERS)
+            .handshake(io);
         let (mut sender, connection) = handshake.await?;
         let tasks = Tasks::default();
         let guard = tasks.guard();
@@ -203,8 +218,8 @@ impl Connection {
         Ok(Self::Http1(Http1 { sender, status, is_proxied, is_proven: false, _tasks: guard }))
     }
 
-    /// Sends a request, and waits for the response's head until then. When the caller is about to be cancelled, or the connection fails, a
-    /// status line that is there is enough.
+    /// Sends a request, and waits for the response's head until then. When the caller is about to
+    /// be cancelled, or the connection fails, a status line that is there is enough.
     pub(super) async fn send(
         &mut self,
         request: Outgoing,
@@ -250,7 +265,8 @@ where
     })
 }
 
-/// Runs the tasks of one connection, and aborts those that have not ended some time after the connection was given up.
+/// Runs the tasks of one connection, and aborts those that have not ended some time after the
+/// connection was given up.
 #[derive(Clone, Default)]
 struct Tasks(CancellationToken);
 
@@ -278,7 +294,12 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tasks {
 }
 
 impl Http1 {
-    async fn send(&mut self, mut request: Outgoing, address: &Address, until: Instant) -> Result<Received, NoResponse> {
+    async fn send(
+        &mut self,
+        mut request: Outgoing,
+        address: &Address,
+        until: Instant,
+    ) -> Result<Received, NoResponse> {
         let uri = if self.is_proxied { &address.absolute } else { &address.origin };
         request.headers.insert(HOST, address.host.clone());
         *lock(&self.status) = StatusLine::default();
@@ -306,8 +327,14 @@ impl Http1 {
 }
 
 impl Stream {
-    async fn send(&mut self, request: Outgoing, address: &Address, until: Instant) -> Result<Received, NoResponse> {
-        let sent = self.connection.sender.clone().try_send_request(request.to(address.absolute.clone()));
+    async fn send(
+        &mut self,
+        request: Outgoing,
+        address: &Address,
+        until: Instant,
+    ) -> Result<Received, NoResponse> {
+        let sent =
+            self.connection.sender.clone().try_send_request(request.to(address.absolute.clone()));
         match in_time(until, pin!(sent)).await {
             Some(Ok(response)) => Ok(Received::new(response)),
             Some(Err(error)) => {
@@ -323,12 +350,16 @@ impl Stream {
         let error = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
         match error.and_then(h2::Error::reason) {
             Some(Reason::HTTP_1_1_REQUIRED) => Repeat::OverHttp1,
-            Some(Reason::REFUSED_STREAM) if error.is_some_and(h2::Error::is_remote) => Repeat::Always,
+            Some(Reason::REFUSED_STREAM) if error.is_some_and(h2::Error::is_remote) => {
+                Repeat::Always
+            }
             // Of streams that the target did work on the end of the connection says something else.
-            Some(_) if error.is_some_and(|error| error.is_go_away() && error.is_remote()) => Repeat::Always,
+            Some(_) if error.is_some_and(|error| error.is_go_away() && error.is_remote()) => {
+                Repeat::Always
+            }
             None if self.is_proven && !lock(&self.connection.frames).has_begun() => Repeat::WithKey,
-            // The target reset this stream, or a response has begun, or a malformed one broke the connection: any of them may be about
-            // this request.
+            // The target reset this stream, or a response has begun, or a malformed one broke the
+            // connection: any of them may be about this request.
             Some(_) | None => Repeat::Never,
         }
     }

@@ -21,7 +21,8 @@ use super::{HttpSettings, TargetUrl};
 /// TCP, straight or through a proxy, with TLS on top for `https`.
 pub type TlsConnector = HttpsConnector<Route>;
 
-/// What opens connections for an [`HttpTarget`](super::HttpTarget): any cloneable [`Service`] from a URI to a stream that hyper can use.
+/// What opens connections for an [`HttpTarget`](super::HttpTarget): any cloneable [`Service`] from
+/// a URI to a stream that hyper can use.
 pub trait Connector:
     Service<
         Uri,
@@ -48,8 +49,12 @@ impl<C> Connector for C where
 {
 }
 
-/// The connectors for `url`. The root certificates are loaded here and not at the first message, and only where they are needed.
-pub(super) fn for_url(url: &TargetUrl, settings: &HttpSettings) -> io::Result<Connectors<TlsConnector>> {
+/// The connectors for `url`. The root certificates are loaded here and not at the first message,
+/// and only where they are needed.
+pub(super) fn for_url(
+    url: &TargetUrl,
+    settings: &HttpSettings,
+) -> io::Result<Connectors<TlsConnector>> {
     let tls = ClientConfig::builder_with_provider(Arc::new(default_provider()));
     let tls = tls.with_safe_default_protocol_versions().map_err(io::Error::other)?;
     let mut tls = if url.is_https() {
@@ -72,8 +77,13 @@ pub(super) fn for_url(url: &TargetUrl, settings: &HttpSettings) -> io::Result<Co
 
 fn over_tls(tls: ClientConfig, url: &TargetUrl, route: Route, with_http2: bool) -> TlsConnector {
     let builder = HttpsConnectorBuilder::new().with_tls_config(tls);
-    let builder = if url.is_https() { builder.https_only() } else { builder.https_or_http() }.enable_http1();
-    if with_http2 { builder.enable_http2().wrap_connector(route) } else { builder.wrap_connector(route) }
+    let builder =
+        if url.is_https() { builder.https_only() } else { builder.https_or_http() }.enable_http1();
+    if with_http2 {
+        builder.enable_http2().wrap_connector(route)
+    } else {
+        builder.wrap_connector(route)
+    }
 }
 
 fn no_roots(error: &io::Error) -> io::Error {

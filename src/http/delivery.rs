@@ -24,7 +24,8 @@ pub struct Delivery<'a> {
     pub original_message_id: &'a str,
     /// The message's own `Content-Type`.
     pub content_type: Option<&'a str>,
-    /// More headers, such as the trace and chosen message attributes. They replace those of the settings and are replaced by ours.
+    /// More headers, such as the trace and chosen message attributes. They replace those of the
+    /// settings and are replaced by ours.
     pub headers: HeaderMap,
     /// `X-Requeue-Retry-Count`
     pub retry_count: u32,

@@ -1,5 +1,5 @@
-//! Which streams of an HTTP/2 connection have a response that has begun and not ended, read along with h2, which does not tell of interim
-//! responses. Decodes no header.
+//! Which streams of an HTTP/2 connection have a response that has begun and not ended, read along
+//! with h2, which does not tell of interim responses. Decodes no header.
 
 use std::collections::BTreeMap;
 
@@ -158,7 +158,12 @@ mod tests {
             (vec![frame(HEADERS, END_HEADERS, 7, 3)], false),
         ] {
             let requests = [1, 3, 5].map(|id| frame(HEADERS, END_HEADERS, id, 20)).concat();
-            let written = [&[b'x'; PREFACE][..], &frame(SETTINGS, 0, 0, 6), &requests, &frame(RST_STREAM, 0, 5, 4)];
+            let written = [
+                &[b'x'; PREFACE][..],
+                &frame(SETTINGS, 0, 0, 6),
+                &requests,
+                &frame(RST_STREAM, 0, 5, 4),
+            ];
             for size in [1, 5, 1_000] {
                 let mut watch = Frames::default();
                 written.concat().chunks(size).for_each(|chunk| watch.written(chunk));

@@ -1,4 +1,5 @@
-//! The headers that go out with a message. Nothing reaches the wire that the `http` crate has not checked.
+//! The headers that go out with a message. Nothing reaches the wire that the `http` crate has not
+//! checked.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -25,24 +26,29 @@ const FIRST_SENT_TIME: HeaderName = HeaderName::from_static("x-requeue-first-sen
 const DEAD_LETTER_CLASS: HeaderName = HeaderName::from_static("x-requeue-dead-letter-class");
 const DEAD_LETTER_REASON: HeaderName = HeaderName::from_static("x-requeue-dead-letter-reason");
 const DEAD_LETTER_DETAIL: HeaderName = HeaderName::from_static("x-requeue-dead-letter-detail");
-const DEAD_LETTER_RETRY_COUNT: HeaderName = HeaderName::from_static("x-requeue-dead-letter-retry-count");
+const DEAD_LETTER_RETRY_COUNT: HeaderName =
+    HeaderName::from_static("x-requeue-dead-letter-retry-count");
 const DEAD_LETTER_SOURCE: HeaderName = HeaderName::from_static("x-requeue-dead-letter-source");
 const TRACEPARENT: HeaderName = HeaderName::from_static(trace::TRACEPARENT);
 const TRACESTATE: HeaderName = HeaderName::from_static(trace::TRACESTATE);
 
 /// Whom the target may look for in its logs.
-const PRODUCT: HeaderValue = HeaderValue::from_static(concat!("requeue/", env!("CARGO_PKG_VERSION")));
+const PRODUCT: HeaderValue =
+    HeaderValue::from_static(concat!("requeue/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// The longest idempotency key: ids of SQS have 36 bytes, those of other systems hardly more than 64.
+/// The longest idempotency key: ids of SQS have 36 bytes, those of other systems hardly more than
+/// 64.
 const MAX_ID_BYTES: usize = 100;
-/// A longer `tracestate` is not passed on. Source: W3C Trace Context, section 3.3.1.5, "Limits", which asks for 512 at least.
+/// A longer `tracestate` is not passed on. Source: W3C Trace Context, section 3.3.1.5, "Limits",
+/// which asks for 512 at least.
 const MAX_TRACESTATE_BYTES: usize = 512;
-/// The longest value that comes from the content of a message. Servers take 4 to 8 KiB for one header, and may close a connection,
-/// which other messages share over HTTP/2, for more.
+/// The longest value that comes from the content of a message. Servers take 4 to 8 KiB for one
+/// header, and may close a connection, which other messages share over HTTP/2, for more.
 const MAX_VALUE_BYTES: usize = 4 * 1024;
-/// All values together that come from the content of a message. Servers take 8 to 32 KiB for all headers of a request.
+/// All values together that come from the content of a message. Servers take 8 to 32 KiB for all
+/// headers of a request.
 const MAX_CONTENT_BYTES: usize = 8 * 1024;
 
 /// Headers that say how the message is framed or by which way it came: HTTP sets them.
@@ -59,7 +65,8 @@ const OF_HTTP: [&str; 10] = [
     "upgrade",
 ];
 /// Headers that we set.
-const OURS: [&str; 5] = ["content-type", "idempotency-key", "webhook-id", "webhook-timestamp", "webhook-signature"];
+const OURS: [&str; 5] =
+    ["content-type", "idempotency-key", "webhook-id", "webhook-timestamp", "webhook-signature"];
 /// And all that begin so.
 const OUR_PREFIX: &str = "x-requeue-";
 
@@ -96,7 +103,8 @@ impl std::error::Error for HeaderError {}
 /// A header that may be sent next to ours.
 pub(super) fn parse(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HeaderError> {
     let name = parse_name(name)?;
-    let mut value = HeaderValue::from_str(value).map_err(|_| HeaderError::Value(name.as_str().to_owned()))?;
+    let mut value =
+        HeaderValue::from_str(value).map_err(|_| HeaderError::Value(name.as_str().to_owned()))?;
     value.set_sensitive(true);
     Ok((name, value))
 }
@@ -117,12 +125,16 @@ pub(super) fn content_type(text: &str) -> Result<HeaderValue, HeaderError> {
         .ok_or_else(|| HeaderError::Value(CONTENT_TYPE.as_str().to_owned()))
 }
 
-/// The headers that a message brings along: its trace, why it was given up, and the attributes that the settings choose.
+/// The headers that a message brings along: its trace, why it was given up, and the attributes that
+/// the settings choose.
 pub(super) fn of_message(settings: &HttpSettings, message: &Message) -> Result<HeaderMap, Failure> {
-    // What the deployer wrote down gives way to the content of a message only where the deployer says so, by `attribute_header`.
-    let fixes_trace = [TRACEPARENT, TRACESTATE].iter().any(|name| settings.headers.contains_key(name));
+    // What the deployer wrote down gives way to the content of a message only where the deployer
+    // says so, by `attribute_header`.
+    let fixes_trace =
+        [TRACEPARENT, TRACESTATE].iter().any(|name| settings.headers.contains_key(name));
     let parent = message.traceparent().filter(|_| !fixes_trace);
-    let mut headers = parent.map_or_else(HeaderMap::new, |parent| of_trace(&parent, message.tracestate()));
+    let mut headers =
+        parent.map_or_else(HeaderMap::new, |parent| of_trace(&parent, message.tracestate()));
     if let Some(info) = message.dead_letter() {
         headers.extend(of_dead_letter(&info));
     }
@@ -130,18 +142,22 @@ pub(super) fn of_message(settings: &HttpSettings, message: &Message) -> Result<H
     Ok(headers)
 }
 
-/// A trace goes on without its state where that is too long: it is for tracing systems, and no reason to fail.
+/// A trace goes on without its state where that is too long: it is for tracing systems, and no
+/// reason to fail.
 fn of_trace(parent: &str, state: Option<&str>) -> HeaderMap {
     let state = state.filter(|state| state.len() <= MAX_TRACESTATE_BYTES);
     let values = [(TRACEPARENT, Some(parent)), (TRACESTATE, state)];
-    let header = |(name, value): (_, Option<&str>)| Some((name, HeaderValue::from_str(value?).ok()?));
+    let header =
+        |(name, value): (_, Option<&str>)| Some((name, HeaderValue::from_str(value?).ok()?));
     values.into_iter().filter_map(header).collect()
 }
 
-/// Each value is short, and plain ASCII: of other characters in a header no two servers make the same.
+/// Each value is short, and plain ASCII: of other characters in a header no two servers make the
+/// same.
 fn of_dead_letter(info: &DeadLetterInfo) -> HeaderMap {
     let plain = |text: &str| {
-        let plain = text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect::<String>();
+        let plain =
+            text.chars().map(|c| if matches!(c, ' '..='~') { c } else { '?' }).collect::<String>();
         HeaderValue::try_from(plain).ok()
     };
     let values = [
@@ -166,8 +182,9 @@ fn of_attributes(
             Some(AttributeValue::Text(text)) => HeaderValue::from_str(text).ok(),
             Some(AttributeValue::Binary(_)) => None,
         };
-        let mut value =
-            value.ok_or_else(|| unfit(format_args!("message attribute {attribute} cannot be sent as a header")))?;
+        let mut value = value.ok_or_else(|| {
+            unfit(format_args!("message attribute {attribute} cannot be sent as a header"))
+        })?;
         value.set_sensitive(true);
         headers.insert(name, value);
     }
@@ -179,7 +196,8 @@ fn unfit(why: impl fmt::Display) -> Failure {
     Failure::new(FailureClass::NonRetryable, Evidence::Body, why)
 }
 
-/// Refuses what its content would make too long: the message itself is at fault, and no other message is to pay for it.
+/// Refuses what its content would make too long: the message itself is at fault, and no other
+/// message is to pay for it.
 fn check_lengths(delivery: &Delivery<'_>) -> Result<(), Failure> {
     let id = delivery.original_message_id.len();
     if id > MAX_ID_BYTES {
@@ -191,22 +209,31 @@ fn check_lengths(delivery: &Delivery<'_>) -> Result<(), Failure> {
     let mut total = 2 * id;
     for (name, length) in content_type.into_iter().chain(headers) {
         if length > MAX_VALUE_BYTES {
-            return Err(unfit(format_args!("the message's value for header {name} exceeds {MAX_VALUE_BYTES} bytes")));
+            return Err(unfit(format_args!(
+                "the message's value for header {name} exceeds {MAX_VALUE_BYTES} bytes"
+            )));
         }
         total += length;
     }
     if total > MAX_CONTENT_BYTES {
-        return Err(unfit(format_args!("the message's values for headers exceed {MAX_CONTENT_BYTES} bytes in all")));
+        return Err(unfit(format_args!(
+            "the message's values for headers exceed {MAX_CONTENT_BYTES} bytes in all"
+        )));
     }
     Ok(())
 }
 
-/// All headers of one message. What stands later replaces what stands earlier: the settings', the message's, ours.
-pub(super) fn assemble(settings: &HttpSettings, delivery: &Delivery<'_>) -> Result<HeaderMap, Failure> {
+/// All headers of one message. What stands later replaces what stands earlier: the settings', the
+/// message's, ours.
+pub(super) fn assemble(
+    settings: &HttpSettings,
+    delivery: &Delivery<'_>,
+) -> Result<HeaderMap, Failure> {
     check_lengths(delivery)?;
     let id = HeaderValue::from_str(delivery.original_message_id)
         .map_err(|_| unfit(HeaderError::Value(IDEMPOTENCY_KEY.as_str().to_owned())))?;
-    // A record without an id has no key: with an empty one the target would take all such messages for the same.
+    // A record without an id has no key: with an empty one the target would take all such messages
+    // for the same.
     let id = (!id.is_empty()).then_some(id);
     let content_type = match (delivery.content_type, &settings.content_type) {
         (Some(own), _) => content_type(own).map_err(unfit)?,
@@ -235,7 +262,9 @@ pub(super) fn assemble(settings: &HttpSettings, delivery: &Delivery<'_>) -> Resu
     }
     headers.insert(RETRY_COUNT, delivery.retry_count.into());
     headers.insert(RECEIVE_COUNT, delivery.receive_count.into());
-    for (name, time) in [(FIRST_RECEIVE_TIME, delivery.first_received), (FIRST_SENT_TIME, delivery.first_sent)] {
+    for (name, time) in
+        [(FIRST_RECEIVE_TIME, delivery.first_received), (FIRST_SENT_TIME, delivery.first_sent)]
+    {
         if let Some(time) = time {
             headers.insert(name, unix_seconds(time).into());
         }
@@ -244,7 +273,11 @@ pub(super) fn assemble(settings: &HttpSettings, delivery: &Delivery<'_>) -> Resu
 }
 
 /// The signature, and its time: that of this attempt, since a target refuses old ones as replayed.
-fn signed(settings: &HttpSettings, id: &str, body: &[u8]) -> Result<[(HeaderName, HeaderValue); 2], Failure> {
+fn signed(
+    settings: &HttpSettings,
+    id: &str,
+    body: &[u8],
+) -> Result<[(HeaderName, HeaderValue); 2], Failure> {
     // A dot would let an id and a time pass for another id and another time.
     if id.is_empty() || id.contains('.') {
         return Err(unfit("a message without an id, or with a dot in it, cannot be signed"));
@@ -278,7 +311,11 @@ mod tests {
             ("webhook-signature", "v1,x", Err(HeaderError::Reserved("webhook-signature".into()))),
             ("Host", "x", Err(HeaderError::Reserved("host".into()))),
             ("Content-Length", "0", Err(HeaderError::Reserved("content-length".into()))),
-            ("Transfer-Encoding", "chunked", Err(HeaderError::Reserved("transfer-encoding".into()))),
+            (
+                "Transfer-Encoding",
+                "chunked",
+                Err(HeaderError::Reserved("transfer-encoding".into())),
+            ),
             ("Content-Type", "x/y", Err(HeaderError::Reserved("content-type".into()))),
             ("Idempotency-Key", "x", Err(HeaderError::Reserved("idempotency-key".into()))),
             ("X-Requeue-Anything", "x", Err(HeaderError::Reserved("x-requeue-anything".into()))),
@@ -298,7 +335,8 @@ mod tests {
     fn a_message_without_an_id_has_no_key() {
         let settings = HttpSettings::default();
         for (id, expected) in [("", None), ("id-1", Some("id-1"))] {
-            let headers = assemble(&settings, &Delivery::new(id, "{}")).expect("an id fits into a header");
+            let headers =
+                assemble(&settings, &Delivery::new(id, "{}")).expect("an id fits into a header");
             for name in [IDEMPOTENCY_KEY, WEBHOOK_ID] {
                 let value = headers.get(&name).map(|value| value.to_str().expect("it is text"));
                 assert_eq!(value, expected, "{name}");
@@ -338,12 +376,15 @@ mod tests {
             (text("s3cret\u{7f}"), Err(())),
             (binary, Err(())),
         ] {
-            let attribute = value.clone().map(|value| Attribute { data_type: "String".to_owned(), value });
+            let attribute =
+                value.clone().map(|value| Attribute { data_type: "String".to_owned(), value });
             let others = [("x-tenant", "s3cret"), ("Tenant", "s3cret")].map(|(name, value)| {
                 let value = AttributeValue::Text(value.to_owned());
                 (name.to_owned(), Attribute { data_type: "String".to_owned(), value })
             });
-            let all = others.into_iter().chain(attribute.map(|attribute| ("tenant".to_owned(), attribute)));
+            let all = others
+                .into_iter()
+                .chain(attribute.map(|attribute| ("tenant".to_owned(), attribute)));
             match (of_attributes(&wanted, &all.collect()), expected) {
                 (Ok(headers), Ok(expected)) => {
                     assert!(!format!("{headers:?}").contains("blue"), "it counts as a secret");
@@ -351,8 +392,14 @@ mod tests {
                     assert_eq!(values, expected.map(str::as_bytes).into_iter().collect::<Vec<_>>());
                 }
                 (Err(failure), Err(())) => {
-                    assert_eq!((failure.class(), failure.evidence()), (FailureClass::NonRetryable, Evidence::Body));
-                    assert_eq!(failure.reason(), "message attribute tenant cannot be sent as a header");
+                    assert_eq!(
+                        (failure.class(), failure.evidence()),
+                        (FailureClass::NonRetryable, Evidence::Body)
+                    );
+                    assert_eq!(
+                        failure.reason(),
+                        "message attribute tenant cannot be sent as a header"
+                    );
                 }
                 (result, _) => panic!("{value:?}: {result:?}"),
             }
@@ -383,13 +430,23 @@ mod tests {
             (100, 4_000, 3_900, 92, None),
             (100, 4_000, 3_900, 93, too_long_in_all),
         ] {
-            let [id, content_type, tenant, trace] = [id, content_type, tenant, trace].map(|length| "x".repeat(length));
-            let delivery = Delivery { content_type: Some(&content_type), ..Delivery::new(&id, "{}") };
+            let [id, content_type, tenant, trace] =
+                [id, content_type, tenant, trace].map(|length| "x".repeat(length));
+            let delivery =
+                Delivery { content_type: Some(&content_type), ..Delivery::new(&id, "{}") };
             let delivery = delivery.header("x-tenant", &tenant).expect("it is valid");
             let delivery = delivery.header("x-trace", &trace).expect("it is valid");
-            let settings = HttpSettings::default().header("x-own", &"x".repeat(5_000)).expect("the deployer may");
+            let settings = HttpSettings::default()
+                .header("x-own", &"x".repeat(5_000))
+                .expect("the deployer may");
             let failure = assemble(&settings, &delivery).err();
-            assert_eq!(failure.as_ref().map(Failure::reason), expected, "{} {}", id.len(), content_type.len());
+            assert_eq!(
+                failure.as_ref().map(Failure::reason),
+                expected,
+                "{} {}",
+                id.len(),
+                content_type.len()
+            );
             let kind = failure.map(|failure| (failure.class(), failure.evidence()));
             assert_eq!(kind, expected.map(|_| (FailureClass::NonRetryable, Evidence::Body)));
         }
@@ -407,14 +464,19 @@ mod tests {
     #[test]
     fn a_trace_that_the_deployer_fixed_stays_unless_an_attribute_is_mapped_to_it() {
         const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let attributes = [("traceparent", PARENT), ("tracestate", "a=b"), ("trace", "mapped")].map(|(name, value)| {
-            let value = AttributeValue::Text(value.to_owned());
-            (name.to_owned(), Attribute { data_type: "String".to_owned(), value })
-        });
-        let record = crate::Record { attributes: Some(attributes.into()), ..crate::Record::default() };
+        let attributes = [("traceparent", PARENT), ("tracestate", "a=b"), ("trace", "mapped")].map(
+            |(name, value)| {
+                let value = AttributeValue::Text(value.to_owned());
+                (name.to_owned(), Attribute { data_type: "String".to_owned(), value })
+            },
+        );
+        let record =
+            crate::Record { attributes: Some(attributes.into()), ..crate::Record::default() };
         let now = SystemTime::UNIX_EPOCH;
-        let decoded = crate::message::Delivery::decode(0, record, now, &crate::message::Decoder::default());
-        let message = Message::new(&decoded.into(), 5, tokio::time::Instant::now()).expect("it is raw");
+        let decoded =
+            crate::message::Delivery::decode(0, record, now, &crate::message::Decoder::default());
+        let message =
+            Message::new(&decoded.into(), 5, tokio::time::Instant::now()).expect("it is raw");
 
         let plain = HttpSettings::default();
         let fixed = plain.clone().header("Traceparent", "fixed").expect("it may be set");
@@ -427,7 +489,8 @@ mod tests {
             (mapped, Some("mapped"), None),
         ] {
             let headers = of_message(&settings, &message).expect("they fit");
-            let headers = assemble(&settings, &Delivery { headers, ..Delivery::new("id-1", "{}") }).expect("they fit");
+            let headers = assemble(&settings, &Delivery { headers, ..Delivery::new("id-1", "{}") })
+                .expect("they fit");
             let value = |name| headers.get(name).map(|value| value.to_str().expect("it is text"));
             assert_eq!((value(TRACEPARENT), value(TRACESTATE)), (parent, state));
         }
@@ -450,9 +513,13 @@ mod tests {
             (r#"{"class":"x","source":"x","retryCount":-1}"#, vec![]),
         ] {
             let headers = of_dead_letter(&DeadLetterInfo::read(said));
-            let found = headers.iter().map(|(name, value)| (name.as_str(), value.to_str().expect("it is plain")));
-            let expected: Vec<_> =
-                expected.iter().map(|(name, value)| (format!("x-requeue-dead-letter-{name}"), *value)).collect();
+            let found = headers
+                .iter()
+                .map(|(name, value)| (name.as_str(), value.to_str().expect("it is plain")));
+            let expected: Vec<_> = expected
+                .iter()
+                .map(|(name, value)| (format!("x-requeue-dead-letter-{name}"), *value))
+                .collect();
             let found: Vec<_> = found.map(|(name, value)| (name.to_owned(), value)).collect();
             assert_eq!(found, expected, "{said}");
         }
@@ -465,7 +532,10 @@ mod tests {
         for id in ["", "id.1700000000"] {
             let failure = assemble(&settings, &Delivery::new(id, "{}")).expect_err("it is refused");
             assert_eq!(failure.class(), FailureClass::NonRetryable, "{id}");
-            assert_eq!(failure.reason(), "a message without an id, or with a dot in it, cannot be signed");
+            assert_eq!(
+                failure.reason(),
+                "a message without an id, or with a dot in it, cannot be signed"
+            );
         }
     }
 }

@@ -1,7 +1,9 @@
-//! Delivery over HTTP: each message is sent to one fixed URL, and the answer says what became of it.
+//! Delivery over HTTP: each message is sent to one fixed URL, and the answer says what became of
+//! it.
 //!
-//! It trusts the target with its messages and with nothing else: no redirect is followed, nothing is decompressed, and neither the size of an
-//! answer nor its slowness costs more than a bound. It knows nothing of queues and decides no retry; what an answer means, `classify/` knows.
+//! It trusts the target with its messages and with nothing else: no redirect is followed, nothing
+//! is decompressed, and neither the size of an answer nor its slowness costs more than a bound. It
+//! knows nothing of queues and decides no retry; what an answer means, `classify/` knows.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -57,11 +59,11 @@ const CONTENT_TYPE_ATTRIBUTE: &str = "Body.ContentType";
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Nobody waits longer: with it a time-out that stands for "none" can be added to any instant.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Default for connecting, TLS included. A host that does not answer for so long is down: a name look-up, one lost packet and two round trips
-/// around the world fit in.
+/// Default for connecting, TLS included. A host that does not answer for so long is down: a name
+/// look-up, one lost packet and two round trips around the world fit in.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Default for how long an unused connection is kept. Node closes its own after 5 s, most other servers later; to write into one that the
-/// other side has just closed costs a second request.
+/// Default for how long an unused connection is kept. Node closes its own after 5 s, most other
+/// servers later; to write into one that the other side has just closed costs a second request.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// So much of an answer's body is read: enough for every error that a provider describes.
 const MAX_BODY_BYTES: usize = 16 * 1024;
@@ -99,7 +101,8 @@ pub struct HttpSettings {
 }
 
 impl Default for HttpSettings {
-    /// POST, no headers but ours, not signed, 5 s to connect, 30 s in all, unused connections kept for 4 s.
+    /// POST, no headers but ours, not signed, 5 s to connect, 30 s in all, unused connections kept
+    /// for 4 s.
     fn default() -> Self {
         Self {
             method: Method::POST,
@@ -132,15 +135,16 @@ impl HttpSettings {
         Self { method, ..self }
     }
 
-    /// A header to send with every message. Its value counts as a secret and is never printed. Headers that Requeue or HTTP itself sets are
-    /// refused, `User-Agent` excepted.
+    /// A header to send with every message. Its value counts as a secret and is never printed.
+    /// Headers that Requeue or HTTP itself sets are refused, `User-Agent` excepted.
     pub fn header(mut self, name: &str, value: &str) -> Result<Self, HeaderError> {
         let (name, value) = header::parse(name, value)?;
         self.headers.append(name, value);
         Ok(self)
     }
 
-    /// Which messages are paused together when the target asks for a pause or is down. Default: all.
+    /// Which messages are paused together when the target asks for a pause or is down. Default:
+    /// all.
     ///
     /// ```
     /// # use requeue::http::HttpSettings;
@@ -152,9 +156,10 @@ impl HttpSettings {
         Self { scope: Some(key), ..self }
     }
 
-    /// A header that carries a message attribute of the type `String` or `Number`. A message without the attribute goes with the header
-    /// that [`header`](Self::header) gave this name, or without any. One whose attribute does not fit into a header (it is binary, or
-    /// holds a control character) is non-retryable.
+    /// A header that carries a message attribute of the type `String` or `Number`. A message
+    /// without the attribute goes with the header that [`header`](Self::header) gave this name, or
+    /// without any. One whose attribute does not fit into a header (it is binary, or holds a
+    /// control character) is non-retryable.
     ///
     /// ```
     /// # use requeue::http::HttpSettings;
@@ -166,9 +171,10 @@ impl HttpSettings {
         Ok(self)
     }
 
-    /// Signs each request as [Standard Webhooks](https://www.standardwebhooks.com) has it, with `webhook-timestamp` and
-    /// `webhook-signature`. While a secret is replaced, give the old one and the new one: the target accepts a request if it knows either.
-    /// A message without an id, or with a dot in it, is non-retryable then.
+    /// Signs each request as [Standard Webhooks](https://www.standardwebhooks.com) has it, with
+    /// `webhook-timestamp` and `webhook-signature`. While a secret is replaced, give the old one
+    /// and the new one: the target accepts a request if it knows either. A message without an id,
+    /// or with a dot in it, is non-retryable then.
     ///
     /// ```
     /// use requeue::http::{HttpSettings, SigningSecret};
@@ -184,20 +190,22 @@ impl HttpSettings {
         self
     }
 
-    /// The certificate that a target over `https` is shown if it asks for one (mutual TLS). Default: none.
+    /// The certificate that a target over `https` is shown if it asks for one (mutual TLS).
+    /// Default: none.
     #[must_use]
     pub fn client_certificate(self, certificate: ClientCertificate) -> Self {
         Self { client_certificate: Some(certificate), ..self }
     }
 
-    /// The proxy through which a target over `https` is reached. Default: none; [`Config`](crate::Config) reads it from the environment.
+    /// The proxy through which a target over `https` is reached. Default: none;
+    /// [`Config`](crate::Config) reads it from the environment.
     #[must_use]
     pub fn proxy(self, proxy: Proxy) -> Self {
         Self { proxy, ..self }
     }
 
-    /// The `Content-Type` of messages that bring none. Default: `application/json` if the body begins like a JSON object or array, else
-    /// `text/plain; charset=utf-8`.
+    /// The `Content-Type` of messages that bring none. Default: `application/json` if the body
+    /// begins like a JSON object or array, else `text/plain; charset=utf-8`.
     pub fn content_type(self, content_type: &str) -> Result<Self, HeaderError> {
         let content_type = Some(header::content_type(content_type)?);
         Ok(Self { content_type, ..self })
@@ -215,8 +223,8 @@ impl HttpSettings {
         Self { connect_timeout, ..self }
     }
 
-    /// The longest wait for the head of the response, once there is a connection. Default: what is left of the
-    /// [`timeout`](Self::timeout).
+    /// The longest wait for the head of the response, once there is a connection. Default: what is
+    /// left of the [`timeout`](Self::timeout).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -228,8 +236,9 @@ impl HttpSettings {
         Self { read_timeout: Some(read_timeout), ..self }
     }
 
-    /// How long an unused connection is kept, by this machine's monotonic clock and by the [`clock`](Self::clock), whichever says it first:
-    /// while Lambda freezes the environment, one of them may stand still. Should be below the time after which the target, or a proxy before
+    /// How long an unused connection is kept, by this machine's monotonic clock and by the
+    /// [`clock`](Self::clock), whichever says it first: while Lambda freezes the environment, one
+    /// of them may stand still. Should be below the time after which the target, or a proxy before
     /// it, closes its end. Default 4 s.
     ///
     /// ```
@@ -242,8 +251,8 @@ impl HttpSettings {
         Self { idle_timeout, ..self }
     }
 
-    /// HTTP/1.1 alone, also if the target offers HTTP/2. Default: the best that it offers. Only [`HttpTarget::new`] asks for it:
-    /// a connector of another making decides for itself.
+    /// HTTP/1.1 alone, also if the target offers HTTP/2. Default: the best that it offers. Only
+    /// [`HttpTarget::new`] asks for it: a connector of another making decides for itself.
     ///
     /// ```
     /// # use requeue::http::HttpSettings;
@@ -254,8 +263,8 @@ impl HttpSettings {
         Self { http1_only: true, ..self }
     }
 
-    /// The clock with which dates in an answer are compared that has no `Date` of its own, and by which requests are signed. Default:
-    /// this machine's.
+    /// The clock with which dates in an answer are compared that has no `Date` of its own, and by
+    /// which requests are signed. Default: this machine's.
     #[must_use]
     pub fn clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
@@ -264,22 +273,25 @@ impl HttpSettings {
 
 /// Delivers messages to one URL over connections that it keeps for the next message.
 ///
-/// Any 2xx is a success, as soon as its status is there: nobody waits for the body. Whatever else is answered becomes a [`Failure`] as
-/// [`Failure::from_answer`] describes, at the latest 2 s after its head, by what there is of the body; no answer at all (no connection, no
-/// name, no trust, no time) is a temporary one.
+/// Any 2xx is a success, as soon as its status is there: nobody waits for the body. Whatever else
+/// is answered becomes a [`Failure`] as [`Failure::from_answer`] describes, at the latest 2 s after
+/// its head, by what there is of the body; no answer at all (no connection, no name, no trust, no
+/// time) is a temporary one.
 ///
 /// # Sent twice
 ///
 /// A request is sent once more, on a new connection and at once, if the first connection
 ///
-/// - had brought a response before, and was closed before a byte of this one came, as one does that the target closed while Lambda had
-///   frozen the environment. The target may have worked on the request, so this is done only where an `Idempotency-Key` goes along, which
-///   is missing in messages without an id. Over HTTP/2 no request is sent once more while any response on the connection has begun and
-///   not ended: it might be an interim response to this request;
-/// - did not pass it on, by what the target or HTTP itself says: `REFUSED_STREAM`, `GOAWAY`, `HTTP_1_1_REQUIRED` (then all connections are
-///   HTTP/1.1 from now on).
+/// - had brought a response before, and was closed before a byte of this one came, as one does that
+///   the target closed while Lambda had frozen the environment. The target may have worked on the
+///   request, so this is done only where an `Idempotency-Key` goes along, which is missing in
+///   messages without an id. Over HTTP/2 no request is sent once more while any response on the
+///   connection has begun and not ended: it might be an interim response to this request;
+/// - did not pass it on, by what the target or HTTP itself says: `REFUSED_STREAM`, `GOAWAY`,
+///   `HTTP_1_1_REQUIRED` (then all connections are HTTP/1.1 from now on).
 ///
-/// An event of the level `INFO` says so. The second failure counts; it is the first that says something about the target.
+/// An event of the level `INFO` says so. The second failure counts; it is the first that says
+/// something about the target.
 ///
 /// A clone shares the connections.
 ///
@@ -294,8 +306,8 @@ impl HttpSettings {
 /// # Ok(()) }
 /// ```
 ///
-/// A target that wants an OAuth 2 token gets it from a handler that adds it. Getting it is the work of a crate for that, such as `oauth2`;
-/// keep it until shortly before it expires.
+/// A target that wants an OAuth 2 token gets it from a handler that adds it. Getting it is the work
+/// of a crate for that, such as `oauth2`; keep it until shortly before it expires.
 ///
 /// ```no_run
 /// use requeue::http::{Delivery, HttpTarget};
@@ -322,14 +334,16 @@ pub struct HttpTarget<C = TlsConnector> {
 }
 
 impl HttpTarget {
-    /// Over TCP and TLS with the root certificates of this machine, HTTP/2 where the target offers it.
+    /// Over TCP and TLS with the root certificates of this machine, HTTP/2 where the target offers
+    /// it.
     ///
-    /// The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name other root certificates, which replace those of this machine. The
-    /// AWS SDK reads them too.
+    /// The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name other root certificates,
+    /// which replace those of this machine. The AWS SDK reads them too.
     ///
     /// # Errors
     ///
-    /// If the target is `https`, and there are no root certificates or the proxy's URL is not that of an HTTP proxy.
+    /// If the target is `https`, and there are no root certificates or the proxy's URL is not that
+    /// of an HTTP proxy.
     pub fn new(url: TargetUrl, settings: HttpSettings) -> io::Result<Self> {
         let connectors = connector::for_url(&url, &settings)?;
         Ok(Self::with_connectors(url, settings, connectors))
@@ -343,8 +357,11 @@ impl<C: Connector> HttpTarget<C> {
     }
 
     fn with_connectors(url: TargetUrl, settings: HttpSettings, connectors: Connectors<C>) -> Self {
-        let times =
-            Times { connect: settings.connect_timeout, idle: settings.idle_timeout, clock: settings.clock.clone() };
+        let times = Times {
+            connect: settings.connect_timeout,
+            idle: settings.idle_timeout,
+            clock: settings.clock.clone(),
+        };
         let pool = Pool::new(Address::of(&url), connectors, times);
         Self { url, settings, pool }
     }
@@ -355,7 +372,8 @@ impl<C: Connector> HttpTarget<C> {
         &self.url
     }
 
-    /// Delivers one message. Dropping the future abandons the request, and closes its connection or, over HTTP/2, its stream.
+    /// Delivers one message. Dropping the future abandons the request, and closes its connection
+    /// or, over HTTP/2, its stream.
     pub async fn deliver(&self, delivery: Delivery<'_>) -> Result<(), Failure> {
         let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
         let mut is_repeated = false;
@@ -363,14 +381,19 @@ impl<C: Connector> HttpTarget<C> {
             // Anew, since a signature says when it was made.
             let headers = header::assemble(&self.settings, &delivery)?;
             let has_key = headers.contains_key(header::IDEMPOTENCY_KEY);
-            let request = Outgoing { method: self.settings.method.clone(), headers, body: delivery.body.clone() };
-            let connecting = async { if is_repeated { self.pool.open().await } else { self.pool.get().await } };
-            let connected = timeout_at(deadline, connecting).await.unwrap_or_else(|_| Err(TimedOut.into()));
+            let request = Outgoing {
+                method: self.settings.method.clone(),
+                headers,
+                body: delivery.body.clone(),
+            };
+            let connecting =
+                async { if is_repeated { self.pool.open().await } else { self.pool.get().await } };
+            let connected =
+                timeout_at(deadline, connecting).await.unwrap_or_else(|_| Err(TimedOut.into()));
             let mut connection = connected.map_err(|error| transport::not_connected(&*error))?;
-            let until = self
-                .settings
-                .read_timeout
-                .map_or(deadline, |limit| deadline.min(Instant::now() + limit.min(LONGEST_TIMEOUT)));
+            let until = self.settings.read_timeout.map_or(deadline, |limit| {
+                deadline.min(Instant::now() + limit.min(LONGEST_TIMEOUT))
+            });
             let lost = match connection.send(request, self.pool.address(), until).await {
                 Ok(received) => return self.judge(connection, received, deadline).await,
                 Err(lost) => lost,
@@ -390,13 +413,21 @@ impl<C: Connector> HttpTarget<C> {
             }
             is_repeated = true;
             let reason = transport::reason(&*lost.error).unwrap_or_default();
-            tracing::info!(reason, "the connection broke before the response: sending the request on a new one");
+            tracing::info!(
+                reason,
+                "the connection broke before the response: sending the request on a new one"
+            );
         }
     }
 
-    /// What a response means. The status decides: whatever becomes of the body of a 2xx, the work is done, and to send the message again
-    /// would do it twice.
-    async fn judge(&self, connection: Connection, received: Received, deadline: Instant) -> Result<(), Failure> {
+    /// What a response means. The status decides: whatever becomes of the body of a 2xx, the work
+    /// is done, and to send the message again would do it twice.
+    async fn judge(
+        &self,
+        connection: Connection,
+        received: Received,
+        deadline: Instant,
+    ) -> Result<(), Failure> {
         let Received { head, body } = received;
         if head.status.is_success() {
             // Without a body there is nothing left of the connection either.
@@ -424,7 +455,11 @@ impl<C: Connector> HttpTarget<C> {
 
 impl<C: Connector> Handler for HttpTarget<C> {
     async fn handle(&self, message: Message) -> Result<(), Failure> {
-        let content_type = match message.attributes().get(CONTENT_TYPE_ATTRIBUTE).map(|attribute| &attribute.value) {
+        let content_type = match message
+            .attributes()
+            .get(CONTENT_TYPE_ATTRIBUTE)
+            .map(|attribute| &attribute.value)
+        {
             Some(AttributeValue::Text(text)) => Some(text.as_str()),
             Some(AttributeValue::Binary(_)) | None => None,
         };
@@ -447,12 +482,16 @@ impl<C: Connector> Handler for HttpTarget<C> {
 
 impl<C> fmt::Debug for HttpTarget<C> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HttpTarget").field("url", &self.url).field("settings", &self.settings).finish_non_exhaustive()
+        f.debug_struct("HttpTarget")
+            .field("url", &self.url)
+            .field("settings", &self.settings)
+            .finish_non_exhaustive()
     }
 }
 
-/// Reads the beginning of a body, until then or until the handler is about to be cancelled. `true` if that is all of it: a body that was
-/// read to its end leaves its connection fit for the next message.
+/// Reads the beginning of a body, until then or until the handler is about to be cancelled. `true`
+/// if that is all of it: a body that was read to its end leaves its connection fit for the next
+/// message.
 async fn read_beginning(mut body: Incoming, bytes: &mut Vec<u8>, until: Instant) -> bool {
     loop {
         let frame = poll_fn(|context| match Pin::new(&mut body).poll_frame(context) {

@@ -1,8 +1,9 @@
 //! The connections to the target: which one a request takes, and how long an unused one is kept.
 //!
-//! It is our own, since a client that is made for many hosts shares one HTTP/2 connection per host, whatever befalls it: a hanging stream, a
-//! target that allows few streams, or one broken response would then fail neighbours. Here a connection is shared only once it has brought a
-//! response and only while it has room, and whoever sends a request once more has a new connection for itself.
+//! It is our own, since a client that is made for many hosts shares one HTTP/2 connection per host,
+//! whatever befalls it: a hanging stream, a target that allows few streams, or one broken response
+//! would then fail neighbours. Here a connection is shared only once it has brought a response and
+//! only while it has room, and whoever sends a request once more has a new connection for itself.
 
 use std::mem;
 use std::pin::pin;
@@ -22,10 +23,12 @@ use super::connector::{ConnectTimedOut, Connector};
 use super::{BODY_PATIENCE, MAX_BODY_BYTES};
 use crate::clock::Clock;
 
-/// A request waits no longer than this for a connection whose last response is being read to its end, before it opens another one.
+/// A request waits no longer than this for a connection whose last response is being read to its
+/// end, before it opens another one.
 const SOON: Duration = Duration::from_millis(10);
 
-/// When a connection was last used, by both clocks: while Lambda freezes the environment, one of them may stand still.
+/// When a connection was last used, by both clocks: while Lambda freezes the environment, one of
+/// them may stand still.
 #[derive(Clone, Copy)]
 pub(super) struct LastUse {
     at: Instant,
@@ -37,14 +40,16 @@ impl LastUse {
         Self { at: Instant::now(), by_clock: clock.now() }
     }
 
-    /// Whether that was so long before `now`. A clock that was set back says nothing, so such a connection counts as old.
+    /// Whether that was so long before `now`. A clock that was set back says nothing, so such a
+    /// connection counts as old.
     pub(super) fn is_older(self, limit: Duration, now: Self) -> bool {
         now.at.duration_since(self.at) >= limit
             || now.by_clock.duration_since(self.by_clock).map_or(true, |age| age >= limit)
     }
 }
 
-/// How connections are opened, over the best version that the target offers, and over HTTP/1.1 if there is a choice.
+/// How connections are opened, over the best version that the target offers, and over HTTP/1.1 if
+/// there is a choice.
 #[derive(Clone)]
 pub(super) struct Connectors<C> {
     pub(super) best: C,
@@ -107,14 +112,17 @@ impl Unused {
         self.http2.retain(|connection| connection.is_fit(limit, now));
     }
 
-    /// The one that was used last, so that those that are not needed grow old. None behind one that is too old is younger.
+    /// The one that was used last, so that those that are not needed grow old. None behind one that
+    /// is too old is younger.
     fn take(&mut self, limit: Duration, now: LastUse) -> Option<Connection> {
         self.http2.retain(|connection| connection.is_fit(limit, now));
         let shared = self.http2.iter().rev().find(|connection| connection.has_room());
-        let shared = shared.map(|connection| Connection::Http2(Stream::new(Arc::clone(connection), true)));
+        let shared =
+            shared.map(|connection| Connection::Http2(Stream::new(Arc::clone(connection), true)));
         let mut last = std::iter::from_fn(|| self.http1.pop());
         shared.or_else(|| {
-            last.find(|unused| unused.is_fit(limit, now)).map(|unused| Connection::Http1(unused.connection))
+            last.find(|unused| unused.is_fit(limit, now))
+                .map(|unused| Connection::Http1(unused.connection))
         })
     }
 }
@@ -141,7 +149,8 @@ impl<C: Connector> Pool<C> {
         &self.0.address
     }
 
-    /// A connection that is there, or that comes back while a new one is being opened, or the new one.
+    /// A connection that is there, or that comes back while a new one is being opened, or the new
+    /// one.
     pub(super) async fn get(&self) -> Result<Connection, BoxError> {
         let mut opening = pin!(self.open());
         let mut is_opening = false;
@@ -149,7 +158,9 @@ impl<C: Connector> Pool<C> {
             let returned = self.0.returned.notified();
             {
                 let mut unused = self.0.unused();
-                if let Some(connection) = unused.take(self.0.times.idle, LastUse::now(&self.0.times.clock)) {
+                if let Some(connection) =
+                    unused.take(self.0.times.idle, LastUse::now(&self.0.times.clock))
+                {
                     return Ok(connection);
                 }
                 is_opening |= unused.returning == 0;
@@ -183,8 +194,9 @@ impl<C: Connector> Pool<C> {
         self.0.connectors.http1.is_some()
     }
 
-    /// Takes a connection back that has brought a response. What is left of the response's body, and is not long, is read meanwhile, so that
-    /// the connection is fit for the next request; nobody waits for that.
+    /// Takes a connection back that has brought a response. What is left of the response's body,
+    /// and is not long, is read meanwhile, so that the connection is fit for the next request;
+    /// nobody waits for that.
     pub(super) fn give_back(&self, connection: Connection, mut body: Option<Incoming>) {
         // Mostly it is there already, and no task need be started for it.
         if body.as_mut().is_some_and(|body| read(body).now_or_never() == Some(true)) {
@@ -206,7 +218,9 @@ impl<C: Connector> Pool<C> {
                     pool.0.returned.notify_waiters();
                 });
             }
-            Connection::Http1(connection) if body.is_none() && connection.sender.is_ready() => self.keep(connection),
+            Connection::Http1(connection) if body.is_none() && connection.sender.is_ready() => {
+                self.keep(connection)
+            }
             Connection::Http1(connection) => {
                 self.0.unused().returning += 1;
                 let returning = Returning(self.clone());

@@ -1,4 +1,5 @@
-//! How a connection leaves this machine: straight to the target, or through an HTTP proxy that tunnels it (`CONNECT`).
+//! How a connection leaves this machine: straight to the target, or through an HTTP proxy that
+//! tunnels it (`CONNECT`).
 
 use std::error::Error;
 use std::fmt;
@@ -23,10 +24,12 @@ use super::TargetUrl;
 use super::connection::BoxError;
 use super::rules::Guarded;
 
-/// Through which proxy `https` targets are reached, and which are not. A target over `http` is reached without a proxy.
+/// Through which proxy `https` targets are reached, and which are not. A target over `http` is
+/// reached without a proxy.
 ///
-/// The proxy tunnels the connection (`CONNECT`): it learns the target's host and port and no more. It resolves the name too, so that of the
-/// [rules](super::TargetRules) for addresses only those for the text of the URL hold.
+/// The proxy tunnels the connection (`CONNECT`): it learns the target's host and port and no more.
+/// It resolves the name too, so that of the [rules](super::TargetRules) for addresses only those
+/// for the text of the URL hold.
 ///
 /// ```
 /// use requeue::http::{HttpSettings, Proxy};
@@ -42,11 +45,12 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// By the texts that `HTTPS_PROXY` and `NO_PROXY` have. An empty URL means none. It is read when a target is made, since it does not
-    /// matter where the target is an exception.
+    /// By the texts that `HTTPS_PROXY` and `NO_PROXY` have. An empty URL means none. It is read
+    /// when a target is made, since it does not matter where the target is an exception.
     ///
-    /// The URL is that of an HTTP proxy, reached over `http://` or `https://`; user and password go along as `Proxy-Authorization`. The
-    /// exceptions are separated by commas: domains with their subdomains, IP addresses and networks, or `*` for every target.
+    /// The URL is that of an HTTP proxy, reached over `http://` or `https://`; user and password go
+    /// along as `Proxy-Authorization`. The exceptions are separated by commas: domains with their
+    /// subdomains, IP addresses and networks, or `*` for every target.
     #[must_use]
     pub fn new(https_proxy: impl Into<String>, no_proxy: impl Into<String>) -> Self {
         Self { url: https_proxy.into(), exceptions: no_proxy.into() }
@@ -58,8 +62,9 @@ impl Proxy {
             return Ok(None);
         }
         let proxy = Matcher::builder().https(self.url.trim()).build().intercept(target.uri());
-        let speaks_http =
-            |proxy: &Intercept| [Some(&Scheme::HTTP), Some(&Scheme::HTTPS)].contains(&proxy.uri().scheme());
+        let speaks_http = |proxy: &Intercept| {
+            [Some(&Scheme::HTTP), Some(&Scheme::HTTPS)].contains(&proxy.uri().scheme())
+        };
         proxy.filter(speaks_http).map(Some).ok_or(InvalidProxy)
     }
 
@@ -117,8 +122,10 @@ impl Route {
 
     /// Through `proxy`; `tls` counts if it is reached over TLS.
     pub(super) fn through(proxy: &Intercept, tls: ClientConfig) -> Self {
-        let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
-        let tunnel = Tunnel::new(proxy.uri().clone(), connector.wrap_connector(tcp(HttpConnector::new())));
+        let connector =
+            HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
+        let tunnel =
+            Tunnel::new(proxy.uri().clone(), connector.wrap_connector(tcp(HttpConnector::new())));
         Self(Kind::Tunnel(match proxy.basic_auth() {
             Some(credentials) => tunnel.with_auth(credentials.clone()),
             None => tunnel,
@@ -211,10 +218,20 @@ mod tests {
             ("", "", "https://example.com/", Ok(None)),
             (" ", "", "https://example.com/", Ok(None)),
             (PROXY, "", "https://example.com/", through("http://proxy.example.com:3128/")),
-            (" http://proxy:3128/path\n", "", "https://example.com/", through("http://proxy:3128/")),
+            (
+                " http://proxy:3128/path\n",
+                "",
+                "https://example.com/",
+                through("http://proxy:3128/"),
+            ),
             ("proxy:3128", "", "https://example.com/", through("http://proxy:3128/")),
             ("https://proxy:3129", "", "https://example.com/", through("https://proxy:3129/")),
-            ("http://user:p%40ss@proxy:3128", "", "https://example.com/", through("http://proxy:3128/")),
+            (
+                "http://user:p%40ss@proxy:3128",
+                "",
+                "https://example.com/",
+                through("http://proxy:3128/"),
+            ),
             (PROXY, "", "https://127.0.0.1:8443/", through("http://proxy.example.com:3128/")),
             (PROXY, "", "http://localhost:3000/", Ok(None)),
             (PROXY, "example.com", "https://example.com/", Ok(None)),
@@ -226,7 +243,12 @@ mod tests {
             (PROXY, "127.0.0.1", "https://127.0.0.1:8443/", Ok(None)),
             (PROXY, "10.0.0.0/8,192.0.2.7", "https://10.1.2.3/", Ok(None)),
             (PROXY, "10.0.0.0/8,192.0.2.7", "https://192.0.2.7/", Ok(None)),
-            (PROXY, "10.0.0.0/8,192.0.2.7", "https://192.0.2.8/", through("http://proxy.example.com:3128/")),
+            (
+                PROXY,
+                "10.0.0.0/8,192.0.2.7",
+                "https://192.0.2.8/",
+                through("http://proxy.example.com:3128/"),
+            ),
             (PROXY, "2001:db8::/32", "https://[2001:db8::1]/", Ok(None)),
             ("socks5://proxy:1080", "", "https://example.com/", Err(InvalidProxy)),
             ("ftp://proxy", "", "https://example.com/", Err(InvalidProxy)),
@@ -238,7 +260,8 @@ mod tests {
         ] {
             let target = TargetUrl::parse(target).expect("it is valid");
             let found = Proxy::new(proxy, exceptions).to(&target);
-            let found = found.map(|intercept| intercept.map(|intercept| intercept.uri().to_string()));
+            let found =
+                found.map(|intercept| intercept.map(|intercept| intercept.uri().to_string()));
             assert_eq!(found, expected, "{proxy} except {exceptions}: {target}");
         }
     }
@@ -255,7 +278,11 @@ mod tests {
             let proxy = Proxy::new(format!("http://{userinfo}proxy:3128"), "");
             assert!(!format!("{proxy:?}").contains("s3"));
             let found = proxy.to(&target).expect("it is valid").expect("it leads there");
-            assert_eq!(found.basic_auth().map(|value| value.to_str().expect("ASCII")), expected, "{userinfo}");
+            assert_eq!(
+                found.basic_auth().map(|value| value.to_str().expect("ASCII")),
+                expected,
+                "{userinfo}"
+            );
             assert!(found.basic_auth().is_none_or(::http::HeaderValue::is_sensitive));
         }
         assert!(!InvalidProxy.to_string().contains("s3cret"));

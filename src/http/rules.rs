@@ -1,5 +1,6 @@
-//! Addresses that no target may have unless it is allowed: link-local ones, where a cloud hands out credentials, and Lambda's own
-//! Runtime API, which would take a message for a response of the function. Knows no URL and resolves no name.
+//! Addresses that no target may have unless it is allowed: link-local ones, where a cloud hands out
+//! credentials, and Lambda's own Runtime API, which would take a message for a response of the
+//! function. Knows no URL and resolves no name.
 
 use std::error::Error;
 use std::fmt;
@@ -13,10 +14,11 @@ use tower::Service;
 
 use super::TargetUrlError;
 
-/// What a [`TargetUrl`](super::TargetUrl) may be. By default it is `https`, or `http` to a loopback host, and its address is not link-local.
+/// What a [`TargetUrl`](super::TargetUrl) may be. By default it is `https`, or `http` to a loopback
+/// host, and its address is not link-local.
 ///
-/// The address of a URL is checked when the URL is parsed. A name is checked whenever it is resolved, so that DNS cannot lead to a refused
-/// address.
+/// The address of a URL is checked when the URL is parsed. A name is checked whenever it is
+/// resolved, so that DNS cannot lead to a refused address.
 ///
 /// ```
 /// use requeue::http::{TargetRules, TargetUrl, TargetUrlError};
@@ -46,20 +48,23 @@ impl TargetRules {
         Self { allows_http: true, ..self }
     }
 
-    /// Allows link-local addresses (`169.254.0.0/16`, `fe80::/10`), the addresses of AWS's services on an instance (`fd00:ec2::/32`), and
-    /// the [Runtime API](Self::runtime_api).
+    /// Allows link-local addresses (`169.254.0.0/16`, `fe80::/10`), the addresses of AWS's services
+    /// on an instance (`fd00:ec2::/32`), and the [Runtime API](Self::runtime_api).
     #[must_use]
     pub fn allow_link_local(self) -> Self {
         Self { allows_link_local: true, ..self }
     }
 
-    /// Refuses this address, `host:port` as Lambda's `AWS_LAMBDA_RUNTIME_API` has it. A text of another form refuses nothing. Default: none;
-    /// [`Config`](crate::Config) reads it from the environment.
+    /// Refuses this address, `host:port` as Lambda's `AWS_LAMBDA_RUNTIME_API` has it. A text of
+    /// another form refuses nothing. Default: none; [`Config`](crate::Config) reads it from the
+    /// environment.
     #[must_use]
     pub fn runtime_api(self, authority: &str) -> Self {
         // Stand-ins for Lambda put a path behind it.
         let authority = authority.split('/').next().unwrap_or_default();
-        let parts = authority.rsplit_once(':').and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
+        let parts = authority
+            .rsplit_once(':')
+            .and_then(|(host, port)| Some((host.to_owned(), port.parse().ok()?)));
         Self { runtime_api: parts.map(|(host, port)| RuntimeApi { host, port }), ..self }
     }
 
@@ -69,8 +74,10 @@ impl TargetRules {
             Some(address) => self.check(address, port),
             None if is_unusual_address(host) => Err(TargetUrlError::Address),
             None => {
-                let is_api = |api: &RuntimeApi| api.port == port && api.host.eq_ignore_ascii_case(host);
-                let is_refused = !self.allows_link_local && self.runtime_api.as_ref().is_some_and(is_api);
+                let is_api =
+                    |api: &RuntimeApi| api.port == port && api.host.eq_ignore_ascii_case(host);
+                let is_refused =
+                    !self.allows_link_local && self.runtime_api.as_ref().is_some_and(is_api);
                 if is_refused { Err(TargetUrlError::RuntimeApi) } else { Ok(()) }
             }
         }
@@ -85,10 +92,15 @@ impl TargetRules {
             return Err(TargetUrlError::LinkLocal);
         }
         let is_api = |api: &RuntimeApi| {
-            let same = |other| other == address || is_this_machine(other) && is_this_machine(address);
+            let same =
+                |other| other == address || is_this_machine(other) && is_this_machine(address);
             api.port == port && literal(&api.host).map(canonical).is_some_and(same)
         };
-        if self.runtime_api.as_ref().is_some_and(is_api) { Err(TargetUrlError::RuntimeApi) } else { Ok(()) }
+        if self.runtime_api.as_ref().is_some_and(is_api) {
+            Err(TargetUrlError::RuntimeApi)
+        } else {
+            Ok(())
+        }
     }
 }
 
@@ -103,18 +115,21 @@ pub(super) fn literal(host: &str) -> Option<IpAddr> {
     }
 }
 
-/// Forms that resolvers read as an address and people do not, such as `2852039166` or `0xa9fea9fe`: a name's last label is no number.
-/// Source: WHATWG URL standard, "ends in a number checker".
+/// Forms that resolvers read as an address and people do not, such as `2852039166` or `0xa9fea9fe`:
+/// a name's last label is no number. Source: WHATWG URL standard, "ends in a number checker".
 fn is_unusual_address(host: &str) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let hex = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
     let is_number = !last.is_empty() && last.bytes().all(|byte| byte.is_ascii_digit());
-    is_number || hex.is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit())) || host.starts_with('[')
+    is_number
+        || hex.is_some_and(|hex| hex.bytes().all(|byte| byte.is_ascii_hexdigit()))
+        || host.starts_with('[')
 }
 
 /// The IPv4 address within an IPv6 address, where that is how it is reached.
 ///
-/// Sources: RFC 4291 2.5.5 (compatible, mapped), RFC 2765 (translated), RFC 6052 and 8215 (NAT64), RFC 3056 (6to4).
+/// Sources: RFC 4291 2.5.5 (compatible, mapped), RFC 2765 (translated), RFC 6052 and 8215 (NAT64),
+/// RFC 3056 (6to4).
 fn canonical(address: IpAddr) -> IpAddr {
     let IpAddr::V6(address) = address else { return address };
     let (high, low) = match address.segments() {
@@ -129,11 +144,14 @@ fn canonical(address: IpAddr) -> IpAddr {
     Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)).into()
 }
 
-/// Source of `fd00:ec2::/32`: EC2 user guide, "Access instance metadata"; EKS user guide, "EKS Pod Identity".
+/// Source of `fd00:ec2::/32`: EC2 user guide, "Access instance metadata"; EKS user guide, "EKS Pod
+/// Identity".
 fn is_link_local(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => address.is_link_local(),
-        IpAddr::V6(address) => address.is_unicast_link_local() || address.segments()[..2] == [0xfd00, 0x0ec2],
+        IpAddr::V6(address) => {
+            address.is_unicast_link_local() || address.segments()[..2] == [0xfd00, 0x0ec2]
+        }
     }
 }
 
@@ -158,7 +176,11 @@ impl<R> Guarded<R> {
 
 impl<R> Service<Name> for Guarded<R>
 where
-    R: Service<Name, Response: Iterator<Item = SocketAddr>, Error: Into<Box<dyn Error + Send + Sync>>>,
+    R: Service<
+            Name,
+            Response: Iterator<Item = SocketAddr>,
+            Error: Into<Box<dyn Error + Send + Sync>>,
+        >,
     R::Future: Send + 'static,
 {
     type Response = std::vec::IntoIter<SocketAddr>;
@@ -181,7 +203,8 @@ where
                     false
                 }
             };
-            let allowed: Vec<SocketAddr> = resolving.await.map_err(Into::into)?.filter(is_allowed).collect();
+            let allowed: Vec<SocketAddr> =
+                resolving.await.map_err(Into::into)?.filter(is_allowed).collect();
             match refused {
                 Some(error) if allowed.is_empty() => Err(error.into()),
                 _ => Ok(allowed.into_iter()),
@@ -279,7 +302,11 @@ mod tests {
         ] {
             let rules = TargetRules::default().runtime_api(api);
             assert_eq!(rules.check_host(host, port), expected, "{api} and {host}:{port}");
-            assert_eq!(rules.allow_link_local().check_host(host, port), Ok(()), "{api} and {host}:{port}");
+            assert_eq!(
+                rules.allow_link_local().check_host(host, port),
+                Ok(()),
+                "{api} and {host}:{port}"
+            );
         }
     }
 
@@ -288,7 +315,11 @@ mod tests {
         for (addresses, port, expected) in [
             (&["192.0.2.1", "2001:db8::1"][..], 9001, Ok(&["192.0.2.1", "2001:db8::1"][..])),
             (&["fe80::1", "192.0.2.1"], 9001, Ok(&["192.0.2.1"])),
-            (&["169.254.169.254", "fe80::1"], 9001, Err("host name resolves to a link-local address")),
+            (
+                &["169.254.169.254", "fe80::1"],
+                9001,
+                Err("host name resolves to a link-local address"),
+            ),
             (&["::ffff:169.254.169.254"], 9001, Err("host name resolves to a link-local address")),
             (&["127.0.0.1"], 9001, Err("host name resolves to Lambda's Runtime API")),
             (&["127.0.0.1"], 9002, Ok(&["127.0.0.1"])),
@@ -301,7 +332,8 @@ mod tests {
             let rules = TargetRules::default().runtime_api("127.0.0.1:9001");
             let mut guarded = Guarded::new(inner, rules, port);
             let resolved = guarded.call("example.com".parse().expect("a name")).await;
-            let expected = expected.map(|addresses: &[&str]| addresses.iter().map(at).collect::<Vec<_>>());
+            let expected =
+                expected.map(|addresses: &[&str]| addresses.iter().map(at).collect::<Vec<_>>());
             let resolved = resolved.map(Vec::from_iter).map_err(|error| error.to_string());
             assert_eq!(resolved, expected.map_err(str::to_owned), "{addresses:?}");
         }

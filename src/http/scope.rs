@@ -1,4 +1,5 @@
-//! What messages have in common that are to be paused together: an attribute, or a place in the body.
+//! What messages have in common that are to be paused together: an attribute, or a place in the
+//! body.
 
 use std::fmt;
 use std::str::FromStr;
@@ -12,8 +13,8 @@ use crate::message::Message;
 use crate::queue::{AttributeValue, is_attribute_name};
 use crate::wire;
 
-/// By what the messages to one target are paused together and left alone together; without it, all of them are. Messages that have none
-/// of it share one scope.
+/// By what the messages to one target are paused together and left alone together; without it, all
+/// of them are. Messages that have none of it share one scope.
 ///
 /// ```
 /// use requeue::http::ScopeKey;
@@ -27,19 +28,22 @@ use crate::wire;
 pub enum ScopeKey {
     /// The value of the message attribute of this name.
     Attribute(String),
-    /// The value at this JSON pointer (RFC 6901) in the body. An object or an array there counts by its text. Of several members with
-    /// one name the last counts. `null`, and a body that is no JSON, have none.
+    /// The value at this JSON pointer (RFC 6901) in the body. An object or an array there counts by
+    /// its text. Of several members with one name the last counts. `null`, and a body that is no
+    /// JSON, have none.
     Pointer(String),
 }
 
 impl ScopeKey {
     pub(super) fn scope(&self, message: &Message) -> Scope {
         match self {
-            Self::Attribute(name) => match message.attributes().get(name).map(|attribute| &attribute.value) {
-                None => none(),
-                Some(AttributeValue::Text(text)) => Scope::of(text),
-                Some(AttributeValue::Binary(bytes)) => Scope::of(bytes),
-            },
+            Self::Attribute(name) => {
+                match message.attributes().get(name).map(|attribute| &attribute.value) {
+                    None => none(),
+                    Some(AttributeValue::Text(text)) => Scope::of(text),
+                    Some(AttributeValue::Binary(bytes)) => Scope::of(bytes),
+                }
+            }
             Self::Pointer(pointer) => match at(message.body(), pointer) {
                 None | Some("null") => none(),
                 Some(json) => of_value(json),
@@ -48,19 +52,22 @@ impl ScopeKey {
     }
 }
 
-/// That of messages that have none of it. Not the default one, which says that the next message has no other.
+/// That of messages that have none of it. Not the default one, which says that the next message has
+/// no other.
 fn none() -> Scope {
     Scope::of(&())
 }
 
-/// Values are the same however they are written. Objects and arrays are not compared like this: they would have to be built in
-/// memory, which takes a hundred times their text.
+/// Values are the same however they are written. Objects and arrays are not compared like this:
+/// they would have to be built in memory, which takes a hundred times their text.
 fn of_value(json: &str) -> Scope {
-    let scalar: Option<Value> = if json.starts_with(['{', '[']) { None } else { serde_json::from_str(json).ok() };
+    let scalar: Option<Value> =
+        if json.starts_with(['{', '[']) { None } else { serde_json::from_str(json).ok() };
     scalar.map_or_else(|| Scope::of(json), |value| Scope::of(&value))
 }
 
-/// The text of the value at a JSON pointer. Bodies come from anyone: nothing is built of one, and its nesting costs no stack.
+/// The text of the value at a JSON pointer. Bodies come from anyone: nothing is built of one, and
+/// its nesting costs no stack.
 fn at<'a>(body: &'a str, pointer: &str) -> Option<&'a str> {
     pointer.strip_prefix('/')?.split('/').try_fold(body, |json, token| {
         let token = token.replace("~1", "/").replace("~0", "~");
@@ -91,11 +98,13 @@ fn is_named(key: &str, name: &str) -> bool {
     if !text.contains('\\') {
         return text == name;
     }
-    text.len() <= name.len() * LONGEST_ESCAPE && serde_json::from_str::<String>(key).is_ok_and(|key| key == name)
+    text.len() <= name.len() * LONGEST_ESCAPE
+        && serde_json::from_str::<String>(key).is_ok_and(|key| key == name)
 }
 
 fn item<'a>(array: &'a str, token: &str) -> Option<&'a str> {
-    let is_index = token.bytes().all(|byte| byte.is_ascii_digit()) && (token == "0" || !token.starts_with('0'));
+    let is_index = token.bytes().all(|byte| byte.is_ascii_digit())
+        && (token == "0" || !token.starts_with('0'));
     let index: usize = if is_index { token.parse().ok()? } else { return None };
     let mut deserializer = serde_json::Deserializer::from_str(array);
     let item = deserializer.deserialize_seq(Item(index)).ok()?;
@@ -146,7 +155,9 @@ pub struct InvalidScopeKey;
 
 impl fmt::Display for InvalidScopeKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("allowed is the name of a message attribute, or a JSON pointer such as /account/id")
+        f.write_str(
+            "allowed is the name of a message attribute, or a JSON pointer such as /account/id",
+        )
     }
 }
 
@@ -237,10 +248,17 @@ mod tests {
 
     #[test]
     fn messages_without_a_key_share_a_scope_that_is_not_the_one_of_all() {
-        let record = crate::Record { body: Some(r#"{"id":null}"#.into()), ..crate::Record::default() };
+        let record =
+            crate::Record { body: Some(r#"{"id":null}"#.into()), ..crate::Record::default() };
         let decoder = crate::message::Decoder::default();
-        let delivery = crate::message::Delivery::decode(0, record, std::time::SystemTime::UNIX_EPOCH, &decoder);
-        let message = Message::new(&delivery.into(), 5, tokio::time::Instant::now()).expect("it is raw");
+        let delivery = crate::message::Delivery::decode(
+            0,
+            record,
+            std::time::SystemTime::UNIX_EPOCH,
+            &decoder,
+        );
+        let message =
+            Message::new(&delivery.into(), 5, tokio::time::Instant::now()).expect("it is raw");
         for key in ["tenant", "/id", "/tenant"] {
             let scope = key.parse::<ScopeKey>().expect("a key").scope(&message);
             assert_eq!((scope == none(), scope == Scope::default()), (true, false), "{key}");
@@ -257,7 +275,9 @@ mod tests {
             let members = prop::collection::vec(("[a~/\\\\\"ü01]{0,2}", inner.clone()), 0..4);
             prop_oneof![
                 prop::collection::vec(inner, 0..4).prop_map(Value::from),
-                members.prop_map(|members| Value::from(members.into_iter().collect::<serde_json::Map<_, _>>())),
+                members.prop_map(|members| Value::from(
+                    members.into_iter().collect::<serde_json::Map<_, _>>()
+                )),
             ]
         })
     }

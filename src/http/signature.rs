@@ -1,4 +1,5 @@
-//! Signatures of Standard Webhooks: a target that knows the secret can tell our requests from a stranger's. Knows no headers and no clock.
+//! Signatures of Standard Webhooks: a target that knows the secret can tell our requests from a
+//! stranger's. Knows no headers and no clock.
 //!
 //! Source: the Standard Webhooks specification, "Signature scheme".
 
@@ -14,7 +15,8 @@ const PREFIX: &str = "whsec_";
 /// Shorter ones can be guessed, longer ones add nothing. Source: the specification.
 const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 
-/// A secret that is shared with the target, as `whsec_` and 24 to 64 bytes in base64. It is never printed.
+/// A secret that is shared with the target, as `whsec_` and 24 to 64 bytes in base64. It is never
+/// printed.
 ///
 /// ```
 /// use requeue::http::{InvalidSigningSecret, SigningSecret};
@@ -75,14 +77,20 @@ impl fmt::Display for InvalidSigningSecret {
 impl std::error::Error for InvalidSigningSecret {}
 
 /// The value of `webhook-signature`: one signature for each secret.
-pub(super) fn sign(secrets: &[SigningSecret], id: &str, timestamp: u64, body: &[u8]) -> HeaderValue {
+pub(super) fn sign(
+    secrets: &[SigningSecret],
+    id: &str,
+    timestamp: u64,
+    body: &[u8],
+) -> HeaderValue {
     let signatures = secrets.iter().map(|SigningSecret(key)| {
         let mut context = hmac::Context::with_key(key);
         context.update(format!("{id}.{timestamp}.").as_bytes());
         context.update(body);
         format!("v1,{}", BASE64_STANDARD.encode(context.sign()))
     });
-    HeaderValue::try_from(signatures.collect::<Vec<_>>().join(" ")).expect("base64 fits into a header")
+    HeaderValue::try_from(signatures.collect::<Vec<_>>().join(" "))
+        .expect("base64 fits into a header")
 }
 
 #[cfg(test)]
@@ -114,10 +122,14 @@ mod tests {
 
     #[test]
     fn each_secret_signs_id_time_and_body() {
-        let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw", "whsec_b2xkIG9sZCBvbGQgb2xkIG9sZCBvbGQgb2xk"];
+        let secrets = [
+            "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+            "whsec_b2xkIG9sZCBvbGQgb2xkIG9sZCBvbGQgb2xk",
+        ];
         let secrets = secrets.map(|text| text.parse().expect("it is a secret"));
         let body = br#"{"test": 2432232314}"#;
-        let signature = |secrets: &[_]| sign(secrets, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
+        let signature =
+            |secrets: &[_]| sign(secrets, "msg_p5jXN8AQM9LWM0D4loKWxJek", 1_614_265_330, body);
         assert_eq!(signature(&secrets[..1]), VECTOR);
         let both = signature(&secrets);
         let both: Vec<&str> = both.to_str().expect("it is text").split(' ').collect();
@@ -130,7 +142,8 @@ mod tests {
     fn the_bytes_are_signed_as_they_are_sent() {
         let secrets = ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().expect("it is a secret")];
         let bodies: [&[u8]; 7] = [b"", b" ", b"{}", b"{ }", b"{}\n", b"\xef\xbb\xbf{}", b"{}\xff"];
-        let signatures: Vec<HeaderValue> = bodies.iter().map(|body| sign(&secrets, "id", 1, body)).collect();
+        let signatures: Vec<HeaderValue> =
+            bodies.iter().map(|body| sign(&secrets, "id", 1, body)).collect();
         for (at, signature) in signatures.iter().enumerate() {
             assert!(!signatures[..at].contains(signature), "{:?}", bodies[at]);
         }

@@ -1,5 +1,5 @@
-//! The status line of an HTTP/1.1 response, read along with hyper: it is known also where the rest of the head is too large, broken or
-//! missing. Parses nothing else.
+//! The status line of an HTTP/1.1 response, read along with hyper: it is known also where the rest
+//! of the head is too large, broken or missing. Parses nothing else.
 
 use ::http::StatusCode;
 
@@ -11,8 +11,8 @@ const LENGTH: usize = 13;
 /// What has been read of the response to the request that was sent last.
 #[derive(Debug, Default)]
 pub(super) struct StatusLine {
-    /// Whether a byte of the request has been written. What comes earlier is no response to it: a target may say of an idle connection
-    /// that it closes it, or answer an earlier request twice.
+    /// Whether a byte of the request has been written. What comes earlier is no response to it: a
+    /// target may say of an idle connection that it closes it, or answer an earlier request twice.
     is_asked: bool,
     has_begun: bool,
     line: [u8; LENGTH],
@@ -61,7 +61,8 @@ impl Watch for StatusLine {
 impl StatusLine {
     fn parse(&self) -> Option<StatusCode> {
         let line = (self.length == LENGTH).then_some(&self.line)?;
-        let is_http = line.starts_with(b"HTTP/1.") && matches!(line[7], b'0' | b'1') && line[8] == b' ';
+        let is_http =
+            line.starts_with(b"HTTP/1.") && matches!(line[7], b'0' | b'1') && line[8] == b' ';
         let ends = matches!(line[12], b' ' | b'\r' | b'\n');
         (is_http && ends).then(|| StatusCode::from_bytes(&line[9..12]).ok()).flatten()
     }
@@ -99,13 +100,20 @@ mod tests {
             ("HTTP/1.1 100 Continue\r\n", None),
             ("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 201 Created\r\n", Some(201)),
             ("HTTP/1.1 100\n\nHTTP/1.1 202 Accepted\r\n", Some(202)),
-            ("HTTP/1.1 103 Early\r\nLink: <a>\r\nLink: <b>\r\n\r\nHTTP/1.1 100 C\r\n\r\nHTTP/1.1 400 No", Some(400)),
+            (
+                "HTTP/1.1 103 Early\r\nLink: <a>\r\nLink: <b>\r\n\r\nHTTP/1.1 100 C\r\n\r\nHTTP/1.1 400 No",
+                Some(400),
+            ),
             ("HTTP/1.1 103 Early\r\nLink: HTTP/1.1 200 OK\r\n", None),
         ] {
             for size in [1, 3, 64] {
                 let mut line = StatusLine { is_asked: true, ..StatusLine::default() };
                 bytes.as_bytes().chunks(size).for_each(|chunk| line.read(chunk));
-                assert_eq!(line.status().map(|status| status.as_u16()), expected, "{bytes:?} by {size}");
+                assert_eq!(
+                    line.status().map(|status| status.as_u16()),
+                    expected,
+                    "{bytes:?} by {size}"
+                );
                 assert_eq!(line.has_begun(), !bytes.is_empty(), "{bytes:?}");
             }
         }

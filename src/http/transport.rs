@@ -29,7 +29,9 @@ const HYPER: [Kind; 7] = [
 
 /// There is no connection.
 pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
-    let reason = of_the_route(error).or_else(|| reason(error)).unwrap_or_else(|| "connect failed".to_owned());
+    let reason = of_the_route(error)
+        .or_else(|| reason(error))
+        .unwrap_or_else(|| "connect failed".to_owned());
     Failure::new(FailureClass::Temporary, Evidence::Typed, reason)
 }
 
@@ -37,10 +39,15 @@ pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
 pub(super) fn not_answered(error: &(dyn Error + 'static), evidence: Evidence) -> Failure {
     // The service responded, and a head that is refused here says nothing about whether it works.
     let evidence = if is_unreadable(error) { Evidence::Connection } else { evidence };
-    Failure::new(FailureClass::Temporary, evidence, reason(error).unwrap_or_else(|| "transport failed".to_owned()))
+    Failure::new(
+        FailureClass::Temporary,
+        evidence,
+        reason(error).unwrap_or_else(|| "transport failed".to_owned()),
+    )
 }
 
-/// What is wrong between here and the target, rather than with the target. Those who know it wrap what others say of it.
+/// What is wrong between here and the target, rather than with the target. Those who know it wrap
+/// what others say of it.
 fn of_the_route(error: &(dyn Error + 'static)) -> Option<String> {
     classify::chain(error).find_map(|error| {
         if error.is::<RefusedAddress>() {
@@ -75,9 +82,11 @@ fn known(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(http2) = error.downcast_ref::<h2::Error>() {
         return of_http2(http2);
     }
-    // Of these errors there is only the text: the connector's, and those of TLS that come by way of h2.
+    // Of these errors there is only the text: the connector's, and those of TLS that come by way of
+    // h2.
     let text = error.to_string();
-    let is_about_us = || ABOUT_US.iter().any(|alert| text == rustls::Error::AlertReceived(*alert).to_string());
+    let is_about_us =
+        || ABOUT_US.iter().any(|alert| text == rustls::Error::AlertReceived(*alert).to_string());
     if text == "dns error" {
         Some("host name not resolved".to_owned())
     } else {
@@ -98,16 +107,21 @@ fn of_http2(error: &h2::Error) -> Option<String> {
     error.reason().map(|reason| format!("HTTP/2 {what} {who}: {}", reason.description()))
 }
 
-/// h2 itself resets the stream of a response whose head is too large or malformed, by the same code, and ends the connection if the head
-/// does not end.
+/// h2 itself resets the stream of a response whose head is too large or malformed, by the same
+/// code, and ends the connection if the head does not end.
 fn is_unreadable(error: &(dyn Error + 'static)) -> bool {
     classify::chain(error).filter_map(|error| error.downcast_ref::<h2::Error>()).any(|error| {
         let what = (error.is_library(), error.is_reset(), error.reason());
-        matches!(what, (true, true, Some(Reason::PROTOCOL_ERROR)) | (true, false, Some(Reason::ENHANCE_YOUR_CALM)))
+        matches!(
+            what,
+            (true, true, Some(Reason::PROTOCOL_ERROR))
+                | (true, false, Some(Reason::ENHANCE_YOUR_CALM))
+        )
     })
 }
 
-/// Alerts with which a server refuses a client's certificate, or that there is none. Source: RFC 8446, 6.2.
+/// Alerts with which a server refuses a client's certificate, or that there is none. Source: RFC
+/// 8446, 6.2.
 const ABOUT_US: [AlertDescription; 8] = [
     AlertDescription::CertificateRequired,
     AlertDescription::BadCertificate,

@@ -28,8 +28,8 @@ pub struct TargetUrl {
 }
 
 impl TargetUrl {
-    /// Accepts `https`, and `http` if the host is `localhost` or a loopback address. A link-local address is refused, and a host that
-    /// is a number.
+    /// Accepts `https`, and `http` if the host is `localhost` or a loopback address. A link-local
+    /// address is refused, and a host that is a number.
     pub fn parse(text: &str) -> Result<Self, TargetUrlError> {
         Self::parse_with(text, TargetRules::default())
     }
@@ -189,7 +189,9 @@ impl std::error::Error for TargetUrlError {}
 #[cfg(test)]
 mod tests {
     use super::*;
-    use TargetUrlError::{Address, Credentials, Fragment, Insecure, LinkLocal, Malformed, Port, Relative, Scheme};
+    use TargetUrlError::{
+        Address, Credentials, Fragment, Insecure, LinkLocal, Malformed, Port, Relative, Scheme,
+    };
 
     #[test]
     fn a_url_is_encrypted_or_stays_on_this_machine() {
@@ -246,11 +248,18 @@ mod tests {
 
     #[test]
     fn neither_a_url_nor_its_error_prints_a_secret() {
-        let url = TargetUrl::parse("https://example.com:444/s3cret?s3cret=s3cret").expect("it is valid");
-        assert_eq!(format!("{url} {url:?}"), "https://example.com:444/… TargetUrl(https://example.com:444/…)");
-        for text in
-            ["https://s3cret:s3cret@example.com/", "http://example.com/s3cret?s3cret", "s3cret", "s3cret://s3cret/"]
-        {
+        let url =
+            TargetUrl::parse("https://example.com:444/s3cret?s3cret=s3cret").expect("it is valid");
+        assert_eq!(
+            format!("{url} {url:?}"),
+            "https://example.com:444/… TargetUrl(https://example.com:444/…)"
+        );
+        for text in [
+            "https://s3cret:s3cret@example.com/",
+            "http://example.com/s3cret?s3cret",
+            "s3cret",
+            "s3cret://s3cret/",
+        ] {
             let error = TargetUrl::parse(text).expect_err("it is invalid");
             assert!(!format!("{error} {error:?}").contains("s3cret"));
         }

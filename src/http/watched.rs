@@ -41,7 +41,11 @@ impl<T: AsyncRead + Unpin, W: Watch> AsyncRead for Watched<T, W> {
 }
 
 impl<T: AsyncWrite + Unpin, W: Watch> AsyncWrite for Watched<T, W> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         if let Poll::Ready(Ok(length)) = written {
             lock(&self.watch).written(&bytes[..length]);

@@ -1,5 +1,5 @@
-//! Reads the event of an SQS event source mapping. Lenient: a record with a missing or broken field becomes a [`Record`] that
-//! lacks it, and never an error for its neighbours.
+//! Reads the event of an SQS event source mapping. Lenient: a record with a missing or broken field
+//! becomes a [`Record`] that lacks it, and never an error for its neighbours.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -124,7 +124,8 @@ impl Shape for LooseRecord {
                     self.record.group_id = system.group_id;
                     self.record.trace_header = system.trace_header;
                     self.record.was_dead_lettered = system.dead_letter_source.is_some();
-                    self.record.dead_letter_source = system.dead_letter_source.and_then(|arn| arn.parse().ok());
+                    self.record.dead_letter_source =
+                        system.dead_letter_source.and_then(|arn| arn.parse().ok());
                 }
                 Member::MessageAttributes => {
                     self.record.attributes = map.next_value::<Lenient<MessageAttributes>>()?.0.0;
@@ -193,7 +194,9 @@ impl Default for MessageAttributes {
 
 impl Shape for MessageAttributes {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
-        while let Some((name, Lenient(loose))) = map.next_entry::<String, Lenient<LooseAttribute>>()? {
+        while let Some((name, Lenient(loose))) =
+            map.next_entry::<String, Lenient<LooseAttribute>>()?
+        {
             match (loose.read(), &mut self.0) {
                 (Some(attribute), Some(attributes)) => drop(attributes.insert(name, attribute)),
                 _ => self.0 = None,

@@ -1,4 +1,5 @@
-//! The fields of a span as JSON, each written straight to its place: a span is made for every message, and most of them log nothing.
+//! The fields of a span as JSON, each written straight to its place: a span is made for every
+//! message, and most of them log nothing.
 
 use std::fmt;
 
@@ -20,7 +21,11 @@ impl<'w> FormatFields<'w> for SpanFields {
     }
 
     /// Fields that become known later may stand there already.
-    fn add_fields(&self, current: &'w mut FormattedFields<Self>, fields: &span::Record<'_>) -> fmt::Result {
+    fn add_fields(
+        &self,
+        current: &'w mut FormattedFields<Self>,
+        fields: &span::Record<'_>,
+    ) -> fmt::Result {
         let mut merged = FormattedFields::<JsonFields>::new(std::mem::take(&mut current.fields));
         let added = JsonFields::new().add_fields(&mut merged, fields);
         current.fields = merged.fields;
@@ -154,7 +159,8 @@ mod tests {
     fn spans_are_logged_as_by_the_library() {
         let (ours, theirs) = (Lines::default(), Lines::default());
         let writer = ours.clone();
-        let json = fmt().json().without_time().with_writer(move || writer.clone()).fmt_fields(SpanFields);
+        let json =
+            fmt().json().without_time().with_writer(move || writer.clone()).fmt_fields(SpanFields);
         with_default(&Dispatch::new(json.finish()), say);
         let writer = theirs.clone();
         let json = fmt().json().without_time().with_writer(move || writer.clone());

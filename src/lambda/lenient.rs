@@ -8,8 +8,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// What a value is expected to be. Each method stands for a kind of JSON value; those that are not overridden note the value as
-/// [`other`](Shape::other) and skip it.
+/// What a value is expected to be. Each method stands for a kind of JSON value; those that are not
+/// overridden note the value as [`other`](Shape::other) and skip it.
 pub(super) trait Shape: Default {
     fn text(&mut self, _: Cow<'_, str>) {
         self.other();

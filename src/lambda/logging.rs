@@ -1,4 +1,5 @@
-//! Log lines on the standard output, as Lambda's logging controls ask for them; and without what must not be in them.
+//! Log lines on the standard output, as Lambda's logging controls ask for them; and without what
+//! must not be in them.
 
 use lambda_runtime::tracing::subscriber::filter::{EnvFilter, LevelFilter, filter_fn};
 use lambda_runtime::tracing::subscriber::fmt;
@@ -9,7 +10,8 @@ use lambda_runtime::tracing::{Level, Metadata, dispatcher};
 use super::fields::SpanFields;
 use crate::config::Host;
 
-/// Crates of these names, or of names that begin so, log events, headers, request bodies and credentials below INFO.
+/// Crates of these names, or of names that begin so, log events, headers, request bodies and
+/// credentials below INFO.
 const DISCREET: [&str; 12] = [
     "aws_config",
     "aws_credential_types",
@@ -25,11 +27,12 @@ const DISCREET: [&str; 12] = [
     "tower",
 ];
 
-/// Whether a line or a span may be logged without showing a message or a credential: not what the crates below Requeue (the AWS SDK,
-/// hyper, the Lambda runtime) write at DEBUG and TRACE.
+/// Whether a line or a span may be logged without showing a message or a credential: not what the
+/// crates below Requeue (the AWS SDK, hyper, the Lambda runtime) write at DEBUG and TRACE.
 ///
-/// [`run`](crate::run) and [`init_logging`] ask this whatever `RUST_LOG` and `AWS_LAMBDA_LOG_LEVEL` say. A subscriber of your own does not,
-/// and at those levels shows bodies, attributes, receipt handles and access key ids, unless it has this filter:
+/// [`run`](crate::run) and [`init_logging`] ask this whatever `RUST_LOG` and `AWS_LAMBDA_LOG_LEVEL`
+/// say. A subscriber of your own does not, and at those levels shows bodies, attributes, receipt
+/// handles and access key ids, unless it has this filter:
 ///
 /// ```
 /// use tracing_subscriber::filter::{LevelFilter, filter_fn};
@@ -45,14 +48,17 @@ const DISCREET: [&str; 12] = [
 /// What your handler logs is your own: neither this nor anything else in Requeue looks at it.
 #[must_use]
 pub fn may_be_logged(metadata: &Metadata<'_>) -> bool {
-    *metadata.level() <= Level::INFO || !DISCREET.iter().any(|name| metadata.target().starts_with(name))
+    *metadata.level() <= Level::INFO
+        || !DISCREET.iter().any(|name| metadata.target().starts_with(name))
 }
 
-/// Installs a `tracing` subscriber that writes to the standard output as Lambda's logging controls say (`AWS_LAMBDA_LOG_LEVEL`,
-/// `AWS_LAMBDA_LOG_FORMAT`), and a panic hook that keeps the text of panics to itself; nothing if there is a subscriber already.
+/// Installs a `tracing` subscriber that writes to the standard output as Lambda's logging controls
+/// say (`AWS_LAMBDA_LOG_LEVEL`, `AWS_LAMBDA_LOG_FORMAT`), and a panic hook that keeps the text of
+/// panics to itself; nothing if there is a subscriber already.
 ///
-/// [`run`](crate::run) does it by itself; a `main` with a [`Worker`](crate::Worker) does it first. `default` counts where no level is
-/// set. Neither that level nor `RUST_LOG` brings out what [`may_be_logged`] keeps back.
+/// [`run`](crate::run) does it by itself; a `main` with a [`Worker`](crate::Worker) does it first.
+/// `default` counts where no level is set. Neither that level nor `RUST_LOG` brings out what
+/// [`may_be_logged`] keeps back.
 ///
 /// ```
 /// requeue::init_logging(tracing::Level::INFO);
@@ -61,25 +67,44 @@ pub fn init_logging(default: tracing::Level) {
     init_logging_to(default, std::io::stdout);
 }
 
-/// As [`init_logging`], but with lines that go elsewhere: `writer` is asked for each of them. A line that cannot be written is lost.
+/// As [`init_logging`], but with lines that go elsewhere: `writer` is asked for each of them. A
+/// line that cannot be written is lost.
 ///
 /// ```
 /// requeue::init_logging_to(tracing::Level::INFO, std::io::stderr);
 /// ```
-pub fn init_logging_to<W: std::io::Write>(default: tracing::Level, writer: impl Fn() -> W + Send + Sync + 'static) {
+pub fn init_logging_to<W: std::io::Write>(
+    default: tracing::Level,
+    writer: impl Fn() -> W + Send + Sync + 'static,
+) {
     if dispatcher::has_been_set() {
         return;
     }
     let host = Host::from_env();
-    let level = host.log_level.and_then(|level| level.parse().ok()).unwrap_or(LevelFilter::from_level(default));
+    let level = host
+        .log_level
+        .and_then(|level| level.parse().ok())
+        .unwrap_or(LevelFilter::from_level(default));
     let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
     // Colours, which a crate somewhere may have switched on, are noise in a log.
-    let lines = fmt().with_writer(writer).with_ansi(false).with_target(false).without_time().with_env_filter(filter);
-    // To say that a line cannot be written, to a standard error that is gone as well, would be a panic.
+    let lines = fmt()
+        .with_writer(writer)
+        .with_ansi(false)
+        .with_target(false)
+        .without_time()
+        .with_env_filter(filter);
+    // To say that a line cannot be written, to a standard error that is gone as well, would be a
+    // panic.
     let lines = lines.log_internal_errors(false);
     if host.logs_json {
         // The innermost span is the last of `spans`.
-        lines.json().with_current_span(false).fmt_fields(SpanFields).finish().with(filter_fn(may_be_logged)).init();
+        lines
+            .json()
+            .with_current_span(false)
+            .fmt_fields(SpanFields)
+            .finish()
+            .with(filter_fn(may_be_logged))
+            .init();
     } else {
         lines.finish().with(filter_fn(may_be_logged)).init();
     }

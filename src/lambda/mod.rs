@@ -1,4 +1,5 @@
-//! Lambda's side: an SQS event becomes records, a report becomes a batch response. The only room that knows Lambda.
+//! Lambda's side: an SQS event becomes records, a report becomes a batch response. The only room
+//! that knows Lambda.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -31,12 +32,13 @@ pub use logging::{init_logging, init_logging_to, may_be_logged};
 
 /// Runs a Lambda function that hands each SQS message to `handler`: all of its `main`.
 ///
-/// Settings come from the environment, as [`Config::load`] reads them. Handlers run on the tokio runtime from which
-/// this is called, or on one of two threads if that one has fewer. The conversation with Lambda and SQS has a thread
-/// to itself, so that no handler, not even one that blocks, can keep the invocation from its answer.
+/// Settings come from the environment, as [`Config::load`] reads them. Handlers run on the tokio
+/// runtime from which this is called, or on one of two threads if that one has fewer. The
+/// conversation with Lambda and SQS has a thread to itself, so that no handler, not even one that
+/// blocks, can keep the invocation from its answer.
 ///
-/// Log lines go to the standard output as Lambda's logging controls say. A subscriber of your own needs the filter [`may_be_logged`]. If
-/// no `tracing` subscriber is installed yet, one is, and a
+/// Log lines go to the standard output as Lambda's logging controls say. A subscriber of your own
+/// needs the filter [`may_be_logged`]. If no `tracing` subscriber is installed yet, one is, and a
 /// panic hook with it that logs where a panic happened and not its text, which may quote a message.
 ///
 /// ```no_run
@@ -51,7 +53,8 @@ pub use logging::{init_logging, init_logging_to, may_be_logged};
 ///
 /// # Errors
 ///
-/// When the settings are invalid, with every problem in one message; when the Runtime API cannot be reached.
+/// When the settings are invalid, with every problem in one message; when the Runtime API cannot be
+/// reached.
 pub async fn run<H, T>(handler: H) -> Result<(), Error>
 where
     H: Handler<T>,
@@ -84,20 +87,28 @@ where
     let handlers = spare.as_ref().map_or_else(Handle::current, Spare::handle);
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("requeue".to_owned()).spawn(move || {
-        let served = Builder::new_current_thread().enable_all().build().map_err(Error::from).and_then(|runtime| {
-            runtime.block_on(async move {
-                let queue = SqsQueue::from_env();
-                let settings = Settings { handlers: Some(handlers), ..config.into_settings() };
-                lambda_runtime::run_concurrent(BatchProcessor::new(handler, queue, settings)).await.map_err(Error)
-            })
-        });
+        let served = Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(Error::from)
+            .and_then(|runtime| {
+                runtime.block_on(async move {
+                    let queue = SqsQueue::from_env();
+                    let settings = Settings { handlers: Some(handlers), ..config.into_settings() };
+                    lambda_runtime::run_concurrent(BatchProcessor::new(handler, queue, settings))
+                        .await
+                        .map_err(Error)
+                })
+            });
         // Nobody waits for it only when the caller is being torn down.
         let _ = ended.send(served);
     })?;
-    end.await.unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))))
+    end.await
+        .unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))))
 }
 
-/// Functions often share their variables, so they are no reason to refuse the start. Names only: a value may be a secret.
+/// Functions often share their variables, so they are no reason to refuse the start. Names only: a
+/// value may be a secret.
 fn warn_of_http_settings() {
     let variables = config::http_variables();
     if !variables.is_empty() {
@@ -135,13 +146,17 @@ fn workers() -> usize {
     }
 }
 
-/// A runtime for handlers whose caller's has too few threads. It ends without waiting: a handler may block for ever, and a runtime must
-/// not be waited for within another.
+/// A runtime for handlers whose caller's has too few threads. It ends without waiting: a handler
+/// may block for ever, and a runtime must not be waited for within another.
 struct Spare(Option<Runtime>);
 
 impl Spare {
     fn new() -> std::io::Result<Self> {
-        let runtime = Builder::new_multi_thread().worker_threads(2).thread_name("handler").enable_all().build()?;
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("handler")
+            .enable_all()
+            .build()?;
         Ok(Self(Some(runtime)))
     }
 
@@ -168,9 +183,12 @@ where
     ///
     /// # Errors
     ///
-    /// [`InvocationError::NoRecords`] when the event is none of SQS; [`InvocationError::Unreportable`] when a record without an id
-    /// must stay in the queue.
-    pub async fn invoke(&self, event: LambdaEvent<SqsEvent>) -> Result<SqsBatchResponse, InvocationError> {
+    /// [`InvocationError::NoRecords`] when the event is none of SQS;
+    /// [`InvocationError::Unreportable`] when a record without an id must stay in the queue.
+    pub async fn invoke(
+        &self,
+        event: LambdaEvent<SqsEvent>,
+    ) -> Result<SqsBatchResponse, InvocationError> {
         let records = event.payload.records.ok_or(InvocationError::NoRecords)?;
         let deadline = Instant::now() + self.time_left(event.context.deadline);
         let report = self.process(records, deadline).await;
@@ -196,11 +214,12 @@ const LONGEST_RUN: Duration = Duration::from_secs(900);
 /// The clocks of the Runtime API and of this process may differ by so much.
 const MAX_SKEW: Duration = Duration::from_secs(60);
 
-/// What is left until the deadline of the Runtime API; `None` if no invocation that just began can have it. `cargo lambda watch` sends the
-/// same ten minutes after 1970 to every invocation, and other emulators send 0.
+/// What is left until the deadline of the Runtime API; `None` if no invocation that just began can
+/// have it. `cargo lambda watch` sends the same ten minutes after 1970 to every invocation, and
+/// other emulators send 0.
 ///
-/// An invocation begins before its deadline. Only a process that was stopped in between, by a debugger or a laptop that slept, finds its
-/// deadline in the past, and its invocation is over.
+/// An invocation begins before its deadline. Only a process that was stopped in between, by a
+/// debugger or a laptop that slept, finds its deadline in the past, and its invocation is over.
 fn time_left(deadline_millis: u64, now: SystemTime) -> Option<Duration> {
     let deadline = from_epoch_millis(deadline_millis);
     match deadline.duration_since(now) {
@@ -278,8 +297,8 @@ impl From<InvocationError> for Diagnostic {
     }
 }
 
-/// Why the function cannot run. Prints the same, readable text as `Display` and as `Debug`, because that is what a `main`
-/// that returns it shows.
+/// Why the function cannot run. Prints the same, readable text as `Display` and as `Debug`, because
+/// that is what a `main` that returns it shows.
 pub struct Error(lambda_runtime::Error);
 
 impl std::fmt::Display for Error {

@@ -1,4 +1,5 @@
-//! A copy to be sent: its text, its delay and where it goes. Built once, with all that decides whether SQS can take it.
+//! A copy to be sent: its text, its delay and where it goes. Built once, with all that decides
+//! whether SQS can take it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -20,7 +21,8 @@ pub(crate) struct Copy {
     pub(crate) to: Arc<QueueArn>,
     body: Stamped,
     delay: Delay,
-    /// How long the original is hidden if SQS does not confirm the copy; `None` leaves it to its visibility timeout.
+    /// How long the original is hidden if SQS does not confirm the copy; `None` leaves it to its
+    /// visibility timeout.
     pub(crate) fallback: Option<Duration>,
 }
 
@@ -65,7 +67,11 @@ impl Copy {
     ) -> Result<Self, Unsendable> {
         let body = wire::stamp(delivery.payload(), state, wrap)?;
         let copy = Self { from, to, body, delay, fallback };
-        if copy.outgoing(delivery).size() > MAX_BATCH_BYTES { Err(Unsendable::MessageTooLong) } else { Ok(copy) }
+        if copy.outgoing(delivery).size() > MAX_BATCH_BYTES {
+            Err(Unsendable::MessageTooLong)
+        } else {
+            Ok(copy)
+        }
     }
 
     /// Writes the time of sending into the body.
@@ -81,7 +87,8 @@ impl Copy {
             delay: self.delay,
             attributes: &delivery.attributes,
             group_id: delivery.group_id.as_deref().or(id),
-            // The same message is not twice in the dead-letter queue, though it should be sent there twice.
+            // The same message is not twice in the dead-letter queue, though it should be sent
+            // there twice.
             deduplication_id: id,
         }
     }
@@ -98,7 +105,8 @@ fn carried(delivery: &Delivery) -> RetryState {
     state
 }
 
-/// The state of a copy that waits, deferred if there is a reason for that, and else for its next retry.
+/// The state of a copy that waits, deferred if there is a reason for that, and else for its next
+/// retry.
 pub(super) fn waiting(
     delivery: &Delivery,
     why: Option<Deferral>,
@@ -134,7 +142,8 @@ pub(super) fn given_up(
     state
 }
 
-/// The state of a dead letter that is sent to another queue. SQS notes the source only for the messages that it moves itself.
+/// The state of a dead letter that is sent to another queue. SQS notes the source only for the
+/// messages that it moves itself.
 pub(super) fn sent_elsewhere(
     delivery: &Delivery,
     reason: DeadLetterReason,
@@ -159,7 +168,12 @@ struct Annotation<'a> {
     failed_at: String,
 }
 
-fn annotation(delivery: &Delivery, reason: DeadLetterReason, failure: Option<&Failure>, at: SystemTime) -> String {
+fn annotation(
+    delivery: &Delivery,
+    reason: DeadLetterReason,
+    failure: Option<&Failure>,
+    at: SystemTime,
+) -> String {
     let class = failure.map(Failure::class).or(delivery.state.class).map(FailureClass::as_str);
     let annotation = Annotation {
         class,

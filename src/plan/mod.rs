@@ -1,10 +1,13 @@
-//! How a decision is carried out for one delivery, and what the messages behind it in its FIFO group may do. Pure: the only place that
-//! knows what FIFO queues, strategies, dead-letter modes and missing ids change about a disposition.
+//! How a decision is carried out for one delivery, and what the messages behind it in its FIFO
+//! group may do. Pure: the only place that knows what FIFO queues, strategies, dead-letter modes
+//! and missing ids change about a disposition.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use crate::disposition::{DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait, whole_secs};
+use crate::disposition::{
+    DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait, whole_secs,
+};
 use crate::failure::{Failure, Reason};
 use crate::message::{ANNOTATION_DELAY, Delivery};
 use crate::policy::{self, RetryPolicy};
@@ -16,8 +19,8 @@ mod copy;
 
 pub(crate) use copy::{Copy, Unsendable};
 
-/// A message that was given up becomes visible at once on so many receives. A redrive policy with a higher `maxReceiveCount`, or a
-/// queue without one, must not keep the function busy.
+/// A message that was given up becomes visible at once on so many receives. A redrive policy with a
+/// higher `maxReceiveCount`, or a queue without one, must not keep the function busy.
 const MAX_SHOWN_RECEIVES: u32 = 10;
 
 /// What was decided about one delivery.
@@ -35,7 +38,12 @@ pub(crate) struct Decision {
 
 impl Decision {
     /// About a delivery whose handler was not called.
-    pub(crate) fn uncalled(delivery: Arc<Delivery>, disposition: Disposition, at: SystemTime, sample: f64) -> Self {
+    pub(crate) fn uncalled(
+        delivery: Arc<Delivery>,
+        disposition: Disposition,
+        at: SystemTime,
+        sample: f64,
+    ) -> Self {
         Self { delivery, disposition, failure: None, elapsed: None, at, sample }
     }
 }
@@ -49,13 +57,15 @@ pub(crate) enum Plan {
     Keep { unsent: Option<Unsendable> },
     /// SQS keeps the message, and is asked to deliver it again at once. A refusal only delays it.
     Show { queue: Arc<QueueArn> },
-    /// SQS keeps the message, and hides it for so long; `unsent` says why no copy can be sent, if one was wanted.
+    /// SQS keeps the message, and hides it for so long; `unsent` says why no copy can be sent, if
+    /// one was wanted.
     Hide { queue: Arc<QueueArn>, wait: Duration, unsent: Option<Unsendable> },
     /// A copy is sent; the original is deleted once SQS has confirmed it.
     Copy(Copy),
 }
 
-/// What the messages behind one in its FIFO group may do. Without a group nothing is behind a message.
+/// What the messages behind one in its FIFO group may do. Without a group nothing is behind a
+/// message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Successors {
     /// They may be handled.
@@ -83,7 +93,8 @@ pub(crate) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    /// Plans one decision. `is_lapsed`: SQS may have delivered the message to somebody else meanwhile.
+    /// Plans one decision. `is_lapsed`: SQS may have delivered the message to somebody else
+    /// meanwhile.
     pub(crate) fn plan(&self, mut decision: Decision, is_lapsed: bool) -> Planned {
         let dead_letter = self.dead_letter_mode(&decision.delivery, decision.at);
         decision.disposition = self.feasible(&decision, dead_letter, is_lapsed);
@@ -93,39 +104,62 @@ impl<'a> Planner<'a> {
                 let fallback = Duration::from_secs(whole_secs(fallback));
                 (self.wait(&decision, None, wait, fallback), Successors::Wait)
             }
-            Disposition::Defer { why, wait } => (self.wait(&decision, Some(why), wait, wait.total()), Successors::Wait),
+            Disposition::Defer { why, wait } => {
+                (self.wait(&decision, Some(why), wait, wait.total()), Successors::Wait)
+            }
             Disposition::Release(reason) => self.release(&decision.delivery, reason),
             Disposition::DeadLetter(reason) => self.give_up(&decision, reason, dead_letter),
         };
         Planned { decision, plan, successors }
     }
 
-    /// The mode that the settings choose, or [`DeadLetterMode::Redrive`] where its copy cannot be made: a copy needs the whole record, and
-    /// on a FIFO queue it would lose its place. A FIFO message that cannot be sent to the dead-letter queue gets there by its receives,
-    /// or SQS would move its group there unhandled.
-    pub(crate) fn dead_letter_mode(&self, delivery: &Delivery, now: SystemTime) -> &'a DeadLetterMode {
+    /// The mode that the settings choose, or [`DeadLetterMode::Redrive`] where its copy cannot be
+    /// made: a copy needs the whole record, and on a FIFO queue it would lose its place. A FIFO
+    /// message that cannot be sent to the dead-letter queue gets there by its receives, or SQS
+    /// would move its group there unhandled.
+    pub(crate) fn dead_letter_mode(
+        &self,
+        delivery: &Delivery,
+        now: SystemTime,
+    ) -> &'a DeadLetterMode {
         let is_copyable = delivery.defect.is_none() && delivery.queue.is_some();
         let is_last = || delivery.is_fifo() && policy::is_spent(self.policy, &delivery.progress());
         match self.dead_letter {
             _ if !is_copyable => &DeadLetterMode::Redrive,
-            DeadLetterMode::Annotate if delivery.is_fifo() || delivery.ends_its_row() => &DeadLetterMode::Redrive,
-            DeadLetterMode::Direct(url) if is_last() && !self.fits(delivery, url, now) => &DeadLetterMode::Redrive,
+            DeadLetterMode::Annotate if delivery.is_fifo() || delivery.ends_its_row() => {
+                &DeadLetterMode::Redrive
+            }
+            DeadLetterMode::Direct(url) if is_last() && !self.fits(delivery, url, now) => {
+                &DeadLetterMode::Redrive
+            }
             mode => mode,
         }
     }
 
-    /// The disposition that can be carried out for this record: a copy needs a queue and a message that is still ours, and SQS can only
-    /// be told by its id to keep a message.
-    fn feasible(&self, decision: &Decision, dead_letter: &DeadLetterMode, is_lapsed: bool) -> Disposition {
+    /// The disposition that can be carried out for this record: a copy needs a queue and a message
+    /// that is still ours, and SQS can only be told by its id to keep a message.
+    fn feasible(
+        &self,
+        decision: &Decision,
+        dead_letter: &DeadLetterMode,
+        is_lapsed: bool,
+    ) -> Disposition {
         let Decision { delivery, disposition: wanted, at, sample, .. } = decision;
-        let unreportable = || policy::defer(self.policy, Deferral::Unreportable, delivery.deferrals(), *at, *sample);
+        let unreportable = || {
+            policy::defer(self.policy, Deferral::Unreportable, delivery.deferrals(), *at, *sample)
+        };
         match *wanted {
-            // A finished message is done, whoever has it now; and an abandoned handler costs no call.
+            // A finished message is done, whoever has it now; and an abandoned handler costs no
+            // call.
             Disposition::Complete | Disposition::Release(ReleaseReason::Abandoned) => *wanted,
             _ if is_lapsed => Disposition::Release(ReleaseReason::Lapsed),
-            Disposition::Requeue { .. } if self.mode == Mode::Report => Disposition::Release(ReleaseReason::Reported),
+            Disposition::Requeue { .. } if self.mode == Mode::Report => {
+                Disposition::Release(ReleaseReason::Reported)
+            }
             // Without an id it waits by a copy in every other mode.
-            Disposition::Defer { .. } if self.mode == Mode::Report && delivery.strategy == Strategy::Copy => {
+            Disposition::Defer { .. }
+                if self.mode == Mode::Report && delivery.strategy == Strategy::Copy =>
+            {
                 Disposition::Release(ReleaseReason::Reported)
             }
             Disposition::Requeue { .. } | Disposition::Defer { .. } if delivery.queue.is_none() => {
@@ -137,17 +171,26 @@ impl<'a> Planner<'a> {
                 Disposition::Release(ReleaseReason::DeferredTooOften)
             }
             Disposition::Defer {
-                why: why @ (Deferral::NotDue | Deferral::Paused | Deferral::CircuitOpen | Deferral::NoTimeLeft),
+                why:
+                    why @ (Deferral::NotDue
+                    | Deferral::Paused
+                    | Deferral::CircuitOpen
+                    | Deferral::NoTimeLeft),
                 wait,
             } if delivery.strategy == Strategy::Visibility => {
                 Disposition::Defer { why, wait: policy::deferred_in_place(wait, *at) }
             }
             Disposition::DeadLetter(_)
-                if *dead_letter == DeadLetterMode::Redrive && self.is_sent_for_want_of_an_id(delivery) =>
+                if *dead_letter == DeadLetterMode::Redrive
+                    && self.is_sent_for_want_of_an_id(delivery) =>
             {
                 unreportable()
             }
-            Disposition::Release(ReleaseReason::GivenUp) if self.is_sent_for_want_of_an_id(delivery) => unreportable(),
+            Disposition::Release(ReleaseReason::GivenUp)
+                if self.is_sent_for_want_of_an_id(delivery) =>
+            {
+                unreportable()
+            }
             Disposition::Requeue { .. }
             | Disposition::Defer { .. }
             | Disposition::Release(_)
@@ -157,13 +200,20 @@ impl<'a> Planner<'a> {
 
     /// Whether SQS could not be told to keep it, and it can be sent again instead.
     fn is_sent_for_want_of_an_id(&self, delivery: &Delivery) -> bool {
-        let can_be_copied = delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo();
+        let can_be_copied =
+            delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo();
         delivery.message_id.is_none() && can_be_copied && self.mode == Mode::Requeue
     }
 
-    /// A message that waits, deferred if there is a reason for that, and else for its next retry; `fallback` is how long it is hidden if
-    /// no copy can be sent.
-    fn wait(&self, decision: &Decision, why: Option<Deferral>, wait: Wait, fallback: Duration) -> Plan {
+    /// A message that waits, deferred if there is a reason for that, and else for its next retry;
+    /// `fallback` is how long it is hidden if no copy can be sent.
+    fn wait(
+        &self,
+        decision: &Decision,
+        why: Option<Deferral>,
+        wait: Wait,
+        fallback: Duration,
+    ) -> Plan {
         let Decision { delivery, failure, .. } = decision;
         let Some(queue) = delivery.queue.clone() else { return Plan::Keep { unsent: None } };
         if delivery.strategy == Strategy::Visibility {
@@ -225,21 +275,26 @@ impl<'a> Planner<'a> {
                 let to = dead_letter_queue_of(from, url).ok_or(Unsendable::NoDeadLetterQueue);
                 let state = copy::sent_elsewhere(delivery, reason, failure.as_ref(), *at);
                 let route = |to| (Arc::clone(from), to);
-                let copy = to.and_then(|to| Copy::new(delivery, &state, Delay::default(), route(to), None, self.wrap));
-                let successors = if is_expired { Successors::Proceed } else { Successors::ProceedOnceMoved };
+                let copy = to.and_then(|to| {
+                    Copy::new(delivery, &state, Delay::default(), route(to), None, self.wrap)
+                });
+                let successors =
+                    if is_expired { Successors::Proceed } else { Successors::ProceedOnceMoved };
                 (copy_or_keep(copy), successors)
             }
         }
     }
 
-    /// Whether those behind a message that was given up in its place may pass it. One that failed for good may be handled again on each
-    /// receive, by a process that does not know that it was given up, until its receives say that its retries are used up.
+    /// Whether those behind a message that was given up in its place may pass it. One that failed
+    /// for good may be handled again on each receive, by a process that does not know that it was
+    /// given up, until its receives say that its retries are used up.
     fn is_left_behind(&self, delivery: &Delivery) -> bool {
         delivery.is_fifo() && policy::is_spent(self.policy, &delivery.progress())
     }
 
-    /// A FIFO message on its way to the dead-letter queue, which those behind it pass. SQS holds them back while it is in flight, so it
-    /// is to be receivable at once; but without a redrive policy it would go round and round.
+    /// A FIFO message on its way to the dead-letter queue, which those behind it pass. SQS holds
+    /// them back while it is in flight, so it is to be receivable at once; but without a redrive
+    /// policy it would go round and round.
     fn leave_behind(&self, delivery: &Delivery) -> (Plan, Successors) {
         let is_stuck = policy::is_stuck(self.policy, &delivery.progress());
         (if is_stuck { Plan::Keep { unsent: None } } else { show(delivery) }, Successors::Proceed)
@@ -248,14 +303,18 @@ impl<'a> Planner<'a> {
     /// Whether a dead letter can be sent, whatever the words of its last failure.
     fn fits(&self, delivery: &Delivery, url: &QueueUrl, now: SystemTime) -> bool {
         let reason = DeadLetterReason::RetriesExhausted;
-        let is_elsewhere = delivery.queue.as_ref().is_some_and(|from| dead_letter_queue_of(from, url).is_some());
+        let is_elsewhere =
+            delivery.queue.as_ref().is_some_and(|from| dead_letter_queue_of(from, url).is_some());
         is_elsewhere
-            && wire::stamp(delivery.payload(), &copy::sent_elsewhere(delivery, reason, None, now), self.wrap).is_ok_and(
-                |body| {
-                    requeue_sqs::message_bytes(body.as_str(), &delivery.attributes) + Reason::MAX_BYTES
-                        <= MAX_BATCH_BYTES
-                },
+            && wire::stamp(
+                delivery.payload(),
+                &copy::sent_elsewhere(delivery, reason, None, now),
+                self.wrap,
             )
+            .is_ok_and(|body| {
+                requeue_sqs::message_bytes(body.as_str(), &delivery.attributes) + Reason::MAX_BYTES
+                    <= MAX_BATCH_BYTES
+            })
     }
 }
 
@@ -268,7 +327,8 @@ fn copy_or_keep(copy: Result<Copy, Unsendable>) -> Plan {
     copy.map_or_else(|unsent| Plan::Keep { unsent: Some(unsent) }, Plan::Copy)
 }
 
-/// Where the dead letters of a queue are sent; `None` if that is the queue itself, in which they would go round.
+/// Where the dead letters of a queue are sent; `None` if that is the queue itself, in which they
+/// would go round.
 fn dead_letter_queue_of(queue: &QueueArn, url: &QueueUrl) -> Option<Arc<QueueArn>> {
     Some(url.arn(queue.partition(), queue.region())).filter(|other| other != queue).map(Arc::new)
 }

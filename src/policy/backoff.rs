@@ -87,7 +87,8 @@ fn exponential(base: Duration, multiplier: f64, retries: u32) -> Duration {
 fn fibonacci(base: Duration, retries: u32) -> Duration {
     // The 140th number exceeds every `Duration` in nanoseconds, so further steps change nothing.
     const STEPS: u32 = 140;
-    let (delay, _) = (0..retries.min(STEPS)).fold((base, base), |(delay, next), _| (next, delay.saturating_add(next)));
+    let (delay, _) = (0..retries.min(STEPS))
+        .fold((base, base), |(delay, next), _| (next, delay.saturating_add(next)));
     delay
 }
 
@@ -110,7 +111,10 @@ mod tests {
 
     #[test]
     fn an_exponential_delay_is_multiplied_each_time_and_saturates() {
-        let exponential = |base, multiplier| Backoff::Exponential { base: Duration::from_secs_f64(base), multiplier };
+        let exponential = |base, multiplier| Backoff::Exponential {
+            base: Duration::from_secs_f64(base),
+            multiplier,
+        };
         let table = [
             (exponential(2.0, 3.0), 0, secs(2)),
             (exponential(2.0, 3.0), 4, secs(162)),
@@ -133,11 +137,17 @@ mod tests {
     #[test]
     fn each_backoff_gives_its_exact_sequence() {
         let table: [(Backoff, [u64; 7]); 6] = [
-            (Backoff::Exponential { base: secs(2), multiplier: 3.0 }, [2, 6, 18, 54, 162, 486, 1_458]),
+            (
+                Backoff::Exponential { base: secs(2), multiplier: 3.0 },
+                [2, 6, 18, 54, 162, 486, 1_458],
+            ),
             (Backoff::Linear { base: secs(5) }, [5, 10, 15, 20, 25, 30, 35]),
             (Backoff::Fibonacci { base: secs(5) }, [5, 5, 10, 15, 25, 40, 65]),
             (Backoff::Constant { base: secs(5) }, [5, 5, 5, 5, 5, 5, 5]),
-            (Backoff::List { first: secs(5), then: vec![secs(30), secs(300)] }, [5, 30, 300, 300, 300, 300, 300]),
+            (
+                Backoff::List { first: secs(5), then: vec![secs(30), secs(300)] },
+                [5, 30, 300, 300, 300, 300, 300],
+            ),
             (Backoff::List { first: secs(5), then: Vec::new() }, [5, 5, 5, 5, 5, 5, 5]),
         ];
         for (backoff, expected) in table {

@@ -1,4 +1,5 @@
-//! How a call to SQS is tried again: a matter of moments within one invocation, apart from the retries of messages.
+//! How a call to SQS is tried again: a matter of moments within one invocation, apart from the
+//! retries of messages.
 
 use std::time::Duration;
 
@@ -6,10 +7,11 @@ use super::{Backoff, Jitter, Spread};
 
 /// How a call to SQS that failed is tried again. It uses up no retry of a message.
 ///
-/// Whatever it says, a send without an answer is tried again at most once, since each further try may store the copies once more; a
-/// delete is tried again at most once, since the event source mapping deletes too; a send takes 60 s at most, all tries and pauses
-/// included; a change of visibility is tried again only when SQS answered that it cannot now; and neither a try nor a pause outlives the
-/// invocation's deadline.
+/// Whatever it says, a send without an answer is tried again at most once, since each further try
+/// may store the copies once more; a delete is tried again at most once, since the event source
+/// mapping deletes too; a send takes 60 s at most, all tries and pauses included; a change of
+/// visibility is tried again only when SQS answered that it cannot now; and neither a try nor a
+/// pause outlives the invocation's deadline.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,23 +51,33 @@ impl CallPolicy {
         Self { max_attempts: 1, ..Self::default() }
     }
 
-    /// How a worker receives again after trouble: 500 ms × 2ⁿ, at most 10 s, shortened by up to a fifth. It never gives up; trouble that
-    /// outlives these attempts is an error in its log.
+    /// How a worker receives again after trouble: 500 ms × 2ⁿ, at most 10 s, shortened by up to a
+    /// fifth. It never gives up; trouble that outlives these attempts is an error in its log.
     #[must_use]
     pub fn receiving() -> Self {
         Self {
             max_attempts: 3,
-            backoff: Backoff::Exponential { base: Duration::from_millis(500), multiplier: Self::MULTIPLIER },
+            backoff: Backoff::Exponential {
+                base: Duration::from_millis(500),
+                multiplier: Self::MULTIPLIER,
+            },
             max_delay: Duration::from_secs(10),
             jitter: Jitter::Proportional(0.2),
         }
     }
 
-    /// The pause after so many attempts, of which the last one failed; `None` when no other is to follow. `previous` is the pause
-    /// before this one, for [`Jitter::Decorrelated`], and `sample` is uniform in `0.0..1.0`.
+    /// The pause after so many attempts, of which the last one failed; `None` when no other is to
+    /// follow. `previous` is the pause before this one, for [`Jitter::Decorrelated`], and `sample`
+    /// is uniform in `0.0..1.0`.
     #[must_use]
-    pub fn pause(&self, attempts: u32, previous: Option<Duration>, sample: f64) -> Option<Duration> {
-        let spread = Spread::of(&self.backoff, attempts.saturating_sub(1), self.max_delay, previous);
+    pub fn pause(
+        &self,
+        attempts: u32,
+        previous: Option<Duration>,
+        sample: f64,
+    ) -> Option<Duration> {
+        let spread =
+            Spread::of(&self.backoff, attempts.saturating_sub(1), self.max_delay, previous);
         (attempts < self.max_attempts).then(|| self.jitter.apply(&spread, sample))
     }
 }
@@ -74,7 +86,10 @@ impl Default for CallPolicy {
     fn default() -> Self {
         Self {
             max_attempts: 5,
-            backoff: Backoff::Exponential { base: Duration::from_millis(100), multiplier: Self::MULTIPLIER },
+            backoff: Backoff::Exponential {
+                base: Duration::from_millis(100),
+                multiplier: Self::MULTIPLIER,
+            },
             max_delay: Duration::from_secs(5),
             jitter: Jitter::Proportional(0.1),
         }
@@ -116,7 +131,11 @@ mod tests {
 
     #[test]
     fn no_number_of_attempts_is_too_large() {
-        let endless = CallPolicy { max_attempts: u32::MAX, max_delay: Duration::MAX, ..CallPolicy::default() };
+        let endless = CallPolicy {
+            max_attempts: u32::MAX,
+            max_delay: Duration::MAX,
+            ..CallPolicy::default()
+        };
         assert_eq!(endless.pause(u32::MAX - 1, None, 1.0), Some(Duration::MAX));
         assert_eq!(endless.pause(u32::MAX, None, 1.0), None);
     }

@@ -26,7 +26,8 @@ pub struct History {
     pub retries: u32,
     /// Retries used so far for failures of the class of this one.
     pub class_retries: u32,
-    /// The delay after the last failure, if that was of the same class. Only [`Decorrelated`](super::Jitter::Decorrelated) asks.
+    /// The delay after the last failure, if that was of the same class. Only
+    /// [`Decorrelated`](super::Jitter::Decorrelated) asks.
     pub previous: Option<Duration>,
     /// When the message was first received, ever: the age budget begins there.
     pub first_received: SystemTime,
@@ -43,12 +44,13 @@ impl History {
 }
 
 impl RetryPolicy {
-    /// What is to happen to a message that failed with `failure`: it is requeued after a delay, deferred because that was the
-    /// handler's wish, or dead-lettered.
+    /// What is to happen to a message that failed with `failure`: it is requeued after a delay,
+    /// deferred because that was the handler's wish, or dead-lettered.
     ///
-    /// Pure: `now` is the time of the decision, and `sample`, uniform in `0.0..1.0`, the only chance in it. The delay is what the
-    /// failure names, or else the [curve](ClassPolicy::delay) of its class, cut to what is left of the age budget. A time before
-    /// the first receipt counts as that moment: clocks differ.
+    /// Pure: `now` is the time of the decision, and `sample`, uniform in `0.0..1.0`, the only
+    /// chance in it. The delay is what the failure names, or else the [curve](ClassPolicy::delay)
+    /// of its class, cut to what is left of the age budget. A time before the first receipt counts
+    /// as that moment: clocks differ.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -68,7 +70,13 @@ impl RetryPolicy {
     /// assert_eq!(decide(50), Disposition::DeadLetter(DeadLetterReason::RetriesExhausted));
     /// ```
     #[must_use]
-    pub fn decide(&self, history: &History, failure: &Failure, now: SystemTime, sample: f64) -> Disposition {
+    pub fn decide(
+        &self,
+        history: &History,
+        failure: &Failure,
+        now: SystemTime,
+        sample: f64,
+    ) -> Disposition {
         if failure.is_postponed() {
             let wait = spread_named(self, failure.delay().unwrap_or_default(), sample);
             return Disposition::Defer { why: Deferral::Postponed, wait: Wait::from(wait, now) };
@@ -96,17 +104,22 @@ fn retry(
         return Disposition::DeadLetter(DeadLetterReason::TooOld);
     }
     match named {
-        Some(named) if named.min(policy.max_retry_after) > left => Disposition::DeadLetter(DeadLetterReason::TooOld),
+        Some(named) if named.min(policy.max_retry_after) > left => {
+            Disposition::DeadLetter(DeadLetterReason::TooOld)
+        }
         Some(named) => {
             let wait = spread_named(policy, named, sample).min(left);
             Disposition::Requeue { wait: Wait::from(wait, now), fallback: wait }
         }
         None => {
             let curve = |retries| class.delay(retries, history.previous, sample).min(left);
-            // A message that cannot be re-sent keeps its count; its receives, of which each may have failed in its own way, count
-            // for it.
+            // A message that cannot be re-sent keeps its count; its receives, of which each may
+            // have failed in its own way, count for it.
             let attempts = history.retries.max(history.receives.saturating_sub(1));
-            Disposition::Requeue { wait: Wait::from(curve(history.class_retries), now), fallback: curve(attempts) }
+            Disposition::Requeue {
+                wait: Wait::from(curve(history.class_retries), now),
+                fallback: curve(attempts),
+            }
         }
     }
 }
@@ -117,13 +130,22 @@ fn spread_named(policy: &RetryPolicy, named: Duration, sample: f64) -> Duration 
     named.saturating_add(jitter::part((named / 10).min(MAX_SPREAD), sample))
 }
 
-fn no_retry_left(policy: &RetryPolicy, class: &ClassPolicy, retries: u32, class_retries: u32) -> bool {
+fn no_retry_left(
+    policy: &RetryPolicy,
+    class: &ClassPolicy,
+    retries: u32,
+    class_retries: u32,
+) -> bool {
     retries >= policy.max_retries || class.max_retries.is_some_and(|max| class_retries >= max)
 }
 
-/// What is left of the age budget at the time `at`, in whole seconds: SQS knows no others, and a wait that is rounded up must
-/// not leave the budget.
-pub(super) fn time_left(class: &ClassPolicy, first_received: SystemTime, at: SystemTime) -> Duration {
+/// What is left of the age budget at the time `at`, in whole seconds: SQS knows no others, and a
+/// wait that is rounded up must not leave the budget.
+pub(super) fn time_left(
+    class: &ClassPolicy,
+    first_received: SystemTime,
+    at: SystemTime,
+) -> Duration {
     let age = at.duration_since(first_received).unwrap_or_default();
     Duration::from_secs(class.total_timeout.saturating_sub(age).as_secs())
 }
@@ -140,7 +162,8 @@ pub(crate) struct Progress<'a> {
     pub(crate) max_retries: u32,
     /// How it waits for its next attempt.
     pub(crate) strategy: Strategy,
-    /// Whether its receives are attempts for which it waited in its place, and so could not note them.
+    /// Whether its receives are attempts for which it waited in its place, and so could not note
+    /// them.
     pub(crate) counts_receives: bool,
 }
 
@@ -150,8 +173,8 @@ impl Progress<'_> {
         self.state.retry_count.saturating_add(self.unnoted())
     }
 
-    /// Receives of this copy before this one, each of which counts as an attempt that failed, whatever the class, though some may have
-    /// ended without a call.
+    /// Receives of this copy before this one, each of which counts as an attempt that failed,
+    /// whatever the class, though some may have ended without a call.
     fn unnoted(&self) -> u32 {
         if self.counts_receives { self.receive_count.saturating_sub(1) } else { 0 }
     }
@@ -161,7 +184,9 @@ impl Progress<'_> {
         let previous = match self.unnoted() {
             0 => self.state.delay.filter(|_| self.state.class == Some(class)),
             // What the curve had been without its jitter.
-            _ => policy.class(class).map(|class| class.backoff.delay(class_retries - 1).min(class.max_delay)),
+            _ => policy
+                .class(class)
+                .map(|class| class.backoff.delay(class_retries - 1).min(class.max_delay)),
         };
         let Self { first_received, receive_count: receives, .. } = *self;
         History { retries: self.retries(), class_retries, previous, first_received, receives }
@@ -199,14 +224,19 @@ pub(crate) fn decide(
     }
 }
 
-/// The retry that follows on `failure`: by the budget that ends first, and with its delay before jitter. `None` for a class without
-/// retries.
-pub(crate) fn next_retry(policy: &RetryPolicy, progress: &Progress<'_>, failure: &Failure) -> Option<Retry> {
+/// The retry that follows on `failure`: by the budget that ends first, and with its delay before
+/// jitter. `None` for a class without retries.
+pub(crate) fn next_retry(
+    policy: &RetryPolicy,
+    progress: &Progress<'_>,
+    failure: &Failure,
+) -> Option<Retry> {
     let class = policy.class(failure.class())?;
     let History { retries, class_retries, .. } = progress.history(policy, failure.class());
     let by_class = class.max_retries.map(|max| (class_retries, max));
     let budgets = [Some((retries, max_retries(policy, progress))), by_class];
-    let (used, max) = budgets.into_iter().flatten().min_by_key(|(used, max)| max.saturating_sub(*used))?;
+    let (used, max) =
+        budgets.into_iter().flatten().min_by_key(|(used, max)| max.saturating_sub(*used))?;
     let delay_before_jitter = match failure.delay() {
         Some(named) => named.min(policy.max_retry_after),
         None => class.backoff.delay(class_retries).min(class.max_delay),
@@ -214,7 +244,8 @@ pub(crate) fn next_retry(policy: &RetryPolicy, progress: &Progress<'_>, failure:
     Some(Retry { number: used.saturating_add(1), max, delay_before_jitter })
 }
 
-/// Who allows so many receives more than the policy asks for has most likely set no `maxReceiveCount` at all: AWS recommends five.
+/// Who allows so many receives more than the policy asks for has most likely set no
+/// `maxReceiveCount` at all: AWS recommends five.
 const MAX_SPARE_RECEIVES: u32 = 20;
 
 /// Whether SQS has delivered this copy so often that no redrive policy seems to move it.
@@ -237,7 +268,8 @@ pub(crate) fn max_retries(policy: &RetryPolicy, progress: &Progress<'_>) -> u32 
     policy.max_retries.min(progress.max_retries)
 }
 
-/// Why the message was given up on an earlier receive of this copy already, so that its handler need not run again.
+/// Why the message was given up on an earlier receive of this copy already, so that its handler
+/// need not run again.
 pub(crate) fn given_up(
     policy: &RetryPolicy,
     progress: &Progress<'_>,
@@ -253,7 +285,9 @@ pub(crate) fn given_up(
     }
     let class = state.class?;
     let budget = policy.class(class)?;
-    if is_spent(policy, progress) || no_retry_left(policy, budget, state.retry_count, state.count(class)) {
+    if is_spent(policy, progress)
+        || no_retry_left(policy, budget, state.retry_count, state.count(class))
+    {
         return Some(DeadLetterReason::RetriesExhausted);
     }
     let left = time_left(budget, progress.first_received, copy_first_received?);

@@ -8,16 +8,19 @@ use crate::disposition::{Deferral, Disposition, Strategy, Wait};
 
 /// When the circuit of a downstream service opens, so that messages are deferred without a call.
 ///
-/// Only failures of the service count, per [`Scope`](crate::Scope): temporary ones, but neither panics nor unrecognised errors. The
-/// circuit opens after [`threshold`](Self::threshold) failures in a row if the service answered its last 128 calls. The fewer of them it
-/// answered, the longer the row must be: twice as long where it answered half of them, ten times as long where it answered a
-/// tenth or less. So a service that answers some of its calls keeps most of its throughput. After 16
-/// responses in a row a service counts as one that answers all calls.
+/// Only failures of the service count, per [`Scope`](crate::Scope): temporary ones, but neither
+/// panics nor unrecognised errors. The circuit opens after [`threshold`](Self::threshold) failures
+/// in a row if the service answered its last 128 calls. The fewer of them it answered, the longer
+/// the row must be: twice as long where it answered half of them, ten times as long where it
+/// answered a tenth or less. So a service that answers some of its calls keeps most of its
+/// throughput. After 16 responses in a row a service counts as one that answers all calls.
 ///
-/// An open circuit lets probes through after one second, then after 3, 9 and 27 s, at most after [`reset_timeout`](Self::reset_timeout).
-/// If the service answered up to half of its last calls before, a third of that is the most, until 128 calls in a row have failed. Three
-/// messages probe, among them one that failed before and one that did not; a service that answers nothing is probed with one message at
-/// a time once `reset_timeout` is reached. The first success closes the circuit. When all probes fail, the circuit stays open.
+/// An open circuit lets probes through after one second, then after 3, 9 and 27 s, at most after
+/// [`reset_timeout`](Self::reset_timeout). If the service answered up to half of its last calls
+/// before, a third of that is the most, until 128 calls in a row have failed. Three messages probe,
+/// among them one that failed before and one that did not; a service that answers nothing is probed
+/// with one message at a time once `reset_timeout` is reached. The first success closes the
+/// circuit. When all probes fail, the circuit stays open.
 ///
 /// A message that fails again and again counts once, so that it cannot open the circuit by itself.
 ///
@@ -31,8 +34,9 @@ use crate::disposition::{Deferral, Disposition, Strategy, Wait};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitBreaker {
-    /// So many failures in a row, of as many messages, open the circuit of a service that answered until then; up to ten times as
-    /// many open that of a service that answers some calls. 0 counts as 1. Default 5.
+    /// So many failures in a row, of as many messages, open the circuit of a service that answered
+    /// until then; up to ten times as many open that of a service that answers some calls. 0 counts
+    /// as 1. Default 5.
     pub threshold: u32,
     /// The longest time from one round of probes to the next. Default 30 s.
     pub reset_timeout: Duration,
@@ -44,26 +48,44 @@ impl Default for CircuitBreaker {
     }
 }
 
-/// A message that waits in its place uses up a receive each time it comes back, so it is not deferred for less than this.
+/// A message that waits in its place uses up a receive each time it comes back, so it is not
+/// deferred for less than this.
 const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_mins(1);
 /// Longest wait, before its spread, of a message of which nobody can say who sent it.
 const MAX_UNVERIFIED: Duration = Duration::from_mins(15);
 
-/// When a message that says it is due then is taken to be due: a wait longer than any that begins now was not ordered by us, and
-/// must not make it hop for ever.
+/// When a message that says it is due then is taken to be due: a wait longer than any that begins
+/// now was not ordered by us, and must not make it hop for ever.
 pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
-    let RetryPolicy { max_retry_after, max_deferral, max_pause, circuit_breaker, rate_limit, quota, temporary, .. } =
-        policy;
+    let RetryPolicy {
+        max_retry_after,
+        max_deferral,
+        max_pause,
+        circuit_breaker,
+        rate_limit,
+        quota,
+        temporary,
+        ..
+    } = policy;
     let curves = [rate_limit, quota, temporary].map(|class| class.max_delay);
     let reset_timeout = circuit_breaker.as_ref().map(|breaker| breaker.reset_timeout);
     let holds = [Some(*max_deferral), *max_pause, reset_timeout].into_iter().flatten();
     let spread = holds.map(|hold| hold.saturating_mul(2));
-    let longest = curves.into_iter().chain(spread).fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
+    let longest = curves
+        .into_iter()
+        .chain(spread)
+        .fold(max_retry_after.saturating_add(MAX_SPREAD), Duration::max);
     now.checked_add(longest).map_or(due, |latest| due.min(latest))
 }
 
 /// What is to happen to a message that could not be started, having been deferred so often already.
-pub(crate) fn defer(policy: &RetryPolicy, why: Deferral, deferrals: u32, now: SystemTime, sample: f64) -> Disposition {
+pub(crate) fn defer(
+    policy: &RetryPolicy,
+    why: Deferral,
+    deferrals: u32,
+    now: SystemTime,
+    sample: f64,
+) -> Disposition {
     let wait = match deferrals {
         0 => jitter::part(Duration::from_secs(1), sample),
         _ => spread(doubled(policy, deferrals), sample),
@@ -71,14 +93,16 @@ pub(crate) fn defer(policy: &RetryPolicy, why: Deferral, deferrals: u32, now: Sy
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
-/// What is to happen to a message while nobody can say who sent it. It waits in its place, where each wait uses up a receive.
+/// What is to happen to a message while nobody can say who sent it. It waits in its place, where
+/// each wait uses up a receive.
 pub(crate) fn defer_unverified(receives: u32, now: SystemTime, sample: f64) -> Disposition {
     let doublings = receives.saturating_sub(1).min(4);
     let wait = (LEAST_DEFERRAL_IN_PLACE * (1 << doublings)).min(MAX_UNVERIFIED);
     Disposition::Defer { why: Deferral::SenderUnknown, wait: Wait::from(spread(wait, sample), now) }
 }
 
-/// What is to happen to a message whose callee is left alone for the `rest` of a pause or an open circuit.
+/// What is to happen to a message whose callee is left alone for the `rest` of a pause or an open
+/// circuit.
 pub(crate) fn hold(
     policy: &RetryPolicy,
     progress: &Progress<'_>,
@@ -94,16 +118,23 @@ pub(crate) fn hold(
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
-/// Whether a pause or an open circuit may keep a message from being called: not when it was deferred too often, nor when its time
-/// is up, nor when SQS delivers it once more, since the next time it may get into the dead-letter queue without a call.
-pub(crate) fn may_be_held(policy: &RetryPolicy, progress: &Progress<'_>, deferrals: u32, now: SystemTime) -> bool {
+/// Whether a pause or an open circuit may keep a message from being called: not when it was
+/// deferred too often, nor when its time is up, nor when SQS delivers it once more, since the next
+/// time it may get into the dead-letter queue without a call.
+pub(crate) fn may_be_held(
+    policy: &RetryPolicy,
+    progress: &Progress<'_>,
+    deferrals: u32,
+    now: SystemTime,
+) -> bool {
     deferrals < policy.max_deferrals
         && progress.receive_count <= 1
         && (progress.strategy == Strategy::Copy || max_retries(policy, progress) > 0)
         && !patience(policy, progress, now).is_zero()
 }
 
-/// What is left of the age budget: that of the class of the last failure, or the shortest one before any.
+/// What is left of the age budget: that of the class of the last failure, or the shortest one
+/// before any.
 fn patience(policy: &RetryPolicy, progress: &Progress<'_>, now: SystemTime) -> Duration {
     let last = progress.state.class.and_then(|class| policy.class(class));
     let classes = [&policy.rate_limit, &policy.quota, &policy.temporary];
@@ -112,7 +143,9 @@ fn patience(policy: &RetryPolicy, progress: &Progress<'_>, now: SystemTime) -> D
 }
 
 fn doubled(policy: &RetryPolicy, deferrals: u32) -> Duration {
-    2_u64.checked_pow(deferrals).map_or(policy.max_deferral, |secs| Duration::from_secs(secs).min(policy.max_deferral))
+    2_u64
+        .checked_pow(deferrals)
+        .map_or(policy.max_deferral, |secs| Duration::from_secs(secs).min(policy.max_deferral))
 }
 
 /// So that a thousand that are deferred together do not come back together.

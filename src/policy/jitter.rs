@@ -6,7 +6,8 @@ use super::Backoff;
 
 /// How a delay is spread. It is applied after the cap, so that it survives the cap.
 ///
-/// Its range reaches neither beyond the capped delay nor, for [`Decorrelated`](Self::Decorrelated), beyond the cap.
+/// Its range reaches neither beyond the capped delay nor, for [`Decorrelated`](Self::Decorrelated),
+/// beyond the cap.
 ///
 /// ```
 /// use std::time::Duration;
@@ -53,7 +54,12 @@ pub struct Spread {
 }
 
 impl Spread {
-    pub(super) fn of(backoff: &Backoff, retries: u32, cap: Duration, previous: Option<Duration>) -> Self {
+    pub(super) fn of(
+        backoff: &Backoff,
+        retries: u32,
+        cap: Duration,
+        previous: Option<Duration>,
+    ) -> Self {
         Self { delay: backoff.delay(retries).min(cap), base: backoff.base(), cap, previous }
     }
 }
@@ -77,8 +83,8 @@ impl Jitter {
     }
 }
 
-/// This share of the whole. A share below 0, or no number at all, counts as 0, one above 1 as 1: no arithmetic here can panic,
-/// and no part is more than the whole.
+/// This share of the whole. A share below 0, or no number at all, counts as 0, one above 1 as 1: no
+/// arithmetic here can panic, and no part is more than the whole.
 pub(super) fn part(whole: Duration, share: f64) -> Duration {
     let share = if share > 0.0 { share.min(1.0) } else { 0.0 };
     Duration::try_from_secs_f64(whole.as_secs_f64() * share).map_or(whole, |part| part.min(whole))
@@ -115,7 +121,11 @@ mod tests {
         for (jitter, spread, expected) in table {
             for (sample, secs) in [0.0, 0.5, ALMOST_ONE].into_iter().zip(expected) {
                 let delay = jitter.apply(&spread, sample);
-                assert_eq!(delay, Duration::from_secs_f64(secs), "{jitter:?} of {spread:?} at {sample}");
+                assert_eq!(
+                    delay,
+                    Duration::from_secs_f64(secs),
+                    "{jitter:?} of {spread:?} at {sample}"
+                );
             }
         }
     }
@@ -126,9 +136,14 @@ mod tests {
             let delay = Jitter::Proportional(share).apply(&spread(60, None), 0.0);
             assert_eq!(delay, Duration::from_secs(from), "proportional {share}");
         }
-        for (sample, secs) in
-            [(-0.1, 0), (1.0, 60), (7.0, 60), (f64::NEG_INFINITY, 0), (f64::INFINITY, 60), (f64::NAN, 0)]
-        {
+        for (sample, secs) in [
+            (-0.1, 0),
+            (1.0, 60),
+            (7.0, 60),
+            (f64::NEG_INFINITY, 0),
+            (f64::INFINITY, 60),
+            (f64::NAN, 0),
+        ] {
             let delay = Jitter::Full.apply(&spread(60, None), sample);
             assert_eq!(delay, Duration::from_secs(secs), "sample {sample}");
         }
@@ -136,8 +151,12 @@ mod tests {
 
     #[test]
     fn the_longest_delay_there_is_can_be_spread() {
-        let spread =
-            Spread { delay: Duration::MAX, base: Duration::MAX, cap: Duration::MAX, previous: Some(Duration::MAX) };
+        let spread = Spread {
+            delay: Duration::MAX,
+            base: Duration::MAX,
+            cap: Duration::MAX,
+            previous: Some(Duration::MAX),
+        };
         let jitters = [
             Jitter::Full,
             Jitter::Equal,

@@ -1,5 +1,5 @@
-//! How long to wait and when to give up: the pure core. It reads no clock, draws no random number and logs nothing; it is given
-//! the time and one random number, and returns a value.
+//! How long to wait and when to give up: the pure core. It reads no clock, draws no random number
+//! and logs nothing; it is given the time and one random number, and returns a value.
 
 use std::time::Duration;
 
@@ -19,11 +19,14 @@ pub use calls::CallPolicy;
 pub use decide::History;
 pub(crate) use decide::{Progress, decide, given_up, is_spent, is_stuck, max_retries, next_retry};
 pub use defer::CircuitBreaker;
-pub(crate) use defer::{believed_due, defer, defer_unverified, deferred_in_place, hold, may_be_held};
+pub(crate) use defer::{
+    believed_due, defer, defer_unverified, deferred_in_place, hold, may_be_held,
+};
 pub use jitter::{Jitter, Spread};
 pub(crate) use presets::Preset;
 
-/// Everything that bounds the retries of a message. [`RetryPolicy::default`] is the built-in `standard`.
+/// Everything that bounds the retries of a message. [`RetryPolicy::default`] is the built-in
+/// `standard`.
 ///
 /// ```
 /// use std::time::Duration;
@@ -37,22 +40,28 @@ pub(crate) use presets::Preset;
 pub struct RetryPolicy {
     /// Most copies for failures of any class. Default 50.
     pub max_retries: u32,
-    /// Longest delay that a failure itself may name. Default 43,200 s, the longest visibility timeout of SQS.
+    /// Longest delay that a failure itself may name. Default 43,200 s, the longest visibility
+    /// timeout of SQS.
     pub max_retry_after: Duration,
-    /// A message older than this when its turn comes is dead-lettered without a call. Default: none.
+    /// A message older than this when its turn comes is dead-lettered without a call. Default:
+    /// none.
     pub message_ttl: Option<Duration>,
-    /// Most copies between two calls because it was not the message's turn. Then it is called in spite of a pause or an open circuit;
-    /// where too little of the invocation is left, it is left to SQS, which delivers it again after its visibility timeout. Default 100.
+    /// Most copies between two calls because it was not the message's turn. Then it is called in
+    /// spite of a pause or an open circuit; where too little of the invocation is left, it is left
+    /// to SQS, which delivers it again after its visibility timeout. Default 100.
     pub max_deferrals: u32,
-    /// A message that is deferred waits twice as long each time, but no longer than this, which is then spread over up to twice
-    /// the time. Default 60 s.
+    /// A message that is deferred waits twice as long each time, but no longer than this, which is
+    /// then spread over up to twice the time. Default 60 s.
     pub max_deferral: Duration,
-    /// Most times that the handler may [postpone](crate::Failure::postpone) a message in a row. Default 1,000.
+    /// Most times that the handler may [postpone](crate::Failure::postpone) a message in a row.
+    /// Default 1,000.
     pub max_postponements: u32,
-    /// How long a failure that names a delay keeps other messages of its [scope](crate::Scope) from the handler, at most: then one of
-    /// them is let through to see. `None` keeps nobody. Default 60 s.
+    /// How long a failure that names a delay keeps other messages of its [scope](crate::Scope) from
+    /// the handler, at most: then one of them is let through to see. `None` keeps nobody. Default
+    /// 60 s.
     pub max_pause: Option<Duration>,
-    /// When a callee that fails and fails is left alone; `None` for never. Default: see [`CircuitBreaker`].
+    /// When a callee that fails and fails is left alone; `None` for never. Default: see
+    /// [`CircuitBreaker`].
     pub circuit_breaker: Option<CircuitBreaker>,
     /// For [`FailureClass::RateLimit`]. Default 60 s × 3ⁿ up to 300 s, 12 hours.
     pub rate_limit: ClassPolicy,
@@ -62,7 +71,8 @@ pub struct RetryPolicy {
     pub temporary: ClassPolicy,
     /// How calls to SQS are tried again, which is no retry of a message. No preset changes it.
     pub sqs_calls: CallPolicy,
-    /// How a [`Worker`](crate::Worker) that cannot receive tries again. Default: [`CallPolicy::receiving`]. No preset changes it.
+    /// How a [`Worker`](crate::Worker) that cannot receive tries again. Default:
+    /// [`CallPolicy::receiving`]. No preset changes it.
     pub receive_calls: CallPolicy,
 }
 
@@ -102,16 +112,17 @@ pub struct ClassPolicy {
     pub max_delay: Duration,
     /// How the delay is spread, after the cap.
     pub jitter: Jitter,
-    /// Most copies for failures of this class; `None` leaves it to [`RetryPolicy::max_retries`], which bounds all classes together in any
-    /// case.
+    /// Most copies for failures of this class; `None` leaves it to [`RetryPolicy::max_retries`],
+    /// which bounds all classes together in any case.
     pub max_retries: Option<u32>,
     /// No retry later than this after the message was first received.
     pub total_timeout: Duration,
 }
 
 impl ClassPolicy {
-    /// The delay after so many retries of this class: the backoff, capped, then spread by `sample`, uniform in `0.0..1.0`.
-    /// `previous` is the delay before this one, for [`Jitter::Decorrelated`].
+    /// The delay after so many retries of this class: the backoff, capped, then spread by `sample`,
+    /// uniform in `0.0..1.0`. `previous` is the delay before this one, for
+    /// [`Jitter::Decorrelated`].
     ///
     /// On the wire it is rounded up to whole seconds; what exceeds 900 s is waited in several hops.
     ///

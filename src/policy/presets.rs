@@ -59,7 +59,10 @@ impl Preset {
 
     pub(crate) fn policy(&self) -> RetryPolicy {
         let class = |row: Row| ClassPolicy {
-            backoff: Backoff::Exponential { base: Duration::from_secs(row.base), multiplier: self.multiplier },
+            backoff: Backoff::Exponential {
+                base: Duration::from_secs(row.base),
+                multiplier: self.multiplier,
+            },
             max_delay: Duration::from_secs(row.cap),
             jitter: self.jitter,
             max_retries: None,
@@ -86,7 +89,8 @@ impl Preset {
 impl RetryPolicy {
     /// Patience for callees that recover in their own time; the default.
     ///
-    /// At most 50 retries. Each wait is spread from half of the delay to the whole ([`Jitter::Equal`]).
+    /// At most 50 retries. Each wait is spread from half of the delay to the whole
+    /// ([`Jitter::Equal`]).
     ///
     /// | class | delays in seconds | 50 of them, at most | ends after |
     /// |---|---|---|---|
@@ -122,10 +126,11 @@ impl RetryPolicy {
         Preset::HIGH_VOLUME.policy()
     }
 
-    /// A handful of quick retries, for messages about which somebody must soon be told: what cannot be done within a minute is
-    /// dead-lettered.
+    /// A handful of quick retries, for messages about which somebody must soon be told: what cannot
+    /// be done within a minute is dead-lettered.
     ///
-    /// At most 5 retries. Each wait is spread from four fifths of the delay to the whole ([`Jitter::Proportional`] of 0.2).
+    /// At most 5 retries. Each wait is spread from four fifths of the delay to the whole
+    /// ([`Jitter::Proportional`] of 0.2).
     ///
     /// | class | delays in seconds | 5 of them, at most | ends after |
     /// |---|---|---|---|
@@ -159,9 +164,17 @@ mod tests {
         const HOURS: u64 = 3_600;
         let (standard, high_volume, critical) =
             (RetryPolicy::standard(), RetryPolicy::high_volume(), RetryPolicy::critical());
-        // policy, its class → first delays, sum of all, age, shares of the delay at both ends of the jitter
+        // policy, its class → first delays, sum of all, age, shares of the delay at both ends of
+        // the jitter
         let table = [
-            (&standard, &standard.rate_limit, [60, 180, 300, 300, 300], 14_640, 12 * HOURS, [0.5, 1.0]),
+            (
+                &standard,
+                &standard.rate_limit,
+                [60, 180, 300, 300, 300],
+                14_640,
+                12 * HOURS,
+                [0.5, 1.0],
+            ),
             (&standard, &standard.quota, [120, 360, 600, 600, 600], 29_280, 48 * HOURS, [0.5, 1.0]),
             (&standard, &standard.temporary, [2, 6, 18, 54, 60], 2_840, 12 * HOURS, [0.5, 1.0]),
             (&high_volume, &high_volume.rate_limit, [10, 20, 30, 30, 30], 270, HOURS, [0.0, 1.0]),
@@ -174,9 +187,15 @@ mod tests {
         for (policy, class, delays, sum, age, ends) in table {
             let delay = |retries| class.backoff.delay(retries).min(class.max_delay);
             assert_eq!([0, 1, 2, 3, 4].map(|retries| delay(retries).as_secs()), delays);
-            assert_eq!((0..policy.max_retries).map(delay).sum::<Duration>(), Duration::from_secs(sum));
+            assert_eq!(
+                (0..policy.max_retries).map(delay).sum::<Duration>(),
+                Duration::from_secs(sum)
+            );
             assert_eq!(class.total_timeout, Duration::from_secs(age));
-            assert_eq!([0.0, 1.0].map(|sample| class.delay(9, None, sample)), ends.map(|end| delay(9).mul_f64(end)));
+            assert_eq!(
+                [0.0, 1.0].map(|sample| class.delay(9, None, sample)),
+                ends.map(|end| delay(9).mul_f64(end))
+            );
         }
         assert_eq!(Preset::ALL.map(|preset| preset.policy().max_retries), [50, 10, 5]);
     }

@@ -1,4 +1,5 @@
-//! One attempt at a delivery: gate, handle, classify, decide. Neither its panic nor its timeout reaches a neighbour.
+//! One attempt at a delivery: gate, handle, classify, decide. Neither its panic nor its timeout
+//! reaches a neighbour.
 
 use std::future::{Future, pending, poll_fn};
 use std::mem;
@@ -52,9 +53,11 @@ enum Handled {
 impl Handled {
     fn ended(why: End) -> Self {
         match why {
-            End::TimeOut => {
-                Self::Failed(Failure::new(FailureClass::Temporary, Evidence::TimeOut, "the handler ran out of time"))
-            }
+            End::TimeOut => Self::Failed(Failure::new(
+                FailureClass::Temporary,
+                Evidence::TimeOut,
+                "the handler ran out of time",
+            )),
             End::Stop => Self::Interrupted,
             End::Abandoned => Self::Abandoned,
         }
@@ -64,13 +67,20 @@ impl Handled {
         Self::Failed(Failure::new(FailureClass::Temporary, Evidence::Panic, "the handler panicked"))
     }
 
-    /// What the end of a call says of the downstream service. A call that the end of the invocation cut short says nothing.
+    /// What the end of a call says of the downstream service. A call that the end of the invocation
+    /// cut short says nothing.
     fn reply(&self, had_its_time: bool) -> Reply {
         match self {
             Self::Done => Reply::Alive,
-            Self::Failed(failure) if had_its_time || failure.evidence() != Evidence::TimeOut => Reply::of(failure),
+            Self::Failed(failure) if had_its_time || failure.evidence() != Evidence::TimeOut => {
+                Reply::of(failure)
+            }
             Self::Abandoned if had_its_time => Reply::Down,
-            Self::Failed(_) | Self::Abandoned | Self::Held(_) | Self::NotStarted | Self::Interrupted => Reply::Silent,
+            Self::Failed(_)
+            | Self::Abandoned
+            | Self::Held(_)
+            | Self::NotStarted
+            | Self::Interrupted => Reply::Silent,
         }
     }
 }
@@ -84,10 +94,20 @@ where
     fn turn(&self) -> Turn {
         let Settler { clock, sampler, .. } = &self.processor.inner.settler;
         let began = Instant::now();
-        Turn { began, limit: self.deadlines.limit(began), at: clock.now(), sample: sampler.sample() }
+        Turn {
+            began,
+            limit: self.deadlines.limit(began),
+            at: clock.now(),
+            sample: sampler.sample(),
+        }
     }
 
-    async fn run(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> (Decision, Reply) {
+    async fn run(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        slot: &Slot<Self>,
+    ) -> (Decision, Reply) {
         if let Some(decision) = self.gate(delivery, turn) {
             return (decision, Reply::Silent);
         }
@@ -97,10 +117,16 @@ where
     }
 
     fn not_started(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Decision {
-        self.gate(delivery, turn).unwrap_or_else(|| self.decide(delivery, turn, Handled::NotStarted))
+        self.gate(delivery, turn)
+            .unwrap_or_else(|| self.decide(delivery, turn, Handled::NotStarted))
     }
 
-    fn abandoned(&self, delivery: &Arc<Delivery>, turn: &Turn, had_its_time: bool) -> (Decision, Reply) {
+    fn abandoned(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        had_its_time: bool,
+    ) -> (Decision, Reply) {
         let handled = Handled::Abandoned;
         let reply = handled.reply(had_its_time);
         (self.decide(delivery, turn, handled), reply)
@@ -128,28 +154,40 @@ where
     T: Body,
 {
     pub(super) fn new(processor: &BatchProcessor<H, Q, T>, deadlines: &Deadlines) -> Self {
-        Self { processor: processor.clone(), deadlines: deadlines.clone(), invocation: Span::current() }
+        Self {
+            processor: processor.clone(),
+            deadlines: deadlines.clone(),
+            invocation: Span::current(),
+        }
     }
 
     /// Gate: what is decided about a message without a call of its handler.
     fn gate(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Option<Decision> {
         let Inner { settler, policy, given_up, .. } = &*self.processor.inner;
         let Turn { began, at: now, sample, .. } = *turn;
-        let decision = |disposition| Some(Decision::uncalled(Arc::clone(delivery), disposition, now, sample));
+        let decision =
+            |disposition| Some(Decision::uncalled(Arc::clone(delivery), disposition, now, sample));
         if settler.has_lapsed(delivery) {
             return decision(Disposition::Release(ReleaseReason::Lapsed));
         }
         if self.deadlines.stop.starting.is_cancelled() {
             return decision(Disposition::Release(ReleaseReason::ShuttingDown));
         }
-        let time_left = if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
+        let time_left =
+            if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
         let dead_letter = self.processor.inner.planner().dead_letter_mode(delivery, now);
         let given_up = given_up.find(delivery, now);
         let reason = given_up.as_ref().map(|given_up| given_up.reason);
-        if let Some(disposition) = gate(policy, dead_letter, delivery, reason, now, time_left, sample) {
-            let is_sent = matches!(disposition, Disposition::DeadLetter(_)) && *dead_letter != DeadLetterMode::Redrive;
+        if let Some(disposition) =
+            gate(policy, dead_letter, delivery, reason, now, time_left, sample)
+        {
+            let is_sent = matches!(disposition, Disposition::DeadLetter(_))
+                && *dead_letter != DeadLetterMode::Redrive;
             let failure = given_up.and_then(|given_up| given_up.failure).filter(|_| is_sent);
-            return Some(Decision { failure, ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample) });
+            return Some(Decision {
+                failure,
+                ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample)
+            });
         }
         let objection = delivery.defect.as_ref().or(delivery.refusal.as_ref())?.clone();
         Some(Decision { elapsed: None, ..self.decide(delivery, turn, Handled::Failed(objection)) })
@@ -160,29 +198,47 @@ where
         let Inner { settler, policy, .. } = &*self.processor.inner;
         let Turn { began, sample, .. } = *turn;
         let now = settler.clock.now();
-        let elapsed = (!matches!(handled, Handled::Held(_) | Handled::NotStarted)).then(|| began.elapsed());
+        let elapsed =
+            (!matches!(handled, Handled::Held(_) | Handled::NotStarted)).then(|| began.elapsed());
         let (disposition, failure) = match handled {
-            Handled::Held(Held { why, rest }) => {
-                (policy::hold(policy, &delivery.progress(), why, rest, delivery.deferrals(), now, sample), None)
-            }
+            Handled::Held(Held { why, rest }) => (
+                policy::hold(
+                    policy,
+                    &delivery.progress(),
+                    why,
+                    rest,
+                    delivery.deferrals(),
+                    now,
+                    sample,
+                ),
+                None,
+            ),
             Handled::Done => (Disposition::Complete, None),
             Handled::Failed(failure) => {
                 (policy::decide(policy, &delivery.progress(), &failure, now, sample), Some(failure))
             }
-            Handled::NotStarted => {
-                (policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample), None)
-            }
+            Handled::NotStarted => (
+                policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample),
+                None,
+            ),
             Handled::Interrupted => (Disposition::Release(ReleaseReason::ShuttingDown), None),
             Handled::Abandoned => (Disposition::Release(ReleaseReason::Abandoned), None),
         };
-        Decision { failure, elapsed, ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample) }
+        Decision {
+            failure,
+            elapsed,
+            ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample)
+        }
     }
 
-    /// Calls the handler, unless the downstream service is left alone. The user's code runs in here, and nowhere else.
+    /// Calls the handler, unless the downstream service is left alone. The user's code runs in
+    /// here, and nowhere else.
     async fn call(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
         let called = async {
-            // The user's rules come first when the handler makes something of a response or an error.
-            let mut called = pin!(self.processor.inner.rules.scope(self.call_in_scope(delivery, turn, slot)));
+            // The user's rules come first when the handler makes something of a response or an
+            // error.
+            let mut called =
+                pin!(self.processor.inner.rules.scope(self.call_in_scope(delivery, turn, slot)));
             let ended = poll_fn(|context| match called.as_mut().poll(context) {
                 Poll::Ready(handled) => Poll::Ready(Ok(handled)),
                 Poll::Pending => slot.poll_end(context).map(Err),
@@ -191,9 +247,11 @@ where
                 Ok(handled) => handled,
                 Err(End::Abandoned) => Handled::Abandoned,
                 Err(end) => {
-                    // A response may have come at the same moment, or be there but for the rest of its body.
+                    // A response may have come at the same moment, or be there but for the rest of
+                    // its body.
                     yield_now().await;
-                    let last = poll_fn(|context| Poll::Ready(poll_last(|| called.as_mut().poll(context))));
+                    let last =
+                        poll_fn(|context| Poll::Ready(poll_last(|| called.as_mut().poll(context))));
                     match last.await {
                         Poll::Ready(handled) => handled,
                         Poll::Pending => Handled::ended(end),
@@ -211,7 +269,12 @@ where
         })
     }
 
-    async fn call_in_scope(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
+    async fn call_in_scope(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        slot: &Slot<Self>,
+    ) -> Handled {
         let Inner { handler, protection, policy, mode, .. } = &*self.processor.inner;
         let max_retries = policy::max_retries(policy, &delivery.progress());
         let message = match Message::new(delivery, max_retries, turn.limit) {
@@ -219,10 +282,13 @@ where
             Err(failure) => return Handled::Failed(failure),
         };
         let (scope, caller, at) = (handler.scope(&message), delivery.caller(), turn.at);
-        let may_be_held =
-            *mode == Mode::Requeue && policy::may_be_held(policy, &delivery.progress(), delivery.deferrals(), at);
-        let admitted =
-            if may_be_held { protection.admit(scope, caller, at) } else { Ok(protection.permit(scope, caller)) };
+        let may_be_held = *mode == Mode::Requeue
+            && policy::may_be_held(policy, &delivery.progress(), delivery.deferrals(), at);
+        let admitted = if may_be_held {
+            protection.admit(scope, caller, at)
+        } else {
+            Ok(protection.permit(scope, caller))
+        };
         let permit = match admitted {
             Ok(permit) => permit,
             Err(held) => return Handled::Held(held),

@@ -8,7 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::settings::Limits;
 use crate::settle::Window;
 
-/// How a host that ends asks its batches to end too. A message that was not handled is receivable again at once.
+/// How a host that ends asks its batches to end too. A message that was not handled is receivable
+/// again at once.
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
     /// No handler starts any more.
@@ -43,12 +44,20 @@ pub(super) struct Turn {
 }
 
 impl Deadlines {
-    /// The reserve at the end of the invocation is for settling, and a tenth of it for the response itself.
+    /// The reserve at the end of the invocation is for settling, and a tenth of it for the response
+    /// itself.
     pub(super) fn new(started: Instant, deadline: Instant, limits: &Limits, stop: Stop) -> Self {
         let reserve = limits.reserve.min(deadline.saturating_duration_since(started) / 4);
         let window = Window { started, deadline: deadline - reserve / 10 };
         let Limits { timeout, .. } = *limits;
-        Self { window, stop, cutoff: deadline - reserve, timeout, grace: reserve / 2, deletes_done: false }
+        Self {
+            window,
+            stop,
+            cutoff: deadline - reserve,
+            timeout,
+            grace: reserve / 2,
+            deletes_done: false,
+        }
     }
 
     /// The end of a handler that begins now.

@@ -10,7 +10,11 @@ use crate::queue::{Queue, QueueArn};
 use crate::settings::RecursiveLoop;
 
 /// Reads each record, and joins those that are the same message delivered twice.
-pub(super) async fn decode<H, Q: Queue>(inner: &Inner<H, Q>, records: Vec<Record>, deadline: Instant) -> Vec<Delivery> {
+pub(super) async fn decode<H, Q: Queue>(
+    inner: &Inner<H, Q>,
+    records: Vec<Record>,
+    deadline: Instant,
+) -> Vec<Delivery> {
     if let Some(senders) = &inner.decoder.senders {
         senders.identify(&records, deadline).await;
     }
@@ -21,7 +25,8 @@ pub(super) async fn decode<H, Q: Queue>(inner: &Inner<H, Q>, records: Vec<Record
         deliveries = joined(deliveries);
     }
     if inner.recursive_loop == RecursiveLoop::Terminate {
-        let lineage = deliveries.iter().map(|delivery| delivery.state.lineage).max().unwrap_or_default();
+        let lineage =
+            deliveries.iter().map(|delivery| delivery.state.lineage).max().unwrap_or_default();
         for delivery in &mut deliveries {
             delivery.descend(lineage);
         }

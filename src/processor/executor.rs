@@ -1,7 +1,9 @@
-//! Runs attempts on the handlers' threads: slots and time. Takes the attempt as a value, and knows no policy.
+//! Runs attempts on the handlers' threads: slots and time. Takes the attempt as a value, and knows
+//! no policy.
 //!
-//! Each slot is a task that takes one delivery after the other, without waking this side for each. This side, whose thread no handler
-//! can block, keeps the time: it ends attempts whose time is over, and abandons those that block their thread.
+//! Each slot is a task that takes one delivery after the other, without waking this side for each.
+//! This side, whose thread no handler can block, keeps the time: it ends attempts whose time is
+//! over, and abandons those that block their thread.
 
 use std::future::Future;
 use std::mem;
@@ -23,13 +25,14 @@ use crate::gate::{Change, Permit, Reply};
 use crate::message::Delivery;
 use crate::plan::Decision;
 
-/// The clock is looked at no more often for the sake of deliveries that wait, however short a handler's time is.
+/// The clock is looked at no more often for the sake of deliveries that wait, however short a
+/// handler's time is.
 const LEAST_BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-/// An attempt that runs for so long is not waited for: further slots are spawned meanwhile, and have their turn on its thread
-/// afterwards.
+/// An attempt that runs for so long is not waited for: further slots are spawned meanwhile, and
+/// have their turn on its thread afterwards.
 const LONG_RUN: Duration = Duration::from_millis(1);
-/// A delivery that is taken when no time is left is decided without a call, so that no handler can block its slot. On a busy machine the
-/// slot may need a moment for that.
+/// A delivery that is taken when no time is left is decided without a call, so that no handler can
+/// block its slot. On a busy machine the slot may need a moment for that.
 const DECIDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// What a slot does with a delivery.
@@ -49,7 +52,12 @@ pub(super) trait Attempt: Sized + Send + Sync + 'static {
     fn not_started(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Decision;
 
     /// What is decided about a delivery whose handler blocks its thread.
-    fn abandoned(&self, delivery: &Arc<Delivery>, turn: &Turn, had_its_time: bool) -> (Decision, Reply);
+    fn abandoned(
+        &self,
+        delivery: &Arc<Delivery>,
+        turn: &Turn,
+        had_its_time: bool,
+    ) -> (Decision, Reply);
 
     /// Says what an attempt changed for others.
     fn announce(&self, change: Change);
@@ -66,7 +74,8 @@ pub(super) enum End {
     Abandoned,
 }
 
-/// Makes an attempt at each delivery, on so many threads' slots at once. Tells of each decision as soon as it is known.
+/// Makes an attempt at each delivery, on so many threads' slots at once. Tells of each decision as
+/// soon as it is known.
 pub(super) async fn execute<A: Attempt>(
     attempt: A,
     deliveries: Vec<Arc<Delivery>>,
@@ -86,8 +95,14 @@ pub(super) async fn execute<A: Attempt>(
         decided: Vec::new(),
         has_waited: false,
     };
-    let shared = Shared { attempt, deadlines: deadlines.clone(), state: Mutex::new(state), news: Notify::new() };
-    let mut executor = Executor { shared: Arc::new(shared), handlers, tasks: Vec::with_capacity(count) };
+    let shared = Shared {
+        attempt,
+        deadlines: deadlines.clone(),
+        state: Mutex::new(state),
+        news: Notify::new(),
+    };
+    let mut executor =
+        Executor { shared: Arc::new(shared), handlers, tasks: Vec::with_capacity(count) };
     // One slot is enough as long as no handler takes its time, and no other thread is woken.
     executor.spawn(1);
     let mut to_spawn = count - 1;
@@ -149,7 +164,8 @@ impl<A: Attempt> Drop for Executor<'_, A> {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         let queued = mem::take(&mut state.queued);
-        // A blocked handler keeps the shared state alive, and must not keep its neighbours' permits.
+        // A blocked handler keeps the shared state alive, and must not keep its neighbours'
+        // permits.
         let running: Vec<_> = state.slots.iter_mut().map(Option::take).collect();
         drop(state);
         drop((queued, running));
@@ -228,19 +244,24 @@ impl<A: Attempt> Shared<A> {
 
     fn end_all(&self) {
         let due = Instant::now() + self.deadlines.grace;
-        for running in self.state().slots.iter_mut().flatten().filter(|running| running.end.is_none()) {
+        for running in
+            self.state().slots.iter_mut().flatten().filter(|running| running.end.is_none())
+        {
             running.end(End::Stop, due);
         }
     }
 
-    /// Ends the attempts whose time is over. Returns how many did not end when they were to: their threads are blocked.
+    /// Ends the attempts whose time is over. Returns how many did not end when they were to: their
+    /// threads are blocked.
     fn end_overdue(&self) -> usize {
         let now = Instant::now();
         let mut abandoned = Vec::new();
         for slot in &mut self.state().slots {
             match slot {
                 Some(running) if running.due > now => {}
-                Some(running) if running.end.is_none() => running.end(End::TimeOut, now + self.deadlines.grace),
+                Some(running) if running.end.is_none() => {
+                    running.end(End::TimeOut, now + self.deadlines.grace)
+                }
                 slot => abandoned.extend(slot.take()),
             }
         }
@@ -312,14 +333,25 @@ impl<A: Attempt> Slot<A> {
         let mut state = self.shared.state();
         let delivery = state.queued.next()?;
         let turn = self.shared.attempt.turn();
-        let due = if turn.began < self.shared.deadlines.cutoff { turn.limit } else { turn.began + DECIDED_WITHIN };
-        let running = Running { delivery: Arc::clone(&delivery), turn, permit: None, end: None, due, waker: None };
+        let due = if turn.began < self.shared.deadlines.cutoff {
+            turn.limit
+        } else {
+            turn.began + DECIDED_WITHIN
+        };
+        let running = Running {
+            delivery: Arc::clone(&delivery),
+            turn,
+            permit: None,
+            end: None,
+            due,
+            waker: None,
+        };
         state.slots[self.number] = Some(running);
         Some((delivery, turn))
     }
 
-    /// Whether there is another delivery to take: not if this one has been abandoned meanwhile. Then the task ends with its last
-    /// decision, and outlives no batch.
+    /// Whether there is another delivery to take: not if this one has been abandoned meanwhile.
+    /// Then the task ends with its last decision, and outlives no batch.
     fn finish(&self, decision: Decision, reply: Reply) -> bool {
         let mut state = self.shared.state();
         let Some(running) = state.slots[self.number].take() else { return false };
@@ -331,7 +363,8 @@ impl<A: Attempt> Slot<A> {
         goes_on
     }
 
-    /// From now on the handler calls what the permit is for; `false` if it is to end before it does.
+    /// From now on the handler calls what the permit is for; `false` if it is to end before it
+    /// does.
     pub(super) fn hold(&self, permit: Permit) -> bool {
         match &mut self.shared.state().slots[self.number] {
             Some(running @ Running { end: None, .. }) => running.permit = Some(permit),

@@ -1,6 +1,7 @@
-//! Which messages this process gave up and which are still in their queue, left to its redrive policy or since SQS did not confirm the copy
-//! that says why. SQS delivers them again until it moves them, and to call their handlers again would change nothing. Takes no decision
-//! about a message.
+//! Which messages this process gave up and which are still in their queue, left to its redrive
+//! policy or since SQS did not confirm the copy that says why. SQS delivers them again until it
+//! moves them, and to call their handlers again would change nothing. Takes no decision about a
+//! message.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -19,8 +20,9 @@ const MAX_MESSAGES: usize = 4_096;
 /// A queue keeps no message for longer. Source: SQS API reference, `MessageRetentionPeriod`.
 const MAX_RETENTION: Duration = Duration::from_secs(14 * 86_400);
 
-/// What is forgotten, or was given up by another process, is handled once more. So the ids are kept in full: two messages whose hashes
-/// were the same could make one of them a dead letter that was never handled.
+/// What is forgotten, or was given up by another process, is handled once more. So the ids are kept
+/// in full: two messages whose hashes were the same could make one of them a dead letter that was
+/// never handled.
 #[derive(Default)]
 pub(super) struct GivenUp(Mutex<Memory>);
 
@@ -57,7 +59,8 @@ impl Receive {
 }
 
 impl GivenUp {
-    /// Notes a message that stays in its queue, if it was given up. One without an id is not known when it is received again.
+    /// Notes a message that stays in its queue, if it was given up. One without an id is not known
+    /// when it is received again.
     pub(super) fn note(&self, kept: &Settled) {
         let Decision { delivery, disposition, failure, at, .. } = &kept.decision;
         let Disposition::DeadLetter(reason) = disposition else { return };
@@ -67,7 +70,8 @@ impl GivenUp {
         };
         let Some(id) = &delivery.message_id else { return };
         let mut memory = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let receive = Receive { queue: delivery.queue.clone(), count: delivery.receive_count, at: *at, why };
+        let receive =
+            Receive { queue: delivery.queue.clone(), count: delivery.receive_count, at: *at, why };
         if let Some(known) = memory.messages.get_mut(id.as_str()) {
             *known = receive;
             return;
@@ -82,8 +86,9 @@ impl GivenUp {
         memory.messages.insert(id, receive);
     }
 
-    /// Why this message was given up on an earlier receive, if it was. In another queue, or with a count that began anew, it is a new
-    /// message although it has the same id: in the dead-letter queue it is to be handled.
+    /// Why this message was given up on an earlier receive, if it was. In another queue, or with a
+    /// count that began anew, it is a new message although it has the same id: in the dead-letter
+    /// queue it is to be handled.
     pub(super) fn find(&self, delivery: &Delivery, now: SystemTime) -> Option<Why> {
         // Nobody has given it up before its first receive.
         if delivery.receive_count <= 1 {
@@ -161,7 +166,8 @@ mod tests {
             memory.note(&given_up(delivery(&format!("m-{n}"), "orders", 1)));
             memory.note(&given_up(delivery(&format!("m-{n}"), "orders", 2)));
         }
-        let knows = |n: usize| memory.find(&delivery(&format!("m-{n}"), "orders", 3), NOW).is_some();
+        let knows =
+            |n: usize| memory.find(&delivery(&format!("m-{n}"), "orders", 3), NOW).is_some();
         assert_eq!([knows(0), knows(1), knows(MAX_MESSAGES)], [false, true, true]);
         let kept = memory.0.lock().expect("no panic");
         assert_eq!((kept.messages.len(), kept.order.len()), (MAX_MESSAGES, MAX_MESSAGES));

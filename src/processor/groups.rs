@@ -9,7 +9,8 @@ use crate::message::Delivery;
 pub(super) fn groups(deliveries: Vec<Delivery>) -> (Vec<Arc<Delivery>>, Vec<Vec<Arc<Delivery>>>) {
     let (fifo, unordered): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(Delivery::is_fifo);
     let mut groups: Vec<Vec<Arc<Delivery>>> = Vec::new();
-    // A batch has one queue as a rule; should it have two, groups of the same name are not the same group.
+    // A batch has one queue as a rule; should it have two, groups of the same name are not the same
+    // group.
     let mut numbers = HashMap::new();
     for mut delivery in fifo {
         let group = (delivery.queue.clone(), delivery.group_id.clone());

@@ -8,9 +8,11 @@
 //! | settle | the plan becomes requests to SQS | the last tenth of the reserve |
 //! | report | what became of each message, for the host to respond with and for the log | the deadline |
 //!
-//! The reserve is `REQUEUE_RESERVE_SECONDS` at the end of the invocation, and at most a quarter of it.
+//! The reserve is `REQUEUE_RESERVE_SECONDS` at the end of the invocation, and at most a quarter of
+//! it.
 //!
-//! Has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and knows neither Lambda nor HTTP.
+//! Has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and knows
+//! neither Lambda nor HTTP.
 
 use std::marker::PhantomData;
 use std::sync::{Arc, Once};
@@ -113,7 +115,8 @@ where
             Mode::Report => (Strategy::Visibility, DeadLetterMode::Redrive),
         };
         let calls = policy.sqs_calls.clone();
-        let settler = Settler { queue: Arc::new(queue), clock, sampler, calls, hold: SendHold::default() };
+        let settler =
+            Settler { queue: Arc::new(queue), clock, sampler, calls, hold: SendHold::default() };
         let handlers = handlers.unwrap_or_else(Handle::current);
         let handler = Arc::new(handler);
         let protection = Protection::new(&policy);
@@ -158,10 +161,12 @@ where
         telemetry::observe(report, self.inner.metrics.as_ref(), until);
     }
 
-    /// Works on one batch. Returns before `deadline` whatever handlers and queue do, as long as this future itself is polled.
+    /// Works on one batch. Returns before `deadline` whatever handlers and queue do, as long as
+    /// this future itself is polled.
     pub async fn process(&self, records: Vec<Record>, deadline: Instant) -> Report {
         let settler = &self.inner.settler;
-        let deadlines = Deadlines::new(Instant::now(), deadline, &self.inner.limits, Stop::default());
+        let deadlines =
+            Deadlines::new(Instant::now(), deadline, &self.inner.limits, Stop::default());
         let until = deadlines.window.deadline;
         let mut settled: Vec<Settled> = Vec::new();
         let mut deleted = 0;
@@ -172,15 +177,19 @@ where
             deleted = settled.len();
             self.work(round, &deadlines, |one| settled.push(one)).await;
         }
-        let is_unreportable = |one: &Settled| one.settlement.is_kept() && one.decision.delivery.message_id.is_none();
+        let is_unreportable =
+            |one: &Settled| one.settlement.is_kept() && one.decision.delivery.message_id.is_none();
         if settled.iter().any(is_unreportable) {
-            settler.delete_done(stream::iter(settled.iter().filter_map(Settled::to_delete)), until).await;
+            settler
+                .delete_done(stream::iter(settled.iter().filter_map(Settled::to_delete)), until)
+                .await;
         }
         self.inner.report(settled, deadlines.window.started)
     }
 
-    /// As [`process`](Self::process), for a host that has no poller to delete finished messages: each is deleted as soon as it is done,
-    /// whatever its neighbours take. Returns also how many of those could not be deleted.
+    /// As [`process`](Self::process), for a host that has no poller to delete finished messages:
+    /// each is deleted as soon as it is done, whatever its neighbours take. Returns also how many
+    /// of those could not be deleted.
     pub(crate) async fn process_and_delete(
         &self,
         records: Vec<Record>,
@@ -208,14 +217,20 @@ where
         (self.inner.report(settled, deadlines.window.started), not_deleted)
     }
 
-    /// Whether most messages that come now could only be deferred, for a host that need not receive them.
+    /// Whether most messages that come now could only be deferred, for a host that need not receive
+    /// them.
     pub(crate) fn standstill(&self) -> Option<Standstill> {
         let Inner { protection, settler, mode, .. } = &*self.inner;
         if *mode == Mode::Requeue { protection.standstill(settler.clock.now()) } else { None }
     }
 
     /// Attempt, plan, settle: from deliveries to what became of them.
-    async fn work(&self, deliveries: Vec<Delivery>, deadlines: &Deadlines, settled: impl FnMut(Settled)) {
+    async fn work(
+        &self,
+        deliveries: Vec<Delivery>,
+        deadlines: &Deadlines,
+        settled: impl FnMut(Settled),
+    ) {
         let inner = &self.inner;
         let (tasks, planned) = mpsc::unbounded_channel();
         let attempting = async move {
@@ -226,27 +241,41 @@ where
             })
             .await;
             let in_order = |group| self.attempt_in_order(group, deadlines, &tasks).boxed();
-            stream::iter(groups).for_each_concurrent(inner.limits.concurrency.max(1), in_order).await;
+            stream::iter(groups)
+                .for_each_concurrent(inner.limits.concurrency.max(1), in_order)
+                .await;
             drop(tasks);
         };
         tokio::join!(attempting, inner.settler.settle(planned, deadlines.window, settled));
     }
 
     /// Attempt and plan, in any order.
-    async fn attempt(&self, deliveries: Vec<Arc<Delivery>>, deadlines: &Deadlines, mut planned: impl FnMut(Planned)) {
+    async fn attempt(
+        &self,
+        deliveries: Vec<Arc<Delivery>>,
+        deadlines: &Deadlines,
+        mut planned: impl FnMut(Planned),
+    ) {
         let Inner { limits, handlers, .. } = &*self.inner;
         let attempt = Attempt::new(self, deadlines);
         let plan = |decision| planned(self.inner.plan(decision));
         executor::execute(attempt, deliveries, limits.concurrency, handlers, deadlines, plan).await;
     }
 
-    /// Attempt and plan, one after the other: behind a message that is to be handled again, its successors stay in the queue too.
-    async fn attempt_in_order(&self, group: Vec<Arc<Delivery>>, deadlines: &Deadlines, tasks: &UnboundedSender<Task>) {
+    /// Attempt and plan, one after the other: behind a message that is to be handled again, its
+    /// successors stay in the queue too.
+    async fn attempt_in_order(
+        &self,
+        group: Vec<Arc<Delivery>>,
+        deadlines: &Deadlines,
+        tasks: &UnboundedSender<Task>,
+    ) {
         let mut group = group.into_iter();
         while let Some(delivery) = group.next() {
             let mut planned = None;
             self.attempt(vec![delivery], deadlines, |one| planned = Some(one)).await;
-            let Planned { decision, plan, successors } = planned.expect("every delivery is decided");
+            let Planned { decision, plan, successors } =
+                planned.expect("every delivery is decided");
             let settle = |waiting| drop(tasks.send(Task { decision, plan, waiting }));
             match successors {
                 Successors::Proceed => settle(Waiting::Nobody),
@@ -267,7 +296,11 @@ where
         for delivery in group {
             let disposition = Disposition::Release(ReleaseReason::BehindFailed);
             let decision = Decision::uncalled(delivery, disposition, self.clock().now(), 0.0);
-            drop(tasks.send(Task { decision, plan: Plan::Keep { unsent: None }, waiting: Waiting::Nobody }));
+            drop(tasks.send(Task {
+                decision,
+                plan: Plan::Keep { unsent: None },
+                waiting: Waiting::Nobody,
+            }));
         }
     }
 }
@@ -285,7 +318,10 @@ impl<H, Q: Queue> Inner<H, Q> {
 
     fn report(&self, mut settled: Vec<Settled>, started: Instant) -> Report {
         if self.mode == Mode::Requeue {
-            settled.iter().filter(|settled| settled.settlement.is_kept()).for_each(|kept| self.given_up.note(kept));
+            settled
+                .iter()
+                .filter(|settled| settled.settlement.is_kept())
+                .for_each(|kept| self.given_up.note(kept));
         }
         settled.sort_unstable_by_key(|settled| settled.decision.delivery.position);
         Report {
@@ -295,7 +331,10 @@ impl<H, Q: Queue> Inner<H, Q> {
     }
 
     fn outcome(&self, settled: Settled) -> Outcome {
-        let Settled { decision: Decision { delivery, disposition, failure, elapsed, at, .. }, settlement } = settled;
+        let Settled {
+            decision: Decision { delivery, disposition, failure, elapsed, at, .. },
+            settlement,
+        } = settled;
         let retry = failure
             .as_ref()
             .filter(|_| matches!(disposition, Disposition::Requeue { .. }))

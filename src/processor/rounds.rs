@@ -1,17 +1,20 @@
-//! Which messages of a batch are handled together. Messages that may have ended the process the last time go after the others, a few
-//! at a time, so that one of them does not end the others' attempts for ever.
+//! Which messages of a batch are handled together. Messages that may have ended the process the
+//! last time go after the others, a few at a time, so that one of them does not end the others'
+//! attempts for ever.
 
 use crate::disposition::Strategy;
 use crate::message::Delivery;
 
-/// SQS delivered a message so often without hearing of it again. The count of a copy begins anew, so that some invocations ended
-/// without a response, or the message is on its way to the dead-letter queue.
+/// SQS delivered a message so often without hearing of it again. The count of a copy begins anew,
+/// so that some invocations ended without a response, or the message is on its way to the
+/// dead-letter queue.
 const SUSPICIOUS_RECEIVES: u32 = 3;
 /// Rounds of suspects. Each takes as long as its slowest message.
 const MAX_SUSPECT_ROUNDS: usize = 10;
 
-/// First the messages above suspicion, if any, then the suspects in at most ten rounds: from one end on odd receives and from the
-/// other on even ones. So of two of them each comes before the other in one of two receives.
+/// First the messages above suspicion, if any, then the suspects in at most ten rounds: from one
+/// end on odd receives and from the other on even ones. So of two of them each comes before the
+/// other in one of two receives.
 pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     let (mut suspects, innocents) = if deliveries.iter().any(is_suspect) {
         deliveries.into_iter().partition(is_suspect)
@@ -20,7 +23,12 @@ pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     };
     let mut rounds = vec![innocents];
     suspects.sort_unstable_by(|one, other| one.message_id.cmp(&other.message_id));
-    if suspects.iter().map(|suspect| suspect.receive_count).max().is_some_and(|receives| receives % 2 == 0) {
+    if suspects
+        .iter()
+        .map(|suspect| suspect.receive_count)
+        .max()
+        .is_some_and(|receives| receives % 2 == 0)
+    {
         suspects.reverse();
     }
     let size = suspects.len().div_ceil(MAX_SUSPECT_ROUNDS).max(1);
@@ -32,8 +40,9 @@ pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     rounds
 }
 
-/// A message that waits in its place is received again for each attempt, so that its receives tell nothing. In a dead-letter queue all
-/// messages are suspects at first: one that ends the process is sure to get there.
+/// A message that waits in its place is received again for each attempt, so that its receives tell
+/// nothing. In a dead-letter queue all messages are suspects at first: one that ends the process is
+/// sure to get there.
 fn is_suspect(delivery: &Delivery) -> bool {
     delivery.strategy == Strategy::Copy && delivery.receive_count >= SUSPICIOUS_RECEIVES
 }
@@ -57,9 +66,13 @@ mod tests {
     }
 
     fn positions(receives: &[u32], strategy: Strategy) -> Vec<Vec<usize>> {
-        let deliveries = receives.iter().enumerate().map(|(at, receives)| delivery(at, *receives, strategy));
+        let deliveries =
+            receives.iter().enumerate().map(|(at, receives)| delivery(at, *receives, strategy));
         let rounds = rounds(deliveries.collect());
-        rounds.iter().map(|round| round.iter().map(|delivery| delivery.position).collect()).collect()
+        rounds
+            .iter()
+            .map(|round| round.iter().map(|delivery| delivery.position).collect())
+            .collect()
     }
 
     #[test]

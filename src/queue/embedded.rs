@@ -1,23 +1,35 @@
-//! The adapter for the embedded SQS, which knows nothing of this port. Translates, and decides nothing.
+//! The adapter for the embedded SQS, which knows nothing of this port. Translates, and decides
+//! nothing.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use requeue_embedded::{Delivered, EmbeddedSqs, Entry, EntryFailure, RequestFailure};
 
-use super::{CallError, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn, ReceiveRequest, Source};
+use super::{
+    CallError, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn, ReceiveRequest,
+    Source,
+};
 use crate::message::Record;
 
 /// The code of a call without an answer.
 const NO_ANSWER: &str = "NoAnswer";
 
 impl Queue for EmbeddedSqs {
-    async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
+    async fn send(
+        &self,
+        queue: &QueueArn,
+        entries: &[Outgoing<'_>],
+    ) -> Result<Vec<Confirmation>, CallError> {
         let entries: Vec<Entry<'_>> = entries.iter().map(entry).collect();
         confirmations(self.direct().send_message_batch(queue, &entries).await)
     }
 
-    async fn delete(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+    async fn delete(
+        &self,
+        queue: &QueueArn,
+        receipt_handles: &[&str],
+    ) -> Result<Vec<Confirmation>, CallError> {
         confirmations(self.direct().delete_message_batch(queue, receipt_handles).await)
     }
 
@@ -32,14 +44,23 @@ impl Queue for EmbeddedSqs {
 
 impl Source for EmbeddedSqs {
     async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
-        let (attributes, now) = self.direct().get_queue_attributes(queue).await.map_err(call_error)?;
+        let (attributes, now) =
+            self.direct().get_queue_attributes(queue).await.map_err(call_error)?;
         let attribute = |name: &str| attributes.get(name).map(String::as_str);
         Ok(Description::read(attribute, Some(now)).expect("the embedded SQS has all attributes"))
     }
 
-    async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<Vec<Record>, CallError> {
+    async fn receive(
+        &self,
+        queue: &QueueArn,
+        ask: ReceiveRequest,
+    ) -> Result<Vec<Record>, CallError> {
         let ReceiveRequest { max, wait, visibility } = ask;
-        let delivered = self.direct().receive_message(queue, max, visibility, wait).await.map_err(call_error)?;
+        let delivered = self
+            .direct()
+            .receive_message(queue, max, visibility, wait)
+            .await
+            .map_err(call_error)?;
         let queue = Arc::new(queue.clone());
         Ok(delivered.into_iter().map(|delivered| record(delivered, &queue)).collect())
     }

@@ -44,7 +44,8 @@ pub struct CallError {
 pub enum CallErrorKind {
     /// The service refused it, and will again: configuration, permission, encryption.
     Refused,
-    /// The service refused the request as such, perhaps for the sake of one entry: each alone may pass.
+    /// The service refused the request as such, perhaps for the sake of one entry: each alone may
+    /// pass.
     Malformed,
     /// The service refused it for now: throttled, or an error on its side that it names.
     Unavailable,
@@ -86,7 +87,8 @@ impl fmt::Display for CallError {
 
 impl std::error::Error for CallError {}
 
-/// Codes that mean "later". Source: SQS API reference, `SendMessageBatch` and common errors; the SDK's list of throttling codes.
+/// Codes that mean "later". Source: SQS API reference, `SendMessageBatch` and common errors; the
+/// SDK's list of throttling codes.
 const UNAVAILABLE: [&str; 19] = [
     "BandwidthLimitExceeded",
     "EC2ThrottledException",
@@ -120,14 +122,16 @@ const MALFORMED: [&str; 7] = [
     "TooManyEntriesInBatchRequest",
 ];
 
-/// SQS prefixes some codes for the sake of old clients: `AWS.SimpleQueueService.BatchRequestTooLong`. `KMS.` stays: what the key refuses is not
-/// what the queue refuses. Source: SQS API reference, errors of `SendMessage`.
+/// SQS prefixes some codes for the sake of old clients:
+/// `AWS.SimpleQueueService.BatchRequestTooLong`. `KMS.` stays: what the key refuses is not what the
+/// queue refuses. Source: SQS API reference, errors of `SendMessage`.
 fn short(code: &str) -> &str {
     let code = code.rsplit('#').next().unwrap_or(code);
     code.strip_prefix("AWS.SimpleQueueService.").unwrap_or(code)
 }
 
-/// Codes of SQS have fewer characters. Whoever answers in its place may say anything, and codes are logged.
+/// Codes of SQS have fewer characters. Whoever answers in its place may say anything, and codes are
+/// logged.
 const MAX_CODE_LEN: usize = 100;
 
 fn shown(code: &str) -> String {
@@ -142,7 +146,10 @@ mod tests {
     fn a_code_is_short_and_printable() {
         let long = format!("AWS.SimpleQueueService.A\n\u{1b}[2J\u{202e}{}", "x".repeat(1_000));
         for code in [CallError::answered(400, &long).code, EntryError::answered(&long, true).code] {
-            assert!(code.starts_with("A\u{FFFD}\u{FFFD}[2J\u{FFFD}x") && code.len() < 120, "{code}");
+            assert!(
+                code.starts_with("A\u{FFFD}\u{FFFD}[2J\u{FFFD}x") && code.len() < 120,
+                "{code}"
+            );
         }
         assert_eq!(CallError::answered(400, "com.amazonaws.sqs#OverLimit").code, "OverLimit");
     }

@@ -1,5 +1,6 @@
-//! The port: the three calls that settling makes, the two that a worker makes besides, and what they can answer. Knows no SDK; `sqs.rs`
-//! is the adapter for the real one, `embedded.rs` that for the embedded one.
+//! The port: the three calls that settling makes, the two that a worker makes besides, and what
+//! they can answer. Knows no SDK; `sqs.rs` is the adapter for the real one, `embedded.rs` that for
+//! the embedded one.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -16,19 +17,22 @@ mod sqs;
 pub use error::{CallError, CallErrorKind, Confirmation, EntryError};
 #[doc(inline)]
 pub use requeue_sqs::{
-    Attribute, AttributeValue, InvalidQueueArn, InvalidQueueUrl, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, MAX_VISIBILITY,
-    MAX_WAIT, QueueArn, QueueUrl,
+    Attribute, AttributeValue, InvalidQueueArn, InvalidQueueUrl, MAX_BATCH_BYTES,
+    MAX_BATCH_ENTRIES, MAX_VISIBILITY, MAX_WAIT, QueueArn, QueueUrl,
 };
 pub use sqs::SqsQueue;
 
-/// The longest wait in its place that each receive allows: SQS counts [`MAX_VISIBILITY`] from the receive, which may have been a batching
-/// window of 5 minutes, a minute of delivery and an invocation of 15 minutes ago.
+/// The longest wait in its place that each receive allows: SQS counts [`MAX_VISIBILITY`] from the
+/// receive, which may have been a batching window of 5 minutes, a minute of delivery and an
+/// invocation of 15 minutes ago.
 pub(crate) const MAX_WAIT_IN_PLACE: Duration = Duration::from_secs(43_200 - 5 * 60 - 15 * 60 - 60);
 
-/// A queue as settling sees it. Each method is one request, tried once: trying again is settling's business.
+/// A queue as settling sees it. Each method is one request, tried once: trying again is settling's
+/// business.
 ///
-/// The answer has one [`Confirmation`] for each entry, at the entry's own position, whatever the order in which the service
-/// answered. It is `Ok(())` only when the service confirmed that very entry.
+/// The answer has one [`Confirmation`] for each entry, at the entry's own position, whatever the
+/// order in which the service answered. It is `Ok(())` only when the service confirmed that very
+/// entry.
 pub trait Queue: Send + Sync + 'static {
     /// Sends at most [`MAX_BATCH_ENTRIES`] messages of [`MAX_BATCH_BYTES`] in all.
     fn send(
@@ -51,21 +55,26 @@ pub trait Queue: Send + Sync + 'static {
         entries: &[(&str, Duration)],
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
 
-    /// Whether the time has run out for which SQS hides a received message, so that it may be in other hands: no copy of it may be sent
-    /// any more, and its visibility is not ours to change. Not a request.
+    /// Whether the time has run out for which SQS hides a received message, so that it may be in
+    /// other hands: no copy of it may be sent any more, and its visibility is not ours to change.
+    /// Not a request.
     ///
-    /// `false` where nothing extends that time: the event source mapping of a Lambda accepts no visibility timeout shorter than the
-    /// function's time-out, which no invocation outlives.
+    /// `false` where nothing extends that time: the event source mapping of a Lambda accepts no
+    /// visibility timeout shorter than the function's time-out, which no invocation outlives.
     fn has_lapsed(&self, receipt_handle: &str) -> bool {
         let _ = receipt_handle;
         false
     }
 }
 
-/// A queue as a worker sees it, which receives for itself. As with [`Queue`], each method is one request, tried once.
+/// A queue as a worker sees it, which receives for itself. As with [`Queue`], each method is one
+/// request, tried once.
 pub trait Source: Send + Sync + 'static {
     /// Asks for what a worker has to know before it begins.
-    fn describe(&self, queue: &QueueArn) -> impl Future<Output = Result<Description, CallError>> + Send;
+    fn describe(
+        &self,
+        queue: &QueueArn,
+    ) -> impl Future<Output = Result<Description, CallError>> + Send;
 
     /// Receives messages, with all that [`Record`] holds.
     fn receive(
@@ -93,7 +102,8 @@ pub struct Description {
     pub arn: QueueArn,
     /// The queue's visibility timeout.
     pub visibility: Duration,
-    /// The dead-letter queue that its redrive policy names, if it has one. Whether that queue exists is not known.
+    /// The dead-letter queue that its redrive policy names, if it has one. Whether that queue
+    /// exists is not known.
     pub dead_letter_queue: Option<QueueArn>,
     /// Messages in whatever state, which SQS counts approximately.
     pub messages: u64,
@@ -102,8 +112,12 @@ pub struct Description {
 }
 
 impl Description {
-    /// Reads the attributes of `GetQueueAttributes`; `None` when one that every queue has is missing.
-    pub(crate) fn read<'a>(attribute: impl Fn(&str) -> Option<&'a str>, date: Option<SystemTime>) -> Option<Self> {
+    /// Reads the attributes of `GetQueueAttributes`; `None` when one that every queue has is
+    /// missing.
+    pub(crate) fn read<'a>(
+        attribute: impl Fn(&str) -> Option<&'a str>,
+        date: Option<SystemTime>,
+    ) -> Option<Self> {
         const COUNTS: [&str; 3] = [
             "ApproximateNumberOfMessages",
             "ApproximateNumberOfMessagesDelayed",
@@ -148,7 +162,8 @@ impl Outgoing<'_> {
     }
 }
 
-/// The characters of which SQS makes names of message attributes. Source: SQS developer guide, "Amazon SQS message metadata".
+/// The characters of which SQS makes names of message attributes. Source: SQS developer guide,
+/// "Amazon SQS message metadata".
 #[cfg(feature = "http")]
 pub(crate) fn is_attribute_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))

@@ -11,14 +11,15 @@ use aws_sdk_sqs::config::{Config, ConfigBag, Intercept, Region, RuntimeComponent
 use aws_sdk_sqs::error::{BoxError, ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::{
-    BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry,
-    MessageAttributeValue, MessageSystemAttributeName as System, QueueAttributeName, SendMessageBatchRequestEntry,
+    BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry,
+    DeleteMessageBatchRequestEntry, MessageAttributeValue, MessageSystemAttributeName as System,
+    QueueAttributeName, SendMessageBatchRequestEntry,
 };
 use tokio::sync::OnceCell;
 
 use super::{
-    Attribute, AttributeValue, CallError, CallErrorKind, Confirmation, Description, EntryError, Outgoing, Queue,
-    QueueArn, ReceiveRequest, Source,
+    Attribute, AttributeValue, CallError, CallErrorKind, Confirmation, Description, EntryError,
+    Outgoing, Queue, QueueArn, ReceiveRequest, Source,
 };
 use crate::aws;
 use crate::clock::from_epoch_millis;
@@ -26,9 +27,9 @@ use crate::message::Record;
 
 /// SQS, by AWS's SDK.
 ///
-/// Each call goes to the queue that the message's ARN names, in that queue's region; `AWS_ENDPOINT_URL_SQS` and
-/// `AWS_ENDPOINT_URL` are honoured. The SDK's own retries are switched off: settling retries, with regard to what might be sent
-/// twice.
+/// Each call goes to the queue that the message's ARN names, in that queue's region;
+/// `AWS_ENDPOINT_URL_SQS` and `AWS_ENDPOINT_URL` are honoured. The SDK's own retries are switched
+/// off: settling retries, with regard to what might be sent twice.
 #[derive(Clone, Debug)]
 pub struct SqsQueue {
     client: Arc<OnceCell<Client>>,
@@ -42,8 +43,8 @@ impl SqsQueue {
         Self { client: Arc::new(OnceCell::new_with(Some(Client::from_conf(config)))) }
     }
 
-    /// By AWS's standard environment: credentials, region, endpoints. They are looked for when SQS is called for the first time, since a
-    /// function whose messages are all done never calls it.
+    /// By AWS's standard environment: credentials, region, endpoints. They are looked for when SQS
+    /// is called for the first time, since a function whose messages are all done never calls it.
     #[must_use]
     pub fn from_env() -> Self {
         Self { client: Arc::default() }
@@ -51,7 +52,10 @@ impl SqsQueue {
 
     async fn client(&self) -> &Client {
         let make = async || {
-            let config = Config::from(&aws::config().await).to_builder().retry_config(RetryConfig::disabled()).build();
+            let config = Config::from(&aws::config().await)
+                .to_builder()
+                .retry_config(RetryConfig::disabled())
+                .build();
             Client::from_conf(config)
         };
         self.client.get_or_init(make).await
@@ -77,22 +81,39 @@ macro_rules! send {
 }
 
 impl Queue for SqsQueue {
-    async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
-        let requests = entries.iter().enumerate().map(|(at, entry)| send_entry(at, entry)).collect();
+    async fn send(
+        &self,
+        queue: &QueueArn,
+        entries: &[Outgoing<'_>],
+    ) -> Result<Vec<Confirmation>, CallError> {
+        let requests =
+            entries.iter().enumerate().map(|(at, entry)| send_entry(at, entry)).collect();
         let client = self.client().await;
         let answer = send!(client, queue, client.send_message_batch().set_entries(Some(requests)))?;
-        let confirmed = answer.successful().iter().map(aws_sdk_sqs::types::SendMessageBatchResultEntry::id);
+        let confirmed =
+            answer.successful().iter().map(aws_sdk_sqs::types::SendMessageBatchResultEntry::id);
         Ok(confirmations(entries.len(), confirmed, answer.failed()))
     }
 
-    async fn delete(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+    async fn delete(
+        &self,
+        queue: &QueueArn,
+        receipt_handles: &[&str],
+    ) -> Result<Vec<Confirmation>, CallError> {
         let requests = receipt_handles.iter().enumerate().map(|(at, handle)| {
-            let entry = DeleteMessageBatchRequestEntry::builder().id(at.to_string()).receipt_handle(*handle);
+            let entry = DeleteMessageBatchRequestEntry::builder()
+                .id(at.to_string())
+                .receipt_handle(*handle);
             entry.build().expect("id and receipt handle are set")
         });
         let client = self.client().await;
-        let answer = send!(client, queue, client.delete_message_batch().set_entries(Some(requests.collect())))?;
-        let confirmed = answer.successful().iter().map(aws_sdk_sqs::types::DeleteMessageBatchResultEntry::id);
+        let answer = send!(
+            client,
+            queue,
+            client.delete_message_batch().set_entries(Some(requests.collect()))
+        )?;
+        let confirmed =
+            answer.successful().iter().map(aws_sdk_sqs::types::DeleteMessageBatchResultEntry::id);
         Ok(confirmations(receipt_handles.len(), confirmed, answer.failed()))
     }
 
@@ -102,14 +123,21 @@ impl Queue for SqsQueue {
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
         let requests = entries.iter().enumerate().map(|(at, (handle, timeout))| {
-            let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(at.to_string()).receipt_handle(*handle);
-            let entry = entry.visibility_timeout(i32::try_from(timeout.as_secs()).unwrap_or(i32::MAX));
+            let entry = ChangeMessageVisibilityBatchRequestEntry::builder()
+                .id(at.to_string())
+                .receipt_handle(*handle);
+            let entry =
+                entry.visibility_timeout(i32::try_from(timeout.as_secs()).unwrap_or(i32::MAX));
             entry.build().expect("id and receipt handle are set")
         });
         let client = self.client().await;
-        let request = client.change_message_visibility_batch().set_entries(Some(requests.collect()));
+        let request =
+            client.change_message_visibility_batch().set_entries(Some(requests.collect()));
         let answer = send!(client, queue, request)?;
-        let confirmed = answer.successful().iter().map(aws_sdk_sqs::types::ChangeMessageVisibilityBatchResultEntry::id);
+        let confirmed = answer
+            .successful()
+            .iter()
+            .map(aws_sdk_sqs::types::ChangeMessageVisibilityBatchResultEntry::id);
         Ok(confirmations(entries.len(), confirmed, answer.failed()))
     }
 }
@@ -120,12 +148,18 @@ impl Source for SqsQueue {
         let client = self.client().await;
         let request = client.get_queue_attributes().attribute_names(QueueAttributeName::All);
         let answer = send!(client, queue, request, date.clone())?;
-        let attribute = |name: &str| answer.attributes()?.get(&QueueAttributeName::from(name)).map(String::as_str);
+        let attribute = |name: &str| {
+            answer.attributes()?.get(&QueueAttributeName::from(name)).map(String::as_str)
+        };
         let date = *date.0.lock().unwrap_or_else(PoisonError::into_inner);
         Description::read(attribute, date).ok_or_else(|| CallError::ambiguous("UnreadableAnswer"))
     }
 
-    async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<Vec<Record>, CallError> {
+    async fn receive(
+        &self,
+        queue: &QueueArn,
+        ask: ReceiveRequest,
+    ) -> Result<Vec<Record>, CallError> {
         let secs = |duration: Duration| i32::try_from(duration.as_secs()).unwrap_or(i32::MAX);
         let client = self.client().await;
         let request = client
@@ -137,7 +171,12 @@ impl Source for SqsQueue {
             .message_attribute_names("All");
         let answer = send!(client, queue, request)?;
         let queue = Arc::new(queue.clone());
-        Ok(answer.messages.unwrap_or_default().into_iter().map(|message| record(message, &queue)).collect())
+        Ok(answer
+            .messages
+            .unwrap_or_default()
+            .into_iter()
+            .map(|message| record(message, &queue))
+            .collect())
     }
 }
 
@@ -160,7 +199,9 @@ fn record(message: aws_sdk_sqs::types::Message, queue: &Arc<QueueArn>) -> Record
         trace_header: text(System::AwsTraceHeader),
         was_dead_lettered: system.contains_key(&System::DeadLetterQueueSourceArn),
         dead_letter_source: text(System::DeadLetterQueueSourceArn).and_then(|arn| arn.parse().ok()),
-        attributes: attributes.map(|(name, value)| Some((name, attribute(value)?))).collect::<Option<BTreeMap<_, _>>>(),
+        attributes: attributes
+            .map(|(name, value)| Some((name, attribute(value)?)))
+            .collect::<Option<BTreeMap<_, _>>>(),
     }
 }
 
@@ -189,15 +230,23 @@ impl Intercept for ServerDate {
         _: &RuntimeComponents,
         _: &mut ConfigBag,
     ) -> Result<(), BoxError> {
-        let date = context.response().headers().get("date").and_then(|date| httpdate::parse_http_date(date).ok());
+        let date = context
+            .response()
+            .headers()
+            .get("date")
+            .and_then(|date| httpdate::parse_http_date(date).ok());
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = date;
         Ok(())
     }
 }
 
-/// Entry ids are positions: a message id may be longer than the 80 characters that an entry id may have.
+/// Entry ids are positions: a message id may be longer than the 80 characters that an entry id may
+/// have.
 fn send_entry(at: usize, message: &Outgoing<'_>) -> SendMessageBatchRequestEntry {
-    let attributes = message.attributes.iter().map(|(name, attribute)| (name.clone(), attribute_value(attribute)));
+    let attributes = message
+        .attributes
+        .iter()
+        .map(|(name, attribute)| (name.clone(), attribute_value(attribute)));
     let entry = SendMessageBatchRequestEntry::builder()
         .id(at.to_string())
         .message_body(message.body)
@@ -223,7 +272,8 @@ fn confirmations<'a>(
     confirmed: impl Iterator<Item = &'a str>,
     failed: &[BatchResultErrorEntry],
 ) -> Vec<Confirmation> {
-    let mut results: Vec<Confirmation> = (0..entries).map(|_| Err(EntryError::unconfirmed())).collect();
+    let mut results: Vec<Confirmation> =
+        (0..entries).map(|_| Err(EntryError::unconfirmed())).collect();
     // Written as we write it: `+1` and `01` are not ours.
     let is_ours = |id: &str| id == "0" || !id.starts_with(['+', '0']);
     let position = |id: &str| id.parse::<usize>().ok().filter(|at| *at < entries && is_ours(id));
@@ -244,9 +294,13 @@ fn call_error<E: ProvideErrorMetadata>(error: &SdkError<E>) -> CallError {
         SdkError::TimeoutError(_) => ("TimedOut", CallErrorKind::Ambiguous),
         SdkError::DispatchFailure(_) => ("NoConnection", CallErrorKind::Ambiguous),
         SdkError::ServiceError(answer) if !answer.raw().status().is_success() => {
-            return CallError::answered(answer.raw().status().as_u16(), answer.err().code().unwrap_or("Unknown"));
+            return CallError::answered(
+                answer.raw().status().as_u16(),
+                answer.err().code().unwrap_or("Unknown"),
+            );
         }
-        // An answer that cannot be read, be it one of success: the request may have been carried out.
+        // An answer that cannot be read, be it one of success: the request may have been carried
+        // out.
         _ => ("UnreadableAnswer", CallErrorKind::Ambiguous),
     };
     CallError { code: code.to_owned(), kind }
@@ -257,7 +311,8 @@ mod tests {
     use super::*;
 
     fn failed(id: &str, sender_fault: bool) -> BatchResultErrorEntry {
-        let entry = BatchResultErrorEntry::builder().id(id).code("AWS.SimpleQueueService.InternalError");
+        let entry =
+            BatchResultErrorEntry::builder().id(id).code("AWS.SimpleQueueService.InternalError");
         entry.sender_fault(sender_fault).build().expect("all is set")
     }
 
@@ -269,7 +324,11 @@ mod tests {
             &[failed("4", false), failed("1", true)],
         );
         let confirmed: Vec<bool> = results.iter().map(Result::is_ok).collect();
-        assert_eq!(confirmed, [true, false, false, true, false], "1 is in both lists, 2 in neither, 4 failed");
+        assert_eq!(
+            confirmed,
+            [true, false, false, true, false],
+            "1 is in both lists, 2 in neither, 4 failed"
+        );
         assert_eq!(results[4], Err(EntryError::answered("InternalError", false)));
         assert_eq!(results[2], Err(EntryError::unconfirmed()));
     }

@@ -1,4 +1,5 @@
-//! Asks Secrets Manager and SSM for stored texts, all at once and within a bounded time. The only file that calls these services.
+//! Asks Secrets Manager and SSM for stored texts, all at once and within a bounded time. The only
+//! file that calls these services.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -39,11 +40,16 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError>
     let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT).build();
     match stored {
         Stored::Secret { arn, region, stage, version } => {
-            let config = aws_sdk_secretsmanager::config::Builder::from(config).timeout_config(timeouts);
+            let config =
+                aws_sdk_secretsmanager::config::Builder::from(config).timeout_config(timeouts);
             let config = config.region(Region::new(region.clone())).build();
-            let request = aws_sdk_secretsmanager::Client::from_conf(config).get_secret_value().secret_id(arn);
+            let request =
+                aws_sdk_secretsmanager::Client::from_conf(config).get_secret_value().secret_id(arn);
             let request = request.set_version_stage(stage.clone()).set_version_id(version.clone());
-            let answer = request.send().await.map_err(|error| fetch_error(&error, "secretsmanager:GetSecretValue"))?;
+            let answer = request
+                .send()
+                .await
+                .map_err(|error| fetch_error(&error, "secretsmanager:GetSecretValue"))?;
             answer.secret_string.ok_or_else(|| FetchError {
                 code: "SecretBinary".to_owned(),
                 remedy: Some("it holds no text: store it as SecretString".to_owned()),
@@ -52,8 +58,12 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError>
         Stored::Parameter { arn, region } => {
             let config = aws_sdk_ssm::config::Builder::from(config).timeout_config(timeouts);
             let config = config.region(Region::new(region.clone())).build();
-            let request = aws_sdk_ssm::Client::from_conf(config).get_parameter().name(arn).with_decryption(true);
-            let answer = request.send().await.map_err(|error| fetch_error(&error, "ssm:GetParameter"))?;
+            let request = aws_sdk_ssm::Client::from_conf(config)
+                .get_parameter()
+                .name(arn)
+                .with_decryption(true);
+            let answer =
+                request.send().await.map_err(|error| fetch_error(&error, "ssm:GetParameter"))?;
             answer.parameter.and_then(|parameter| parameter.value).ok_or_else(unreadable)
         }
     }
@@ -68,17 +78,21 @@ fn fetch_error<E: ProvideErrorMetadata>(error: &SdkError<E>, action: &str) -> Fe
             code: "RequestNotBuilt".to_owned(),
             remedy: Some("there may be no AWS credentials in the environment".to_owned()),
         },
-        SdkError::ServiceError(answer) => refused(answer.err().code(), answer.err().message(), action),
+        SdkError::ServiceError(answer) => {
+            refused(answer.err().code(), answer.err().message(), action)
+        }
         _ => unreadable(),
     }
 }
 
-/// What the service says of KMS is only in its message, which is not shown: a service may quote there what it was given.
+/// What the service says of KMS is only in its message, which is not shown: a service may quote
+/// there what it was given.
 fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> FetchError {
     let is_code = |code: &&str| !code.is_empty() && code.chars().all(|c| c.is_ascii_alphanumeric());
     let code = code.filter(is_code).unwrap_or("Unknown");
     let message = message.unwrap_or_default().to_lowercase();
-    let is_about_kms = ["kms", "ciphertext", "master key"].iter().any(|word| message.contains(word));
+    let is_about_kms =
+        ["kms", "ciphertext", "master key"].iter().any(|word| message.contains(word));
     let remedy = match code {
         "DecryptionFailure" | "InvalidKeyId" => Some(KMS.to_owned()),
         "AccessDeniedException" if is_about_kms => Some(KMS.to_owned()),
@@ -90,9 +104,9 @@ fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> FetchErro
         "ExpiredTokenException" | "InvalidSignatureException" | "UnrecognizedClientException" => {
             Some("the AWS credentials are not accepted".to_owned())
         }
-        "ThrottlingException" => {
-            Some("too many starts at once; the throughput of Parameter Store can be raised".to_owned())
-        }
+        "ThrottlingException" => Some(
+            "too many starts at once; the throughput of Parameter Store can be raised".to_owned(),
+        ),
         _ => None,
     };
     FetchError { code: code.to_owned(), remedy }
@@ -118,9 +132,24 @@ mod tests {
         let remedy = |action: &str| format!("the role needs {action} on it");
         let none = "there is none with this ARN, or not in this version".to_owned();
         for (code, message, expected_code, expected_remedy) in [
-            ("AccessDeniedException", "s3cret", "AccessDeniedException", Some(remedy("ssm:GetParameter"))),
-            ("AccessDeniedException", "Access to KMS is not allowed", "AccessDeniedException", Some(KMS.to_owned())),
-            ("AccessDeniedException", "The ciphertext refers to …", "AccessDeniedException", Some(KMS.to_owned())),
+            (
+                "AccessDeniedException",
+                "s3cret",
+                "AccessDeniedException",
+                Some(remedy("ssm:GetParameter")),
+            ),
+            (
+                "AccessDeniedException",
+                "Access to KMS is not allowed",
+                "AccessDeniedException",
+                Some(KMS.to_owned()),
+            ),
+            (
+                "AccessDeniedException",
+                "The ciphertext refers to …",
+                "AccessDeniedException",
+                Some(KMS.to_owned()),
+            ),
             ("DecryptionFailure", "", "DecryptionFailure", Some(KMS.to_owned())),
             ("ParameterNotFound", "", "ParameterNotFound", Some(none.clone())),
             ("ResourceNotFoundException", "kms", "ResourceNotFoundException", Some(none)),
@@ -129,7 +158,11 @@ mod tests {
             ("", "", "Unknown", None),
         ] {
             let told = refused(Some(code), Some(message), "ssm:GetParameter");
-            assert_eq!(told, FetchError { code: expected_code.to_owned(), remedy: expected_remedy }, "{code}");
+            assert_eq!(
+                told,
+                FetchError { code: expected_code.to_owned(), remedy: expected_remedy },
+                "{code}"
+            );
             assert!(!told.to_string().contains("s3cret"));
         }
         assert_eq!(refused(None, None, "ssm:GetParameter").to_string(), "Unknown");

@@ -1,5 +1,5 @@
-//! Secrets that a setting names by their ARN: where each is stored, and which part of the stored text is meant. It knows no setting,
-//! and shows no stored text.
+//! Secrets that a setting names by their ARN: where each is stored, and which part of the stored
+//! text is meant. It knows no setting, and shows no stored text.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -38,8 +38,8 @@ impl Stored {
 
 /// The ARN of a secret of Secrets Manager, in the form that ECS has it too, or of an SSM parameter.
 ///
-/// Sources: ECS developer guide, "Pass Secrets Manager secrets through Amazon ECS environment variables"; SSM API reference,
-/// `GetParameter`.
+/// Sources: ECS developer guide, "Pass Secrets Manager secrets through Amazon ECS environment
+/// variables"; SSM API reference, `GetParameter`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct SecretArn {
     word: String,
@@ -49,7 +49,8 @@ pub(crate) struct SecretArn {
 }
 
 impl SecretArn {
-    /// `None` for a word that is an ARN of neither service; `Some` error for one that should be, and is not.
+    /// `None` for a word that is an ARN of neither service; `Some` error for one that should be,
+    /// and is not.
     pub(crate) fn parse(word: &str) -> Option<Result<Self, InvalidSecretArn>> {
         let parts: Vec<&str> = word.splitn(6, ':').collect();
         let (invalid, read): (_, fn(&str, &str, &str) -> _) = match parts[..] {
@@ -73,12 +74,14 @@ impl SecretArn {
         &self.stored
     }
 
-    /// What is meant of the stored text, without white space around it: a text that came out of a file ends in a line break.
+    /// What is meant of the stored text, without white space around it: a text that came out of a
+    /// file ends in a line break.
     pub(crate) fn pick(&self, text: &str) -> Result<String, Unfit> {
         let member = match &self.json_key {
             None => None,
             Some(key) => {
-                let mut members: Map<String, Value> = serde_json::from_str(text).map_err(|_| Unfit::NoObject)?;
+                let mut members: Map<String, Value> =
+                    serde_json::from_str(text).map_err(|_| Unfit::NoObject)?;
                 match members.remove(key) {
                     Some(Value::String(member)) => Some(member),
                     Some(_) => return Err(Unfit::NoTextIn(key.clone())),
@@ -98,7 +101,8 @@ impl fmt::Display for SecretArn {
     }
 }
 
-/// `secret:<name>`, and up to three things more, each of which may be empty: JSON key, version stage, version id.
+/// `secret:<name>`, and up to three things more, each of which may be empty: JSON key, version
+/// stage, version id.
 fn secret(word: &str, region: &str, resource: &str) -> Option<SecretArn> {
     let mut parts = resource.split(':');
     let name = (parts.next()? == "secret").then(|| parts.next())??;
@@ -106,9 +110,11 @@ fn secret(word: &str, region: &str, resource: &str) -> Option<SecretArn> {
     if !is_name(name, "/_+=.@!-") || more.len() > 3 {
         return None;
     }
-    let more = |at: usize| more.get(at).filter(|part| !part.is_empty()).map(|part| (*part).to_owned());
+    let more =
+        |at: usize| more.get(at).filter(|part| !part.is_empty()).map(|part| (*part).to_owned());
     let arn = arn(word, &format!("secret:{name}"));
-    let stored = Stored::Secret { arn, region: region.to_owned(), stage: more(1), version: more(2) };
+    let stored =
+        Stored::Secret { arn, region: region.to_owned(), stage: more(1), version: more(2) };
     Some(SecretArn { word: word.to_owned(), stored, json_key: more(0) })
 }
 
@@ -166,9 +172,13 @@ pub(crate) enum Unfit {
 impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NoObject => f.write_str("what is stored is no JSON object, so a json-key finds nothing in it"),
+            Self::NoObject => {
+                f.write_str("what is stored is no JSON object, so a json-key finds nothing in it")
+            }
             Self::Lacks(key) => write!(f, "the stored JSON object has no `{}`", key.escape_debug()),
-            Self::NoTextIn(key) => write!(f, "`{}` of the stored JSON object is no text", key.escape_debug()),
+            Self::NoTextIn(key) => {
+                write!(f, "`{}` of the stored JSON object is no text", key.escape_debug())
+            }
             Self::Empty => f.write_str("what is stored is empty"),
         }
     }
@@ -176,7 +186,10 @@ impl fmt::Display for Unfit {
 
 /// Why a text could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(not(feature = "secrets"), allow(dead_code, reason = "nothing is fetched without the feature"))]
+#[cfg_attr(
+    not(feature = "secrets"),
+    allow(dead_code, reason = "nothing is fetched without the feature")
+)]
 pub(crate) struct FetchError {
     /// The service's own, or a word for what became of the request.
     pub(crate) code: String,

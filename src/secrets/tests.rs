@@ -20,12 +20,21 @@ fn a_secret_is_named_as_ecs_names_it() {
         (":token::", Some("token"), None, None),
         ("::AWSPREVIOUS:", None, Some("AWSPREVIOUS"), None),
         ("::AWSPREVIOUS", None, Some("AWSPREVIOUS"), None),
-        (":::9d4cb84b-ad69-40c0-a0ab-cead36b967e8", None, None, Some("9d4cb84b-ad69-40c0-a0ab-cead36b967e8")),
+        (
+            ":::9d4cb84b-ad69-40c0-a0ab-cead36b967e8",
+            None,
+            None,
+            Some("9d4cb84b-ad69-40c0-a0ab-cead36b967e8"),
+        ),
         (":ü$.a:stage:id", Some("ü$.a"), Some("stage"), Some("id")),
     ] {
         let word = format!("{SECRET}{suffix}");
         let arn = SecretArn::parse(&word).expect("an ARN").expect("of a secret");
-        assert_eq!((&arn.stored, arn.json_key.as_deref()), (&stored(stage, version), json_key), "{word}");
+        assert_eq!(
+            (&arn.stored, arn.json_key.as_deref()),
+            (&stored(stage, version), json_key),
+            "{word}"
+        );
         assert_eq!(arn.to_string(), word);
     }
 }
@@ -92,10 +101,14 @@ fn a_stored_text_is_meant_without_the_white_space_around_it_or_by_one_of_its_mem
         (":token::", "[\"s3cret\"]", Err(Unfit::NoObject)),
         (":token::", "s3cret", Err(Unfit::NoObject)),
     ] {
-        let arn = SecretArn::parse(&format!("{SECRET}{suffix}")).expect("an ARN").expect("of a secret");
+        let arn =
+            SecretArn::parse(&format!("{SECRET}{suffix}")).expect("an ARN").expect("of a secret");
         let picked = arn.pick(text);
         assert_eq!(picked.as_deref(), expected.as_ref().copied(), "{suffix} of {text}");
-        assert!(picked.err().is_none_or(|unfit| !unfit.to_string().contains("s3cret")), "{suffix} of {text}");
+        assert!(
+            picked.err().is_none_or(|unfit| !unfit.to_string().contains("s3cret")),
+            "{suffix} of {text}"
+        );
     }
     let parameter = SecretArn::parse(PARAMETER).expect("an ARN").expect("of a parameter");
     assert_eq!(parameter.pick("one,two\n").as_deref(), Ok("one,two"));

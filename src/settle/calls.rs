@@ -1,5 +1,6 @@
-//! The three queue calls, each with its own bounds for trying again, within which the policy decides. None of them outlives the
-//! deadline, or the future that makes it: nothing here is handed to another task.
+//! The three queue calls, each with its own bounds for trying again, within which the policy
+//! decides. None of them outlives the deadline, or the future that makes it: nothing here is handed
+//! to another task.
 
 use std::future::Future;
 use std::time::Duration;
@@ -9,30 +10,33 @@ use tokio::time::{Instant, sleep, timeout_at};
 use super::sending::{Sending, Sent};
 use super::{Settler, Window};
 use crate::queue::{
-    CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, MAX_VISIBILITY, MAX_WAIT_IN_PLACE, Outgoing,
-    Queue, QueueArn,
+    CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, MAX_VISIBILITY,
+    MAX_WAIT_IN_PLACE, Outgoing, Queue, QueueArn,
 };
 
 /// One try of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// No send begins without more time than this: cut off, it may have been carried out, and the message would be there twice.
+/// No send begins without more time than this: cut off, it may have been carried out, and the
+/// message would be there twice.
 const LEAST_FOR_SEND: Duration = Duration::from_millis(25);
-/// All tries of one chunk and the pauses between them, whatever the policy says: what SQS does not take for so long waits as well by
-/// its visibility.
+/// All tries of one chunk and the pauses between them, whatever the policy says: what SQS does not
+/// take for so long waits as well by its visibility.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
-/// An ambiguous answer is tried again at most once: each further try may store the copies once more.
+/// An ambiguous answer is tried again at most once: each further try may store the copies once
+/// more.
 const MAX_AMBIGUOUS_TRIES: u32 = 2;
 /// A delete is tried again at most once: the event source mapping does what is left.
 const MAX_DELETE_TRIES: u32 = 2;
 
-/// A message may have been received so much earlier than the invocation began: the longest batching window of an event source
-/// mapping, 300 s, and a minute for the invocation to come about.
+/// A message may have been received so much earlier than the invocation began: the longest batching
+/// window of an event source mapping, 300 s, and a minute for the invocation to come about.
 const RECEIVED_BEFORE: Duration = Duration::from_secs(300 + 60);
 /// What is asked for when a longer visibility is refused.
 const MODEST_VISIBILITY: Duration = Duration::from_secs(900);
 
 impl<Q: Queue> Settler<Q> {
-    /// Sends what is pending, and leaves each copy confirmed or not. Returns the trouble that remains, if any.
+    /// Sends what is pending, and leaves each copy confirmed or not. Returns the trouble that
+    /// remains, if any.
     pub(super) async fn send(
         &self,
         queue: &QueueArn,
@@ -45,7 +49,10 @@ impl<Q: Queue> Settler<Q> {
             // One of them spoils the request for all: alone, only that one fails.
             trouble = None;
             for copy in copies {
-                trouble = worse(trouble, self.send_together(queue, std::slice::from_mut(copy), deadline).await);
+                trouble = worse(
+                    trouble,
+                    self.send_together(queue, std::slice::from_mut(copy), deadline).await,
+                );
             }
         }
         trouble
@@ -62,7 +69,10 @@ impl<Q: Queue> Settler<Q> {
         let mut trouble = None;
         while self.begin(&mut tries).await {
             let now = self.clock.now();
-            for copy in copies.iter_mut().filter(|copy| copy.is_pending() && self.has_lapsed(&copy.decision.delivery)) {
+            for copy in copies
+                .iter_mut()
+                .filter(|copy| copy.is_pending() && self.has_lapsed(&copy.decision.delivery))
+            {
                 copy.progress = Sent::Refused("VisibilityLapsed".to_owned());
             }
             let pending = copies.iter_mut().filter(|copy| copy.is_pending());
@@ -91,7 +101,8 @@ impl<Q: Queue> Settler<Q> {
         trouble
     }
 
-    /// Pauses before a try that is not the first. `false`: there is to be none, by the policy or for want of time.
+    /// Pauses before a try that is not the first. `false`: there is to be none, by the policy or
+    /// for want of time.
     async fn begin(&self, tries: &mut Tries) -> bool {
         if tries.made > 0 {
             let pause = self.calls.pause(tries.made, tries.pause, self.sampler.sample());
@@ -106,12 +117,14 @@ impl<Q: Queue> Settler<Q> {
         Instant::now() < tries.latest
     }
 
-    /// Deletes the originals of confirmed copies; what remains after one more try is left to the event source mapping.
+    /// Deletes the originals of confirmed copies; what remains after one more try is left to the
+    /// event source mapping.
     pub(super) async fn delete(&self, queue: &QueueArn, copies: &mut [Sending], deadline: Instant) {
         let first = copies.iter().filter_map(|copy| copy.receipt_handles().first());
         let handles: Vec<&str> = first.map(String::as_str).collect();
         let mut deleted = self.delete_handles(queue, &handles, deadline).await.into_iter();
-        // Further deliveries of the same message in the same batch have receipt handles of their own.
+        // Further deliveries of the same message in the same batch have receipt handles of their
+        // own.
         let more = copies.iter().flat_map(|copy| copy.receipt_handles().iter().skip(1));
         let more: Vec<&str> = more.map(String::as_str).collect();
         for chunk in more.chunks(MAX_BATCH_ENTRIES) {
@@ -125,8 +138,9 @@ impl<Q: Queue> Settler<Q> {
         }
     }
 
-    /// Deletes by handle, with one more try for those that failed; it too comes after a pause, also when only some entries failed:
-    /// what went wrong with them in SQS is likelier to be over then. The error is the code.
+    /// Deletes by handle, with one more try for those that failed; it too comes after a pause, also
+    /// when only some entries failed: what went wrong with them in SQS is likelier to be over then.
+    /// The error is the code.
     pub(super) async fn delete_handles(
         &self,
         queue: &QueueArn,
@@ -153,12 +167,20 @@ impl<Q: Queue> Settler<Q> {
         results
     }
 
-    /// Best effort: lets the originals whose copies are not confirmed stay invisible for the delay that they were to have.
-    pub(super) async fn keep_invisible(&self, queue: &QueueArn, copies: &[Sending], window: Window) {
+    /// Best effort: lets the originals whose copies are not confirmed stay invisible for the delay
+    /// that they were to have.
+    pub(super) async fn keep_invisible(
+        &self,
+        queue: &QueueArn,
+        copies: &[Sending],
+        window: Window,
+    ) {
         let entries: Vec<(&str, Duration)> = copies
             .iter()
             .filter(|copy| !self.has_lapsed(&copy.decision.delivery))
-            .filter_map(|copy| Some((copy.receipt_handles().first()?.as_str(), copy.copy.fallback?)))
+            .filter_map(|copy| {
+                Some((copy.receipt_handles().first()?.as_str(), copy.copy.fallback?))
+            })
             .collect();
         self.hide(queue, &entries, window).await;
     }
@@ -179,15 +201,17 @@ impl<Q: Queue> Settler<Q> {
         self.hide_as_wished(queue, wishes, &mut results, window.deadline).await;
         // What SQS did not mention it may have carried out, and is not to be shortened.
         let unconfirmed = Err(EntryError::unconfirmed());
-        let is_refused =
-            |result: &Confirmation| *result != unconfirmed && result.as_ref().is_err_and(|error| error.sender_fault);
+        let is_refused = |result: &Confirmation| {
+            *result != unconfirmed && result.as_ref().is_err_and(|error| error.sender_fault)
+        };
         let refused = (0..entries.len()).filter(|at| is_refused(&results[*at]));
         let wishes = refused.map(|at| wish(at, MODEST_VISIBILITY)).collect();
         self.hide_as_wished(queue, wishes, &mut results, window.deadline).await;
         results
     }
 
-    /// Asks for what has a chance: what SQS refuses for good is refused however often it is asked for.
+    /// Asks for what has a chance: what SQS refuses for good is refused however often it is asked
+    /// for.
     async fn hide_as_wished(
         &self,
         queue: &QueueArn,
@@ -206,7 +230,8 @@ impl<Q: Queue> Settler<Q> {
                 }
                 Err(error) => {
                     for (at, _) in &wishes {
-                        results[*at] = Err(EntryError { code: error.code.clone(), sender_fault: false });
+                        results[*at] =
+                            Err(EntryError { code: error.code.clone(), sender_fault: false });
                     }
                     if error.kind != CallErrorKind::Unavailable {
                         return;
@@ -221,13 +246,18 @@ impl<Q: Queue> Settler<Q> {
 /// Of several sends the one without an answer counts: it may have stored its copies.
 fn worse(one: Option<CallErrorKind>, other: Option<CallErrorKind>) -> Option<CallErrorKind> {
     match (one, other) {
-        (Some(CallErrorKind::Ambiguous), _) | (_, Some(CallErrorKind::Ambiguous)) => Some(CallErrorKind::Ambiguous),
+        (Some(CallErrorKind::Ambiguous), _) | (_, Some(CallErrorKind::Ambiguous)) => {
+            Some(CallErrorKind::Ambiguous)
+        }
         _ => one.or(other),
     }
 }
 
 /// Notes the answer in the copies it is about; returns the trouble that remains, if any.
-fn record(answer: Result<Vec<Confirmation>, CallError>, copies: Vec<&mut Sending>) -> Option<CallErrorKind> {
+fn record(
+    answer: Result<Vec<Confirmation>, CallError>,
+    copies: Vec<&mut Sending>,
+) -> Option<CallErrorKind> {
     match answer {
         Ok(confirmations) => {
             let mut trouble = None;
@@ -249,9 +279,9 @@ fn record(answer: Result<Vec<Confirmation>, CallError>, copies: Vec<&mut Sending
             for copy in copies {
                 copy.progress = match error.kind {
                     CallErrorKind::Refused => Sent::Refused(error.code.clone()),
-                    CallErrorKind::Malformed | CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
-                        Sent::NotYet(Some(error.code.clone()))
-                    }
+                    CallErrorKind::Malformed
+                    | CallErrorKind::Unavailable
+                    | CallErrorKind::Ambiguous => Sent::NotYet(Some(error.code.clone())),
                 };
             }
             Some(error.kind)
@@ -274,7 +304,10 @@ impl Tries {
     }
 }
 
-async fn within<T>(deadline: Instant, call: impl Future<Output = Result<T, CallError>>) -> Result<T, CallError> {
+async fn within<T>(
+    deadline: Instant,
+    call: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
     let limit = deadline.min(Instant::now() + CALL_TIMEOUT);
     timeout_at(limit, call).await.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
 }

@@ -1,4 +1,5 @@
-//! What shares one request: entries for one place, gathered until the request is full or the first of them has waited long enough.
+//! What shares one request: entries for one place, gathered until the request is full or the first
+//! of them has waited long enough.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -25,12 +26,13 @@ impl<K: Ord + Clone, T> Chunks<K, T> {
         Self(BTreeMap::new())
     }
 
-    /// Adds an entry of so many bytes. Returns what must leave now: the chunk when it is full, or all before this entry when they
-    /// do not fit together.
+    /// Adds an entry of so many bytes. Returns what must leave now: the chunk when it is full, or
+    /// all before this entry when they do not fit together.
     pub(super) fn push(&mut self, place: &K, entry: T, bytes: usize) -> Option<Vec<T>> {
         let chunk = self.0.entry(place.clone()).or_default();
         let overflows = chunk.bytes + bytes > MAX_BATCH_BYTES;
-        let before = (overflows && !chunk.entries.is_empty()).then(|| std::mem::take(chunk).entries);
+        let before =
+            (overflows && !chunk.entries.is_empty()).then(|| std::mem::take(chunk).entries);
         chunk.bytes += bytes;
         chunk.entries.push(entry);
         if before.is_none() && chunk.entries.len() == MAX_BATCH_ENTRIES {

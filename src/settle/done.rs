@@ -1,5 +1,5 @@
-//! Deletes what is done, for want of a poller that does: a worker has none, and one whose invocation fails does not. Entries share a
-//! request by the same rule as copies.
+//! Deletes what is done, for want of a poller that does: a worker has none, and one whose
+//! invocation fails does not. Entries share a request by the same rule as copies.
 
 use std::sync::Arc;
 
@@ -17,7 +17,9 @@ impl Settled {
     /// What is done with and may still be in its queue.
     pub(crate) fn to_delete(&self) -> Option<Arc<Delivery>> {
         match self.settlement {
-            Settlement::Done | Settlement::MovedNotDeleted { .. } => Some(Arc::clone(&self.decision.delivery)),
+            Settlement::Done | Settlement::MovedNotDeleted { .. } => {
+                Some(Arc::clone(&self.decision.delivery))
+            }
             Settlement::Kept
             | Settlement::KeptNotDelayed { .. }
             | Settlement::Moved
@@ -27,8 +29,13 @@ impl Settled {
 }
 
 impl<Q: Queue> Settler<Q> {
-    /// Deletes messages as they come, several chunks at once, until no more do. Returns how many receipt handles it could not delete.
-    pub(crate) async fn delete_done(&self, done: impl Stream<Item = Arc<Delivery>>, deadline: Instant) -> usize {
+    /// Deletes messages as they come, several chunks at once, until no more do. Returns how many
+    /// receipt handles it could not delete.
+    pub(crate) async fn delete_done(
+        &self,
+        done: impl Stream<Item = Arc<Delivery>>,
+        deadline: Instant,
+    ) -> usize {
         pin_mut!(done);
         let mut chunks = Chunks::new();
         let deleting = |queue: Arc<QueueArn>, handles: Vec<String>| {

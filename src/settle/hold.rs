@@ -1,5 +1,6 @@
-//! Holds back sends to a queue after one without a response. Such a send may have stored its copies, and their originals stay. If every
-//! response is lost, each original is sent again when its time comes, and so is each copy: their number doubles and doubles.
+//! Holds back sends to a queue after one without a response. Such a send may have stored its
+//! copies, and their originals stay. If every response is lost, each original is sent again when
+//! its time comes, and so is each copy: their number doubles and doubles.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::queue::{CallErrorKind, QueueArn};
 
-/// After a send without a response no other to the same queue begins for so long; then one goes ahead, and the others follow when it
-/// has its response.
+/// After a send without a response no other to the same queue begins for so long; then one goes
+/// ahead, and the others follow when it has its response.
 const HOLD: Duration = Duration::from_secs(30);
 
 /// Lets sends begin, or not. A message that may not be sent waits by its visibility timeout.
@@ -35,8 +36,13 @@ impl SendHold {
     pub(super) fn note(&self, queue: &Arc<QueueArn>, error: Option<CallErrorKind>) {
         let mut held_until = self.held_until();
         match error {
-            Some(CallErrorKind::Ambiguous) => drop(held_until.insert(Arc::clone(queue), Instant::now() + HOLD)),
-            None | Some(CallErrorKind::Refused | CallErrorKind::Malformed | CallErrorKind::Unavailable) => {
+            Some(CallErrorKind::Ambiguous) => {
+                drop(held_until.insert(Arc::clone(queue), Instant::now() + HOLD))
+            }
+            None
+            | Some(
+                CallErrorKind::Refused | CallErrorKind::Malformed | CallErrorKind::Unavailable,
+            ) => {
                 held_until.remove(queue);
             }
         }
@@ -55,7 +61,8 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn after_a_send_without_a_response_one_goes_ahead_each_half_minute_until_there_is_one() {
-        let queue: Arc<QueueArn> = Arc::new("arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN"));
+        let queue: Arc<QueueArn> =
+            Arc::new("arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN"));
         let other: QueueArn = "arn:aws:sqs:eu-west-1:123456789012:others".parse().expect("an ARN");
         let hold = SendHold::default();
         assert!(hold.lets_pass(&queue));
@@ -67,9 +74,12 @@ mod tests {
             sleep(Duration::from_millis(1)).await;
             assert!(hold.lets_pass(&queue), "one goes ahead");
         }
-        for answer in
-            [None, Some(CallErrorKind::Refused), Some(CallErrorKind::Malformed), Some(CallErrorKind::Unavailable)]
-        {
+        for answer in [
+            None,
+            Some(CallErrorKind::Refused),
+            Some(CallErrorKind::Malformed),
+            Some(CallErrorKind::Unavailable),
+        ] {
             hold.note(&queue, Some(CallErrorKind::Ambiguous));
             hold.note(&queue, answer);
             assert!(hold.lets_pass(&queue) && hold.lets_pass(&queue), "{answer:?} is an answer");

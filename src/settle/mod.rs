@@ -1,5 +1,6 @@
-//! Plans become queue calls, in the order that loses nothing: send the copy, see it confirmed, then delete the original.
-//! Takes no decision: a message whose plan cannot be carried out stays with SQS.
+//! Plans become queue calls, in the order that loses nothing: send the copy, see it confirmed, then
+//! delete the original. Takes no decision: a message whose plan cannot be carried out stays with
+//! SQS.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,9 +43,11 @@ pub(crate) struct Task {
 /// The messages of the same FIFO group that wait for one.
 pub(crate) enum Waiting {
     Nobody,
-    /// They are to be receivable as soon as this one is: until then SQS holds them back for its sake.
+    /// They are to be receivable as soon as this one is: until then SQS holds them back for its
+    /// sake.
     ForVisibility(Vec<Arc<Delivery>>),
-    /// They are handled once this one is confirmed in the dead-letter queue, and not if the sender is dropped.
+    /// They are handled once this one is confirmed in the dead-letter queue, and not if the sender
+    /// is dropped.
     ForMove(oneshot::Sender<()>),
 }
 
@@ -73,7 +76,8 @@ pub(crate) struct Settler<Q> {
 }
 
 impl<Q: Queue> Settler<Q> {
-    /// Settles messages as they arrive, several chunks at once, until the sender hangs up. Tells of each when it is settled.
+    /// Settles messages as they arrive, several chunks at once, until the sender hangs up. Tells of
+    /// each when it is settled.
     pub(crate) async fn settle(
         &self,
         mut tasks: UnboundedReceiver<Task>,
@@ -88,7 +92,8 @@ impl<Q: Queue> Settler<Q> {
         loop {
             let due = [copies.due(), hidden.due()].into_iter().flatten().min();
             tokio::select! {
-                // A message that has arrived goes along with those that are due, and the same events always meet the same requests.
+                // A message that has arrived goes along with those that are due, and the same
+                // events always meet the same requests.
                 biased;
                 task = tasks.recv() => {
                     let Some(Task { decision, plan, waiting }) = task else { break };
@@ -139,14 +144,20 @@ impl<Q: Queue> Settler<Q> {
         delivery.receipt_handles.first().is_some_and(|handle| self.queue.has_lapsed(handle))
     }
 
-    async fn settle_copies(&self, route: Route, mut copies: Vec<Sending>, window: Window) -> Vec<Settled> {
+    async fn settle_copies(
+        &self,
+        route: Route,
+        mut copies: Vec<Sending>,
+        window: Window,
+    ) -> Vec<Settled> {
         if self.hold.lets_pass(&route.to) {
             let error = self.send(&route.to, &mut copies, window.deadline).await;
             if error.is_some() || copies.iter().any(Sending::is_confirmed) {
                 self.hold.note(&route.to, error);
             }
         }
-        let (mut moved, kept): (Vec<Sending>, Vec<Sending>) = copies.into_iter().partition(Sending::is_confirmed);
+        let (mut moved, kept): (Vec<Sending>, Vec<Sending>) =
+            copies.into_iter().partition(Sending::is_confirmed);
         tokio::join!(
             self.delete(&route.from, &mut moved, window.deadline),
             self.keep_invisible(&route.from, &kept, window)
@@ -154,21 +165,33 @@ impl<Q: Queue> Settler<Q> {
         moved.into_iter().chain(kept).map(Sending::into_settled).collect()
     }
 
-    /// Lets messages wait in their place, and once that is confirmed those behind them be received when they are.
-    async fn settle_hidden(&self, queue: Arc<QueueArn>, hidden: Vec<Hidden>, window: Window) -> Vec<Settled> {
+    /// Lets messages wait in their place, and once that is confirmed those behind them be received
+    /// when they are.
+    async fn settle_hidden(
+        &self,
+        queue: Arc<QueueArn>,
+        hidden: Vec<Hidden>,
+        window: Window,
+    ) -> Vec<Settled> {
         let waits: Vec<(&str, Duration)> = hidden
             .iter()
-            .map(|Hidden { decision, wait, .. }| (handle(&decision.delivery), wait.unwrap_or_default()))
+            .map(|Hidden { decision, wait, .. }| {
+                (handle(&decision.delivery), wait.unwrap_or_default())
+            })
             .collect();
         let confirmations = self.hide(&queue, &waits, window).await;
         let mut settled = Vec::with_capacity(hidden.len());
         let mut behind = Vec::new();
-        for (Hidden { decision, wait, unsent, waiting }, confirmation) in hidden.into_iter().zip(confirmations) {
+        for (Hidden { decision, wait, unsent, waiting }, confirmation) in
+            hidden.into_iter().zip(confirmations)
+        {
             if let (Waiting::ForVisibility(deliveries), Ok(())) = (waiting, &confirmation) {
                 behind.extend(deliveries);
             }
             let settlement = match confirmation {
-                Err(error) if wait.is_some() && unsent.is_none() => Settlement::KeptNotDelayed { code: error.code },
+                Err(error) if wait.is_some() && unsent.is_none() => {
+                    Settlement::KeptNotDelayed { code: error.code }
+                }
                 Ok(()) | Err(_) => kept(unsent),
             };
             settled.push(Settled { decision, settlement });
@@ -182,7 +205,8 @@ impl<Q: Queue> Settler<Q> {
     }
 }
 
-/// A message that SQS keeps, and is asked to deliver again after `wait`; at once if there is none, which a refusal only delays.
+/// A message that SQS keeps, and is asked to deliver again after `wait`; at once if there is none,
+/// which a refusal only delays.
 struct Hidden {
     decision: Decision,
     wait: Option<Duration>,

@@ -1,10 +1,13 @@
-//! Whatever the queue answers, and however often: nothing is deleted that was not confirmed, and everything is accounted for once.
+//! Whatever the queue answers, and however often: nothing is deleted that was not confirmed, and
+//! everything is accounted for once.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use proptest::prelude::{Just, ProptestConfig, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::prelude::{
+    Just, ProptestConfig, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest,
+};
 use proptest::strategy::Strategy as Generated;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
@@ -42,7 +45,11 @@ struct Oracle {
 }
 
 impl Oracle {
-    async fn answer(&self, of: fn(Vec<usize>) -> Asked, asked: Vec<usize>) -> Result<Vec<Confirmation>, CallError> {
+    async fn answer(
+        &self,
+        of: fn(Vec<usize>) -> Asked,
+        asked: Vec<usize>,
+    ) -> Result<Vec<Confirmation>, CallError> {
         let answer = self.answers.lock().expect("no panic").pop().unwrap_or(Answer::Confirms);
         let answer = match answer {
             Answer::Fails(kind) => Err(CallError { code: "Code".to_owned(), kind }),
@@ -54,14 +61,19 @@ impl Oracle {
             }
         };
         let said = answer.as_deref().unwrap_or_default();
-        let confirmed = asked.iter().zip(said).filter(|(_, said)| said.is_ok()).map(|(n, _)| *n).collect();
+        let confirmed =
+            asked.iter().zip(said).filter(|(_, said)| said.is_ok()).map(|(n, _)| *n).collect();
         self.asked.lock().expect("no panic").push((of(asked), confirmed));
         answer
     }
 }
 
 impl Queue for Oracle {
-    async fn send(&self, _: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
+    async fn send(
+        &self,
+        _: &QueueArn,
+        entries: &[Outgoing<'_>],
+    ) -> Result<Vec<Confirmation>, CallError> {
         assert!((1..=MAX_BATCH_ENTRIES).contains(&entries.len()));
         assert!(entries.iter().map(Outgoing::size).sum::<usize>() <= MAX_BATCH_BYTES);
         assert!(entries.iter().all(|entry| entry.delay.as_secs() <= 900));
@@ -72,9 +84,17 @@ impl Queue for Oracle {
         self.answer(Asked::Send, entries.iter().map(number).collect()).await
     }
 
-    async fn delete(&self, _: &QueueArn, receipt_handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+    async fn delete(
+        &self,
+        _: &QueueArn,
+        receipt_handles: &[&str],
+    ) -> Result<Vec<Confirmation>, CallError> {
         assert!((1..=MAX_BATCH_ENTRIES).contains(&receipt_handles.len()));
-        self.answer(Asked::Delete, receipt_handles.iter().map(|handle| handle.parse().expect("ours")).collect()).await
+        self.answer(
+            Asked::Delete,
+            receipt_handles.iter().map(|handle| handle.parse().expect("ours")).collect(),
+        )
+        .await
     }
 
     async fn change_visibility(
@@ -110,7 +130,10 @@ fn answers() -> impl Generated<Value = Vec<Answer>> {
 }
 
 fn dispositions() -> impl Generated<Value = Disposition> {
-    let wait = || (0_u64..50_000).prop_map(|secs| Wait::from(Duration::from_secs(secs), SystemTime::UNIX_EPOCH));
+    let wait = || {
+        (0_u64..50_000)
+            .prop_map(|secs| Wait::from(Duration::from_secs(secs), SystemTime::UNIX_EPOCH))
+    };
     prop_oneof![
         2 => Just(Disposition::Complete),
         4 => wait().prop_map(|wait| Disposition::Requeue { wait, fallback: wait.total() }),
@@ -146,7 +169,11 @@ fn settler(queue: &Arc<Oracle>) -> Settler<Oracle> {
 /// The three ways to the dead-letter queue.
 fn dead_letter_modes() -> impl Generated<Value = DeadLetterMode> {
     let url = "https://sqs.eu-west-1.amazonaws.com/123456789012/dead".parse().expect("a URL");
-    prop::sample::select(vec![DeadLetterMode::Redrive, DeadLetterMode::Annotate, DeadLetterMode::Direct(url)])
+    prop::sample::select(vec![
+        DeadLetterMode::Redrive,
+        DeadLetterMode::Annotate,
+        DeadLetterMode::Direct(url),
+    ])
 }
 
 /// Settles them; returns what became of each, and what the queue was asked.
@@ -156,7 +183,8 @@ fn settle(
 ) -> (Vec<Settled>, Vec<(Asked, BTreeSet<usize>)>) {
     let queue = Arc::new(Oracle { answers: Mutex::new(answers), asked: Mutex::default() });
     let settler = settler(&queue);
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     let settled = runtime.expect("a runtime").block_on(async {
         let started = Instant::now();
         let window = Window { started, deadline: started + Duration::from_secs(55) };
@@ -166,7 +194,12 @@ fn settle(
             let strategy = if *in_place { Strategy::Visibility } else { Strategy::Copy };
             let delivery = delivery(n, *body_len, strategy);
             let decision = Decision::uncalled(delivery, *disposition, SystemTime::UNIX_EPOCH, 0.5);
-            let planner = Planner { policy: &policy, mode: Mode::Requeue, dead_letter, wrap: Wrap::WhenNeeded };
+            let planner = Planner {
+                policy: &policy,
+                mode: Mode::Requeue,
+                dead_letter,
+                wrap: Wrap::WhenNeeded,
+            };
             let Planned { decision, plan, .. } = planner.plan(decision, false);
             assert!(sender.send(Task { decision, plan, waiting: Waiting::Nobody }).is_ok());
         }

@@ -1,5 +1,5 @@
-//! How many messages of a batch met which end. Each number is a metric. All but `failed` and `abandoned` are fields of the batch's log
-//! line too.
+//! How many messages of a batch met which end. Each number is a metric. All but `failed` and
+//! `abandoned` are fields of the batch's log line too.
 
 use crate::disposition::{Disposition, ReleaseReason};
 use crate::report::{Outcome, Settlement};
@@ -37,7 +37,10 @@ impl Counts {
         match outcome.settlement {
             Settlement::Unconfirmed { .. } => self.send_unconfirmed += 1,
             Settlement::MovedNotDeleted { .. } => self.delete_failed += 1,
-            Settlement::Done | Settlement::Kept | Settlement::KeptNotDelayed { .. } | Settlement::Moved => {}
+            Settlement::Done
+            | Settlement::Kept
+            | Settlement::KeptNotDelayed { .. }
+            | Settlement::Moved => {}
         }
     }
 }

@@ -1,4 +1,5 @@
-//! Writes the metrics of a batch to the standard output, from where CloudWatch takes them, in its embedded metric format.
+//! Writes the metrics of a batch to the standard output, from where CloudWatch takes them, in its
+//! embedded metric format.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -46,7 +47,8 @@ impl Emitter {
         let mut lines = Vec::new();
         for ((queue, class), figures) in figures {
             let Metrics { service, level } = &self.settings;
-            // Memory can be written to, and names and dimensions are fixed: a build with debug assertions, as that of the tests, checks them.
+            // Memory can be written to, and names and dimensions are fixed: a build with debug
+            // assertions, as that of the tests, checks them.
             let _ = format.format(&Line { service, queue, class, level, figures }, &mut lines);
         }
         lines

@@ -50,7 +50,8 @@ impl Figures {
         self.counts.add(outcome);
         self.message_age.push(outcome.age.as_secs());
         self.handler_duration.extend(outcome.elapsed.map(millis));
-        self.failed_attempt.extend(outcome.elapsed.and(outcome.class).map(|_| u64::from(outcome.retry_count) + 1));
+        self.failed_attempt
+            .extend(outcome.elapsed.and(outcome.class).map(|_| u64::from(outcome.retry_count) + 1));
         match &outcome.disposition {
             Disposition::Complete => {
                 let time = millis(outcome.age);
@@ -76,7 +77,8 @@ pub(super) struct Line<'a> {
     pub(super) figures: Figures,
 }
 
-static BY_CLASS: EntryDimensions = EntryDimensions::new_static(&[Cow::Borrowed(&[Cow::Borrowed(CLASS)])]);
+static BY_CLASS: EntryDimensions =
+    EntryDimensions::new_static(&[Cow::Borrowed(&[Cow::Borrowed(CLASS)])]);
 
 impl Entry for Line<'_> {
     fn write<'a>(&'a self, writer: &mut impl EntryWriter<'a>) {
@@ -104,14 +106,21 @@ impl Entry for Line<'_> {
         writer.value("FailedAttempt", &Spread(COUNT, &figures.failed_attempt));
         writer.value("RetryCount", &Spread(COUNT, &figures.retry_count));
         writer.value("TimeToSuccess", &Spread(MILLISECONDS, &figures.time_to_success));
-        writer.value("TimeToSuccessFirstAttempt", &Spread(MILLISECONDS, &figures.time_to_success_first_attempt));
-        writer.value("TimeToSuccessAfterRetry", &Spread(MILLISECONDS, &figures.time_to_success_after_retry));
+        writer.value(
+            "TimeToSuccessFirstAttempt",
+            &Spread(MILLISECONDS, &figures.time_to_success_first_attempt),
+        );
+        writer.value(
+            "TimeToSuccessAfterRetry",
+            &Spread(MILLISECONDS, &figures.time_to_success_after_retry),
+        );
         writer.value("HandlerDuration", &Spread(MILLISECONDS, &figures.handler_duration));
         writer.value("MessageAge", &Spread(SECONDS, &figures.message_age));
     }
 }
 
-/// How many; nothing where there were none, since CloudWatch charges for each metric in each hour in which it has a value.
+/// How many; nothing where there were none, since CloudWatch charges for each metric in each hour
+/// in which it has a value.
 struct Counted(u64);
 
 impl Value for Counted {
@@ -130,8 +139,9 @@ impl Value for Spread<'_> {
     }
 }
 
-/// Equal values are written once, with their number. Where there are more different ones than a line may have, neighbours share their
-/// mean; the least, the greatest, the number and the sum remain what they are.
+/// Equal values are written once, with their number. Where there are more different ones than a
+/// line may have, neighbours share their mean; the least, the greatest, the number and the sum
+/// remain what they are.
 fn observations(mut values: Vec<u64>) -> Vec<Observation> {
     values.sort_unstable();
     let same = values.chunk_by(|one, other| one == other);

@@ -18,8 +18,9 @@ mod metrics;
 use counts::Counts;
 pub(crate) use emf::Emitter;
 
-/// The metrics of the batch, one line for each message that did not simply complete, and one for the batch. When `until` has come the
-/// lines of messages end: an answer that is late for the sake of its log would be worth nothing.
+/// The metrics of the batch, one line for each message that did not simply complete, and one for
+/// the batch. When `until` has come the lines of messages end: an answer that is late for the sake
+/// of its log would be worth nothing.
 pub(crate) fn observe(report: &Report, metrics: Option<&Emitter>, until: Instant) {
     if let Some(metrics) = metrics {
         metrics.emit(report);
@@ -28,7 +29,10 @@ pub(crate) fn observe(report: &Report, metrics: Option<&Emitter>, until: Instant
     let mut unsaid = 0_usize;
     for outcome in &report.outcomes {
         counts.add(outcome);
-        if matches!((&outcome.disposition, &outcome.settlement), (Disposition::Complete, Settlement::Done)) {
+        if matches!(
+            (&outcome.disposition, &outcome.settlement),
+            (Disposition::Complete, Settlement::Done)
+        ) {
             continue;
         }
         if Instant::now() < until {
@@ -63,7 +67,8 @@ pub(crate) fn observe(report: &Report, metrics: Option<&Emitter>, until: Instant
     );
 }
 
-/// In which the handler of a message runs: its own log lines say of which message and of which invocation they are.
+/// In which the handler of a message runs: its own log lines say of which message and of which
+/// invocation they are.
 pub(crate) fn span(invocation: &Span, delivery: &Delivery) -> Span {
     info_span!(
         parent: invocation,
@@ -90,7 +95,8 @@ fn observe_message(outcome: &Outcome) {
                 why = outcome.disposition.why(),
                 retryProgress = outcome.retry.map(|retry| field::display(retry)),
                 delaySeconds = outcome.disposition.wait().map(|wait| wait.total().as_secs()),
-                delayBeforeJitterSeconds = outcome.retry.map(|retry| retry.delay_before_jitter.as_secs_f64()),
+                delayBeforeJitterSeconds =
+                    outcome.retry.map(|retry| retry.delay_before_jitter.as_secs_f64()),
                 reason = outcome.reason,
                 settlement = outcome.settlement.as_str(),
                 code = outcome.settlement.code(),
@@ -100,15 +106,17 @@ fn observe_message(outcome: &Outcome) {
         };
     }
     match &outcome.settlement {
-        Settlement::Unconfirmed { .. } | Settlement::KeptNotDelayed { .. } | Settlement::MovedNotDeleted { .. } => {
+        Settlement::Unconfirmed { .. }
+        | Settlement::KeptNotDelayed { .. }
+        | Settlement::MovedNotDeleted { .. } => {
             line!(Level::WARN);
         }
         Settlement::Done | Settlement::Kept | Settlement::Moved => line!(Level::INFO),
     }
 }
 
-/// An id of SQS has at most 100 characters, all of them printable; what a producer forged may have more, and others. Source: SQS
-/// developer guide, "Identifiers".
+/// An id of SQS has at most 100 characters, all of them printable; what a producer forged may have
+/// more, and others. Source: SQS developer guide, "Identifiers".
 fn bounded(id: &str) -> Cow<'_, str> {
     const MAX_LEN: usize = 100;
     printable::start_of_line(id, MAX_LEN)

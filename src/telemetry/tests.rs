@@ -11,7 +11,11 @@ use crate::failure::FailureClass;
 use crate::report::{Outcome, Report, Settlement};
 use crate::settings::Metrics;
 
-fn outcome(disposition: Disposition, class: Option<FailureClass>, settlement: Settlement) -> Outcome {
+fn outcome(
+    disposition: Disposition,
+    class: Option<FailureClass>,
+    settlement: Settlement,
+) -> Outcome {
     let was_called = class.is_some() || disposition == Disposition::Complete;
     Outcome {
         message_id: Some("m-1".to_owned()),
@@ -53,7 +57,9 @@ fn lines(outcomes: Vec<Outcome>) -> Vec<Map<String, Value>> {
 /// Source: CloudWatch user guide, "Specification: Embedded metric format".
 fn checked(line: &str) -> Map<String, Value> {
     assert!(line.len() <= 1_000_000);
-    let Value::Object(line) = serde_json::from_str(line).expect("JSON") else { panic!("no object: {line}") };
+    let Value::Object(line) = serde_json::from_str(line).expect("JSON") else {
+        panic!("no object: {line}")
+    };
     assert!(line["_aws"]["Timestamp"].is_u64());
     let directives = line["_aws"]["CloudWatchMetrics"].as_array().expect("a list");
     assert_eq!(directives.len(), 1);
@@ -69,13 +75,15 @@ fn checked(line: &str) -> Map<String, Value> {
     }
     let metrics = directive["Metrics"].as_array().expect("a list");
     assert!((1..=100).contains(&metrics.len()));
-    let names: BTreeSet<&str> = metrics.iter().map(|metric| metric["Name"].as_str().expect("a name")).collect();
+    let names: BTreeSet<&str> =
+        metrics.iter().map(|metric| metric["Name"].as_str().expect("a name")).collect();
     assert_eq!(names.len(), metrics.len(), "a name occurs twice");
     for name in names {
         match &line[name] {
             Value::Number(_) => {}
             Value::Object(spread) => {
-                let [values, counts] = ["Values", "Counts"].map(|list| spread[list].as_array().expect("a list"));
+                let [values, counts] =
+                    ["Values", "Counts"].map(|list| spread[list].as_array().expect("a list"));
                 assert_eq!(values.len(), counts.len());
                 assert!((1..=100).contains(&values.len()), "{} values of {name}", values.len());
                 assert!(values.iter().all(Value::is_number) && counts.iter().all(Value::is_u64));
@@ -88,7 +96,9 @@ fn checked(line: &str) -> Map<String, Value> {
 
 /// The metrics of a line, without what the format needs.
 fn metrics(line: &Map<String, Value>) -> Value {
-    let rest = line.iter().filter(|(name, _)| !["_aws", "level", "Service", "Queue", "Class"].contains(&name.as_str()));
+    let rest = line.iter().filter(|(name, _)| {
+        !["_aws", "level", "Service", "Queue", "Class"].contains(&name.as_str())
+    });
     Value::Object(rest.map(|(name, value)| (name.clone(), value.clone())).collect())
 }
 
@@ -109,12 +119,16 @@ fn every_end_of_a_message_is_counted_under_its_name() {
     let requeue = Disposition::Requeue { wait, fallback: Duration::from_secs(7) };
     let code = || "ServiceUnavailable".to_owned();
     let requeued = json!({ "HandlerDuration": 20, "Failed": 1, "FailedAttempt": 1, "Requeued": 1, "RetryDelay": 7 });
-    let given_up = json!({ "HandlerDuration": 20, "Failed": 1, "FailedAttempt": 1, "DeadLettered": 1 });
+    let given_up =
+        json!({ "HandlerDuration": 20, "Failed": 1, "FailedAttempt": 1, "DeadLettered": 1 });
     let reason = DeadLetterReason::RetriesExhausted;
     let cases = [
         (outcome(requeue, temporary, Settlement::Moved), with(requeued.clone())),
         (outcome(requeue, temporary, Settlement::Kept), with(requeued.clone())),
-        (outcome(requeue, temporary, Settlement::KeptNotDelayed { code: code() }), with(requeued.clone())),
+        (
+            outcome(requeue, temporary, Settlement::KeptNotDelayed { code: code() }),
+            with(requeued.clone()),
+        ),
         (
             outcome(requeue, temporary, Settlement::Unconfirmed { code: code() }),
             with({
@@ -131,7 +145,10 @@ fn every_end_of_a_message_is_counted_under_its_name() {
                 more
             }),
         ),
-        (outcome(Disposition::DeadLetter(reason), temporary, Settlement::Kept), with(given_up.clone())),
+        (
+            outcome(Disposition::DeadLetter(reason), temporary, Settlement::Kept),
+            with(given_up.clone()),
+        ),
         (outcome(Disposition::DeadLetter(reason), temporary, Settlement::Moved), with(given_up)),
         (
             outcome(Disposition::Defer { why: Deferral::Paused, wait }, None, Settlement::Moved),
@@ -147,13 +164,17 @@ fn every_end_of_a_message_is_counted_under_its_name() {
         ),
         (
             completed(0, Duration::from_millis(1_500)),
-            with(json!({ "Completed": 1, "HandlerDuration": 20, "RetryCount": 0, "TimeToSuccess": 1_500,
-                         "TimeToSuccessFirstAttempt": 1_500 })),
+            with(
+                json!({ "Completed": 1, "HandlerDuration": 20, "RetryCount": 0, "TimeToSuccess": 1_500,
+                         "TimeToSuccessFirstAttempt": 1_500 }),
+            ),
         ),
         (
             completed(3, Duration::from_millis(1_500)),
-            with(json!({ "Completed": 1, "HandlerDuration": 20, "RetryCount": 3, "TimeToSuccess": 1_500,
-                         "TimeToSuccessAfterRetry": 1_500 })),
+            with(
+                json!({ "Completed": 1, "HandlerDuration": 20, "RetryCount": 3, "TimeToSuccess": 1_500,
+                         "TimeToSuccessAfterRetry": 1_500 }),
+            ),
         ),
     ];
     for (outcome, expected) in cases {
@@ -165,9 +186,16 @@ fn every_end_of_a_message_is_counted_under_its_name() {
 #[test]
 fn failures_are_counted_for_their_class_as_well_and_nothing_else_is() {
     let quota = failed(FailureClass::Quota, 60);
-    let batch = vec![failed(FailureClass::Temporary, 2), quota.clone(), failed(FailureClass::Temporary, 4), quota];
+    let batch = vec![
+        failed(FailureClass::Temporary, 2),
+        quota.clone(),
+        failed(FailureClass::Temporary, 4),
+        quota,
+    ];
     let lines = lines([batch, vec![completed(0, Duration::ZERO)]].concat());
-    let of = |class: &str| lines.iter().find(|line| line.get("Class") == Some(&class.into())).expect("a line");
+    let of = |class: &str| {
+        lines.iter().find(|line| line.get("Class") == Some(&class.into())).expect("a line")
+    };
     assert_eq!(lines.len(), 3);
     assert_eq!(dimensions(&lines[0]), json!([["Service", "Queue"]]));
     assert_eq!([&lines[0]["Failed"], &lines[0]["Requeued"], &lines[0]["Received"]], [4, 4, 5]);
@@ -175,21 +203,29 @@ fn failures_are_counted_for_their_class_as_well_and_nothing_else_is() {
     let twice = json!({ "Values": [60], "Counts": [2] });
     assert_eq!(metrics(of("quota")), json!({ "Failed": 2, "Requeued": 2, "RetryDelay": twice }));
     let spread = json!({ "Values": [2, 4], "Counts": [1, 1] });
-    assert_eq!(metrics(of("temporary")), json!({ "Failed": 2, "Requeued": 2, "RetryDelay": spread }));
+    assert_eq!(
+        metrics(of("temporary")),
+        json!({ "Failed": 2, "Requeued": 2, "RetryDelay": spread })
+    );
 }
 
 #[test]
 fn every_line_says_whose_it_is_and_has_the_level_that_passes() {
     for line in lines(vec![failed(FailureClass::RateLimit, 9)]) {
-        assert_eq!([&line["Service"], &line["Queue"], &line["level"]], ["billing", "orders", "WARN"]);
+        assert_eq!(
+            [&line["Service"], &line["Queue"], &line["level"]],
+            ["billing", "orders", "WARN"]
+        );
     }
 }
 
 #[test]
 fn records_without_a_queue_have_lines_of_their_own() {
     let lost = Outcome { queue: None, ..completed(0, Duration::ZERO) };
-    let queues: Vec<Value> =
-        lines(vec![lost, completed(0, Duration::ZERO)]).iter().map(|line| line["Queue"].clone()).collect();
+    let queues: Vec<Value> = lines(vec![lost, completed(0, Duration::ZERO)])
+        .iter()
+        .map(|line| line["Queue"].clone())
+        .collect();
     assert_eq!(queues, ["orders", "unknown"]);
 }
 
@@ -208,7 +244,10 @@ fn failures_are_told_apart_by_attempt_and_first_attempts_from_later_ones() {
     let line = &lines(outcomes)[0];
     assert_eq!(line["FailedAttempt"], json!({ "Values": [1, 7], "Counts": [2, 1] }));
     assert_eq!(line["TimeToSuccessFirstAttempt"], json!(1_000));
-    assert_eq!(line["TimeToSuccessAfterRetry"], json!({ "Values": [60_000, 90_000], "Counts": [1, 1] }));
+    assert_eq!(
+        line["TimeToSuccessAfterRetry"],
+        json!({ "Values": [60_000, 90_000], "Counts": [1, 1] })
+    );
 }
 
 #[test]
@@ -225,7 +264,10 @@ fn a_batch_without_messages_writes_nothing() {
 
 #[test]
 fn nothing_that_may_be_secret_or_that_tells_messages_apart_is_written() {
-    let text = format!("{:?}", lines(vec![failed(FailureClass::Temporary, 1), completed(0, Duration::ZERO)]));
+    let text = format!(
+        "{:?}",
+        lines(vec![failed(FailureClass::Temporary, 1), completed(0, Duration::ZERO)])
+    );
     for word in ["m-1", "m-0", "status 503"] {
         assert!(!text.contains(word), "{word} in {text}");
     }
@@ -260,6 +302,9 @@ proptest! {
 
 #[test]
 fn an_id_in_a_log_line_is_short_and_printable() {
-    assert_eq!(super::bounded("0b6f1bd4\u{1b}[2J\u{202e}\n"), "0b6f1bd4\u{FFFD}[2J\u{FFFD}\u{FFFD}");
+    assert_eq!(
+        super::bounded("0b6f1bd4\u{1b}[2J\u{202e}\n"),
+        "0b6f1bd4\u{FFFD}[2J\u{FFFD}\u{FFFD}"
+    );
     assert_eq!(super::bounded(&"é".repeat(80)).len(), 100);
 }

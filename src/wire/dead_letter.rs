@@ -1,5 +1,6 @@
-//! What the body of a message in a dead-letter queue says about it, for those who look into one and for those who work on one. Decides
-//! nothing about a message that is still on its way, which is `message.rs`.
+//! What the body of a message in a dead-letter queue says about it, for those who look into one and
+//! for those who work on one. Decides nothing about a message that is still on its way, which is
+//! `message.rs`.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -11,10 +12,11 @@ use super::{Origin, Wrap, stamp};
 use crate::failure::{FailureClass, Reason};
 use crate::state::RetryState;
 
-/// A message in a dead-letter queue, by its body: why it was given up, and the body as first delivered.
+/// A message in a dead-letter queue, by its body: why it was given up, and the body as first
+/// delivered.
 ///
-/// Whoever may send to the queue can write anything into a body: what is found here is for a person to read. Texts are scrubbed, so that
-/// a terminal can show them.
+/// Whoever may send to the queue can write anything into a body: what is found here is for a person
+/// to read. Texts are scrubbed, so that a terminal can show them.
 ///
 /// ```
 /// # use requeue::{DeadLetter, FailureClass};
@@ -35,10 +37,11 @@ pub struct DeadLetter<'a> {
     info: DeadLetterInfo,
 }
 
-/// Why a message was given up, and where: what [`Message::dead_letter`](crate::Message::dead_letter) tells the consumer of a dead-letter queue.
+/// Why a message was given up, and where: what
+/// [`Message::dead_letter`](crate::Message::dead_letter) tells the consumer of a dead-letter queue.
 ///
-/// Whoever may send to the queue can write it: it is for people and logs, and proves nothing. Texts are scrubbed and have at most 256
-/// characters.
+/// Whoever may send to the queue can write it: it is for people and logs, and proves nothing. Texts
+/// are scrubbed and have at most 256 characters.
 ///
 /// ```
 /// # use requeue::{Failure, Message};
@@ -73,8 +76,8 @@ impl DeadLetterInfo {
         self.class.as_deref().and_then(FailureClass::from_name)
     }
 
-    /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason); `None` in the mode
-    /// [`Redrive`](crate::DeadLetterMode::Redrive), which writes nothing down.
+    /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason); `None`
+    /// in the mode [`Redrive`](crate::DeadLetterMode::Redrive), which writes nothing down.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
@@ -98,8 +101,9 @@ impl DeadLetterInfo {
         Some(self.failed_at.as_deref()?.parse::<Timestamp>().ok()?.into())
     }
 
-    /// The ARN of the queue it came from: SQS's own word in the dead-letter queue to which SQS moved it, else that of the message. `None` of
-    /// one that was brought back, unless it was sent to the dead-letter queue in the mode [`Direct`](crate::DeadLetterMode::Direct).
+    /// The ARN of the queue it came from: SQS's own word in the dead-letter queue to which SQS
+    /// moved it, else that of the message. `None` of one that was brought back, unless it was sent
+    /// to the dead-letter queue in the mode [`Direct`](crate::DeadLetterMode::Direct).
     #[must_use]
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
@@ -108,14 +112,20 @@ impl DeadLetterInfo {
     /// Reads `retryState.deadLetter` or `retryState.lastDeadLetter`, with nothing assumed of them.
     pub(crate) fn read(text: &str) -> Self {
         let info: Self = serde_json::from_str(text).unwrap_or_default();
-        let scrubbed = |text: Option<String>| text.map(|text| Reason::new(text).as_str().to_owned());
+        let scrubbed =
+            |text: Option<String>| text.map(|text| Reason::new(text).as_str().to_owned());
         let source = info.source.filter(|source| is_arn(source));
         Self { reason: scrubbed(info.reason), detail: scrubbed(info.detail), source, ..info }
     }
 
-    /// What to remember of a message that is handled in a dead-letter queue, or after it was brought back from one: nothing of its state
-    /// counts any more. SQS may have moved it, and names the queue `from` which it did.
-    pub(crate) fn to_remember(state: &RetryState, was_moved: bool, from: Option<String>) -> Option<String> {
+    /// What to remember of a message that is handled in a dead-letter queue, or after it was
+    /// brought back from one: nothing of its state counts any more. SQS may have moved it, and
+    /// names the queue `from` which it did.
+    pub(crate) fn to_remember(
+        state: &RetryState,
+        was_moved: bool,
+        from: Option<String>,
+    ) -> Option<String> {
         let info = match &state.dead_letter {
             Some(said) => Self::read(said),
             None if was_moved || state.source.is_some() => Self {
@@ -127,7 +137,8 @@ impl DeadLetterInfo {
         };
         let claimed = || state.source.clone().filter(|source| is_arn(source));
         let source = from.or_else(claimed);
-        let info = Self { class: info.class().map(|class| class.as_str().to_owned()), source, ..info };
+        let info =
+            Self { class: info.class().map(|class| class.as_str().to_owned()), source, ..info };
         Some(serde_json::to_string(&info).expect("texts and a number are JSON"))
     }
 }
@@ -156,20 +167,22 @@ impl<'a> DeadLetter<'a> {
         &self.payload
     }
 
-    /// Whether a later version of this library wrote its state, so that nothing can be said about it.
+    /// Whether a later version of this library wrote its state, so that nothing can be said about
+    /// it.
     #[must_use]
     pub fn is_of_later_version(&self) -> bool {
         matches!(self.origin, Origin::LaterVersion(_))
     }
 
-    /// The class of the failure for which it was given up, or else of its last failure; `None` where none was written down.
+    /// The class of the failure for which it was given up, or else of its last failure; `None`
+    /// where none was written down.
     #[must_use]
     pub fn class(&self) -> Option<FailureClass> {
         self.info.class().or_else(|| self.state()?.class)
     }
 
-    /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason); `None` unless the dead-letter mode was one
-    /// that writes it down.
+    /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason); `None`
+    /// unless the dead-letter mode was one that writes it down.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.info.reason()
@@ -193,13 +206,15 @@ impl<'a> DeadLetter<'a> {
         self.info.retry_count.or_else(|| Some(self.state()?.retry_count))
     }
 
-    /// The id of the first delivery; `None` of a message that was never sent again, whose own id that is.
+    /// The id of the first delivery; `None` of a message that was never sent again, whose own id
+    /// that is.
     #[must_use]
     pub fn original_message_id(&self) -> Option<&str> {
         self.state()?.original_message_id.as_deref()
     }
 
-    /// When it was first sent, by SQS's clock; of one that was brought back and failed again, the time of its last redrive.
+    /// When it was first sent, by SQS's clock; of one that was brought back and failed again, the
+    /// time of its last redrive.
     #[must_use]
     pub fn first_sent(&self) -> Option<SystemTime> {
         self.state()?.first_sent
@@ -211,14 +226,16 @@ impl<'a> DeadLetter<'a> {
         self.state().map_or(0, |state| state.redrives)
     }
 
-    /// The queue that it says it came from, if it was sent to the dead-letter queue in the mode `direct`.
+    /// The queue that it says it came from, if it was sent to the dead-letter queue in the mode
+    /// `direct`.
     #[must_use]
     pub fn source(&self) -> Option<&str> {
         self.state()?.source.as_deref()
     }
 
-    /// The body of a copy, sent `now`, that has all its retries and all its time again, after however many redrives. It keeps the id of
-    /// the first delivery. `None` of a message without our members: as it lies it has nothing behind it.
+    /// The body of a copy, sent `now`, that has all its retries and all its time again, after
+    /// however many redrives. It keeps the id of the first delivery. `None` of a message without
+    /// our members: as it lies it has nothing behind it.
     #[must_use]
     pub fn afresh(&self, now: SystemTime) -> Option<String> {
         let state = self.state()?;
@@ -270,13 +287,24 @@ mod tests {
         let whole = r#"{"class":"quota","reason":"too-old","detail":"a\u001b[31m","retryCount":7,"failedAt":"1970-01-01T00:00:09Z"}"#;
         for (why, class, reason, detail, retries, failed) in [
             (Some(whole), FailureClass::Quota, Some("too-old"), Some("a [31m"), 7, Some(9)),
-            (Some(r#"{"reason":"expired"}"#), FailureClass::Temporary, Some("expired"), None, 3, None),
+            (
+                Some(r#"{"reason":"expired"}"#),
+                FailureClass::Temporary,
+                Some("expired"),
+                None,
+                3,
+                None,
+            ),
             (Some(r#"{"reason":1,"class":"quota"}"#), FailureClass::Temporary, None, None, 3, None),
             (None, FailureClass::Temporary, None, None, 3, None),
         ] {
             let body = dead("{}", 0, why);
             let read = DeadLetter::read(&body);
-            assert_eq!((read.class(), read.reason(), read.detail()), (Some(class), reason, detail), "{why:?}");
+            assert_eq!(
+                (read.class(), read.reason(), read.detail()),
+                (Some(class), reason, detail),
+                "{why:?}"
+            );
             assert_eq!(read.retry_count(), Some(retries));
             let at = |secs| SystemTime::UNIX_EPOCH + Duration::from_secs(secs);
             assert_eq!(read.failed_at(), failed.map(at));
@@ -293,7 +321,11 @@ mod tests {
         const ORDERS: &str = "arn:aws:sqs:eu-west-1:123456789012:orders";
         const BILLS: &str = "arn:aws:sqs:eu-west-1:123456789012:bills";
         let fresh = RetryState::default();
-        let failed = RetryState { class: Some(FailureClass::Quota), retry_count: 7, ..RetryState::default() };
+        let failed = RetryState {
+            class: Some(FailureClass::Quota),
+            retry_count: 7,
+            ..RetryState::default()
+        };
         let said = r#"{"class":"temporary","reason":"too-old","detail":"a\u001b","retryCount":3,"failedAt":"1970-01-01T00:00:09Z","x":1}"#;
         let annotated = RetryState { dead_letter: Some(said.to_owned()), ..failed.clone() };
         let sent = RetryState { source: Some(ORDERS.to_owned()), ..annotated.clone() };
@@ -303,15 +335,19 @@ mod tests {
             ..fresh.clone()
         };
         let again = RetryState { last_dead_letter: Some("{}".to_owned()), ..failed.clone() };
-        let kept =
-            r#""class":"temporary","reason":"too-old","detail":"a ","retryCount":3,"failedAt":"1970-01-01T00:00:09Z""#;
+        let kept = r#""class":"temporary","reason":"too-old","detail":"a ","retryCount":3,"failedAt":"1970-01-01T00:00:09Z""#;
         for (state, was_moved, from, expected) in [
             (&fresh, false, None, None),
             (&failed, false, None, None),
             (&again, false, None, Some("{}".to_owned())),
             (&fresh, true, None, Some("{}".to_owned())),
             (&fresh, true, Some(BILLS), Some(format!(r#"{{"source":"{BILLS}"}}"#))),
-            (&failed, true, Some(BILLS), Some(format!(r#"{{"class":"quota","retryCount":7,"source":"{BILLS}"}}"#))),
+            (
+                &failed,
+                true,
+                Some(BILLS),
+                Some(format!(r#"{{"class":"quota","retryCount":7,"source":"{BILLS}"}}"#)),
+            ),
             (&annotated, false, None, Some(format!("{{{kept}}}"))),
             (&annotated, true, Some(BILLS), Some(format!(r#"{{{kept},"source":"{BILLS}"}}"#))),
             (&sent, false, None, Some(format!(r#"{{{kept},"source":"{ORDERS}"}}"#))),
@@ -329,17 +365,22 @@ mod tests {
     #[test]
     fn a_copy_that_starts_afresh_keeps_the_payload_and_the_first_id_and_nothing_that_was_used() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
-        for payload in ["{ \"a\" : 1.0 }", "text", "[1]", r#"{"retryCount":"mine"}"#, r#"{"retryBody":1}"#] {
+        for payload in
+            ["{ \"a\" : 1.0 }", "text", "[1]", r#"{"retryCount":"mine"}"#, r#"{"retryBody":1}"#]
+        {
             let body = dead(payload, 10, Some(r#"{"reason":"expired"}"#));
             let copy = DeadLetter::read(&body).afresh(now).expect("ours");
-            let Origin::Ours(state) = crate::wire::read(&copy, 0).origin else { panic!("ours: {copy}") };
+            let Origin::Ours(state) = crate::wire::read(&copy, 0).origin else {
+                panic!("ours: {copy}")
+            };
             assert_eq!(DeadLetter::read(&copy).payload(), payload);
             let expected = RetryState {
                 original_message_id: Some("m-1".to_owned()),
                 retry_timestamp: Some(now),
                 redrives: 11,
                 last_dead_letter: Some(
-                    r#"{"reason":"expired","source":"arn:aws:sqs:eu-west-1:123456789012:orders"}"#.to_owned(),
+                    r#"{"reason":"expired","source":"arn:aws:sqs:eu-west-1:123456789012:orders"}"#
+                        .to_owned(),
                 ),
                 unknown: vec![("later".to_owned(), "[1]".to_owned())],
                 ..RetryState::default()

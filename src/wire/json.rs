@@ -1,5 +1,5 @@
-//! JSON as text: what can be learnt about it without turning it into values, and the characters that SQS takes. Every function is
-//! iterative: nesting of any depth costs no stack.
+//! JSON as text: what can be learnt about it without turning it into values, and the characters
+//! that SQS takes. Every function is iterative: nesting of any depth costs no stack.
 
 use std::fmt;
 
@@ -7,9 +7,13 @@ use serde::Serialize;
 use serde::de::{Deserializer as _, Error as _, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-/// Calls `visit` with the text of every key, quotes included, and of every value of an object, in their order. `None` if `text` is
-/// not exactly one JSON object, white space aside, or as soon as `visit` says so.
-pub(crate) fn each_member<'a>(text: &'a str, visit: impl FnMut(&'a str, &'a str) -> Option<()>) -> Option<()> {
+/// Calls `visit` with the text of every key, quotes included, and of every value of an object, in
+/// their order. `None` if `text` is not exactly one JSON object, white space aside, or as soon as
+/// `visit` says so.
+pub(crate) fn each_member<'a>(
+    text: &'a str,
+    visit: impl FnMut(&'a str, &'a str) -> Option<()>,
+) -> Option<()> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     deserializer.deserialize_map(Members(visit)).ok()?;
     deserializer.end().ok()
@@ -26,31 +30,34 @@ impl<'a, F: FnMut(&'a str, &'a str) -> Option<()>> Visitor<'a> for Members<F> {
 
     fn visit_map<M: MapAccess<'a>>(mut self, mut map: M) -> Result<(), M::Error> {
         while let Some((key, value)) = map.next_entry::<&RawValue, &RawValue>()? {
-            (self.0)(key.get(), value.get()).ok_or_else(|| M::Error::custom("a member is refused"))?;
+            (self.0)(key.get(), value.get())
+                .ok_or_else(|| M::Error::custom("a member is refused"))?;
         }
         Ok(())
     }
 }
 
-/// The text as a value that is printed as it stands; `None` unless it is exactly one JSON value, white space aside.
+/// The text as a value that is printed as it stands; `None` unless it is exactly one JSON value,
+/// white space aside.
 pub(super) fn raw(text: &str) -> Option<&RawValue> {
     serde_json::from_str(text).ok()
 }
 
-/// What a JSON string says; `None` for other values and for one with half a surrogate pair, which no Rust string can hold.
+/// What a JSON string says; `None` for other values and for one with half a surrogate pair, which
+/// no Rust string can hold.
 pub(super) fn string(text: &str) -> Option<String> {
     serde_json::from_str(text).ok()
 }
 
-/// An integer of nothing but digits: no sign, fraction or exponent. One that exceeds 64 bits counts as the largest. `text` is a JSON
-/// value, and so never empty.
+/// An integer of nothing but digits: no sign, fraction or exponent. One that exceeds 64 bits counts
+/// as the largest. `text` is a JSON value, and so never empty.
 pub(super) fn plain_integer(text: &str) -> Option<u64> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     digits.then(|| text.parse().unwrap_or(u64::MAX))
 }
 
-/// The characters that JSON text may hold unescaped and SQS refuses. The control characters, which SQS refuses as well, are escaped
-/// in all JSON.
+/// The characters that JSON text may hold unescaped and SQS refuses. The control characters, which
+/// SQS refuses as well, are escaped in all JSON.
 const REFUSED: [char; 2] = ['\u{FFFE}', '\u{FFFF}'];
 
 /// Whether SQS would refuse a message that holds this JSON text as it stands.
@@ -58,9 +65,11 @@ pub(super) fn is_refused(json: &str) -> bool {
     REFUSED.into_iter().any(|character| json.contains(character))
 }
 
-/// Appends `value` as JSON text that SQS takes: a forbidden character can only be part of a string, where an escape means the same.
+/// Appends `value` as JSON text that SQS takes: a forbidden character can only be part of a string,
+/// where an escape means the same.
 pub(super) fn push(out: &mut String, value: &impl Serialize) {
-    let json = serde_json::to_string(value).expect("strings, numbers and raw values can be printed");
+    let json =
+        serde_json::to_string(value).expect("strings, numbers and raw values can be printed");
     if is_refused(&json) {
         out.push_str(&json.replace('\u{FFFE}', "\\ufffe").replace('\u{FFFF}', "\\uffff"));
     } else {

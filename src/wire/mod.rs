@@ -1,5 +1,6 @@
-//! Our members in the text of a body: found, taken out, put in. Edits text, never parses and prints, so that the handler sees on
-//! every attempt the bytes that were first delivered. Knows no clock, no queue and no policy.
+//! Our members in the text of a body: found, taken out, put in. Edits text, never parses and
+//! prints, so that the handler sees on every attempt the bytes that were first delivered. Knows no
+//! clock, no queue and no policy.
 //!
 //! | payload | on the wire |
 //! |---|---|
@@ -43,8 +44,8 @@ pub(crate) struct Body<'a> {
 pub(crate) enum Origin {
     /// The producer: this is the first delivery.
     Fresh {
-        /// A plain integer `retryCount` that the producer's object carries, 0 without one: messages in flight in the well-known
-        /// article's format go on counting.
+        /// A plain integer `retryCount` that the producer's object carries, 0 without one: messages
+        /// in flight in the well-known article's format go on counting.
         retry_count: u32,
     },
     /// This library.
@@ -53,21 +54,27 @@ pub(crate) enum Origin {
     LaterVersion(u64),
 }
 
-/// Takes a body apart. A producer's count above `retry_count_cap` is not believed. Never fails: what is not ours is the producer's.
+/// Takes a body apart. A producer's count above `retry_count_cap` is not believed. Never fails:
+/// what is not ours is the producer's.
 pub(crate) fn read(body: &str, retry_count_cap: u32) -> Body<'_> {
     let Some(object) = Object::locate(body) else {
         return Body::fresh(body, 0);
     };
     match ours(&object) {
-        Some(Ours::State(payload, state)) => Body { payload: Cow::Owned(payload), origin: Origin::Ours(state) },
-        Some(Ours::Later(version)) => Body { payload: Cow::Borrowed(body), origin: Origin::LaterVersion(version) },
+        Some(Ours::State(payload, state)) => {
+            Body { payload: Cow::Owned(payload), origin: Origin::Ours(state) }
+        }
+        Some(Ours::Later(version)) => {
+            Body { payload: Cow::Borrowed(body), origin: Origin::LaterVersion(version) }
+        }
         None => Body::fresh(body, believed_count(&object, retry_count_cap)),
     }
 }
 
 /// As [`read`], of a body whose sender is not to be believed: all of it is the producer's own.
 pub(crate) fn read_as_foreign(body: &str, retry_count_cap: u32) -> Body<'_> {
-    let retry_count = Object::locate(body).map_or(0, |object| believed_count(&object, retry_count_cap));
+    let retry_count =
+        Object::locate(body).map_or(0, |object| believed_count(&object, retry_count_cap));
     Body::fresh(body, retry_count)
 }
 
@@ -76,7 +83,8 @@ pub(crate) fn bears_fields(body: &str) -> bool {
     Object::locate(body).is_some_and(|object| ours(&object).is_some())
 }
 
-/// Whether [`read`] may find a state of ours, which no body lacks that holds this name, however it is escaped.
+/// Whether [`read`] may find a state of ours, which no body lacks that holds this name, however it
+/// is escaped.
 pub(crate) fn may_be_ours(body: &str) -> bool {
     body.contains(Name::RetryState.as_str()) || body.contains("\\u00")
 }
@@ -92,8 +100,9 @@ enum Ours {
     Later(u64),
 }
 
-/// `None` unless our members are there, once each, and well-formed. Only the count may be missing or garbled: what tore it out shall not
-/// have torn out what ends the retries, so that it is counted anew from the state.
+/// `None` unless our members are there, once each, and well-formed. Only the count may be missing
+/// or garbled: what tore it out shall not have torn out what ends the retries, so that it is
+/// counted anew from the state.
 fn ours(object: &Object) -> Option<Ours> {
     if object.is_ambiguous() {
         return None;
@@ -108,7 +117,8 @@ fn ours(object: &Object) -> Option<Ours> {
                 Some(wrapped) => json::string(wrapped)?,
                 None => object.restored(&originals),
             };
-            let counted = || state.counts.iter().fold(0, |sum: u32, count| sum.saturating_add(*count));
+            let counted =
+                || state.counts.iter().fold(0, |sum: u32, count| sum.saturating_add(*count));
             state.retry_count = retry_count.unwrap_or_else(counted);
             state.original_message_id = Some(original_message_id).filter(|id| !id.is_empty());
             state.retry_timestamp = Some(retry_timestamp);

@@ -67,13 +67,15 @@ impl<'a> Object<'a> {
         json::each_member(text, |key, value| {
             let value_span = object.span(value);
             match Key::of(key) {
-                Some(Key::Member(name)) if object.member(name).is_none() => object.members.push(Member {
-                    name,
-                    value: value_span.clone(),
-                    index: object.len,
-                    gap,
-                    key: object.span(key).start,
-                }),
+                Some(Key::Member(name)) if object.member(name).is_none() => {
+                    object.members.push(Member {
+                        name,
+                        value: value_span.clone(),
+                        index: object.len,
+                        gap,
+                        key: object.span(key).start,
+                    })
+                }
                 Some(Key::Body) if object.body.is_none() => object.body = Some(value),
                 Some(Key::Member(_) | Key::Body) => object.ambiguous = true,
                 None => {}
@@ -93,7 +95,8 @@ impl<'a> Object<'a> {
         self.len == 0
     }
 
-    /// Whether one of our names, or the envelope's, occurs twice: then nothing can be said about whose they are.
+    /// Whether one of our names, or the envelope's, occurs twice: then nothing can be said about
+    /// whose they are.
     pub(super) fn is_ambiguous(&self) -> bool {
         self.ambiguous
     }
@@ -121,7 +124,8 @@ impl<'a> Object<'a> {
         self.text.rfind('}').expect("an object ends with a brace")
     }
 
-    /// The text without the members that bear our names, except that those in `originals` get their old value back.
+    /// The text without the members that bear our names, except that those in `originals` get their
+    /// old value back.
     pub(super) fn restored(&self, originals: &[(Name, String)]) -> String {
         let mut restored = String::with_capacity(self.text.len());
         let mut done = 0;
@@ -143,8 +147,9 @@ impl<'a> Object<'a> {
         restored
     }
 
-    /// The member together with the comma that goes when it goes: the one before it, or, when no member before it is left, the one
-    /// after it. White space around this stays: unless someone else has moved our members, it is the producer's.
+    /// The member together with the comma that goes when it goes: the one before it, or, when no
+    /// member before it is left, the one after it. White space around this stays: unless someone
+    /// else has moved our members, it is the producer's.
     fn extent(&self, member: &Member, is_first_left: bool) -> Range<usize> {
         if is_first_left {
             let rest = &self.text[member.value.end..];
@@ -177,7 +182,11 @@ impl Key {
         if key.len() > Self::MAX_LEN {
             return None;
         }
-        if key.contains('\\') { Self::from_name(&json::string(key)?) } else { Self::from_name(key.trim_matches('"')) }
+        if key.contains('\\') {
+            Self::from_name(&json::string(key)?)
+        } else {
+            Self::from_name(key.trim_matches('"'))
+        }
     }
 
     fn from_name(name: &str) -> Option<Self> {

@@ -17,10 +17,12 @@ use crate::state::RetryState;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Wrap {
-    /// The copy is a JSON object that holds the body as a string. The handler still sees the body alone.
+    /// The copy is a JSON object that holds the body as a string. The handler still sees the body
+    /// alone.
     #[default]
     WhenNeeded,
-    /// No copy: the message waits for its delay by a change of its visibility, so that its receives bound its retries. Needed when a filter of the event source mapping looks at such bodies.
+    /// No copy: the message waits for its delay by a change of its visibility, so that its receives
+    /// bound its retries. Needed when a filter of the event source mapping looks at such bodies.
     Never,
 }
 
@@ -42,9 +44,14 @@ const TIMESTAMP_LEN: usize = 24;
 /// Room for our members without anything unusual in them.
 const USUAL_LEN: usize = 512;
 
-/// Adds our members to `payload`. [`read`](super::read) takes them out again, whatever the payload is. They say that the copy was
-/// sent at `state.retry_timestamp`, or in 1970: [`Stamped::set_timestamp`] must be called before each attempt to send it.
-pub(crate) fn stamp(payload: &str, state: &RetryState, wrap: Wrap) -> Result<Stamped, NotWrappable> {
+/// Adds our members to `payload`. [`read`](super::read) takes them out again, whatever the payload
+/// is. They say that the copy was sent at `state.retry_timestamp`, or in 1970:
+/// [`Stamped::set_timestamp`] must be called before each attempt to send it.
+pub(crate) fn stamp(
+    payload: &str,
+    state: &RetryState,
+    wrap: Wrap,
+) -> Result<Stamped, NotWrappable> {
     match (Object::locate(payload).filter(can_hold_members), wrap) {
         (Some(object), _) => Ok(edited(&object, state)),
         (None, Wrap::WhenNeeded) => Ok(wrapped(payload, state)),
@@ -104,7 +111,12 @@ struct Draft<'a> {
 
 impl<'a> Draft<'a> {
     fn new(payload_len: usize, state: &'a RetryState, originals: &'a [(Name, &'a str)]) -> Self {
-        Self { text: String::with_capacity(payload_len + USUAL_LEN), timestamp: 0, state, originals }
+        Self {
+            text: String::with_capacity(payload_len + USUAL_LEN),
+            timestamp: 0,
+            state,
+            originals,
+        }
     }
 
     fn push_member(&mut self, separator: &str, name: Name) {
@@ -152,7 +164,8 @@ impl Stamped {
     }
 }
 
-/// Times outside the years 1970 to 9999 become the nearest one inside, so that the length never varies.
+/// Times outside the years 1970 to 9999 become the nearest one inside, so that the length never
+/// varies.
 pub(crate) fn timestamp_text(time: SystemTime) -> String {
     let millis = i64::try_from(epoch_millis(time)).unwrap_or(i64::MAX);
     let timestamp = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);

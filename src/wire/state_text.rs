@@ -1,5 +1,5 @@
-//! The value of the member `retryState`, read and written. `v` comes first; what is absent or zero is left out; members that this
-//! version does not know are kept as they stand.
+//! The value of the member `retryState`, read and written. `v` comes first; what is absent or zero
+//! is left out; members that this version does not know are kept as they stand.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,7 +17,8 @@ const VERSION: u64 = 1;
 
 /// What a `retryState` says.
 pub(super) enum StateText {
-    /// The state, its first three fields unset, and the producer's own values of members that bear our names.
+    /// The state, its first three fields unset, and the producer's own values of members that bear
+    /// our names.
     Known(Box<RetryState>, Vec<(Name, String)>),
     /// The version that wrote it.
     Later(u64),
@@ -166,12 +167,14 @@ fn originals(text: &str) -> Option<Vec<(Name, String)>> {
     Some(originals)
 }
 
-/// The last instant that both RFC 3339 and our arithmetic can deal with, at the end of the year 9999.
+/// The last instant that both RFC 3339 and our arithmetic can deal with, at the end of the year
+/// 9999.
 pub(super) fn max_millis() -> u64 {
     Timestamp::MAX.as_millisecond().unsigned_abs()
 }
 
-/// Appends the text of `state` to `out`, and with it the producer's own values of members that bear our names.
+/// Appends the text of `state` to `out`, and with it the producer's own values of members that bear
+/// our names.
 pub(super) fn push(out: &mut String, state: &RetryState, originals: &[(Name, &str)]) {
     json::push(out, &Printed { state, originals });
 }
@@ -197,7 +200,11 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "hops", non_zero(state.hops))?;
         entry(&mut map, "lineage", non_zero(state.lineage))?;
         entry(&mut map, "redrives", non_zero(state.redrives))?;
-        entry(&mut map, "original", (!self.originals.is_empty()).then_some(Originals(self.originals)))?;
+        entry(
+            &mut map,
+            "original",
+            (!self.originals.is_empty()).then_some(Originals(self.originals)),
+        )?;
         entry(&mut map, "deadLetter", state.dead_letter.as_deref().map(raw))?;
         entry(&mut map, "source", state.source.as_deref())?;
         entry(&mut map, "lastDeadLetter", state.last_dead_letter.as_deref().map(raw))?;
@@ -208,7 +215,11 @@ impl Serialize for Printed<'_> {
     }
 }
 
-fn entry<M: SerializeMap>(map: &mut M, name: &str, value: Option<impl Serialize>) -> Result<(), M::Error> {
+fn entry<M: SerializeMap>(
+    map: &mut M,
+    name: &str,
+    value: Option<impl Serialize>,
+) -> Result<(), M::Error> {
     match value {
         Some(value) => map.serialize_entry(name, &value),
         None => Ok(()),

@@ -1,4 +1,5 @@
-//! What is looked at before the first message is received: what would lose messages, or deliver them twice, is said at once.
+//! What is looked at before the first message is received: what would lose messages, or deliver
+//! them twice, is said at once.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -11,10 +12,12 @@ use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, Description, QueueArn, Source};
 use crate::settings::{DeadLetterMode, Mode, Settings};
 
-/// Our clock and that of SQS may differ by so much: half of what tells a redriven message from one that we sent.
+/// Our clock and that of SQS may differ by so much: half of what tells a redriven message from one
+/// that we sent.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);
 
-/// What it means that the queue has no redrive policy, or that its dead-letter queue does not exist.
+/// What it means that the queue has no redrive policy, or that its dead-letter queue does not
+/// exist.
 ///
 /// ```
 /// use requeue::WithoutDeadLetterQueue;
@@ -25,7 +28,8 @@ pub enum WithoutDeadLetterQueue {
     /// The worker does not start.
     #[default]
     Refuse,
-    /// A warning: a message that is given up comes back again and again, and vanishes when its retention ends.
+    /// A warning: a message that is given up comes back again and again, and vanishes when its
+    /// retention ends.
     Warn,
 }
 
@@ -114,7 +118,8 @@ pub(super) async fn check(
     settings: &Settings,
     worker: &WorkerSettings,
 ) -> Result<Description, StartError> {
-    let description = describe(source, queue, &settings.policy.receive_calls, &settings.sampler).await?;
+    let description =
+        describe(source, queue, &settings.policy.receive_calls, &settings.sampler).await?;
     check_clock(&settings.clock, description.date)?;
     if description.visibility.is_zero() {
         return Err(StartError::NoVisibilityTimeout);
@@ -131,8 +136,8 @@ pub(super) async fn check(
     Ok(description)
 }
 
-/// A message that is given up needs a queue to go to: in the mode `direct` the one of that setting, otherwise the one of the redrive
-/// policy.
+/// A message that is given up needs a queue to go to: in the mode `direct` the one of that setting,
+/// otherwise the one of the redrive policy.
 async fn check_dead_letters(
     source: &impl Source,
     description: &Description,
@@ -140,26 +145,34 @@ async fn check_dead_letters(
     worker: &WorkerSettings,
 ) -> Result<(), StartError> {
     let direct = match &settings.dead_letter {
-        DeadLetterMode::Direct(url) => Some(url.arn(description.arn.partition(), description.arn.region())),
+        DeadLetterMode::Direct(url) => {
+            Some(url.arn(description.arn.partition(), description.arn.region()))
+        }
         DeadLetterMode::Redrive | DeadLetterMode::Annotate => None,
     };
     let missing = match (&direct, &description.dead_letter_queue) {
         (Some(queue), _) | (None, Some(queue)) => {
             let is_direct = direct.is_some();
             let is_there = exists(source, queue, settings).await;
-            (!is_there).then(|| StartError::MissingDeadLetterQueue { queue: queue.clone(), is_direct })
+            (!is_there)
+                .then(|| StartError::MissingDeadLetterQueue { queue: queue.clone(), is_direct })
         }
         (None, None) => Some(StartError::NoDeadLetterQueue),
     };
     match missing {
-        Some(missing) if worker.without_dead_letter_queue == WithoutDeadLetterQueue::Refuse => return Err(missing),
+        Some(missing) if worker.without_dead_letter_queue == WithoutDeadLetterQueue::Refuse => {
+            return Err(missing);
+        }
         Some(StartError::MissingDeadLetterQueue { queue, .. }) => {
             tracing::warn!(%queue, "the dead-letter queue does not exist: a message that is given up returns until its retention ends");
         }
         _ => {}
     }
     // In the mode `report` nothing is sent on any queue.
-    if description.arn.is_fifo() && settings.dead_letter == DeadLetterMode::Annotate && settings.mode == Mode::Requeue {
+    if description.arn.is_fifo()
+        && settings.dead_letter == DeadLetterMode::Annotate
+        && settings.mode == Mode::Requeue
+    {
         tracing::warn!(
             "the dead-letter mode annotate is as redrive on a FIFO queue, where its copy would lose its place: the dead-letter queue \
              does not say why a message was given up; in the mode direct it does"
@@ -177,7 +190,8 @@ async fn check_dead_letters(
 /// Whether a queue exists. A worker may be without the permission to ask: then it counts as there.
 async fn exists(source: &impl Source, queue: &QueueArn, settings: &Settings) -> bool {
     // On the heap, as it is asked once in a worker's life and whoever starts one carries it about.
-    match Box::pin(describe(source, queue, &settings.policy.receive_calls, &settings.sampler)).await {
+    match Box::pin(describe(source, queue, &settings.policy.receive_calls, &settings.sampler)).await
+    {
         Err(StartError::Refused { code, .. }) if is_missing(&code) => false,
         Err(error) => {
             tracing::info!(%queue, %error, "whether the dead-letter queue exists is not known");

@@ -1,6 +1,7 @@
-//! Messages in hand: their visibility is extended while they are worked on, and no longer. Settling's calls go through here, so that no
-//! extension comes after what settling asked for, and settling learns for which of them extending has failed for too long. That is
-//! known of each message by itself, as SQS may extend some of a batch and not the others.
+//! Messages in hand: their visibility is extended while they are worked on, and no longer.
+//! Settling's calls go through here, so that no extension comes after what settling asked for, and
+//! settling learns for which of them extending has failed for too long. That is known of each
+//! message by itself, as SQS may extend some of a batch and not the others.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -13,14 +14,17 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use crate::message::Record;
 use crate::queue::{
-    CallError, Confirmation, Description, EntryError, MAX_VISIBILITY, Outgoing, Queue, QueueArn, ReceiveRequest, Source,
+    CallError, Confirmation, Description, EntryError, MAX_VISIBILITY, Outgoing, Queue, QueueArn,
+    ReceiveRequest, Source,
 };
 
-/// Extended so often within one visibility timeout: should one call fail, the next one is still in time.
+/// Extended so often within one visibility timeout: should one call fail, the next one is still in
+/// time.
 const BEATS: u32 = 3;
 /// Settling of these messages waits for the call that extends them, so that must not take long.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout: what is begun before that is still on its way.
+/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout: what is begun
+/// before that is still on its way.
 const LAPSED_BEFORE: Duration = Duration::from_secs(5);
 /// Extensions end so long before SQS's limit: it refuses one that arrives late and would go beyond.
 const BEFORE_LIMIT: Duration = Duration::from_secs(60);
@@ -42,9 +46,11 @@ impl<Q: Queue> Leased<Q> {
         Self { queue: Arc::new(queue), leases: Arc::default() }
     }
 
-    /// Does the work on messages that were received, and keeps them invisible during it. Their lease begins at `asked`, before the request
-    /// for them was sent, as SQS counts from some moment after that and the response may be read much later. tokio's clock goes on
-    /// while the process is stopped (`CLOCK_MONOTONIC`; by SIGSTOP or the freezer of a container), so that such a time counts too.
+    /// Does the work on messages that were received, and keeps them invisible during it. Their
+    /// lease begins at `asked`, before the request for them was sent, as SQS counts from some
+    /// moment after that and the response may be read much later. tokio's clock goes on while the
+    /// process is stopped (`CLOCK_MONOTONIC`; by SIGSTOP or the freezer of a container), so that
+    /// such a time counts too.
     pub(super) async fn during<T>(
         &self,
         queue: &QueueArn,
@@ -63,7 +69,13 @@ impl<Q: Queue> Leased<Q> {
         }
     }
 
-    async fn extend(&self, queue: &QueueArn, handles: &[String], visibility: Duration, asked: Instant) -> Infallible {
+    async fn extend(
+        &self,
+        queue: &QueueArn,
+        handles: &[String],
+        visibility: Duration,
+        asked: Instant,
+    ) -> Infallible {
         let beat = visibility / BEATS;
         let mut next = asked + beat;
         loop {
@@ -77,8 +89,11 @@ impl<Q: Queue> Leased<Q> {
             }
             let visibility = visibility.min(longest);
             let until = hidden_until(Instant::now(), visibility);
-            let entries: Vec<(&str, Duration)> = batch.iter().map(|handle| (handle.as_str(), visibility)).collect();
-            let answer = timeout(CALL_TIMEOUT.min(beat), self.queue.change_visibility(queue, &entries)).await;
+            let entries: Vec<(&str, Duration)> =
+                batch.iter().map(|handle| (handle.as_str(), visibility)).collect();
+            let answer =
+                timeout(CALL_TIMEOUT.min(beat), self.queue.change_visibility(queue, &entries))
+                    .await;
             self.leases.end(&batch);
             let code = match answer {
                 Ok(Ok(confirmations)) => {
@@ -89,7 +104,11 @@ impl<Q: Queue> Leased<Q> {
                 Err(_) => Some("TimedOut".to_owned()),
             };
             if let Some(code) = code {
-                tracing::warn!(code, messages = batch.len(), "the visibility of messages in hand was not extended");
+                tracing::warn!(
+                    code,
+                    messages = batch.len(),
+                    "the visibility of messages in hand was not extended"
+                );
             }
             next = Instant::now() + beat;
         }
@@ -133,14 +152,20 @@ impl Hands {
         }
     }
 
-    /// What is extended is hidden until then. What SQS refuses to extend has lapsed, whatever our clock says: it stands still while the
-    /// machine sleeps.
-    fn note<'a>(&mut self, answers: impl Iterator<Item = (&'a String, &'a Confirmation)>, until: Instant) {
+    /// What is extended is hidden until then. What SQS refuses to extend has lapsed, whatever our
+    /// clock says: it stands still while the machine sleeps.
+    fn note<'a>(
+        &mut self,
+        answers: impl Iterator<Item = (&'a String, &'a Confirmation)>,
+        until: Instant,
+    ) {
         for (handle, answer) in answers {
             // It may have been let go meanwhile.
             match (answer, self.held.get_mut(handle)) {
                 (Ok(()), Some(held)) => *held = until,
-                (Err(error), Some(held)) if error.sender_fault && *error != EntryError::unconfirmed() => {
+                (Err(error), Some(held))
+                    if error.sender_fault && *error != EntryError::unconfirmed() =>
+                {
                     *held = Instant::now();
                 }
                 (Ok(()) | Err(_), _) => {}
@@ -162,10 +187,12 @@ impl Leases {
         self.hands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that are still held, and are about to be extended. What has lapsed may be in other hands, and is not hidden from them.
+    /// Those that are still held, and are about to be extended. What has lapsed may be in other
+    /// hands, and is not hidden from them.
     fn begin(&self, handles: &[String]) -> Vec<String> {
         let mut hands = self.hands();
-        let is_ours = |handle: &&String| hands.held.contains_key(*handle) && !hands.has_lapsed(handle);
+        let is_ours =
+            |handle: &&String| hands.held.contains_key(*handle) && !hands.has_lapsed(handle);
         let batch: Vec<String> = handles.iter().filter(is_ours).cloned().collect();
         hands.extending.extend(batch.iter().cloned());
         batch
@@ -181,7 +208,8 @@ impl Leases {
     }
 }
 
-/// Until when a message is surely hidden that is to be so for this time, counted from before SQS was asked.
+/// Until when a message is surely hidden that is to be so for this time, counted from before SQS
+/// was asked.
 fn hidden_until(from: Instant, visibility: Duration) -> Instant {
     from + visibility.saturating_sub(LAPSED_BEFORE.min(visibility / 10))
 }
@@ -200,11 +228,19 @@ impl Drop for Batch<'_> {
 }
 
 impl<Q: Queue> Queue for Leased<Q> {
-    async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
+    async fn send(
+        &self,
+        queue: &QueueArn,
+        entries: &[Outgoing<'_>],
+    ) -> Result<Vec<Confirmation>, CallError> {
         self.queue.send(queue, entries).await
     }
 
-    async fn delete(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+    async fn delete(
+        &self,
+        queue: &QueueArn,
+        receipt_handles: &[&str],
+    ) -> Result<Vec<Confirmation>, CallError> {
         self.let_go(receipt_handles.iter().copied()).await;
         self.queue.delete(queue, receipt_handles).await
     }
@@ -228,7 +264,11 @@ impl<Q: Queue + Source> Source for Leased<Q> {
         self.queue.describe(queue).await
     }
 
-    async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<Vec<Record>, CallError> {
+    async fn receive(
+        &self,
+        queue: &QueueArn,
+        ask: ReceiveRequest,
+    ) -> Result<Vec<Record>, CallError> {
         self.queue.receive(queue, ask).await
     }
 }

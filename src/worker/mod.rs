@@ -1,5 +1,5 @@
-//! The other host: receives by long polls, lets the processor work, deletes what is done, and ends without losing anything. Knows
-//! neither Lambda nor HTTP, and takes no decision about a message.
+//! The other host: receives by long polls, lets the processor work, deletes what is done, and ends
+//! without losing anything. Knows neither Lambda nor HTTP, and takes no decision about a message.
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
@@ -30,7 +30,8 @@ use standstill::{PROBING, Standing, Turn};
 
 /// A receive that has no answer so long after its wait has failed.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// An answer that is under way when the worker is told to end is awaited for so long: the messages in it would be invisible for nothing.
+/// An answer that is under way when the worker is told to end is awaited for so long: the messages
+/// in it would be invisible for nothing.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 
 /// What a worker can be told besides the [`Settings`] of its processor.
@@ -42,13 +43,15 @@ const LAST_ANSWER: Duration = Duration::from_secs(1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct WorkerSettings {
-    /// Receivers, each of which works on one batch at a time. They share [`Limits::concurrency`] evenly, so that no message waits in
-    /// memory for a handler. Default: as few as that takes with batches of 10; never more than `concurrency`.
+    /// Receivers, each of which works on one batch at a time. They share [`Limits::concurrency`]
+    /// evenly, so that no message waits in memory for a handler. Default: as few as that takes with
+    /// batches of 10; never more than `concurrency`.
     pub receivers: Option<usize>,
-    /// From the signal to the end. Shortly before it is over handlers that still run are cancelled and their messages given back.
-    /// Default 30 s.
+    /// From the signal to the end. Shortly before it is over handlers that still run are cancelled
+    /// and their messages given back. Default 30 s.
     pub shutdown_timeout: Duration,
-    /// What a queue without a redrive policy, or without its dead-letter queue, means. Default: [`WithoutDeadLetterQueue::Refuse`].
+    /// What a queue without a redrive policy, or without its dead-letter queue, means. Default:
+    /// [`WithoutDeadLetterQueue::Refuse`].
     pub without_dead_letter_queue: WithoutDeadLetterQueue,
     /// When the worker ends by itself. Default: [`Until::Shutdown`].
     pub until: Until,
@@ -75,28 +78,37 @@ pub enum Until {
     /// When it is told to.
     #[default]
     Shutdown,
-    /// Also when the queue is empty, by SQS's own approximate count of its messages, those that wait included.
+    /// Also when the queue is empty, by SQS's own approximate count of its messages, those that
+    /// wait included.
     Empty,
 }
 
-/// Works on a queue by long polls: the same handler and the same settings as in a Lambda, in a container or on a laptop.
+/// Works on a queue by long polls: the same handler and the same settings as in a Lambda, in a
+/// container or on a laptop.
 ///
-/// While what it calls asked for a pause, or has an open circuit, it receives only messages that may probe: it could only defer the
-/// others. Not if messages have a [`Scope`](crate::Scope) of a key, as the next one may have another.
+/// While what it calls asked for a pause, or has an open circuit, it receives only messages that
+/// may probe: it could only defer the others. Not if messages have a [`Scope`](crate::Scope) of a
+/// key, as the next one may have another.
 ///
-/// It plays by the rules of Lambda's poller: what the report of a batch does not keep is deleted, what it keeps comes back after its
-/// visibility timeout. While a message is worked on its visibility is extended, up to SQS's 12 hours; where that fails until it has run
-/// out, no copy of the message is sent ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). What is done is deleted within 250 ms,
-/// or as soon as ten of a batch are. It does not limit copies to ten in a row, as nothing detects loops here.
+/// It plays by the rules of Lambda's poller: what the report of a batch does not keep is deleted,
+/// what it keeps comes back after its visibility timeout. While a message is worked on its
+/// visibility is extended, up to SQS's 12 hours; where that fails until it has run out, no copy of
+/// the message is sent ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). What is done is
+/// deleted within 250 ms, or as soon as ten of a batch are. It does not limit copies to ten in a
+/// row, as nothing detects loops here.
 ///
-/// A long poll lasts for a third of the visibility timeout, at most 20 s. The time of a message counts from the request that brought it: if
-/// the response is read when the visibility has run out, the message is released, and no handler is called.
+/// A long poll lasts for a third of the visibility timeout, at most 20 s. The time of a message
+/// counts from the request that brought it: if the response is read when the visibility has run
+/// out, the message is released, and no handler is called.
 ///
-/// A batch has no deadline: each handler has its own [`timeout`](Limits::timeout). Handlers run on the runtime on which the
-/// worker is made, and must leave it a thread: should they block all of them, nothing is extended and nothing received.
+/// A batch has no deadline: each handler has its own [`timeout`](Limits::timeout). Handlers run on
+/// the runtime on which the worker is made, and must leave it a thread: should they block all of
+/// them, nothing is extended and nothing received.
 ///
-/// It logs by `tracing`, and so nothing until a subscriber is installed: [`init_logging`](crate::init_logging) installs one. It listens to
-/// no signals: what ends it is the future that [`run`](Self::run) is given. Containers are stopped by SIGTERM, terminals send SIGINT.
+/// It logs by `tracing`, and so nothing until a subscriber is installed:
+/// [`init_logging`](crate::init_logging) installs one. It listens to no signals: what ends it is
+/// the future that [`run`](Self::run) is given. Containers are stopped by SIGTERM, terminals send
+/// SIGINT.
 ///
 /// ```no_run
 /// use requeue::queue::{QueueUrl, SqsQueue};
@@ -158,8 +170,8 @@ pub struct Progress {
     pub requeued: u64,
     /// Messages given up.
     pub dead_lettered: u64,
-    /// Messages that were given back uncalled: whose turn it was not, or that were given up before and are on their way to the
-    /// dead-letter queue.
+    /// Messages that were given back uncalled: whose turn it was not, or that were given up before
+    /// and are on their way to the dead-letter queue.
     pub waiting: u64,
     /// Messages that are done and could not be deleted: they are handled again.
     pub not_deleted: u64,
@@ -184,8 +196,9 @@ where
     Q: Queue + Source,
     T: Body,
 {
-    /// A worker on `queue`, which is looked at first: whether it is there, has a dead-letter queue and a visibility timeout, and whether
-    /// its service agrees with this machine on the time, by which redrives are recognised.
+    /// A worker on `queue`, which is looked at first: whether it is there, has a dead-letter queue
+    /// and a visibility timeout, and whether its service agrees with this machine on the time, by
+    /// which redrives are recognised.
     ///
     /// # Errors
     ///
@@ -216,16 +229,22 @@ where
         })
     }
 
-    /// Works until `shutdown` is ready, and then ends: receives no more, starts no handler, lets those that run come to their end
-    /// within [`WorkerSettings::shutdown_timeout`], and makes the other messages receivable at once.
+    /// Works until `shutdown` is ready, and then ends: receives no more, starts no handler, lets
+    /// those that run come to their end within [`WorkerSettings::shutdown_timeout`], and makes the
+    /// other messages receivable at once.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Progress {
         let stop = Stop::default();
         let concurrency = self.limits.concurrency.max(1);
-        let receivers =
-            self.settings.receivers.unwrap_or(concurrency.div_ceil(MAX_BATCH_ENTRIES)).clamp(1, concurrency);
+        let receivers = self
+            .settings
+            .receivers
+            .unwrap_or(concurrency.div_ceil(MAX_BATCH_ENTRIES))
+            .clamp(1, concurrency);
         let batch_size = (concurrency / receivers).min(MAX_BATCH_ENTRIES);
         tracing::info!(queue = %self.queue, receivers, batchSize = batch_size, "working");
-        let mut work = std::pin::pin!(join_all((0..receivers).map(|_| self.receive_and_work(batch_size, &stop))));
+        let mut work = std::pin::pin!(join_all(
+            (0..receivers).map(|_| self.receive_and_work(batch_size, &stop))
+        ));
         tokio::select! {
             _ = &mut work => {}
             () = shutdown => self.end(work, &stop).await,
@@ -298,8 +317,9 @@ where
         }
     }
 
-    /// Waits while messages could only be deferred, and says how many to receive then: no more than may probe, by one receiver alone,
-    /// as long as the others could only be deferred. `None` when the worker is to end.
+    /// Waits while messages could only be deferred, and says how many to receive then: no more than
+    /// may probe, by one receiver alone, as long as the others could only be deferred. `None` when
+    /// the worker is to end.
     async fn turn(&self, batch_size: usize, stop: &Stop) -> Option<(usize, Option<Turn<'_>>)> {
         let mut turn = loop {
             if self.processor.standstill().is_none() {
@@ -309,7 +329,8 @@ where
             tokio::select! {
                 turn = self.standing.turn() => break turn,
                 () = stop.starting.cancelled() => return None,
-                // One probe may be over, and with it the standstill, while another one of the same receiver still runs.
+                // One probe may be over, and with it the standstill, while another one of the same
+                // receiver still runs.
                 () = sleep(PROBING) => {}
             }
         };
@@ -345,7 +366,8 @@ where
         let wait = self.wait();
         let ask = ReceiveRequest { max, wait, visibility: self.visibility };
         let asked = Instant::now();
-        let mut answer = std::pin::pin!(timeout(wait + ANSWER_TIMEOUT, self.leased.receive(&self.queue, ask)));
+        let mut answer =
+            std::pin::pin!(timeout(wait + ANSWER_TIMEOUT, self.leased.receive(&self.queue, ask)));
         let answer = tokio::select! {
             answer = &mut answer => answer,
             () = stop.starting.cancelled() => match timeout(LAST_ANSWER, answer).await {
@@ -361,14 +383,20 @@ where
     async fn work(&self, Received { records, asked }: Received, stop: &Stop) {
         // Enough for one after the other, as the messages of a FIFO group are handled.
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
-        let deadline = after(self.limits.timeout.saturating_mul(messages).saturating_add(self.limits.reserve));
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner).received += u64::from(messages);
+        let deadline =
+            after(self.limits.timeout.saturating_mul(messages).saturating_add(self.limits.reserve));
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner).received +=
+            u64::from(messages);
         let handles = records.iter().filter_map(|record| record.receipt_handle.clone()).collect();
         let process = self.processor.process_and_delete(records, deadline, stop);
-        let (report, not_deleted) = self.leased.during(&self.queue, handles, self.visibility, asked, process).await;
+        let (report, not_deleted) =
+            self.leased.during(&self.queue, handles, self.visibility, asked, process).await;
         self.processor.observe(&report, Instant::now() + ANSWER_TIMEOUT);
         if not_deleted > 0 {
-            tracing::warn!(messages = not_deleted, "done, but not deleted: SQS delivers them again");
+            tracing::warn!(
+                messages = not_deleted,
+                "done, but not deleted: SQS delivers them again"
+            );
         }
         self.note(&report, not_deleted);
     }

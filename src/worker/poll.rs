@@ -1,4 +1,5 @@
-//! Asking the queue for messages: how long a receive waits, and how long to pause after one that failed.
+//! Asking the queue for messages: how long a receive waits, and how long to pause after one that
+//! failed.
 
 use std::time::Duration;
 
@@ -7,15 +8,16 @@ use crate::clock::Sampler;
 use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, MAX_WAIT};
 
-/// A receive waits for this part of the visibility timeout at most. A message counts as hidden from when it was asked for, and the rest of
-/// its time is for the work on it.
+/// A receive waits for this part of the visibility timeout at most. A message counts as hidden from
+/// when it was asked for, and the rest of its time is for the work on it.
 const PART: u32 = 3;
 /// A queue that is being drained is asked again after so long.
 const DRAIN_WAIT: Duration = Duration::from_secs(1);
 /// Between two receives that do not wait and bring nothing.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a receive waits for a message: whole seconds, as SQS counts them. None where the visibility timeout is shorter than 3 s.
+/// How long a receive waits for a message: whole seconds, as SQS counts them. None where the
+/// visibility timeout is shorter than 3 s.
 pub(super) fn wait(until: Until, visibility: Duration) -> Duration {
     let longest = match until {
         Until::Shutdown => MAX_WAIT,
@@ -32,23 +34,42 @@ pub(super) struct Trouble {
 }
 
 impl Trouble {
-    /// Notes a failure and says how long to pause. What SQS refuses for good may be put right by an operator, so that is asked
-    /// again too, but no more often than need be.
-    pub(super) fn add(&mut self, policy: &CallPolicy, sampler: &Sampler, error: &CallError) -> Duration {
+    /// Notes a failure and says how long to pause. What SQS refuses for good may be put right by an
+    /// operator, so that is asked again too, but no more often than need be.
+    pub(super) fn add(
+        &mut self,
+        policy: &CallPolicy,
+        sampler: &Sampler,
+        error: &CallError,
+    ) -> Duration {
         self.attempts = self.attempts.saturating_add(1);
         let is_lasting = match error.kind {
             CallErrorKind::Refused | CallErrorKind::Malformed => true,
-            CallErrorKind::Unavailable | CallErrorKind::Ambiguous => self.attempts >= policy.max_attempts,
+            CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
+                self.attempts >= policy.max_attempts
+            }
         };
         let endless = CallPolicy { max_attempts: u32::MAX, ..policy.clone() };
-        let attempts = if matches!(error.kind, CallErrorKind::Refused) { u32::MAX - 1 } else { self.attempts };
-        let pause = endless.pause(attempts, self.pause, sampler.sample()).unwrap_or(policy.max_delay);
+        let attempts =
+            if matches!(error.kind, CallErrorKind::Refused) { u32::MAX - 1 } else { self.attempts };
+        let pause =
+            endless.pause(attempts, self.pause, sampler.sample()).unwrap_or(policy.max_delay);
         self.pause = Some(pause);
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
         if is_lasting {
-            tracing::error!(code = error.code, attempts = self.attempts, pauseMs = pause_ms, "receiving fails");
+            tracing::error!(
+                code = error.code,
+                attempts = self.attempts,
+                pauseMs = pause_ms,
+                "receiving fails"
+            );
         } else {
-            tracing::warn!(code = error.code, attempts = self.attempts, pauseMs = pause_ms, "receiving failed");
+            tracing::warn!(
+                code = error.code,
+                attempts = self.attempts,
+                pauseMs = pause_ms,
+                "receiving failed"
+            );
         }
         pause
     }
@@ -60,12 +81,29 @@ mod tests {
 
     #[test]
     fn a_receive_leaves_two_thirds_of_the_visibility_timeout() {
-        for (visibility, wait_secs) in
-            [(1, 0), (2, 0), (3, 1), (5, 1), (6, 2), (30, 10), (59, 19), (60, 20), (61, 20), (43_200, 20)]
-        {
+        for (visibility, wait_secs) in [
+            (1, 0),
+            (2, 0),
+            (3, 1),
+            (5, 1),
+            (6, 2),
+            (30, 10),
+            (59, 19),
+            (60, 20),
+            (61, 20),
+            (43_200, 20),
+        ] {
             let visibility = Duration::from_secs(visibility);
-            assert_eq!(wait(Until::Shutdown, visibility), Duration::from_secs(wait_secs), "{visibility:?}");
-            assert_eq!(wait(Until::Empty, visibility), Duration::from_secs(wait_secs.min(1)), "{visibility:?}");
+            assert_eq!(
+                wait(Until::Shutdown, visibility),
+                Duration::from_secs(wait_secs),
+                "{visibility:?}"
+            );
+            assert_eq!(
+                wait(Until::Empty, visibility),
+                Duration::from_secs(wait_secs.min(1)),
+                "{visibility:?}"
+            );
         }
     }
 }

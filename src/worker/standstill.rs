@@ -1,5 +1,5 @@
-//! A worker whose messages have one scope in common, which is paused or whose circuit is open, receives no more messages than may probe: it
-//! could only defer the others, by a copy each.
+//! A worker whose messages have one scope in common, which is paused or whose circuit is open,
+//! receives no more messages than may probe: it could only defer the others, by a copy each.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,7 +14,8 @@ pub(super) const PROBING: Duration = Duration::from_secs(1);
 /// The longest time between two receives of messages of which none may probe.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// What the receivers of a worker share about it. Who receives probes keeps it locked until they are settled.
+/// What the receivers of a worker share about it. Who receives probes keeps it locked until they
+/// are settled.
 #[derive(Default)]
 pub(super) struct Standing {
     is_still: AtomicBool,
@@ -56,13 +57,18 @@ impl Standing {
 }
 
 impl Asked {
-    /// How many messages to receive: those that may probe, or as many as can be had when those that came may not. SQS delivers first what
-    /// has waited longest, and the others may be far behind.
+    /// How many messages to receive: those that may probe, or as many as can be had when those that
+    /// came may not. SQS delivers first what has waited longest, and the others may be far behind.
     pub(super) fn most(&self, still: &Standstill) -> usize {
-        if self.in_vain > 0 { usize::MAX } else { usize::try_from(still.permits).unwrap_or(usize::MAX) }
+        if self.in_vain > 0 {
+            usize::MAX
+        } else {
+            usize::try_from(still.permits).unwrap_or(usize::MAX)
+        }
     }
 
-    /// How long not to receive. `has_paused` says whether that was waited for since the last receive.
+    /// How long not to receive. `has_paused` says whether that was waited for since the last
+    /// receive.
     pub(super) fn pause(&mut self, still: &Standstill, has_paused: bool) -> Duration {
         let now = Some((still.hold, still.permits));
         match (still.rest, still.permits) {
@@ -91,7 +97,12 @@ mod tests {
     #[test]
     fn where_nobody_who_came_may_probe_receives_become_rarer() {
         let why = Deferral::Paused;
-        let still = |rest, permits, hold| Standstill { why, rest: Duration::from_secs(rest), permits, hold };
+        let still = |rest, permits, hold| Standstill {
+            why,
+            rest: Duration::from_secs(rest),
+            permits,
+            hold,
+        };
         let mut asked = Asked::default();
         for (still, has_paused, pause) in [
             (still(30, 3, 1), false, 30),
@@ -109,7 +120,11 @@ mod tests {
             (still(0, 1, 2), true, 0),
             (still(0, 1, 2), false, 1),
         ] {
-            assert_eq!(asked.pause(&still, has_paused), Duration::from_secs(pause), "{still:?} {has_paused}");
+            assert_eq!(
+                asked.pause(&still, has_paused),
+                Duration::from_secs(pause),
+                "{still:?} {has_paused}"
+            );
         }
     }
 }

@@ -1,9 +1,12 @@
-//! What SQS answers, as bytes: an original is deleted only if the answer confirms its copy by id, whatever else it says.
+//! What SQS answers, as bytes: an original is deleted only if the answer confirms its copy by id,
+//! whatever else it says.
 
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_sqs::Client;
-use aws_smithy_runtime_api::client::http::{HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn};
+use aws_smithy_runtime_api::client::http::{
+    HttpConnector, HttpConnectorFuture, SharedHttpConnector, http_client_fn,
+};
 use aws_smithy_runtime_api::client::orchestrator::{HttpRequest, HttpResponse};
 use aws_smithy_types::body::SdkBody;
 use requeue::queue::SqsQueue;
@@ -12,7 +15,8 @@ use serde_json::{Value, json};
 
 use crate::world::{DELETE, SEND, Script, World, records};
 
-/// SQS that answers every send with the same bytes, and notes each call: the operation and its body.
+/// SQS that answers every send with the same bytes, and notes each call: the operation and its
+/// body.
 #[derive(Clone, Debug)]
 struct Canned {
     answer: String,
@@ -23,11 +27,18 @@ impl HttpConnector for Canned {
     fn call(&self, request: HttpRequest) -> HttpConnectorFuture {
         let target = request.headers().get("x-amz-target").expect("an operation");
         let operation = target.rsplit('.').next().expect("a name").to_owned();
-        let body = serde_json::from_slice(request.body().bytes().expect("no stream")).expect("JSON");
-        let answer =
-            if operation == SEND { self.answer.clone() } else { r#"{"Successful":[],"Failed":[]}"#.to_owned() };
+        let body =
+            serde_json::from_slice(request.body().bytes().expect("no stream")).expect("JSON");
+        let answer = if operation == SEND {
+            self.answer.clone()
+        } else {
+            r#"{"Successful":[],"Failed":[]}"#.to_owned()
+        };
         self.calls.lock().expect("no panic while it is held").push((operation, body));
-        HttpConnectorFuture::ready(Ok(HttpResponse::new(200.try_into().expect("a status"), SdkBody::from(answer))))
+        HttpConnectorFuture::ready(Ok(HttpResponse::new(
+            200.try_into().expect("a status"),
+            SdkBody::from(answer),
+        )))
     }
 }
 
@@ -47,10 +58,14 @@ impl Canned {
 #[tokio::test(start_paused = true)]
 async fn only_what_an_answer_confirms_by_id_is_deleted() {
     let sent = |ids: &[&str]| -> Vec<Value> {
-        ids.iter().map(|id| json!({ "Id": id, "MessageId": "m", "MD5OfMessageBody": "d" })).collect()
+        ids.iter()
+            .map(|id| json!({ "Id": id, "MessageId": "m", "MD5OfMessageBody": "d" }))
+            .collect()
     };
     let refused = |ids: &[&str]| -> Vec<Value> {
-        ids.iter().map(|id| json!({ "Id": id, "Code": "InvalidParameterValue", "SenderFault": true })).collect()
+        ids.iter()
+            .map(|id| json!({ "Id": id, "Code": "InvalidParameterValue", "SenderFault": true }))
+            .collect()
     };
     let answer = |confirmed: &[&str], failed: &[&str]| {
         json!({ "Successful": sent(confirmed), "Failed": refused(failed) }).to_string()
@@ -88,11 +103,15 @@ async fn only_what_an_answer_confirms_by_id_is_deleted() {
         // The first delete; nothing is confirmed by its answer, so a second one follows.
         let calls = canned.calls(DELETE);
         let entries = calls.first().and_then(|call| call["Entries"].as_array());
-        let deleted: Vec<&Value> = entries.into_iter().flatten().map(|entry| &entry["ReceiptHandle"]).collect();
-        let handles: Vec<&Value> = confirmed.iter().map(|at| &records(&event)[*at]["receiptHandle"]).collect();
+        let deleted: Vec<&Value> =
+            entries.into_iter().flatten().map(|entry| &entry["ReceiptHandle"]).collect();
+        let handles: Vec<&Value> =
+            confirmed.iter().map(|at| &records(&event)[*at]["receiptHandle"]).collect();
         assert_eq!(deleted, handles, "{answer}");
-        let kept: Vec<&String> = (0..3).filter(|at| !confirmed.contains(at)).map(|at| &ids[at]).collect();
-        let failed: Vec<&String> = answered.batch_item_failures.iter().map(|item| &item.item_identifier).collect();
+        let kept: Vec<&String> =
+            (0..3).filter(|at| !confirmed.contains(at)).map(|at| &ids[at]).collect();
+        let failed: Vec<&String> =
+            answered.batch_item_failures.iter().map(|item| &item.item_identifier).collect();
         assert_eq!(failed, kept, "{answer}");
     }
 }

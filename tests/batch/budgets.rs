@@ -1,11 +1,14 @@
-//! Nothing goes round for ever, nothing is given up too early, and nobody works in vain on what is given up.
+//! Nothing goes round for ever, nothing is given up too early, and nobody works in vain on what is
+//! given up.
 
 use std::time::SystemTime;
 
 use requeue::{Clock, DeadLetterReason, Disposition, Failure, ReleaseReason, Settings};
 use serde_json::{Value, json};
 
-use crate::world::{Act, MAX_RECEIVE_COUNT, SEND, Script, VISIBILITY, World, epoch_millis, secs, state};
+use crate::world::{
+    Act, MAX_RECEIVE_COUNT, SEND, Script, VISIBILITY, World, epoch_millis, secs, state,
+};
 
 /// When each call came, in seconds after the first.
 fn times(script: &Script) -> Vec<u64> {
@@ -50,7 +53,11 @@ async fn what_was_given_up_is_released_without_a_call_on_later_receives() {
         tokio::time::sleep(VISIBILITY).await;
     }
     assert_eq!(dispositions[0], Disposition::DeadLetter(DeadLetterReason::RetriesExhausted));
-    assert!(dispositions[1..].iter().all(|disposition| *disposition == Disposition::Release(ReleaseReason::GivenUp)));
+    assert!(
+        dispositions[1..]
+            .iter()
+            .all(|disposition| *disposition == Disposition::Release(ReleaseReason::GivenUp))
+    );
     assert_eq!((script.calls().len(), world.all_calls()), (2, (1, 1, 0)));
     assert!(world.invoke(&processor).await.is_none());
     assert_eq!(world.dead().len(), 1);
@@ -75,7 +82,11 @@ async fn each_class_has_its_own_count_and_all_share_one() {
     world.send("{}").await;
     // rate-limit, temporary, rate-limit, temporary, …
     let script = Script::new(move |seen| {
-        Act::Fail(if seen.attempt % 2 == 1 { Failure::rate_limit("slowly") } else { Failure::temporary("no") })
+        Act::Fail(if seen.attempt % 2 == 1 {
+            Failure::rate_limit("slowly")
+        } else {
+            Failure::temporary("no")
+        })
     });
     world.run(&world.processor(script.clone())).await;
     let dead = state(&world.dead()[0]);
@@ -103,12 +114,16 @@ async fn a_named_delay_that_does_not_fit_is_not_cut_but_gives_up() {
         let mut world = World::new();
         world.settings.policy.rate_limit.total_timeout = secs(100);
         let id = world.send("{}").await;
-        let processor = world.processor(Script::always(Failure::rate_limit("slowly").retry_after(secs(named))));
+        let processor =
+            world.processor(Script::always(Failure::rate_limit("slowly").retry_after(secs(named))));
         let report = world.report(&processor, &world.receive().await).await;
         if fits {
             assert_eq!(world.wait(&world.only_message()), secs(named));
         } else {
-            assert_eq!(report.outcomes[0].disposition, Disposition::DeadLetter(DeadLetterReason::TooOld));
+            assert_eq!(
+                report.outcomes[0].disposition,
+                Disposition::DeadLetter(DeadLetterReason::TooOld)
+            );
             assert_eq!(world.only_message().id, id);
         }
     }
@@ -126,11 +141,17 @@ async fn a_time_to_live_counts_from_the_first_send_and_spares_the_handler() {
         let report = world.report(&processor, &world.receive().await).await;
         assert_eq!(script.calls().len(), usize::from(is_handled), "{age}");
         if !is_handled {
-            assert_eq!(report.outcomes[0].disposition, Disposition::DeadLetter(DeadLetterReason::Expired));
+            assert_eq!(
+                report.outcomes[0].disposition,
+                Disposition::DeadLetter(DeadLetterReason::Expired)
+            );
             assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
             tokio::time::sleep(VISIBILITY).await;
             world.run(&processor).await;
-            assert_eq!((script.calls().len(), world.dead().len(), world.all_calls()), (0, 1, (0, 0, 0)));
+            assert_eq!(
+                (script.calls().len(), world.dead().len(), world.all_calls()),
+                (0, 1, (0, 0, 0))
+            );
         }
     }
 }
@@ -160,7 +181,10 @@ async fn hours_are_waited_in_hops_that_call_nobody() {
             if let Some(copy) = world.messages().first() {
                 assert!(world.wait(copy) <= secs(900));
                 let copy = state(copy);
-                assert_eq!((&copy["retryCount"], &copy["originalMessageId"]), (&1.into(), &id.as_str().into()));
+                assert_eq!(
+                    (&copy["retryCount"], &copy["originalMessageId"]),
+                    (&1.into(), &id.as_str().into())
+                );
                 last = Some(copy);
             }
         }
@@ -174,8 +198,15 @@ async fn hours_are_waited_in_hops_that_call_nobody() {
 }
 
 /// An event with one message that this library sent at `sent`, in a state with these members.
-fn copy(world: &World, sent: SystemTime, enqueued: SystemTime, retry_count: u32, extra: &Value) -> Value {
-    let mut retry_state = json!({ "v": 1, "class": "temporary", "counts": { "temporary": retry_count } });
+fn copy(
+    world: &World,
+    sent: SystemTime,
+    enqueued: SystemTime,
+    retry_count: u32,
+    extra: &Value,
+) -> Value {
+    let mut retry_state =
+        json!({ "v": 1, "class": "temporary", "counts": { "temporary": retry_count } });
     let members = extra.as_object().unwrap().clone();
     retry_state.as_object_mut().unwrap().extend(members);
     let written = jiff::Timestamp::try_from(sent).unwrap();
@@ -215,7 +246,9 @@ async fn a_notice_that_nobody_of_us_could_have_written_does_not_hop_for_ever() {
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_was_enqueued_long_after_we_sent_it_starts_afresh() {
-    for (later, redrives, attempt) in [(0, 0, 8), (119, 0, 8), (120, 0, 8), (121, 0, 1), (121, 9, 1), (121, 10, 8)] {
+    for (later, redrives, attempt) in
+        [(0, 0, 8), (119, 0, 8), (120, 0, 8), (121, 0, 1), (121, 9, 1), (121, 10, 8)]
+    {
         let world = World::new();
         let now = world.clock.now();
         let sent = now - secs(later);
@@ -262,7 +295,11 @@ async fn an_age_counts_from_the_first_receive_that_sqs_tells_of() {
         tokio::time::sleep(VISIBILITY).await;
         let processor = world.processor(Script::always(Failure::temporary("no")));
         let report = world.report(&processor, &world.receive().await).await;
-        assert_eq!(report.outcomes[0].disposition.as_str(), expected, "{total} s, {behind} s behind");
+        assert_eq!(
+            report.outcomes[0].disposition.as_str(),
+            expected,
+            "{total} s, {behind} s behind"
+        );
     }
 }
 

@@ -11,8 +11,7 @@ use crate::world::{DELETE, SEND, Script, VISIBILITY_CHANGE, World, millis, secs}
 const DEFAULT: &str = "{}";
 const OFF: &str = r#"{"sqsCalls": "off"}"#;
 const TEN: &str = r#"{"sqsCalls": {"maxAttempts": 10}}"#;
-const OWN: &str =
-    r#"{"sqsCalls": {"maxAttempts": 6, "baseDelay": 0.2, "multiplier": 3, "maxDelay": 4, "jitter": "none"}}"#;
+const OWN: &str = r#"{"sqsCalls": {"maxAttempts": 6, "baseDelay": 0.2, "multiplier": 3, "maxDelay": 4, "jitter": "none"}}"#;
 
 /// Always the same pause.
 fn every(pause: Duration, max_attempts: u32) -> String {
@@ -37,8 +36,8 @@ fn entry_failed() -> Fault {
     Fault::Entries(vec![EntryFault { position: 0, fate }])
 }
 
-/// One batch in which everything fails. Returns when the requests of an operation came, in milliseconds since the beginning, and how
-/// long it all took.
+/// One batch in which everything fails. Returns when the requests of an operation came, in
+/// milliseconds since the beginning, and how long it all took.
 async fn run(world: &World, operation: &str) -> (Vec<u128>, Duration) {
     let processor = world.processor(Script::always(Failure::temporary("no")));
     let event = world.receive().await;
@@ -68,7 +67,11 @@ async fn a_send_is_tried_again_after_the_pauses_of_the_policy() {
             world.faults_of(SEND, move |_| each.clone());
             let (sends, elapsed) = run(&world, SEND).await;
             assert_eq!(sends, expected, "{policy} at {sample}, {fault:?}");
-            assert_eq!(Some(&elapsed.as_millis()), expected.last(), "{policy}: no pause after the last one");
+            assert_eq!(
+                Some(&elapsed.as_millis()),
+                expected.last(),
+                "{policy}: no pause after the last one"
+            );
             assert_eq!(world.only_message().id, id, "{policy}");
             assert_eq!((world.calls(DELETE), world.calls(VISIBILITY_CHANGE)), (0, 1), "{policy}");
         }
@@ -77,9 +80,12 @@ async fn a_send_is_tried_again_after_the_pauses_of_the_policy() {
 
 #[tokio::test(start_paused = true)]
 async fn a_delete_is_tried_again_once_after_the_first_pause_of_the_policy() {
-    let table: [(&str, &[u128]); 4] = [(DEFAULT, &[0, 90]), (TEN, &[0, 90]), (OWN, &[0, 200]), (OFF, &[0])];
+    let table: [(&str, &[u128]); 4] =
+        [(DEFAULT, &[0, 90]), (TEN, &[0, 90]), (OWN, &[0, 200]), (OFF, &[0])];
     for (policy, expected) in table {
-        for fault in [unavailable(), entry_failed(), Fault::refuse(403, "AccessDenied"), Fault::LoseRequest] {
+        for fault in
+            [unavailable(), entry_failed(), Fault::refuse(403, "AccessDenied"), Fault::LoseRequest]
+        {
             let world = world(policy);
             world.send("{}").await;
             let each = fault.clone();
@@ -95,7 +101,12 @@ async fn a_delete_is_tried_again_once_after_the_first_pause_of_the_policy() {
 #[tokio::test(start_paused = true)]
 async fn a_send_without_an_answer_is_tried_again_at_most_once_whatever_the_policy_says() {
     for (policy, tries) in [(DEFAULT, 2), (TEN, 2), (OFF, 1)] {
-        for fault in [Fault::LoseRequest, Fault::LoseAnswer, Fault::Hang, Fault::refuse(504, "GatewayTimeout")] {
+        for fault in [
+            Fault::LoseRequest,
+            Fault::LoseAnswer,
+            Fault::Hang,
+            Fault::refuse(504, "GatewayTimeout"),
+        ] {
             let world = world(policy);
             world.send("{}").await;
             let each = fault.clone();
@@ -136,7 +147,10 @@ async fn without_retries_a_request_may_still_be_followed_by_another_one() {
         (SEND, _) => unavailable(),
         (VISIBILITY_CHANGE, 1) => Fault::Entries(vec![EntryFault {
             position: 0,
-            fate: EntryFate::Refused { code: "InvalidParameterValue".to_owned(), sender_fault: true },
+            fate: EntryFate::Refused {
+                code: "InvalidParameterValue".to_owned(),
+                sender_fault: true,
+            },
         }]),
         _ => Fault::None,
     });
@@ -161,7 +175,11 @@ async fn a_send_ends_after_60_seconds_however_much_time_is_left() {
         world.faults_of(SEND, move |_| Fault::after(answer_after, unavailable()));
         let (sends, elapsed) = run(&world, SEND).await;
         let seconds: Vec<u64> = sends.iter().map(|at| u64::try_from(at / 1_000).unwrap()).collect();
-        assert_eq!((seconds.as_slice(), elapsed), (expected, ends), "{pause:?}, answered after {answer_after:?}");
+        assert_eq!(
+            (seconds.as_slice(), elapsed),
+            (expected, ends),
+            "{pause:?}, answered after {answer_after:?}"
+        );
         assert_eq!(world.calls(VISIBILITY_CHANGE), 1);
     }
 }
@@ -183,7 +201,8 @@ async fn the_pieces_of_a_malformed_request_share_its_60_seconds() {
 
 #[tokio::test(start_paused = true)]
 async fn no_try_and_no_pause_outlives_the_deadline() {
-    // Of 20 s, a tenth of the reserve is for the response: all calls end after 19.5 s, and a send needs 25 ms.
+    // Of 20 s, a tenth of the reserve is for the response: all calls end after 19.5 s, and a send
+    // needs 25 ms.
     let end = millis(19_500);
     let table: [(&str, Duration, Fault, &[u128], Duration); 8] = [
         (SEND, secs(5), unavailable(), &[0, 5_000, 10_000, 15_000], secs(15)),
@@ -202,7 +221,11 @@ async fn no_try_and_no_pause_outlives_the_deadline() {
         let each = fault.clone();
         world.faults_of(operation, move |_| each.clone());
         let ran = run(&world, operation).await;
-        assert_eq!(ran, (expected.to_vec(), ends), "{operation} with pauses of {pause:?}, {fault:?}");
+        assert_eq!(
+            ran,
+            (expected.to_vec(), ends),
+            "{operation} with pauses of {pause:?}, {fault:?}"
+        );
     }
 }
 
@@ -218,12 +241,19 @@ async fn nothing_is_tried_again_once_the_work_on_the_batch_is_dropped() {
         let world = world(DEFAULT);
         world.send("{}").await;
         // The third try would succeed, were there one.
-        world.faults_of(operation, |call| if call.of_operation > 2 { Fault::None } else { unavailable() });
+        world.faults_of(
+            operation,
+            |call| if call.of_operation > 2 { Fault::None } else { unavailable() },
+        );
         let processor = world.processor(Script::always(Failure::temporary("no")));
         let event = world.receive().await;
         let processing = world.report(&processor, &event);
         let ended = timeout(dropped_after, processing).await.is_ok();
-        assert_eq!(ended, calls == (1, 2, 0), "{operation} after {dropped_after:?}: a second delete is the last");
+        assert_eq!(
+            ended,
+            calls == (1, 2, 0),
+            "{operation} after {dropped_after:?}: a second delete is the last"
+        );
         sleep(secs(3_600)).await;
         assert_eq!(world.all_calls(), calls, "{operation}, dropped after {dropped_after:?}");
     }

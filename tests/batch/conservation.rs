@@ -1,5 +1,6 @@
-//! Whatever goes wrong with whichever request, six things hold: nothing is lost, nothing is deleted before its copy is confirmed,
-//! every bound is kept, the response names messages of the batch once each, payloads stay unchanged, and nothing secret is logged.
+//! Whatever goes wrong with whichever request, six things hold: nothing is lost, nothing is deleted
+//! before its copy is confirmed, every bound is kept, the response names messages of the batch once
+//! each, payloads stay unchanged, and nothing secret is logged.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -31,7 +32,8 @@ struct Scenario {
     strikes: &'static [(usize, bool)],
 }
 
-const STRIKES: &[(usize, bool)] = &[(1, false), (2, false), (3, false), (4, false), (1, true), (2, true), (3, true)];
+const STRIKES: &[(usize, bool)] =
+    &[(1, false), (2, false), (3, false), (4, false), (1, true), (2, true), (3, true)];
 
 fn body(n: usize) -> String {
     format!(r#"{{"mark":"<{n}>","secret":"{CANARY}"}}"#)
@@ -151,7 +153,8 @@ fn of_entries(fate: &EntryFate) -> Fault {
 }
 
 fn faults() -> Vec<Fault> {
-    let refused = |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
+    let refused =
+        |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
     vec![
         Fault::refuse(500, "InternalFailure"),
         Fault::refuse(403, "AccessDenied"),
@@ -189,7 +192,11 @@ impl Ledger {
 
     fn act(&self, seen: &Seen, act: fn(usize, usize) -> Act) -> Act {
         let n = self.number(&seen.body);
-        assert!(seen.body == self.bodies[n], "message {n} has changed on the way to attempt {}", seen.attempt);
+        assert!(
+            seen.body == self.bodies[n],
+            "message {n} has changed on the way to attempt {}",
+            seen.attempt
+        );
         assert_eq!(seen.attributes, attributes(), "of message {n}");
         let mut calls = self.calls.lock().unwrap();
         let (count, done) = calls.entry(n).or_default();
@@ -208,15 +215,22 @@ impl Ledger {
             found[n] = true;
             assert_eq!(*message.attributes, attributes(), "of message {n}");
             if let MessageState::DelayedUntil(due) = message.state {
-                assert!(due.duration_since(world_now).unwrap_or_default() <= secs(900), "message {n}");
+                assert!(
+                    due.duration_since(world_now).unwrap_or_default() <= secs(900),
+                    "message {n}"
+                );
             }
             // On a FIFO queue the receives are counted, also those behind a message that failed.
-            let counted = message.body.rsplit_once(r#""retryCount":"#).filter(|_| !self.queues[0].is_fifo());
+            let counted =
+                message.body.rsplit_once(r#""retryCount":"#).filter(|_| !self.queues[0].is_fifo());
             if let Some((_, members)) = counted {
                 let failures = calls.get(&n).map_or(0, |(calls, _)| *calls);
                 let count = members.split_once(',').and_then(|(count, _)| count.parse().ok());
                 let count: usize = count.expect("a plain integer");
-                assert!(count <= failures, "message {n} counts {count} retries after {failures} calls");
+                assert!(
+                    count <= failures,
+                    "message {n} counts {count} retries after {failures} calls"
+                );
             }
         }
         for (n, found) in found.into_iter().enumerate() {
@@ -227,8 +241,10 @@ impl Ledger {
 }
 
 fn attributes() -> BTreeMap<String, Attribute> {
-    let attribute =
-        Attribute { data_type: "String".to_owned(), value: AttributeValue::Text(format!("{CANARY} of an attribute")) };
+    let attribute = Attribute {
+        data_type: "String".to_owned(),
+        value: AttributeValue::Text(format!("{CANARY} of an attribute")),
+    };
     BTreeMap::from([("tenant".to_owned(), attribute)])
 }
 

@@ -1,12 +1,13 @@
-//! The mode `annotate`: a message that is given up says why, its handler runs once, and it is SQS that moves it.
+//! The mode `annotate`: a message that is given up says why, its handler runs once, and it is SQS
+//! that moves it.
 
 use std::time::Duration;
 
 use requeue::embedded::Fault;
 use requeue::policy::CircuitBreaker;
 use requeue::{
-    Clock, DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, FailureClass, RecursiveLoop,
-    ReleaseReason, Settlement, Strategy,
+    Clock, DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, FailureClass,
+    RecursiveLoop, ReleaseReason, Settlement, Strategy,
 };
 use serde_json::json;
 
@@ -32,7 +33,10 @@ async fn a_final_failure_is_handled_once_and_its_dead_letter_says_why() {
     assert_eq!(body["originalMessageId"], id);
     let why = &body["retryState"]["deadLetter"];
     assert_eq!(why["class"], "non-retryable");
-    assert_eq!((&why["reason"], &why["detail"]), (&json!("non-retryable"), &json!("no such account")));
+    assert_eq!(
+        (&why["reason"], &why["detail"]),
+        (&json!("non-retryable"), &json!("no such account"))
+    );
     assert_eq!(why["retryCount"], 0);
     assert!(why["failedAt"].as_str().unwrap().ends_with('Z'), "{why}");
     let moved_by = dead[0].system_attributes.get("DeadLetterQueueSourceArn").map(String::as_str);
@@ -46,7 +50,10 @@ async fn on_a_fifo_queue_nothing_is_annotated_since_a_copy_would_lose_its_place(
     world.send_as("{}", |message| message.message_group_id("a")).await;
     let processor = world.processor(Script::always(Failure::non_retryable("never")));
     let report = world.report(&processor, &world.receive().await).await;
-    assert_eq!(report.outcomes[0].disposition, Disposition::DeadLetter(DeadLetterReason::NonRetryable));
+    assert_eq!(
+        report.outcomes[0].disposition,
+        Disposition::DeadLetter(DeadLetterReason::NonRetryable)
+    );
     assert_eq!(world.requests(SEND).len(), 0);
 }
 
@@ -104,7 +111,10 @@ async fn without_a_redrive_policy_it_is_hurried_ten_times_and_no_more() {
     for receive in 1..=11 {
         assert!(world.invoke(&processor).await.is_some(), "receive {receive} of the copy");
     }
-    assert!(world.invoke(&processor).await.is_none(), "it waits for its visibility timeout from now on");
+    assert!(
+        world.invoke(&processor).await.is_none(),
+        "it waits for its visibility timeout from now on"
+    );
     assert_eq!(world.messages().len(), 1);
 }
 
@@ -130,10 +140,18 @@ async fn a_dead_letter_that_cannot_be_sent_is_tried_again_on_each_receive_withou
             let script = Script::always(Failure::non_retryable("no such account"));
             world.run(&world.processor(script.clone())).await;
             assert_eq!(script.calls().len(), 1, "{what}");
-            assert_eq!(world.calls(SEND), u64::from(MAX_RECEIVE_COUNT).min(refused.saturating_add(1)), "{what}");
+            assert_eq!(
+                world.calls(SEND),
+                u64::from(MAX_RECEIVE_COUNT).min(refused.saturating_add(1)),
+                "{what}"
+            );
             let [dead] = &world.dead()[..] else { panic!("{what}: {:?}", world.dead()) };
             if refused == u64::MAX {
-                assert_eq!((dead.id.as_str(), dead.body.as_str()), (id.as_str(), r#"{"order":7}"#), "{what}");
+                assert_eq!(
+                    (dead.id.as_str(), dead.body.as_str()),
+                    (id.as_str(), r#"{"order":7}"#),
+                    "{what}"
+                );
                 assert_eq!(world.calls(VISIBILITY_CHANGE), 0, "{what}");
             } else {
                 let why = &state(dead)["retryState"]["deadLetter"];
@@ -149,7 +167,8 @@ async fn a_dead_letter_that_cannot_be_sent_is_tried_again_on_each_receive_withou
 
 #[tokio::test(start_paused = true)]
 async fn what_comes_back_from_the_dead_letter_queue_is_handled_afresh_however_soon() {
-    // In the queue for so long before a function is free; in the dead-letter queue for so long before that.
+    // In the queue for so long before a function is free; in the dead-letter queue for so long
+    // before that.
     for (dead_for, queued_for) in [(0, 0), (0, 8), (100, 8), (115, 30), (600, 0), (600, 3_600)] {
         let mut world = world();
         world.settings.policy.max_retries = 1;
@@ -163,13 +182,24 @@ async fn what_comes_back_from_the_dead_letter_queue_is_handled_afresh_however_so
             world.move_back().await;
             tokio::time::sleep(secs(queued_for)).await;
             world.run(&processor).await;
-            assert_eq!(script.seen().len(), 2 + 2 * redrive, "a full budget, {redrive} ({dead_for} s, {queued_for} s)");
+            assert_eq!(
+                script.seen().len(),
+                2 + 2 * redrive,
+                "a full budget, {redrive} ({dead_for} s, {queued_for} s)"
+            );
             let body = state(&world.dead()[0]);
-            assert_eq!((&body["originalMessageId"], &body["retryState"]["redrives"]), (&json!(id), &json!(redrive)));
+            assert_eq!(
+                (&body["originalMessageId"], &body["retryState"]["redrives"]),
+                (&json!(id), &json!(redrive))
+            );
         }
         world.move_back().await;
         world.run(&processor).await;
-        assert_eq!((script.seen().len(), world.dead().len()), (22, 1), "the eleventh time nothing starts afresh");
+        assert_eq!(
+            (script.seen().len(), world.dead().len()),
+            (22, 1),
+            "the eleventh time nothing starts afresh"
+        );
     }
 }
 
@@ -180,7 +210,8 @@ async fn an_annotated_copy_is_no_redrive_though_clocks_differ_and_it_waits_in_a_
             let mut world = world();
             // Lambda's deadline, too, is of the clock that differs.
             world.function_timeout = secs(200);
-            world.settings.clock = Clock::starting_at(world.clock.now() + secs(ahead) - secs(behind));
+            world.settings.clock =
+                Clock::starting_at(world.clock.now() + secs(ahead) - secs(behind));
             world.send("{}").await;
             let script = Script::always(Failure::non_retryable("no"));
             let processor = world.processor(script.clone());
@@ -203,8 +234,15 @@ async fn the_report_says_what_was_intended() {
     let processor = world.processor(Script::always(Failure::non_retryable("no")));
     let event = world.receive().await;
     let report = world.report(&processor, &event).await;
-    assert_eq!(report.outcomes[0].disposition, Disposition::DeadLetter(DeadLetterReason::NonRetryable));
-    assert_eq!(report.outcomes[0].settlement, Settlement::Moved, "the copy that says why is in the queue");
+    assert_eq!(
+        report.outcomes[0].disposition,
+        Disposition::DeadLetter(DeadLetterReason::NonRetryable)
+    );
+    assert_eq!(
+        report.outcomes[0].settlement,
+        Settlement::Moved,
+        "the copy that says why is in the queue"
+    );
     tokio::time::sleep(DELAY).await;
     let event = world.receive().await;
     let report = world.report(&processor, &event).await;
@@ -235,16 +273,21 @@ async fn a_function_on_the_dead_letter_queue_works_on_its_messages_anew() {
 async fn whoever_works_on_the_dead_letter_queue_learns_on_each_attempt_why_a_message_is_there() {
     let url: requeue::queue::QueueUrl = World::new().dead_letters.url().parse().unwrap();
     let words = Some(("retries-exhausted", "no"));
-    for (mode, expected) in
-        [(DeadLetterMode::Redrive, None), (DeadLetterMode::Annotate, words), (DeadLetterMode::Direct(url), words)]
-    {
+    for (mode, expected) in [
+        (DeadLetterMode::Redrive, None),
+        (DeadLetterMode::Annotate, words),
+        (DeadLetterMode::Direct(url), words),
+    ] {
         let mut world = World::new();
         world.settings.policy.max_retries = 2;
         world.settings.dead_letter = mode.clone();
         world.send("text").await;
         let script = Script::always(Failure::temporary("no"));
         world.run(&world.processor(script.clone())).await;
-        assert!(script.calls().iter().all(|seen| seen.dead_letter.is_none()), "it is not there yet");
+        assert!(
+            script.calls().iter().all(|seen| seen.dead_letter.is_none()),
+            "it is not there yet"
+        );
 
         let orders = world.queue.to_string();
         world.queue = world.dead_letters.clone();
@@ -255,7 +298,11 @@ async fn whoever_works_on_the_dead_letter_queue_learns_on_each_attempt_why_a_mes
         for seen in calls {
             let info = seen.dead_letter.expect("it is a dead letter");
             assert_eq!(info.reason().zip(info.detail()), expected, "{mode:?}");
-            assert_eq!((info.class(), info.retry_count()), (Some(FailureClass::Temporary), Some(2)), "{mode:?}");
+            assert_eq!(
+                (info.class(), info.retry_count()),
+                (Some(FailureClass::Temporary), Some(2)),
+                "{mode:?}"
+            );
             assert_eq!(info.source(), Some(orders.as_str()), "{mode:?}");
             assert_eq!(info.failed_at().is_some(), expected.is_some(), "{mode:?}");
         }
@@ -270,18 +317,26 @@ async fn a_message_that_was_brought_back_says_why_it_had_been_given_up() {
     world.move_back().await;
     let script = Script::failing_first(1, Failure::temporary("not now"));
     world.run(&world.processor(script.clone())).await;
-    let details: Vec<_> =
-        script.calls().iter().map(|seen| seen.dead_letter.clone()?.detail().map(str::to_owned)).collect();
+    let details: Vec<_> = script
+        .calls()
+        .iter()
+        .map(|seen| seen.dead_letter.clone()?.detail().map(str::to_owned))
+        .collect();
     assert_eq!(details, vec![Some("no such account".to_owned()); 2]);
 }
 
-/// Has SQS move a message that no function ever answered for, and works on the dead-letter queue from now on. The dead letters of that
-/// go to a queue of their own after so many receives more.
+/// Has SQS move a message that no function ever answered for, and works on the dead-letter queue
+/// from now on. The dead letters of that go to a queue of their own after so many receives more.
 async fn work_on_dead_letters(world: &mut World, body: &str, more: u32) {
     let is_fifo = world.queue.is_fifo();
-    let grouped = |message: aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder| {
-        if is_fifo { message.message_group_id("a").message_deduplication_id("1") } else { message }
-    };
+    let grouped =
+        |message: aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder| {
+            if is_fifo {
+                message.message_group_id("a").message_deduplication_id("1")
+            } else {
+                message
+            }
+        };
     world.send_as(body, grouped).await;
     for _ in 0..MAX_RECEIVE_COUNT {
         world.sleep_until_due().await;
@@ -329,9 +384,14 @@ async fn in_a_dead_letter_queue_the_age_begins_with_the_first_receive_there() {
     let script = Script::always(Failure::temporary("no").retry_after(secs(40)));
     world.run(&world.processor(script.clone())).await;
     let calls = script.calls();
-    let times: Vec<u64> = calls.iter().take(3).map(|seen| (seen.at - calls[0].at).as_secs()).collect();
+    let times: Vec<u64> =
+        calls.iter().take(3).map(|seen| (seen.at - calls[0].at).as_secs()).collect();
     assert_eq!(times, [0, 40, 80]);
-    assert_eq!(state(&world.dead()[0])["retryCount"], 2, "a delay that does not fit ends the retries");
+    assert_eq!(
+        state(&world.dead()[0])["retryCount"],
+        2,
+        "a delay that does not fit ends the retries"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -383,9 +443,8 @@ async fn in_a_dead_letter_queue_an_open_circuit_holds_messages_back() {
     let processor = world.processor(script.clone());
     // A suspect is handled after the others.
     let report = world.report(&processor, &world.receive().await).await;
-    let held = report
-        .outcomes
-        .iter()
-        .filter(|outcome| matches!(outcome.disposition, Disposition::Defer { why: Deferral::CircuitOpen, .. }));
+    let held = report.outcomes.iter().filter(|outcome| {
+        matches!(outcome.disposition, Disposition::Defer { why: Deferral::CircuitOpen, .. })
+    });
     assert_eq!((held.count(), script.calls().len()), (1, 1));
 }

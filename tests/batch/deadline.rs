@@ -1,4 +1,5 @@
-//! The invocation ends before its deadline, whatever handlers and queue do, and loses nothing by that.
+//! The invocation ends before its deadline, whatever handlers and queue do, and loses nothing by
+//! that.
 
 use std::time::Duration;
 
@@ -7,9 +8,12 @@ use requeue::{Deferral, Disposition, Failure, FailureClass, ReleaseReason, Sampl
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::world::{Act, DELETE, SEND, Script, VISIBILITY_CHANGE, World, joined, millis, secs, state};
+use crate::world::{
+    Act, DELETE, SEND, Script, VISIBILITY_CHANGE, World, joined, millis, secs, state,
+};
 
-/// What the function may take, and when the reserve begins: 5 s before the end, but at most a quarter of the whole.
+/// What the function may take, and when the reserve begins: 5 s before the end, but at most a
+/// quarter of the whole.
 const CUTOFFS: [(Duration, Duration); 4] =
     [(secs(60), secs(55)), (secs(20), secs(15)), (secs(8), secs(6)), (millis(400), millis(300))];
 
@@ -30,7 +34,11 @@ async fn a_handler_that_overruns_is_cancelled_and_requeued_as_temporary() {
         assert_eq!(outcome.class, Some(FailureClass::Temporary));
         assert_eq!(outcome.settlement, Settlement::Moved);
         assert_eq!(report.outcomes[1].disposition, Disposition::Complete);
-        let copy = world.messages().into_iter().find(|message| message.body.contains("retryCount")).unwrap();
+        let copy = world
+            .messages()
+            .into_iter()
+            .find(|message| message.body.contains("retryCount"))
+            .unwrap();
         assert_eq!(state(&copy)["retryCount"], 1);
     }
 }
@@ -62,11 +70,15 @@ async fn what_was_never_started_is_deferred_and_not_failed() {
         assert!(invocation.failed().is_empty(), "no receive is burnt");
         assert!(invocation.elapsed < secs(20), "{:?}", invocation.elapsed);
         assert_eq!(script.calls().len(), 1);
-        let never_started = world.messages().into_iter().filter(|message| !message.body.contains(r#""n":0"#));
+        let never_started =
+            world.messages().into_iter().filter(|message| !message.body.contains(r#""n":0"#));
         let mut originals = Vec::new();
         for copy in never_started {
             let body = state(&copy);
-            assert_eq!((&body["retryCount"], &body["retryState"]["deferrals"]), (&0.into(), &1.into()));
+            assert_eq!(
+                (&body["retryCount"], &body["retryState"]["deferrals"]),
+                (&0.into(), &1.into())
+            );
             assert!(body["retryState"]["class"].is_null());
             assert_eq!(world.wait(&copy), secs(wait), "{sample}");
             assert_eq!(copy.receive_count, 0);
@@ -78,7 +90,8 @@ async fn what_was_never_started_is_deferred_and_not_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_message_deferred_again_and_again_waits_longer_keeps_its_retries_and_is_left_to_sqs_in_the_end() {
+async fn a_message_deferred_again_and_again_waits_longer_keeps_its_retries_and_is_left_to_sqs_in_the_end()
+ {
     let mut world = World::new();
     world.settings.policy.max_deferrals = 12;
     world.settings.limits.concurrency = 1;
@@ -100,18 +113,28 @@ async fn a_message_deferred_again_and_again_waits_longer_keeps_its_retries_and_i
         };
         assert_eq!(why, Deferral::NoTimeLeft);
         let copy = state(&world.only_message());
-        assert_eq!((&copy["retryCount"], &copy["retryState"]["deferrals"]), (&0.into(), &deferrals.into()));
+        assert_eq!(
+            (&copy["retryCount"], &copy["retryState"]["deferrals"]),
+            (&0.into(), &deferrals.into())
+        );
         waits.push(wait.total().as_secs());
         tokio::time::sleep(wait.total()).await;
     }
     assert_eq!(waits, [0, 2, 4, 8, 16, 32, 60, 60, 60, 60, 60, 60]);
     let event = joined([&neighbour, &world.receive().await]);
     let report = world.report(&processor, &event).await;
-    assert_eq!(report.outcomes[1].disposition, Disposition::Release(ReleaseReason::DeferredTooOften));
+    assert_eq!(
+        report.outcomes[1].disposition,
+        Disposition::Release(ReleaseReason::DeferredTooOften)
+    );
     assert_eq!(report.outcomes[1].settlement, Settlement::Kept);
     world.run(&processor).await;
-    let called: Vec<_> =
-        script.calls().iter().filter(|seen| seen.id.as_deref() != Some("neighbour")).map(|seen| seen.attempt).collect();
+    let called: Vec<_> = script
+        .calls()
+        .iter()
+        .filter(|seen| seen.id.as_deref() != Some("neighbour"))
+        .map(|seen| seen.attempt)
+        .collect();
     assert_eq!(called, [1]);
 }
 
@@ -149,7 +172,8 @@ async fn slow_calls_are_waited_for_while_there_is_time() {
     let world = World::new();
     world.send_numbered(10).await;
     world.faults(|_| Fault::AnswerAfter(millis(9_900)));
-    let invocation = world.invoke(&world.processor(Script::always(Failure::temporary("no")))).await.unwrap();
+    let invocation =
+        world.invoke(&world.processor(Script::always(Failure::temporary("no")))).await.unwrap();
     assert!(invocation.failed().is_empty());
     assert_eq!(world.all_calls(), (1, 1, 0));
     assert_eq!(invocation.elapsed, millis(19_800));
@@ -159,7 +183,10 @@ async fn slow_calls_are_waited_for_while_there_is_time() {
 async fn an_original_is_deleted_as_soon_as_its_copy_is_confirmed() {
     let world = World::new();
     let ids = world.send_numbered(2).await;
-    let script = Script::new(|seen| if seen.n() == 0 { Act::Fail(Failure::temporary("no")) } else { Act::Hang });
+    let script =
+        Script::new(
+            |seen| if seen.n() == 0 { Act::Fail(Failure::temporary("no")) } else { Act::Hang },
+        );
     let processor = world.processor(script.clone());
     let event = world.receive().await;
     // The function is killed long before its handlers' time is over.

@@ -1,8 +1,11 @@
-//! The mode `direct`: what is given up is sent to a dead-letter queue that the function knows by its URL.
+//! The mode `direct`: what is given up is sent to a dead-letter queue that the function knows by
+//! its URL.
 
 use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 use requeue::embedded::Fault;
-use requeue::{DeadLetterMode, DeadLetterReason, Disposition, Failure, ReleaseReason, Settlement, Wrap};
+use requeue::{
+    DeadLetterMode, DeadLetterReason, Disposition, Failure, ReleaseReason, Settlement, Wrap,
+};
 use serde_json::json;
 
 use crate::world::{Act, DELETE, LIMIT, SEND, Script, World, numbered, object_of, secs, state};
@@ -32,7 +35,10 @@ async fn what_is_given_up_is_sent_there_and_deleted_here() {
     assert_eq!((&body["order"], &body["originalMessageId"]), (&json!(7), &json!(id)));
     assert_eq!(body["retryState"]["source"], world.queue.to_string());
     let why = &body["retryState"]["deadLetter"];
-    assert_eq!((&why["reason"], &why["detail"]), (&json!("non-retryable"), &json!("no such account")));
+    assert_eq!(
+        (&why["reason"], &why["detail"]),
+        (&json!("non-retryable"), &json!("no such account"))
+    );
     assert_eq!(dead.system_attributes.get("MessageGroupId").map(String::as_str), Some("tenant"));
     assert_eq!(world.wait(dead), secs(0));
 }
@@ -54,11 +60,18 @@ async fn what_cannot_be_sent_there_stays_as_in_the_mode_redrive() {
         let processor = world.processor(script.clone());
         let report = world.report(&processor, &world.receive().await).await;
         assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
-        assert_eq!(report.outcomes[0].settlement, Settlement::Unconfirmed { code: code.to_owned() });
+        assert_eq!(
+            report.outcomes[0].settlement,
+            Settlement::Unconfirmed { code: code.to_owned() }
+        );
         assert_eq!(world.all_calls().2, 0, "its visibility timeout stays");
         tokio::time::sleep(secs(360)).await;
         world.run(&processor).await;
-        assert_eq!((script.calls().len(), world.dead()[0].id.as_str()), (1, id.as_str()), "SQS has moved it");
+        assert_eq!(
+            (script.calls().len(), world.dead()[0].id.as_str()),
+            (1, id.as_str()),
+            "SQS has moved it"
+        );
     }
 }
 
@@ -87,7 +100,9 @@ async fn what_an_operator_moves_back_is_handled_afresh_however_soon() {
         let mut world = world;
         world.settings.policy.max_retries = 1;
         let is_fifo = world.queue.is_fifo();
-        let id = world.send_as("{}", |message| message.set_message_group_id(is_fifo.then(|| "a".to_owned()))).await;
+        let id = world
+            .send_as("{}", |message| message.set_message_group_id(is_fifo.then(|| "a".to_owned())))
+            .await;
         let script = Script::always(Failure::temporary("no"));
         let processor = world.processor(script.clone());
         world.run(&processor).await;
@@ -97,7 +112,10 @@ async fn what_an_operator_moves_back_is_handled_afresh_however_soon() {
             world.run(&processor).await;
             assert_eq!(script.calls().len(), 2 + 2 * redrive, "redrive {redrive}");
             let body = state(&world.dead()[0]);
-            assert_eq!((&body["originalMessageId"], &body["retryState"]["redrives"]), (&json!(id), &json!(redrive)));
+            assert_eq!(
+                (&body["originalMessageId"], &body["retryState"]["redrives"]),
+                (&json!(id), &json!(redrive))
+            );
         }
     }
 }
@@ -115,7 +133,8 @@ async fn a_fifo_group_goes_on_as_soon_as_its_dead_letter_is_confirmed() {
     });
     let invocation = world.invoke(&world.processor(script.clone())).await.unwrap();
     assert!(invocation.failed().is_empty());
-    let of_a: Vec<String> = script.seen().into_iter().filter(|body| body.starts_with('a')).collect();
+    let of_a: Vec<String> =
+        script.seen().into_iter().filter(|body| body.starts_with('a')).collect();
     assert_eq!(of_a, ["a1", "a2", "a3"]);
     assert!(world.messages().is_empty());
     let system = |name: &str| -> Vec<String> {
@@ -131,17 +150,23 @@ async fn a_fifo_group_stays_behind_a_dead_letter_that_could_not_be_sent() {
     for body in ["a1", "a2"] {
         world.send_as(body, |message| message.message_group_id("a")).await;
     }
-    world.faults_of(SEND, |call| if call.of_operation == 1 { Fault::refuse(403, "AccessDenied") } else { Fault::None });
+    world.faults_of(SEND, |call| {
+        if call.of_operation == 1 { Fault::refuse(403, "AccessDenied") } else { Fault::None }
+    });
     let script = Script::new(|seen| match seen.body.as_str() {
         "a1" => Act::Fail(Failure::non_retryable("never")),
         _ => Act::Done,
     });
     let processor = world.processor(script.clone());
     let report = world.report(&processor, &world.receive().await).await;
-    let dispositions: Vec<Disposition> = report.outcomes.iter().map(|outcome| outcome.disposition).collect();
+    let dispositions: Vec<Disposition> =
+        report.outcomes.iter().map(|outcome| outcome.disposition).collect();
     assert_eq!(
         dispositions,
-        [Disposition::DeadLetter(DeadLetterReason::NonRetryable), Disposition::Release(ReleaseReason::BehindFailed)]
+        [
+            Disposition::DeadLetter(DeadLetterReason::NonRetryable),
+            Disposition::Release(ReleaseReason::BehindFailed)
+        ]
     );
     world.run(&processor).await;
     assert_eq!(script.seen(), ["a1", "a2"]);
@@ -150,7 +175,8 @@ async fn a_fifo_group_stays_behind_a_dead_letter_that_could_not_be_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fifo_group_passes_what_can_never_be_sent_once_its_retries_are_spent() {
-    for (body, wrap) in [("text".to_owned(), Wrap::Never), (object_of(LIMIT - 9), Wrap::WhenNeeded)] {
+    for (body, wrap) in [("text".to_owned(), Wrap::Never), (object_of(LIMIT - 9), Wrap::WhenNeeded)]
+    {
         let mut world = fifo();
         world.settings.wrap = wrap;
         world.settings.policy.max_retries = 2;
@@ -187,7 +213,10 @@ async fn what_cannot_be_read_whole_is_not_sent_there() {
     event["Records"][0]["messageAttributes"] = json!({ "tenant": 5 });
     let processor = world.processor(Script::always(Failure::temporary("no")));
     let report = world.report(&processor, &event).await;
-    assert_eq!(report.outcomes[0].disposition, Disposition::DeadLetter(DeadLetterReason::NonRetryable));
+    assert_eq!(
+        report.outcomes[0].disposition,
+        Disposition::DeadLetter(DeadLetterReason::NonRetryable)
+    );
     assert_eq!((report.failed_ids().unwrap(), world.all_calls()), (vec![id.as_str()], (0, 0, 0)));
 }
 
@@ -215,7 +244,10 @@ async fn a_queue_is_not_its_own_dead_letter_queue() {
     world.send("{}").await;
     let processor = world.processor(Script::always(Failure::non_retryable("never")));
     let report = world.report(&processor, &world.receive().await).await;
-    assert_eq!(report.outcomes[0].settlement, Settlement::Unconfirmed { code: "NoDeadLetterQueue".to_owned() });
+    assert_eq!(
+        report.outcomes[0].settlement,
+        Settlement::Unconfirmed { code: "NoDeadLetterQueue".to_owned() }
+    );
     assert_eq!(world.all_calls(), (0, 0, 0));
     tokio::time::sleep(secs(360)).await;
     world.run(&processor).await;
@@ -249,7 +281,8 @@ async fn a_dead_letter_queue_that_does_not_answer_holds_up_no_retry() {
         world.invoke(&processor).await.unwrap();
         world.sleep_until_due().await;
     }
-    let copies = world.requests(SEND).iter().filter(|request| request.queue == world.queue.name()).count();
+    let copies =
+        world.requests(SEND).iter().filter(|request| request.queue == world.queue.name()).count();
     assert_eq!(copies, 3, "one for each attempt of the other message");
 }
 
@@ -277,7 +310,10 @@ async fn after_the_last_redrive_it_goes_back_with_the_same_words() {
         world.move_back().await;
         world.run(&processor).await;
         let why = &state(&world.dead()[0])["retryState"]["deadLetter"];
-        assert_eq!((&why["reason"], &why["detail"]), (&json!("non-retryable"), &json!("no such account")));
+        assert_eq!(
+            (&why["reason"], &why["detail"]),
+            (&json!("non-retryable"), &json!("no such account"))
+        );
     }
     assert_eq!(script.calls().len(), 1 + 10, "ten redrives start afresh");
 }

@@ -4,7 +4,9 @@ use requeue::embedded::Fault;
 use requeue::{Failure, InvocationError, Settlement};
 use serde_json::{Value, json};
 
-use crate::world::{Act, DELETE, SEND, Script, VISIBILITY, World, joined, numbered, records, secs, state};
+use crate::world::{
+    Act, DELETE, SEND, Script, VISIBILITY, World, joined, numbered, records, secs, state,
+};
 
 /// The message of the queue, received twice: the first receive's visibility has lapsed.
 async fn received_twice(world: &World) -> (Value, Value) {
@@ -40,11 +42,16 @@ async fn one_message_has_one_outcome_however_often_it_is_in_the_batch() {
                 });
                 let processor = world.processor(script.clone());
                 let (older, newer) = received_twice(&world).await;
-                let event = if newest_first { joined([&newer, &older]) } else { joined([&older, &newer]) };
+                let event =
+                    if newest_first { joined([&newer, &older]) } else { joined([&older, &newer]) };
                 let invocation = world.deliver(&processor, &event).await;
 
                 assert_eq!(script.calls().len(), 1, "{pair}");
-                assert_eq!(script.calls()[0].receive_count, 2, "{pair}: as the latest receive says");
+                assert_eq!(
+                    script.calls()[0].receive_count,
+                    2,
+                    "{pair}: as the latest receive says"
+                );
                 match first {
                     "done" => assert!(world.messages().is_empty(), "{pair}"),
                     "final" => {
@@ -54,7 +61,11 @@ async fn one_message_has_one_outcome_however_often_it_is_in_the_batch() {
                     _ => {
                         assert!(invocation.failed().is_empty(), "{pair}");
                         assert_eq!(world.calls(SEND), 1, "{pair}");
-                        assert_eq!(state(&world.only_message())["originalMessageId"], id.as_str(), "{pair}");
+                        assert_eq!(
+                            state(&world.only_message())["originalMessageId"],
+                            id.as_str(),
+                            "{pair}"
+                        );
                     }
                 }
             }
@@ -184,7 +195,8 @@ async fn the_invocation_does_not_fail_when_only_the_delete_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_record_without_an_id_that_failed_for_good_gets_one_and_then_reaches_the_dead_letter_queue() {
+async fn a_record_without_an_id_that_failed_for_good_gets_one_and_then_reaches_the_dead_letter_queue()
+ {
     let world = World::new();
     world.send("{}").await;
     let script = Script::always(Failure::non_retryable("never"));
@@ -195,7 +207,11 @@ async fn a_record_without_an_id_that_failed_for_good_gets_one_and_then_reaches_t
     assert_eq!(state(&world.only_message())["retryCount"], 0);
     world.run(&processor).await;
     assert_eq!(world.dead().len(), 1);
-    assert_eq!(script.calls().len(), 2, "its copy has another id, by which it is known from then on");
+    assert_eq!(
+        script.calls().len(),
+        2,
+        "its copy has another id, by which it is known from then on"
+    );
 }
 
 #[tokio::test(start_paused = true)]

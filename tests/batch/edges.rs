@@ -1,4 +1,5 @@
-//! Where the ordinary paths meet: defects at the end of an invocation, blocked threads, settings and answers at their extremes.
+//! Where the ordinary paths meet: defects at the end of an invocation, blocked threads, settings
+//! and answers at their extremes.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -8,7 +9,8 @@ use requeue::embedded::{EventSourceMapping, Fault, MessageState};
 use requeue::policy::CircuitBreaker;
 use requeue::queue::{CallError, CallErrorKind, SqsQueue};
 use requeue::{
-    Deferral, Disposition, Failure, Handler, Limits, Message, ReleaseReason, Sampler, Worker, WorkerSettings,
+    Deferral, Disposition, Failure, Handler, Limits, Message, ReleaseReason, Sampler, Worker,
+    WorkerSettings,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -35,7 +37,8 @@ async fn a_record_that_cannot_be_read_whole_is_never_copied() {
         let world = World::new();
         let id = world.send(body).await;
         let mut event = event(&world).await;
-        event["Records"][0]["messageAttributes"] = json!({ "key": { "dataType": "Binary", "binaryValue": "%" } });
+        event["Records"][0]["messageAttributes"] =
+            json!({ "key": { "dataType": "Binary", "binaryValue": "%" } });
         let calls = Arc::new(AtomicUsize::new(0));
         let counter = Arc::clone(&calls);
         let processor = world.processor(move |_: Message| {
@@ -122,13 +125,19 @@ async fn what_found_every_thread_blocked_was_not_called_and_is_not_released() {
     assert!(
         matches!(
             dispositions[..],
-            [Disposition::Release(ReleaseReason::Abandoned), Disposition::Defer { why: Deferral::NoTimeLeft, .. }]
+            [
+                Disposition::Release(ReleaseReason::Abandoned),
+                Disposition::Defer { why: Deferral::NoTimeLeft, .. }
+            ]
         ),
         "{dispositions:?}"
     );
     let bodies: Vec<String> = world.messages().into_iter().map(|message| message.body).collect();
     assert!(bodies.iter().any(|body| body == "blocks"), "{bodies:?}");
-    assert!(bodies.iter().any(|body| body.contains(r#""retryBody":"waits","retryCount":0"#)), "{bodies:?}");
+    assert!(
+        bodies.iter().any(|body| body.contains(r#""retryBody":"waits","retryCount":0"#)),
+        "{bodies:?}"
+    );
 }
 
 #[tokio::test]
@@ -140,22 +149,30 @@ async fn what_found_every_thread_blocked_when_a_worker_ends_is_receivable_at_onc
     world.send("blocks").await;
     world.send("waits").await;
     let (handler, release) = blocking();
-    let settings = WorkerSettings { shutdown_timeout: Duration::from_secs(1), ..WorkerSettings::default() };
+    let settings =
+        WorkerSettings { shutdown_timeout: Duration::from_secs(1), ..WorkerSettings::default() };
     let queue = SqsQueue::new(&world.sqs.client());
-    let worker = Worker::start(handler, queue, &world.queue, world.settings.clone(), settings).await.unwrap();
+    let worker = Worker::start(handler, queue, &world.queue, world.settings.clone(), settings)
+        .await
+        .unwrap();
     worker.run(tokio::time::sleep(Duration::from_millis(300))).await;
     drop(release);
     threads.shutdown_background();
-    let left = world.messages().into_iter().map(|message| (message.body, message.state == MessageState::Visible));
+    let left = world
+        .messages()
+        .into_iter()
+        .map(|message| (message.body, message.state == MessageState::Visible));
     let mut left: Vec<_> = left.collect();
     left.sort_unstable();
     assert_eq!(left, [("blocks".to_owned(), false), ("waits".to_owned(), true)]);
 }
 
 #[tokio::test]
-async fn a_thread_that_is_blocked_beyond_the_handlers_time_opens_the_circuit_and_beyond_the_invocations_does_not() {
+async fn a_thread_that_is_blocked_beyond_the_handlers_time_opens_the_circuit_and_beyond_the_invocations_does_not()
+ {
     for (timeout, opens) in [(Duration::from_millis(50), true), (Duration::from_secs(900), false)] {
-        let threads = tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
+        let threads =
+            tokio::runtime::Builder::new_multi_thread().worker_threads(2).build().unwrap();
         let mut world = World::new();
         world.settings.handlers = Some(threads.handle().clone());
         world.settings.limits.timeout = timeout;
@@ -167,21 +184,29 @@ async fn a_thread_that_is_blocked_beyond_the_handlers_time_opens_the_circuit_and
         for body in ["blocks", "does not"] {
             world.send(body).await;
             let event = event(&world).await;
-            let report = processor.process(records_of(&event), Instant::now() + Duration::from_secs(1)).await;
+            let report = processor
+                .process(records_of(&event), Instant::now() + Duration::from_secs(1))
+                .await;
             dispositions.push(report.outcomes[0].disposition);
         }
         drop(release);
         threads.shutdown_background();
         assert_eq!(dispositions[0], Disposition::Release(ReleaseReason::Abandoned));
-        let is_open = matches!(dispositions[1], Disposition::Defer { why: Deferral::CircuitOpen, .. });
-        assert_eq!((is_open, dispositions[1] == Disposition::Complete), (opens, !opens), "{dispositions:?}");
+        let is_open =
+            matches!(dispositions[1], Disposition::Defer { why: Deferral::CircuitOpen, .. });
+        assert_eq!(
+            (is_open, dispositions[1] == Disposition::Complete),
+            (opens, !opens),
+            "{dispositions:?}"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn limits_of_nothing_and_of_eternity_work() {
     let mut world = World::new();
-    world.settings.limits = Limits { concurrency: 0, timeout: Duration::MAX, reserve: Duration::MAX };
+    world.settings.limits =
+        Limits { concurrency: 0, timeout: Duration::MAX, reserve: Duration::MAX };
     let handler = Alone(AtomicUsize::new(0));
     for _ in 0..3 {
         world.send("{}").await;
@@ -205,7 +230,9 @@ impl Handler for Alone {
 
 #[test]
 fn a_sample_is_a_number_from_zero_to_one() {
-    for (given, sample) in [(f64::NAN, 0.0), (-1.0, 0.0), (2.0, 1.0), (f64::INFINITY, 1.0), (0.5, 0.5)] {
+    for (given, sample) in
+        [(f64::NAN, 0.0), (-1.0, 0.0), (2.0, 1.0), (f64::INFINITY, 1.0), (0.5, 0.5)]
+    {
         assert!((Sampler::always(given).sample() - sample).abs() < f64::EPSILON, "{given}");
     }
 }
@@ -223,7 +250,8 @@ async fn what_can_be_neither_called_nor_copied_waits_longer_with_each_receive() 
             _ => Fault::None,
         });
         // The first message takes all the time there is for handlers.
-        let processor = world.processor(async |_: Message| std::future::pending::<Result<(), Failure>>().await);
+        let processor =
+            world.processor(async |_: Message| std::future::pending::<Result<(), Failure>>().await);
         let mut event = event(&world).await;
         event["Records"][1]["attributes"]["ApproximateReceiveCount"] = receives.into();
         let deadline = Instant::now() + Duration::from_secs(8);
@@ -249,14 +277,25 @@ fn a_throttled_call_may_be_made_again() {
     }
     for status in [500, 502, 503, 504, 599] {
         let by_gateway = CallError::answered(status, "Unknown").kind;
-        assert_eq!(by_gateway, CallErrorKind::Ambiguous, "{status}: SQS may have gone on behind a gateway");
+        assert_eq!(
+            by_gateway,
+            CallErrorKind::Ambiguous,
+            "{status}: SQS may have gone on behind a gateway"
+        );
     }
     for status in [502, 504] {
-        assert_eq!(CallError::answered(status, "InternalFailure").kind, CallErrorKind::Ambiguous, "{status}");
+        assert_eq!(
+            CallError::answered(status, "InternalFailure").kind,
+            CallErrorKind::Ambiguous,
+            "{status}"
+        );
     }
     assert_eq!(CallError::answered(403, "AccessDenied").kind, CallErrorKind::Refused);
     let of_the_key = CallError::answered(400, "KMS.AccessDeniedException");
-    assert_eq!((of_the_key.kind, of_the_key.code.as_str()), (CallErrorKind::Refused, "KMS.AccessDeniedException"));
+    assert_eq!(
+        (of_the_key.kind, of_the_key.code.as_str()),
+        (CallErrorKind::Refused, "KMS.AccessDeniedException")
+    );
 }
 
 #[tokio::test(start_paused = true)]

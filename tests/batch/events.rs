@@ -41,8 +41,9 @@ fn read(file: &str) -> Value {
 #[test]
 fn every_file_is_in_the_list() {
     let files = std::fs::read_dir(directory()).unwrap();
-    let names: BTreeSet<String> =
-        files.map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned()).collect();
+    let names: BTreeSet<String> = files
+        .map(|file| file.unwrap().path().file_stem().unwrap().to_str().unwrap().to_owned())
+        .collect();
     assert_eq!(names, FILES.map(str::to_owned).into());
 }
 
@@ -54,7 +55,8 @@ fn world_of(event: &Value) -> World {
     });
     let latest: u64 = times.flatten().map(|millis| millis.parse::<u64>().unwrap()).max().unwrap();
     let queue = records(event)[0]["eventSourceARN"].as_str().unwrap().rsplit(':').next().unwrap();
-    let mut world = World::at(SystemTime::UNIX_EPOCH + Duration::from_millis(latest + 1_000), queue, &[]);
+    let mut world =
+        World::at(SystemTime::UNIX_EPOCH + Duration::from_millis(latest + 1_000), queue, &[]);
     world.settings.limits.timeout = secs(10);
     world.place(event);
     world
@@ -132,7 +134,10 @@ async fn every_message_is_done_or_dead_lettered_and_its_bytes_stay_the_same() {
             let id = record["messageId"].as_str().unwrap_or_default();
             let id = original_id(record["body"].as_str().unwrap_or_default(), id);
             let payload = payload(record);
-            assert!(done.contains(&payload) || dead.contains(&id), "{file}: {id} is lost: {payload}");
+            assert!(
+                done.contains(&payload) || dead.contains(&id),
+                "{file}: {id} is lost: {payload}"
+            );
             if id.is_empty() {
                 of_nobody.push(payload);
                 continue;
@@ -141,7 +146,8 @@ async fn every_message_is_done_or_dead_lettered_and_its_bytes_stay_the_same() {
             payloads.insert(id, payload);
         }
         for seen in script.calls() {
-            let Some(original) = seen.original_id.as_ref().filter(|id| payloads.contains_key(*id)) else {
+            let Some(original) = seen.original_id.as_ref().filter(|id| payloads.contains_key(*id))
+            else {
                 assert!(of_nobody.contains(&seen.body), "{file}: {}", seen.body);
                 continue;
             };
@@ -174,7 +180,8 @@ async fn a_count_in_the_articles_format_goes_on() {
     assert_eq!(seen.attempt, 4);
     let copy = state(&world.only_message());
     assert_eq!(copy["retryCount"], 4);
-    // What the article calls the original is the id before the last hop: ours is the first that we saw ourselves.
+    // What the article calls the original is the id before the last hop: ours is the first that we
+    // saw ourselves.
     assert_eq!(copy["originalMessageId"], records(&event)[0]["messageId"]);
 }
 

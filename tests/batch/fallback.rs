@@ -5,7 +5,9 @@ use std::time::Duration;
 use requeue::embedded::{EntryFate, EntryFault, Fault};
 use requeue::{Failure, Wrap};
 
-use crate::world::{Act, LIMIT, SEND, Script, VISIBILITY, VISIBILITY_CHANGE, World, millis, object_of, secs};
+use crate::world::{
+    Act, LIMIT, SEND, Script, VISIBILITY, VISIBILITY_CHANGE, World, millis, object_of, secs,
+};
 
 /// A world in which no copy can be sent.
 fn world() -> World {
@@ -106,7 +108,10 @@ async fn what_is_refused_is_asked_for_once_more_with_900_seconds_at_most() {
             (SEND, _) => Fault::refuse(403, "AccessDenied"),
             (VISIBILITY_CHANGE, 1) => Fault::Entries(vec![EntryFault {
                 position: 0,
-                fate: EntryFate::Refused { code: "InvalidParameterValue".to_owned(), sender_fault: true },
+                fate: EntryFate::Refused {
+                    code: "InvalidParameterValue".to_owned(),
+                    sender_fault: true,
+                },
             }]),
             _ => Fault::None,
         });
@@ -139,11 +144,12 @@ async fn best_effort_means_that_its_failure_changes_nothing() {
 #[tokio::test(start_paused = true)]
 async fn a_copy_of_exactly_the_limit_is_sent_and_one_byte_more_is_not() {
     let measured = World::new();
-    let with_attribute = |message: aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder| {
-        let value = aws_sdk_sqs::types::MessageAttributeValue::builder();
-        let value = value.data_type("String").string_value("acme").build().unwrap();
-        message.message_attributes("tenant", value)
-    };
+    let with_attribute =
+        |message: aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder| {
+            let value = aws_sdk_sqs::types::MessageAttributeValue::builder();
+            let value = value.data_type("String").string_value("acme").build().unwrap();
+            message.message_attributes("tenant", value)
+        };
     let attribute_bytes = "tenant".len() + "String".len() + "acme".len();
     let failure = Failure::temporary("later").retry_after(secs(40));
     measured.send(&object_of(100)).await;

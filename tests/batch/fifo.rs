@@ -38,7 +38,11 @@ async fn after_a_failure_the_rest_of_the_group_stays_and_other_groups_go_on() {
     world.run(&processor).await;
     assert_eq!(of_group(&script, 'a'), ["a1", "a2", "a2", "a3"]);
     assert_eq!(of_group(&script, 'b'), ["b1", "b2", "b3"]);
-    assert_eq!((world.all_calls().0, world.all_calls().1), (0, 0), "neither sent nor deleted by us");
+    assert_eq!(
+        (world.all_calls().0, world.all_calls().1),
+        (0, 0),
+        "neither sent nor deleted by us"
+    );
     assert!(world.dead().is_empty());
 }
 
@@ -97,7 +101,8 @@ async fn groups_of_two_queues_are_two_groups_though_they_bear_one_name() {
         _ => Act::Done,
     });
     let processor = world.processor(script.clone());
-    let answer = world.invoke_with(&processor, &crate::world::joined([&here, &there])).await.unwrap();
+    let answer =
+        world.invoke_with(&processor, &crate::world::joined([&here, &there])).await.unwrap();
     assert_eq!(answer.batch_item_failures.len(), 1);
     assert_eq!(script.calls().len(), 2);
 }
@@ -173,7 +178,10 @@ async fn a_group_flows_past_a_message_that_was_given_up() {
     for n in 0..40 {
         send(&world, "a", &numbered(n)).await;
     }
-    let script = Script::new(|seen| if seen.n() == 0 { Act::Fail(Failure::temporary("no")) } else { Act::Done });
+    let script =
+        Script::new(
+            |seen| if seen.n() == 0 { Act::Fail(Failure::temporary("no")) } else { Act::Done },
+        );
     let begun = tokio::time::Instant::now();
     world.run(&world.processor(script.clone())).await;
     let order: Vec<usize> = script.calls().iter().map(Seen::n).collect();
@@ -186,7 +194,8 @@ async fn a_group_flows_past_a_message_that_was_given_up() {
 async fn without_a_redrive_policy_what_was_given_up_does_not_keep_the_function_busy() {
     let mut world = world();
     world.settings.policy.max_retries = 1;
-    world.queue = world.sqs.create_queue("lonely.fifo", [("ContentBasedDeduplication", "true")]).unwrap();
+    world.queue =
+        world.sqs.create_queue("lonely.fifo", [("ContentBasedDeduplication", "true")]).unwrap();
     send(&world, "a", "a1").await;
     let script = Script::always(Failure::temporary("no"));
     let processor = world.processor(script.clone());

@@ -1,5 +1,5 @@
-//! Random histories of FIFO queues: whatever fails how often in which batch, each group keeps its order, nothing is sent again, and
-//! nothing reaches the dead-letter queue without a call.
+//! Random histories of FIFO queues: whatever fails how often in which batch, each group keeps its
+//! order, nothing is sent again, and nothing reaches the dead-letter queue without a call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,9 @@ const BATCHES: usize = 10_000;
 impl Dice {
     fn act(&self) -> Act {
         match self.roll(0, 11) {
-            0 => Act::Fail(Failure::rate_limit("slowly").retry_after(secs(u64::from(self.roll(0, 2_000))))),
+            0 => Act::Fail(
+                Failure::rate_limit("slowly").retry_after(secs(u64::from(self.roll(0, 2_000)))),
+            ),
             1 => Act::Fail(Failure::temporary("no")),
             2 => Act::Fail(Failure::quota("later")),
             3 => Act::Fail(Failure::non_retryable("never")),
@@ -26,7 +28,8 @@ impl Dice {
     }
 
     fn fault(&self) -> Fault {
-        let refused = || EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
+        let refused =
+            || EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
         match self.roll(0, 9) {
             0 => Fault::refuse(500, "InternalFailure"),
             1 => Fault::LoseAnswer,
@@ -59,7 +62,8 @@ async fn live(seed: u64) -> usize {
     }
     let is_direct = dice.roll(0, 1) == 1;
     if is_direct {
-        world.settings.dead_letter = DeadLetterMode::Direct(world.dead_letters.url().parse().expect("a URL"));
+        world.settings.dead_letter =
+            DeadLetterMode::Direct(world.dead_letters.url().parse().expect("a URL"));
     }
     let groups = dice.roll(1, 4);
     let mut sent: BTreeMap<String, u32> = BTreeMap::new();
@@ -68,7 +72,11 @@ async fn live(seed: u64) -> usize {
         let number = sent.entry(group.clone()).or_default();
         *number += 1;
         let body = format!("{group}:{number}");
-        world.send_as(&body, |message| message.message_group_id(group).message_deduplication_id(n.to_string())).await;
+        world
+            .send_as(&body, |message| {
+                message.message_group_id(group).message_deduplication_id(n.to_string())
+            })
+            .await;
     }
     let faults = dice.clone();
     world.faults_of(VISIBILITY_CHANGE, move |_| faults.fault());
@@ -90,12 +98,19 @@ async fn live(seed: u64) -> usize {
         let mut distinct = numbers.clone();
         distinct.dedup();
         assert_eq!(distinct, (1..=sent[group]).collect::<Vec<_>>(), "seed {seed}: each is called");
-        let most = numbers.chunk_by(|one, other| one == other).map(<[u32]>::len).max().unwrap_or_default();
-        assert!(most <= 1 + max_retries as usize, "seed {seed}: {most} calls of one message in {group}");
+        let most =
+            numbers.chunk_by(|one, other| one == other).map(<[u32]>::len).max().unwrap_or_default();
+        assert!(
+            most <= 1 + max_retries as usize,
+            "seed {seed}: {most} calls of one message in {group}"
+        );
     }
     assert_eq!(calls.len(), sent.len(), "seed {seed}: each group is called");
     let sent: usize = world.entries(SEND).iter().sum();
-    assert!(sent <= if is_direct { world.dead().len() } else { 0 }, "seed {seed}: only dead letters are sent");
+    assert!(
+        sent <= if is_direct { world.dead().len() } else { 0 },
+        "seed {seed}: only dead letters are sent"
+    );
     batches
 }
 

@@ -1,4 +1,5 @@
-//! The mode `redrive`: SQS delivers what was given up until it moves it, and the environment that gave it up does not handle it again.
+//! The mode `redrive`: SQS delivers what was given up until it moves it, and the environment that
+//! gave it up does not handle it again.
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use requeue::{Disposition, Failure, Mode, ReleaseReason, Strategy};
 
 use crate::world::{Act, SEND, Script, Seen, World, numbered, secs};
 
-/// Every receive of a message until SQS moves it, by one environment or each by another: the calls of the handler, and the disposition of each.
+/// Every receive of a message until SQS moves it, by one environment or each by another: the calls
+/// of the handler, and the disposition of each.
 async fn receives(world: &World, script: &Script, is_one_environment: bool) -> Vec<Disposition> {
     let one = world.processor(script.clone());
     let mut dispositions = Vec::new();
@@ -34,15 +36,26 @@ async fn an_environment_handles_what_it_gave_up_once_and_another_one_once_more()
         ("orders", Strategy::Copy, Mode::Requeue, 50, never(), 1, 5),
         ("orders", Strategy::Visibility, Mode::Requeue, 50, never(), 1, 5),
         ("orders.fifo", Strategy::Copy, Mode::Requeue, 50, never(), 1, 5),
-        // Nothing says on a first delivery that there are no retries, or that the service named too long a delay.
+        // Nothing says on a first delivery that there are no retries, or that the service named too
+        // long a delay.
         ("orders", Strategy::Copy, Mode::Requeue, 0, Failure::temporary("no"), 1, 5),
-        ("orders", Strategy::Copy, Mode::Requeue, 50, Failure::rate_limit("no").retry_after(secs(43_300)), 1, 5),
+        (
+            "orders",
+            Strategy::Copy,
+            Mode::Requeue,
+            50,
+            Failure::rate_limit("no").retry_after(secs(43_300)),
+            1,
+            5,
+        ),
         // For emergencies: as if there were no Requeue.
         ("orders", Strategy::Copy, Mode::Report, 50, never(), 5, 5),
     ];
     for (queue, strategy, mode, retries, failure, warm, cold) in table {
         for (is_one_environment, calls) in [(true, warm), (false, cold)] {
-            let what = format!("{queue}, {strategy:?}, {mode:?}, {failure:?}, one environment: {is_one_environment}");
+            let what = format!(
+                "{queue}, {strategy:?}, {mode:?}, {failure:?}, one environment: {is_one_environment}"
+            );
             let content = [("ContentBasedDeduplication", "true")];
             let is_fifo = queue == "orders.fifo";
             let mut world = World::with_queue(queue, if is_fifo { &content } else { &[] });
@@ -54,9 +67,17 @@ async fn an_environment_handles_what_it_gave_up_once_and_another_one_once_more()
             world.send_as("{}", |message| message.set_message_group_id(group)).await;
             let script = Script::always(failure.clone());
             let dispositions = receives(&world, &script, is_one_environment).await;
-            assert_eq!((script.calls().len(), dispositions.len()), (calls, 5), "{what}: {dispositions:?}");
+            assert_eq!(
+                (script.calls().len(), dispositions.len()),
+                (calls, 5),
+                "{what}: {dispositions:?}"
+            );
             let released = dispositions.iter().filter(|one| given_up(one)).count();
-            assert_eq!(released, 5 - calls, "{what}: it is counted once as a dead letter: {dispositions:?}");
+            assert_eq!(
+                released,
+                5 - calls,
+                "{what}: it is counted once as a dead letter: {dispositions:?}"
+            );
             assert_eq!((world.dead().len(), world.calls(SEND)), (1, 0), "{what}");
         }
     }
@@ -71,13 +92,17 @@ async fn a_moved_message_is_handled_anew_in_either_queue() {
     world.run(&processor).await;
     assert_eq!((script.calls().len(), world.dead().len()), (1, 1));
 
-    // It keeps its id on the way to the dead-letter queue, of which the same process works on the messages too.
+    // It keeps its id on the way to the dead-letter queue, of which the same process works on the
+    // messages too.
     let mapping = EventSourceMapping::new(world.sqs.clone(), world.dead_letters.clone(), 10);
     for receive in 1..=3 {
         let batch = mapping.poll(Duration::ZERO).await.unwrap().expect("the dead letter");
         world.report(&processor, &batch.event(&world.dead_letters)).await;
         let calls = script.calls().len();
-        assert_eq!(calls, 2, "handled on its first receive there alone, as receive {receive} shows");
+        assert_eq!(
+            calls, 2,
+            "handled on its first receive there alone, as receive {receive} shows"
+        );
         tokio::time::sleep(secs(100_000)).await;
     }
 
@@ -98,7 +123,8 @@ async fn a_fifo_group_does_not_pass_what_another_environment_may_handle() {
         _ => Act::Done,
     });
     let environments = [world.processor(script.clone()), world.processor(script.clone())];
-    // On the fourth receive its retries are used up, so that no environment handles it on a later one.
+    // On the fourth receive its retries are used up, so that no environment handles it on a later
+    // one.
     for (environment, called) in [(0, &[0][..]), (0, &[0]), (1, &[0, 0]), (1, &[0, 0, 1])] {
         world.sleep_until_due().await;
         world.invoke(&environments[environment]).await.expect("the group");

@@ -1,5 +1,5 @@
-//! Whatever hangs, at whatever step, and however long it hangs: the response is out before the deadline, and every message is where it
-//! can be found.
+//! Whatever hangs, at whatever step, and however long it hangs: the response is out before the
+//! deadline, and every message is where it can be found.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,9 @@ fn act(dice: &Dice) -> Act {
     let then = match dice.roll(0, 9) {
         0 => Act::Hang,
         1 => Act::Panic,
-        2 => Act::Fail(Failure::rate_limit("slowly").retry_after(secs(u64::from(dice.roll(0, 2_000))))),
+        2 => Act::Fail(
+            Failure::rate_limit("slowly").retry_after(secs(u64::from(dice.roll(0, 2_000)))),
+        ),
         3 | 4 => Act::Fail(Failure::temporary("no")),
         5 => Act::Fail(Failure::non_retryable("never")),
         6 => Act::Fail(Failure::postpone(secs(5))),
@@ -52,7 +54,8 @@ fn world(dice: &Dice) -> World {
     world.settings.limits.concurrency = usize::try_from(dice.roll(1, 12)).expect("a small number");
     world.settings.limits.timeout = millis(u64::from(dice.roll(100, 40_000)));
     world.settings.limits.reserve = millis(u64::from(dice.roll(10, 10_000)));
-    world.settings.strategy = if dice.roll(0, 2) == 0 { Strategy::Visibility } else { Strategy::Copy };
+    world.settings.strategy =
+        if dice.roll(0, 2) == 0 { Strategy::Visibility } else { Strategy::Copy };
     world.settings.dead_letter = match dice.roll(0, 2) {
         0 => DeadLetterMode::Redrive,
         1 => DeadLetterMode::Annotate,
@@ -73,7 +76,11 @@ async fn live(seed: u64) {
         let is_fifo = world.queue.is_fifo();
         let body = format!(r#"{{"n":{n}}}"#);
         let sent = world.send_as(&body, |message| {
-            if is_fifo { message.message_group_id(group).message_deduplication_id(n.to_string()) } else { message }
+            if is_fifo {
+                message.message_group_id(group).message_deduplication_id(n.to_string())
+            } else {
+                message
+            }
         });
         sent.await;
     }
@@ -89,9 +96,15 @@ async fn live(seed: u64) {
         assert_eq!(script.running(), 0, "seed {seed}: every task has ended");
     }
     let there = world.messages().into_iter().chain(world.dead()).map(|message| message.body);
-    let number = |body: String| serde_json::from_str::<Value>(&body).expect("JSON")["n"].as_u64().expect("a number");
+    let number = |body: String| {
+        serde_json::from_str::<Value>(&body).expect("JSON")["n"].as_u64().expect("a number")
+    };
     let found: BTreeSet<u64> = there.chain(script.done()).map(number).collect();
-    assert_eq!(found.len(), usize::try_from(messages).expect("a small number"), "seed {seed}: {found:?}");
+    assert_eq!(
+        found.len(),
+        usize::try_from(messages).expect("a small number"),
+        "seed {seed}: {found:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,4 +1,5 @@
-//! Handlers and hosts at their worst: each message has its verdict all the same, in time, and its neighbours do not feel it.
+//! Handlers and hosts at their worst: each message has its verdict all the same, in time, and its
+//! neighbours do not feel it.
 
 use std::future::{Future, pending, poll_fn};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -17,7 +18,12 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::world::{World, millis, numbered, records_of, secs};
 
 fn threads(count: usize) -> Runtime {
-    Builder::new_multi_thread().worker_threads(count).thread_name("handler").enable_all().build().unwrap()
+    Builder::new_multi_thread()
+        .worker_threads(count)
+        .thread_name("handler")
+        .enable_all()
+        .build()
+        .unwrap()
 }
 
 /// A world whose handlers have threads of their own, in real time.
@@ -30,7 +36,11 @@ fn world(threads: &Runtime) -> World {
 }
 
 fn fates(report: &Report) -> Vec<(&'static str, Option<&str>)> {
-    report.outcomes.iter().map(|outcome| (outcome.disposition.as_str(), outcome.reason.as_deref())).collect()
+    report
+        .outcomes
+        .iter()
+        .map(|outcome| (outcome.disposition.as_str(), outcome.reason.as_deref()))
+        .collect()
 }
 
 /// Until so many tasks are left on the handlers' threads.
@@ -67,7 +77,10 @@ async fn a_panic_whose_payload_panics_too_is_a_panic_like_any_other() {
         Ok::<_, Failure>(())
     });
     let report = world.report(&processor, &world.receive().await).await;
-    assert_eq!((fates(&report), report.elapsed), (vec![("requeue", PANICKED), ("complete", None)], Duration::ZERO));
+    assert_eq!(
+        (fates(&report), report.elapsed),
+        (vec![("requeue", PANICKED), ("complete", None)], Duration::ZERO)
+    );
 }
 
 fn block(released: &Mutex<Receiver<()>>) {
@@ -207,7 +220,8 @@ async fn what_is_given_up_or_dropped_while_its_body_is_read_is_not_handled_later
             async { Ok::<(), Failure>(()) }
         };
         let queue = SqsQueue::new(&world.sqs.client());
-        let processor: BatchProcessor<_, _, Unreadable> = BatchProcessor::new(handler, queue, world.settings.clone());
+        let processor: BatchProcessor<_, _, Unreadable> =
+            BatchProcessor::new(handler, queue, world.settings.clone());
         let batch = records_of(&world.receive().await);
         let working = processor.process(batch, Instant::now() + world.function_timeout);
         match timeout(millis(if is_dropped { 20 } else { 2_000 }), working).await {
@@ -272,7 +286,8 @@ impl Handler for Callee {
 /// One failure opens its circuit, a moment later one message probes.
 fn fragile(threads: &Runtime) -> World {
     let mut world = world(threads);
-    world.settings.policy.circuit_breaker = Some(CircuitBreaker { threshold: 1, reset_timeout: millis(1) });
+    world.settings.policy.circuit_breaker =
+        Some(CircuitBreaker { threshold: 1, reset_timeout: millis(1) });
     world.settings.limits.timeout = secs(900);
     world
 }
@@ -365,14 +380,16 @@ async fn what_comes_when_no_time_is_left_is_deferred_and_never_taken_for_abandon
     for _ in 0..50 {
         let report = processor.process(batch.clone(), Instant::now()).await;
         let dispositions = report.outcomes.iter().map(|outcome| outcome.disposition);
-        let others: Vec<_> = dispositions.filter(|disposition| !is_deferred(*disposition)).collect();
+        let others: Vec<_> =
+            dispositions.filter(|disposition| !is_deferred(*disposition)).collect();
         assert_eq!(others, []);
     }
     threads.shutdown_background();
 }
 
 #[tokio::test]
-async fn when_the_handlers_threads_have_ended_every_message_is_deferred_in_time_and_nobody_is_busy_meanwhile() {
+async fn when_the_handlers_threads_have_ended_every_message_is_deferred_in_time_and_nobody_is_busy_meanwhile()
+ {
     for (limit, concurrency) in [(Duration::ZERO, 0), (secs(30), 1), (Duration::MAX, 10_000)] {
         let threads = threads(1);
         let mut world = world(&threads);
@@ -392,7 +409,10 @@ async fn when_the_handlers_threads_have_ended_every_message_is_deferred_in_time_
         let report = report.await;
         assert!(report.elapsed < world.function_timeout, "{limit:?}: {:?}", report.elapsed);
         assert_eq!(report.outcomes.len(), 10);
-        assert!(report.outcomes.iter().all(|outcome| is_deferred(outcome.disposition)), "{limit:?}");
+        assert!(
+            report.outcomes.iter().all(|outcome| is_deferred(outcome.disposition)),
+            "{limit:?}"
+        );
         assert!(polls < 60, "{limit:?}: {polls}");
     }
 }

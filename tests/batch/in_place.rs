@@ -1,12 +1,17 @@
-//! The strategy `visibility` on a standard queue: a message waits in its place, and nothing is sent.
+//! The strategy `visibility` on a standard queue: a message waits in its place, and nothing is
+//! sent.
 
 use std::time::Duration;
 
 use requeue::embedded::{Answer, EntryFate, EntryFault, Fault};
-use requeue::{DeadLetterMode, Deferral, Disposition, Failure, ReleaseReason, Settlement, Strategy};
+use requeue::{
+    DeadLetterMode, Deferral, Disposition, Failure, ReleaseReason, Settlement, Strategy,
+};
 use serde_json::Value;
 
-use crate::world::{Act, MAX_RECEIVE_COUNT, SEND, Script, VISIBILITY, VISIBILITY_CHANGE, World, millis, secs, state};
+use crate::world::{
+    Act, MAX_RECEIVE_COUNT, SEND, Script, VISIBILITY, VISIBILITY_CHANGE, World, millis, secs, state,
+};
 
 fn world() -> World {
     let mut world = World::new();
@@ -42,10 +47,13 @@ async fn receives_count_the_retries_and_grow_the_delay() {
     world.run(&world.processor(script.clone())).await;
     let calls = script.calls();
     let times: Vec<u64> = calls.iter().map(|seen| (seen.at - calls[0].at).as_secs()).collect();
-    // 2 s × 3ⁿ, of which the smallest sample leaves half.
-    // Then SQS delivers it once more, after the queue's visibility timeout, and it is not handled again.
+    // 2 s × 3ⁿ, of which the smallest sample leaves half. Then SQS delivers it once more, after the
+    // queue's visibility timeout, and it is not handled again.
     assert_eq!(times, [0, 1, 4, 13]);
-    assert_eq!(calls.iter().map(|seen| seen.is_last).collect::<Vec<_>>(), [false, false, false, true]);
+    assert_eq!(
+        calls.iter().map(|seen| seen.is_last).collect::<Vec<_>>(),
+        [false, false, false, true]
+    );
     let dead = world.dead();
     assert_eq!((dead[0].id.as_str(), dead[0].body.as_str()), (id.as_str(), "text, as it was sent"));
     assert_eq!((world.calls(SEND), world.calls(VISIBILITY_CHANGE)), (0, 3));
@@ -72,25 +80,42 @@ async fn receives_without_a_call_count_but_nothing_is_given_up_uncalled() {
 async fn what_sqs_does_not_mention_keeps_its_delay() {
     let world = world();
     world.send("{}").await;
-    let unmentioned = Fault::Entries(vec![EntryFault { position: 0, fate: EntryFate::Unmentioned }]);
+    let unmentioned =
+        Fault::Entries(vec![EntryFault { position: 0, fate: EntryFate::Unmentioned }]);
     world.faults_of(VISIBILITY_CHANGE, move |_| unmentioned.clone());
-    let processor = world.processor(Script::always(Failure::quota("later").retry_after(secs(10_000))));
+    let processor =
+        world.processor(Script::always(Failure::quota("later").retry_after(secs(10_000))));
     let report = world.report(&processor, &world.receive().await).await;
-    assert_eq!(report.outcomes[0].settlement, Settlement::KeptNotDelayed { code: "Unconfirmed".to_owned() });
-    assert_eq!((world.wait(&world.only_message()), world.calls(VISIBILITY_CHANGE)), (secs(10_000), 1));
+    assert_eq!(
+        report.outcomes[0].settlement,
+        Settlement::KeptNotDelayed { code: "Unconfirmed".to_owned() }
+    );
+    assert_eq!(
+        (world.wait(&world.only_message()), world.calls(VISIBILITY_CHANGE)),
+        (secs(10_000), 1)
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_waits_up_to_twelve_hours_from_the_earliest_possible_receive_to_the_latest_possible_end() {
+async fn it_waits_up_to_twelve_hours_from_the_earliest_possible_receive_to_the_latest_possible_end()
+{
     let longest = 43_200 - 300 - 60 - 900;
-    for (named, worked, expected) in
-        [(41_000, 0, 41_000), (longest, 0, longest), (longest + 1, 0, longest), (43_200, 9_100, longest)]
-    {
+    for (named, worked, expected) in [
+        (41_000, 0, 41_000),
+        (longest, 0, longest),
+        (longest + 1, 0, longest),
+        (43_200, 9_100, longest),
+    ] {
         let world = world();
         world.send("{}").await;
-        let act = Act::after(millis(worked), Act::Fail(Failure::quota("later").retry_after(secs(named))));
+        let act =
+            Act::after(millis(worked), Act::Fail(Failure::quota("later").retry_after(secs(named))));
         world.invoke(&world.processor(Script::new(move |_| act.clone()))).await.unwrap();
-        assert_eq!(world.wait(&world.only_message()), secs(expected), "{named} s after {worked} ms");
+        assert_eq!(
+            world.wait(&world.only_message()),
+            secs(expected),
+            "{named} s after {worked} ms"
+        );
     }
 }
 
@@ -103,7 +128,8 @@ async fn what_is_deferred_uses_up_a_receive_and_so_waits_a_minute_at_least() {
     let script = Script::new(|seen| if seen.receive_count == 1 { Act::Hang } else { Act::Done });
     let processor = world.processor(script.clone());
     let report = world.report(&processor, &world.receive().await).await;
-    let Disposition::Defer { why: Deferral::NoTimeLeft, wait } = report.outcomes[1].disposition else {
+    let Disposition::Defer { why: Deferral::NoTimeLeft, wait } = report.outcomes[1].disposition
+    else {
         panic!("{:?}", report.outcomes[1]);
     };
     assert_eq!(wait.total(), secs(60));
@@ -115,12 +141,25 @@ async fn what_is_deferred_uses_up_a_receive_and_so_waits_a_minute_at_least() {
 async fn a_change_that_sqs_cannot_make_now_is_tried_again() {
     let fate = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
     let failed = Fault::Entries(vec![EntryFault { position: 0, fate }]);
-    for (fault, entries) in [(Fault::refuse(503, "ServiceUnavailable"), [2, 2, 2]), (failed, [1, 1, 2])] {
+    for (fault, entries) in
+        [(Fault::refuse(503, "ServiceUnavailable"), [2, 2, 2]), (failed, [1, 1, 2])]
+    {
         let world = world();
         world.send_numbered(2).await;
-        world.faults_of(VISIBILITY_CHANGE, move |call| if call.of_operation < 3 { fault.clone() } else { Fault::None });
-        world.invoke(&world.processor(Script::always(Failure::temporary("no").retry_after(secs(40))))).await.unwrap();
-        assert!(world.messages().iter().all(|message| world.wait(message) <= secs(40)), "{:?}", world.messages());
+        world.faults_of(VISIBILITY_CHANGE, move |call| {
+            if call.of_operation < 3 { fault.clone() } else { Fault::None }
+        });
+        world
+            .invoke(
+                &world.processor(Script::always(Failure::temporary("no").retry_after(secs(40)))),
+            )
+            .await
+            .unwrap();
+        assert!(
+            world.messages().iter().all(|message| world.wait(message) <= secs(40)),
+            "{:?}",
+            world.messages()
+        );
         assert_eq!(world.entries(VISIBILITY_CHANGE), entries);
     }
 }
@@ -138,7 +177,10 @@ async fn a_change_that_is_not_confirmed_is_reported_and_costs_only_time() {
         let script = Script::failing_first(1, Failure::temporary("no"));
         let processor = world.processor(script.clone());
         let report = world.report(&processor, &world.receive().await).await;
-        assert_eq!(report.outcomes[0].settlement, Settlement::KeptNotDelayed { code: code.to_owned() });
+        assert_eq!(
+            report.outcomes[0].settlement,
+            Settlement::KeptNotDelayed { code: code.to_owned() }
+        );
         assert_eq!(report.failed_ids().unwrap(), [id.as_str()]);
         assert!(world.wait(&world.only_message()) + secs(60) > VISIBILITY, "the queue's own");
         world.run(&processor).await;
@@ -178,19 +220,28 @@ async fn the_copies_of_another_time_go_on_counting() {
 #[tokio::test(start_paused = true)]
 async fn each_way_to_the_dead_letter_queue_is_open() {
     let url = World::new().dead_letters.url().parse().unwrap();
-    for (mode, calls, sends) in
-        [(DeadLetterMode::Redrive, 3, 0), (DeadLetterMode::Annotate, 3, 1), (DeadLetterMode::Direct(url), 3, 1)]
-    {
+    for (mode, calls, sends) in [
+        (DeadLetterMode::Redrive, 3, 0),
+        (DeadLetterMode::Annotate, 3, 1),
+        (DeadLetterMode::Direct(url), 3, 1),
+    ] {
         let mut world = world();
         world.settings.policy.max_retries = 2;
         world.settings.dead_letter = mode.clone();
         world.send("{}").await;
         let script = Script::always(Failure::temporary("no"));
         world.run(&world.processor(script.clone())).await;
-        assert_eq!((script.calls().len(), world.dead().len(), world.calls(SEND)), (calls, 1, sends), "{mode:?}");
+        assert_eq!(
+            (script.calls().len(), world.dead().len(), world.calls(SEND)),
+            (calls, 1, sends),
+            "{mode:?}"
+        );
         if sends == 1 {
             let why = &state(&world.dead()[0])["retryState"]["deadLetter"];
-            assert_eq!((&why["reason"], &why["retryCount"]), (&"retries-exhausted".into(), &2.into()));
+            assert_eq!(
+                (&why["reason"], &why["retryCount"]),
+                (&"retries-exhausted".into(), &2.into())
+            );
         }
     }
 }

@@ -4,7 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use requeue::queue::SqsQueue;
-use requeue::{BatchProcessor, DeadLetterReason, Deferral, Disposition, Failure, FailureClass, Message, Settlement};
+use requeue::{
+    BatchProcessor, DeadLetterReason, Deferral, Disposition, Failure, FailureClass, Message,
+    Settlement,
+};
 use tokio::time::Instant;
 
 use crate::world::{Act, Script, World, millis, numbered, secs};
@@ -42,8 +45,13 @@ async fn ten_fates_in_one_batch() {
         ("requeue", Some(FailureClass::Quota), moved.clone()),
     ];
     assert_eq!(report.outcomes.len(), expected.len());
-    for (n, (outcome, (disposition, class, settlement))) in report.outcomes.iter().zip(expected).enumerate() {
-        assert_eq!(outcome.message_id.as_deref(), crate::world::records(&event)[n]["messageId"].as_str());
+    for (n, (outcome, (disposition, class, settlement))) in
+        report.outcomes.iter().zip(expected).enumerate()
+    {
+        assert_eq!(
+            outcome.message_id.as_deref(),
+            crate::world::records(&event)[n]["messageId"].as_str()
+        );
         assert_eq!(outcome.disposition.as_str(), disposition, "{n}");
         assert_eq!((outcome.class, &outcome.settlement), (class, &settlement), "{n}");
     }
@@ -72,7 +80,8 @@ async fn every_fate_beside_every_other() {
             let pair = [first.clone(), second.clone()];
             let processor = world.processor(Script::new(move |seen| pair[seen.n()].clone()));
             let report = world.report(&processor, &world.receive().await).await;
-            let dispositions: Vec<_> = report.outcomes.iter().map(|outcome| outcome.disposition.as_str()).collect();
+            let dispositions: Vec<_> =
+                report.outcomes.iter().map(|outcome| outcome.disposition.as_str()).collect();
             assert_eq!(
                 dispositions,
                 [expected(first_name), expected(second_name)],
@@ -118,7 +127,13 @@ struct Order {
 async fn a_body_that_the_type_cannot_read_is_final_and_stays_unspoken() {
     let calls = Arc::new(AtomicUsize::new(0));
     let world = World::new();
-    for body in [r#"{"id":"SECRET-1"}"#, r#"{"SECRET-2":1}"#, "SECRET-3", r#"{"id":7}"#, r#"{"id":1,"SECRET-4"#] {
+    for body in [
+        r#"{"id":"SECRET-1"}"#,
+        r#"{"SECRET-2":1}"#,
+        "SECRET-3",
+        r#"{"id":7}"#,
+        r#"{"id":1,"SECRET-4"#,
+    ] {
         world.send(body).await;
     }
     let counted = Arc::clone(&calls);
@@ -127,7 +142,8 @@ async fn a_body_that_the_type_cannot_read_is_final_and_stays_unspoken() {
         async { Ok::<(), Failure>(()) }
     };
     let queue = SqsQueue::new(&world.sqs.client());
-    let processor: BatchProcessor<_, _, Order> = BatchProcessor::new(handler, queue, world.settings.clone());
+    let processor: BatchProcessor<_, _, Order> =
+        BatchProcessor::new(handler, queue, world.settings.clone());
     let event: requeue::SqsEvent = serde_json::from_value(world.receive().await).unwrap();
     let report = processor.process(event.records.unwrap(), Instant::now() + secs(60)).await;
 
@@ -138,10 +154,17 @@ async fn a_body_that_the_type_cannot_read_is_final_and_stays_unspoken() {
             assert_eq!(outcome.disposition, Disposition::Complete);
             continue;
         }
-        assert_eq!(outcome.disposition, Disposition::DeadLetter(DeadLetterReason::NonRetryable), "{n}");
+        assert_eq!(
+            outcome.disposition,
+            Disposition::DeadLetter(DeadLetterReason::NonRetryable),
+            "{n}"
+        );
         assert_eq!(outcome.class, Some(FailureClass::NonRetryable));
         let reason = outcome.reason.as_deref().unwrap();
-        assert!(reason.starts_with("the body does not fit the handler's type (line 1, column "), "{reason}");
+        assert!(
+            reason.starts_with("the body does not fit the handler's type (line 1, column "),
+            "{reason}"
+        );
         assert!(!format!("{outcome:?}").contains("SECRET"), "{outcome:?}");
     }
 }
@@ -208,7 +231,8 @@ async fn so_many_handlers_run_at_once_and_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn a_postponement_uses_no_retry_and_comes_at_its_time() {
-    for (asked, first_hop, total) in [(1, 1, 1), (899, 899, 899), (900, 900, 900), (901, 900, 901), (2_000, 900, 2_000)]
+    for (asked, first_hop, total) in
+        [(1, 1, 1), (899, 899, 899), (900, 900, 900), (901, 900, 901), (2_000, 900, 2_000)]
     {
         let world = World::new();
         world.send(&numbered(0)).await;
@@ -220,7 +244,10 @@ async fn a_postponement_uses_no_retry_and_comes_at_its_time() {
         };
         assert_eq!((why, wait.total()), (Deferral::Postponed, secs(asked)));
         let copy = world.only_message();
-        assert_eq!((world.wait(&copy), &crate::world::state(&copy)["retryCount"]), (secs(first_hop), &0.into()));
+        assert_eq!(
+            (world.wait(&copy), &crate::world::state(&copy)["retryCount"]),
+            (secs(first_hop), &0.into())
+        );
         world.run(&processor).await;
         let calls = script.calls();
         assert_eq!((calls.len(), calls[1].at - calls[0].at), (2, secs(total)), "{asked}");

@@ -1,4 +1,5 @@
-//! Lambda's recursive loop detection: where it is on, nothing that this library sends comes near its limit.
+//! Lambda's recursive loop detection: where it is on, nothing that this library sends comes near
+//! its limit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,8 +12,9 @@ use crate::world::{Act, MAX_RECEIVE_COUNT, Script, World, numbered, secs, state}
 /// So many invocations in a row, and Lambda refuses the next one.
 const LIMIT: u32 = 16;
 
-/// Works on the queue as a mapping whose function may not loop, until it is empty. What an invocation sends continues the longest
-/// row of its batch. Returns the longest row that came about.
+/// Works on the queue as a mapping whose function may not loop, until it is empty. What an
+/// invocation sends continues the longest row of its batch. Returns the longest row that came
+/// about.
 async fn run_detected(world: &World, script: &Script) -> u32 {
     let processor = world.processor(script.clone());
     let mapping = world.mapping();
@@ -22,7 +24,13 @@ async fn run_detected(world: &World, script: &Script) -> u32 {
         let Some(batch) = mapping.poll(Duration::ZERO).await.unwrap() else {
             continue;
         };
-        let row = batch.message_ids().iter().filter_map(|id| rows.get(*id)).max().copied().unwrap_or_default();
+        let row = batch
+            .message_ids()
+            .iter()
+            .filter_map(|id| rows.get(*id))
+            .max()
+            .copied()
+            .unwrap_or_default();
         longest = row.max(longest);
         if row >= LIMIT {
             mapping.acknowledge(&batch, &Answer::FunctionError).unwrap();
@@ -35,7 +43,9 @@ async fn run_detected(world: &World, script: &Script) -> u32 {
                 rows.entry(message.id).or_insert(row + 1);
             }
         }
-        mapping.acknowledge(&batch, &Answer::Response(serde_json::to_vec(&response).unwrap())).unwrap();
+        mapping
+            .acknowledge(&batch, &Answer::Response(serde_json::to_vec(&response).unwrap()))
+            .unwrap();
     }
     longest
 }
@@ -54,7 +64,10 @@ async fn what_fails_again_and_again_waits_by_its_visibility_after_ten_copies() {
     let attempts: Vec<u32> = script.calls().iter().map(|seen| seen.attempt).collect();
     assert_eq!(attempts, (1..=15).collect::<Vec<_>>());
     let dead = state(&world.dead()[0]);
-    assert_eq!((&dead["originalMessageId"], &dead["retryState"]["lineage"]), (&id.into(), &10.into()));
+    assert_eq!(
+        (&dead["originalMessageId"], &dead["retryState"]["lineage"]),
+        (&id.into(), &10.into())
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -67,7 +80,9 @@ async fn a_row_is_counted_by_the_invocation_whatever_is_sent_and_why() {
         // Hops, postponements and retries all are copies; new messages come along all the time.
         for n in 0..40_u64 {
             let body = format!("{{\"n\":{n}}}");
-            world.send_as(&body, |message| message.delay_seconds(i32::try_from(n * 20).unwrap())).await;
+            world
+                .send_as(&body, |message| message.delay_seconds(i32::try_from(n * 20).unwrap()))
+                .await;
         }
         let script = Script::new(|seen| match (seen.n() % 4, seen.attempt) {
             (0, _) => Act::Fail(Failure::temporary("no")),
@@ -77,7 +92,8 @@ async fn a_row_is_counted_by_the_invocation_whatever_is_sent_and_why() {
         });
         let longest = run_detected(&world, &script).await;
         assert!(longest < LIMIT, "{mode:?}: {longest} in a row");
-        let called: std::collections::BTreeSet<usize> = script.calls().iter().map(crate::world::Seen::n).collect();
+        let called: std::collections::BTreeSet<usize> =
+            script.calls().iter().map(crate::world::Seen::n).collect();
         assert_eq!(called.len(), 40, "{mode:?}: all were called");
     }
 }
@@ -88,7 +104,9 @@ async fn annotated_copies_keep_the_row_short_too() {
     world.settings.recursive_loop = RecursiveLoop::Terminate;
     world.settings.dead_letter = DeadLetterMode::Annotate;
     for n in 0..120 {
-        world.send_as(&numbered(n), |message| message.delay_seconds(i32::try_from(n * 5).unwrap())).await;
+        world
+            .send_as(&numbered(n), |message| message.delay_seconds(i32::try_from(n * 5).unwrap()))
+            .await;
     }
     let longest = run_detected(&world, &Script::always(Failure::non_retryable("never"))).await;
     assert!(longest < LIMIT, "{longest} in a row");
@@ -106,10 +124,16 @@ async fn receives_without_a_call_use_up_no_retries_of_what_waits_in_copies() {
         let script = Script::always(Failure::temporary("no"));
         let processor = world.processor(script.clone());
         for attempt in 1..=calls {
-            // A copy that was received with all its retries used is taken for one that was handled then.
+            // A copy that was received with all its retries used is taken for one that was handled
+            // then.
             for _ in 0..if attempt < calls { lost } else { 0 } {
                 world.sleep_until_due().await;
-                let throttled = world.mapping().poll(Duration::ZERO).await.unwrap().expect("it is not dead yet");
+                let throttled = world
+                    .mapping()
+                    .poll(Duration::ZERO)
+                    .await
+                    .unwrap()
+                    .expect("it is not dead yet");
                 world.mapping().acknowledge(&throttled, &Answer::FunctionError).unwrap();
             }
             world.sleep_until_due().await;
@@ -126,7 +150,10 @@ async fn company_with_a_long_row_costs_no_retries_and_a_bounded_number_of_calls(
     let mut world = World::new();
     world.settings.recursive_loop = RecursiveLoop::Terminate;
     world.settings.policy.max_retries = MAX_RETRIES;
-    let script = Script::new(|seen| if seen.n() == 1 { Act::Fail(Failure::temporary("no")) } else { Act::Done });
+    let script =
+        Script::new(
+            |seen| if seen.n() == 1 { Act::Fail(Failure::temporary("no")) } else { Act::Done },
+        );
     let processor = world.processor(script.clone());
     world.send(&numbered(1)).await;
     for round in 0.. {
@@ -134,8 +161,11 @@ async fn company_with_a_long_row_costs_no_retries_and_a_bounded_number_of_calls(
             break;
         }
         if round % 3 != 2 {
-            let state = r#""retryTimestamp":"2100-01-01T00:00:00.000Z","retryState":{"v":1,"lineage":10}"#;
-            world.send(&format!(r#"{{"n":0,"retryCount":0,"originalMessageId":"x",{state}}}"#)).await;
+            let state =
+                r#""retryTimestamp":"2100-01-01T00:00:00.000Z","retryState":{"v":1,"lineage":10}"#;
+            world
+                .send(&format!(r#"{{"n":0,"retryCount":0,"originalMessageId":"x",{state}}}"#))
+                .await;
         }
         world.invoke(&processor).await;
     }
@@ -145,7 +175,8 @@ async fn company_with_a_long_row_costs_no_retries_and_a_bounded_number_of_calls(
     assert!(attempts.len() <= ((MAX_RETRIES + 1) * MAX_RECEIVE_COUNT) as usize, "{attempts:?}");
     assert_eq!(attempts.last(), Some(&(MAX_RETRIES + 1)), "{attempts:?}: company costs no attempt");
     // Half of 2 s × 3ⁿ: what cannot be noted in a copy is known by the receives.
-    let waits: Vec<u64> = calls.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs()).collect();
+    let waits: Vec<u64> =
+        calls.windows(2).map(|pair| (pair[1].at - pair[0].at).as_secs()).collect();
     assert_eq!(waits[..2], [1, 3], "{waits:?}");
 }
 

@@ -1,4 +1,5 @@
-//! Long waits: nobody is called in vain, no retry is used up by waiting, and nothing is forgotten meanwhile.
+//! Long waits: nobody is called in vain, no retry is used up by waiting, and nothing is forgotten
+//! meanwhile.
 
 use std::time::Duration;
 
@@ -18,7 +19,8 @@ async fn ten_messages_told_to_come_back_in_six_hours_are_called_once_before_and_
         let mut world = World::new();
         world.settings.sampler = Sampler::always(sample);
         world.send_numbered(10).await;
-        let script = Script::failing_first(1, Failure::rate_limit("later").retry_after(secs(ASKED)));
+        let script =
+            Script::failing_first(1, Failure::rate_limit("later").retry_after(secs(ASKED)));
         let processor = world.processor(script.clone());
         world.invoke(&processor).await.unwrap();
         let mut hops = 0;
@@ -44,7 +46,10 @@ async fn ten_messages_told_to_come_back_in_six_hours_are_called_once_before_and_
             let attempts: Vec<u32> = calls.iter().map(|seen| seen.attempt).collect();
             assert_eq!(attempts, [1, 2], "{n} at {sample}");
             let waited = calls[1].at - calls[0].at;
-            assert!(waited >= secs(ASKED + on_top) && waited < secs(ASKED + on_top + 1), "{waited:?} at {sample}");
+            assert!(
+                waited >= secs(ASKED + on_top) && waited < secs(ASKED + on_top + 1),
+                "{waited:?} at {sample}"
+            );
         }
         assert_eq!(world.calls(SEND), 1 + hops, "ten hop in one request");
     }
@@ -64,13 +69,17 @@ async fn a_weekend_before_the_first_receive_uses_up_no_budget() {
     world.run(&world.processor(script.clone())).await;
     let calls = script.calls();
     assert_eq!(calls.iter().map(|seen| seen.attempt).collect::<Vec<_>>(), [1, 2, 3, 4]);
-    assert!(calls.iter().all(|seen| seen.first_sent == sent && seen.first_received == sent + WEEKEND));
+    assert!(
+        calls.iter().all(|seen| seen.first_sent == sent && seen.first_received == sent + WEEKEND)
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_weekend_between_two_attempts_uses_up_no_retry() {
     // The age budget does run on since the first receive: what it ends was called all the same.
-    for (total_timeout, attempts) in [(Duration::from_hours(24 * 7), vec![1, 2, 3, 4]), (secs(43_200), vec![1, 2])] {
+    for (total_timeout, attempts) in
+        [(Duration::from_hours(24 * 7), vec![1, 2, 3, 4]), (secs(43_200), vec![1, 2])]
+    {
         let mut world = World::new();
         world.settings.policy.max_retries = 3;
         world.settings.policy.temporary.total_timeout = total_timeout;

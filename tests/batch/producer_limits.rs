@@ -1,8 +1,11 @@
-//! What a producer asks of the retries of its own message: kept where it is tighter than the policy, on every way that a message waits.
+//! What a producer asks of the retries of its own message: kept where it is tighter than the
+//! policy, on every way that a message waits.
 
 use std::time::Duration;
 
-use requeue::{DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, ProducerLimits, Strategy};
+use requeue::{
+    DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, ProducerLimits, Strategy,
+};
 use serde_json::json;
 
 use crate::world::{Act, SEND, Script, World, secs, state};
@@ -10,7 +13,9 @@ use crate::world::{Act, SEND, Script, World, secs, state};
 type Builder = aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 
 fn limit(message: Builder, name: &str, value: &str) -> Builder {
-    let attribute = aws_sdk_sqs::types::MessageAttributeValue::builder().data_type("String").string_value(value);
+    let attribute = aws_sdk_sqs::types::MessageAttributeValue::builder()
+        .data_type("String")
+        .string_value(value);
     message.message_attributes(name, attribute.build().unwrap())
 }
 
@@ -19,7 +24,11 @@ async fn send(world: &World, name: &str, value: &str) -> String {
     let is_fifo = world.queue.is_fifo();
     let send = |message: Builder| {
         let message = limit(message, name, value);
-        if is_fifo { message.message_group_id("a").message_deduplication_id(value) } else { message }
+        if is_fifo {
+            message.message_group_id("a").message_deduplication_id(value)
+        } else {
+            message
+        }
     };
     world.send_as("{}", send).await
 }
@@ -35,9 +44,11 @@ fn attempts(script: &Script) -> Vec<u32> {
 
 #[tokio::test(start_paused = true)]
 async fn a_producer_may_allow_fewer_retries_and_no_more() {
-    for (queue, strategy) in
-        [("orders", Strategy::Copy), ("orders", Strategy::Visibility), ("orders.fifo", Strategy::Copy)]
-    {
+    for (queue, strategy) in [
+        ("orders", Strategy::Copy),
+        ("orders", Strategy::Visibility),
+        ("orders.fifo", Strategy::Copy),
+    ] {
         for (asked, calls) in [("1", 2), ("2", 3), ("3", 4), ("4", 4), ("4294967295", 4)] {
             let mut world = World::with_queue(queue, &[]);
             world.settings.strategy = strategy;
@@ -45,9 +56,22 @@ async fn a_producer_may_allow_fewer_retries_and_no_more() {
             send(&world, "requeue.maxRetries", asked).await;
             let script = Script::always(Failure::temporary("no"));
             world.run(&world.processor(script.clone())).await;
-            let last: Vec<u32> = script.calls().iter().filter(|seen| seen.is_last).map(|seen| seen.attempt).collect();
-            assert_eq!(last.first(), Some(&calls), "{queue} {strategy:?} {asked}: the last attempt knows it");
-            assert_eq!(attempts(&script), (1..=calls).collect::<Vec<_>>(), "{queue} {strategy:?} {asked}");
+            let last: Vec<u32> = script
+                .calls()
+                .iter()
+                .filter(|seen| seen.is_last)
+                .map(|seen| seen.attempt)
+                .collect();
+            assert_eq!(
+                last.first(),
+                Some(&calls),
+                "{queue} {strategy:?} {asked}: the last attempt knows it"
+            );
+            assert_eq!(
+                attempts(&script),
+                (1..=calls).collect::<Vec<_>>(),
+                "{queue} {strategy:?} {asked}"
+            );
             assert_eq!(world.dead().len(), 1);
         }
     }
@@ -68,9 +92,14 @@ async fn a_producer_may_set_a_shorter_time_to_live_and_no_longer_one() {
             send(&world, "requeue.ttlSeconds", asked).await;
             tokio::time::sleep(secs(age)).await;
             let script = Script::new(|_| Act::Done);
-            let report = world.report(&world.processor(script.clone()), &world.receive().await).await;
+            let report =
+                world.report(&world.processor(script.clone()), &world.receive().await).await;
             let expired = Disposition::DeadLetter(DeadLetterReason::Expired);
-            assert_eq!(report.outcomes[0].disposition == expired, !is_handled, "{queue}: {asked}, {policy:?}, {age}");
+            assert_eq!(
+                report.outcomes[0].disposition == expired,
+                !is_handled,
+                "{queue}: {asked}, {policy:?}, {age}"
+            );
             assert_eq!(script.calls().len(), usize::from(is_handled));
         }
     }
@@ -79,11 +108,15 @@ async fn a_producer_may_set_a_shorter_time_to_live_and_no_longer_one() {
 #[tokio::test(start_paused = true)]
 async fn a_scheduled_message_is_handled_when_it_is_due_with_all_its_retries_and_all_its_time() {
     const MAX_RETRIES: u32 = 2;
-    for (queue, strategy) in
-        [("orders", Strategy::Copy), ("orders", Strategy::Visibility), ("orders.fifo", Strategy::Copy)]
-    {
+    for (queue, strategy) in [
+        ("orders", Strategy::Copy),
+        ("orders", Strategy::Visibility),
+        ("orders.fifo", Strategy::Copy),
+    ] {
         // Among them about as long as a receive can wait, and twice as long.
-        for secs_of_wait in [30, 3_630, 41_939, 41_940, 42_500, 43_000, 43_200, 46_830, 83_880, 108_030] {
+        for secs_of_wait in
+            [30, 3_630, 41_939, 41_940, 42_500, 43_000, 43_200, 46_830, 83_880, 108_030]
+        {
             let mut world = World::with_queue(queue, &[]);
             world.settings.strategy = strategy;
             world.settings.policy.max_retries = MAX_RETRIES;
@@ -95,7 +128,8 @@ async fn a_scheduled_message_is_handled_when_it_is_due_with_all_its_retries_and_
             let script = Script::failing_first(2, Failure::temporary("no"));
             world.run(&world.processor(script.clone())).await;
             assert_eq!(attempts(&script), [1, 2, 3], "{queue} {strategy:?} {secs_of_wait} s");
-            let late = (script.calls()[0].at - begun).checked_sub(wait).expect("not before its time");
+            let late =
+                (script.calls()[0].at - begun).checked_sub(wait).expect("not before its time");
             assert!(late <= secs(61), "{queue} {strategy:?} {secs_of_wait} s: {late:?} late");
             assert!(world.dead().is_empty());
         }
@@ -112,17 +146,31 @@ async fn what_waits_behind_a_scheduled_message_of_its_group_has_all_its_attempts
         send(&world, "requeue.notBefore", &time_in(&world, wait)).await;
         for name in ["second", "third"] {
             let body = json!({ "name": name }).to_string();
-            world.send_as(&body, |message| message.message_group_id("a").message_deduplication_id(name)).await;
+            world
+                .send_as(&body, |message| {
+                    message.message_group_id("a").message_deduplication_id(name)
+                })
+                .await;
         }
         let script = Script::always(Failure::temporary("no"));
         // By its first process each message is given up; others know nothing of it.
         while world.sleep_until_due().await {
             world.invoke(&world.processor(script.clone())).await;
         }
-        let calls = |body: &str| script.calls().iter().filter(|seen| seen.body.contains(body)).count();
+        let calls =
+            |body: &str| script.calls().iter().filter(|seen| seen.body.contains(body)).count();
         let attempts = usize::try_from(max_retries).unwrap() + 1;
-        assert_eq!(script.calls().len() - calls("second") - calls("third"), attempts, "{max_retries}: the first");
-        assert!(calls("second") >= 1 && calls("third") >= 1, "{max_retries}: {} {}", calls("second"), calls("third"));
+        assert_eq!(
+            script.calls().len() - calls("second") - calls("third"),
+            attempts,
+            "{max_retries}: the first"
+        );
+        assert!(
+            calls("second") >= 1 && calls("third") >= 1,
+            "{max_retries}: {} {}",
+            calls("second"),
+            calls("third")
+        );
         assert_eq!(world.dead().len(), 3);
     }
 }
@@ -141,7 +189,11 @@ async fn a_message_whose_time_is_past_or_whose_limits_are_switched_off_is_handle
         tokio::time::sleep(secs(1)).await;
         let script = Script::new(|_| Act::Done);
         let report = world.report(&world.processor(script.clone()), &world.receive().await).await;
-        assert_eq!(report.outcomes[0].disposition, Disposition::Complete, "{limits:?} {name} {value}");
+        assert_eq!(
+            report.outcomes[0].disposition,
+            Disposition::Complete,
+            "{limits:?} {name} {value}"
+        );
         assert_eq!(script.calls().len(), 1);
     }
 }
@@ -155,7 +207,9 @@ async fn a_limit_that_cannot_be_read_is_non_retryable_without_a_call() {
         ("requeue.notBefore", "1795334400"),
         ("requeue.notBefore", "2999-01-01T00:00:00Z"),
     ] {
-        for mode in [DeadLetterMode::Redrive, DeadLetterMode::Annotate, DeadLetterMode::Direct(url.clone())] {
+        for mode in
+            [DeadLetterMode::Redrive, DeadLetterMode::Annotate, DeadLetterMode::Direct(url.clone())]
+        {
             let mut world = World::new();
             world.settings.dead_letter = mode.clone();
             let id = send(&world, name, value).await;
@@ -185,7 +239,8 @@ async fn a_scheduled_message_hops_with_its_attributes_and_uses_up_nothing() {
     for hop in 1..=3 {
         world.sleep_until_due().await;
         let report = world.report(&processor, &world.receive().await).await;
-        let Disposition::Defer { why: Deferral::NotDue, wait } = report.outcomes[0].disposition else {
+        let Disposition::Defer { why: Deferral::NotDue, wait } = report.outcomes[0].disposition
+        else {
             panic!("{:?}", report.outcomes[0].disposition)
         };
         assert_eq!(u64::from(wait.delay().as_secs()), [900, 900, 200][hop - 1]);

@@ -1,5 +1,5 @@
-//! What is called is left alone when it asks for a pause or does not work; its messages wait in the queue, and none is lost or given up
-//! for that.
+//! What is called is left alone when it asks for a pause or does not work; its messages wait in the
+//! queue, and none is lost or given up for that.
 
 use std::collections::BTreeMap;
 
@@ -51,10 +51,17 @@ async fn a_failure_that_names_a_delay_defers_those_not_yet_started_for_a_minute_
             assert_eq!(script.calls().len(), 1, "{named}");
             let wait = Some((Deferral::Paused, paused));
             assert_eq!(deferrals(&report), [None, wait, wait], "{named}");
-            assert_eq!(report.outcomes[0].disposition.wait().unwrap().total(), secs(named), "its own delay");
+            assert_eq!(
+                report.outcomes[0].disposition.wait().unwrap().total(),
+                secs(named),
+                "its own delay"
+            );
             for copy in world.messages().iter().filter(|copy| !copy.body.contains(r#""n":0"#)) {
                 let copy = state(copy);
-                assert_eq!((&copy["retryCount"], &copy["retryState"]["deferrals"]), (&0.into(), &1.into()));
+                assert_eq!(
+                    (&copy["retryCount"], &copy["retryState"]["deferrals"]),
+                    (&0.into(), &1.into())
+                );
             }
         }
     }
@@ -63,7 +70,10 @@ async fn a_failure_that_names_a_delay_defers_those_not_yet_started_for_a_minute_
 #[tokio::test(start_paused = true)]
 async fn a_pause_holds_for_later_batches_of_the_environment_and_one_message_ends_it() {
     let world = world();
-    let script = Script::new(|seen| if seen.n() == 9 && seen.attempt == 1 { limited(10) } else { Act::Done });
+    let script =
+        Script::new(
+            |seen| if seen.n() == 9 && seen.attempt == 1 { limited(10) } else { Act::Done },
+        );
     let processor = world.processor(script.clone());
     world.send(&numbered(9)).await;
     world.invoke(&processor).await.unwrap();
@@ -121,7 +131,8 @@ async fn the_limit_of_one_tenant_does_not_delay_another() {
     world.send_numbered(20).await;
     world.batch_size = 20;
     let tenant = |n: usize| n % 2;
-    let script = Script::new(move |seen| if tenant(seen.n()) == 0 { limited(3_600) } else { Act::Done });
+    let script =
+        Script::new(move |seen| if tenant(seen.n()) == 0 { limited(3_600) } else { Act::Done });
     let script = script.scoped(|message| {
         let body: Value = serde_json::from_str(message.body()).unwrap();
         Scope::of(&(body["n"].as_u64().unwrap() % 2))
@@ -162,7 +173,11 @@ async fn a_callee_that_is_down_is_hardly_asked() {
 
 #[tokio::test(start_paused = true)]
 async fn what_says_nothing_about_the_callee_opens_no_circuit() {
-    for act in [Act::Panic, Act::Fail(Failure::non_retryable("no")), Act::Fail(Failure::rate_limit("slowly"))] {
+    for act in [
+        Act::Panic,
+        Act::Fail(Failure::non_retryable("no")),
+        Act::Fail(Failure::rate_limit("slowly")),
+    ] {
         let world = world();
         world.send_numbered(10).await;
         let script = Script::new(move |_| act.clone());
@@ -221,7 +236,8 @@ async fn a_message_is_called_once_when_it_was_deferred_as_often_as_is_allowed() 
     world.send_numbered(2).await;
     let script = Script::new(|_| down());
     world.run(&world.processor(script.clone())).await;
-    let second: Vec<u32> = script.calls().iter().filter(|seen| seen.n() == 1).map(|seen| seen.attempt).collect();
+    let second: Vec<u32> =
+        script.calls().iter().filter(|seen| seen.n() == 1).map(|seen| seen.attempt).collect();
     assert_eq!(second, [1, 2, 3], "deferred and called, with all its retries");
     assert_eq!(world.dead().len(), 2);
 }
@@ -246,7 +262,8 @@ async fn a_message_is_called_once_when_its_time_is_up_and_never_given_up_uncalle
                     world.faults_of(SEND, |_| Fault::refuse(403, "AccessDenied"));
                 }
                 world.send_numbered(10).await;
-                let script = Script::new(|seen| if seen.n() % 2 == 0 { limited(3_600) } else { down() });
+                let script =
+                    Script::new(|seen| if seen.n() % 2 == 0 { limited(3_600) } else { down() });
                 world.run(&world.processor(script.clone())).await;
                 let mut called: Vec<usize> = script.calls().iter().map(Seen::n).collect();
                 called.sort_unstable();
@@ -319,9 +336,16 @@ async fn a_pause_costs_no_message_of_a_fifo_queue_its_call_whatever_count_its_pr
         world.protect();
         for body in [r#"{"n":0}"#.to_owned(), format!(r#"{{"n":1,"retryCount":{claimed}}}"#)] {
             let group = body.len().to_string();
-            world.send_as(&body, |message| message.message_group_id(&group).message_deduplication_id(group)).await;
+            world
+                .send_as(&body, |message| {
+                    message.message_group_id(&group).message_deduplication_id(group)
+                })
+                .await;
         }
-        let script = Script::new(|seen| if seen.n() == 0 && seen.attempt == 1 { limited(30) } else { Act::Done });
+        let script =
+            Script::new(
+                |seen| if seen.n() == 0 && seen.attempt == 1 { limited(30) } else { Act::Done },
+            );
         world.run(&world.processor(script.clone())).await;
         let called = script.calls().iter().filter(|seen| seen.n() == 1).count();
         assert_eq!((called, world.dead().len()), (1, 0), "{claimed} retries claimed");
@@ -353,7 +377,8 @@ async fn a_few_bad_messages_do_not_keep_the_good_ones_from_a_callee_that_works()
     }
     let late = |seen: &&Seen| seen.at - (began + secs(60 * u64::try_from(seen.n()).unwrap()));
     let calls = script.calls();
-    let good: Vec<_> = calls.iter().filter(|seen| !is_bad(seen.n())).map(|seen| late(&seen)).collect();
+    let good: Vec<_> =
+        calls.iter().filter(|seen| !is_bad(seen.n())).map(|seen| late(&seen)).collect();
     assert_eq!(good.len(), 30);
     assert!(good.iter().all(|late| *late <= secs(120)), "{good:?}");
 }
@@ -361,7 +386,9 @@ async fn a_few_bad_messages_do_not_keep_the_good_ones_from_a_callee_that_works()
 #[tokio::test(start_paused = true)]
 async fn a_probe_of_which_nobody_hears_leaves_its_place_to_the_next() {
     // what becomes of the probe, and when its invocation is dropped
-    for (act, dropped_after) in [(Act::Panic, secs(60)), (Act::Hang, secs(60)), (Act::Hang, secs(1))] {
+    for (act, dropped_after) in
+        [(Act::Panic, secs(60)), (Act::Hang, secs(60)), (Act::Hang, secs(1))]
+    {
         let mut world = world();
         world.function_timeout = secs(20);
         world.send_numbered(3).await;
@@ -377,7 +404,11 @@ async fn a_probe_of_which_nobody_hears_leaves_its_place_to_the_next() {
         sleep(secs(60)).await;
         let _ = timeout(dropped_after, world.report(&processor, &probe)).await;
         let report = world.report(&processor, &next).await;
-        assert_eq!((script.calls().len(), deferrals(&report)), (3, vec![None]), "{dropped_after:?}");
+        assert_eq!(
+            (script.calls().len(), deferrals(&report)),
+            (3, vec![None]),
+            "{dropped_after:?}"
+        );
     }
 }
 
@@ -387,11 +418,22 @@ async fn with_the_extremes_of_the_policy_document_every_message_is_done_in_the_e
         (r#"{"maxDeferrals": 0}"#, 10),
         (r#"{"maxDeferralSeconds": 86400}"#, 1),
         (r#"{"maxDeferralSeconds": 0.001, "maxPauseSeconds": 900}"#, 1),
-        (r#"{"maxPauseSeconds": 0.001, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 0.001}}"#, 1_000),
-        (r#"{"maxPauseSeconds": 900, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 900}}"#, 1_000),
-        (r#"{"maxPostponements": 0, "circuitBreaker": {"threshold": 1000, "resetTimeoutSeconds": 900}}"#, 10),
+        (
+            r#"{"maxPauseSeconds": 0.001, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 0.001}}"#,
+            1_000,
+        ),
+        (
+            r#"{"maxPauseSeconds": 900, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 900}}"#,
+            1_000,
+        ),
+        (
+            r#"{"maxPostponements": 0, "circuitBreaker": {"threshold": 1000, "resetTimeoutSeconds": 900}}"#,
+            10,
+        ),
     ] {
-        for failure in [Failure::temporary("down"), Failure::rate_limit("slowly").retry_after(secs(1_200))] {
+        for failure in
+            [Failure::temporary("down"), Failure::rate_limit("slowly").retry_after(secs(1_200))]
+        {
             let mut world = World::new();
             world.settings.policy = document.parse().unwrap();
             world.settings.limits.concurrency = concurrency;
@@ -400,7 +442,10 @@ async fn with_the_extremes_of_the_policy_document_every_message_is_done_in_the_e
             world.send_numbered(100).await;
             let (began, failure) = (Instant::now(), failure.clone());
             let is_out = move |seen: &Seen| seen.at - began < secs(300);
-            let script = Script::new(move |seen| if is_out(seen) { Act::Fail(failure.clone()) } else { Act::Done });
+            let script =
+                Script::new(
+                    move |seen| if is_out(seen) { Act::Fail(failure.clone()) } else { Act::Done },
+                );
             world.run(&world.processor(script.clone())).await;
             assert_eq!((script.done().len(), world.dead().len()), (100, 0), "{document}");
         }

@@ -25,18 +25,23 @@ async fn each_copy_goes_to_the_queue_that_its_record_names() {
         let orders = world.receive().await;
         let client = world.sqs.client();
         for _ in 0..2 {
-            let invoice = client.send_message().queue_url(other.url()).message_body(r#"{"invoice":1}"#);
+            let invoice =
+                client.send_message().queue_url(other.url()).message_body(r#"{"invoice":1}"#);
             invoice.send().await.unwrap();
         }
         let mapping = EventSourceMapping::new(world.sqs.clone(), other.clone(), 10);
         let invoices = mapping.poll(Duration::ZERO).await.unwrap().unwrap().event(&other);
 
-        let processor = world.processor(Script::always(Failure::temporary("no").retry_after(secs(40))));
+        let processor =
+            world.processor(Script::always(Failure::temporary("no").retry_after(secs(40))));
         let invocation = world.deliver(&processor, &joined([&orders, &invoices])).await;
         assert!(invocation.failed().is_empty(), "{arn}");
         for operation in [SEND, DELETE] {
-            let mut requests: Vec<_> =
-                world.requests(operation).into_iter().map(|request| (request.queue, request.entries)).collect();
+            let mut requests: Vec<_> = world
+                .requests(operation)
+                .into_iter()
+                .map(|request| (request.queue, request.entries))
+                .collect();
             requests.sort();
             let expected = [("invoices".to_owned(), 2), ("orders".to_owned(), 2)];
             assert_eq!(requests, expected, "{arn} {operation}");
@@ -55,7 +60,15 @@ async fn trouble_with_one_queue_is_no_trouble_with_the_other() {
     let other = world.sqs.create_queue("invoices", []).unwrap();
     world.send("{}").await;
     let orders = world.receive().await;
-    world.sqs.client().send_message().queue_url(other.url()).message_body("{}").send().await.unwrap();
+    world
+        .sqs
+        .client()
+        .send_message()
+        .queue_url(other.url())
+        .message_body("{}")
+        .send()
+        .await
+        .unwrap();
     let mapping = EventSourceMapping::new(world.sqs.clone(), other.clone(), 10);
     let invoices = mapping.poll(Duration::ZERO).await.unwrap().unwrap().event(&other);
     world.faults_of(SEND, |call| match call.queue.as_deref() {
@@ -72,7 +85,9 @@ async fn trouble_with_one_queue_is_no_trouble_with_the_other() {
 
 #[tokio::test(start_paused = true)]
 async fn a_record_whose_queue_is_not_known_is_left_in_it() {
-    for arn in [None, Some("not an ARN"), Some(""), Some("arn:aws:sns:us-east-1:000000000000:orders")] {
+    for arn in
+        [None, Some("not an ARN"), Some(""), Some("arn:aws:sns:us-east-1:000000000000:orders")]
+    {
         let world = World::new();
         let ids = world.send_numbered(2).await;
         let mut event = world.receive().await;
@@ -136,7 +151,8 @@ async fn fifty_requests_are_under_way_at_once_and_no_more() {
     world.faults_of(SEND, |_| Fault::AnswerAfter(millis(1_000)));
     world.invoke(&world.processor(Script::always(Failure::temporary("no")))).await.unwrap();
     let sends: Vec<Instant> = world.requests(SEND).iter().map(|request| request.at).collect();
-    let together: Vec<usize> = sends.chunk_by(|one, other| one == other).map(<[Instant]>::len).collect();
+    let together: Vec<usize> =
+        sends.chunk_by(|one, other| one == other).map(<[Instant]>::len).collect();
     assert_eq!(together, [50, 10]);
     assert!(sends[50] - sends[0] >= secs(1), "each of them has its answer");
 }

@@ -1,4 +1,5 @@
-//! Receives that end without an answer — throttled, timed out, crashed — and what they may cost a message that was never attempted.
+//! Receives that end without an answer — throttled, timed out, crashed — and what they may cost a
+//! message that was never attempted.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,7 +22,9 @@ async fn next_batch(world: &World) -> Option<Batch> {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_survives_one_receive_less_than_the_redrive_policy_allows() {
-    for (lost, is_called) in [(0, true), (1, true), (MAX_RECEIVE_COUNT - 1, true), (MAX_RECEIVE_COUNT, false)] {
+    for (lost, is_called) in
+        [(0, true), (1, true), (MAX_RECEIVE_COUNT - 1, true), (MAX_RECEIVE_COUNT, false)]
+    {
         let world = World::new();
         world.send("{}").await;
         for _ in 0..lost {
@@ -30,7 +33,11 @@ async fn a_message_survives_one_receive_less_than_the_redrive_policy_allows() {
         }
         let script = Script::new(|_| Act::Done);
         world.run(&world.processor(script.clone())).await;
-        assert_eq!((script.calls().len(), world.dead().len()), if is_called { (1, 0) } else { (0, 1) }, "{lost}");
+        assert_eq!(
+            (script.calls().len(), world.dead().len()),
+            if is_called { (1, 0) } else { (0, 1) },
+            "{lost}"
+        );
     }
 }
 
@@ -49,7 +56,8 @@ async fn nothing_that_was_never_attempted_is_dead_lettered_though_all_receives_b
     let processor = world.processor(script.clone());
     let (mut lost, mut most) = (0, 0);
     while let Some(batch) = next_batch(&world).await {
-        let attempted: BTreeSet<Option<String>> = script.calls().into_iter().map(|seen| seen.original_id).collect();
+        let attempted: BTreeSet<Option<String>> =
+            script.calls().into_iter().map(|seen| seen.original_id).collect();
         let event = batch.event(&world.queue);
         let receives = |record: &serde_json::Value| -> u32 {
             record["attributes"]["ApproximateReceiveCount"].as_str().unwrap().parse().unwrap()
@@ -66,14 +74,16 @@ async fn nothing_that_was_never_attempted_is_dead_lettered_though_all_receives_b
             continue;
         }
         let never = records.iter().filter(|record| {
-            let body: serde_json::Value = serde_json::from_str(record["body"].as_str().unwrap()).unwrap();
+            let body: serde_json::Value =
+                serde_json::from_str(record["body"].as_str().unwrap()).unwrap();
             let id = body["originalMessageId"].as_str().or(record["messageId"].as_str());
             !attempted.contains(&id.map(str::to_owned))
         });
         most = most.max(never.map(receives).max().unwrap_or(0));
         world.deliver(&processor, &event).await;
     }
-    let done: BTreeSet<usize> = script.calls().iter().filter(|seen| seen.attempt > 1).map(Seen::n).collect();
+    let done: BTreeSet<usize> =
+        script.calls().iter().filter(|seen| seen.attempt > 1).map(Seen::n).collect();
     assert_eq!(done.len(), MESSAGES);
     assert!(world.dead().is_empty());
     assert!(lost > 2 * MAX_RECEIVE_COUNT, "{lost} receives were lost");
@@ -98,7 +108,10 @@ async fn what_may_have_ended_the_process_is_handled_when_the_others_are_done_and
     calls[3..].sort_unstable_by_key(|(at, _)| *at);
     assert_eq!(calls.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [0, 0, 0, 2, 4]);
     assert_eq!(calls[..3].iter().map(|(_, n)| *n).collect::<Vec<_>>(), [0, 2, 4]);
-    let deleted: Vec<(u64, usize)> =
-        world.requests(DELETE).iter().map(|request| ((request.at - begun).as_secs(), request.entries)).collect();
+    let deleted: Vec<(u64, usize)> = world
+        .requests(DELETE)
+        .iter()
+        .map(|request| ((request.at - begun).as_secs(), request.entries))
+        .collect();
     assert_eq!(deleted, [(2, 3), (4, 1)], "the last one is left to the mapping");
 }

@@ -1,4 +1,5 @@
-//! A redrive is told from everything that only looks like one: slow handlers, slow sends, hops, and clocks that are off.
+//! A redrive is told from everything that only looks like one: slow handlers, slow sends, hops, and
+//! clocks that are off.
 
 use std::time::Duration;
 
@@ -63,7 +64,11 @@ impl Function {
     }
 }
 
-fn environment(world: &mut World, off: i64, script: &Script) -> (Clock, BatchProcessor<Script, SqsQueue>) {
+fn environment(
+    world: &mut World,
+    off: i64,
+    script: &Script,
+) -> (Clock, BatchProcessor<Script, SqsQueue>) {
     let now = world.clock.now();
     let by = secs(off.unsigned_abs());
     world.settings.clock = Clock::starting_at(if off < 0 { now - by } else { now + by });
@@ -78,7 +83,9 @@ async fn a_handler_of_fourteen_minutes_is_no_redrive() {
         world.settings.limits.timeout = secs(890);
         world.settings.policy.max_retries = 2;
         world.send("{}").await;
-        let mut function = Function::new(world, off, |_| Act::after(secs(840), Act::Fail(Failure::temporary("no"))));
+        let mut function = Function::new(world, off, |_| {
+            Act::after(secs(840), Act::Fail(Failure::temporary("no")))
+        });
         function.run().await;
         assert_eq!(function.attempts(), [1, 2, 3], "{off}");
         assert_eq!(function.redrives(), 0, "{off}");
@@ -87,7 +94,8 @@ async fn a_handler_of_fourteen_minutes_is_no_redrive() {
 
 #[tokio::test(start_paused = true)]
 async fn a_send_that_needed_every_try_is_no_redrive() {
-    // Four tries in vain and a fifth that is carried out, each as late as can be; then one of them stored without an answer.
+    // Four tries in vain and a fifth that is carried out, each as late as can be; then one of them
+    // stored without an answer.
     let late = |fault| Fault::after(millis(9_900), fault);
     let refused = late(Fault::refuse(503, "ServiceUnavailable"));
     for off in OFF {
@@ -101,9 +109,15 @@ async fn a_send_that_needed_every_try_is_no_redrive() {
                 4 => fourth.clone(),
                 _ => last.clone(),
             });
-            let mut function = Function::new(world, off, |_| Act::Fail(Failure::temporary("no").retry_after(secs(1))));
+            let mut function = Function::new(world, off, |_| {
+                Act::Fail(Failure::temporary("no").retry_after(secs(1)))
+            });
             let invocation = function.invoke().await.unwrap();
-            assert!(invocation.elapsed > secs(50) && invocation.elapsed < secs(60), "{:?}", invocation.elapsed);
+            assert!(
+                invocation.elapsed > secs(50) && invocation.elapsed < secs(60),
+                "{:?}",
+                invocation.elapsed
+            );
             assert_eq!(function.world.messages().len(), copies);
             while function.attempts().len() < 1 + copies {
                 function.wait().await;
@@ -141,7 +155,8 @@ async fn two_environments_whose_clocks_are_200_seconds_apart_count_together() {
         3 => Act::Fail(Failure::quota("later").retry_after(secs(3_000))),
         _ => Act::Fail(Failure::temporary("no")),
     });
-    let (mut clock, mut processor) = environment(&mut function.world, 100, &function.script.clone());
+    let (mut clock, mut processor) =
+        environment(&mut function.world, 100, &function.script.clone());
     while function.wait().await {
         function.invoke().await;
         std::mem::swap(&mut function.clock, &mut clock);
@@ -153,7 +168,8 @@ async fn two_environments_whose_clocks_are_200_seconds_apart_count_together() {
 
 #[tokio::test(start_paused = true)]
 async fn a_redrive_by_an_operator_gives_all_retries_back_ten_times() {
-    // With the shortest visibility timeout that the template has, and redriven as soon as it is a dead letter.
+    // With the shortest visibility timeout that the template has, and redriven as soon as it is a
+    // dead letter.
     for off in OFF {
         let mut world = World::with_queue("orders", &[("VisibilityTimeout", "80")]);
         world.settings.policy.max_retries = 2;
@@ -163,7 +179,9 @@ async fn a_redrive_by_an_operator_gives_all_retries_back_ten_times() {
         assert_eq!(function.attempts(), [1, 2, 3]);
         for redrive in 1..=11 {
             let client = function.world.sqs.client();
-            let task = client.start_message_move_task().source_arn(function.world.dead_letters.to_string());
+            let task = client
+                .start_message_move_task()
+                .source_arn(function.world.dead_letters.to_string());
             task.send().await.unwrap();
             assert!(function.world.dead().is_empty());
             let before = function.attempts().len();
@@ -205,7 +223,8 @@ async fn without_a_readable_sent_timestamp_nothing_is_taken_for_a_redrive() {
             let mut event = batch.event(&world.queue);
             let attributes = event["Records"][0]["attributes"].as_object_mut().unwrap();
             attributes.remove("SentTimestamp");
-            attributes.extend(sent.iter().map(|sent: &Value| ("SentTimestamp".to_owned(), sent.clone())));
+            attributes
+                .extend(sent.iter().map(|sent: &Value| ("SentTimestamp".to_owned(), sent.clone())));
             world.deliver(&processor, &event).await;
             assert!(script.calls().len() < 100, "{sent:?}: it goes round for ever");
         }
@@ -216,7 +235,8 @@ async fn without_a_readable_sent_timestamp_nothing_is_taken_for_a_redrive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_readable_time_of_the_first_receive_the_last_attempt_is_not_skipped_for_its_age() {
+async fn without_a_readable_time_of_the_first_receive_the_last_attempt_is_not_skipped_for_its_age()
+{
     let mut world = World::new();
     world.settings.policy.temporary.total_timeout = secs(100);
     world.send("{}").await;
@@ -228,7 +248,10 @@ async fn without_a_readable_time_of_the_first_receive_the_last_attempt_is_not_sk
     drop(world.mapping().poll(Duration::ZERO).await.unwrap());
     world.sleep_until_due().await;
     let mut event = world.receive().await;
-    event["Records"][0]["attributes"].as_object_mut().unwrap().remove("ApproximateFirstReceiveTimestamp");
+    event["Records"][0]["attributes"]
+        .as_object_mut()
+        .unwrap()
+        .remove("ApproximateFirstReceiveTimestamp");
     world.report(&processor, &event).await;
     assert_eq!(script.calls().len(), 2);
 }

@@ -1,4 +1,5 @@
-//! The emergency mode: failures are sorted and logged, and everything else is as if there were no Requeue.
+//! The emergency mode: failures are sorted and logged, and everything else is as if there were no
+//! Requeue.
 
 use requeue::FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 use requeue::{DeadLetterMode, Disposition, Failure, Mode, ReleaseReason, Strategy};
@@ -28,7 +29,9 @@ async fn every_failure_is_returned_to_sqs_and_nothing_is_sent() {
                     let body = numbered(n);
                     let id = world.send_as(&body, |message| match name {
                         "orders" => message,
-                        _ => message.message_group_id(n.to_string()).message_deduplication_id(n.to_string()),
+                        _ => message
+                            .message_group_id(n.to_string())
+                            .message_deduplication_id(n.to_string()),
                     });
                     ids.push(id.await);
                 }
@@ -46,8 +49,14 @@ async fn every_failure_is_returned_to_sqs_and_nothing_is_sent() {
                 let classes: Vec<_> = report.outcomes.iter().map(|outcome| outcome.class).collect();
                 let expected = [RateLimit, Temporary, NonRetryable, Temporary, Quota].map(Some);
                 assert_eq!(classes, [&[None], &expected[..]].concat(), "sorted all the same");
-                assert_eq!(report.failed_ids().unwrap(), ids[1..].iter().map(String::as_str).collect::<Vec<_>>());
-                assert_eq!(report.outcomes[1].disposition, Disposition::Release(ReleaseReason::Reported));
+                assert_eq!(
+                    report.failed_ids().unwrap(),
+                    ids[1..].iter().map(String::as_str).collect::<Vec<_>>()
+                );
+                assert_eq!(
+                    report.outcomes[1].disposition,
+                    Disposition::Release(ReleaseReason::Reported)
+                );
                 tokio::time::sleep(VISIBILITY).await;
                 world.run(&processor).await;
                 assert_eq!(world.all_calls(), (0, 0, 0), "{name}");
@@ -107,7 +116,10 @@ async fn nothing_is_sent_even_of_a_record_without_an_id() {
         event["Records"][0]["messageId"] = Value::Null;
         let script = Script::always(failure.clone());
         let report = world.report(&world.processor(script.clone()), &event).await;
-        assert!(report.failed_ids().is_err(), "{failure:?}: SQS keeps it, which only a failed invocation can say");
+        assert!(
+            report.failed_ids().is_err(),
+            "{failure:?}: SQS keeps it, which only a failed invocation can say"
+        );
         assert_eq!((script.calls().len(), world.calls(SEND)), (1, 0), "{failure:?}");
     }
 }

@@ -25,28 +25,35 @@ async fn a_delay_that_outlasts_the_retention_loses_the_message_and_one_second_mo
 async fn each_hop_begins_the_retention_anew() {
     let world = World::with_queue("orders", &[("MessageRetentionPeriod", "901")]);
     world.send("{}").await;
-    let script = Script::failing_first(1, Failure::quota("later").retry_after(Duration::from_hours(6)));
+    let script =
+        Script::failing_first(1, Failure::quota("later").retry_after(Duration::from_hours(6)));
     world.run(&world.processor(script.clone())).await;
     assert_eq!(script.calls().len(), 2);
 }
 
-/// The retention periods in the template: the shortest that its queue may be given, and that of its dead-letter queue.
+/// The retention periods in the template: the shortest that its queue may be given, and that of its
+/// dead-letter queue.
 fn of_the_template() -> [Duration; 2] {
     let template = Path::new(env!("CARGO_MANIFEST_DIR")).join("template.yaml");
     let template = std::fs::read_to_string(template).expect("the template");
     let seconds = |text: &str| secs(text.trim().parse().expect("a number"));
     let parameter = template.split_once("\n  MessageRetentionPeriod:\n").expect("the parameter").1;
-    let choices =
-        parameter.split_once("AllowedValues: [").and_then(|(_, rest)| rest.split_once(']')).expect("its choices").0;
+    let choices = parameter
+        .split_once("AllowedValues: [")
+        .and_then(|(_, rest)| rest.split_once(']'))
+        .expect("its choices")
+        .0;
     let shortest = choices.split(',').map(seconds).min().expect("a choice");
-    let periods = template.lines().filter_map(|line| line.trim().strip_prefix("MessageRetentionPeriod: "));
+    let periods =
+        template.lines().filter_map(|line| line.trim().strip_prefix("MessageRetentionPeriod: "));
     let fixed: Vec<_> = periods.filter(|value| !value.starts_with("!Ref")).collect();
     let [dead_letters] = fixed[..] else { panic!("{fixed:?}") };
     [shortest, seconds(dead_letters)]
 }
 
 #[test]
-fn the_templates_queue_keeps_a_message_longer_than_any_preset_tries_and_its_dead_letters_two_weeks() {
+fn the_templates_queue_keeps_a_message_longer_than_any_preset_tries_and_its_dead_letters_two_weeks()
+{
     let [queue, dead_letters] = of_the_template();
     for policy in [RetryPolicy::standard(), RetryPolicy::high_volume(), RetryPolicy::critical()] {
         for class in [&policy.rate_limit, &policy.quota, &policy.temporary] {

@@ -1,4 +1,5 @@
-//! What is logged, and what is not: bodies, attributes and receipt handles stay out of log lines and of the queue's envelopes.
+//! What is logged, and what is not: bodies, attributes and receipt handles stay out of log lines
+//! and of the queue's envelopes.
 
 use aws_sdk_sqs::types::MessageAttributeValue;
 use requeue::Failure;
@@ -115,7 +116,8 @@ async fn an_id_that_a_producer_made_up_is_cut_to_what_an_id_may_have() {
             "retryCount": 1, "originalMessageId": "x".repeat(length), "retryTimestamp": "2026-11-21T03:12:52.477Z",
             "retryState": { "v": 1, "class": "temporary", "counts": { "temporary": 1 } },
         });
-        let (log, _) = logged(&world, Script::always(Failure::temporary("no")), &[&body.to_string()]).await;
+        let (log, _) =
+            logged(&world, Script::always(Failure::temporary("no")), &[&body.to_string()]).await;
         let part = format!(r#"originalMessageId="{}""#, "x".repeat(said));
         assert!(log.contains(&part), "{length}: {log}");
     }
@@ -146,7 +148,8 @@ async fn a_copy_holds_counts_ids_and_times_and_no_words_of_a_failure() {
     let copy = world.only_message();
     assert!(!copy.body.contains("WORDS"));
     let body = state(&copy);
-    let names: Vec<_> = body["retryState"].as_object().unwrap().keys().map(String::as_str).collect();
+    let names: Vec<_> =
+        body["retryState"].as_object().unwrap().keys().map(String::as_str).collect();
     assert_eq!(names, ["class", "counts", "delay", "firstReceived", "firstSent", "notBefore", "v"]);
 }
 
@@ -156,7 +159,8 @@ async fn records_that_cannot_be_read_stay_unspoken() {
     send(&world, &format!("{CANARY} of a text")).await;
     let mut event = world.receive().await;
     let mut broken = event["Records"][0].clone();
-    broken["messageAttributes"]["broken"] = serde_json::json!({ "dataType": "Binary", "binaryValue": CANARY });
+    broken["messageAttributes"]["broken"] =
+        serde_json::json!({ "dataType": "Binary", "binaryValue": CANARY });
     let mut nameless = event["Records"][0].clone();
     nameless["messageId"] = Value::Null;
     nameless["eventSourceARN"] = format!("{CANARY} of an ARN").into();

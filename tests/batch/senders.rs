@@ -1,4 +1,5 @@
-//! Whose retry fields are believed where the trusted senders are named: those of others are a body like any other.
+//! Whose retry fields are believed where the trusted senders are named: those of others are a body
+//! like any other.
 
 use requeue::{DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, TrustedSenders};
 use serde_json::Value;
@@ -13,7 +14,8 @@ const OWN: &str = "AIDAREQUEUEEMBEDDED00";
 fn world() -> World {
     let mut world = World::new();
     world.settings.policy.max_retries = 5;
-    world.settings.trusted_senders = Some(TrustedSenders { own: false, ids: vec![OWN.parse().unwrap()] });
+    world.settings.trusted_senders =
+        Some(TrustedSenders { own: false, ids: vec![OWN.parse().unwrap()] });
     world
 }
 
@@ -34,9 +36,12 @@ async fn the_fields_of_a_stranger_choose_neither_key_nor_count_and_the_handler_s
         FORGED.replace(r#"{"order":7"#, r#"{"retryBody":"text""#),
         FORGED.replace(r#""v":1"#, r#""v":2"#),
     ] {
-        for sender in
-            [None, Some("AIDAEXAMPLESTRANGER01"), Some("AROAEXAMPLESTRANGER01:AIDAREQUEUEEMBEDDED00"), Some("x")]
-        {
+        for sender in [
+            None,
+            Some("AIDAEXAMPLESTRANGER01"),
+            Some("AROAEXAMPLESTRANGER01:AIDAREQUEUEEMBEDDED00"),
+            Some("x"),
+        ] {
             let world = world();
             let id = world.send(&body).await;
             let script = Script::failing_first(2, Failure::temporary("no"));
@@ -51,7 +56,10 @@ async fn the_fields_of_a_stranger_choose_neither_key_nor_count_and_the_handler_s
             let calls = script.calls();
             assert_eq!(calls.len(), 3, "{sender:?} {body}");
             for seen in calls {
-                assert_eq!((seen.body.as_str(), seen.original_id.as_deref()), (body.as_str(), Some(id.as_str())));
+                assert_eq!(
+                    (seen.body.as_str(), seen.original_id.as_deref()),
+                    (body.as_str(), Some(id.as_str()))
+                );
             }
         }
     }
@@ -77,10 +85,13 @@ async fn the_fields_of_a_trusted_sender_are_believed_and_so_are_all_where_none_i
 }
 
 #[tokio::test(start_paused = true)]
-async fn while_sts_does_not_answer_a_message_with_retry_fields_waits_in_its_place_longer_and_longer() {
+async fn while_sts_does_not_answer_a_message_with_retry_fields_waits_in_its_place_longer_and_longer()
+ {
     for queue in ["orders", "orders.fifo"] {
-        let mut world =
-            World::with_queue(queue, &[("ContentBasedDeduplication", "true")][..usize::from(queue != "orders")]);
+        let mut world = World::with_queue(
+            queue,
+            &[("ContentBasedDeduplication", "true")][..usize::from(queue != "orders")],
+        );
         world.settings.trusted_senders = Some(TrustedSenders { own: true, ids: Vec::new() });
         let group = world.queue.is_fifo().then(|| "a".to_owned());
         world.send_as(FORGED, |message| message.set_message_group_id(group)).await;
@@ -90,7 +101,9 @@ async fn while_sts_does_not_answer_a_message_with_retry_fields_waits_in_its_plac
         for _ in 0..5 {
             world.sleep_until_due().await;
             let report = world.report(&processor, &world.receive().await).await;
-            let Disposition::Defer { why: Deferral::SenderUnknown, wait } = report.outcomes[0].disposition else {
+            let Disposition::Defer { why: Deferral::SenderUnknown, wait } =
+                report.outcomes[0].disposition
+            else {
                 panic!("{queue}: {:?}", report.outcomes[0]);
             };
             assert_eq!(world.wait(&world.only_message()), wait.total(), "{queue}");
@@ -111,7 +124,8 @@ async fn where_the_own_id_is_not_listed_a_message_is_given_up_before_its_copies_
             for body in [r#"{"order":7}"#, "text"] {
                 let what = format!("{mode:?}, {failure:?}, {body}");
                 let mut world = world();
-                world.settings.trusted_senders = Some(TrustedSenders { own: false, ids: Vec::new() });
+                world.settings.trusted_senders =
+                    Some(TrustedSenders { own: false, ids: Vec::new() });
                 world.settings.dead_letter = mode.clone();
                 world.send(body).await;
                 let script = Script::always(failure.clone());
@@ -127,7 +141,11 @@ async fn where_the_own_id_is_not_listed_a_message_is_given_up_before_its_copies_
                 let given_up = Disposition::DeadLetter(DeadLetterReason::NonRetryable);
                 assert_eq!(report.outcomes[0].disposition, given_up, "{what}");
                 world.run(&processor).await;
-                assert_eq!((script.calls().len(), world.calls(SEND), world.dead().len()), (2, 2, 1), "{what}");
+                assert_eq!(
+                    (script.calls().len(), world.calls(SEND), world.dead().len()),
+                    (2, 2, 1),
+                    "{what}"
+                );
             }
         }
     }

@@ -5,7 +5,8 @@ use requeue::{Failure, Wrap};
 use tokio::time::Instant;
 
 use crate::world::{
-    Act, DELETE, LIMIT, SEND, Script, VISIBILITY_CHANGE, World, millis, numbered, object_of, secs, state,
+    Act, DELETE, LIMIT, SEND, Script, VISIBILITY_CHANGE, World, millis, numbered, object_of, secs,
+    state,
 };
 
 fn later() -> Failure {
@@ -31,7 +32,11 @@ async fn ten_that_fail_together_cost_two_requests() {
     assert_eq!(copies.len(), 10);
     let due = world.clock.now() + secs(40);
     assert!(copies.iter().all(|copy| copy.state == MessageState::DelayedUntil(due)));
-    assert!(copies[0].body.starts_with(r#"{"n":0,"retryCount":1,"originalMessageId":""#), "{}", copies[0].body);
+    assert!(
+        copies[0].body.starts_with(r#"{"n":0,"retryCount":1,"originalMessageId":""#),
+        "{}",
+        copies[0].body
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -69,8 +74,9 @@ async fn ten_verdicts_leave_at_once_while_other_handlers_run() {
     let mut world = World::new();
     (world.batch_size, world.settings.limits.concurrency) = (20, 20);
     world.send_numbered(20).await;
-    let processor =
-        world.processor(Script::new(|seen| if seen.n() % 2 == 0 { Act::Fail(later()) } else { Act::work(secs(9)) }));
+    let processor = world.processor(Script::new(|seen| {
+        if seen.n() % 2 == 0 { Act::Fail(later()) } else { Act::work(secs(9)) }
+    }));
     let started = Instant::now();
     let invocation = world.invoke(&processor).await.unwrap();
     let sends = world.requests(SEND);
@@ -94,8 +100,11 @@ async fn a_chunk_waits_250_ms_for_company_while_other_handlers_run() {
         }));
         let started = Instant::now();
         world.invoke(&processor).await.unwrap();
-        let sends: Vec<_> =
-            world.requests(SEND).iter().map(|send| ((send.at - started).as_millis(), send.entries)).collect();
+        let sends: Vec<_> = world
+            .requests(SEND)
+            .iter()
+            .map(|send| ((send.at - started).as_millis(), send.entries))
+            .collect();
         assert_eq!(sends, expected, "second failure after {second_at} ms");
     }
 }
@@ -156,8 +165,13 @@ async fn a_mebibyte_leaves_while_other_handlers_run() {
     }));
     let started = Instant::now();
     world.invoke(&processor).await.unwrap();
-    let sends: Vec<_> = world.requests(SEND).iter().map(|send| (send.at - started).as_millis()).collect();
-    assert_eq!(sends, [10, 260], "the first when the second does not fit beside it, the second after its own wait");
+    let sends: Vec<_> =
+        world.requests(SEND).iter().map(|send| (send.at - started).as_millis()).collect();
+    assert_eq!(
+        sends,
+        [10, 260],
+        "the first when the second does not fit beside it, the second after its own wait"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,7 +204,10 @@ async fn a_refusal_for_good_is_tried_once_and_deletes_nothing() {
         assert_eq!(invocation.failed(), ids, "{code}");
         assert_eq!(world.all_calls(), (1, 0, 1), "{code}");
         let left = world.messages();
-        assert_eq!(left.iter().map(|message| &message.id).collect::<Vec<_>>(), ids.iter().collect::<Vec<_>>());
+        assert_eq!(
+            left.iter().map(|message| &message.id).collect::<Vec<_>>(),
+            ids.iter().collect::<Vec<_>>()
+        );
         assert_eq!(left[0].body, numbered(0), "{code}: untouched");
     }
 }
@@ -224,9 +241,12 @@ async fn trouble_that_passes_is_tried_five_times() {
 
 #[tokio::test(start_paused = true)]
 async fn a_send_without_an_answer_is_tried_at_most_twice() {
-    for (fault, copies) in
-        [(Fault::LoseRequest, 0), (Fault::Hang, 0), (Fault::LoseAnswer, 2), (Fault::AnswerAfter(secs(11)), 2)]
-    {
+    for (fault, copies) in [
+        (Fault::LoseRequest, 0),
+        (Fault::Hang, 0),
+        (Fault::LoseAnswer, 2),
+        (Fault::AnswerAfter(secs(11)), 2),
+    ] {
         let world = World::new();
         let id = world.send("{}").await;
         let every = fault.clone();
@@ -292,9 +312,14 @@ async fn an_entry_that_sqs_could_not_store_is_sent_again_alone() {
         let processor = world.processor(Script::always(later()));
         let invocation = world.invoke(&processor).await.unwrap();
         assert_eq!(invocation.failed().len(), kept, "{refusals}");
-        let sends: Vec<usize> = world.requests(SEND).iter().map(|request| request.entries).collect();
+        let sends: Vec<usize> =
+            world.requests(SEND).iter().map(|request| request.entries).collect();
         assert_eq!(sends.len(), tries, "{refusals}");
-        assert_eq!((sends[0], &sends[1..]), (10, vec![1; tries - 1].as_slice()), "only the one that failed");
+        assert_eq!(
+            (sends[0], &sends[1..]),
+            (10, vec![1; tries - 1].as_slice()),
+            "only the one that failed"
+        );
         assert_eq!(world.messages().len(), 10, "{refusals}");
     }
 }
@@ -316,7 +341,11 @@ async fn an_entry_that_no_list_mentions_is_neither_deleted_nor_sent_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_request_refused_as_malformed_is_sent_in_single_pieces() {
-    for code in ["BatchRequestTooLong", "AWS.SimpleQueueService.BatchRequestTooLong", "InvalidMessageContents"] {
+    for code in [
+        "BatchRequestTooLong",
+        "AWS.SimpleQueueService.BatchRequestTooLong",
+        "InvalidMessageContents",
+    ] {
         let world = World::new();
         let ids = world.send_numbered(4).await;
         // Of the single ones the third is the culprit.
@@ -336,8 +365,11 @@ async fn a_request_refused_as_malformed_is_sent_in_single_pieces() {
 
 #[tokio::test(start_paused = true)]
 async fn one_piece_without_an_answer_holds_back_later_sends_whatever_the_last_piece_met() {
-    // The first request is all of them; then each piece alone, tried twice where there is no answer.
-    for (lost, holds) in [(vec![], false), (vec![2, 3], true), (vec![3, 4], true), (vec![4, 5], true)] {
+    // The first request is all of them; then each piece alone, tried twice where there is no
+    // answer.
+    for (lost, holds) in
+        [(vec![], false), (vec![2, 3], true), (vec![3, 4], true), (vec![4, 5], true)]
+    {
         let world = World::new();
         world.send_numbered(3).await;
         let without_answer = lost.clone();
@@ -366,19 +398,19 @@ async fn a_single_message_refused_as_malformed_is_sent_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_failed_delete_is_tried_once_more_and_then_left_to_the_mapping() {
-    for fault in
-        [Fault::refuse(500, "InternalFailure"), Fault::refuse(403, "AccessDenied"), Fault::LoseRequest, Fault::Hang]
-    {
+    for fault in [
+        Fault::refuse(500, "InternalFailure"),
+        Fault::refuse(403, "AccessDenied"),
+        Fault::LoseRequest,
+        Fault::Hang,
+    ] {
         for (failures, deletes) in [(1, 2), (2, 2)] {
             let world = World::new();
             let id = world.send("{}").await;
             let fault_of = fault.clone();
-            world.faults_of(
-                DELETE,
-                move |call| {
-                    if call.of_operation <= failures { fault_of.clone() } else { Fault::None }
-                },
-            );
+            world.faults_of(DELETE, move |call| {
+                if call.of_operation <= failures { fault_of.clone() } else { Fault::None }
+            });
             let processor = world.processor(Script::always(later()));
             let invocation = world.invoke(&processor).await.unwrap();
             assert!(invocation.failed().is_empty(), "{fault:?}: the copy is in the queue");
@@ -419,7 +451,10 @@ async fn a_crash_after_a_failed_delete_leaves_two_bounded_copies() {
     world.run(&processor).await;
     assert_eq!(world.dead().len(), 2);
     for dead in world.dead() {
-        assert_eq!((&state(&dead)["retryCount"], &state(&dead)["originalMessageId"]), (&2.into(), &id.as_str().into()));
+        assert_eq!(
+            (&state(&dead)["retryCount"], &state(&dead)["originalMessageId"]),
+            (&2.into(), &id.as_str().into())
+        );
     }
     assert_eq!(script.calls().len(), 1 + 2 + 3, "one call, then two attempts and three");
 }
@@ -470,6 +505,9 @@ async fn what_cannot_be_sent_does_not_keep_others_from_being_sent() {
         tokio::time::sleep(secs(1)).await;
         let id = world.send(&numbered(n)).await;
         let invocation = world.invoke(&processor).await.unwrap();
-        assert!(!invocation.failed().contains(&id.as_str()), "{n}: SQS has been well since the first minute");
+        assert!(
+            !invocation.failed().contains(&id.as_str()),
+            "{n}: SQS has been well since the first minute"
+        );
     }
 }

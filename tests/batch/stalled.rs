@@ -1,4 +1,5 @@
-//! Responses whose body never ends, over the HTTP handler: their status decides, whenever the time of the handler is over.
+//! Responses whose body never ends, over the HTTP handler: their status decides, whenever the time
+//! of the handler is over.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -37,11 +38,41 @@ const QUOTA: &str = r#"{"error":{"errors":[{"reason":"quotaExceeded"}]}}"#;
 const CASES: [Case; 7] = [
     Case { status: 200, retry_after: None, body: "", length: Some(5), expected: None },
     Case { status: 202, retry_after: None, body: "half", length: None, expected: None },
-    Case { status: 400, retry_after: None, body: "", length: Some(5), expected: Some(("non-retryable", None)) },
-    Case { status: 403, retry_after: None, body: QUOTA, length: None, expected: Some(("quota", None)) },
-    Case { status: 429, retry_after: Some(40), body: "", length: None, expected: Some(("rate-limit", Some(40))) },
-    Case { status: 429, retry_after: Some(40), body: "{", length: Some(9), expected: Some(("rate-limit", Some(40))) },
-    Case { status: 503, retry_after: Some(50), body: "", length: Some(5), expected: Some(("temporary", Some(50))) },
+    Case {
+        status: 400,
+        retry_after: None,
+        body: "",
+        length: Some(5),
+        expected: Some(("non-retryable", None)),
+    },
+    Case {
+        status: 403,
+        retry_after: None,
+        body: QUOTA,
+        length: None,
+        expected: Some(("quota", None)),
+    },
+    Case {
+        status: 429,
+        retry_after: Some(40),
+        body: "",
+        length: None,
+        expected: Some(("rate-limit", Some(40))),
+    },
+    Case {
+        status: 429,
+        retry_after: Some(40),
+        body: "{",
+        length: Some(9),
+        expected: Some(("rate-limit", Some(40))),
+    },
+    Case {
+        status: 503,
+        retry_after: Some(50),
+        body: "",
+        length: Some(5),
+        expected: Some(("temporary", Some(50))),
+    },
 ];
 
 /// A body whose end never comes.
@@ -54,8 +85,13 @@ impl Body for Stalling {
     type Data = Bytes;
     type Error = Infallible;
 
-    fn poll_frame(mut self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.beginning.take().map_or(Poll::Pending, |beginning| Poll::Ready(Some(Ok(Frame::data(beginning)))))
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        _: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        self.beginning
+            .take()
+            .map_or(Poll::Pending, |beginning| Poll::Ready(Some(Ok(Frame::data(beginning)))))
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -89,11 +125,15 @@ async fn serve(stream: DuplexStream, case: Case, after: Duration, over_http2: bo
             response = response.header("Retry-After", secs);
         }
         let beginning = Some(Bytes::from(case.body)).filter(|body| !body.is_empty());
-        Ok::<_, Infallible>(response.body(Stalling { beginning, length: case.length }).expect("it is valid"))
+        Ok::<_, Infallible>(
+            response.body(Stalling { beginning, length: case.length }).expect("it is valid"),
+        )
     });
     // A client that goes away is no failure of the test.
     if over_http2 {
-        let _ = http2::Builder::new(TokioExecutor::new()).serve_connection(TokioIo::new(stream), service).await;
+        let _ = http2::Builder::new(TokioExecutor::new())
+            .serve_connection(TokioIo::new(stream), service)
+            .await;
     } else {
         let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
     }
@@ -119,7 +159,11 @@ async fn check<F: Future<Output = World>>(times: &[Duration], run: impl Fn(Stall
                     let class = state["class"].as_str().or(state["deadLetter"]["class"].as_str());
                     (class.unwrap_or_default().to_owned(), state["delay"].as_u64())
                 });
-                assert_eq!(told.as_ref().map(|told| told.0.as_str()), case.expected.map(|told| told.0), "{what}");
+                assert_eq!(
+                    told.as_ref().map(|told| told.0.as_str()),
+                    case.expected.map(|told| told.0),
+                    "{what}"
+                );
                 if let Some((_, Some(delay))) = case.expected {
                     assert_eq!(told.and_then(|told| told.1), Some(delay), "{what}");
                 }
@@ -157,12 +201,16 @@ async fn a_status_decides_when_a_worker_ends() {
     check(&[secs(0), secs(6), millis(6_999), secs(7)], |target| async {
         let world = world(secs(30));
         world.send("{}").await;
-        let settings =
-            WorkerSettings { shutdown_timeout: secs(8), until: Until::Shutdown, ..WorkerSettings::default() };
+        let settings = WorkerSettings {
+            shutdown_timeout: secs(8),
+            until: Until::Shutdown,
+            ..WorkerSettings::default()
+        };
         let queue = SqsQueue::new(&world.sqs.client());
         let handler = target.target(secs(30));
-        let worker =
-            Worker::start(handler, queue, &world.queue, world.settings.clone(), settings).await.expect("it starts");
+        let worker = Worker::start(handler, queue, &world.queue, world.settings.clone(), settings)
+            .await
+            .expect("it starts");
         // A quarter of the eight seconds is kept for settling.
         timeout(secs(100), Box::pin(worker.run(sleep(secs(1))))).await.expect("it ends");
         world

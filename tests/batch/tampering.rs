@@ -8,8 +8,8 @@ use tokio::time::Instant;
 
 use crate::world::{Script, World, secs};
 
-/// Runs to the end a message that always fails. At hops picked by the sampler `tamper` changes its body on the way to the handler.
-/// Returns the time of each call since the first receive.
+/// Runs to the end a message that always fails. At hops picked by the sampler `tamper` changes its
+/// body on the way to the handler. Returns the time of each call since the first receive.
 async fn run(world: &World, hops: &Sampler, tamper: impl Fn(&mut Value)) -> Vec<Duration> {
     let script = Script::always(Failure::temporary("no"));
     let processor = world.processor(script.clone());
@@ -54,7 +54,14 @@ async fn a_count_that_is_set_back_leaves_the_age_to_end_the_loop() {
 
 #[tokio::test(start_paused = true)]
 async fn a_count_that_is_torn_out_or_garbled_is_counted_anew() {
-    for garbled in [None, Some(json!(null)), Some(json!("5")), Some(json!(-1)), Some(json!(1.5)), Some(json!([]))] {
+    for garbled in [
+        None,
+        Some(json!(null)),
+        Some(json!("5")),
+        Some(json!(-1)),
+        Some(json!(1.5)),
+        Some(json!([])),
+    ] {
         for hops in [Sampler::always(0.0), Sampler::seeded(1)] {
             let mut world = World::new();
             world.settings.policy.max_retries = 5;

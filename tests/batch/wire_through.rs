@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use aws_sdk_sqs::primitives::Blob;
-use aws_sdk_sqs::types::{MessageAttributeValue, MessageSystemAttributeNameForSends, MessageSystemAttributeValue};
+use aws_sdk_sqs::types::{
+    MessageAttributeValue, MessageSystemAttributeNameForSends, MessageSystemAttributeValue,
+};
 use requeue::Failure;
 use requeue::queue::{Attribute, AttributeValue};
 use serde_json::Value;
@@ -83,7 +85,11 @@ async fn a_body_is_the_same_byte_for_byte_on_every_attempt() {
         assert_eq!(calls.len(), 4, "{body}");
         for (seen, attempt) in calls.iter().zip(1..) {
             assert_eq!(seen.body, body);
-            assert_eq!((seen.attempt, seen.original_id.as_deref()), (attempt, Some(id.as_str())), "{body}");
+            assert_eq!(
+                (seen.attempt, seen.original_id.as_deref()),
+                (attempt, Some(id.as_str())),
+                "{body}"
+            );
         }
         assert!(world.dead().is_empty(), "{body}");
     }
@@ -115,7 +121,10 @@ async fn outside_our_four_members_an_object_keeps_its_text() {
     assert!(copy.body.ends_with(tail), "{}", copy.body);
     let added: Value = serde_json::from_str(&copy.body).unwrap();
     let names: Vec<_> = added.as_object().unwrap().keys().map(String::as_str).collect();
-    assert_eq!(names, ["a", "originalMessageId", "retryCount", "retryState", "retryTimestamp", "z"]);
+    assert_eq!(
+        names,
+        ["a", "originalMessageId", "retryCount", "retryState", "retryTimestamp", "z"]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,7 +188,11 @@ fn binary(data_type: &str, value: &[u8]) -> Attribute {
     Attribute { data_type: data_type.to_owned(), value: AttributeValue::Binary(value.to_vec()) }
 }
 
-async fn send(world: &World, attributes: &BTreeMap<String, Attribute>, group: Option<&str>) -> String {
+async fn send(
+    world: &World,
+    attributes: &BTreeMap<String, Attribute>,
+    group: Option<&str>,
+) -> String {
     world
         .send_as("{}", |mut message| {
             for (name, attribute) in attributes {
@@ -239,11 +252,16 @@ async fn attributes_and_group_id_survive_three_retries() {
 async fn the_trace_header_of_the_original_is_not_copied() {
     let world = World::new();
     let trace = MessageSystemAttributeValue::builder().data_type("String");
-    let trace = trace.string_value("Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1;Lineage=a87bd80c:1|68fd508a:5");
+    let trace = trace.string_value(
+        "Root=1-5759e988-bd862e3fe1be46a994272793;Sampled=1;Lineage=a87bd80c:1|68fd508a:5",
+    );
     let trace = trace.build().unwrap();
     world
         .send_as("{}", |message| {
-            message.message_system_attributes(MessageSystemAttributeNameForSends::AwsTraceHeader, trace)
+            message.message_system_attributes(
+                MessageSystemAttributeNameForSends::AwsTraceHeader,
+                trace,
+            )
         })
         .await;
     assert!(world.only_message().system_attributes.contains_key("AWSTraceHeader"));
@@ -265,7 +283,8 @@ async fn an_attribute_that_cannot_be_read_keeps_the_message_where_it_is() {
         let world = World::new();
         let ids = world.send_numbered(2).await;
         let mut event = world.receive().await;
-        event["Records"][0]["messageAttributes"]["broken"] = serde_json::from_str(attribute).unwrap();
+        event["Records"][0]["messageAttributes"]["broken"] =
+            serde_json::from_str(attribute).unwrap();
         let script = Script::new(|_| Act::Done);
         let invocation = world.deliver(&world.processor(script.clone()), &event).await;
         assert_eq!(invocation.failed(), [ids[0].as_str()], "{attribute}");

@@ -1,4 +1,5 @@
-//! A worker: it plays by the rules of Lambda's poller, keeps what it works on invisible, and ends without losing anything.
+//! A worker: it plays by the rules of Lambda's poller, keeps what it works on invisible, and ends
+//! without losing anything.
 
 use std::collections::BTreeMap;
 use std::future::pending;
@@ -11,18 +12,24 @@ use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
 use requeue::policy::{Backoff, CallPolicy, Jitter};
 use requeue::queue::{CallErrorKind, Source, SqsQueue};
 use requeue::{
-    DeadLetterMode, Failure, Handler, Limits, Message, Mode, Progress, Sampler, Scope, Settings, StartError, Strategy,
-    Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
+    DeadLetterMode, Failure, Handler, Limits, Message, Mode, Progress, Sampler, Scope, Settings,
+    StartError, Strategy, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
 };
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::world::{Act, DELETE, Log, SEND, Script, Seen, VISIBILITY_CHANGE, World, millis, numbered, secs};
+use crate::world::{
+    Act, DELETE, Log, SEND, Script, Seen, VISIBILITY_CHANGE, World, millis, numbered, secs,
+};
 
 fn draining() -> WorkerSettings {
     WorkerSettings { until: Until::Empty, ..WorkerSettings::default() }
 }
 
-async fn start<H: Handler>(world: &World, handler: H, settings: WorkerSettings) -> Worker<H, SqsQueue> {
+async fn start<H: Handler>(
+    world: &World,
+    handler: H,
+    settings: WorkerSettings,
+) -> Worker<H, SqsQueue> {
     let queue = SqsQueue::new(&world.sqs.client());
     Worker::start(handler, queue, &world.queue, world.settings.clone(), settings).await.unwrap()
 }
@@ -59,7 +66,10 @@ async fn what_the_report_does_not_keep_is_deleted_and_the_rest_comes_back() {
     let dead: Vec<String> = world.dead().into_iter().map(|message| message.body).collect();
     assert_eq!(dead.len(), 5, "{dead:?}");
     assert_eq!((progress.completed, progress.not_deleted), (35, 0), "{progress:?}");
-    assert_eq!(progress.dead_lettered, 5, "each once, though SQS delivers it until it moves it: {progress:?}");
+    assert_eq!(
+        progress.dead_lettered, 5,
+        "each once, though SQS delivers it until it moves it: {progress:?}"
+    );
     let calls = calls(&script);
     assert!((5..20).all(|n| calls[&n] == 3) && (21..40).all(|n| calls[&n] == 1), "{calls:?}");
     assert!(world.requests(DELETE).len() < 40, "deleted in batches");
@@ -74,19 +84,23 @@ async fn what_is_done_is_deleted_though_a_neighbour_takes_long() {
         for n in 0..10 {
             let own = |message: SendMessageFluentBuilder| match name {
                 "orders" => message,
-                _ => {
-                    message.message_group_id(if n == 9 { "slow" } else { "g" }).message_deduplication_id(n.to_string())
-                }
+                _ => message
+                    .message_group_id(if n == 9 { "slow" } else { "g" })
+                    .message_deduplication_id(n.to_string()),
             };
             world.send_as(&numbered(n), own).await;
         }
         world.faults(|_| Fault::None);
-        let script = Script::new(|seen| Act::work(if seen.n() == 9 { secs(800) } else { millis(10) }));
+        let script =
+            Script::new(|seen| Act::work(if seen.n() == 9 { secs(800) } else { millis(10) }));
         let worker = start(&world, script, draining()).await;
         let begun = Instant::now();
         worker.run(pending()).await;
-        let deletes: Vec<(usize, u128)> =
-            world.requests(DELETE).iter().map(|call| (call.entries, (call.at - begun).as_millis())).collect();
+        let deletes: Vec<(usize, u128)> = world
+            .requests(DELETE)
+            .iter()
+            .map(|call| (call.entries, (call.at - begun).as_millis()))
+            .collect();
         assert_eq!(deletes, [(9, 260), (1, 800_000)], "{name}: 250 ms after the first one is done");
     }
 }
@@ -138,14 +152,18 @@ async fn a_message_stays_invisible_while_it_is_worked_on_however_long_that_takes
         });
         let script = Script::new(|seen| Act::work(secs(if seen.n() == 0 { 300 } else { 1 })));
         // Another one waits for what becomes visible too early.
-        let (one, other) = (start(&world, script.clone(), draining()), start(&world, script.clone(), draining()));
+        let (one, other) =
+            (start(&world, script.clone(), draining()), start(&world, script.clone(), draining()));
         let (one, other) = (one.await, other.await);
         tokio::join!(one.run(pending()), other.run(pending()));
         assert_eq!(script.calls().len(), 2, "fails: {every_other_fails}");
         let changes = world.requests(VISIBILITY_CHANGE);
         assert!((145..=150).contains(&changes.len()), "a call each 2 s: {}", changes.len());
         let ended = Instant::now();
-        assert!(changes.iter().all(|change| change.at < ended - millis(900)), "none when it is done");
+        assert!(
+            changes.iter().all(|change| change.at < ended - millis(900)),
+            "none when it is done"
+        );
     }
 }
 
@@ -159,7 +177,8 @@ async fn nothing_is_extended_beyond_the_twelve_hours_of_sqs() {
         let begun = Instant::now();
         let ended = timeout(secs(43_300), worker.run(pending())).await;
         assert!(ended.is_err());
-        let extended: Vec<Duration> = world.requests(VISIBILITY_CHANGE).iter().map(|call| call.at - begun).collect();
+        let extended: Vec<Duration> =
+            world.requests(VISIBILITY_CHANGE).iter().map(|call| call.at - begun).collect();
         assert_eq!(extended.len(), if visibility == 600 { 213 } else { 0 });
         assert!(extended.iter().all(|at| *at < secs(43_200)));
         assert_eq!(world.only_message().state, MessageState::Visible);
@@ -173,7 +192,9 @@ async fn no_extension_comes_after_what_settling_asked_for() {
     // The other one keeps the batch, and with it the extensions, going.
     for n in 0..2 {
         let group = |message: SendMessageFluentBuilder| message.message_group_id(format!("g{n}"));
-        world.send_as(&numbered(n), |message| group(message).message_deduplication_id(n.to_string())).await;
+        world
+            .send_as(&numbered(n), |message| group(message).message_deduplication_id(n.to_string()))
+            .await;
     }
     // The first extension, begun after 2 s, arrives when the handler has failed already.
     world.faults_of(VISIBILITY_CHANGE, |call| {
@@ -192,8 +213,14 @@ async fn no_extension_comes_after_what_settling_asked_for() {
     assert!(pause >= secs(102), "the delay of settling is what counts: {pause:?}");
 }
 
-/// Two workers on a queue of 6 s of which nothing can extend the visibility: the first one to receive the message takes 10 s.
-async fn lapse(mut world: World, strategy: Strategy, dead_letter: DeadLetterMode, failure: Option<Failure>) -> Lapsed {
+/// Two workers on a queue of 6 s of which nothing can extend the visibility: the first one to
+/// receive the message takes 10 s.
+async fn lapse(
+    mut world: World,
+    strategy: Strategy,
+    dead_letter: DeadLetterMode,
+    failure: Option<Failure>,
+) -> Lapsed {
     world.settings.limits.timeout = secs(60);
     world.settings.strategy = strategy;
     world.settings.dead_letter = dead_letter;
@@ -205,10 +232,15 @@ async fn lapse(mut world: World, strategy: Strategy, dead_letter: DeadLetterMode
             _ => Act::Done,
         };
         // The second one is done before it extends.
-        Act::after(if (seen.attempt, seen.receive_count) == (1, 1) { secs(10) } else { millis(500) }, act)
+        Act::after(
+            if (seen.attempt, seen.receive_count) == (1, 1) { secs(10) } else { millis(500) },
+            act,
+        )
     });
-    let (one, other) =
-        (start(&world, script.clone(), draining()).await, start(&world, script.clone(), draining()).await);
+    let (one, other) = (
+        start(&world, script.clone(), draining()).await,
+        start(&world, script.clone(), draining()).await,
+    );
     let (one, other) = tokio::join!(one.run(pending()), other.run(pending()));
     Lapsed { world, calls: script.calls(), ended: [one, other] }
 }
@@ -221,8 +253,11 @@ struct Lapsed {
 
 #[tokio::test(start_paused = true)]
 async fn of_a_message_that_may_be_in_other_hands_no_copy_is_sent() {
-    let direct =
-        || DeadLetterMode::Direct("https://sqs.us-east-1.amazonaws.com/000000000000/orders-dlq".parse().unwrap());
+    let direct = || {
+        DeadLetterMode::Direct(
+            "https://sqs.us-east-1.amazonaws.com/000000000000/orders-dlq".parse().unwrap(),
+        )
+    };
     let table = [
         (DeadLetterMode::Redrive, Failure::temporary("later"), 1, 0),
         (DeadLetterMode::Annotate, Failure::non_retryable("no"), 1, 1),
@@ -230,9 +265,18 @@ async fn of_a_message_that_may_be_in_other_hands_no_copy_is_sent() {
     ];
     for (dead_letter, failure, copies, dead) in table {
         let what = format!("{dead_letter:?} {failure:?}");
-        let lapsed = Box::pin(lapse(with_visibility("orders", "6"), Strategy::Copy, dead_letter, Some(failure))).await;
+        let lapsed = Box::pin(lapse(
+            with_visibility("orders", "6"),
+            Strategy::Copy,
+            dead_letter,
+            Some(failure),
+        ))
+        .await;
         let first = &lapsed.calls[..2];
-        assert!(first.iter().all(|seen| seen.attempt == 1), "{what}: both handle the original: {first:?}");
+        assert!(
+            first.iter().all(|seen| seen.attempt == 1),
+            "{what}: both handle the original: {first:?}"
+        );
         assert_eq!(lapsed.world.entries(SEND), vec![1; copies], "{what}");
         assert_eq!((lapsed.world.dead().len(), lapsed.world.messages().len()), (dead, 0), "{what}");
     }
@@ -240,21 +284,26 @@ async fn of_a_message_that_may_be_in_other_hands_no_copy_is_sent() {
 
 #[tokio::test(start_paused = true)]
 async fn nor_of_a_message_whose_delivery_is_read_when_its_visibility_has_run_out() {
-    // Read at 2.6 s, when the message still counts as hidden, and at 3.6 s, when another worker has it.
+    // Read at 2.6 s, when the message still counts as hidden, and at 3.6 s, when another worker has
+    // it.
     for (late, calls, released) in [(2_600, 2, 0), (3_600, 2, 1)] {
         let world = with_visibility("orders", "3");
         world.send_numbered(1).await;
         let receives = world.sqs.call_count("ReceiveMessage");
         world.sqs.set_faults(move |call| match call.operation.as_str() {
-            "ReceiveMessage" if call.of_operation == receives + 1 => Fault::AnswerAfter(millis(late)),
+            "ReceiveMessage" if call.of_operation == receives + 1 => {
+                Fault::AnswerAfter(millis(late))
+            }
             _ => Fault::None,
         });
         let script = Script::new(|seen| match seen.attempt {
             1 => Act::after(millis(200), Act::Fail(Failure::temporary("later"))),
             _ => Act::Done,
         });
-        let (one, other) =
-            (start(&world, script.clone(), draining()).await, start(&world, script.clone(), draining()).await);
+        let (one, other) = (
+            start(&world, script.clone(), draining()).await,
+            start(&world, script.clone(), draining()).await,
+        );
         let (one, other) = tokio::join!(one.run(pending()), other.run(pending()));
         let attempts: Vec<u32> = script.calls().iter().map(|seen| seen.attempt).collect();
         assert_eq!(attempts, [1, 2][..calls], "{late}: one copy");
@@ -284,7 +333,11 @@ async fn a_long_poll_leaves_a_message_enough_of_its_visibility_timeout() {
                 sleep(secs(30)).await;
             };
             let progress = worker.run(sending).await;
-            assert_eq!((progress.requeued, progress.completed, progress.waiting), (1, 1, 0), "{what}");
+            assert_eq!(
+                (progress.requeued, progress.completed, progress.waiting),
+                (1, 1, 0),
+                "{what}"
+            );
             assert!(script.calls().iter().all(|seen| seen.receive_count == 1), "{what}");
         }
     }
@@ -306,7 +359,8 @@ async fn the_first_extension_counts_from_when_the_message_was_asked_for() {
     let mut world = with_visibility("orders", "6");
     world.settings.limits.timeout = secs(60);
     world.faults(|_| Fault::None);
-    let worker = start(&world, Script::new(|_| Act::work(secs(5))), WorkerSettings::default()).await;
+    let worker =
+        start(&world, Script::new(|_| Act::work(secs(5))), WorkerSettings::default()).await;
     let begun = Instant::now();
     let sending = async {
         sleep(millis(1_500)).await;
@@ -314,14 +368,16 @@ async fn the_first_extension_counts_from_when_the_message_was_asked_for() {
         sleep(secs(10)).await;
     };
     assert_eq!(worker.run(sending).await.completed, 1);
-    let at: Vec<Duration> = world.requests(VISIBILITY_CHANGE).iter().map(|call| call.at - begun).collect();
+    let at: Vec<Duration> =
+        world.requests(VISIBILITY_CHANGE).iter().map(|call| call.at - begun).collect();
     assert_eq!(at, [2, 4, 6].map(secs), "the message came at 1.5 s");
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_is_done_is_done_though_its_visibility_has_lapsed() {
     let world = with_visibility("orders", "6");
-    let Lapsed { world, calls, ended } = Box::pin(lapse(world, Strategy::Copy, DeadLetterMode::Redrive, None)).await;
+    let Lapsed { world, calls, ended } =
+        Box::pin(lapse(world, Strategy::Copy, DeadLetterMode::Redrive, None)).await;
     assert_eq!((calls.len(), ended.map(|progress| progress.completed)), (2, [1, 1]));
     assert!(world.messages().is_empty());
 }
@@ -330,11 +386,16 @@ async fn what_is_done_is_done_though_its_visibility_has_lapsed() {
 async fn nor_is_the_visibility_of_a_message_changed_that_may_be_in_other_hands() {
     let world = with_visibility("orders", "6");
     let failure = Some(Failure::temporary("later"));
-    let lapsed = Box::pin(lapse(world, Strategy::Visibility, DeadLetterMode::Redrive, failure)).await;
+    let lapsed =
+        Box::pin(lapse(world, Strategy::Visibility, DeadLetterMode::Redrive, failure)).await;
     let begun = lapsed.calls[0].at;
     let changes = lapsed.world.requests(VISIBILITY_CHANGE);
     let at: Vec<Duration> = changes.iter().map(|call| call.at - begun).collect();
-    assert_eq!((lapsed.calls.len(), at), (2, vec![secs(2), secs(4)]), "none at 10 s, when it fails");
+    assert_eq!(
+        (lapsed.calls.len(), at),
+        (2, vec![secs(2), secs(4)]),
+        "none at 10 s, when it fails"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -354,7 +415,11 @@ async fn a_message_whose_own_extension_fails_is_released_alone() {
         _ => Act::Done,
     });
     let progress = drain(&world, &slow).await;
-    assert_eq!((progress.waiting, progress.requeued, progress.completed), (1, 1, 2), "{progress:?}");
+    assert_eq!(
+        (progress.waiting, progress.requeued, progress.completed),
+        (1, 1, 2),
+        "{progress:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -371,7 +436,11 @@ async fn a_message_that_sqs_refuses_to_extend_is_no_longer_ours_whatever_the_clo
             _ => Act::Done,
         });
         let progress = drain(&world, &script).await;
-        assert_eq!((progress.waiting, progress.requeued), (released, 1 - released), "{sender_fault}");
+        assert_eq!(
+            (progress.waiting, progress.requeued),
+            (released, 1 - released),
+            "{sender_fault}"
+        );
     }
 }
 
@@ -395,8 +464,16 @@ async fn a_send_that_is_tried_again_ends_when_the_visibility_lapses() {
         _ => Act::Done,
     });
     let progress = drain(&world, &script).await;
-    assert_eq!((world.calls(SEND), progress.completed, script.calls().len()), (2, 1, 2), "at 1 s and at 5 s");
-    assert_eq!(world.calls(VISIBILITY_CHANGE), 2, "those that were to extend it, at 2 s and at 4 s");
+    assert_eq!(
+        (world.calls(SEND), progress.completed, script.calls().len()),
+        (2, 1, 2),
+        "at 1 s and at 5 s"
+    );
+    assert_eq!(
+        world.calls(VISIBILITY_CHANGE),
+        2,
+        "those that were to extend it, at 2 s and at 4 s"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -404,14 +481,19 @@ async fn no_handler_begins_for_a_message_that_may_be_in_other_hands() {
     let mut world = with_visibility("orders.fifo", "6");
     world.settings.limits.timeout = secs(60);
     for n in 0..2 {
-        let own =
-            |message: SendMessageFluentBuilder| message.message_group_id("g").message_deduplication_id(n.to_string());
+        let own = |message: SendMessageFluentBuilder| {
+            message.message_group_id("g").message_deduplication_id(n.to_string())
+        };
         world.send_as(&numbered(n), own).await;
     }
     world.faults_of(VISIBILITY_CHANGE, |_| Fault::LoseRequest);
-    let script = Script::new(|seen| Act::work(secs(if (seen.n(), seen.receive_count) == (0, 1) { 10 } else { 1 })));
-    let (one, other) =
-        (start(&world, script.clone(), draining()).await, start(&world, script.clone(), draining()).await);
+    let script = Script::new(|seen| {
+        Act::work(secs(if (seen.n(), seen.receive_count) == (0, 1) { 10 } else { 1 }))
+    });
+    let (one, other) = (
+        start(&world, script.clone(), draining()).await,
+        start(&world, script.clone(), draining()).await,
+    );
     tokio::join!(one.run(pending()), other.run(pending()));
     assert_eq!(calls(&script), BTreeMap::from([(0, 2), (1, 1)]));
 }
@@ -420,17 +502,23 @@ async fn no_handler_begins_for_a_message_that_may_be_in_other_hands() {
 async fn a_fifo_group_keeps_its_order() {
     let world = World::with_queue("orders.fifo", &[("ContentBasedDeduplication", "true")]);
     for n in 0..40 {
-        world.send_as(&numbered(n), |message| message.message_group_id(format!("g{}", n % 4))).await;
+        world
+            .send_as(&numbered(n), |message| message.message_group_id(format!("g{}", n % 4)))
+            .await;
     }
     let script = Script::new(|seen| {
         let fails = seen.n() % 7 == 3 && seen.receive_count == 1;
-        Act::after(millis(300), if fails { Act::Fail(Failure::temporary("later")) } else { Act::Done })
+        Act::after(
+            millis(300),
+            if fails { Act::Fail(Failure::temporary("later")) } else { Act::Done },
+        )
     });
     let settings = WorkerSettings { receivers: Some(3), ..draining() };
     let worker = start(&world, script.clone(), settings).await;
     worker.run(pending()).await;
     for group in 0..4 {
-        let mut seen: Vec<usize> = script.calls().iter().map(Seen::n).filter(|n| n % 4 == group).collect();
+        let mut seen: Vec<usize> =
+            script.calls().iter().map(Seen::n).filter(|n| n % 4 == group).collect();
         let all = seen.clone();
         seen.dedup();
         assert!(seen.is_sorted() && seen.len() == 10, "group {group}: {all:?}");
@@ -442,10 +530,9 @@ async fn what_cannot_be_deleted_while_a_neighbour_works_is_counted() {
     let world = World::new();
     world.send_numbered(2).await;
     // Both tries for the first one.
-    world.faults_of(
-        DELETE,
-        |call| if call.of_operation <= 2 { Fault::refuse(403, "AccessDenied") } else { Fault::None },
-    );
+    world.faults_of(DELETE, |call| {
+        if call.of_operation <= 2 { Fault::refuse(403, "AccessDenied") } else { Fault::None }
+    });
     let script = Script::new(|seen| if seen.n() == 0 { Act::Done } else { Act::work(secs(5)) });
     let progress = drain(&world, &script).await;
     assert_eq!((progress.completed, progress.not_deleted), (3, 1), "{progress:?}");
@@ -454,7 +541,9 @@ async fn what_cannot_be_deleted_while_a_neighbour_works_is_counted() {
 /// Handlers that end, fail and are not begun, at whatever moment the signal comes.
 #[tokio::test(start_paused = true)]
 async fn a_shutdown_at_any_moment_loses_nothing_and_gives_back_what_was_not_handled() {
-    for (name, shutdown_timeout) in [("orders", 30), ("orders", 1), ("orders.fifo", 30), ("orders.fifo", 1)] {
+    for (name, shutdown_timeout) in
+        [("orders", 30), ("orders", 1), ("orders.fifo", 30), ("orders.fifo", 1)]
+    {
         for at in (0..=6_000).step_by(200) {
             let what = format!("{name}, {shutdown_timeout} s, at {at} ms");
             let mut world = World::with_queue(name, &[]);
@@ -464,7 +553,9 @@ async fn a_shutdown_at_any_moment_loses_nothing_and_gives_back_what_was_not_hand
                 world
                     .send_as(&numbered(n), |message| {
                         let group = is_fifo.then(|| format!("g{}", n % 3));
-                        message.set_message_group_id(group).set_message_deduplication_id(is_fifo.then(|| n.to_string()))
+                        message
+                            .set_message_group_id(group)
+                            .set_message_deduplication_id(is_fifo.then(|| n.to_string()))
                     })
                     .await;
             }
@@ -474,15 +565,22 @@ async fn a_shutdown_at_any_moment_loses_nothing_and_gives_back_what_was_not_hand
                 }
                 _ => Act::work(millis(1_300)),
             });
-            let settings = WorkerSettings { shutdown_timeout: secs(shutdown_timeout), ..WorkerSettings::default() };
+            let settings = WorkerSettings {
+                shutdown_timeout: secs(shutdown_timeout),
+                ..WorkerSettings::default()
+            };
             let worker = start(&world, script.clone(), settings).await;
             let begun = Instant::now();
             worker.run(sleep(Duration::from_millis(at))).await;
             let took = begun.elapsed().saturating_sub(Duration::from_millis(at));
             assert!(took <= secs(shutdown_timeout) && took <= secs(8), "{what}: {took:?}");
             let failed = script.calls().iter().filter(|seen| [1, 5].contains(&seen.n())).count();
-            let states: Vec<MessageState> = world.messages().into_iter().map(|message| message.state).collect();
-            let hidden = states.iter().filter(|state| matches!(state, MessageState::InFlightUntil(_))).count();
+            let states: Vec<MessageState> =
+                world.messages().into_iter().map(|message| message.state).collect();
+            let hidden = states
+                .iter()
+                .filter(|state| matches!(state, MessageState::InFlightUntil(_)))
+                .count();
             assert!(hidden <= if is_fifo { failed } else { 0 }, "{what}: {states:?}");
 
             let done = worker.progress().completed;
@@ -506,7 +604,11 @@ async fn what_is_handled_when_the_time_is_over_is_cancelled_and_receivable_at_on
     assert_eq!(begun.elapsed(), secs(5 + 30 - 5), "the reserve is kept for settling");
     assert_eq!(script.running(), 0);
     let message = world.only_message();
-    assert_eq!((message.state, message.body), (MessageState::Visible, numbered(0)), "no retry is used up");
+    assert_eq!(
+        (message.state, message.body),
+        (MessageState::Visible, numbered(0)),
+        "no retry is used up"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -554,7 +656,8 @@ async fn receiving_backs_off_and_goes_on() {
         });
         worker.run(pending()).await;
         let begun = begun.lock().unwrap().clone();
-        let waited: Vec<u128> = begun.windows(2).take(7).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
+        let waited: Vec<u128> =
+            begun.windows(2).take(7).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
         assert_eq!(waited, pauses, "{fault:?}");
         assert_eq!(script.calls().len(), 1);
     }
@@ -568,7 +671,8 @@ async fn what_would_lose_messages_or_double_them_is_refused_at_the_start() {
     let missing = "arn:aws:sqs:us-east-1:000000000000:missing".parse().unwrap();
     let queue = SqsQueue::new(&world.sqs.client());
     let ask = async |queue_arn, settings: &Settings, without| {
-        let worker = WorkerSettings { without_dead_letter_queue: without, ..WorkerSettings::default() };
+        let worker =
+            WorkerSettings { without_dead_letter_queue: without, ..WorkerSettings::default() };
         let script = Script::new(|_| Act::Done);
         Worker::start(script, queue.clone(), queue_arn, settings.clone(), worker).await.err()
     };
@@ -582,9 +686,14 @@ async fn what_would_lose_messages_or_double_them_is_refused_at_the_start() {
     for (seconds, is_refused) in [(0, false), (60, false), (61, true)] {
         let now = world.clock.now();
         for wrong in [now - secs(seconds), now + secs(seconds)] {
-            let settings = Settings { clock: requeue::Clock::starting_at(wrong), ..world.settings.clone() };
+            let settings =
+                Settings { clock: requeue::Clock::starting_at(wrong), ..world.settings.clone() };
             let error = ask(&world.queue, &settings, refuse).await;
-            assert_eq!(matches!(error, Some(StartError::Clock { .. })), is_refused, "{seconds}: {error:?}");
+            assert_eq!(
+                matches!(error, Some(StartError::Clock { .. })),
+                is_refused,
+                "{seconds}: {error:?}"
+            );
         }
     }
 
@@ -606,7 +715,8 @@ async fn a_dead_letter_queue_that_does_not_exist_is_refused_like_none() {
     world.sqs.client().delete_queue().queue_url(gone.url()).send().await.unwrap();
 
     let direct = |url: String| DeadLetterMode::Direct(url.parse().unwrap());
-    let missing = |is_direct| Some(StartError::MissingDeadLetterQueue { queue: gone.clone(), is_direct });
+    let missing =
+        |is_direct| Some(StartError::MissingDeadLetterQueue { queue: gone.clone(), is_direct });
     for (queue, dead_letter, refused) in [
         (&orphan, DeadLetterMode::Redrive, missing(false)),
         (&orphan, DeadLetterMode::Annotate, missing(false)),
@@ -619,21 +729,31 @@ async fn a_dead_letter_queue_that_does_not_exist_is_refused_like_none() {
     ] {
         for without in [WithoutDeadLetterQueue::Refuse, WithoutDeadLetterQueue::Warn] {
             let expected = refused.clone().filter(|_| without == WithoutDeadLetterQueue::Refuse);
-            let worker = WorkerSettings { without_dead_letter_queue: without, ..WorkerSettings::default() };
+            let worker =
+                WorkerSettings { without_dead_letter_queue: without, ..WorkerSettings::default() };
             let settings = Settings { dead_letter: dead_letter.clone(), ..world.settings.clone() };
             let source = SqsQueue::new(&world.sqs.client());
-            let started = Worker::start(Script::new(|_| Act::Done), source, queue, settings, worker).await;
+            let started =
+                Worker::start(Script::new(|_| Act::Done), source, queue, settings, worker).await;
             assert_eq!(started.err(), expected, "{queue} {dead_letter:?}");
         }
     }
     let said = missing(false).unwrap().to_string();
-    assert!(said.starts_with(&format!("the queue's redrive policy names {gone} as the dead-letter queue")), "{said}");
+    assert!(
+        said.starts_with(&format!(
+            "the queue's redrive policy names {gone} as the dead-letter queue"
+        )),
+        "{said}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_mode_for_dead_letters_that_does_nothing_on_a_fifo_queue_is_said_at_the_start() {
-    let direct =
-        || DeadLetterMode::Direct("https://sqs.us-east-1.amazonaws.com/000000000000/orders-dlq".parse().unwrap());
+    let direct = || {
+        DeadLetterMode::Direct(
+            "https://sqs.us-east-1.amazonaws.com/000000000000/orders-dlq".parse().unwrap(),
+        )
+    };
     for (name, dead_letter, mode, times) in [
         ("orders.fifo", DeadLetterMode::Annotate, Mode::Requeue, 1),
         ("orders.fifo", DeadLetterMode::Annotate, Mode::Report, 0),
@@ -674,13 +794,22 @@ async fn the_embedded_queue_is_a_source_without_the_sdk_too() {
     let script = Script::new(|_| Act::Done);
     let limits = Limits { concurrency: 3, ..Limits::default() };
     let settings = Settings { limits, ..world.settings.clone() };
-    let worker = Worker::start(script.clone(), world.sqs.clone(), &world.queue, settings, draining()).await.unwrap();
+    let worker =
+        Worker::start(script.clone(), world.sqs.clone(), &world.queue, settings, draining())
+            .await
+            .unwrap();
     assert_eq!(worker.run(pending()).await.completed, 12);
     assert_eq!(world.entries(DELETE), [3, 3, 3, 3], "as many as there are handlers");
 
     let (by_sdk, by_port) = (SqsQueue::new(&world.sqs.client()), world.sqs.clone());
-    let (one, other) = (by_sdk.describe(&world.queue).await.unwrap(), by_port.describe(&world.queue).await.unwrap());
-    assert_eq!((one.arn, one.visibility, one.messages), (other.arn, other.visibility, other.messages));
+    let (one, other) = (
+        by_sdk.describe(&world.queue).await.unwrap(),
+        by_port.describe(&world.queue).await.unwrap(),
+    );
+    assert_eq!(
+        (one.arn, one.visibility, one.messages),
+        (other.arn, other.visibility, other.messages)
+    );
     let gone = "arn:aws:sqs:us-east-1:000000000000:gone".parse().unwrap();
     assert_eq!(by_port.describe(&gone).await.unwrap_err().kind, CallErrorKind::Refused);
 }
@@ -691,7 +820,9 @@ async fn a_service_that_fails_the_first_call_of_each_message_is_not_starved_by_i
     world.protect();
     world.settings.sampler = Sampler::seeded(5);
     world.send_numbered(40).await;
-    let script = Script::new(|seen| if seen.attempt == 1 { Act::Fail(Failure::temporary("503")) } else { Act::Done });
+    let script = Script::new(|seen| {
+        if seen.attempt == 1 { Act::Fail(Failure::temporary("503")) } else { Act::Done }
+    });
     let begun = Instant::now();
     let progress = drain(&world, &script).await;
     assert_eq!((progress.completed, script.calls().len()), (40, 80));
@@ -717,10 +848,15 @@ async fn no_limit_is_too_long_for_either_host() {
         // Fails once, so that there is a copy to settle.
         let script = Script::failing_first(20, Failure::temporary("later"));
         if ends {
-            let worker =
-                start(&world, script.clone(), WorkerSettings { shutdown_timeout: Duration::MAX, ..draining() });
+            let worker = start(
+                &world,
+                script.clone(),
+                WorkerSettings { shutdown_timeout: Duration::MAX, ..draining() },
+            );
             let worker = worker.await;
-            let progress = timeout(secs(10_000), worker.run(pending())).await.expect("the queue becomes empty");
+            let progress = timeout(secs(10_000), worker.run(pending()))
+                .await
+                .expect("the queue becomes empty");
             assert_eq!((progress.completed, progress.not_deleted), (20, 0), "{limits:?}");
         }
         world.send_numbered(20).await;
@@ -743,20 +879,28 @@ async fn a_worker_does_not_receive_what_it_could_only_defer() {
             if is_down { Act::Fail(Failure::temporary("503")) } else { Act::Done }
         });
         // Even and odd ones.
-        let two = |message: &Message| Scope::of(&message.body().bytes().rev().nth(1).map(|digit| digit % 2));
+        let two = |message: &Message| {
+            Scope::of(&message.body().bytes().rev().nth(1).map(|digit| digit % 2))
+        };
         let script = if scopes == 1 { script } else { script.scoped(two) };
         let log = Log::default();
         let listening = log.listen();
         let settings = WorkerSettings { receivers: Some(2), ..draining() };
         let worker = start(&world, script.clone(), settings).await;
-        let progress = timeout(secs(100_000), worker.run(pending())).await.expect("the queue becomes empty");
+        let progress =
+            timeout(secs(100_000), worker.run(pending())).await.expect("the queue becomes empty");
         drop(listening);
         assert_eq!((progress.completed, world.dead().len()), (200, 0), "{scopes}");
         copies.push(world.entries(SEND).iter().sum::<usize>());
         for line in ["receiving stopped", "receiving resumed"] {
             assert_eq!(log.text().matches(line).count(), usize::from(scopes == 1), "{line}");
         }
-        requests.push(["ReceiveMessage", SEND, DELETE].map(|operation| world.calls(operation)).iter().sum::<u64>());
+        requests.push(
+            ["ReceiveMessage", SEND, DELETE]
+                .map(|operation| world.calls(operation))
+                .iter()
+                .sum::<u64>(),
+        );
     }
     assert!(copies[0] < 200 && 5 * copies[0] < copies[1], "{copies:?}");
     assert!(2 * requests[0] < requests[1], "{requests:?}");
@@ -778,7 +922,8 @@ async fn a_worker_that_stops_receiving_says_why_and_for_how_long() {
         worker.run(sleep(millis(500))).await;
         drop(listening);
         let text = log.text();
-        let said: Vec<&str> = text.lines().filter(|line| line.contains("receiving stopped")).collect();
+        let said: Vec<&str> =
+            text.lines().filter(|line| line.contains("receiving stopped")).collect();
         let [said] = said[..] else { panic!("{said:?}") };
         assert!(expected.iter().all(|field| said.split(' ').any(|word| word == *field)), "{said}");
     }
@@ -800,7 +945,10 @@ async fn a_pause_of_the_only_tenant_so_far_keeps_no_worker_from_the_messages_of_
         world.send("another").await;
     };
     tokio::join!(worker.run(sleep(secs(10))), sending);
-    assert_eq!((script.seen(), script.done()), (vec!["paused".into(), "another".into()], vec!["another".into()]));
+    assert_eq!(
+        (script.seen(), script.done()),
+        (vec!["paused".into(), "another".into()], vec!["another".into()])
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -823,7 +971,8 @@ async fn a_worker_goes_on_when_one_probe_has_ended_however_long_another_one_take
     });
     let settings = WorkerSettings { receivers: Some(2), ..draining() };
     let worker = start(&world, script.clone(), settings).await;
-    let progress = timeout(secs(100_000), worker.run(pending())).await.expect("the queue becomes empty");
+    let progress =
+        timeout(secs(100_000), worker.run(pending())).await.expect("the queue becomes empty");
     assert_eq!((progress.completed, world.dead().len()), (200, 0));
     let late = script.calls().iter().filter(|call| call.at - begun > secs(300)).count();
     assert_eq!(late, 0, "the others did not wait for the slow one");
@@ -843,7 +992,8 @@ async fn a_worker_that_receives_nothing_for_a_pause_ends_at_once_all_the_same() 
     let mut world = World::new();
     world.protect();
     world.settings.policy.max_retries = 0;
-    let dead_letters = "https://sqs.us-east-1.amazonaws.com/000000000000/orders-dlq".parse().unwrap();
+    let dead_letters =
+        "https://sqs.us-east-1.amazonaws.com/000000000000/orders-dlq".parse().unwrap();
     world.settings.dead_letter = DeadLetterMode::Direct(dead_letters);
     world.send_numbered(1).await;
     let begun = Instant::now();

@@ -1,4 +1,5 @@
-//! A queue, its dead-letter queue, the event source mapping and a processor over the real SDK client, in virtual time.
+//! A queue, its dead-letter queue, the event source mapping and a processor over the real SDK
+//! client, in virtual time.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::future::Future;
@@ -11,12 +12,14 @@ use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 use aws_sdk_sqs::types::QueueAttributeName;
 use base64::Engine as _;
 use lambda_runtime::{Context, LambdaEvent};
-use requeue::embedded::{Answer, Call, EmbeddedSqs, EventSourceMapping, Fault, InFlight, MessageState, MessageView};
+use requeue::embedded::{
+    Answer, Call, EmbeddedSqs, EventSourceMapping, Fault, InFlight, MessageState, MessageView,
+};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{Attribute, AttributeValue, Queue, QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, DeadLetterInfo, Failure, Handler, InvocationError, Limits, Message, Record, RecursiveLoop,
-    Report, Sampler, Scope, Settings, SqsEvent,
+    BatchProcessor, Clock, DeadLetterInfo, Failure, Handler, InvocationError, Limits, Message,
+    Record, RecursiveLoop, Report, Sampler, Scope, Settings, SqsEvent,
 };
 use requeue_testkit::log;
 use serde_json::{Value, json};
@@ -76,11 +79,18 @@ impl World {
         log::install();
         let clock = Clock::starting_at(now);
         let sqs = EmbeddedSqs::seeded(clock.clone(), "us-east-1", "000000000000", 7);
-        let dead = name.strip_suffix(".fifo").map_or(format!("{name}-dlq"), |name| format!("{name}-dlq.fifo"));
+        let dead = name
+            .strip_suffix(".fifo")
+            .map_or(format!("{name}-dlq"), |name| format!("{name}-dlq.fifo"));
         let dead_letters = sqs.create_queue(&dead, []).expect("a queue");
-        let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{MAX_RECEIVE_COUNT}}}"#);
+        let redrive = format!(
+            r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{MAX_RECEIVE_COUNT}}}"#
+        );
         let visibility = VISIBILITY.as_secs().to_string();
-        let mut all = BTreeMap::from([("VisibilityTimeout", visibility.as_str()), ("RedrivePolicy", &redrive)]);
+        let mut all = BTreeMap::from([
+            ("VisibilityTimeout", visibility.as_str()),
+            ("RedrivePolicy", &redrive),
+        ]);
         all.extend(attributes.iter().copied());
         let queue = sqs.create_queue(name, all).expect("a queue");
         let settings = Settings {
@@ -110,13 +120,16 @@ impl World {
     /// As a function has it by default.
     pub fn protect(&mut self) {
         let RetryPolicy { max_pause, circuit_breaker, .. } = RetryPolicy::default();
-        self.settings.policy = RetryPolicy { max_pause, circuit_breaker, ..self.settings.policy.clone() };
+        self.settings.policy =
+            RetryPolicy { max_pause, circuit_breaker, ..self.settings.policy.clone() };
     }
 
-    /// Lets `faults` decide about every batch request from now on; the count of an operation begins at 1.
+    /// Lets `faults` decide about every batch request from now on; the count of an operation begins
+    /// at 1.
     pub fn faults(&self, faults: impl Fn(&Call) -> Fault + Send + Sync + 'static) {
         let requests = Arc::clone(&self.requests);
-        let earlier: BTreeMap<&str, u64> = [SEND, DELETE, VISIBILITY_CHANGE].map(|op| (op, self.calls(op))).into();
+        let earlier: BTreeMap<&str, u64> =
+            [SEND, DELETE, VISIBILITY_CHANGE].map(|op| (op, self.calls(op))).into();
         self.sqs.set_faults(move |call| {
             let Some(earlier) = earlier.get(call.operation.as_str()) else {
                 return Fault::None;
@@ -134,8 +147,14 @@ impl World {
     }
 
     /// Lets `fault` decide about the requests of one operation alone.
-    pub fn faults_of(&self, operation: &'static str, fault: impl Fn(&Call) -> Fault + Send + Sync + 'static) {
-        self.faults(move |call| if call.operation == operation { fault(call) } else { Fault::None });
+    pub fn faults_of(
+        &self,
+        operation: &'static str,
+        fault: impl Fn(&Call) -> Fault + Send + Sync + 'static,
+    ) {
+        self.faults(
+            move |call| if call.operation == operation { fault(call) } else { Fault::None },
+        );
     }
 
     /// The requests of an operation so far.
@@ -147,7 +166,8 @@ impl World {
 
     /// The numbers of entries in the requests of an operation, smallest first.
     pub fn entries(&self, operation: &str) -> Vec<usize> {
-        let mut entries: Vec<usize> = self.requests(operation).iter().map(|request| request.entries).collect();
+        let mut entries: Vec<usize> =
+            self.requests(operation).iter().map(|request| request.entries).collect();
         entries.sort_unstable();
         entries
     }
@@ -191,7 +211,10 @@ impl World {
     }
 
     /// One invocation with what is in the queue now, as Lambda does it; `None` when nothing is.
-    pub async fn invoke<H: Handler, Q: Queue>(&self, processor: &BatchProcessor<H, Q>) -> Option<Invocation> {
+    pub async fn invoke<H: Handler, Q: Queue>(
+        &self,
+        processor: &BatchProcessor<H, Q>,
+    ) -> Option<Invocation> {
         let mapping = self.mapping();
         let batch = mapping.poll(Duration::ZERO).await.expect("the queue exists")?;
         let event = batch.event(&self.queue);
@@ -217,14 +240,22 @@ impl World {
     }
 
     /// Hands an event to the processor and returns its report; nothing is acknowledged.
-    pub async fn report<H: Handler>(&self, processor: &BatchProcessor<H, SqsQueue>, event: &Value) -> Report {
+    pub async fn report<H: Handler>(
+        &self,
+        processor: &BatchProcessor<H, SqsQueue>,
+        event: &Value,
+    ) -> Report {
         let payload: SqsEvent = serde_json::from_value(event.clone()).expect("lenient");
         let records = payload.records.expect("an event of SQS");
         processor.process(records, Instant::now() + self.function_timeout).await
     }
 
     /// Hands an event to the function and does by its answer what Lambda does.
-    pub async fn deliver<H: Handler>(&self, processor: &BatchProcessor<H, SqsQueue>, event: &Value) -> Invocation {
+    pub async fn deliver<H: Handler>(
+        &self,
+        processor: &BatchProcessor<H, SqsQueue>,
+        event: &Value,
+    ) -> Invocation {
         let started = Instant::now();
         let answer = self.invoke_with(processor, event).await;
         let invocation = Invocation::new(answer, started.elapsed(), event);
@@ -286,7 +317,8 @@ impl World {
         }
     }
 
-    /// Invokes whenever something is visible, until the queue is empty. Returns the number of invocations.
+    /// Invokes whenever something is visible, until the queue is empty. Returns the number of
+    /// invocations.
     pub async fn run<H: Handler, Q: Queue>(&self, processor: &BatchProcessor<H, Q>) -> usize {
         let mut invocations = 0;
         while self.sleep_until_due().await {
@@ -304,7 +336,11 @@ impl World {
     pub async fn sleep_until_due(&self) -> bool {
         let messages = self.messages();
         let group = |message: &MessageView| {
-            message.system_attributes.get("MessageGroupId").filter(|_| self.queue.is_fifo()).cloned()
+            message
+                .system_attributes
+                .get("MessageGroupId")
+                .filter(|_| self.queue.is_fifo())
+                .cloned()
         };
         let in_flight: BTreeMap<_, Duration> = messages
             .iter()
@@ -317,7 +353,9 @@ impl World {
             });
         // While one message of a FIFO group is in flight, the others are held back.
         let due = |message: &MessageView| match group(message) {
-            Some(group) => in_flight.get(&Some(group)).copied().unwrap_or_default().max(self.wait(message)),
+            Some(group) => {
+                in_flight.get(&Some(group)).copied().unwrap_or_default().max(self.wait(message))
+            }
             None => self.wait(message),
         };
         let Some(next) = messages.iter().map(due).min() else {
@@ -338,15 +376,23 @@ impl World {
     }
 
     pub async fn set_max_receive_count(&self, count: u32) {
-        let redrive = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":{count}}}"#, self.dead_letters);
+        let redrive = format!(
+            r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":{count}}}"#,
+            self.dead_letters
+        );
         let client = self.sqs.client();
         let request = client.set_queue_attributes().queue_url(self.queue.url());
-        request.attributes(QueueAttributeName::RedrivePolicy, redrive).send().await.expect("the queue exists");
+        request
+            .attributes(QueueAttributeName::RedrivePolicy, redrive)
+            .send()
+            .await
+            .expect("the queue exists");
     }
 
     /// Moves all dead letters back into the queue, as an operator does.
     pub async fn move_back(&self) {
-        let task = self.sqs.client().start_message_move_task().source_arn(self.dead_letters.to_string());
+        let task =
+            self.sqs.client().start_message_move_task().source_arn(self.dead_letters.to_string());
         task.destination_arn(self.queue.to_string()).send().await.expect("a dead-letter queue");
         while !self.dead().is_empty() {
             tokio::time::sleep(millis(10)).await;
@@ -424,7 +470,9 @@ pub fn attributes(record: &Value) -> BTreeMap<String, Attribute> {
     let read = |(name, value): (&String, &Value)| {
         let data_type = value["dataType"].as_str()?.to_owned();
         let value = match value["binaryValue"].as_str() {
-            Some(text) => AttributeValue::Binary(base64::prelude::BASE64_STANDARD.decode(text).ok()?),
+            Some(text) => {
+                AttributeValue::Binary(base64::prelude::BASE64_STANDARD.decode(text).ok()?)
+            }
             None => AttributeValue::Text(value["stringValue"].as_str()?.to_owned()),
         };
         Some((name.clone(), Attribute { data_type, value }))
@@ -441,7 +489,11 @@ pub struct Invocation {
 }
 
 impl Invocation {
-    fn new(answer: Result<SqsBatchResponse, InvocationError>, elapsed: Duration, event: &Value) -> Self {
+    fn new(
+        answer: Result<SqsBatchResponse, InvocationError>,
+        elapsed: Duration,
+        event: &Value,
+    ) -> Self {
         let texts = |name: &str| -> Vec<String> {
             let texts = records(event).iter().filter_map(|record| record[name].as_str());
             texts.filter(|text| !text.is_empty()).map(str::to_owned).collect()
@@ -544,7 +596,13 @@ impl Act {
 impl Script {
     pub fn new(act: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
         let (calls, done) = Default::default();
-        Self { act: Arc::new(act), scope: |_| Scope::default(), calls, done, running: Arc::default() }
+        Self {
+            act: Arc::new(act),
+            scope: |_| Scope::default(),
+            calls,
+            done,
+            running: Arc::default(),
+        }
     }
 
     pub fn scoped(self, scope: fn(&Message) -> Scope) -> Self {
@@ -612,14 +670,15 @@ impl Handler for Script {
         let (done, body) = (Arc::clone(&self.done), seen.body.clone());
         self.calls.lock().expect("no panic while it is held").push(seen);
         let running = Arc::clone(&self.running);
-        let future: Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> = Box::pin(async move {
-            let ended = perform(act).await;
-            if ended.is_ok() {
-                done.lock().expect("no panic while it is held").push(body);
-            }
-            drop(running);
-            ended
-        });
+        let future: Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> =
+            Box::pin(async move {
+                let ended = perform(act).await;
+                if ended.is_ok() {
+                    done.lock().expect("no panic while it is held").push(body);
+                }
+                drop(running);
+                ended
+            });
         future
     }
 }
@@ -654,7 +713,11 @@ impl Dice {
     pub fn roll(&self, from: u32, to: u32) -> u32 {
         let numbers = f64::from(to - from) + 1.0;
         let offset = (self.0.sample() * numbers).floor();
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "from 0 to the difference")]
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "from 0 to the difference"
+        )]
         let offset = offset as u32;
         from + offset
     }

@@ -12,8 +12,9 @@ use aws_sdk_sqs::operation::send_message::SendMessageOutput;
 use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 use aws_sdk_sqs::types::builders::SendMessageBatchRequestEntryBuilder;
 use aws_sdk_sqs::types::{
-    BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry, DeleteMessageBatchRequestEntry, Message,
-    MessageSystemAttributeName, QueueAttributeName, SendMessageBatchRequestEntry,
+    BatchResultErrorEntry, ChangeMessageVisibilityBatchRequestEntry,
+    DeleteMessageBatchRequestEntry, Message, MessageSystemAttributeName, QueueAttributeName,
+    SendMessageBatchRequestEntry,
 };
 use requeue::Clock;
 use tokio::time::Instant;
@@ -23,7 +24,8 @@ pub(crate) type Observed = Result<String, String>;
 
 type Running = Pin<Box<dyn Future<Output = Observed> + Send>>;
 
-/// One rule of SQS, or something that the processor does by such rules, and how to see whether it is so.
+/// One rule of SQS, or something that the processor does by such rules, and how to see whether it
+/// is so.
 pub(crate) struct Check {
     pub(crate) name: &'static str,
     pub(crate) expected: &'static str,
@@ -89,15 +91,25 @@ impl Bench {
         self.queue_named(format!("{}.fifo", Self::name()), &attributes).await
     }
 
-    pub(crate) async fn queue_named(&self, name: String, attributes: &[(&str, &str)]) -> Result<Queue, String> {
-        let attributes = attributes.iter().map(|(name, value)| (QueueAttributeName::from(*name), (*value).to_owned()));
-        let create = self.client.create_queue().queue_name(&name).set_attributes(Some(attributes.collect()));
+    pub(crate) async fn queue_named(
+        &self,
+        name: String,
+        attributes: &[(&str, &str)],
+    ) -> Result<Queue, String> {
+        let attributes = attributes
+            .iter()
+            .map(|(name, value)| (QueueAttributeName::from(*name), (*value).to_owned()));
+        let create =
+            self.client.create_queue().queue_name(&name).set_attributes(Some(attributes.collect()));
         let url = create.send().await.map_err(code)?.queue_url.unwrap_or_default();
         Ok(Queue { client: self.client.clone(), name, url })
     }
 
     /// A queue with a dead-letter queue behind it.
-    pub(crate) async fn queue_with_dead_letters(&self, max_receives: u32) -> Result<(Queue, Queue), String> {
+    pub(crate) async fn queue_with_dead_letters(
+        &self,
+        max_receives: u32,
+    ) -> Result<(Queue, Queue), String> {
         let dead = self.queue(&[]).await?;
         let policy = redrive_policy(&dead.arn().await?, max_receives);
         let queue = self.queue(&[("VisibilityTimeout", "0"), ("RedrivePolicy", &policy)]).await?;
@@ -123,7 +135,11 @@ impl Queue {
         with(send).send().await.map_err(code)
     }
 
-    pub(crate) async fn send_to_group(&self, group: &str, body: &str) -> Result<SendMessageOutput, String> {
+    pub(crate) async fn send_to_group(
+        &self,
+        group: &str,
+        body: &str,
+    ) -> Result<SendMessageOutput, String> {
         let id = uuid::Uuid::new_v4().to_string();
         self.send_with(body, |m| m.message_group_id(group).message_deduplication_id(id)).await
     }
@@ -159,12 +175,17 @@ impl Queue {
     }
 
     pub(crate) async fn change_visibility(&self, handle: &str, secs: i32) -> Result<(), String> {
-        let change = self.client.change_message_visibility().queue_url(&self.url).receipt_handle(handle);
+        let change =
+            self.client.change_message_visibility().queue_url(&self.url).receipt_handle(handle);
         change.visibility_timeout(secs).send().await.map(drop).map_err(code)
     }
 
     pub(crate) async fn attributes(&self) -> Result<HashMap<QueueAttributeName, String>, String> {
-        let get = self.client.get_queue_attributes().queue_url(&self.url).attribute_names(QueueAttributeName::All);
+        let get = self
+            .client
+            .get_queue_attributes()
+            .queue_url(&self.url)
+            .attribute_names(QueueAttributeName::All);
         Ok(get.send().await.map_err(code)?.attributes.unwrap_or_default())
     }
 
@@ -193,30 +214,44 @@ impl Queue {
         ))
     }
 
-    pub(crate) async fn send_batch(&self, entries: Vec<SendMessageBatchRequestEntry>) -> Result<String, String> {
-        let batch = self.client.send_message_batch().queue_url(&self.url).set_entries(Some(entries));
+    pub(crate) async fn send_batch(
+        &self,
+        entries: Vec<SendMessageBatchRequestEntry>,
+    ) -> Result<String, String> {
+        let batch =
+            self.client.send_message_batch().queue_url(&self.url).set_entries(Some(entries));
         let answer = batch.send().await.map_err(code)?;
         Ok(parts(answer.successful.iter().map(|entry| entry.id.as_str()), &answer.failed))
     }
 
     pub(crate) async fn delete_batch(&self, handles: &[&str]) -> Result<String, String> {
         let entry = |(id, handle): (usize, &&str)| {
-            let entry = DeleteMessageBatchRequestEntry::builder().id(id.to_string()).receipt_handle(*handle);
+            let entry = DeleteMessageBatchRequestEntry::builder()
+                .id(id.to_string())
+                .receipt_handle(*handle);
             entry.build().expect("id and handle")
         };
         let entries = handles.iter().enumerate().map(entry).collect();
-        let batch = self.client.delete_message_batch().queue_url(&self.url).set_entries(Some(entries));
+        let batch =
+            self.client.delete_message_batch().queue_url(&self.url).set_entries(Some(entries));
         let answer = batch.send().await.map_err(code)?;
         Ok(parts(answer.successful.iter().map(|entry| entry.id.as_str()), &answer.failed))
     }
 
-    pub(crate) async fn change_visibility_batch(&self, changes: &[(&str, i32)]) -> Result<String, String> {
+    pub(crate) async fn change_visibility_batch(
+        &self,
+        changes: &[(&str, i32)],
+    ) -> Result<String, String> {
         let entry = |(id, (handle, secs)): (usize, &(&str, i32))| {
             let entry = ChangeMessageVisibilityBatchRequestEntry::builder().id(id.to_string());
             entry.receipt_handle(*handle).visibility_timeout(*secs).build().expect("id and handle")
         };
         let entries = changes.iter().enumerate().map(entry).collect();
-        let batch = self.client.change_message_visibility_batch().queue_url(&self.url).set_entries(Some(entries));
+        let batch = self
+            .client
+            .change_message_visibility_batch()
+            .queue_url(&self.url)
+            .set_entries(Some(entries));
         let answer = batch.send().await.map_err(code)?;
         Ok(parts(answer.successful.iter().map(|entry| entry.id.as_str()), &answer.failed))
     }
@@ -236,7 +271,10 @@ pub(crate) fn entry_with(
     with(entry).build().expect("id and body")
 }
 
-fn parts<'a>(successful: impl Iterator<Item = &'a str>, failed: &[BatchResultErrorEntry]) -> String {
+fn parts<'a>(
+    successful: impl Iterator<Item = &'a str>,
+    failed: &[BatchResultErrorEntry],
+) -> String {
     let mut successful: Vec<&str> = successful.collect();
     successful.sort_unstable();
     let mut failed: Vec<String> = failed
@@ -270,7 +308,10 @@ pub(crate) fn outcome<T>(result: Result<T, String>) -> String {
 #[allow(clippy::needless_pass_by_value, reason = "callers name a constant")]
 pub(crate) fn system(message: &Message, name: MessageSystemAttributeName) -> String {
     let attributes = message.attributes();
-    attributes.and_then(|attributes| attributes.get(&name)).cloned().unwrap_or_else(|| "none".to_owned())
+    attributes
+        .and_then(|attributes| attributes.get(&name))
+        .cloned()
+        .unwrap_or_else(|| "none".to_owned())
 }
 
 pub(crate) fn receive_count(message: &Message) -> String {
@@ -304,10 +345,12 @@ impl Watch {
     }
 }
 
-/// Whether something took about so many seconds: not less, and not much more even on a busy machine.
+/// Whether something took about so many seconds: not less, and not much more even on a busy
+/// machine.
 pub(crate) fn verdict(elapsed: Duration, secs: f64) -> String {
     let elapsed = elapsed.as_secs_f64();
-    // Emulators look once in a while, and machines are busy; nobody may be early by more than a clock's grain.
+    // Emulators look once in a while, and machines are busy; nobody may be early by more than a
+    // clock's grain.
     if elapsed < secs - 0.1 {
         format!("too early: {elapsed:.1} s instead of {secs} s")
     } else if elapsed > secs + 4.0 {

@@ -1,7 +1,9 @@
-//! Known differences: where another implementation does not do what AWS does. `why` names the document that says so, or tells that it was
-//! seen on AWS; the embedded SQS follows AWS in each of them.
+//! Known differences: where another implementation does not do what AWS does. `why` names the
+//! document that says so, or tells that it was seen on AWS; the embedded SQS follows AWS in each of
+//! them.
 //!
-//! "Reference" is the Amazon SQS API reference, "guide" the Amazon SQS developer guide. Versions: moto 5.2.5, ministack 1.5.33.
+//! "Reference" is the Amazon SQS API reference, "guide" the Amazon SQS developer guide. Versions:
+//! moto 5.2.5, ministack 1.5.33.
 
 /// A rule that somebody does not keep.
 pub(crate) struct Difference {
@@ -25,7 +27,10 @@ pub(crate) fn known(check: &str, implementation: &str) -> Option<&'static str> {
 pub(crate) const DIFFERENCES: &[Difference] = &[
     Difference {
         check: "attributes out of bounds are refused",
-        instead: &[("moto", "43201: ok, 901: ok, 59: ok, 21: ok, 1048577: InvalidAttributeValue, text: no code")],
+        instead: &[(
+            "moto",
+            "43201: ok, 901: ok, 59: ok, 21: ok, 1048577: InvalidAttributeValue, text: no code",
+        )],
         why: "Reference, CreateQueue: each attribute names its bounds.",
     },
     Difference {
@@ -58,7 +63,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "a group has 1 to 128 letters, digits and signs",
-        instead: &[("moto", "128: ok, 129: ok, space: ok"), ("ministack", "128: ok, 129: ok, space: ok")],
+        instead: &[
+            ("moto", "128: ok, 129: ok, space: ok"),
+            ("ministack", "128: ok, 129: ok, space: ok"),
+        ],
         why: "Reference, SendMessage, MessageGroupId.",
     },
     Difference {
@@ -96,7 +104,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "a value is not empty",
-        instead: &[("moto", "String: ok, Number: ok, Binary: ok"), ("ministack", "String: ok, Number: ok, Binary: ok")],
+        instead: &[
+            ("moto", "String: ok, Number: ok, Binary: ok"),
+            ("ministack", "String: ok, Number: ok, Binary: ok"),
+        ],
         why: "Guide, message metadata: name, type and value must not be empty or null.",
     },
     Difference {
@@ -106,7 +117,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
                 "moto",
                 "AWS.x: ok, amazon.x: ok, .a: ok, a.: ok, a..b: ok, a b: InvalidParameterValue, a-b_c.d: ok, 256: ok, 257: ok",
             ),
-            ("ministack", "AWS.x: ok, amazon.x: ok, .a: ok, a.: ok, a..b: ok, a b: ok, a-b_c.d: ok, 256: ok, 257: ok"),
+            (
+                "ministack",
+                "AWS.x: ok, amazon.x: ok, .a: ok, a.: ok, a..b: ok, a b: ok, a-b_c.d: ok, 256: ok, 257: ok",
+            ),
         ],
         why: "Guide, message metadata, name.",
     },
@@ -140,7 +154,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "a visibility timeout is 0 to 43200 seconds",
-        instead: &[("moto", "-1: ok, 43201: InvalidParameterValue, 0: ok"), ("ministack", "-1: ok, 43201: ok, 0: ok")],
+        instead: &[
+            ("moto", "-1: ok, 43201: InvalidParameterValue, 0: ok"),
+            ("ministack", "-1: ok, 43201: ok, 0: ok"),
+        ],
         why: "Reference, ChangeMessageVisibility.",
     },
     Difference {
@@ -173,7 +190,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "a dead-letter queue exists and is of the same type",
-        instead: &[("moto", "missing refused, fifo accepted"), ("ministack", "missing refused, fifo accepted")],
+        instead: &[
+            ("moto", "missing refused, fifo accepted"),
+            ("ministack", "missing refused, fifo accepted"),
+        ],
         why: "Guide, dead-letter queues: that of a FIFO queue must also be FIFO.",
     },
     Difference {
@@ -297,7 +317,10 @@ pub(crate) const DIFFERENCES: &[Difference] = &[
     },
     Difference {
         check: "a FIFO dead-letter queue begins to count time anew, under the message's id",
-        instead: &[("moto", "same id, as before, another id"), ("ministack", "same id, as before, another id")],
+        instead: &[
+            ("moto", "same id, as before, another id"),
+            ("ministack", "same id, as before, another id"),
+        ],
         why: "Guide, dead-letter queues: a FIFO queue resets the enqueue timestamp; the deduplication id becomes the message id.",
     },
 ];

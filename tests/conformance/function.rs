@@ -1,4 +1,5 @@
-//! A function and its event source mapping: the real processor works on a queue over the real SDK client.
+//! A function and its event source mapping: the real processor works on a queue over the real SDK
+//! client.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -45,16 +46,23 @@ impl Function {
         Ok(Self { arn: queue.arn().await?, queue, calls, requests, processor })
     }
 
-    /// What Lambda's event source mapping does with the messages that are there now, or come within a second.
+    /// What Lambda's event source mapping does with the messages that are there now, or come within
+    /// a second.
     pub(crate) async fn invoke(&self) -> Result<(), String> {
-        let messages = self.queue.receive_with(|r| r.max_number_of_messages(10).wait_time_seconds(1)).await?;
+        let messages =
+            self.queue.receive_with(|r| r.max_number_of_messages(10).wait_time_seconds(1)).await?;
         let records: Vec<Value> = messages.iter().map(|message| self.record(message)).collect();
-        let event: SqsEvent = serde_json::from_value(json!({ "Records": records })).map_err(|e| e.to_string())?;
+        let event: SqsEvent =
+            serde_json::from_value(json!({ "Records": records })).map_err(|e| e.to_string())?;
         let deadline = Instant::now() + Duration::from_secs(30);
         let report = self.processor.process(event.records.unwrap_or_default(), deadline).await;
         let kept = report.failed_ids().map_err(|e| e.to_string())?;
-        for message in messages.iter().filter(|message| !message.message_id().is_some_and(|id| kept.contains(&id))) {
-            // The processor has deleted what it sent again, and not everybody takes a second time well.
+        for message in messages
+            .iter()
+            .filter(|message| !message.message_id().is_some_and(|id| kept.contains(&id)))
+        {
+            // The processor has deleted what it sent again, and not everybody takes a second time
+            // well.
             self.queue.delete(handle(message)).await.ok();
         }
         Ok(())
@@ -80,7 +88,8 @@ impl Function {
         std::mem::take(&mut *self.calls.lock().expect("no panic while it is held"))
     }
 
-    /// What the processor asked SQS for: `send`, `delete`, or `wait` with the seconds, each for so many messages.
+    /// What the processor asked SQS for: `send`, `delete`, or `wait` with the seconds, each for so
+    /// many messages.
     pub(crate) fn requests(&self) -> String {
         self.requests.lock().expect("no panic while it is held").join(", ")
     }
@@ -120,12 +129,20 @@ struct Noted {
 }
 
 impl requeue::queue::Queue for Noted {
-    async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
+    async fn send(
+        &self,
+        queue: &QueueArn,
+        entries: &[Outgoing<'_>],
+    ) -> Result<Vec<Confirmation>, CallError> {
         note(&self.requests, format!("send {}", entries.len()));
         self.queue.send(queue, entries).await
     }
 
-    async fn delete(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+    async fn delete(
+        &self,
+        queue: &QueueArn,
+        receipt_handles: &[&str],
+    ) -> Result<Vec<Confirmation>, CallError> {
         note(&self.requests, format!("delete {}", receipt_handles.len()));
         self.queue.delete(queue, receipt_handles).await
     }
@@ -135,7 +152,8 @@ impl requeue::queue::Queue for Noted {
         queue: &QueueArn,
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
-        let secs: Vec<String> = entries.iter().map(|(_, wait)| format!("{} s", wait.as_secs())).collect();
+        let secs: Vec<String> =
+            entries.iter().map(|(_, wait)| format!("{} s", wait.as_secs())).collect();
         note(&self.requests, format!("wait {}", secs.join("+")));
         self.queue.change_visibility(queue, entries).await
     }

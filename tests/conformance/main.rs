@@ -1,9 +1,11 @@
-//! One script of what SQS documents, run with the real SDK client against the embedded SQS (in virtual time, and over loopback HTTP)
-//! and against two independent implementations. A fake earns its trust where strangers agree with it.
+//! One script of what SQS documents, run with the real SDK client against the embedded SQS (in
+//! virtual time, and over loopback HTTP) and against two independent implementations. A fake earns
+//! its trust where strangers agree with it.
 //!
-//! The others are found at `REQUEUE_TEST_MOTO` and `REQUEUE_TEST_MINISTACK` (endpoint URLs; `tests/run` starts them).
-//! Where they deviate from the documents stands in `differences.rs`; a deviation that does not stand there fails, and so does
-//! a row that is no longer true. In `checks/settling.rs` and `redriven.rs` the processor itself works on all of them.
+//! The others are found at `REQUEUE_TEST_MOTO` and `REQUEUE_TEST_MINISTACK` (endpoint URLs;
+//! `tests/run` starts them). Where they deviate from the documents stands in `differences.rs`; a
+//! deviation that does not stand there fails, and so does a row that is no longer true. In
+//! `checks/settling.rs` and `redriven.rs` the processor itself works on all of them.
 
 #![allow(clippy::disallowed_methods, reason = "a test may read its settings from the environment")]
 
@@ -25,7 +27,8 @@ use requeue::embedded::EmbeddedSqs;
 use bench::{Bench, Check, Pace};
 use differences::{DIFFERENCES, known};
 
-/// Checks at once against an implementation in real time: enough to overlap their waits, few enough not to slow each other down.
+/// Checks at once against an implementation in real time: enough to overlap their waits, few enough
+/// not to slow each other down.
 const AT_ONCE: usize = 6;
 
 #[tokio::test(start_paused = true)]
@@ -79,8 +82,13 @@ fn emulator(variable: &str) -> Option<String> {
         return Some(url);
     }
     let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
-    assert!(skipped, "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without");
-    eprintln!("SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; nothing was compared");
+    assert!(
+        skipped,
+        "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without"
+    );
+    eprintln!(
+        "SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; nothing was compared"
+    );
     None
 }
 

@@ -1,5 +1,6 @@
-//! A redriven message starts afresh, on queues that strangers built: what always fails is handled by the real processor over the real
-//! SDK client, moved by SQS's own redrive policy, moved back, and handled again with all its retries.
+//! A redriven message starts afresh, on queues that strangers built: what always fails is handled
+//! by the real processor over the real SDK client, moved by SQS's own redrive policy, moved back,
+//! and handled again with all its retries.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,11 +15,13 @@ use crate::function::{Function, state};
 
 /// How far the processor's clock is behind that of SQS.
 ///
-/// A copy is a redriven one when it was sent more than 120 s after its `retryTimestamp`. Nobody wants to wait for that, so every copy
-/// says that it was sent 110 s ago. That leaves 10 s in which SQS must have stored a copy that is to count as the processor's own,
-/// many times what a busy machine needs; and an operator who comes 11 s after the last copy comes late enough.
+/// A copy is a redriven one when it was sent more than 120 s after its `retryTimestamp`. Nobody
+/// wants to wait for that, so every copy says that it was sent 110 s ago. That leaves 10 s in which
+/// SQS must have stored a copy that is to count as the processor's own, many times what a busy
+/// machine needs; and an operator who comes 11 s after the last copy comes late enough.
 const BEHIND: Duration = Duration::from_secs(110);
-/// The age by `retryTimestamp` at which a message is moved back: past the 120 s by more than a clock's grain.
+/// The age by `retryTimestamp` at which a message is moved back: past the 120 s by more than a
+/// clock's grain.
 const REDRIVEN_AT: Duration = Duration::from_secs(121);
 /// Patience with one message: several times what its two lives take.
 const PATIENCE: Duration = Duration::from_mins(2);
@@ -29,8 +32,10 @@ async fn a_redriven_message_starts_afresh_everywhere() {
     let others = [("moto", "REQUEUE_TEST_MOTO"), ("ministack", "REQUEUE_TEST_MINISTACK")];
     let others = others.map(|(name, variable)| crate::emulator(variable).map(|url| (name, url)));
     let all = others.into_iter().flatten().chain([("embedded", server.url())]);
-    let modes = [(DeadLetterMode::Redrive, "null"), (DeadLetterMode::Annotate, r#""retries-exhausted""#)];
-    let stories = all.flat_map(|(name, url)| modes.clone().map(|(mode, why)| (name, url.clone(), mode, why)));
+    let modes =
+        [(DeadLetterMode::Redrive, "null"), (DeadLetterMode::Annotate, r#""retries-exhausted""#)];
+    let stories =
+        all.flat_map(|(name, url)| modes.clone().map(|(mode, why)| (name, url.clone(), mode, why)));
     let told = stories.map(async |(name, url, mode, why)| {
         let expected = [0, 1].map(|redrives| {
             format!(
@@ -47,7 +52,11 @@ async fn a_redriven_message_starts_afresh_everywhere() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-async fn two_lives(implementation: &'static str, url: &str, mode: DeadLetterMode) -> Result<[String; 2], String> {
+async fn two_lives(
+    implementation: &'static str,
+    url: &str,
+    mode: DeadLetterMode,
+) -> Result<[String; 2], String> {
     let story = Story::new(implementation, url, mode).await?;
     let first = story.life().await?;
     story.redrive().await?;
@@ -64,7 +73,11 @@ struct Story {
 }
 
 impl Story {
-    async fn new(implementation: &'static str, url: &str, mode: DeadLetterMode) -> Result<Self, String> {
+    async fn new(
+        implementation: &'static str,
+        url: &str,
+        mode: DeadLetterMode,
+    ) -> Result<Self, String> {
         let bench = Bench::new(crate::client(url), Clock::system());
         // A look at what is dead leaves it where it is.
         let dead = bench.queue(&[("VisibilityTimeout", "0")]).await?;
@@ -91,8 +104,8 @@ impl Story {
         };
         let calls = self.function.take_calls();
         let attempts: Vec<u32> = calls.iter().map(|call| call.attempt).collect();
-        let kept =
-            calls.iter().all(|call| call.original_id == self.id) && dead["originalMessageId"] == self.id.as_str();
+        let kept = calls.iter().all(|call| call.original_id == self.id)
+            && dead["originalMessageId"] == self.id.as_str();
         Ok(format!(
             "called for attempts {attempts:?}, dead after {} retries and {} redrives, why: {}, origin {}",
             dead["retryCount"],
@@ -105,14 +118,16 @@ impl Story {
     /// What an operator does.
     async fn redrive(&self) -> Result<(), String> {
         let dead = self.dead.next().await?;
-        let sent = state(&dead)?["retryTimestamp"].as_str().and_then(|text| text.parse::<jiff::Timestamp>().ok());
+        let sent = state(&dead)?["retryTimestamp"]
+            .as_str()
+            .and_then(|text| text.parse::<jiff::Timestamp>().ok());
         let due = SystemTime::from(sent.ok_or("no time stamp")?) + REDRIVEN_AT;
         tokio::time::sleep(due.duration_since(self.bench.clock.now()).unwrap_or_default()).await;
 
         let task = "a move task brings messages back to where they came from, as new ones";
         if known(task, self.implementation).is_some() {
-            // No move tasks here. Received and sent again, it gets what a move task gives it: a new id and a new `SentTimestamp`. It
-            // has no attributes to keep.
+            // No move tasks here. Received and sent again, it gets what a move task gives it: a new
+            // id and a new `SentTimestamp`. It has no attributes to keep.
             self.function.queue.send(dead.body().unwrap_or_default()).await?;
             return self.dead.delete(handle(&dead)).await;
         }

@@ -1,4 +1,5 @@
-//! What is known of a run from outside: which message is where, in which invocation, and what came of it.
+//! What is known of a run from outside: which message is where, in which invocation, and what came
+//! of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -30,13 +31,16 @@ pub enum Ended {
 pub struct Member {
     pub n: usize,
     pub receives: u64,
-    /// How often it had been received when an environment first saw it in this queue, at the least, and when that was.
+    /// How often it had been received when an environment first saw it in this queue, at the least,
+    /// and when that was.
     pub arrival: (u64, SystemTime),
     pub past: Past,
     pub asked: Asked,
-    /// Receives that it may have used up by waiting for its time, or behind a message of its group that did.
+    /// Receives that it may have used up by waiting for its time, or behind a message of its group
+    /// that did.
     pub waits: u64,
-    /// Whether it may be more: behind a message that SQS moved, of which this environment alone knows when it arrived.
+    /// Whether it may be more: behind a message that SQS moved, of which this environment alone
+    /// knows when it arrived.
     pub may_wait_more: bool,
     pub is_called: bool,
     /// Retries that the handler was told of.
@@ -61,7 +65,8 @@ pub struct Invocation {
     pub confirmed: BTreeMap<usize, usize>,
     /// The ids of the messages that were to be deleted.
     pub deleted: BTreeSet<String>,
-    /// And of those of which something was asked: to delete them, or when they are to be visible again.
+    /// And of those of which something was asked: to delete them, or when they are to be visible
+    /// again.
     pub settled: BTreeSet<String>,
     /// How many invocations in a row led to it.
     pub row: u32,
@@ -87,7 +92,8 @@ pub struct Track {
     pub calls_when_dead: usize,
     pub postponed: usize,
     pub most_receives: u64,
-    /// Whether anything but the handler went wrong with it, so that it may have been received in vain or be there twice.
+    /// Whether anything but the handler went wrong with it, so that it may have been received in
+    /// vain or be there twice.
     pub is_troubled: bool,
     pub was_dead: bool,
     pub redrives: usize,
@@ -104,21 +110,25 @@ pub struct Book {
     pub troubles: BTreeMap<usize, Instant>,
     /// How many invocations in a row led to a message.
     rows: BTreeMap<String, u32>,
-    /// When each message was first seen in the dead-letter queue, and how often it had been received by then.
+    /// When each message was first seen in the dead-letter queue, and how often it had been
+    /// received by then.
     arrivals: BTreeMap<String, (u64, SystemTime)>,
     pub longest_row: u32,
-    /// On which receive each environment gave up which messages, in the queue or the dead-letter queue, for as long as it lives.
+    /// On which receive each environment gave up which messages, in the queue or the dead-letter
+    /// queue, for as long as it lives.
     given_up: BTreeMap<(usize, bool, String), u64>,
     /// What failed, and each environment asked nothing about: it may have given that up too.
     left: BTreeSet<(usize, bool, String)>,
     pub all_handles: BTreeSet<String>,
-    /// The messages of which one worker had several deliveries in hand at once, whose copies nobody can tell apart for certain.
+    /// The messages of which one worker had several deliveries in hand at once, whose copies nobody
+    /// can tell apart for certain.
     pub in_hand_twice: BTreeSet<usize>,
     /// Of the workers, by environment.
     pub lives: BTreeMap<usize, Life>,
 }
 
-/// What one environment keeps in mind of trouble with the queue may keep its messages waiting for so long.
+/// What one environment keeps in mind of trouble with the queue may keep its messages waiting for
+/// so long.
 const TROUBLED_FOR: Duration = Duration::from_secs(120);
 
 impl Book {
@@ -141,8 +151,12 @@ impl Book {
     }
 
     pub fn sent(&mut self, world: &World, n: usize, product: Product) {
-        let (maker, copies, group, asked) = (product.maker, product.copies, &product.group, product.asked);
-        let what = format!("sent: {maker:?}, {copies:?}, {group:?}, {} bytes, {asked:?}", product.body.len());
+        let (maker, copies, group, asked) =
+            (product.maker, product.copies, &product.group, product.asked);
+        let what = format!(
+            "sent: {maker:?}, {copies:?}, {group:?}, {} bytes, {asked:?}",
+            product.body.len()
+        );
         self.history.note(Some(n), what);
         self.tracks.push(Track {
             // What no copy can be made of uses up receives.
@@ -193,7 +207,8 @@ impl Book {
         id
     }
 
-    /// `groups` has for each FIFO group how long those before it in the batch may have waited, in receives, and whether it may be more.
+    /// `groups` has for each FIFO group how long those before it in the batch may have waited, in
+    /// receives, and whether it may be more.
     fn receive(
         &mut self,
         world: &World,
@@ -204,9 +219,11 @@ impl Book {
     ) {
         let text = |value: &Value| value.as_str().expect("a text").to_owned();
         let (id, handle) = (text(&record["messageId"]), text(&record["receiptHandle"]));
-        let n =
-            crate::producer::number(record["body"].as_str().expect("a body")).expect("every message bears its mark");
-        let receives = record["attributes"]["ApproximateReceiveCount"].as_str().and_then(|count| count.parse().ok());
+        let n = crate::producer::number(record["body"].as_str().expect("a body"))
+            .expect("every message bears its mark");
+        let receives = record["attributes"]["ApproximateReceiveCount"]
+            .as_str()
+            .and_then(|count| count.parse().ok());
         let receives = receives.expect("a number");
         self.all_handles.insert(handle.clone());
         invocation.handles.insert(handle, id.clone());
@@ -233,7 +250,8 @@ impl Book {
             (1, seen.1)
         };
         let asked = track.product.asked;
-        // When this environment saw a moved message arrive, and so for how long it waited here, is not known.
+        // When this environment saw a moved message arrive, and so for how long it waited here, is
+        // not known.
         let own = if past.is_moved { 0 } else { asked.waits(at(past.received_here)) };
         let (waits, may_wait_more) = match &track.product.group {
             Some(group) if world.plan.is_fifo => {
@@ -267,9 +285,12 @@ impl Book {
         if !world.plan.cuts_loops || bodies.is_empty() {
             return;
         }
-        let Some(row) = self.invocations.get(&invocation).map(|invocation| invocation.row) else { return };
+        let Some(row) = self.invocations.get(&invocation).map(|invocation| invocation.row) else {
+            return;
+        };
         for message in world.all() {
-            let is_known = self.invocations.values().any(|other| other.members.contains_key(&message.id));
+            let is_known =
+                self.invocations.values().any(|other| other.members.contains_key(&message.id));
             // A late copy of another invocation bears another time or another row.
             if !is_known && bodies.contains(&message.body) {
                 self.rows.entry(message.id).or_insert(row + 1);
@@ -302,7 +323,9 @@ impl Book {
             // What went wrong may have changed its end.
             let is_final = match member.ended {
                 Some(Ended::Final) => true,
-                Some(Ended::Failed(..)) => member.told >= u64::from(member.asked.retries(&world.plan)),
+                Some(Ended::Failed(..)) => {
+                    member.told >= u64::from(member.asked.retries(&world.plan))
+                }
                 _ => false,
             };
             if is_final && !self.tracks[member.n].is_troubled {
@@ -313,12 +336,17 @@ impl Book {
 
     /// Whether the environment of this invocation gave the message up on an earlier receive.
     pub fn was_given_up(&self, invocation: &Invocation, message: &str, receives: u64) -> bool {
-        let given_up = self.given_up.get(&(invocation.environment, invocation.is_on_dead, message.to_owned()));
+        let given_up =
+            self.given_up.get(&(invocation.environment, invocation.is_on_dead, message.to_owned()));
         given_up.is_some_and(|earlier| *earlier < receives)
     }
 
     pub fn may_have_given_up(&self, invocation: &Invocation, message: &str, receives: u64) -> bool {
-        let is_left = self.left.contains(&(invocation.environment, invocation.is_on_dead, message.to_owned()));
+        let is_left = self.left.contains(&(
+            invocation.environment,
+            invocation.is_on_dead,
+            message.to_owned(),
+        ));
         is_left || self.was_given_up(invocation, message, receives)
     }
 

@@ -1,5 +1,5 @@
-//! What a copy has to be, reckoned from the message that was delivered, from what came of the call, and from the policy, in another way
-//! than the library does it.
+//! What a copy has to be, reckoned from the message that was delivered, from what came of the call,
+//! and from the policy, in another way than the library does it.
 
 use std::time::{Duration, SystemTime};
 
@@ -30,7 +30,8 @@ pub fn waits_in_place(plan: &Plan) -> bool {
     plan.is_fifo || plan.strategy == Strategy::Visibility || plan.mode == Mode::Report
 }
 
-/// Whether a message may wait in its place, be it for the sake of others that were sent again and again.
+/// Whether a message may wait in its place, be it for the sake of others that were sent again and
+/// again.
 pub fn may_wait_in_place(plan: &Plan) -> bool {
     waits_in_place(plan) || plan.recursive_loop == RecursiveLoop::Terminate
 }
@@ -40,7 +41,8 @@ const LONGEST_ROW: u64 = 10;
 
 /// Receives count as retries only of what certainly waited in its place.
 fn unnoted(plan: &Plan, member: &Member) -> u64 {
-    let ends_its_row = plan.recursive_loop == RecursiveLoop::Terminate && member.past.row >= LONGEST_ROW;
+    let ends_its_row =
+        plan.recursive_loop == RecursiveLoop::Terminate && member.past.row >= LONGEST_ROW;
     if !waits_in_place(plan) && !ends_its_row {
         return 0;
     }
@@ -57,16 +59,20 @@ pub fn is_spent(plan: &Plan, member: &Member) -> bool {
     let past = &member.past;
     let is_used_up = |(class, _): &(String, u64)| {
         let classes = [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary];
-        let budget =
-            classes.into_iter().find(|known| known.as_str() == class).and_then(|class| plan.policy.class(class));
+        let budget = classes
+            .into_iter()
+            .find(|known| known.as_str() == class)
+            .and_then(|class| plan.policy.class(class));
         let age = Duration::from_millis(past.received_here.saturating_sub(past.first_received));
         budget.is_some_and(|budget| {
-            let is_counted_out = budget.max_retries.is_some_and(|most| past.counts.get(class) >= Some(&most.into()));
+            let is_counted_out =
+                budget.max_retries.is_some_and(|most| past.counts.get(class) >= Some(&most.into()));
             is_counted_out || age + secs(1) > budget.total_timeout
         })
     };
     let has_none_left = || retries(plan, member) >= u64::from(member.asked.retries(plan));
-    member.receives > member.arrival.0 && (has_none_left() || past.last.as_ref().is_some_and(is_used_up))
+    member.receives > member.arrival.0
+        && (has_none_left() || past.last.as_ref().is_some_and(is_used_up))
 }
 
 /// Checks what is about to be sent. `now` is the time of the environment that sends.
@@ -83,7 +89,9 @@ pub fn check(
     let (home, dead) = world.queues(invocation.environment);
     let is_dead = queue == dead;
     expect(is_dead || queue == home, || format!("sent to {queue}"))?;
-    expect(*copy.attributes == track.product.attributes, || "the attributes of the copy differ".to_owned())?;
+    expect(*copy.attributes == track.product.attributes, || {
+        "the attributes of the copy differ".to_owned()
+    })?;
     let group = copy.group_id.map(str::to_owned);
     expect(group == track.product.group, || format!("the group of the copy is {group:?}"))?;
     expect(copy.delay.as_secs() <= 900, || format!("delay {}", copy.delay))?;
@@ -91,7 +99,9 @@ pub fn check(
     expect(members.is_given_up() || !is_dead, || "a dead letter does not say why".to_owned())?;
     let is_to_be_dead = if is_dead { DeadLetters::Direct } else { DeadLetters::Annotate };
     if members.is_given_up() {
-        expect(plan.dead_letters == is_to_be_dead, || format!("given up in another way than {:?}", plan.dead_letters))?;
+        expect(plan.dead_letters == is_to_be_dead, || {
+            format!("given up in another way than {:?}", plan.dead_letters)
+        })?;
         expect(is_dead || !plan.is_fifo, || "an annotated copy on a FIFO queue".to_owned())?;
     } else {
         let may_copy = !plan.is_fifo && plan.strategy == Strategy::Copy;
@@ -99,10 +109,18 @@ pub fn check(
     }
     expect(plan.mode == Mode::Requeue, || "a copy though nothing is to be sent".to_owned())?;
     let is_wrapped = track.product.copies == Copies::Wrapped;
-    expect(!is_wrapped || plan.wrap == Wrap::WhenNeeded, || "wrapped though that is forbidden".to_owned())?;
-    expect(track.product.maker != Maker::Successor, || "a copy of a later version's message".to_owned())?;
-    let mut all = invocation.of(n).map(|member| check_of(world, invocation, member, &members, is_dead, copy, now));
-    let first = all.next().unwrap_or_else(|| Err("a copy of a message that is not in the batch".to_owned()));
+    expect(!is_wrapped || plan.wrap == Wrap::WhenNeeded, || {
+        "wrapped though that is forbidden".to_owned()
+    })?;
+    expect(track.product.maker != Maker::Successor, || {
+        "a copy of a later version's message".to_owned()
+    })?;
+    let mut all = invocation
+        .of(n)
+        .map(|member| check_of(world, invocation, member, &members, is_dead, copy, now));
+    let first = all
+        .next()
+        .unwrap_or_else(|| Err("a copy of a message that is not in the batch".to_owned()));
     // One that was sent or received again may be in the batch with its copies.
     all.fold(first, Result::or)
 }
@@ -118,13 +136,17 @@ fn check_of(
     now: SystemTime,
 ) -> Checked {
     let (plan, home) = (&world.plan, world.queues(invocation.environment).0);
-    expect(!member.is_called || member.ended.is_some(), || "a copy while the handler runs".to_owned())?;
+    expect(!member.is_called || member.ended.is_some(), || {
+        "a copy while the handler runs".to_owned()
+    })?;
     let member = &afresh(plan, members, member, now)?;
     history(members, member)?;
     if members.is_given_up() {
         let count = members.count;
         letters::check(world, invocation, members, member, is_dead.then_some(home), now)?;
-        return expect(count == member.past.count, || format!("{count} retries, given up after {}", member.past.count));
+        return expect(count == member.past.count, || {
+            format!("{count} retries, given up after {}", member.past.count)
+        });
     }
     match member.ended {
         None => deferred(plan, members, member),
@@ -137,15 +159,25 @@ fn check_of(
 }
 
 /// A moved message starts afresh when an environment sees it, as the copy notes.
-fn afresh(plan: &Plan, members: &Members, member: &Member, now: SystemTime) -> Result<Member, String> {
+fn afresh(
+    plan: &Plan,
+    members: &Members,
+    member: &Member,
+    now: SystemTime,
+) -> Result<Member, String> {
     if !member.past.is_moved {
         return Ok(member.clone());
     }
     let times = (members.time("firstSent"), members.time("firstReceived"));
     let skew = Duration::from_secs(plan.skew());
-    let (Some(sent), Some(received)) = times else { return Err(format!("first sent and received {times:?}")) };
-    let is_right = sent == received && at(received) + skew + SLACK >= member.arrival.1 && at(received) <= now;
-    expect(is_right || member.past.keeps_all, || format!("first sent and received here {times:?}"))?;
+    let (Some(sent), Some(received)) = times else {
+        return Err(format!("first sent and received {times:?}"));
+    };
+    let is_right =
+        sent == received && at(received) + skew + SLACK >= member.arrival.1 && at(received) <= now;
+    expect(is_right || member.past.keeps_all, || {
+        format!("first sent and received here {times:?}")
+    })?;
     let mut member = member.clone();
     (member.past.first_sent, member.past.first_received) = (sent, received);
     Ok(member)
@@ -158,7 +190,9 @@ fn history(members: &Members, member: &Member) -> Checked {
     expect(times == (Some(past.first_sent), Some(past.first_received)), || {
         format!("first sent and received {times:?}")
     })?;
-    expect(members.original == past.original, || format!("the original id became {}", members.original))
+    expect(members.original == past.original, || {
+        format!("the original id became {}", members.original)
+    })
 }
 
 fn deferred(plan: &Plan, members: &Members, member: &Member) -> Checked {
@@ -167,21 +201,33 @@ fn deferred(plan: &Plan, members: &Members, member: &Member) -> Checked {
         + (members.number("hops") - past.hops.min(members.number("hops")));
     expect(steps == 1, || format!("{steps} deferrals or hops at once"))?;
     let (count, deferrals) = (members.count, members.number("deferrals"));
-    expect(count == past.count, || format!("{count} retries without a call, after {}", past.count))?;
+    expect(count == past.count, || {
+        format!("{count} retries without a call, after {}", past.count)
+    })?;
     let most = past.deferrals.max(u64::from(plan.policy.max_deferrals));
     expect(deferrals <= most, || format!("{deferrals} deferrals"))
 }
 
-fn postponed(plan: &Plan, members: &Members, member: &Member, delay: Duration, copy: &Outgoing<'_>) -> Checked {
+fn postponed(
+    plan: &Plan,
+    members: &Members,
+    member: &Member,
+    delay: Duration,
+    copy: &Outgoing<'_>,
+) -> Checked {
     let past = &member.past;
     expect(members.count == past.count, || {
         format!("{} retries by a postponement, after {}", members.count, past.count)
     })?;
     let postponements = members.number("postponements");
     expect(postponements == past.postponements + 1, || format!("{postponements} postponements"))?;
-    expect(postponements <= u64::from(plan.policy.max_postponements), || format!("{postponements} postponements"))?;
+    expect(postponements <= u64::from(plan.policy.max_postponements), || {
+        format!("{postponements} postponements")
+    })?;
     let least = delay.min(plan.policy.max_retry_after).as_secs().min(900);
-    expect(u64::from(copy.delay.as_secs()) >= least, || format!("postponed for only {}", copy.delay))
+    expect(u64::from(copy.delay.as_secs()) >= least, || {
+        format!("postponed for only {}", copy.delay)
+    })
 }
 
 fn failed(
@@ -208,9 +254,12 @@ fn failed(
     expect(counts[name] + unnoted(plan, member) <= most, || format!("counts {counts:?}"))?;
 
     let delay = members.number("delay");
-    expect(u64::from(copy.delay.as_secs()) == delay.min(900), || format!("delay {} of {delay}", copy.delay))?;
+    expect(u64::from(copy.delay.as_secs()) == delay.min(900), || {
+        format!("delay {} of {delay}", copy.delay)
+    })?;
     // Before its time nobody has tried anything.
-    let first_received = at(past.first_received).max(member.asked.not_before.unwrap_or(SystemTime::UNIX_EPOCH));
+    let first_received =
+        at(past.first_received).max(member.asked.not_before.unwrap_or(SystemTime::UNIX_EPOCH));
     let age = now.duration_since(first_received).unwrap_or_default();
     let left = budget.total_timeout.saturating_sub(age).as_secs();
     expect(delay <= left + SETTLING_SECS, || format!("delay {delay} with {left} s left"))?;
@@ -226,7 +275,12 @@ fn failed(
             let named = named.min(plan.policy.max_retry_after).as_secs_f64();
             named + (named / 10.0).min(60.0) * sample
         }
-        None => spread(budget, counts[name] - 1 + unnoted(plan, member), previous(plan, member, budget, name), sample),
+        None => spread(
+            budget,
+            counts[name] - 1 + unnoted(plan, member),
+            previous(plan, member, budget, name),
+            sample,
+        ),
     };
     let wanted = whole(wanted);
     let is_right = if wanted <= left { delay == wanted } else { delay <= wanted };
@@ -283,7 +337,11 @@ fn spread(budget: &ClassPolicy, retries: u64, previous: Option<f64>, sample: f64
 
 /// Whole seconds, rounded up, but for what is owed to the inexactness of numbers.
 fn whole(secs: f64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a few days at most")]
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "a few days at most"
+    )]
     let secs = (secs - 1e-6).ceil().max(0.0) as u64;
     secs
 }

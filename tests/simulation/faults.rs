@@ -20,7 +20,9 @@ pub fn fault(dice: &Dice, call: &Call) -> Fault {
         7 => Fault::Hang,
         8 => Fault::AnswerAfter(latency(dice)),
         9 => Fault::None,
-        _ => Fault::Entries((0..call.entries).filter_map(|position| of_entry(dice, position)).collect()),
+        _ => Fault::Entries(
+            (0..call.entries).filter_map(|position| of_entry(dice, position)).collect(),
+        ),
     };
     if dice.happens(300) { Fault::after(latency(dice), then) } else { then }
 }
@@ -30,7 +32,8 @@ fn latency(dice: &Dice) -> Duration {
 }
 
 fn of_entry(dice: &Dice, position: usize) -> Option<EntryFault> {
-    let refused = |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
+    let refused =
+        |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
     let fate = match dice.roll(0, 7) {
         0 => refused(true),
         1 => refused(false),

@@ -70,16 +70,22 @@ fn words(world: &World, n: usize, call: usize) -> (String, String) {
     (format!("{words}{long}"), format!("{scrubbed}{long}").chars().take(256).collect())
 }
 
-/// What happens on the so-many-th call for a message, after how long, and whether it comes in a response of which the body never ends.
+/// What happens on the so-many-th call for a message, after how long, and whether it comes in a
+/// response of which the body never ends.
 fn act(world: &World, n: usize, call: usize) -> (Duration, Act, bool) {
     let voice = if world.plan.in_chorus { 0 } else { n };
     let dice = Dice::of(world.seed, 1_000_000 + (voice * 10_000 + call) as u64);
-    let time =
-        if dice.happens(400) { steps(dice.pick(&[dice.roll(1, 100), dice.roll(1, 8_000)])) } else { Duration::ZERO };
+    let time = if dice.happens(400) {
+        steps(dice.pick(&[dice.roll(1, 100), dice.roll(1, 8_000)]))
+    } else {
+        Duration::ZERO
+    };
     if !dice.happens(world.plan.trouble.handlers) {
         return (time, Act::Done, dice.happens(50));
     }
-    let named = dice.happens(400).then(|| secs(dice.pick(&[0, 1, dice.roll(1, 60), dice.roll(1, 2_000), 20_000])));
+    let named = dice
+        .happens(400)
+        .then(|| secs(dice.pick(&[0, 1, dice.roll(1, 60), dice.roll(1, 2_000), 20_000])));
     let act = match dice.roll(0, 11) {
         0..=2 => Act::Fail(FailureClass::Temporary, named),
         3 | 4 => Act::Fail(FailureClass::RateLimit, named),
@@ -108,13 +114,18 @@ impl Handler for Script {
             ended: Ended::Cut,
             words: None,
         };
-        let Some((n, count)) = self.world.book().called(&self.world, self.environment, &call.message) else {
+        let Some((n, count)) =
+            self.world.book().called(&self.world, self.environment, &call.message)
+        else {
             return Ok(());
         };
         let (time, act, stalls) = act(&self.world, n, count);
         sleep(time).await;
-        if let Some((status, named)) = act.response().filter(|_| stalls && !call.message.time_left().is_zero()) {
-            // The head is there now, and decides also if the call is cut short while the body is waited for.
+        if let Some((status, named)) =
+            act.response().filter(|_| stalls && !call.message.time_left().is_zero())
+        {
+            // The head is there now, and decides also if the call is cut short while the body is
+            // waited for.
             call.ended = act.end();
             let delivered = stalled::deliver(status, named).await;
             call.words = delivered.as_ref().err().map(|failure| failure.reason().to_owned());

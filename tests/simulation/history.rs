@@ -45,9 +45,9 @@ impl History {
     /// The events of a message and of none in particular, or all of them.
     pub fn of(events: &[Event], message: Option<usize>) -> String {
         let mut text = String::new();
-        for event in
-            events.iter().filter(|event| message.is_none() || event.message.is_none() || event.message == message)
-        {
+        for event in events.iter().filter(|event| {
+            message.is_none() || event.message.is_none() || event.message == message
+        }) {
             writeln!(text, "{event}").expect("a string takes everything");
         }
         text

@@ -1,4 +1,5 @@
-//! What a worker has in hand: from which receive a message is, and that it is settled when the worker goes on or ends.
+//! What a worker has in hand: from which receive a message is, and that it is settled when the
+//! worker goes on or ends.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -18,17 +19,25 @@ impl Book {
     /// What was asked for has come.
     pub fn got(&mut self, world: &World, environment: usize, records: &[Record]) {
         let id = self.begin(world, environment, &event(records));
-        let numbers: Vec<(String, usize)> =
-            self.invocations[&id].members.iter().map(|(message, member)| (message.clone(), member.n)).collect();
-        for (message, n) in numbers.into_iter().filter(|(_, n)| !self.tracks[*n].is_troubled).collect::<Vec<_>>() {
+        let numbers: Vec<(String, usize)> = self.invocations[&id]
+            .members
+            .iter()
+            .map(|(message, member)| (message.clone(), member.n))
+            .collect();
+        for (message, n) in
+            numbers.into_iter().filter(|(_, n)| !self.tracks[*n].is_troubled).collect::<Vec<_>>()
+        {
             let is_at_work = |member: &Member| member.is_called && member.ended.is_none();
-            if self.invocations.values().filter_map(|all| all.members.get(&message)).any(is_at_work) {
+            if self.invocations.values().filter_map(|all| all.members.get(&message)).any(is_at_work)
+            {
                 self.history.violate(Some(n), "received while it is worked on");
             }
         }
         for n in self.invocations[&id].members.values().map(|member| member.n).collect::<Vec<_>>() {
-            let in_hand =
-                self.of_environment(environment).map(|(_, invocation)| invocation.of(n).count()).sum::<usize>();
+            let in_hand = self
+                .of_environment(environment)
+                .map(|(_, invocation)| invocation.of(n).count())
+                .sum::<usize>();
             if in_hand > 1 {
                 self.in_hand_twice.insert(n);
             }
@@ -36,8 +45,9 @@ impl Book {
         let due = world.clock.now() + 2 * secs(world.plan.visibility()) / 3;
         let is_late = |state| matches!(state, MessageState::InFlightUntil(until) if until < due);
         let queue = world.sqs.messages(world.queues(environment).0).expect("the queue exists");
-        if queue.iter().any(|message| self.invocations[&id].members.contains_key(&message.id) && is_late(message.state))
-        {
+        if queue.iter().any(|message| {
+            self.invocations[&id].members.contains_key(&message.id) && is_late(message.state)
+        }) {
             self.excuse(id, "the answer came late");
         }
         self.conserve(world);
@@ -47,7 +57,10 @@ impl Book {
     /// Which receive a handle of a worker is from.
     pub fn by_handle(&mut self, environment: usize, handle: &str) -> Option<usize> {
         let is_it = |invocation: &Invocation| invocation.handles.contains_key(handle);
-        let found = self.of_environment(environment).find(|(_, invocation)| is_it(invocation)).map(|(id, _)| id);
+        let found = self
+            .of_environment(environment)
+            .find(|(_, invocation)| is_it(invocation))
+            .map(|(id, _)| id);
         if found.is_none() {
             self.history.violate(None, "a foreign receipt handle");
         }
@@ -67,11 +80,22 @@ impl Book {
         let fits = |invocation: &Invocation, entry: &Outgoing<'_>| {
             let n = number(entry.body)?;
             invocation.of(n).next()?;
-            let is_sent = invocation.confirmed.get(&n).is_some_and(|copies| *copies >= invocation.of(n).count());
-            Some(!is_sent && copies::check(world, invocation, &self.tracks[n], n, queue, entry, now).is_ok())
+            let is_sent = invocation
+                .confirmed
+                .get(&n)
+                .is_some_and(|copies| *copies >= invocation.of(n).count());
+            Some(
+                !is_sent
+                    && copies::check(world, invocation, &self.tracks[n], n, queue, entry, now)
+                        .is_ok(),
+            )
         };
-        let all = |invocation| entries.iter().map(|entry| fits(invocation, entry)).collect::<Option<Vec<bool>>>();
-        let known = self.of_environment(environment).filter_map(|(id, invocation)| Some((all(invocation)?, id)));
+        let all = |invocation| {
+            entries.iter().map(|entry| fits(invocation, entry)).collect::<Option<Vec<bool>>>()
+        };
+        let known = self
+            .of_environment(environment)
+            .filter_map(|(id, invocation)| Some((all(invocation)?, id)));
         // False comes first.
         let found = known.max_by_key(|(fits, _)| fits.iter().all(|fits| *fits)).map(|(_, id)| id);
         if found.is_none() {
@@ -82,7 +106,8 @@ impl Book {
     }
 
     pub fn is_of_same_worker(&self, world: &World, invocation: &Invocation, id: usize) -> bool {
-        world.plan.processes().is_some() && invocation.environment == self.invocations[&id].environment
+        world.plan.processes().is_some()
+            && invocation.environment == self.invocations[&id].environment
     }
 
     fn is_seen(&mut self, environment: usize) {
@@ -99,14 +124,19 @@ impl Book {
     /// Before a receive of a worker is closed.
     pub fn check_settled(&mut self, world: &World, id: usize) {
         let has_ended = !self.lives.contains_key(&self.invocations[&id].environment);
-        let queue = world.sqs.messages(world.queues(self.invocations[&id].environment).0).expect("the queue exists");
-        let members: Vec<(String, Member)> = self.invocations[&id].members.clone().into_iter().collect();
+        let queue = world
+            .sqs
+            .messages(world.queues(self.invocations[&id].environment).0)
+            .expect("the queue exists");
+        let members: Vec<(String, Member)> =
+            self.invocations[&id].members.clone().into_iter().collect();
         for (message, member) in members {
             let n = member.n;
             let invocation = &self.invocations[&id];
             let view = queue.iter().find(|other| other.id == message);
             let is_ours = view.is_some_and(|view| u64::from(view.receive_count) == member.receives);
-            let is_hidden = view.is_some_and(|view| matches!(view.state, MessageState::InFlightUntil(_)));
+            let is_hidden =
+                view.is_some_and(|view| matches!(view.state, MessageState::InFlightUntil(_)));
             let is_given_back = !member.is_called || member.ended == Some(Ended::Cut);
             let is_refused = |message: &str, member: &Member| {
                 member.past.is_given_up
@@ -121,20 +151,30 @@ impl Book {
             // On a FIFO queue those behind one that is kept are kept with it.
             let group = &self.tracks[n].product.group;
             let is_kept = |(message, other): (&String, &Member)| {
-                let is_kept =
-                    if other.is_called { other.ended != Some(Ended::Done) } else { is_refused(message, other) };
+                let is_kept = if other.is_called {
+                    other.ended != Some(Ended::Done)
+                } else {
+                    is_refused(message, other)
+                };
                 is_kept && self.tracks[other.n].product.group == *group
             };
             let is_behind = world.plan.is_fifo && invocation.members.iter().any(is_kept);
-            let is_kept_back = is_ours && is_hidden && is_plain && !is_behind && !invocation.settled.contains(&message);
-            let is_left = is_ours && member.ended == Some(Ended::Done) && !invocation.deleted.contains(&message);
+            let is_kept_back = is_ours
+                && is_hidden
+                && is_plain
+                && !is_behind
+                && !invocation.settled.contains(&message);
+            let is_left = is_ours
+                && member.ended == Some(Ended::Done)
+                && !invocation.deleted.contains(&message);
             if self.tracks[n].is_troubled {
                 continue;
             }
             if is_left {
                 self.history.violate(Some(n), format!("done, and left in the queue by {id}"));
             }
-            // What took too long has failed, and may have been given up and left to the redrive policy.
+            // What took too long has failed, and may have been given up and left to the redrive
+            // policy.
             if has_ended && is_given_back && !member.is_timed_out && is_kept_back {
                 self.history.violate(Some(n), format!("not given back by {id}"));
             }
@@ -148,7 +188,9 @@ impl Book {
 
 /// As Lambda would hand it over.
 fn event(records: &[Record]) -> Value {
-    let millis = |time: SystemTime| time.duration_since(UNIX_EPOCH).expect("after 1970").as_millis().to_string();
+    let millis = |time: SystemTime| {
+        time.duration_since(UNIX_EPOCH).expect("after 1970").as_millis().to_string()
+    };
     let record = |record: &Record| {
         json!({
             "messageId": record.message_id,

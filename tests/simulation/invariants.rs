@@ -1,5 +1,6 @@
-//! What must hold: nothing is lost, nothing is deleted before its copy is confirmed, every bound is kept, the response names messages of
-//! the batch once each, the handler sees what was sent, and nothing secret is logged.
+//! What must hold: nothing is lost, nothing is deleted before its copy is confirmed, every bound is
+//! kept, the response names messages of the batch once each, the handler sees what was sent, and
+//! nothing secret is logged.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -25,7 +26,12 @@ const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_secs(60);
 
 impl Book {
     /// The handler is called: by which message, and for the how many-th time.
-    pub fn called(&mut self, world: &World, environment: usize, message: &Message) -> Option<(usize, usize)> {
+    pub fn called(
+        &mut self,
+        world: &World,
+        environment: usize,
+        message: &Message,
+    ) -> Option<(usize, usize)> {
         let found = self.find(
             environment,
             message,
@@ -37,7 +43,10 @@ impl Book {
             },
         );
         let Some((n, id)) = found else {
-            self.history.violate(number(message.body()), "called, though not in a batch, or once more in the same");
+            self.history.violate(
+                number(message.body()),
+                "called, though not in a batch, or once more in the same",
+            );
             return None;
         };
         self.history.note(Some(n), format!("called by {id}, attempt {}", message.attempt()));
@@ -50,18 +59,39 @@ impl Book {
         Some((n, track.calls))
     }
 
-    fn check_call(&self, world: &World, message: &Message, n: usize, id: usize) -> Result<(), String> {
+    fn check_call(
+        &self,
+        world: &World,
+        message: &Message,
+        n: usize,
+        id: usize,
+    ) -> Result<(), String> {
         let (track, invocation, plan) = (&self.tracks[n], &self.invocations[&id], &world.plan);
         let product = &track.product;
         let is_same = **message.body() == product.seen;
         ensure(is_same, "the handler does not see the body that was sent")?;
-        ensure(*message.attributes() == product.attributes, "the handler does not see the attributes that were sent")?;
-        ensure(message.group_id() == product.group.as_deref(), "the handler does not see the group")?;
+        ensure(
+            *message.attributes() == product.attributes,
+            "the handler does not see the attributes that were sent",
+        )?;
+        ensure(
+            message.group_id() == product.group.as_deref(),
+            "the handler does not see the group",
+        )?;
         ensure(product.maker != Maker::Successor, "a later version's message is handled")?;
-        ensure(invocation.running <= plan.limits.concurrency.max(1), "more calls at once than allowed")?;
-        ensure(!self.is_begun_too_late(invocation.environment), "called by a worker that is told to end")?;
+        ensure(
+            invocation.running <= plan.limits.concurrency.max(1),
+            "more calls at once than allowed",
+        )?;
+        ensure(
+            !self.is_begun_too_late(invocation.environment),
+            "called by a worker that is told to end",
+        )?;
         let reserve = plan.limits.reserve.min(plan.function_timeout / 4);
-        ensure(invocation.started.elapsed() + reserve <= plan.function_timeout, "called in the reserve")?;
+        ensure(
+            invocation.started.elapsed() + reserve <= plan.function_timeout,
+            "called in the reserve",
+        )?;
         if plan.is_fifo && !invocation.is_on_dead {
             self.check_order(world, n)?;
         }
@@ -74,9 +104,15 @@ impl Book {
         ensure(!member.past.is_given_up, "called after it was given up")?;
         let was_given_up = self.was_given_up(invocation, message_id, member.receives);
         ensure(!was_given_up, "called again by the environment that gave it up")?;
-        ensure(message.original_id() == Some(&member.past.original), "the original id has changed")?;
+        ensure(
+            message.original_id() == Some(&member.past.original),
+            "the original id has changed",
+        )?;
         letters::check_call(world, invocation, product, member, message)?;
-        let (count, most) = (u64::from(message.retry_count()), copies::retries(plan, member).min(u64::from(u32::MAX)));
+        let (count, most) = (
+            u64::from(message.retry_count()),
+            copies::retries(plan, member).min(u64::from(u32::MAX)),
+        );
         let is_known = !member.past.is_moved && !member.may_wait_more;
         let least = if is_known { most } else { member.past.count };
         ensure((least..=most).contains(&count), "a wrong attempt")
@@ -95,21 +131,35 @@ impl Book {
             track.is_done || track.was_dead || is_spent || may_be_refused
         };
         let before = self.tracks.iter().take(n).enumerate();
-        let waiting = before.filter(|(_, track)| track.product.group == *group && !is_passed(track));
-        let dead: BTreeSet<usize> = world.dead().iter().filter_map(|message| number(&message.body)).collect();
-        let ahead: Vec<usize> = waiting.map(|(other, _)| other).filter(|other| !dead.contains(other)).collect();
+        let waiting =
+            before.filter(|(_, track)| track.product.group == *group && !is_passed(track));
+        let dead: BTreeSet<usize> =
+            world.dead().iter().filter_map(|message| number(&message.body)).collect();
+        let ahead: Vec<usize> =
+            waiting.map(|(other, _)| other).filter(|other| !dead.contains(other)).collect();
         if ahead.is_empty() { Ok(()) } else { Err(format!("called before {ahead:?} of its group")) }
     }
 
     /// Messages are about to be sent.
-    pub fn sending(&mut self, world: &World, id: usize, queue: &QueueArn, entries: &[Outgoing<'_>], now: SystemTime) {
+    pub fn sending(
+        &mut self,
+        world: &World,
+        id: usize,
+        queue: &QueueArn,
+        entries: &[Outgoing<'_>],
+        now: SystemTime,
+    ) {
         for entry in entries {
             let Some(n) = number(entry.body) else {
                 self.history.violate(None, "something is sent that nobody produced");
                 continue;
             };
-            let checked = copies::check(world, &self.invocations[&id], &self.tracks[n], n, queue, entry, now);
-            self.history.note(Some(n), format!("copy sent by {id} to {}, delay {}", queue.name(), entry.delay));
+            let checked =
+                copies::check(world, &self.invocations[&id], &self.tracks[n], n, queue, entry, now);
+            self.history.note(
+                Some(n),
+                format!("copy sent by {id} to {}, delay {}", queue.name(), entry.delay),
+            );
             if let Err(what) = checked
                 && !self.in_hand_twice.contains(&n)
             {
@@ -128,17 +178,23 @@ impl Book {
         answer: &Result<Vec<Confirmation>, CallError>,
     ) {
         for (at, entry) in entries.iter().enumerate() {
-            let (Some(n), Some(members)) = (number(entry.body), Members::read(entry.body)) else { continue };
+            let (Some(n), Some(members)) = (number(entry.body), Members::read(entry.body)) else {
+                continue;
+            };
             let confirmation = match answer {
                 Ok(confirmations) => confirmations[at].as_ref().map_err(|error| error.code.clone()),
                 Err(error) => Err(error.code.clone()),
             };
             self.history.note(Some(n), format!("copy answered: {confirmation:?}"));
             if confirmation.is_ok() {
-                let not_before =
-                    members.time("notBefore").map(|time| SystemTime::UNIX_EPOCH + Duration::from_millis(time));
-                let rest = not_before.and_then(|time| time.duration_since(world.clock.now()).ok()).unwrap_or_default();
-                let due = (began + secs(u64::from(entry.delay.as_secs()))).max(Instant::now() + rest);
+                let not_before = members
+                    .time("notBefore")
+                    .map(|time| SystemTime::UNIX_EPOCH + Duration::from_millis(time));
+                let rest = not_before
+                    .and_then(|time| time.duration_since(world.clock.now()).ok())
+                    .unwrap_or_default();
+                let due =
+                    (began + secs(u64::from(entry.delay.as_secs()))).max(Instant::now() + rest);
                 self.tracks[n].due = Some(due).filter(|_| !members.is_given_up());
                 let invocation = self.invocations.get_mut(&id).expect("it is under way");
                 *invocation.confirmed.entry(n).or_default() += 1;
@@ -158,11 +214,20 @@ impl Book {
             invocation.deleted.insert(message.clone());
             invocation.settled.insert(message.clone());
             // Which copy a worker sent for which of two receives of the same message is not known.
-            let is_it = |other: &usize, all: &Invocation| *other == id || self.is_of_same_worker(world, all, id);
-            let all = self.invocations.iter().filter(|(other, all)| is_it(other, all)).map(|(_, all)| all);
+            let is_it = |other: &usize, all: &Invocation| {
+                *other == id || self.is_of_same_worker(world, all, id)
+            };
+            let all = self
+                .invocations
+                .iter()
+                .filter(|(other, all)| is_it(other, all))
+                .map(|(_, all)| all);
             let (deleted, settled) = all.fold((0, 0), |(deleted, settled), all| {
                 let of_it = all.deleted.iter().filter(|other| all.members[*other].n == n).count();
-                (deleted + of_it, settled + all.done(n) + all.confirmed.get(&n).copied().unwrap_or(0))
+                (
+                    deleted + of_it,
+                    settled + all.done(n) + all.confirmed.get(&n).copied().unwrap_or(0),
+                )
             });
             self.history.note(Some(n), format!("deleted by {id}: {message}"));
             if deleted > settled {
@@ -192,10 +257,17 @@ impl Book {
     }
 
     /// The function has answered.
-    pub fn answered(&mut self, world: &World, id: usize, answer: Result<SqsBatchResponse, InvocationError>) {
+    pub fn answered(
+        &mut self,
+        world: &World,
+        id: usize,
+        answer: Result<SqsBatchResponse, InvocationError>,
+    ) {
         let response = match answer {
             Ok(response) => response,
-            Err(error) => return self.history.violate(None, format!("invocation {id} failed: {error}")),
+            Err(error) => {
+                return self.history.violate(None, format!("invocation {id} failed: {error}"));
+            }
         };
         if self.remembers_trouble(&self.invocations[&id]) {
             self.excuse(id, "trouble with the queue a while ago");
@@ -205,10 +277,14 @@ impl Book {
         for item in &response.batch_item_failures {
             let member = invocation.members.get(&item.item_identifier);
             let Some(n) = member.map(|member| member.n) else {
-                return self.history.violate(None, format!("{} is not in batch {id}", item.item_identifier));
+                return self
+                    .history
+                    .violate(None, format!("{} is not in batch {id}", item.item_identifier));
             };
             if !listed.insert(item.item_identifier.as_str()) {
-                return self.history.violate(Some(n), format!("{} is listed twice", item.item_identifier));
+                return self
+                    .history
+                    .violate(Some(n), format!("{} is listed twice", item.item_identifier));
             }
             self.history.note(Some(n), format!("kept by {id}: {}", item.item_identifier));
         }
@@ -217,9 +293,11 @@ impl Book {
         for n in numbers {
             let of_this = invocation.members.iter().filter(|(_, member)| member.n == n);
             let acknowledged = of_this.filter(acknowledged).count();
-            let (done, copied) = (invocation.done(n), invocation.confirmed.get(&n).copied().unwrap_or(0));
+            let (done, copied) =
+                (invocation.done(n), invocation.confirmed.get(&n).copied().unwrap_or(0));
             if acknowledged != done + copied {
-                let what = format!("{acknowledged} acknowledged, {done} done, {copied} copied by {id}");
+                let what =
+                    format!("{acknowledged} acknowledged, {done} done, {copied} copied by {id}");
                 self.history.violate(Some(n), what);
             }
         }
@@ -232,7 +310,8 @@ impl Book {
         }
     }
 
-    /// What had no time left to be called in its place, or too often elsewhere, has used up a receive in vain.
+    /// What had no time left to be called in its place, or too often elsewhere, has used up a
+    /// receive in vain.
     fn excuse_unstarted(&mut self, world: &World, id: usize) {
         let plan = &world.plan;
         let invocation = &self.invocations[&id];
@@ -258,7 +337,9 @@ impl Book {
 
     /// Notes which messages are in the dead-letter queue.
     pub fn find_dead(&mut self, world: &World) {
-        for n in world.dead().iter().chain(&world.buried()).filter_map(|message| number(&message.body)) {
+        for n in
+            world.dead().iter().chain(&world.buried()).filter_map(|message| number(&message.body))
+        {
             if !self.tracks[n].was_dead {
                 self.tracks[n].was_dead = true;
                 self.history.note(Some(n), "is in the dead-letter queue");
@@ -287,7 +368,9 @@ impl Book {
                 self.history.violate(Some(n), "a longer delay than SQS has");
             }
         }
-        for n in (0..found.len()).filter(|n| !found[*n] && !self.tracks[*n].is_done).collect::<Vec<_>>() {
+        for n in
+            (0..found.len()).filter(|n| !found[*n] && !self.tracks[*n].is_done).collect::<Vec<_>>()
+        {
             self.history.violate(Some(n), "is neither done nor in a queue");
         }
     }
@@ -295,9 +378,10 @@ impl Book {
     /// Nothing of what was logged quotes a message, or lets somebody else delete it.
     pub fn secrecy(&mut self, world: &World) {
         let lines = world.log.take();
-        let leak = lines
-            .lines()
-            .find(|line| line.contains(CANARY) || self.all_handles.iter().any(|handle| line.contains(handle.as_str())));
+        let leak = lines.lines().find(|line| {
+            line.contains(CANARY)
+                || self.all_handles.iter().any(|handle| line.contains(handle.as_str()))
+        });
         if let Some(line) = leak {
             self.history.violate(None, format!("logged: {line}"));
         }
@@ -309,7 +393,8 @@ impl Book {
         self.secrecy(world);
         let plan = &world.plan;
         let may_loop = plan.recursive_loop == requeue::RecursiveLoop::Allow;
-        let buried: BTreeSet<usize> = world.buried().iter().filter_map(|message| number(&message.body)).collect();
+        let buried: BTreeSet<usize> =
+            world.buried().iter().filter_map(|message| number(&message.body)).collect();
         for n in 0..self.tracks.len() {
             let track = &self.tracks[n];
             let asked = &track.product.asked;
@@ -331,13 +416,16 @@ impl Book {
             let receives = usize::try_from(receives).expect("small");
             let retries = usize::try_from(asked.retries(plan)).expect("small");
             let copies = retries + 1 + track.postponed;
-            // Where nobody notes in the message that it was given up, another environment may handle it again on each receive.
-            let is_noted = plan.dead_letters != DeadLetters::Redrive && !copies::may_wait_in_place(plan);
+            // Where nobody notes in the message that it was given up, another environment may
+            // handle it again on each receive.
+            let is_noted =
+                plan.dead_letters != DeadLetters::Redrive && !copies::may_wait_in_place(plan);
             let queues = if plan.dead_receives.is_some() { 2 } else { 1 };
             let most = queues * (1 + track.redrives) * copies * if is_noted { 1 } else { receives };
             if track.calls > most && !track.is_troubled {
                 let calls = track.calls;
-                self.history.violate(Some(n), format!("handled {calls} times, which is more than {most}"));
+                self.history
+                    .violate(Some(n), format!("handled {calls} times, which is more than {most}"));
             }
         }
         if !may_loop && self.longest_row >= 16 {
@@ -345,8 +433,8 @@ impl Book {
         }
     }
 
-    /// Whether receives were used up by one before it in its FIFO group that waited for its own time: once that one is gone, nobody knows
-    /// of them.
+    /// Whether receives were used up by one before it in its FIFO group that waited for its own
+    /// time: once that one is gone, nobody knows of them.
     fn waited_behind_another(&self, world: &World, n: usize) -> bool {
         let group = &self.tracks[n].product.group;
         let mut before = self.tracks[..n].iter().filter(|track| track.product.group == *group);

@@ -1,4 +1,5 @@
-//! What a producer may ask for is kept, a dead letter says why it is one, and who handles it sees that.
+//! What a producer may ask for is kept, a dead letter says why it is one, and who handles it sees
+//! that.
 
 use std::time::{Duration, SystemTime};
 
@@ -29,15 +30,24 @@ pub fn check_call(
     message: &Message,
 ) -> Checked {
     let (plan, asked, now) = (&world.plan, &product.asked, world.time_of(invocation.environment));
-    expect(asked.unreadable.is_none(), || "called though one of its limits cannot be read".to_owned())?;
-    expect(asked.not_before.is_none_or(|due| now + SLACK >= due), || "called before its producer allows".to_owned())?;
-    let is_expired = asked.ttl(plan).zip(age(member, now)).is_some_and(|(ttl, age)| age > ttl + SLACK);
+    expect(asked.unreadable.is_none(), || {
+        "called though one of its limits cannot be read".to_owned()
+    })?;
+    expect(asked.not_before.is_none_or(|due| now + SLACK >= due), || {
+        "called before its producer allows".to_owned()
+    })?;
+    let is_expired =
+        asked.ttl(plan).zip(age(member, now)).is_some_and(|(ttl, age)| age > ttl + SLACK);
     expect(!is_expired, || "called though it has expired".to_owned())?;
     let is_last = u64::from(message.retry_count()) >= u64::from(asked.retries(plan));
-    expect(message.is_last_attempt() == is_last, || format!("the last attempt: {is_last}, as others reckon"))?;
+    expect(message.is_last_attempt() == is_last, || {
+        format!("the last attempt: {is_last}, as others reckon")
+    })?;
     if matches!(product.maker, Maker::Producer { .. }) {
         let (seen, why) = (message.dead_letter(), &member.past.why);
-        expect(is_same(seen.as_ref(), why), || format!("given up because of {why}, but seen is {seen:?}"))?;
+        expect(is_same(seen.as_ref(), why), || {
+            format!("given up because of {why}, but seen is {seen:?}")
+        })?;
     }
     Ok(())
 }
@@ -45,8 +55,13 @@ pub fn check_call(
 fn is_same(seen: Option<&DeadLetterInfo>, why: &Value) -> bool {
     let Some(seen) = seen else { return why.is_null() };
     let class = seen.class().map(FailureClass::as_str);
-    let seen =
-        [json!(class), json!(seen.reason()), json!(seen.detail()), json!(seen.retry_count()), json!(seen.source())];
+    let seen = [
+        json!(class),
+        json!(seen.reason()),
+        json!(seen.detail()),
+        json!(seen.retry_count()),
+        json!(seen.source()),
+    ];
     let names = ["class", "reason", "detail", "retryCount", "source"];
     why.is_object() && names.iter().zip(&seen).all(|(name, seen)| why[name] == *seen)
 }
@@ -74,8 +89,12 @@ pub fn check(
     }
     let (ttl, unreadable) = (member.asked.ttl(&world.plan), member.asked.unreadable);
     match member.ended {
-        Some(Ended::Final) if text("reason") != Some("non-retryable") => wrong("it failed for good"),
-        Some(Ended::Failed(class, _)) if text("class") != Some(class.as_str()) => wrong("it failed otherwise"),
+        Some(Ended::Final) if text("reason") != Some("non-retryable") => {
+            wrong("it failed for good")
+        }
+        Some(Ended::Failed(class, _)) if text("class") != Some(class.as_str()) => {
+            wrong("it failed otherwise")
+        }
         Some(Ended::Failed(..) | Ended::Final)
             if member.words.is_some() && text("detail") != member.words.as_deref() =>
         {
@@ -93,7 +112,9 @@ pub fn check(
                 Some(_) if member.receives > member.arrival.0 => Ok(()),
                 _ if is_older(began) == Some(true) => wrong("expired"),
                 Some("non-retryable") if unreadable.is_some() => {
-                    let names_it = text("detail").zip(unreadable).is_some_and(|(detail, name)| detail.contains(name));
+                    let names_it = text("detail")
+                        .zip(unreadable)
+                        .is_some_and(|(detail, name)| detail.contains(name));
                     if names_it { Ok(()) } else { wrong("no limit is named") }
                 }
                 Some("non-retryable") => wrong("not called"),

@@ -1,4 +1,5 @@
-//! The life of a worker as it is seen from outside: what it receives, when it must not receive, and how it ends.
+//! The life of a worker as it is seen from outside: what it receives, when it must not receive, and
+//! how it ends.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,11 +13,13 @@ use crate::plan::{Plan, secs};
 use crate::producer::{Maker, number};
 use crate::system::World;
 
-/// A worker that has nothing to do asks for messages more often than this, also where it leaves alone what it calls.
+/// A worker that has nothing to do asks for messages more often than this, also where it leaves
+/// alone what it calls.
 const LONGEST_SILENCE: Duration = secs(600);
 /// How long a circuit is open at first.
 const FIRST_OPEN: Duration = secs(1);
-/// The calls by which a circuit knows how many are answered, and the least of them that it reckons with.
+/// The calls by which a circuit knows how many are answered, and the least of them that it reckons
+/// with.
 const WINDOW: u64 = 128;
 const LEAST_ANSWERED: u64 = 13;
 /// So many answers in a row, and earlier failures do not count any more.
@@ -32,7 +35,8 @@ pub struct Life {
     pub last_seen: Instant,
     /// From when to when nothing is to be received.
     still: (Instant, Instant),
-    /// The calls before its first hold: which message it was, and whether it failed. `None` when more happened than is known of.
+    /// The calls before its first hold: which message it was, and whether it failed. `None` when
+    /// more happened than is known of.
     calls: Option<Vec<(usize, bool)>>,
     /// Since when it is told to end.
     ending: Option<Instant>,
@@ -41,10 +45,17 @@ pub struct Life {
 impl Life {
     pub fn new() -> Self {
         let now = Instant::now();
-        Self { receiving: 0, last_seen: now, still: (now, now), calls: Some(Vec::new()), ending: None }
+        Self {
+            receiving: 0,
+            last_seen: now,
+            still: (now, now),
+            calls: Some(Vec::new()),
+            ending: None,
+        }
     }
 
-    /// A call has ended: the callee may have asked for a pause, or have failed so often that its circuit opens.
+    /// A call has ended: the callee may have asked for a pause, or have failed so often that its
+    /// circuit opens.
     fn heard(&mut self, plan: &Plan, n: usize, ended: Ended, is_known: bool) {
         let now = Instant::now();
         let mut hold = |time: Duration| {
@@ -53,7 +64,10 @@ impl Life {
             }
         };
         let has_failed = match (ended, plan.policy.max_pause) {
-            (Ended::Failed(FailureClass::RateLimit | FailureClass::Quota, Some(pause)), Some(longest)) => {
+            (
+                Ended::Failed(FailureClass::RateLimit | FailureClass::Quota, Some(pause)),
+                Some(longest),
+            ) => {
                 self.calls = None;
                 return hold(pause.min(longest));
             }
@@ -61,17 +75,22 @@ impl Life {
             (Ended::Done | Ended::Final | Ended::Postponed(_) | Ended::Failed(..), _) => false,
             (Ended::Cut, _) => return self.calls = None,
         };
-        let (Some(calls), Some(breaker)) = (&mut self.calls, &plan.policy.circuit_breaker) else { return };
+        let (Some(calls), Some(breaker)) = (&mut self.calls, &plan.policy.circuit_breaker) else {
+            return;
+        };
         if !is_known || calls.len() >= 100 {
             return self.calls = None;
         }
         calls.push((n, has_failed));
-        let row: Vec<usize> = calls.iter().rev().take_while(|(_, failed)| *failed).map(|(n, _)| *n).collect();
+        let row: Vec<usize> =
+            calls.iter().rev().take_while(|(_, failed)| *failed).map(|(n, _)| *n).collect();
         let before = &calls[..calls.len() - row.len()];
-        let recovered = before.windows(RECOVERED).rposition(|calls| calls.iter().all(|(_, failed)| !failed));
+        let recovered =
+            before.windows(RECOVERED).rposition(|calls| calls.iter().all(|(_, failed)| !failed));
         let before = &before[recovered.unwrap_or(0)..];
         let failed_before = before.iter().filter(|(_, failed)| *failed).count() as u64;
-        let least = u64::from(breaker.threshold) * WINDOW / (WINDOW - failed_before).max(LEAST_ANSWERED);
+        let least =
+            u64::from(breaker.threshold) * WINDOW / (WINDOW - failed_before).max(LEAST_ANSWERED);
         let messages = row.iter().collect::<BTreeSet<_>>().len() as u64;
         if row.len() as u64 >= least && messages >= u64::from(breaker.threshold) {
             self.calls = None;
@@ -88,9 +107,15 @@ impl Book {
         (life.last_seen, life.receiving) = (now, life.receiving + 1);
         let (since, until) = life.still;
         if life.ending.is_some_and(|told| now > told) {
-            self.history.violate(None, format!("environment {environment} receives, though it is told to end"));
+            self.history.violate(
+                None,
+                format!("environment {environment} receives, though it is told to end"),
+            );
         } else if since < now && now < until {
-            self.history.violate(None, format!("environment {environment} receives what it could only defer"));
+            self.history.violate(
+                None,
+                format!("environment {environment} receives what it could only defer"),
+            );
         }
         // Who receives works on nothing.
         if self.lives[&environment].receiving == world.plan.receivers() {
@@ -118,16 +143,26 @@ impl Book {
     }
 
     /// A call of the handler of a worker has ended.
-    pub fn heard(&mut self, world: &World, environment: usize, n: usize, message: &Message, ended: Ended, words: bool) {
+    pub fn heard(
+        &mut self,
+        world: &World,
+        environment: usize,
+        n: usize,
+        message: &Message,
+        ended: Ended,
+        words: bool,
+    ) {
         let Some(processes) = world.plan.processes() else { return };
         let Some(life) = self.lives.get_mut(&environment) else { return };
         let is_over = message.time_left().is_zero();
         let rest = world.plan.limits.reserve.min(processes.shutdown_timeout / 4);
-        let is_cut_off =
-            life.ending.is_some_and(|told| told.elapsed() >= processes.shutdown_timeout.saturating_sub(rest));
+        let is_cut_off = life
+            .ending
+            .is_some_and(|told| told.elapsed() >= processes.shutdown_timeout.saturating_sub(rest));
         let is_held = processes.has_one_scope && world.plan.mode == Mode::Requeue;
         if is_held && life.ending.is_none() {
-            // Who panics or runs out of time says nothing, and a forger has the id of another message.
+            // Who panics or runs out of time says nothing, and a forger has the id of another
+            // message.
             let is_known = matches!(self.tracks[n].product.maker, Maker::Producer { .. })
                 && (words || !matches!(ended, Ended::Failed(..)));
             life.heard(&world.plan, n, ended, is_known);
@@ -146,9 +181,11 @@ impl Book {
     /// Now and then: whether it still receives.
     pub fn look_after(&mut self, environment: usize) {
         let life = &self.lives[&environment];
-        let is_idle = life.receiving == 0 && self.of_environment(environment).all(|(_, all)| all.running == 0);
+        let is_idle = life.receiving == 0
+            && self.of_environment(environment).all(|(_, all)| all.running == 0);
         if is_idle && life.last_seen.elapsed() > LONGEST_SILENCE {
-            self.history.violate(None, format!("environment {environment} receives nothing any more"));
+            self.history
+                .violate(None, format!("environment {environment} receives nothing any more"));
         }
     }
 
@@ -164,7 +201,10 @@ impl Book {
         let took = life.ending.map(|told| told.elapsed());
         let processes = world.plan.processes().expect("it is a worker");
         if took.is_none_or(|took| took > processes.shutdown_timeout + TICK) {
-            self.history.violate(None, format!("environment {environment} ended {took:?} after it was told to"));
+            self.history.violate(
+                None,
+                format!("environment {environment} ended {took:?} after it was told to"),
+            );
         }
         self.close_all(world, environment);
         self.conserve(world);

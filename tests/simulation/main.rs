@@ -1,6 +1,8 @@
-//! Whole systems in virtual time, each from one seed: a producer, a queue, Lambda's event source mapping with its rules and several
-//! execution environments, or workers, whose clocks are off and which die, a handler that does anything, an operator who redrives, and
-//! requests that meet every kind of trouble. After each invocation and at the end the invariants are checked that no history may break.
+//! Whole systems in virtual time, each from one seed: a producer, a queue, Lambda's event source
+//! mapping with its rules and several execution environments, or workers, whose clocks are off and
+//! which die, a handler that does anything, an operator who redrives, and requests that meet every
+//! kind of trouble. After each invocation and at the end the invariants are checked that no history
+//! may break.
 //!
 //! | command | what it does |
 //! |---|---|
@@ -9,7 +11,8 @@
 //! | the same with `REQUEUE_TEST_FIRST_SEED=400000` | those from that seed on, so that many can run in parts |
 //! | `REQUEUE_TEST_SEED=4711 cargo test --test simulation -- --nocapture` | that one alone, with its history |
 //!
-//! The first history that breaks an invariant ends the run; `REQUEUE_TEST_KEEP_GOING=1` names the seeds of all that do.
+//! The first history that breaks an invariant ends the run; `REQUEUE_TEST_KEEP_GOING=1` names the
+//! seeds of all that do.
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 

@@ -11,8 +11,9 @@ pub const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
 }
 
-/// All times within an invocation are multiples of this. The time for which a chunk waits for company is none, so that it never ends in
-/// the very millisecond in which another message comes: which of the two is first is left to tokio's own dice.
+/// All times within an invocation are multiples of this. The time for which a chunk waits for
+/// company is none, so that it never ends in the very millisecond in which another message comes:
+/// which of the two is first is left to tokio's own dice.
 pub const fn steps(steps: u64) -> Duration {
     Duration::from_millis(7 * steps)
 }
@@ -81,7 +82,8 @@ pub struct Plan {
     pub clocks: Vec<i64>,
     /// Batches at once in each of them.
     pub concurrency: usize,
-    /// Whether the handler does the same with all messages, so that they stay together and requests are full.
+    /// Whether the handler does the same with all messages, so that they stay together and requests
+    /// are full.
     pub in_chorus: bool,
     pub trouble: Trouble,
     /// When the producer has sent everything, at the latest.
@@ -98,11 +100,19 @@ impl Plan {
         let is_fifo = dice.happens(200);
         let policy = policy(dice);
         let strategy = if dice.happens(200) { Strategy::Visibility } else { Strategy::Copy };
-        let recursive_loop = if dice.happens(300) { RecursiveLoop::Terminate } else { RecursiveLoop::Allow };
+        let recursive_loop =
+            if dice.happens(300) { RecursiveLoop::Terminate } else { RecursiveLoop::Allow };
         // In its place each attempt is a receive, and so is each deferral.
-        let waits_in_place = is_fifo || strategy == Strategy::Visibility || recursive_loop == RecursiveLoop::Terminate;
-        let receives =
-            || if waits_in_place { 2 * u64::from(policy.max_retries) + dice.roll(2, 5) } else { dice.roll(1, 8) };
+        let waits_in_place = is_fifo
+            || strategy == Strategy::Visibility
+            || recursive_loop == RecursiveLoop::Terminate;
+        let receives = || {
+            if waits_in_place {
+                2 * u64::from(policy.max_retries) + dice.roll(2, 5)
+            } else {
+                dice.roll(1, 8)
+            }
+        };
         let max_receive_count = receives();
         let dead_receives = dice.happens(250).then(receives);
         let function_timeout = steps(dice.roll(300, 9_000));
@@ -121,10 +131,15 @@ impl Plan {
             recursive_loop,
             // Sometimes the function's property is not what the setting says.
             cuts_loops: recursive_loop == RecursiveLoop::Terminate || dice.happens(50),
-            dead_letters: dice.pick(&[DeadLetters::Redrive, DeadLetters::Annotate, DeadLetters::Direct]),
+            dead_letters: dice.pick(&[
+                DeadLetters::Redrive,
+                DeadLetters::Annotate,
+                DeadLetters::Direct,
+            ]),
             mode: if dice.happens(50) { Mode::Report } else { Mode::Requeue },
             wrap: if dice.happens(150) { Wrap::Never } else { Wrap::WhenNeeded },
-            sample: (in_chorus || dice.happens(400)).then(|| dice.pick(&[0.0, 0.25, 0.5, 0.75, 1.0])),
+            sample: (in_chorus || dice.happens(400))
+                .then(|| dice.pick(&[0.0, 0.25, 0.5, 0.75, 1.0])),
             max_receive_count,
             dead_receives,
             function_timeout,
@@ -142,7 +157,11 @@ impl Plan {
                 handlers: dice.pick(&[300, 700, 950]),
                 unreadable: dice.pick(&[0, 0, 0, 200, 1_000]),
             },
-            sending: if in_chorus { Duration::ZERO } else { secs(dice.pick(&[0, 1, dice.roll(0, 600)])) },
+            sending: if in_chorus {
+                Duration::ZERO
+            } else {
+                secs(dice.pick(&[0, 1, dice.roll(0, 600)]))
+            },
             calm,
             redrives: (0..dice.roll(0, 2)).map(|_| secs(dice.roll(60, 20_000))).collect(),
             host: Host::Mapping,
@@ -150,7 +169,8 @@ impl Plan {
         if dice.happens(200) { plan.of_workers(dice) } else { plan }
     }
 
-    /// The same without what only Lambda does: it cuts loops, ends invocations, refuses some, and loses answers.
+    /// The same without what only Lambda does: it cuts loops, ends invocations, refuses some, and
+    /// loses answers.
     fn of_workers(self, dice: &Dice) -> Self {
         let processes = Processes {
             visibility: secs(dice.roll(20, 120)),
@@ -213,7 +233,10 @@ fn clocks(dice: &Dice, least: u64) -> Vec<i64> {
     } else {
         60
     };
-    let clock = || i64::try_from(dice.roll(0, 2 * widest)).expect("small") - i64::try_from(widest).expect("small");
+    let clock = || {
+        i64::try_from(dice.roll(0, 2 * widest)).expect("small")
+            - i64::try_from(widest).expect("small")
+    };
     (0..dice.roll(least, 3)).map(|_| clock()).collect()
 }
 

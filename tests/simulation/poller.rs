@@ -1,4 +1,5 @@
-//! Lambda: an event source mapping polls the queue, invokes execution environments, and does with their answers what Lambda does.
+//! Lambda: an event source mapping polls the queue, invokes execution environments, and does with
+//! their answers what Lambda does.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -41,10 +42,15 @@ enum End {
 }
 
 /// The actors of an execution environment: one for each batch that it may work on at once.
-pub fn environment<Q: Queue>(world: &Arc<World>, number: usize, connect: fn(&EmbeddedSqs) -> Q) -> Vec<JoinHandle<()>> {
+pub fn environment<Q: Queue>(
+    world: &Arc<World>,
+    number: usize,
+    connect: fn(&EmbeddedSqs) -> Q,
+) -> Vec<JoinHandle<()>> {
     let dice = Dice::of(world.seed, 100 + number as u64);
     let alive = Mutex::new(begin(world, number, connect, &dice));
-    let environment = Arc::new(Environment { world: Arc::clone(world), number, connect, dice, alive });
+    let environment =
+        Arc::new(Environment { world: Arc::clone(world), number, connect, dice, alive });
     (0..world.plan.concurrency).map(|_| tokio::spawn(poll(Arc::clone(&environment)))).collect()
 }
 
@@ -73,7 +79,10 @@ async fn poll<Q: Queue>(environment: Arc<Environment<Q>>) {
         let news = world.news.notified();
         let batches = environment.receive().await;
         if batches.is_empty() {
-            let due = world.next_due(environment.queue()).unwrap_or(secs(900)).max(Duration::from_millis(1));
+            let due = world
+                .next_due(environment.queue())
+                .unwrap_or(secs(900))
+                .max(Duration::from_millis(1));
             let _ = timeout(due, news).await;
             continue;
         }
@@ -89,10 +98,15 @@ impl<Q: Queue> Environment<Q> {
     }
 
     fn mapping(&self) -> EventSourceMapping {
-        EventSourceMapping::new(self.world.sqs.clone(), self.queue().clone(), self.world.plan.batch_size)
+        EventSourceMapping::new(
+            self.world.sqs.clone(),
+            self.queue().clone(),
+            self.world.plan.batch_size,
+        )
     }
 
-    /// What is in the queue now and, if there is a batching window, a little later. Now and then a message comes twice.
+    /// What is in the queue now and, if there is a batching window, a little later. Now and then a
+    /// message comes twice.
     async fn receive(&self) -> Vec<Batch> {
         let mapping = self.mapping();
         let poll = async || mapping.poll(Duration::ZERO).await.expect("the queue exists");
@@ -118,18 +132,19 @@ impl<Q: Queue> Environment<Q> {
         let event = batch.event(self.queue());
         let record = &event["Records"][0];
         let handle = record["receiptHandle"].as_str().expect("a handle");
-        let n =
-            crate::producer::number(record["body"].as_str().expect("a body")).expect("every message bears its mark");
+        let n = crate::producer::number(record["body"].as_str().expect("a body"))
+            .expect("every message bears its mark");
         self.world.show_again(self.queue(), handle, n).await;
     }
 
     /// Invokes the function, unless it cannot be, and acknowledges.
     async fn deliver(&self, batches: &[Batch]) {
         let world = &self.world;
-        let records = batches.iter().flat_map(|batch| match &mut batch.event(self.queue())["Records"] {
-            Value::Array(records) => std::mem::take(records),
-            _ => Vec::new(),
-        });
+        let records =
+            batches.iter().flat_map(|batch| match &mut batch.event(self.queue())["Records"] {
+                Value::Array(records) => std::mem::take(records),
+                _ => Vec::new(),
+            });
         let records = records.map(|record| self.garbled(record));
         let event = json!({ "Records": records.collect::<Vec<_>>() });
         let number = world.book().begin(world, self.number, &event);
@@ -139,7 +154,9 @@ impl<Q: Queue> Environment<Q> {
         }
         let end = self.invoke(number, &event).await;
         let answer = match &end {
-            End::Answered(Ok(response)) => Answer::Response(serde_json::to_vec(response).expect("JSON")),
+            End::Answered(Ok(response)) => {
+                Answer::Response(serde_json::to_vec(response).expect("JSON"))
+            }
             End::Answered(Err(_)) | End::Died | End::Late => Answer::FunctionError,
         };
         let is_lost = self.is_troubled(world.plan.trouble.errors);
@@ -147,7 +164,9 @@ impl<Q: Queue> Environment<Q> {
         match end {
             End::Answered(answer) => book.answered(world, number, answer),
             End::Died => book.died(number),
-            End::Late => book.history.violate(None, format!("invocation {number} did not answer in time")),
+            End::Late => {
+                book.history.violate(None, format!("invocation {number} did not answer in time"))
+            }
         }
         if is_lost {
             book.excuse(number, "the answer is lost");
@@ -166,15 +185,20 @@ impl<Q: Queue> Environment<Q> {
 
     /// Of some messages nobody can read when they were sent, which says nothing about them.
     fn garbled(&self, mut record: Value) -> Value {
-        let n = record["body"].as_str().and_then(crate::producer::number).expect("every message bears its mark");
+        let n = record["body"]
+            .as_str()
+            .and_then(crate::producer::number)
+            .expect("every message bears its mark");
         let dice = Dice::of(self.world.seed, 2_000_000 + n as u64);
         if dice.happens(self.world.plan.trouble.unreadable) {
-            record["attributes"]["SentTimestamp"] = dice.pick(&[json!(null), json!("soon"), json!("-1")]);
+            record["attributes"]["SentTimestamp"] =
+                dice.pick(&[json!(null), json!("soon"), json!("-1")]);
         }
         record
     }
 
-    /// Whether Lambda does not invoke the function: throttled, or because it takes its messages for a runaway loop.
+    /// Whether Lambda does not invoke the function: throttled, or because it takes its messages for
+    /// a runaway loop.
     fn is_refused(&self, number: usize) -> bool {
         let world = &self.world;
         let mut book = world.book();
@@ -205,12 +229,14 @@ impl<Q: Queue> Environment<Q> {
         let limit = self.world.plan.function_timeout;
         let payload: SqsEvent = serde_json::from_value(event.clone()).expect("lenient");
         let mut context = Context::default();
-        let deadline = (clock.now() + limit).duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
+        let deadline =
+            (clock.now() + limit).duration_since(SystemTime::UNIX_EPOCH).expect("after 1970");
         context.deadline = u64::try_from(deadline.as_millis()).expect("a year we live to see");
         // Killed from outside, as by a time-out that it was not told of.
         let dies = self.is_troubled(self.world.plan.trouble.deaths);
         let death = steps(self.dice.roll(0, u64::try_from(limit.as_millis()).expect("small") / 7));
-        let invocation = INVOCATION.scope(number, processor.invoke(LambdaEvent::new(payload, context)));
+        let invocation =
+            INVOCATION.scope(number, processor.invoke(LambdaEvent::new(payload, context)));
         let mut invocation = Box::pin(invocation);
         tokio::select! {
             biased;
@@ -225,7 +251,8 @@ impl<Q: Queue> Environment<Q> {
     }
 }
 
-/// The answer to one of several receives that were handed over together: an id that is in none of them is for each to see.
+/// The answer to one of several receives that were handed over together: an id that is in none of
+/// them is for each to see.
 fn part(answer: &Answer, batch: &Batch) -> Answer {
     let Answer::Response(bytes) = answer else {
         return Answer::FunctionError;

@@ -34,7 +34,8 @@ pub struct Product {
 /// Whose members our names are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Maker {
-    /// The producer's; so many retries are believed to be used already, if the policy allows so many.
+    /// The producer's; so many retries are believed to be used already, if the policy allows so
+    /// many.
     Producer { count: u32 },
     /// Ours, to all appearance.
     Forger,
@@ -57,7 +58,9 @@ impl Product {
         let (mut maker, mut copies) = (Maker::Producer { count: 0 }, Copies::AsTheyAre);
         let mut seen = None;
         let body = match dice.roll(0, 19) {
-            0 => format!(r#" {{ {mark} ,"retryCount":"five","originalMessageId":7,"retryState":"mine", {secret} }} "#),
+            0 => format!(
+                r#" {{ {mark} ,"retryCount":"five","originalMessageId":7,"retryState":"mine", {secret} }} "#
+            ),
             1 => {
                 let count = u32::try_from(dice.roll(0, 14)).expect("small");
                 maker = Maker::Producer { count };
@@ -85,7 +88,9 @@ impl Product {
             }
             7 => {
                 let payload = format!(r#"{{\"mark\":\"<{n}>\",\"x\":\"{CANARY}\"}}"#);
-                format!(r#"{{"Type":"Notification","Message":"{payload}","Signature":"{CANARY}=="}}"#)
+                format!(
+                    r#"{{"Type":"Notification","Message":"{payload}","Signature":"{CANARY}=="}}"#
+                )
             }
             8 if !is_fifo => {
                 maker = Maker::Forger;
@@ -94,10 +99,15 @@ impl Product {
             }
             9 if !is_fifo => {
                 maker = Maker::Successor;
-                let stamp = r#""originalMessageId":"x","retryTimestamp":"2100-01-01T00:00:00.000Z""#;
-                format!(r#"{{{mark},"retryCount":1,{stamp},"retryState":{{"v":2,"news":[]}},{secret}}}"#)
+                let stamp =
+                    r#""originalMessageId":"x","retryTimestamp":"2100-01-01T00:00:00.000Z""#;
+                format!(
+                    r#"{{{mark},"retryCount":1,{stamp},"retryState":{{"v":2,"news":[]}},{secret}}}"#
+                )
             }
-            10 => format!(r#"{{ "a" : 1.50 , "a":1e2,{mark}, {secret},"z":12345678901234567890,"e":"\uFFFF\/" }}"#),
+            10 => format!(
+                r#"{{ "a" : 1.50 , "a":1e2,{mark}, {secret},"z":12345678901234567890,"e":"\uFFFF\/" }}"#
+            ),
             // Rare, since a run with one takes as long as a hundred others.
             11 if dice.happens(10) => {
                 copies = Copies::TooLong;
@@ -119,7 +129,15 @@ impl Product {
             asked = limits;
             attributes.extend(named);
         }
-        Self { seen: seen.unwrap_or_else(|| body.clone()), body, attributes, group, maker, copies, asked }
+        Self {
+            seen: seen.unwrap_or_else(|| body.clone()),
+            body,
+            attributes,
+            group,
+            maker,
+            copies,
+            asked,
+        }
     }
 }
 
@@ -141,7 +159,8 @@ fn forged(plan: &Plan, dice: &Dice) -> String {
         r#""deadLetter":{"reason":"x"}"#,
     ];
     for member in optional {
-        // In its place it would wait for as long as can be at each receive, until the redrive policy moves it.
+        // In its place it would wait for as long as can be at each receive, until the redrive
+        // policy moves it.
         let is_endless = member.contains("notBefore") && copies::waits_in_place(plan);
         if dice.happens(150) && !is_endless {
             state.push(',');
@@ -149,7 +168,8 @@ fn forged(plan: &Plan, dice: &Dice) -> String {
         }
     }
     let count = dice.pick(&[0_u64, 1, 5, 4_294_967_295]);
-    let stamp = format!(r#""originalMessageId":"forged","retryTimestamp":"{year}-01-01T00:00:00.000Z""#);
+    let stamp =
+        format!(r#""originalMessageId":"forged","retryTimestamp":"{year}-01-01T00:00:00.000Z""#);
     format!(r#""retryCount":{count},{stamp},"retryState":{{{state}}}"#)
 }
 
@@ -167,7 +187,8 @@ fn attributes(dice: &Dice) -> BTreeMap<String, Attribute> {
     }
     if dice.happens(300) {
         let value = AttributeValue::Binary(vec![0, 159, 146, 150]);
-        attributes.insert("raw".to_owned(), Attribute { data_type: "Binary.png".to_owned(), value });
+        attributes
+            .insert("raw".to_owned(), Attribute { data_type: "Binary.png".to_owned(), value });
     }
     attributes
 }
@@ -183,7 +204,8 @@ pub fn number(body: &str) -> Option<usize> {
 /// Sends all messages of the run, each at its time.
 pub async fn produce(world: Arc<World>) {
     let dice = Dice::of(world.seed, 2);
-    let mut pauses: Vec<u64> = (0..world.plan.messages).map(|_| dice.roll(0, world.plan.sending.as_secs())).collect();
+    let mut pauses: Vec<u64> =
+        (0..world.plan.messages).map(|_| dice.roll(0, world.plan.sending.as_secs())).collect();
     pauses.sort_unstable();
     let mut now = 0;
     for (n, at) in pauses.into_iter().enumerate() {
@@ -193,7 +215,11 @@ pub async fn produce(world: Arc<World>) {
         let deduplication = n.to_string();
         let message = Outgoing {
             body: &product.body,
-            delay: Delay::at_most(secs(if world.plan.is_fifo { 0 } else { dice.pick(&[0, 0, 5, 900]) })),
+            delay: Delay::at_most(secs(if world.plan.is_fifo {
+                0
+            } else {
+                dice.pick(&[0, 0, 5, 900])
+            })),
             attributes: &product.attributes,
             group_id: product.group.as_deref(),
             deduplication_id: world.plan.is_fifo.then_some(deduplication.as_str()),
@@ -216,7 +242,10 @@ pub async fn operate(world: Arc<World>) {
         world.book().redriving(&world);
         let client = world.sqs.client();
         let task = client.start_message_move_task().source_arn(world.dead_letters.to_string());
-        task.destination_arn(world.queue.to_string()).send().await.expect("no other task is running");
+        task.destination_arn(world.queue.to_string())
+            .send()
+            .await
+            .expect("no other task is running");
         world.news.notify_waiters();
     }
     world.end_actor();

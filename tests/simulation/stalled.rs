@@ -1,4 +1,5 @@
-//! A target in this process, over the real HTTP handler: the head of its response is there at once, and the body never ends.
+//! A target in this process, over the real HTTP handler: the head of its response is there at once,
+//! and the body never ends.
 
 use std::io;
 use std::time::Duration;
@@ -11,7 +12,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 /// Delivers a message to a target that answers so.
 pub async fn deliver(status: u16, retry_after: Option<Duration>) -> Result<(), Failure> {
     let url = TargetUrl::parse("http://localhost/").expect("it is loopback");
-    let header = retry_after.map(|delay| format!("Retry-After: {}\r\n", delay.as_secs())).unwrap_or_default();
+    let header = retry_after
+        .map(|delay| format!("Retry-After: {}\r\n", delay.as_secs()))
+        .unwrap_or_default();
     let head = format!("HTTP/1.1 {status} X\r\n{header}Content-Length: 5\r\n\r\n");
     let settings = HttpSettings::default().timeout(Duration::from_hours(1));
     let server = InMemory::raw(move |stream| stall(stream, head.clone()));

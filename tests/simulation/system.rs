@@ -1,4 +1,5 @@
-//! One run: a producer, a queue, an event source mapping, execution environments and an operator, all from one seed, in virtual time.
+//! One run: a producer, a queue, an event source mapping, execution environments and an operator,
+//! all from one seed, in virtual time.
 
 use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,8 +20,8 @@ use crate::history::{Event, History};
 use crate::plan::{DeadLetters, Host, Plan, secs};
 use crate::{faults, poller, producer, worker};
 
-/// A run that takes more than these goes round and round. Where many messages are delivered twice, and their copies too, some thousands
-/// are needed.
+/// A run that takes more than these goes round and round. Where many messages are delivered twice,
+/// and their copies too, some thousands are needed.
 const MOST_INVOCATIONS: usize = 50_000;
 
 /// What all actors share.
@@ -55,15 +56,22 @@ impl World {
         let suffix = if plan.is_fifo { ".fifo" } else { "" };
         let retention = ("MessageRetentionPeriod", "1209600");
         let visibility = plan.visibility().to_string();
-        let redrive = |to: &QueueArn, most| format!(r#"{{"deadLetterTargetArn":"{to}","maxReceiveCount":{most}}}"#);
+        let redrive = |to: &QueueArn, most| {
+            format!(r#"{{"deadLetterTargetArn":"{to}","maxReceiveCount":{most}}}"#)
+        };
         let buried = sqs.create_queue(&format!("buried{suffix}"), [retention]).expect("a queue");
         // SQS counts the receives in the source queue too.
-        let bury = plan.dead_receives.map(|receives| redrive(&buried, plan.max_receive_count + receives));
+        let bury =
+            plan.dead_receives.map(|receives| redrive(&buried, plan.max_receive_count + receives));
         let mut attributes = vec![retention, ("VisibilityTimeout", visibility.as_str())];
         attributes.extend(bury.iter().map(|bury| ("RedrivePolicy", bury.as_str())));
         let dead_letters = sqs.create_queue(&format!("dead{suffix}"), attributes).expect("a queue");
         let redrive = redrive(&dead_letters, plan.max_receive_count);
-        let attributes = [retention, ("VisibilityTimeout", visibility.as_str()), ("RedrivePolicy", redrive.as_str())];
+        let attributes = [
+            retention,
+            ("VisibilityTimeout", visibility.as_str()),
+            ("RedrivePolicy", redrive.as_str()),
+        ];
         let queue = sqs.create_queue(&format!("orders{suffix}"), attributes).expect("a queue");
         let lives = plan.clocks.iter().map(|_| CancellationToken::new()).collect();
         Self {
@@ -111,8 +119,12 @@ impl World {
     /// Whether nothing is left to do, but for what may be under way.
     pub fn is_quiet(&self) -> bool {
         let is_empty = || {
-            let worked_on = [Some(&self.queue), self.plan.dead_receives.map(|_| &self.dead_letters)];
-            worked_on.into_iter().flatten().all(|queue| self.sqs.message_count(queue).expect("the queue exists") == 0)
+            let worked_on =
+                [Some(&self.queue), self.plan.dead_receives.map(|_| &self.dead_letters)];
+            worked_on
+                .into_iter()
+                .flatten()
+                .all(|queue| self.sqs.message_count(queue).expect("the queue exists") == 0)
         };
         let has_failed = self.book().history.violation.is_some();
         has_failed || (self.actors.load(Ordering::Relaxed) == 0 && is_empty())
@@ -198,7 +210,9 @@ impl World {
         };
         // While one message of a FIFO group is in flight, the others are held back.
         let is_in_the_way = |one: &MessageView, other: &MessageView| {
-            matches!(one.state, MessageState::InFlightUntil(_)) && self.plan.is_fifo && one.group_id == other.group_id
+            matches!(one.state, MessageState::InFlightUntil(_))
+                && self.plan.is_fifo
+                && one.group_id == other.group_id
         };
         let due = |message: &MessageView| {
             let before = messages.iter().filter(|other| is_in_the_way(other, message));
@@ -210,7 +224,11 @@ impl World {
     /// The time by the clock of an environment.
     pub fn time_of(&self, environment: usize) -> SystemTime {
         let by = secs(self.plan.clocks[environment].unsigned_abs());
-        if self.plan.clocks[environment] < 0 { self.clock.now() - by } else { self.clock.now() + by }
+        if self.plan.clocks[environment] < 0 {
+            self.clock.now() - by
+        } else {
+            self.clock.now() + by
+        }
     }
 
     pub fn settings(&self, environment: usize, dice: &Dice) -> (Clock, Settings) {
@@ -219,7 +237,9 @@ impl World {
         let dead_letter = match plan.dead_letters {
             DeadLetters::Redrive => DeadLetterMode::Redrive,
             DeadLetters::Annotate => DeadLetterMode::Annotate,
-            DeadLetters::Direct => DeadLetterMode::Direct(self.queues(environment).1.url().parse().expect("a URL")),
+            DeadLetters::Direct => {
+                DeadLetterMode::Direct(self.queues(environment).1.url().parse().expect("a URL"))
+            }
         };
         let settings = Settings {
             policy: plan.policy.clone(),
@@ -256,18 +276,23 @@ impl Ended {
 
 /// Lives through the run of a seed, with the queue that `connect` makes for each environment.
 pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ended {
-    let runtime =
-        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .start_paused(true)
+        .build()
+        .expect("a runtime");
     log::install();
     runtime.block_on(async {
         let world = Arc::new(World::new(seed, Plan::new(&Dice::of(seed, 1))));
         let _listening = world.log.listen();
-        let (dice, plan, aside) = (Dice::of(seed, 3), world.plan.clone(), Arc::clone(&world.is_aside));
+        let (dice, plan, aside) =
+            (Dice::of(seed, 3), world.plan.clone(), Arc::clone(&world.is_aside));
         let started = world.started;
         world.sqs.set_faults(move |call| {
             // The receives of Lambda's poller are its own affair.
             let is_of_worker = plan.processes().is_some() && call.operation == "ReceiveMessage";
-            let is_safe = aside.load(Ordering::Relaxed) || !(is_of_worker || call.operation.ends_with("Batch"));
+            let is_safe = aside.load(Ordering::Relaxed)
+                || !(is_of_worker || call.operation.ends_with("Batch"));
             if is_safe || started.elapsed() > plan.calm || !dice.happens(plan.trouble.of_requests) {
                 return Fault::None;
             }
@@ -280,7 +305,9 @@ pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ende
         for environment in 0..world.plan.clocks.len() {
             match &world.plan.host {
                 Host::Mapping => actors.extend(poller::environment(&world, environment, connect)),
-                Host::Worker(processes) => actors.push(worker::environment(&world, environment, connect, processes)),
+                Host::Worker(processes) => {
+                    actors.push(worker::environment(&world, environment, connect, processes))
+                }
             }
         }
         for actor in actors {
@@ -290,7 +317,8 @@ pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ende
         }
         let mut book = world.book();
         book.finish(&world);
-        let (events, violation) = (std::mem::take(&mut book.history.events), book.history.violation.take());
+        let (events, violation) =
+            (std::mem::take(&mut book.history.events), book.history.violation.take());
         Ended { events, violation, plan: format!("{:?}", world.plan) }
     })
 }

@@ -1,4 +1,5 @@
-//! What a message has been through, read from what a poller receives: the same that the library reads, read in another way.
+//! What a message has been through, read from what a poller receives: the same that the library
+//! reads, read in another way.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -50,7 +51,8 @@ impl Members {
         self.state["deadLetter"].is_object()
     }
 
-    /// Why the message was given up, in its own words, though SQS knows best from where it moved it.
+    /// Why the message was given up, in its own words, though SQS knows best from where it moved
+    /// it.
     fn why(&self, moved_from: Option<&Value>) -> Value {
         let source = moved_from.unwrap_or(&self.state["source"]);
         if self.is_given_up() {
@@ -97,7 +99,8 @@ pub struct Past {
     /// Why it was given up before, as the handler is to see it.
     pub why: Value,
     pub is_given_up: bool,
-    /// Whether SQS moved it to the dead-letter queue, so that it starts afresh in each environment that sees it.
+    /// Whether SQS moved it to the dead-letter queue, so that it starts afresh in each environment
+    /// that sees it.
     pub is_moved: bool,
     /// But it was moved so often that it starts afresh no more.
     pub keeps_all: bool,
@@ -106,8 +109,11 @@ pub struct Past {
 impl Past {
     pub fn of(record: &Value, product: &Product, max_retries: u32) -> Self {
         let body = record["body"].as_str().expect("a body");
-        let time = |name: &str| record["attributes"][name].as_str().and_then(|time| time.parse::<u64>().ok());
-        let (known, received) = (time("SentTimestamp"), time("ApproximateFirstReceiveTimestamp").expect("a time"));
+        let time = |name: &str| {
+            record["attributes"][name].as_str().and_then(|time| time.parse::<u64>().ok())
+        };
+        let (known, received) =
+            (time("SentTimestamp"), time("ApproximateFirstReceiveTimestamp").expect("a time"));
         let sent = known.unwrap_or(received);
         let id = record["messageId"].as_str().expect("an id").to_owned();
         let is_moved = record["attributes"]["DeadLetterQueueSourceArn"].is_string();
@@ -135,17 +141,28 @@ impl Past {
         let members = Members::read(body).expect("a copy bears our members");
         let was_sent_elsewhere = members.state["source"].is_string();
         // What SQS does not say is no evidence.
-        let too_soon = |sent| members.is_given_up() && received.saturating_sub(sent) < LEAST_ANNOTATION_DELAY_MS;
+        let too_soon = |sent| {
+            members.is_given_up() && received.saturating_sub(sent) < LEAST_ANNOTATION_DELAY_MS
+        };
         let too_late = |sent: u64| sent.saturating_sub(members.sent_at) > REDRIVE_TOLERANCE_MS;
-        let is_redriven = is_moved || was_sent_elsewhere || known.is_some_and(|sent| too_soon(sent) || too_late(sent));
+        let is_redriven = is_moved
+            || was_sent_elsewhere
+            || known.is_some_and(|sent| too_soon(sent) || too_late(sent));
         if is_redriven && members.number("redrives") < MAX_REDRIVES {
             let why = members.why(is_moved.then_some(source));
-            return Self { row: members.number("lineage"), original: members.original, why, ..fresh };
+            return Self {
+                row: members.number("lineage"),
+                original: members.original,
+                why,
+                ..fresh
+            };
         }
         Self {
             count: members.count,
             counts: members.counts(),
-            last: members.class().and_then(|class| Some((class.to_owned(), members.state["delay"].as_u64()?))),
+            last: members
+                .class()
+                .and_then(|class| Some((class.to_owned(), members.state["delay"].as_u64()?))),
             deferrals: members.number("deferrals"),
             postponements: members.number("postponements"),
             hops: members.number("hops"),

@@ -1,11 +1,13 @@
-//! The queue as settling calls it, with somebody who looks on: what is asked for is checked before SQS hears of it, and now and then the
-//! process dies before or after a call.
+//! The queue as settling calls it, with somebody who looks on: what is asked for is checked before
+//! SQS hears of it, and now and then the process dies before or after a call.
 
 use std::future::pending;
 use std::sync::Arc;
 use std::time::Duration;
 
-use requeue::queue::{CallError, Confirmation, Description, Outgoing, Queue, QueueArn, ReceiveRequest, Source};
+use requeue::queue::{
+    CallError, Confirmation, Description, Outgoing, Queue, QueueArn, ReceiveRequest, Source,
+};
 use requeue::{Clock, Record};
 use tokio::time::Instant;
 
@@ -14,7 +16,8 @@ use crate::producer::number;
 use crate::system::World;
 
 tokio::task_local! {
-    /// The invocation in whose name a call is made. A worker's receivers do not say so: there it follows from the messages.
+    /// The invocation in whose name a call is made. A worker's receivers do not say so: there it
+    /// follows from the messages.
     pub static INVOCATION: usize;
 }
 
@@ -30,7 +33,10 @@ impl<Q> Witness<Q> {
     /// Now and then the process ends here.
     async fn risk(&self, what: &str) {
         if !self.world.is_calm() && self.dice.happens(self.world.plan.trouble.deaths / 4) {
-            self.world.book().history.note(None, format!("environment {} dies {what}", self.environment));
+            self.world
+                .book()
+                .history
+                .note(None, format!("environment {} dies {what}", self.environment));
             self.world.kill(self.environment);
             pending::<()>().await;
         }
@@ -38,11 +44,21 @@ impl<Q> Witness<Q> {
 
     fn request(&self, invocation: usize, bodies: Vec<String>) -> Request {
         let (world, environment) = (Arc::clone(&self.world), self.environment);
-        Request { world, environment, invocation, bodies, began: Instant::now(), is_answered: false }
+        Request {
+            world,
+            environment,
+            invocation,
+            bodies,
+            began: Instant::now(),
+            is_answered: false,
+        }
     }
 
     /// In whose name these messages are deleted or hidden.
-    fn by_handle<'a>(&self, mut handles: impl Iterator<Item = &'a str>) -> Result<usize, CallError> {
+    fn by_handle<'a>(
+        &self,
+        mut handles: impl Iterator<Item = &'a str>,
+    ) -> Result<usize, CallError> {
         INVOCATION.try_get().or_else(|_| {
             let handle = handles.next().expect("no request is empty");
             self.world.book().by_handle(self.environment, handle).ok_or_else(foreign)
@@ -65,8 +81,11 @@ impl Request {
     fn answered(mut self, answer: &Result<Vec<Confirmation>, CallError>) {
         let plan = &self.world.plan;
         // Meanwhile a message of a worker may become visible again.
-        let is_late = plan.processes().is_some_and(|processes| self.began.elapsed() > processes.visibility / 3);
-        self.is_answered = answer.as_ref().is_ok_and(|all| all.iter().all(Result::is_ok)) && !is_late;
+        let is_late = plan
+            .processes()
+            .is_some_and(|processes| self.began.elapsed() > processes.visibility / 3);
+        self.is_answered =
+            answer.as_ref().is_ok_and(|all| all.iter().all(Result::is_ok)) && !is_late;
     }
 }
 
@@ -83,11 +102,16 @@ impl Drop for Request {
 }
 
 impl<Q: Queue> Queue for Witness<Q> {
-    async fn send(&self, queue: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
+    async fn send(
+        &self,
+        queue: &QueueArn,
+        entries: &[Outgoing<'_>],
+    ) -> Result<Vec<Confirmation>, CallError> {
         let now = self.clock.now();
         let bodies = entries.iter().map(|entry| entry.body.to_owned()).collect();
         let id = INVOCATION.try_get().or_else(|_| {
-            let sender = self.world.book().sender(&self.world, self.environment, queue, entries, now);
+            let sender =
+                self.world.book().sender(&self.world, self.environment, queue, entries, now);
             sender.ok_or_else(foreign)
         })?;
         self.world.book().sending(&self.world, id, queue, entries, now);
@@ -101,7 +125,11 @@ impl<Q: Queue> Queue for Witness<Q> {
         answer
     }
 
-    async fn delete(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+    async fn delete(
+        &self,
+        queue: &QueueArn,
+        receipt_handles: &[&str],
+    ) -> Result<Vec<Confirmation>, CallError> {
         let id = self.by_handle(receipt_handles.iter().copied())?;
         self.world.book().deleting(&self.world, id, receipt_handles);
         let request = self.request(id, Vec::new());
@@ -133,16 +161,29 @@ impl<Q: Queue + Source> Source for Witness<Q> {
         self.inner.describe(queue).await
     }
 
-    async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<Vec<Record>, CallError> {
+    async fn receive(
+        &self,
+        queue: &QueueArn,
+        ask: ReceiveRequest,
+    ) -> Result<Vec<Record>, CallError> {
         self.world.book().asks(&self.world, self.environment);
-        let mut asking = Asking { world: Arc::clone(&self.world), environment: self.environment, is_answered: false };
+        let mut asking = Asking {
+            world: Arc::clone(&self.world),
+            environment: self.environment,
+            is_answered: false,
+        };
         let answer = self.inner.receive(queue, ask).await;
         asking.is_answered = answer.is_ok();
         drop(asking);
         if let Ok([first, ..]) = answer.as_deref() {
-            self.world.book().got(&self.world, self.environment, answer.as_deref().unwrap_or_default());
+            self.world.book().got(
+                &self.world,
+                self.environment,
+                answer.as_deref().unwrap_or_default(),
+            );
             if !self.world.is_calm() && self.dice.happens(self.world.plan.trouble.duplicates) {
-                let n = first.body.as_deref().and_then(number).expect("every message bears its mark");
+                let n =
+                    first.body.as_deref().and_then(number).expect("every message bears its mark");
                 let handle = first.receipt_handle.as_deref().expect("a handle");
                 self.world.show_again(queue, handle, n).await;
             }

@@ -1,5 +1,5 @@
-//! The other host: an execution environment is a process with a worker. Now and then it is told to end, or killed, and another one
-//! takes its place.
+//! The other host: an execution environment is a process with a worker. Now and then it is told to
+//! end, or killed, and another one takes its place.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,8 @@ use crate::plan::{Processes, secs, steps};
 use crate::system::World;
 use crate::witness::Witness;
 
-/// Between two looks at a worker. What comes at the very moment of something else would make a history depend on tokio's own dice.
+/// Between two looks at a worker. What comes at the very moment of something else would make a
+/// history depend on tokio's own dice.
 const LOOK: Duration = Duration::from_millis(30_003);
 
 /// No process is needed as long as nothing can be received for more than this.

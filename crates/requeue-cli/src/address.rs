@@ -8,7 +8,8 @@ use crate::Error;
 /// The value of `--target-url`, by the rules of the environment's settings.
 pub(crate) fn target(url: &str, rules: TargetRules) -> Result<TargetUrl, Error> {
     let target = TargetUrl::parse_with(url, rules).map_err(|error| {
-        let remedy = error.allowed_by().map(|name| format!("; {name}=true allows it")).unwrap_or_default();
+        let remedy =
+            error.allowed_by().map(|name| format!("; {name}=true allows it")).unwrap_or_default();
         format!("--target-url is invalid: {error}{remedy}")
     })?;
     Ok(target)

@@ -1,4 +1,5 @@
-//! `requeue check`: a policy document before it is deployed. What is allowed in it, the library knows.
+//! `requeue check`: a policy document before it is deployed. What is allowed in it, the library
+//! knows.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,8 +20,8 @@ pub(crate) struct Arguments {
     file: PathBuf,
 }
 
-/// A visibility timeout is at least so many function timeouts, and the batching window. Source: Lambda developer guide, "Using Lambda
-/// with Amazon SQS".
+/// A visibility timeout is at least so many function timeouts, and the batching window. Source:
+/// Lambda developer guide, "Using Lambda with Amazon SQS".
 const VISIBILITY_FACTOR: u32 = 6;
 /// The least `maxReceiveCount`. Source: as above.
 const MIN_RECEIVES: u32 = 5;
@@ -39,7 +40,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         "at most {} of a message, {} for a delay that the callee names{}",
         retries(*max_retries),
         span(*max_retry_after),
-        message_ttl.map_or(String::new(), |ttl| format!("; not called when older than {}", span(ttl))),
+        message_ttl
+            .map_or(String::new(), |ttl| format!("; not called when older than {}", span(ttl))),
     )?;
     for line in bounded(&policy) {
         outln!("{line}")?;
@@ -50,7 +52,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         0 => {}
         1 => outln!("1 rule is asked before the built-in ones")?,
         count => {
-            outln!("{count} rules are asked before the built-in ones, and the first that matches wins")?;
+            outln!(
+                "{count} rules are asked before the built-in ones, and the first that matches wins"
+            )?;
         }
     }
     if policy.sqs_calls != CallPolicy::default() {
@@ -68,7 +72,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 /// What the document says of its queue beside what this policy and AWS ask of a queue.
 fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
     let mut lines = vec!["queueConfig is not applied: set it at the queue".to_owned()];
-    let mut tell = |name: &str, value: String, words: String| lines.push(format!("  {name} {value}: {words}"));
+    let mut tell =
+        |name: &str, value: String, words: String| lines.push(format!("  {name} {value}: {words}"));
     if let Some(visibility) = queue.visibility_timeout {
         let words = match visibility / VISIBILITY_FACTOR {
             timeout if timeout < Duration::from_secs(1) => {
@@ -76,12 +81,19 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
                     "too short for any function; allowed is at least {VISIBILITY_FACTOR} × its timeout and the batching window"
                 )
             }
-            timeout => format!("enough for a function timeout of {} at most, without a batching window", span(timeout)),
+            timeout => format!(
+                "enough for a function timeout of {} at most, without a batching window",
+                span(timeout)
+            ),
         };
         tell("visibilityTimeout", span(visibility), words);
     }
     if let Some(retention) = queue.message_retention {
-        let longest = CLASSES.iter().filter_map(|class| policy.class(*class)).map(|class| class.total_timeout).max();
+        let longest = CLASSES
+            .iter()
+            .filter_map(|class| policy.class(*class))
+            .map(|class| class.total_timeout)
+            .max();
         let needed = longest.unwrap_or_default() + LAST_WAIT;
         let words = if retention > needed {
             format!("longer than the {} that this policy may take", span(needed))
@@ -95,14 +107,20 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
     }
     if let Some(count) = queue.max_receive_count {
         let words = if count < MIN_RECEIVES {
-            format!("too low; allowed is at least {MIN_RECEIVES}, as a receive without a call counts too")
+            format!(
+                "too low; allowed is at least {MIN_RECEIVES}, as a receive without a call counts too"
+            )
         } else {
             "enough where messages wait in copies; `requeue schedule --strategy visibility` tells what they need in place".to_owned()
         };
         tell("maxReceiveCount", count.to_string(), words);
     }
     if let Some(delay) = queue.delay {
-        tell("delaySeconds", span(delay), "delays new messages only; copies have delays of their own".to_owned());
+        tell(
+            "delaySeconds",
+            span(delay),
+            "delays new messages only; copies have delays of their own".to_owned(),
+        );
     }
     if let Some(wait) = queue.receive_wait {
         let words = "without effect on Lambda's poller, which waits 20 s, and on `requeue work`, which waits a third of the visibility timeout, \
@@ -128,7 +146,8 @@ fn summary(policy: &RetryPolicy) -> comfy_table::Table {
     rows
 }
 
-/// `maxRetries 30 of rate-limit has no effect: …`, for each class to which the policy's own bound leaves less than the document says.
+/// `maxRetries 30 of rate-limit has no effect: …`, for each class to which the policy's own bound
+/// leaves less than the document says.
 fn bounded(policy: &RetryPolicy) -> impl Iterator<Item = String> {
     let all = policy.max_retries;
     CLASSES.into_iter().filter_map(move |class| {
@@ -141,7 +160,8 @@ fn bounded(policy: &RetryPolicy) -> impl Iterator<Item = String> {
 
 /// `60, 180, 300, 300, …`, before the jitter.
 fn waits(class: &ClassPolicy) -> String {
-    let capped = |retries| class.backoff.delay(retries).min(class.max_delay).as_secs_f64().to_string();
+    let capped =
+        |retries| class.backoff.delay(retries).min(class.max_delay).as_secs_f64().to_string();
     let mut waits: Vec<String> = (0..SHOWN).map(capped).collect();
     let last = capped(u32::MAX);
     waits.push(capped(SHOWN));
@@ -190,7 +210,11 @@ fn calls(policy: &CallPolicy) -> String {
     if pauses.is_empty() {
         return "a call to SQS that fails is not tried again".to_owned();
     }
-    format!("a call to SQS that fails is tried again after {} s; jitter {}", pauses.join(", "), jitter(policy.jitter))
+    format!(
+        "a call to SQS that fails is tried again after {} s; jitter {}",
+        pauses.join(", "),
+        jitter(policy.jitter)
+    )
 }
 
 /// `a worker that cannot receive tries again after 0.5 to 10 s, as long as it runs; jitter full`
@@ -236,7 +260,7 @@ fn budget(policy: &RetryPolicy, class: FailureClass) -> String {
 
 /// The nearer of both budgets.
 pub(crate) fn max_retries(policy: &RetryPolicy, class: FailureClass) -> u32 {
-    policy
-        .class(class)
-        .map_or(0, |class| class.max_retries.map_or(policy.max_retries, |own| own.min(policy.max_retries)))
+    policy.class(class).map_or(0, |class| {
+        class.max_retries.map_or(policy.max_retries, |own| own.min(policy.max_retries))
+    })
 }

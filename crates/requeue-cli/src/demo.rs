@@ -1,5 +1,6 @@
-//! `requeue demo`: messages that meet every kind of trouble, until each is done or in the dead-letter queue; in virtual time, with the
-//! real SDK client, the real HTTP handler and Lambda's own rules in between.
+//! `requeue demo`: messages that meet every kind of trouble, until each is done or in the
+//! dead-letter queue; in virtual time, with the real SDK client, the real HTTP handler and Lambda's
+//! own rules in between.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -11,7 +12,10 @@ use futures_util::future::join_all;
 use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping};
 use requeue::http::{HttpSettings, HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, SqsQueue};
-use requeue::{BatchProcessor, Clock, DeadLetterMode, Record, RecursiveLoop, Sampler, Settings, SqsEvent, respond};
+use requeue::{
+    BatchProcessor, Clock, DeadLetterMode, Record, RecursiveLoop, Sampler, Settings, SqsEvent,
+    respond,
+};
 use tokio::time::Instant;
 
 use crate::Error;
@@ -39,7 +43,8 @@ const MAX_RECEIVE_COUNT: u32 = 5;
 /// Long polling, as Lambda's poller does.
 const POLL: Duration = Duration::from_secs(20);
 
-/// What the messages ask for: so many of a hundred are answered like this, so many times (0 means always).
+/// What the messages ask for: so many of a hundred are answered like this, so many times (0 means
+/// always).
 const MIX: [(u32, Kind, u32); 10] = [
     (52, Kind::Ok, 0),
     (9, Kind::RateLimit, 1),
@@ -54,7 +59,8 @@ const MIX: [(u32, Kind, u32); 10] = [
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
     runtime.block_on(demo(arguments))
 }
 
@@ -107,10 +113,15 @@ type Processor = BatchProcessor<HttpTarget<Endpoint>, SqsQueue>;
 impl Demo {
     async fn set_up(clock: &Clock, arguments: &Arguments) -> Result<Self, Error> {
         let sqs = EmbeddedSqs::new(clock.clone());
-        let dead_letters = sqs.create_queue("orders-dlq", [("MessageRetentionPeriod", "1209600")])?;
-        let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{MAX_RECEIVE_COUNT}}}"#);
-        let queue =
-            sqs.create_queue("orders", [("VisibilityTimeout", VISIBILITY_TIMEOUT), ("RedrivePolicy", &redrive)])?;
+        let dead_letters =
+            sqs.create_queue("orders-dlq", [("MessageRetentionPeriod", "1209600")])?;
+        let redrive = format!(
+            r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{MAX_RECEIVE_COUNT}}}"#
+        );
+        let queue = sqs.create_queue(
+            "orders",
+            [("VisibilityTimeout", VISIBILITY_TIMEOUT), ("RedrivePolicy", &redrive)],
+        )?;
         let started = Instant::now();
         let client = sqs.client();
         let chance = Sampler::seeded(arguments.seed);
@@ -118,8 +129,10 @@ impl Demo {
         for number in 1..=arguments.messages {
             let (kind, times) = pick(chance.sample());
             let times = if times == 0 { String::new() } else { format!(r#","times":{times}"#) };
-            let body = format!(r#"{{"orderId":"A-{number:05}","answer":"{}"{times}}}"#, kind.word());
-            let message = client.send_message().queue_url(queue.url()).message_body(body).send().await?;
+            let body =
+                format!(r#"{{"orderId":"A-{number:05}","answer":"{}"{times}}}"#, kind.word());
+            let message =
+                client.send_message().queue_url(queue.url()).message_body(body).send().await?;
             sent.push((message.message_id().unwrap_or_default().to_owned(), kind));
         }
         Ok(Self {
@@ -163,8 +176,8 @@ impl Demo {
         }
         progress.next_line = (minute + 1).next_multiple_of(10);
         let (done, dead) = (self.endpoint.done(), self.sqs.message_count(&self.dead_letters)?);
-        // Not those in the queue: a message that is done lies there until its invocation has ended, and one that is sent again may lie
-        // there twice.
+        // Not those in the queue: a message that is done lies there until its invocation has ended,
+        // and one that is sent again may lie there twice.
         let waiting = self.sent.len().saturating_sub(done + dead);
         let line = format!(
             "{:>12}  {done} done, {waiting} waiting, {dead} in the dead-letter queue, {} invocations",
@@ -185,15 +198,26 @@ impl Demo {
             errln!();
         }
         let dead = self.sqs.messages(&self.dead_letters)?;
-        let dead: HashMap<String, String> = dead.iter().filter_map(|message| epitaph(&message.body)).collect();
-        let mut rows =
-            table(&["endpoint answers", "sent", "at once", "after retries", "dead-lettered", "calls", "mean time"]);
+        let dead: HashMap<String, String> =
+            dead.iter().filter_map(|message| epitaph(&message.body)).collect();
+        let mut rows = table(&[
+            "endpoint answers",
+            "sent",
+            "at once",
+            "after retries",
+            "dead-lettered",
+            "calls",
+            "mean time",
+        ]);
         for kind in Kind::ALL {
             rows.add_row(self.row(kind, &dead));
         }
         outln!("{}", rows.trim_fmt())?;
-        let lost =
-            self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted == 0 && !dead.contains_key(id)).count();
+        let lost = self
+            .sent
+            .iter()
+            .filter(|(id, _)| self.endpoint.calls(id).accepted == 0 && !dead.contains_key(id))
+            .count();
         let twice = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 1).count();
         let left = self.sqs.message_count(&self.queue)?;
         outln!(
@@ -207,24 +231,29 @@ impl Demo {
     }
 
     fn row(&self, kind: Kind, dead: &HashMap<String, String>) -> Vec<String> {
-        let of_kind: Vec<&String> = self.sent.iter().filter(|(_, k)| *k == kind).map(|(id, _)| id).collect();
+        let of_kind: Vec<&String> =
+            self.sent.iter().filter(|(_, k)| *k == kind).map(|(id, _)| id).collect();
         let calls = |id: &String| self.endpoint.calls(id);
-        let done: Vec<_> = of_kind.iter().map(|id| calls(id)).filter(|calls| calls.accepted > 0).collect();
+        let done: Vec<_> =
+            of_kind.iter().map(|id| calls(id)).filter(|calls| calls.accepted > 0).collect();
         let at_once = done.iter().filter(|calls| calls.count == 1).count();
         let mut why: BTreeMap<&str, u32> = BTreeMap::new();
         for reason in of_kind.iter().filter_map(|id| dead.get(*id)) {
             *why.entry(reason).or_default() += 1;
         }
-        let why: Vec<String> = why.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
+        let why: Vec<String> =
+            why.into_iter().map(|(reason, count)| format!("{count} {reason}")).collect();
         let total_calls: u32 = of_kind.iter().map(|id| calls(id).count).sum();
-        let times: Vec<Duration> = done.iter().filter_map(|calls| Some(calls.accepted_at? - self.started)).collect();
+        let times: Vec<Duration> =
+            done.iter().filter_map(|calls| Some(calls.accepted_at? - self.started)).collect();
         vec![
             kind.deed().to_owned(),
             of_kind.len().to_string(),
             at_once.to_string(),
             (done.len() - at_once).to_string(),
             why.join(", "),
-            mean(f64::from(total_calls), of_kind.len()).map_or(String::new(), |mean| format!("{mean:.1}")),
+            mean(f64::from(total_calls), of_kind.len())
+                .map_or(String::new(), |mean| format!("{mean:.1}")),
             mean(times.iter().map(Duration::as_secs_f64).sum(), times.len())
                 .map_or(String::new(), |mean| duration(Duration::from_secs_f64(mean))),
         ]
@@ -247,7 +276,8 @@ fn pick(sample: f64) -> (Kind, u32) {
     (Kind::Ok, 0)
 }
 
-/// What the body of a dead letter says: the id it had when it was first sent, and why it was given up.
+/// What the body of a dead letter says: the id it had when it was first sent, and why it was given
+/// up.
 fn epitaph(body: &str) -> Option<(String, String)> {
     let body: serde_json::Value = serde_json::from_str(body).ok()?;
     let reason = body["retryState"]["deadLetter"]["reason"].as_str()?;

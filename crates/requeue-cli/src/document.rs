@@ -1,4 +1,5 @@
-//! The policy document that a command is given. Knows where it comes from; what is allowed in it, the library knows.
+//! The policy document that a command is given. Knows where it comes from; what is allowed in it,
+//! the library knows.
 
 use std::io::Read;
 use std::path::Path;
@@ -10,7 +11,8 @@ use requeue::{InvalidPolicy, QueueConfig};
 
 use crate::Error;
 
-/// Reads the file, or the standard input when the path is `-`, with the reader that the Lambda uses at its start.
+/// Reads the file, or the standard input when the path is `-`, with the reader that the Lambda uses
+/// at its start.
 pub(crate) fn read(path: &Path) -> Result<(RetryPolicy, Rules), Error> {
     read_all(path).map(|(policy, rules, _)| (policy, rules))
 }
@@ -29,7 +31,11 @@ pub(crate) fn read_all(path: &Path) -> Result<(RetryPolicy, Rules, QueueConfig),
     Ok(document().map_err(|invalid: InvalidPolicy| {
         let problems = invalid.problems();
         let plural = if problems.len() == 1 { "" } else { "s" };
-        format!("the policy {name} has {} problem{plural}:\n  {}", problems.len(), problems.join("\n  "))
+        format!(
+            "the policy {name} has {} problem{plural}:\n  {}",
+            problems.len(),
+            problems.join("\n  ")
+        )
     })?)
 }
 
@@ -41,5 +47,7 @@ pub(crate) fn name(path: &Path) -> String {
 /// A built-in policy by its name in a document.
 pub(crate) fn preset(name: &str) -> Result<RetryPolicy, Error> {
     let document = serde_json::json!({ "preset": name }).to_string();
-    Ok(document.parse::<RetryPolicy>().map_err(|invalid| format!("--{}", invalid.problems().join("\n")))?)
+    Ok(document
+        .parse::<RetryPolicy>()
+        .map_err(|invalid| format!("--{}", invalid.problems().join("\n")))?)
 }

@@ -1,5 +1,5 @@
-//! A flaky HTTP endpoint: each message says how it wants to be answered. Inside the process no socket is involved, so time may be
-//! virtual; `serve.rs` puts it on one.
+//! A flaky HTTP endpoint: each message says how it wants to be answered. Inside the process no
+//! socket is involved, so time may be virtual; `serve.rs` puts it on one.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -29,8 +29,8 @@ const LATENCY: Duration = Duration::from_millis(80);
 /// What is under way between client and endpoint without being read.
 const BUFFER: usize = 64 * 1024;
 
-/// What a message asks for: `{"answer": "unavailable", "times": 2}` is refused twice and then accepted; in a body that is no JSON
-/// object, `answer=unavailable&times=2` says the same.
+/// What a message asks for: `{"answer": "unavailable", "times": 2}` is refused twice and then
+/// accepted; in a body that is no JSON object, `answer=unavailable&times=2` says the same.
 #[derive(Default, Deserialize)]
 struct Wish {
     #[serde(default)]
@@ -45,10 +45,16 @@ impl Wish {
             let text = String::from_utf8_lossy(body);
             let value = |name| {
                 let words = text.split(|c: char| c.is_whitespace() || "&,;".contains(c));
-                words.filter_map(|word| word.split_once('=')).find(|(key, _)| *key == name).map(|(_, value)| value)
+                words
+                    .filter_map(|word| word.split_once('='))
+                    .find(|(key, _)| *key == name)
+                    .map(|(_, value)| value)
             };
             let answer = Kind::ALL.into_iter().find(|kind| Some(kind.word()) == value("answer"));
-            Self { answer: answer.unwrap_or_default(), times: value("times").and_then(|times| times.parse().ok()) }
+            Self {
+                answer: answer.unwrap_or_default(),
+                times: value("times").and_then(|times| times.parse().ok()),
+            }
         })
     }
 }
@@ -69,8 +75,15 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All of them, in the order of the demo's table.
-    pub(crate) const ALL: [Self; 7] =
-        [Self::Ok, Self::RateLimit, Self::Quota, Self::Unavailable, Self::Hang, Self::Reset, Self::Invalid];
+    pub(crate) const ALL: [Self; 7] = [
+        Self::Ok,
+        Self::RateLimit,
+        Self::Quota,
+        Self::Unavailable,
+        Self::Hang,
+        Self::Reset,
+        Self::Invalid,
+    ];
 
     /// The word in a message.
     pub(crate) const fn word(self) -> &'static str {
@@ -141,10 +154,16 @@ impl Endpoint {
     {
         let (head, body) = request.into_parts();
         let id = header(&head.headers, "idempotency-key").unwrap_or_default().to_owned();
-        let attempts_before = header(&head.headers, "x-requeue-retry-count").and_then(|n| n.parse().ok()).unwrap_or(0);
+        let attempts_before = header(&head.headers, "x-requeue-retry-count")
+            .and_then(|n| n.parse().ok())
+            .unwrap_or(0);
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
         let wish = Wish::of(&body);
-        let kind = if wish.times.is_some_and(|times| attempts_before >= times) { Kind::Ok } else { wish.answer };
+        let kind = if wish.times.is_some_and(|times| attempts_before >= times) {
+            Kind::Ok
+        } else {
+            wish.answer
+        };
         sleep(LATENCY).await;
         self.note(id, kind);
         respond(kind).await
@@ -221,7 +240,11 @@ impl AsyncRead for Pipe {
 }
 
 impl AsyncWrite for Pipe {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.0).poll_write(context, bytes)
     }
 

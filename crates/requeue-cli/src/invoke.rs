@@ -1,4 +1,5 @@
-//! `requeue invoke`: one Lambda invocation with the event in a file, on the embedded queue or on a real one.
+//! `requeue invoke`: one Lambda invocation with the event in a file, on the embedded queue or on a
+//! real one.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -13,8 +14,8 @@ use requeue::embedded::{EmbeddedSqs, InFlight};
 use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, Config, DeadLetterMode, Handler, Outcome, Record, Report, Sampler, Settings, Settlement,
-    SqsEvent, respond,
+    BatchProcessor, Clock, Config, DeadLetterMode, Handler, Outcome, Record, Report, Sampler,
+    Settings, Settlement, SqsEvent, respond,
 };
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
@@ -33,13 +34,14 @@ use crate::{CREDENTIALS, Error, address};
 pub(crate) struct Arguments {
     /// The file with the SQS event, as Lambda delivers it; `-` is the standard input.
     event: PathBuf,
-    /// Where to post the messages, instead of `REQUEUE_TARGET_URL`. Without either an endpoint in this process answers each
-    /// message as its member `answer` says (ok, rate-limit, quota, unavailable, hang, reset, invalid), and on the embedded queue
-    /// the time is virtual. http only to this machine, unless `REQUEUE_ALLOW_HTTP=true`.
+    /// Where to post the messages, instead of `REQUEUE_TARGET_URL`. Without either an endpoint in
+    /// this process answers each message as its member `answer` says (ok, rate-limit, quota,
+    /// unavailable, hang, reset, invalid), and on the embedded queue the time is virtual. http only
+    /// to this machine, unless `REQUEUE_ALLOW_HTTP=true`.
     #[arg(long)]
     target_url: Option<String>,
-    /// Settle in real SQS, in this queue, by AWS's environment (`AWS_REGION`, `AWS_ENDPOINT_URL_SQS`, …), instead of in an
-    /// embedded queue.
+    /// Settle in real SQS, in this queue, by AWS's environment (`AWS_REGION`,
+    /// `AWS_ENDPOINT_URL_SQS`, …), instead of in an embedded queue.
     #[arg(long)]
     queue_url: Option<String>,
     /// The region of the queue, where its URL does not say it.
@@ -112,8 +114,8 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
         std::fs::read_to_string(&arguments.event).map(|read| text = read)
     };
     read.map_err(|error| format!("the event {path} cannot be read: {error}"))?;
-    let event: SqsEvent =
-        serde_json::from_str(&text).map_err(|error| format!("the event {path} is no JSON: {error}"))?;
+    let event: SqsEvent = serde_json::from_str(&text)
+        .map_err(|error| format!("the event {path} is no JSON: {error}"))?;
     let mut records = event.records.ok_or_else(|| {
         format!("the event {path} has no list `Records`: see events/single.json for the shape of an SQS event")
     })?;
@@ -132,7 +134,11 @@ async fn invoke(
     records: Vec<Record>,
     target: impl Handler,
 ) -> Result<ExitCode, Error> {
-    let clock = if arguments.is_embedded() { Clock::starting_at(received(&records)?) } else { Clock::system() };
+    let clock = if arguments.is_embedded() {
+        Clock::starting_at(received(&records)?)
+    } else {
+        Clock::system()
+    };
     let sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
     let settings = Settings { clock: clock.clone(), sampler, ..config.into_settings() };
     if !arguments.is_embedded() {
@@ -151,7 +157,8 @@ async fn invoke(
     Ok(ExitCode::SUCCESS)
 }
 
-/// SQS by AWS's environment. Without credentials no message could be settled, and so none is handled.
+/// SQS by AWS's environment. Without credentials no message could be settled, and so none is
+/// handled.
 async fn real_queue() -> Result<SqsQueue, Error> {
     let config = aws::config().await;
     if !has_credentials(&config).await {
@@ -170,8 +177,13 @@ pub(crate) async fn has_credentials(config: &aws::SdkConfig) -> bool {
 /// Messages that SQS was asked about and did not confirm.
 fn unsettled(report: &Report) -> Option<Error> {
     let codes = report.outcomes.iter().filter_map(|outcome| match &outcome.settlement {
-        Settlement::Unconfirmed { code } | Settlement::KeptNotDelayed { code } => Some(code.as_str()),
-        Settlement::Done | Settlement::Moved | Settlement::MovedNotDeleted { .. } | Settlement::Kept => None,
+        Settlement::Unconfirmed { code } | Settlement::KeptNotDelayed { code } => {
+            Some(code.as_str())
+        }
+        Settlement::Done
+        | Settlement::Moved
+        | Settlement::MovedNotDeleted { .. }
+        | Settlement::Kept => None,
     });
     let codes: Vec<&str> = codes.collect();
     let first = codes.first()?;
@@ -179,14 +191,18 @@ fn unsettled(report: &Report) -> Option<Error> {
     Some(format!("SQS did not confirm {count} of {all} messages ({first}): check the queue, the permissions and AWS_ENDPOINT_URL_SQS").into())
 }
 
-/// The time at which the batch was received, by its own time stamps: an event file is replayed as if it had just come, so that no
-/// message is too old for its policy.
+/// The time at which the batch was received, by its own time stamps: an event file is replayed as
+/// if it had just come, so that no message is too old for its policy.
 fn received(records: &[Record]) -> Result<SystemTime, Error> {
-    // The last year in which HTTP and AWS's signatures can tell the time is left to the invocation itself.
+    // The last year in which HTTP and AWS's signatures can tell the time is left to the invocation
+    // itself.
     const YEAR_9999: Duration = Duration::from_secs(253_370_764_800);
     let mut latest = None;
     for (at, record) in records.iter().enumerate() {
-        let times = [("SentTimestamp", record.sent), ("ApproximateFirstReceiveTimestamp", record.first_received)];
+        let times = [
+            ("SentTimestamp", record.sent),
+            ("ApproximateFirstReceiveTimestamp", record.first_received),
+        ];
         for (name, time) in times.into_iter().filter_map(|(name, time)| Some((name, time?))) {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             if since >= YEAR_9999 {
@@ -204,7 +220,8 @@ fn received(records: &[Record]) -> Result<SystemTime, Error> {
 
 /// The response on stdout, the table on stderr.
 fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<(), Error> {
-    let mut rows = table(&["message", "attempt", "class", "disposition", "delay", "why", "where it is now"]);
+    let mut rows =
+        table(&["message", "attempt", "class", "disposition", "delay", "why", "where it is now"]);
     for outcome in &report.outcomes {
         rows.add_row(vec![
             outcome.message_id.as_deref().map_or("(no id)", short).to_owned(),
@@ -221,7 +238,8 @@ fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<(), E
     output::json_line(&response)
 }
 
-/// The beginning of a message id: enough to tell those of a batch apart. The response has them whole.
+/// The beginning of a message id: enough to tell those of a batch apart. The response has them
+/// whole.
 fn short(id: &str) -> &str {
     &id[..id.floor_char_boundary(8)]
 }
@@ -244,7 +262,9 @@ fn place(outcome: &Outcome) -> String {
         }
         Settlement::Kept => "in the queue; it comes back after its visibility timeout",
         Settlement::Unconfirmed { code } => {
-            return format!("in the queue, no copy ({code}); it comes back after its visibility timeout at the latest");
+            return format!(
+                "in the queue, no copy ({code}); it comes back after its visibility timeout at the latest"
+            );
         }
     };
     place.to_owned()
@@ -273,7 +293,8 @@ impl Embedded {
                     sqs.create_queue(dead_letters.name(), [])?;
                 }
             }
-            let (Some(id), Some(handle), Some(body)) = (&record.message_id, &record.receipt_handle, &record.body)
+            let (Some(id), Some(handle), Some(body)) =
+                (&record.message_id, &record.receipt_handle, &record.body)
             else {
                 continue;
             };

@@ -36,32 +36,39 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Sends a few hundred messages through an embedded queue to a flaky endpoint, in virtual time, until each is done or
-    /// in the dead-letter queue.
+    /// Sends a few hundred messages through an embedded queue to a flaky endpoint, in virtual time,
+    /// until each is done or in the dead-letter queue.
     Demo(demo::Arguments),
-    /// Runs one Lambda invocation with the SQS event in a file, and shows what becomes of each message.
+    /// Runs one Lambda invocation with the SQS event in a file, and shows what becomes of each
+    /// message.
     Invoke(invoke::Arguments),
-    /// Works on a queue until it is told to end: posts each message to a URL, as the Lambda does, in a container or on a laptop.
+    /// Works on a queue until it is told to end: posts each message to a URL, as the Lambda does,
+    /// in a container or on a laptop.
     Work(work::Arguments),
     /// Shows what lies in a dead-letter queue and why, and brings it back.
     #[command(subcommand)]
     Dlq(dlq::Command),
-    /// Says what is wrong with a policy document, as the Lambda would at its start, or what it amounts to.
+    /// Says what is wrong with a policy document, as the Lambda would at its start, or what it
+    /// amounts to.
     Check(check::Arguments),
-    /// Looks at a deployed function and its queues, and says what is wrong with them and what to do about it.
+    /// Looks at a deployed function and its queues, and says what is wrong with them and what to do
+    /// about it.
     Doctor(doctor::Arguments),
-    /// Shows when a policy tries a message again, when it gives up, and what that costs: as a table, as JSON, as a chart.
+    /// Shows when a policy tries a message again, when it gives up, and what that costs: as a
+    /// table, as JSON, as a chart.
     Schedule(schedule::Arguments),
     /// Plays through what would take a real system hours, in virtual time.
     #[command(subcommand)]
     Simulate(Simulation),
-    /// Serves the demo's flaky endpoint and an embedded SQS on loopback, to try other programs against.
+    /// Serves the demo's flaky endpoint and an embedded SQS on loopback, to try other programs
+    /// against.
     Serve(serve::Arguments),
 }
 
 #[derive(Subcommand)]
 enum Simulation {
-    /// A backlog, and a service that is down for a while and then limits its rate: with and without pause and circuit breaker.
+    /// A backlog, and a service that is down for a while and then limits its rate: with and without
+    /// pause and circuit breaker.
     Outage(outage::Arguments),
 }
 

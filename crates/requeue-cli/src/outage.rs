@@ -1,5 +1,6 @@
-//! `requeue simulate outage`: a backlog, a service that is down and then limits its rate, and execution environments of a function in
-//! front of it; once without and once with pause and circuit breaker. In virtual time, over the embedded queue.
+//! `requeue simulate outage`: a backlog, a service that is down and then limits its rate, and
+//! execution environments of a function in front of it; once without and once with pause and
+//! circuit breaker. In virtual time, over the embedded queue.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -15,8 +16,8 @@ use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs, Fault};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, ReceiveRequest, Source};
 use requeue::{
-    BatchProcessor, Clock, DeadLetterMode, Deferral, Delay, Disposition, Failure, Limits, Message, RecursiveLoop,
-    Report, Sampler, Settings,
+    BatchProcessor, Clock, DeadLetterMode, Deferral, Delay, Disposition, Failure, Limits, Message,
+    RecursiveLoop, Report, Sampler, Settings,
 };
 use serde_json::json;
 use tokio::time::{Instant, sleep};
@@ -33,10 +34,12 @@ pub(crate) struct Arguments {
     /// How long it is down, in seconds.
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     outage: u64,
-    /// Of a hundred calls while it is down, so many by chance are answered as when it works; the others get 503.
+    /// Of a hundred calls while it is down, so many by chance are answered as when it works; the
+    /// others get 503.
     #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
     availability: u32,
-    /// Calls that it takes in a second when it works, as many of them at once; it answers the others with 429 and `Retry-After: 1`.
+    /// Calls that it takes in a second when it works, as many of them at once; it answers the
+    /// others with 429 and `Retry-After: 1`.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     rate: u32,
     /// The policy document; `-` is the standard input. Default: the built-in policy.
@@ -116,7 +119,9 @@ const ROWS: [Row; 11] = [
             None => format!("{drained}, without the {} that were not delivered", figures.dead),
         }
     }),
-    ("retries used", |figures| format!("{}, {} of one message", figures.retries, figures.most_retries)),
+    ("retries used", |figures| {
+        format!("{}, {} of one message", figures.retries, figures.most_retries)
+    }),
     ("longest time that a circuit was open", |figures| duration(figures.longest_open)),
     ("deferrals", |figures| figures.deferrals.to_string()),
     ("dead letters", |figures| figures.dead.to_string()),
@@ -176,9 +181,15 @@ fn per_second(count: u64, time: Duration) -> f64 {
     if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
 }
 
-fn simulate(arguments: &Arguments, policy: RetryPolicy, name: &'static str) -> Result<Figures, Error> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
-    runtime.block_on(async { Simulation::set_up(arguments, policy, name).await?.run(arguments).await })
+fn simulate(
+    arguments: &Arguments,
+    policy: RetryPolicy,
+    name: &'static str,
+) -> Result<Figures, Error> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    runtime
+        .block_on(async { Simulation::set_up(arguments, policy, name).await?.run(arguments).await })
 }
 
 /// The stage, and what is noted on it.
@@ -200,8 +211,8 @@ struct Noted {
     deferrals: u64,
 }
 
-/// Says now and then how far a run is, on the standard error if that is a terminal. By the clock of this machine: for the simulation no
-/// time passes meanwhile.
+/// Says now and then how far a run is, on the standard error if that is a terminal. By the clock of
+/// this machine: for the simulation no time passes meanwhile.
 struct Telling {
     name: &'static str,
     began: Instant,
@@ -213,7 +224,13 @@ struct Telling {
 impl Telling {
     fn new(name: &'static str) -> Self {
         let clock = Clock::system();
-        Self { name, began: Instant::now(), told: clock.now(), clock, is_on: std::io::stderr().is_terminal() }
+        Self {
+            name,
+            began: Instant::now(),
+            told: clock.now(),
+            clock,
+            is_on: std::io::stderr().is_terminal(),
+        }
     }
 
     fn tell(&mut self, left: usize) {
@@ -230,14 +247,20 @@ impl Telling {
 }
 
 impl Simulation {
-    async fn set_up(arguments: &Arguments, policy: RetryPolicy, name: &'static str) -> Result<Self, Error> {
+    async fn set_up(
+        arguments: &Arguments,
+        policy: RetryPolicy,
+        name: &'static str,
+    ) -> Result<Self, Error> {
         // Not the time of day: its milliseconds would make each run another.
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
-        let sqs = EmbeddedSqs::seeded(clock.clone(), DEFAULT_REGION, DEFAULT_ACCOUNT, arguments.seed);
+        let sqs =
+            EmbeddedSqs::seeded(clock.clone(), DEFAULT_REGION, DEFAULT_ACCOUNT, arguments.seed);
         let dead_letters = sqs.create_queue("orders-dlq", [])?;
         let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
         let queue = sqs.create_queue("orders", [("RedrivePolicy", redrive.as_str())])?;
-        let bodies: Vec<String> = (0..arguments.messages).map(|number| format!(r#"{{"order":{number}}}"#)).collect();
+        let bodies: Vec<String> =
+            (0..arguments.messages).map(|number| format!(r#"{{"order":{number}}}"#)).collect();
         for chunk in bodies.chunks(MAX_BATCH_ENTRIES) {
             let attributes = BTreeMap::new();
             let outgoing = |body| Outgoing {
@@ -281,12 +304,16 @@ impl Simulation {
             ended?;
         }
         let log = self.service.log.lock().unwrap_or_else(PoisonError::into_inner);
-        let drained = log.last_done.map_or(Duration::ZERO, |last| last.saturating_duration_since(self.service.back_at));
-        let down = self.service.back_at.min(log.last_done.unwrap_or(self.service.back_at)) - self.service.began;
+        let drained = log
+            .last_done
+            .map_or(Duration::ZERO, |last| last.saturating_duration_since(self.service.back_at));
+        let down = self.service.back_at.min(log.last_done.unwrap_or(self.service.back_at))
+            - self.service.began;
         let noted = self.noted.borrow();
         let dead = self.sqs.message_count(&self.dead_letters)?;
         #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
-        let requests_per_message = (self.requests() - requests) as f64 / f64::from(arguments.messages);
+        let requests_per_message =
+            (self.requests() - requests) as f64 / f64::from(arguments.messages);
         Ok(Figures {
             calls_while_down: log.while_down,
             done_while_down: log.done_while_down,
@@ -306,21 +333,31 @@ impl Simulation {
     }
 
     fn requests(&self) -> u64 {
-        let operations = ["ReceiveMessage", "SendMessageBatch", "DeleteMessageBatch", "ChangeMessageVisibilityBatch"];
+        let operations = [
+            "ReceiveMessage",
+            "SendMessageBatch",
+            "DeleteMessageBatch",
+            "ChangeMessageVisibilityBatch",
+        ];
         operations.iter().map(|operation| self.sqs.call_count(operation)).sum()
     }
 
     /// One execution environment, which is given one batch after the other until nothing is left.
     async fn environment(&self, number: usize) -> Result<(), Error> {
-        let concurrency = CONCURRENT_CALLS / ENVIRONMENTS + usize::from(number < CONCURRENT_CALLS % ENVIRONMENTS);
-        let settings = Settings { limits: Limits { concurrency, ..Limits::default() }, ..self.settings.clone() };
+        let concurrency =
+            CONCURRENT_CALLS / ENVIRONMENTS + usize::from(number < CONCURRENT_CALLS % ENVIRONMENTS);
+        let settings = Settings {
+            limits: Limits { concurrency, ..Limits::default() },
+            ..self.settings.clone()
+        };
         let service = self.service.clone();
         let handler = move |_: Message| {
             let service = service.clone();
             async move { service.call().await }
         };
         let processor = BatchProcessor::new(handler, self.sqs.clone(), settings);
-        let ask = ReceiveRequest { max: MAX_BATCH_ENTRIES, wait: POLL, visibility: VISIBILITY_TIMEOUT };
+        let ask =
+            ReceiveRequest { max: MAX_BATCH_ENTRIES, wait: POLL, visibility: VISIBILITY_TIMEOUT };
         let mut open_since = None;
         loop {
             let left = self.sqs.message_count(&self.queue)?;
@@ -329,8 +366,10 @@ impl Simulation {
             }
             self.telling.borrow_mut().tell(left);
             let records = Source::receive(&self.sqs, &self.queue, ask).await?;
-            let receipts: Vec<String> =
-                records.iter().map(|record| record.receipt_handle.clone().unwrap_or_default()).collect();
+            let receipts: Vec<String> = records
+                .iter()
+                .map(|record| record.receipt_handle.clone().unwrap_or_default())
+                .collect();
             if records.is_empty() {
                 continue;
             }
@@ -349,11 +388,13 @@ impl Simulation {
         Ok(())
     }
 
-    /// `open_since` is when the environment deferred a message for its circuit, if that was not followed by an answered call.
+    /// `open_since` is when the environment deferred a message for its circuit, if that was not
+    /// followed by an answered call.
     fn note(&self, report: &Report, open_since: &mut Option<Instant>) {
         let mut noted = self.noted.borrow_mut();
         for outcome in &report.outcomes {
-            if matches!(outcome.disposition, Disposition::Defer { why: Deferral::CircuitOpen, .. }) {
+            if matches!(outcome.disposition, Disposition::Defer { why: Deferral::CircuitOpen, .. })
+            {
                 open_since.get_or_insert_with(Instant::now);
             } else if matches!(outcome.disposition, Disposition::Complete)
                 && let Some(since) = open_since.take()
@@ -422,7 +463,9 @@ impl Service {
             *log.by_second.entry((now - self.back_at).as_secs()).or_default() += 1;
         }
         // A bucket of as many tokens as it refills in a second.
-        let refilled = now.saturating_duration_since(log.refilled_at.unwrap_or(self.began)).as_secs_f64() * self.rate;
+        let refilled =
+            now.saturating_duration_since(log.refilled_at.unwrap_or(self.began)).as_secs_f64()
+                * self.rate;
         log.tokens = (log.tokens + refilled).min(self.rate);
         log.refilled_at = Some(now);
         if log.tokens < 1.0 {

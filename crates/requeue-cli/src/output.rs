@@ -1,5 +1,5 @@
-//! The standard output and the standard error, without the panics of `println!`: a pipe that was closed and a disk that is full are
-//! no defects of this program.
+//! The standard output and the standard error, without the panics of `println!`: a pipe that was
+//! closed and a disk that is full are no defects of this program.
 
 use std::error::Error;
 use std::fmt;
@@ -54,7 +54,8 @@ pub(crate) fn tell(text: &str) {
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Writes a text in which there may be values from queues, files and services, so that none of them controls the terminal.
+/// Writes a text in which there may be values from queues, files and services, so that none of them
+/// controls the terminal.
 pub(crate) fn text(text: &str) -> Result<(), crate::Error> {
     Ok(write(&printable::text(text))?)
 }
@@ -78,10 +79,13 @@ pub(crate) fn note(line: impl fmt::Display) {
     tell(&printable::text(&format!("{line}\n")));
 }
 
-/// Says why a command failed. Whoever closed the pipe that it wrote to has read enough, and is told nothing.
+/// Says why a command failed. Whoever closed the pipe that it wrote to has read enough, and is told
+/// nothing.
 pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
     match error.downcast_ref::<Unwritten>() {
-        Some(Unwritten(cause)) if cause.kind() == ErrorKind::BrokenPipe => ExitCode::from(CLOSED_PIPE),
+        Some(Unwritten(cause)) if cause.kind() == ErrorKind::BrokenPipe => {
+            ExitCode::from(CLOSED_PIPE)
+        }
         _ => {
             note(format_args!("error: {error}"));
             ExitCode::FAILURE

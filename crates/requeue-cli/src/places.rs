@@ -1,4 +1,5 @@
-//! Where the messages of an event lie in the embedded queues afterwards. Each message is looked at once: a batch may have ten thousand.
+//! Where the messages of an event lie in the embedded queues afterwards. Each message is looked at
+//! once: a batch may have ten thousand.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::SystemTime;

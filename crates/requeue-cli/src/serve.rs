@@ -1,4 +1,5 @@
-//! `requeue serve`: the demo's endpoint and an embedded SQS on loopback, for curl, the AWS CLI and a function under test.
+//! `requeue serve`: the demo's endpoint and an embedded SQS on loopback, for curl, the AWS CLI and
+//! a function under test.
 
 use std::io;
 use std::net::Ipv4Addr;
@@ -19,7 +20,8 @@ use crate::output::outln;
 use crate::{Error, output};
 
 /// What the endpoint takes: bodies as large as a message can be.
-const BOUNDS: Bounds = Bounds { body: MAX_BATCH_BYTES, bodies: 64 * MAX_BATCH_BYTES, connections: 256 };
+const BOUNDS: Bounds =
+    Bounds { body: MAX_BATCH_BYTES, bodies: 64 * MAX_BATCH_BYTES, connections: 256 };
 
 #[derive(clap::Args)]
 #[command(
@@ -36,7 +38,8 @@ pub(crate) struct Arguments {
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(serve(arguments))
 }
 
@@ -44,7 +47,8 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = EmbeddedSqs::new(Clock::system());
     let dead_letters = sqs.create_queue("orders-dlq", [("MessageRetentionPeriod", "1209600")])?;
     let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
-    let queue = sqs.create_queue("orders", [("VisibilityTimeout", "30"), ("RedrivePolicy", &redrive)])?;
+    let queue =
+        sqs.create_queue("orders", [("VisibilityTimeout", "30"), ("RedrivePolicy", &redrive)])?;
     let server = sqs.serve(arguments.sqs_port).await;
     let server = server.map_err(|error| taken(arguments.sqs_port, "--sqs-port", &error))?;
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, arguments.port)).await;
@@ -58,7 +62,8 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let endpoint = Endpoint::default();
     // Nobody stops it but a signal, which ends the process.
     let (_running, stopped) = watch::channel(false);
-    loopback::serve(listener, stopped, BOUNDS, move |request| answer(endpoint.clone(), request)).await;
+    loopback::serve(listener, stopped, BOUNDS, move |request| answer(endpoint.clone(), request))
+        .await;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -71,7 +76,9 @@ async fn answer(endpoint: Endpoint, request: Request<Bytes>) -> io::Result<Respo
     let of = |name| header(request.headers(), name).unwrap_or("-").to_owned();
     let (id, retries) = (of("idempotency-key"), of("x-requeue-retry-count"));
     let answer = endpoint.answer(request.map(Full::<Bytes>::from)).await;
-    let status = answer.as_ref().map_or_else(|_| "reset".to_owned(), |response| response.status().as_u16().to_string());
+    let status = answer
+        .as_ref()
+        .map_or_else(|_| "reset".to_owned(), |response| response.status().as_u16().to_string());
     // Whoever is called goes on, whether anybody reads that or not.
     let _ = output::line(format_args!("{status:>5}  message {id}, retry {retries}"));
     answer

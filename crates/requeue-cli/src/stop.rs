@@ -23,7 +23,10 @@ impl Stop {
         // A thread of its own: all others may be writing what nobody reads.
         let runtime = Builder::new_current_thread().enable_io().build()?;
         let entered = runtime.enter();
-        let mut signals = ending().into_iter().map(|kind| Ok((kind, signal(kind)?))).collect::<io::Result<Vec<_>>>()?;
+        let mut signals = ending()
+            .into_iter()
+            .map(|kind| Ok((kind, signal(kind)?)))
+            .collect::<io::Result<Vec<_>>>()?;
         drop(entered);
         let (first, stop) = watch::channel(None);
         thread::spawn(move || {
@@ -56,12 +59,14 @@ impl Stop {
 
 /// The number of the next one.
 async fn next(signals: &mut [(SignalKind, Signal)]) -> u8 {
-    let arrivals = signals.iter_mut().map(|(kind, signal)| Box::pin(async { (*kind, signal.recv().await) }));
+    let arrivals =
+        signals.iter_mut().map(|(kind, signal)| Box::pin(async { (*kind, signal.recv().await) }));
     let ((kind, _), ..) = select_all(arrivals).await;
     u8::try_from(kind.as_raw_value()).unwrap_or(2)
 }
 
-/// SIGINT, SIGTERM, and SIGHUP of a terminal that is closed; not where `nohup` lets the process ignore that.
+/// SIGINT, SIGTERM, and SIGHUP of a terminal that is closed; not where `nohup` lets the process
+/// ignore that.
 fn ending() -> Vec<SignalKind> {
     let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
     if !ignores(SignalKind::hangup()) {
@@ -70,9 +75,12 @@ fn ending() -> Vec<SignalKind> {
     kinds
 }
 
-/// Whether the process was started to ignore it. Only Linux says so in a file; elsewhere nothing counts as ignored.
+/// Whether the process was started to ignore it. Only Linux says so in a file; elsewhere nothing
+/// counts as ignored.
 fn ignores(kind: SignalKind) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let mask = status
+        .lines()
+        .find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
     mask.is_some_and(|mask| mask & (1 << (kind.as_raw_value() - 1)) != 0)
 }

@@ -1,4 +1,5 @@
-//! `requeue work`: the handler of `requeue-lambda` as a long-polling worker, for containers and laptops.
+//! `requeue work`: the handler of `requeue-lambda` as a long-polling worker, for containers and
+//! laptops.
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
@@ -10,7 +11,8 @@ use requeue::aws;
 use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::SqsQueue;
 use requeue::{
-    Config, Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging, init_logging_to,
+    Config, Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
+    init_logging, init_logging_to,
 };
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
@@ -33,33 +35,38 @@ pub(crate) struct Arguments {
     /// The queue to work on.
     #[arg(long)]
     queue_url: String,
-    /// Where to post the messages, instead of `REQUEUE_TARGET_URL`. http only to this machine, unless `REQUEUE_ALLOW_HTTP=true`.
+    /// Where to post the messages, instead of `REQUEUE_TARGET_URL`. http only to this machine,
+    /// unless `REQUEUE_ALLOW_HTTP=true`.
     #[arg(long)]
     target_url: Option<String>,
     /// The region of the queue, where its URL does not say it.
     #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
     region: String,
-    /// Receivers, each with a batch of its own; they share `REQUEUE_CONCURRENCY`. [default: one for each 10 handlers]
+    /// Receivers, each with a batch of its own; they share `REQUEUE_CONCURRENCY`.
+    /// [default: one for each 10 handlers]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     receivers: Option<u16>,
-    /// From the first signal to the end, in seconds; whoever kills the process afterwards has to wait longer.
+    /// From the first signal to the end, in seconds; whoever kills the process afterwards has to
+    /// wait longer.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=43_200))]
     shutdown_timeout: u64,
-    /// Waits so many seconds at most for the target to accept connections before the first message is received.
+    /// Waits so many seconds at most for the target to accept connections before the first message
+    /// is received.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=43_200))]
     wait_for_target: Option<u64>,
     /// Ends when the queue is empty, waiting copies included, by the approximate counts of SQS.
     #[arg(long)]
     drain: bool,
-    /// Works also on a queue that has no redrive policy, or whose dead-letter queue does not exist: there a message that is given up
-    /// comes back until its retention ends.
+    /// Works also on a queue that has no redrive policy, or whose dead-letter queue does not exist:
+    /// there a message that is given up comes back until its retention ends.
     #[arg(long)]
     without_dead_letter_queue: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let is_watched = stderr().is_terminal() && stdout().is_terminal();
-    // Before anything that may take its time: the first process of a container is not ended by a signal that it does not listen to.
+    // Before anything that may take its time: the first process of a container is not ended by a
+    // signal that it does not listen to.
     let stop = Stop::listen_and(move || {
         if is_watched {
             leave_line();
@@ -100,8 +107,11 @@ async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Er
     }
     let handler = HttpTarget::new(target, config.http.clone())?;
     let settings = arguments.settings();
-    match Worker::start(handler, SqsQueue::from_env(), &queue, config.into_settings(), settings).await {
-        // Looked for afterwards, as whoever hands them out may have been away for a moment only, and the start tries again.
+    match Worker::start(handler, SqsQueue::from_env(), &queue, config.into_settings(), settings)
+        .await
+    {
+        // Looked for afterwards, as whoever hands them out may have been away for a moment only,
+        // and the start tries again.
         Err(StartError::Unavailable { .. }) if !has_credentials(&aws::config().await).await => {
             Err(format!("there are no {CREDENTIALS}").into())
         }
@@ -109,7 +119,11 @@ async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Er
     }
 }
 
-async fn work(worker: Worker<HttpTarget, SqsQueue>, stop: &Stop, is_watched: bool) -> Result<ExitCode, Error> {
+async fn work(
+    worker: Worker<HttpTarget, SqsQueue>,
+    stop: &Stop,
+    is_watched: bool,
+) -> Result<ExitCode, Error> {
     if is_watched {
         let ended = tokio::select! {
             ended = worker.run(stop.told()) => ended,
@@ -149,7 +163,10 @@ async fn wait_for(target: &TargetUrl, patience: Duration) -> Result<(), Error> {
         }
         if Instant::now() + PAUSE > end {
             let secs = patience.as_secs();
-            return Err(format!("the target {target} accepts no connection within {secs} s: is it running?").into());
+            return Err(format!(
+                "the target {target} accepts no connection within {secs} s: is it running?"
+            )
+            .into());
         }
         sleep(PAUSE).await;
     }
@@ -168,7 +185,8 @@ async fn show(progress: impl Fn() -> Progress, stop: &Stop) {
             line.insert_str(0, "ending: ");
         }
         // A line that reached the margin would go on in the next one, where it is not cleared.
-        let width = terminal_size::terminal_size_of(stderr()).map_or(80, |(width, _)| usize::from(width.0));
+        let width =
+            terminal_size::terminal_size_of(stderr()).map_or(80, |(width, _)| usize::from(width.0));
         line.truncate(width.saturating_sub(1));
         say(&format!("{CLEARED}{line}"));
     }
@@ -179,7 +197,8 @@ fn say(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
-/// So that what follows has a line of its own. A terminal that takes nothing holds that up for a moment only.
+/// So that what follows has a line of its own. A terminal that takes nothing holds that up for a
+/// moment only.
 fn leave_line() {
     let (writing, written) = mpsc::channel::<()>();
     thread::spawn(move || {
@@ -191,7 +210,9 @@ fn leave_line() {
 
 fn line(progress: Progress) -> String {
     let Progress { received, completed, requeued, dead_lettered, waiting, .. } = progress;
-    format!("{received} received: {completed} done, {requeued} to retry, {dead_lettered} given up, {waiting} not yet")
+    format!(
+        "{received} received: {completed} done, {requeued} to retry, {dead_lettered} given up, {waiting} not yet"
+    )
 }
 
 /// Log lines in the place of the progress line, which comes again below them.

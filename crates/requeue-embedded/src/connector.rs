@@ -1,9 +1,11 @@
-//! The face for the real SDK client: an HTTP client without HTTP. Everything above the socket is the SDK's own: serialisation, signing,
-//! retries, time-outs.
+//! The face for the real SDK client: an HTTP client without HTTP. Everything above the socket is
+//! the SDK's own: serialisation, signing, retries, time-outs.
 
 use std::time::Duration;
 
-use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedAsyncSleep, SharedHttpClient};
+use aws_sdk_sqs::config::{
+    BehaviorVersion, Credentials, Region, SharedAsyncSleep, SharedHttpClient,
+};
 use aws_smithy_async::rt::sleep::TokioSleep;
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
@@ -20,13 +22,15 @@ use crate::exchange::{Answer, CONTENT_TYPE, Reply, Request};
 impl EmbeddedSqs {
     /// A client that talks to these queues.
     ///
-    /// Its retries and time-outs are the SDK's defaults: see [`client_config`](Self::client_config) for others.
+    /// Its retries and time-outs are the SDK's defaults: see [`client_config`](Self::client_config)
+    /// for others.
     #[must_use]
     pub fn client(&self) -> aws_sdk_sqs::Client {
         aws_sdk_sqs::Client::from_conf(self.client_config().build())
     }
 
-    /// The configuration of [`client`](Self::client), to be changed before a client is built from it.
+    /// The configuration of [`client`](Self::client), to be changed before a client is built from
+    /// it.
     #[must_use]
     pub fn client_config(&self) -> aws_sdk_sqs::config::Builder {
         aws_sdk_sqs::Config::builder()
@@ -45,8 +49,15 @@ impl EmbeddedSqs {
 }
 
 impl HttpClient for EmbeddedSqs {
-    fn http_connector(&self, settings: &HttpConnectorSettings, _: &RuntimeComponents) -> SharedHttpConnector {
-        SharedHttpConnector::new(Connector { sqs: self.clone(), read_timeout: settings.read_timeout() })
+    fn http_connector(
+        &self,
+        settings: &HttpConnectorSettings,
+        _: &RuntimeComponents,
+    ) -> SharedHttpConnector {
+        SharedHttpConnector::new(Connector {
+            sqs: self.clone(),
+            read_timeout: settings.read_timeout(),
+        })
     }
 }
 
@@ -87,9 +98,10 @@ async fn answer(sqs: &EmbeddedSqs, request: &HttpRequest) -> Result<HttpResponse
     match reply {
         Reply::Answer(answer) => response(answer),
         // As the SDK's own HTTP client says it when the other side hangs up.
-        Reply::Broken => {
-            Err(ConnectorError::other("the connection was broken by a fault".into(), Some(ErrorKind::TransientError)))
-        }
+        Reply::Broken => Err(ConnectorError::other(
+            "the connection was broken by a fault".into(),
+            Some(ErrorKind::TransientError),
+        )),
     }
 }
 
@@ -102,7 +114,9 @@ fn response(answer: Answer) -> Result<HttpResponse, ConnectorError> {
         Some(error) => response.header("x-amzn-query-error", error),
         None => response,
     };
-    let response = response.body(SdkBody::from(answer.body)).map_err(|error| ConnectorError::user(error.into()))?;
+    let response = response
+        .body(SdkBody::from(answer.body))
+        .map_err(|error| ConnectorError::user(error.into()))?;
     HttpResponse::try_from(response).map_err(|error| ConnectorError::user(error.into()))
 }
 

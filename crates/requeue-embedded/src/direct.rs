@@ -1,4 +1,5 @@
-//! The face in plain types: straight into the engine, without the SDK and its serialisation. Faults apply as they do elsewhere.
+//! The face in plain types: straight into the engine, without the SDK and its serialisation. Faults
+//! apply as they do elsewhere.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -65,7 +66,8 @@ pub enum EntryFailure {
 type Outcomes = Result<Vec<Result<(), EntryFailure>>, RequestFailure>;
 
 impl EmbeddedSqs {
-    /// Requests in plain types: the fast way for simulations. They are counted and meet faults, as those of a client do.
+    /// Requests in plain types: the fast way for simulations. They are counted and meet faults, as
+    /// those of a client do.
     ///
     /// ```
     /// # use requeue::{Clock, embedded::EmbeddedSqs};
@@ -99,19 +101,34 @@ impl Direct<'_> {
             };
             engine.send(queue.name(), draft, now).map(drop)
         };
-        let batch = Batch { operation: "SendMessageBatch", entry: "SendMessageBatchRequestEntry", bytes };
+        let batch =
+            Batch { operation: "SendMessageBatch", entry: "SendMessageBatchRequestEntry", bytes };
         self.batch(batch, queue, entries, send).await
     }
 
     /// `DeleteMessageBatch`.
-    pub async fn delete_message_batch(self, queue: &QueueArn, receipt_handles: &[&str]) -> Outcomes {
-        let delete = |engine: &mut Engine, now, handle: &&str| engine.queue(queue.name(), now)?.delete(handle);
-        let batch = Batch { operation: "DeleteMessageBatch", entry: "DeleteMessageBatchRequestEntry", bytes: 0 };
+    pub async fn delete_message_batch(
+        self,
+        queue: &QueueArn,
+        receipt_handles: &[&str],
+    ) -> Outcomes {
+        let delete = |engine: &mut Engine, now, handle: &&str| {
+            engine.queue(queue.name(), now)?.delete(handle)
+        };
+        let batch = Batch {
+            operation: "DeleteMessageBatch",
+            entry: "DeleteMessageBatchRequestEntry",
+            bytes: 0,
+        };
         self.batch(batch, queue, receipt_handles, delete).await
     }
 
     /// `ChangeMessageVisibilityBatch`; parts of a second count as a whole one.
-    pub async fn change_message_visibility_batch(self, queue: &QueueArn, entries: &[(&str, Duration)]) -> Outcomes {
+    pub async fn change_message_visibility_batch(
+        self,
+        queue: &QueueArn,
+        entries: &[(&str, Duration)],
+    ) -> Outcomes {
         let change = |engine: &mut Engine, now, (handle, timeout): &(&str, Duration)| {
             let secs = timeout.as_secs() + u64::from(timeout.subsec_nanos() > 0);
             let secs = i64::try_from(secs).unwrap_or(i64::MAX);
@@ -159,7 +176,9 @@ impl Direct<'_> {
         carry_out: impl Future<Output = Result<T, EmbeddedError>>,
     ) -> Result<T, RequestFailure> {
         let after = match self.0.course(operation, || (Some(queue.name().to_owned()), 0)).await {
-            Course::Refused { status, code } => return Err(RequestFailure::Answered { status, code }),
+            Course::Refused { status, code } => {
+                return Err(RequestFailure::Answered { status, code });
+            }
             Course::Lost => return Err(RequestFailure::Unanswered),
             Course::CarriedOut { after, .. } => after,
         };
@@ -182,7 +201,9 @@ impl Direct<'_> {
         let outline = || (Some(queue.name().to_owned()), entries.len());
         let course = self.0.course(batch.operation, outline).await;
         let (fates, after) = match course {
-            Course::Refused { status, code } => return Err(RequestFailure::Answered { status, code }),
+            Course::Refused { status, code } => {
+                return Err(RequestFailure::Answered { status, code });
+            }
             Course::Lost => return Err(RequestFailure::Unanswered),
             Course::CarriedOut { fates, after } => (fates, after),
         };
@@ -209,9 +230,13 @@ impl Direct<'_> {
         engine.queue(queue.name(), now)?;
         let ids: Vec<String> = (0..entries.len()).map(|position| position.to_string()).collect();
         Engine::check_batch(batch.entry, ids.iter().map(String::as_str), batch.bytes)?;
-        let answered = |code: &str, sender_fault| EntryFailure::Answered { code: code.to_owned(), sender_fault };
+        let answered = |code: &str, sender_fault| EntryFailure::Answered {
+            code: code.to_owned(),
+            sender_fault,
+        };
         let one = |(position, entry)| match fates.of(position) {
-            None => carry_out(&mut engine, now, entry).map_err(|error| answered(error.code.query(), true)),
+            None => carry_out(&mut engine, now, entry)
+                .map_err(|error| answered(error.code.query(), true)),
             Some(EntryFate::Refused { code, sender_fault }) => Err(answered(code, *sender_fault)),
             Some(EntryFate::Ignored) => Err(EntryFailure::Unmentioned),
             Some(EntryFate::Unmentioned) => {

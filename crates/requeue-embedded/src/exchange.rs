@@ -45,7 +45,8 @@ pub(crate) struct Answer {
 /// The content type of requests and answers.
 pub(crate) const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
-/// No form of an HTTP date has a year before 1970 or after 9999, which a clock of the caller's may show.
+/// No form of an HTTP date has a year before 1970 or after 9999, which a clock of the caller's may
+/// show.
 fn http_date(time: SystemTime) -> String {
     const LAST: Duration = Duration::from_secs(253_402_300_799);
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
@@ -75,13 +76,20 @@ impl EmbeddedSqs {
         let operation = request.target.strip_prefix("AmazonSQS.").unwrap_or(request.target);
         let outline = || protocol::outline(request.body);
         let (fates, after) = match self.course(operation, outline).await {
-            Course::Refused { status, code } => return Reply::Answer(self.refusal(status, &code, &code, REFUSED)),
+            Course::Refused { status, code } => {
+                return Reply::Answer(self.refusal(status, &code, &code, REFUSED));
+            }
             Course::Lost => return Reply::Broken,
             Course::CarriedOut { fates, after } => (fates, after),
         };
         let performed = self
             .patiently(|engine, now| {
-                let context = Context { now, endpoint: request.endpoint, trace: request.trace, fates: &fates };
+                let context = Context {
+                    now,
+                    endpoint: request.endpoint,
+                    trace: request.trace,
+                    fates: &fates,
+                };
                 let performed = protocol::perform(engine, operation, request.body, &context)?;
                 Ok((performed.json, performed.news, performed.patience))
             })
@@ -92,7 +100,9 @@ impl EmbeddedSqs {
             After::Late(latency) => sleep(latency).await,
         }
         Reply::Answer(match performed {
-            Ok(body) => Answer { status: 200, body, query_error: None, date: http_date(self.0.clock.now()) },
+            Ok(body) => {
+                Answer { status: 200, body, query_error: None, date: http_date(self.0.clock.now()) }
+            }
             Err(error) => self.refusal(400, error.code.shape(), error.code.query(), &error.message),
         })
     }
@@ -116,7 +126,9 @@ impl EmbeddedSqs {
                 return Ok(answer);
             };
             let end = begun + patience.wait;
-            let due = patience.next_due.map(|due| Instant::now() + due.duration_since(now).unwrap_or_default());
+            let due = patience
+                .next_due
+                .map(|due| Instant::now() + due.duration_since(now).unwrap_or_default());
             tokio::select! {
                 () = &mut news => {}
                 () = sleep_until(due.map_or(end, |due| due.min(end))) => {}
@@ -125,7 +137,11 @@ impl EmbeddedSqs {
     }
 
     /// Counts a request and lets the faults have their way with it.
-    pub(crate) async fn course(&self, operation: &str, outline: impl FnOnce() -> (Option<String>, usize)) -> Course {
+    pub(crate) async fn course(
+        &self,
+        operation: &str,
+        outline: impl FnOnce() -> (Option<String>, usize),
+    ) -> Course {
         let (number, of_operation, hook) = self.calls().arrived(operation);
         let mut fault = hook.map_or(Fault::None, |hook| {
             // Only who decides needs to know; reading the request costs a pass over its body.

@@ -1,8 +1,9 @@
 //! SQS in this process: for tests, for simulations, and for a laptop without AWS.
 //!
-//! One engine, which follows AWS's documented semantics and takes its time from a [`Clock`], behind several faces:
-//! the real `aws_sdk_sqs` client without a socket ([`EmbeddedSqs::client`]), loopback HTTP for other processes ([`EmbeddedSqs::serve`]),
-//! requests in plain types ([`EmbeddedSqs::direct`], without serialisation), and a look at what lies in a queue
+//! One engine, which follows AWS's documented semantics and takes its time from a [`Clock`], behind
+//! several faces: the real `aws_sdk_sqs` client without a socket ([`EmbeddedSqs::client`]),
+//! loopback HTTP for other processes ([`EmbeddedSqs::serve`]), requests in plain types
+//! ([`EmbeddedSqs::direct`], without serialisation), and a look at what lies in a queue
 //! ([`EmbeddedSqs::messages`]).
 //!
 //! With tokio's paused clock hours pass in milliseconds:
@@ -28,8 +29,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What it is not: durable, distributed, authenticated. There is one account and one region, and a queue is found by its name alone,
-//! whatever host, region and account its URL or ARN names.
+//! What it is not: durable, distributed, authenticated. There is one account and one region, and a
+//! queue is found by its name alone, whatever host, region and account its URL or ARN names.
 
 mod connector;
 mod direct;
@@ -106,9 +107,11 @@ impl EmbeddedSqs {
         }))
     }
 
-    /// Creates a queue; the attributes are those of `CreateQueue`, as in `("VisibilityTimeout", "60")`.
+    /// Creates a queue; the attributes are those of `CreateQueue`, as in
+    /// `("VisibilityTimeout", "60")`.
     ///
-    /// A name that ends in `.fifo` makes a FIFO queue. Creating a queue again with the same attributes changes nothing.
+    /// A name that ends in `.fifo` makes a FIFO queue. Creating a queue again with the same
+    /// attributes changes nothing.
     pub fn create_queue<'a>(
         &self,
         name: &str,
@@ -151,10 +154,11 @@ impl EmbeddedSqs {
         Ok(self.engine().queue(queue.name(), now)?.len())
     }
 
-    /// Stores a message as though a consumer had just received it, under the receipt handle that it names.
+    /// Stores a message as though a consumer had just received it, under the receipt handle that it
+    /// names.
     ///
-    /// So an event file can be replayed: its messages can be deleted, and their visibility changed, by the handles in the file.
-    /// The same message under the same handle again changes nothing.
+    /// So an event file can be replayed: its messages can be deleted, and their visibility changed,
+    /// by the handles in the file. The same message under the same handle again changes nothing.
     ///
     /// # Errors
     ///
@@ -168,10 +172,16 @@ impl EmbeddedSqs {
         Ok(queue.put_in_flight(message.into_message(now), &handle, visibility, now)?)
     }
 
-    /// Receives at most `max` (1 to 10) messages without the SDK, waiting up to `wait` (at most 20 s) for the first.
+    /// Receives at most `max` (1 to 10) messages without the SDK, waiting up to `wait` (at most 20
+    /// s) for the first.
     ///
     /// The fast way for simulations. It meets no fault and is not counted.
-    pub async fn receive(&self, queue: &QueueArn, max: u8, wait: Duration) -> Result<Vec<Delivered>, EmbeddedError> {
+    pub async fn receive(
+        &self,
+        queue: &QueueArn,
+        max: u8,
+        wait: Duration,
+    ) -> Result<Vec<Delivered>, EmbeddedError> {
         let asked = Receive {
             max_messages: Some(i64::from(max)),
             visibility_secs: None,
@@ -180,11 +190,16 @@ impl EmbeddedSqs {
         self.receive_as(queue, asked).await
     }
 
-    async fn receive_as(&self, queue: &QueueArn, asked: Receive) -> Result<Vec<Delivered>, EmbeddedError> {
+    async fn receive_as(
+        &self,
+        queue: &QueueArn,
+        asked: Receive,
+    ) -> Result<Vec<Delivered>, EmbeddedError> {
         let delivery = self
             .patiently(|engine, now| {
                 let delivery = engine.receive(queue.name(), asked, now)?;
-                let patience = protocol::Patience { wait: delivery.wait, next_due: delivery.next_due };
+                let patience =
+                    protocol::Patience { wait: delivery.wait, next_due: delivery.next_due };
                 let (news, empty) = (delivery.redrove, delivery.messages.is_empty());
                 Ok((delivery, news, empty.then_some(patience)))
             })
@@ -196,8 +211,13 @@ impl EmbeddedSqs {
         Ok(delivered.collect())
     }
 
-    /// Deletes by receipt handles as SQS's own consumers do, without faults and uncounted. Handles that are not valid any more are ignored.
-    pub(crate) fn delete_directly(&self, queue: &QueueArn, receipt_handles: &[&str]) -> Result<(), EmbeddedError> {
+    /// Deletes by receipt handles as SQS's own consumers do, without faults and uncounted. Handles
+    /// that are not valid any more are ignored.
+    pub(crate) fn delete_directly(
+        &self,
+        queue: &QueueArn,
+        receipt_handles: &[&str],
+    ) -> Result<(), EmbeddedError> {
         let now = self.0.clock.now();
         let mut engine = self.engine();
         let queue = engine.queue(queue.name(), now)?;
@@ -208,7 +228,8 @@ impl EmbeddedSqs {
         Ok(())
     }
 
-    /// Lets `faults` decide what goes wrong with each request from now on, through whichever face it comes.
+    /// Lets `faults` decide what goes wrong with each request from now on, through whichever face
+    /// it comes.
     ///
     /// ```
     /// # use requeue::{Clock, embedded::{EmbeddedSqs, Fault}};
@@ -227,7 +248,8 @@ impl EmbeddedSqs {
         self.calls().set_hook(None);
     }
 
-    /// How many requests of this operation (as in `SendMessageBatch`) have arrived, the SDK's retries included.
+    /// How many requests of this operation (as in `SendMessageBatch`) have arrived, the SDK's
+    /// retries included.
     #[must_use]
     pub fn call_count(&self, operation: &str) -> u64 {
         self.calls().count(operation)
@@ -246,7 +268,10 @@ impl fmt::Debug for EmbeddedSqs {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let engine = self.engine();
         let queues: Vec<&str> = engine.queue_names("").collect();
-        f.debug_struct("EmbeddedSqs").field("region", &engine.region()).field("queues", &queues).finish_non_exhaustive()
+        f.debug_struct("EmbeddedSqs")
+            .field("region", &engine.region())
+            .field("queues", &queues)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,5 +1,6 @@
-//! HTTP/1.1 for programs on this machine. It knows nothing of SQS. No request can hold up others, however slow or large it is, and no web
-//! page can reach the server by a name that it has pointed here.
+//! HTTP/1.1 for programs on this machine. It knows nothing of SQS. No request can hold up others,
+//! however slow or large it is, and no web page can reach the server by a name that it has pointed
+//! here.
 //!
 //! Not part of the library's interface: the command line serves by it as well.
 
@@ -44,9 +45,11 @@ const OUT_OF_FILES: [i32; 3] = [23, 24, 10_024];
 pub struct Bounds {
     /// Bytes of a request's body; more are answered with 413.
     pub body: usize,
-    /// Bytes of all requests' bodies that are held at once. A request that does not fit is answered with 503.
+    /// Bytes of all requests' bodies that are held at once. A request that does not fit is answered
+    /// with 503.
     pub bodies: usize,
-    /// Connections at once. One more ends the oldest whose request is not being answered, or else the oldest.
+    /// Connections at once. One more ends the oldest whose request is not being answered, or else
+    /// the oldest.
     pub connections: usize,
 }
 
@@ -56,7 +59,8 @@ struct Open {
     task: AbortHandle,
 }
 
-/// How many requests of a connection are being answered, until the last byte of their responses is written.
+/// How many requests of a connection are being answered, until the last byte of their responses is
+/// written.
 #[derive(Clone, Default)]
 struct Answers(Arc<AtomicUsize>);
 
@@ -91,10 +95,14 @@ impl AsRef<[u8]> for Sending {
     }
 }
 
-/// Answers requests until `stopped` changes; then accepts no more connections, lets open requests end for a second, and breaks those that
-/// have not. An error as an answer breaks its connection.
-pub async fn serve<F, A>(listener: TcpListener, mut stopped: watch::Receiver<bool>, bounds: Bounds, answer: F)
-where
+/// Answers requests until `stopped` changes; then accepts no more connections, lets open requests
+/// end for a second, and breaks those that have not. An error as an answer breaks its connection.
+pub async fn serve<F, A>(
+    listener: TcpListener,
+    mut stopped: watch::Receiver<bool>,
+    bounds: Bounds,
+    answer: F,
+) where
     F: Fn(Request<Bytes>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = io::Result<Response<Full<Bytes>>>> + Send + 'static,
 {
@@ -122,11 +130,13 @@ where
         if open.len() >= bounds.connections {
             make_room(&mut open);
         }
-        // Answers are small; without this each would wait for the other side's delayed acknowledgement.
+        // Answers are small; without this each would wait for the other side's delayed
+        // acknowledgement.
         let _ = stream.set_nodelay(true);
         let answers = Answers::default();
         let intake = Intake { max_body: bounds.body, room: Arc::clone(&room) };
-        let conversation = converse(stream, intake, answers.clone(), stopped.clone(), answer.clone());
+        let conversation =
+            converse(stream, intake, answers.clone(), stopped.clone(), answer.clone());
         open.push_back(Open { answers, task: connections.spawn(conversation) });
     }
     drop(listener);
@@ -135,7 +145,8 @@ where
     let _ = timeout(STOP_GRACE, ended).await;
 }
 
-/// Other errors are of the connection that was to be accepted, and say nothing about those that are open.
+/// Other errors are of the connection that was to be accepted, and say nothing about those that are
+/// open.
 fn needs_room(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| OUT_OF_FILES.contains(&code))
 }
@@ -147,8 +158,13 @@ fn make_room(open: &mut VecDeque<Open>) {
     }
 }
 
-async fn converse<S, F, A>(stream: S, intake: Intake, answers: Answers, mut stopped: watch::Receiver<bool>, answer: F)
-where
+async fn converse<S, F, A>(
+    stream: S,
+    intake: Intake,
+    answers: Answers,
+    mut stopped: watch::Receiver<bool>,
+    answer: F,
+) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     F: Fn(Request<Bytes>) -> A + Clone + Send + Sync + 'static,
     A: Future<Output = io::Result<Response<Full<Bytes>>>> + Send + 'static,
@@ -191,7 +207,8 @@ type Refused = (StatusCode, &'static str);
 const TOO_LARGE: Refused = (StatusCode::PAYLOAD_TOO_LARGE, "the body is too large");
 const TOO_SLOW: Refused = (StatusCode::REQUEST_TIMEOUT, "the body takes too long");
 const UNREADABLE: Refused = (StatusCode::BAD_REQUEST, "the body cannot be read");
-const NO_ROOM: Refused = (StatusCode::SERVICE_UNAVAILABLE, "too many large bodies at once: try again");
+const NO_ROOM: Refused =
+    (StatusCode::SERVICE_UNAVAILABLE, "too many large bodies at once: try again");
 
 /// How much of a request's body is taken in.
 #[derive(Clone)]
@@ -202,24 +219,33 @@ struct Intake {
 }
 
 impl Intake {
-    /// The request with its whole body, for which there is room as long as the permit is held, or why it is refused.
+    /// The request with its whole body, for which there is room as long as the permit is held, or
+    /// why it is refused.
     async fn whole(
         &self,
         request: Request<Incoming>,
     ) -> Result<(Request<Bytes>, Option<OwnedSemaphorePermit>), Refused> {
         if !is_for_this_machine(request.headers()) {
-            return Err((StatusCode::FORBIDDEN, "the header Host names another machine: ask 127.0.0.1 or localhost"));
+            return Err((
+                StatusCode::FORBIDDEN,
+                "the header Host names another machine: ask 127.0.0.1 or localhost",
+            ));
         }
         let (head, body) = request.into_parts();
         if body.size_hint().lower() > u64::try_from(self.max_body).unwrap_or(u64::MAX) {
             return Err(TOO_LARGE);
         }
-        let (body, permit) = timeout(BODY_TIMEOUT, self.collect(body)).await.unwrap_or(Err(TOO_SLOW))?;
+        let (body, permit) =
+            timeout(BODY_TIMEOUT, self.collect(body)).await.unwrap_or(Err(TOO_SLOW))?;
         Ok((Request::from_parts(head, body), permit))
     }
 
-    /// Takes room for what came and not for what was announced, so that no slow request holds up others.
-    async fn collect(&self, mut body: Incoming) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refused> {
+    /// Takes room for what came and not for what was announced, so that no slow request holds up
+    /// others.
+    async fn collect(
+        &self,
+        mut body: Incoming,
+    ) -> Result<(Bytes, Option<OwnedSemaphorePermit>), Refused> {
         let (mut bytes, mut held) = (BytesMut::new(), None::<OwnedSemaphorePermit>);
         while let Some(frame) = body.frame().await {
             let data = frame.map_err(|_| UNREADABLE)?.into_data().unwrap_or_default();
@@ -227,7 +253,8 @@ impl Intake {
                 return Err(TOO_LARGE);
             }
             let length = u32::try_from(data.len()).map_err(|_| TOO_LARGE)?;
-            let permit = Arc::clone(&self.room).try_acquire_many_owned(length).map_err(|_| NO_ROOM)?;
+            let permit =
+                Arc::clone(&self.room).try_acquire_many_owned(length).map_err(|_| NO_ROOM)?;
             match &mut held {
                 Some(held) => held.merge(permit),
                 None => held = Some(permit),
@@ -244,13 +271,14 @@ fn refusal(status: StatusCode, why: &'static str) -> io::Result<Response<Full<By
     response.body(Full::from(format!("{why}\n"))).map_err(io::Error::other)
 }
 
-/// Whether a request names this machine as its host. A web page that makes its own name lead to a loopback address can read any answer
-/// of a server there, which to the browser is the page's own; but the browser still sends that name. The port does not matter: it may be
-/// forwarded.
+/// Whether a request names this machine as its host. A web page that makes its own name lead to a
+/// loopback address can read any answer of a server there, which to the browser is the page's own;
+/// but the browser still sends that name. The port does not matter: it may be forwarded.
 fn is_for_this_machine(headers: &HeaderMap) -> bool {
     headers.get_all(header::HOST).iter().all(|host| {
         let host = host.to_str().unwrap_or_default();
-        host.parse::<Authority>().is_ok_and(|authority| !host.contains('@') && is_loopback(authority.host()))
+        host.parse::<Authority>()
+            .is_ok_and(|authority| !host.contains('@') && is_loopback(authority.host()))
     })
 }
 
@@ -315,11 +343,13 @@ mod tests {
         assert!(is_ours(&[]), "HTTP/1.0: no browser");
     }
 
-    /// What is answered to a client that sends this and then nothing more, and after how long the connection is closed.
+    /// What is answered to a client that sends this and then nothing more, and after how long the
+    /// connection is closed.
     async fn answered(sent: &str, room: &Arc<Semaphore>) -> (String, Duration) {
         let (mut client, server) = tokio::io::duplex(1 << 16);
         let (_stop, stopped) = watch::channel(false);
-        let echo = async |request: Request<Bytes>| Ok(Response::new(Full::from(request.into_body())));
+        let echo =
+            async |request: Request<Bytes>| Ok(Response::new(Full::from(request.into_body())));
         let echo = move |request| Box::pin(echo(request));
         let intake = Intake { max_body: 100, room: Arc::clone(room) };
         let running = tokio::spawn(converse(server, intake, Answers::default(), stopped, echo));
@@ -340,9 +370,17 @@ mod tests {
             (String::new(), "", secs(30)),
             (head.to_owned(), "", secs(30)),
             (format!("{head}content-length: 5\r\n\r\nhel"), "HTTP/1.1 408 ", secs(30)),
-            (format!("{head}transfer-encoding: chunked\r\n\r\n2\r\nhe\r\n"), "HTTP/1.1 408 ", secs(30)),
+            (
+                format!("{head}transfer-encoding: chunked\r\n\r\n2\r\nhe\r\n"),
+                "HTTP/1.1 408 ",
+                secs(30),
+            ),
             (format!("{head}{close}content-length: 5\r\n\r\nhello"), "HTTP/1.1 200 ", secs(0)),
-            (format!("{head}{close}content-length: 100\r\n\r\n{}", "x".repeat(100)), "HTTP/1.1 200 ", secs(0)),
+            (
+                format!("{head}{close}content-length: 100\r\n\r\n{}", "x".repeat(100)),
+                "HTTP/1.1 200 ",
+                secs(0),
+            ),
             (format!("{head}content-length: 5\r\n\r\nhello"), "HTTP/1.1 200 ", secs(30)),
             (format!("{head}content-length: 101\r\n\r\n"), "HTTP/1.1 413 ", secs(0)),
             (format!("{head}content-length: 300000000\r\n\r\nx"), "HTTP/1.1 413 ", secs(0)),
@@ -354,7 +392,10 @@ mod tests {
             ("GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n".to_owned(), "HTTP/1.1 403 ", secs(0)),
         ] {
             let (answer, after) = answered(&sent, &room).await;
-            assert!(answer.starts_with(expected) && answer.is_empty() == expected.is_empty(), "{sent}: {answer}");
+            assert!(
+                answer.starts_with(expected) && answer.is_empty() == expected.is_empty(),
+                "{sent}: {answer}"
+            );
             assert_eq!(after.as_secs(), ended.as_secs(), "{sent}");
             assert_eq!(room.available_permits(), 100, "{sent}");
         }
@@ -363,10 +404,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn bodies_of_all_connections_share_one_bound() {
         let head = "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
-        for (room, length, expected) in [(9, 9, "HTTP/1.1 200 "), (8, 9, "HTTP/1.1 503 "), (0, 0, "HTTP/1.1 200 ")] {
+        for (room, length, expected) in
+            [(9, 9, "HTTP/1.1 200 "), (8, 9, "HTTP/1.1 503 "), (0, 0, "HTTP/1.1 200 ")]
+        {
             let room = Arc::new(Semaphore::new(room));
             let body = "x".repeat(length);
-            let chunks = if length == 0 { String::new() } else { format!("{length:x}\r\n{body}\r\n") };
+            let chunks =
+                if length == 0 { String::new() } else { format!("{length:x}\r\n{body}\r\n") };
             for framed in [
                 format!("content-length: {length}\r\n\r\n{body}"),
                 format!("transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"),
@@ -380,15 +424,25 @@ mod tests {
     #[tokio::test]
     async fn a_connection_answers_until_its_response_is_written() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
-        let mut client = TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+        let mut client =
+            TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
         let (server, _) = listener.accept().await.expect("a connection");
         let (_stop, stopped) = watch::channel(false);
         // More than the buffers of both sockets hold.
         let length = 64 << 20;
         let answer = move |_| async move { Ok(Response::new(Full::from(vec![b'x'; length]))) };
         let (answers, room) = (Answers::default(), Arc::new(Semaphore::new(0)));
-        let running = tokio::spawn(converse(server, Intake { max_body: 0, room }, answers.clone(), stopped, answer));
-        client.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.expect("it reads");
+        let running = tokio::spawn(converse(
+            server,
+            Intake { max_body: 0, room },
+            answers.clone(),
+            stopped,
+            answer,
+        ));
+        client
+            .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+            .await
+            .expect("it reads");
         let _ = client.read_u8().await.expect("the response begins");
         assert!(answers.is_any(), "most of it is not written");
         tokio::io::copy(&mut client, &mut tokio::io::sink()).await.expect("it ends");
@@ -398,7 +452,9 @@ mod tests {
 
     #[test]
     fn only_a_lack_of_files_ends_an_open_connection() {
-        for (code, expected) in [(23, true), (24, true), (4, false), (12, false), (103, false), (104, false)] {
+        for (code, expected) in
+            [(23, true), (24, true), (4, false), (12, false), (103, false), (104, false)]
+        {
             assert_eq!(needs_room(&io::Error::from_raw_os_error(code)), expected, "{code}");
         }
         assert!(!needs_room(&io::Error::from(io::ErrorKind::ConnectionAborted)));
@@ -406,7 +462,10 @@ mod tests {
 
     #[tokio::test]
     async fn connections_beyond_the_bound_take_the_place_of_idle_ones_first() {
-        let idle = || Open { answers: Answers::default(), task: tokio::spawn(sleep(Duration::MAX)).abort_handle() };
+        let idle = || Open {
+            answers: Answers::default(),
+            task: tokio::spawn(sleep(Duration::MAX)).abort_handle(),
+        };
         let busy = || Open { answers: Answers(Arc::new(AtomicUsize::new(1))), ..idle() };
         let mut open: VecDeque<Open> = [busy(), idle(), busy(), idle()].into();
         let is_answering = |open: &VecDeque<Open>| -> Vec<bool> {

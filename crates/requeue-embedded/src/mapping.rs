@@ -1,4 +1,5 @@
-//! Lambda's event source mapping for an embedded queue: what batches it hands over, and what it makes of the answers.
+//! Lambda's event source mapping for an embedded queue: what batches it hands over, and what it
+//! makes of the answers.
 
 use std::time::Duration;
 
@@ -77,10 +78,12 @@ impl EventSourceMapping {
     /// Deletes what the answer acknowledges; the rest comes back after its visibility timeout.
     pub fn acknowledge(&self, batch: &Batch, answer: &Answer) -> Result<(), EmbeddedError> {
         let kept = kept(answer, &batch.message_ids());
-        let done = batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
+        let done =
+            batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
         let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();
         for chunk in handles.chunks(MAX_BATCH_ENTRIES) {
-            // The service's own poller: it meets no faults, and a message deleted already is deleted.
+            // The service's own poller: it meets no faults, and a message deleted already is
+            // deleted.
             self.sqs.delete_directly(&self.queue, chunk)?;
         }
         Ok(())
@@ -104,8 +107,11 @@ impl Batch {
 /// One record. Source of its shape: Lambda developer guide, "Using Lambda with Amazon SQS".
 fn record(delivered: &Delivered, queue: &QueueArn) -> Value {
     let message = &delivered.message;
-    let attributes: Map<String, Value> =
-        message.attributes.iter().map(|(name, attribute)| (name.clone(), attribute_value(attribute))).collect();
+    let attributes: Map<String, Value> = message
+        .attributes
+        .iter()
+        .map(|(name, attribute)| (name.clone(), attribute_value(attribute)))
+        .collect();
     let mut record = json!({
         "messageId": message.id,
         "receiptHandle": delivered.receipt_handle,
@@ -133,8 +139,9 @@ fn attribute_value(attribute: &Attribute) -> Value {
 
 /// The ids that Lambda leaves in the queue.
 ///
-/// Source: Lambda developer guide, "Handling errors for an SQS event source": success is an empty or missing list and an empty or
-/// null response; a complete failure is invalid JSON, and an item with a missing, empty or unknown id.
+/// Source: Lambda developer guide, "Handling errors for an SQS event source": success is an empty
+/// or missing list and an empty or null response; a complete failure is invalid JSON, and an item
+/// with a missing, empty or unknown id.
 fn kept<'a>(answer: &'a Answer, batch: &[&'a str]) -> Vec<&'a str> {
     let Answer::Response(bytes) = answer else {
         return batch.to_vec();

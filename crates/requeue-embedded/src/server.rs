@@ -1,5 +1,5 @@
-//! The face for other processes: the same exchange over HTTP/1.1, on loopback only, since nothing here asks who is calling. Requests whose
-//! header `Host` names another machine are refused.
+//! The face for other processes: the same exchange over HTTP/1.1, on loopback only, since nothing
+//! here asks who is calling. Requests whose header `Host` names another machine are refused.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -54,7 +54,9 @@ impl EmbeddedSqs {
         let address = listener.local_addr()?;
         let (stop, stopped) = watch::channel(false);
         let sqs = self.clone();
-        let serving = loopback::serve(listener, stopped, BOUNDS, move |request| respond(sqs.clone(), request));
+        let serving = loopback::serve(listener, stopped, BOUNDS, move |request| {
+            respond(sqs.clone(), request)
+        });
         let running = AbortOnDropHandle::new(tokio::spawn(serving));
         Ok(Server { address, stop, running })
     }
@@ -73,14 +75,18 @@ impl Server {
         self.address.port()
     }
 
-    /// Accepts no more connections, lets open requests end for a second, and breaks those that have not.
+    /// Accepts no more connections, lets open requests end for a second, and breaks those that have
+    /// not.
     pub async fn stop(self) {
         let _ = self.stop.send(true);
         let _ = self.running.await;
     }
 }
 
-async fn respond(sqs: EmbeddedSqs, request: HttpRequest<Bytes>) -> io::Result<Response<Full<Bytes>>> {
+async fn respond(
+    sqs: EmbeddedSqs,
+    request: HttpRequest<Bytes>,
+) -> io::Result<Response<Full<Bytes>>> {
     let (parts, body) = request.into_parts();
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
     // Clients find the queue under the name by which they found the server.

@@ -18,7 +18,8 @@ async fn a_clock_outside_of_what_a_date_header_can_say_ends_no_request() {
         (secs(u64::MAX / 1_000), "Fri, 31 Dec 9999 23:59:59 GMT"),
     ] {
         let sqs = EmbeddedSqs::new(Clock::starting_at(time));
-        let refused = sqs.exchange(Request { target: "", trace: None, body: b"", endpoint: "" }).await;
+        let refused =
+            sqs.exchange(Request { target: "", trace: None, body: b"", endpoint: "" }).await;
         assert!(matches!(refused, Reply::Answer(answer) if answer.date == said), "{time:?}");
         let config = sqs.client_config().retry_config(RetryConfig::disabled()).build();
         let client = aws_sdk_sqs::Client::from_conf(config);

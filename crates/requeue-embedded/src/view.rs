@@ -1,4 +1,5 @@
-//! Messages to look at and to put in by hand: the way around the protocol, for tests and for the command line.
+//! Messages to look at and to put in by hand: the way around the protocol, for tests and for the
+//! command line.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +9,8 @@ use crate::engine::message::{Message, State, sequence_number};
 use requeue_sqs::Attribute;
 use requeue_sqs::epoch_millis;
 
-/// The sender of every message: there are no principals here. Its shape is that of an IAM user's id.
+/// The sender of every message: there are no principals here. Its shape is that of an IAM user's
+/// id.
 const SENDER_ID: &str = "AIDAREQUEUEEMBEDDED00";
 
 /// A message as it lies in its queue. Looking changes nothing.
@@ -112,7 +114,11 @@ impl InFlight {
     /// assert_eq!(message.receipt_handle, "handle-1");
     /// ```
     #[must_use]
-    pub fn new(message_id: impl Into<String>, receipt_handle: impl Into<String>, body: impl Into<String>) -> Self {
+    pub fn new(
+        message_id: impl Into<String>,
+        receipt_handle: impl Into<String>,
+        body: impl Into<String>,
+    ) -> Self {
         Self {
             message_id: message_id.into(),
             receipt_handle: receipt_handle.into(),

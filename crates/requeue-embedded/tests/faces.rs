@@ -1,4 +1,5 @@
-//! What the conformance suite cannot ask of another implementation: faults, replayed messages, the port, the look inside, speed.
+//! What the conformance suite cannot ask of another implementation: faults, replayed messages, the
+//! port, the look inside, speed.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
@@ -38,7 +39,9 @@ fn outgoing(body: &str, secs: u64) -> Outgoing<'_> {
 }
 
 fn without_retries(sqs: &EmbeddedSqs) -> aws_sdk_sqs::Client {
-    aws_sdk_sqs::Client::from_conf(sqs.client_config().retry_config(RetryConfig::disabled()).build())
+    aws_sdk_sqs::Client::from_conf(
+        sqs.client_config().retry_config(RetryConfig::disabled()).build(),
+    )
 }
 
 async fn send(client: &aws_sdk_sqs::Client, queue: &QueueArn, body: &str) -> Result<(), String> {
@@ -69,7 +72,8 @@ async fn a_fault_decides_what_the_client_sees_and_what_is_stored() {
         let chosen = fault.clone();
         sqs.set_faults(move |_| chosen.clone());
         let timeouts = TimeoutConfig::builder().operation_timeout(Duration::from_secs(30)).build();
-        let config = sqs.client_config().retry_config(RetryConfig::disabled()).timeout_config(timeouts);
+        let config =
+            sqs.client_config().retry_config(RetryConfig::disabled()).timeout_config(timeouts);
         let client = aws_sdk_sqs::Client::from_conf(config.build());
         let outcome = send(&client, &queue, "x").await;
         assert_eq!(outcome, seen.map_err(str::to_owned), "{fault:?}");
@@ -93,22 +97,34 @@ async fn entries_of_a_batch_can_have_their_own_fate() {
     let (sqs, queue) = with_queue(&[]);
     let refused = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
     let fates = [(0, refused), (1, EntryFate::Ignored), (2, EntryFate::Unmentioned)];
-    let faults: Vec<EntryFault> = fates.map(|(position, fate)| EntryFault { position, fate }).into();
+    let faults: Vec<EntryFault> =
+        fates.map(|(position, fate)| EntryFault { position, fate }).into();
     sqs.set_faults(move |_| Fault::Entries(faults.clone()));
     let bodies = ["refused", "ignored", "unmentioned", "plain"];
     let entries = bodies.map(|body| outgoing(body, 0));
     let confirmations = sqs.send(&queue, &entries).await.expect("an answer");
-    let codes: Vec<_> = confirmations.iter().map(|c| c.as_ref().err().map(|e| e.code.as_str())).collect();
+    let codes: Vec<_> =
+        confirmations.iter().map(|c| c.as_ref().err().map(|e| e.code.as_str())).collect();
     assert_eq!(codes, [Some("InternalError"), Some("Unconfirmed"), Some("Unconfirmed"), None]);
     let stored = || sqs.messages(&queue).expect("it exists").into_iter().map(|m| m.body);
     assert_eq!(stored().collect::<Vec<_>>(), ["unmentioned", "plain"]);
 
-    let entry = |id: &str| aws_sdk_sqs::types::SendMessageBatchRequestEntry::builder().id(id).message_body(id).build();
+    let entry = |id: &str| {
+        aws_sdk_sqs::types::SendMessageBatchRequestEntry::builder().id(id).message_body(id).build()
+    };
     let entries = bodies.map(|body| entry(body).expect("id and body"));
-    let batch = without_retries(&sqs).send_message_batch().queue_url(queue.url()).set_entries(Some(entries.into()));
+    let batch = without_retries(&sqs)
+        .send_message_batch()
+        .queue_url(queue.url())
+        .set_entries(Some(entries.into()));
     let answer = batch.send().await.expect("an answer");
-    let sent: Vec<&str> = answer.successful().iter().map(aws_sdk_sqs::types::SendMessageBatchResultEntry::id).collect();
-    let failed: Vec<(&str, bool)> = answer.failed().iter().map(|e| (e.id(), e.sender_fault())).collect();
+    let sent: Vec<&str> = answer
+        .successful()
+        .iter()
+        .map(aws_sdk_sqs::types::SendMessageBatchResultEntry::id)
+        .collect();
+    let failed: Vec<(&str, bool)> =
+        answer.failed().iter().map(|e| (e.id(), e.sender_fault())).collect();
     assert_eq!((sent, failed), (vec!["plain"], vec![("refused", false)]));
     assert_eq!(stored().count(), 4);
 }
@@ -145,11 +161,18 @@ async fn the_port_sends_receives_delays_and_deletes() {
     let changes = [(handle, Duration::from_secs(1_000)), ("nonsense", Duration::ZERO)];
     let confirmations = sqs.change_visibility(&queue, &changes).await.expect("an answer");
     assert_eq!(confirmations[0], Ok(()));
-    assert_eq!(confirmations[1].as_ref().map_err(|e| e.code.as_str()), Err("ReceiptHandleIsInvalid"));
+    assert_eq!(
+        confirmations[1].as_ref().map_err(|e| e.code.as_str()),
+        Err("ReceiptHandleIsInvalid")
+    );
 
-    let states: Vec<MessageState> = sqs.messages(&queue).expect("it exists").iter().map(|m| m.state).collect();
+    let states: Vec<MessageState> =
+        sqs.messages(&queue).expect("it exists").iter().map(|m| m.state).collect();
     let later = |secs| start() + Duration::from_secs(secs);
-    assert_eq!(states, [MessageState::InFlightUntil(later(1_000)), MessageState::DelayedUntil(later(900))]);
+    assert_eq!(
+        states,
+        [MessageState::InFlightUntil(later(1_000)), MessageState::DelayedUntil(later(900))]
+    );
 
     let begun = Instant::now();
     let mut polls = 0;
@@ -171,7 +194,8 @@ async fn the_port_sends_receives_delays_and_deletes() {
 async fn a_long_poll_wakes_when_a_message_comes() {
     let (sqs, queue) = with_queue(&[]);
     let (poller, target) = (sqs.clone(), queue.clone());
-    let poll = tokio::spawn(async move { poller.receive(&target, 1, Duration::from_secs(20)).await });
+    let poll =
+        tokio::spawn(async move { poller.receive(&target, 1, Duration::from_secs(20)).await });
     tokio::time::sleep(Duration::from_secs(3)).await;
     send(&sqs.client(), &queue, "x").await.expect("sent");
     let begun = Instant::now();
@@ -251,7 +275,8 @@ async fn other_processes_meet_the_same_queues_and_the_same_faults() {
     let server = sqs.serve(0).await.expect("a free port");
     let config = sqs.client_config().retry_config(RetryConfig::disabled());
     let http = aws_smithy_http_client::Builder::new().build_http();
-    let client = aws_sdk_sqs::Client::from_conf(config.http_client(http).endpoint_url(server.url()).build());
+    let client =
+        aws_sdk_sqs::Client::from_conf(config.http_client(http).endpoint_url(server.url()).build());
 
     let created = client.create_queue().queue_name("orders").send().await.expect("a legal queue");
     let url = created.queue_url().expect("a queue has a URL");

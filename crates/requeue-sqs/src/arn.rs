@@ -80,10 +80,14 @@ impl FromStr for QueueArn {
         let ["arn", partition, "sqs", region, account, name] = parts[..] else {
             return Err(InvalidQueueArn);
         };
-        if [partition, region, account, name].iter().any(|part| part.is_empty() || part.contains('/')) {
+        if [partition, region, account, name]
+            .iter()
+            .any(|part| part.is_empty() || part.contains('/'))
+        {
             return Err(InvalidQueueArn);
         }
-        let [partition, region, account, name] = [partition, region, account, name].map(str::to_owned);
+        let [partition, region, account, name] =
+            [partition, region, account, name].map(str::to_owned);
         Ok(Self { partition, region, account, name })
     }
 }
@@ -100,8 +104,8 @@ impl fmt::Display for InvalidQueueArn {
 
 impl std::error::Error for InvalidQueueArn {}
 
-/// The URL of a queue: `https://sqs.eu-west-1.amazonaws.com/123456789012/orders`. Another host than AWS's, as that of an emulator,
-/// does not say the region.
+/// The URL of a queue: `https://sqs.eu-west-1.amazonaws.com/123456789012/orders`. Another host than
+/// AWS's, as that of an emulator, does not say the region.
 ///
 /// ```
 /// use requeue::queue::QueueUrl;
@@ -135,12 +139,16 @@ impl FromStr for QueueUrl {
     type Err = InvalidQueueUrl;
 
     fn from_str(url: &str) -> Result<Self, InvalidQueueUrl> {
-        let rest = url.strip_prefix("https://").or_else(|| url.strip_prefix("http://")).ok_or(InvalidQueueUrl)?;
+        let rest = url
+            .strip_prefix("https://")
+            .or_else(|| url.strip_prefix("http://"))
+            .ok_or(InvalidQueueUrl)?;
         let [host, account, name] = rest.split('/').collect::<Vec<_>>()[..] else {
             return Err(InvalidQueueUrl);
         };
         let is_word = |text: &str| {
-            !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
+            !text.is_empty()
+                && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte))
         };
         if host.is_empty() || ![account, name].into_iter().all(is_word) {
             return Err(InvalidQueueUrl);
@@ -192,13 +200,22 @@ mod tests {
     #[test]
     fn a_url_names_account_and_queue_and_at_aws_the_region() {
         for (url, arn) in [
-            ("https://sqs.us-east-2.amazonaws.com/123456789012/orders", "arn:aws:sqs:us-east-2:123456789012:orders"),
+            (
+                "https://sqs.us-east-2.amazonaws.com/123456789012/orders",
+                "arn:aws:sqs:us-east-2:123456789012:orders",
+            ),
             ("https://sqs.r-2.amazonaws.com.cn/1/orders.fifo", "arn:aws:sqs:r-2:1:orders.fifo"),
-            ("http://sqs.us-west-2.localhost:4566/000000000000/q", "arn:aws:sqs:us-west-2:000000000000:q"),
+            (
+                "http://sqs.us-west-2.localhost:4566/000000000000/q",
+                "arn:aws:sqs:us-west-2:000000000000:q",
+            ),
             ("http://localhost:4566/000000000000/q_1", "arn:aws:sqs:here:000000000000:q_1"),
             ("http://[::1]:80/0/q", "arn:aws:sqs:here:0:q"),
         ] {
-            assert_eq!(url.parse::<QueueUrl>().map(|url| url.arn("aws", "here").to_string()), Ok(arn.to_owned()));
+            assert_eq!(
+                url.parse::<QueueUrl>().map(|url| url.arn("aws", "here").to_string()),
+                Ok(arn.to_owned())
+            );
         }
         for url in [
             "",

@@ -46,5 +46,6 @@ impl fmt::Debug for AttributeValue {
 /// The bytes that SQS counts of a message: its body, and name, type and value of each attribute.
 #[must_use]
 pub fn message_bytes(body: &str, attributes: &BTreeMap<String, Attribute>) -> usize {
-    body.len() + attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum::<usize>()
+    body.len()
+        + attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum::<usize>()
 }

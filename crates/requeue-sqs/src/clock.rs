@@ -23,7 +23,8 @@ impl Clock {
         Self(Arc::new(SystemTime::now))
     }
 
-    /// A clock that shows `start` now and advances with tokio's clock, also while that one is paused.
+    /// A clock that shows `start` now and advances with tokio's clock, also while that one is
+    /// paused.
     #[must_use]
     pub fn starting_at(start: SystemTime) -> Self {
         let origin = Instant::now();

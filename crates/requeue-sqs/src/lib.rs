@@ -1,5 +1,5 @@
-//! The vocabulary of SQS that [Requeue](https://docs.rs/requeue) and its embedded SQS share: names of queues, message attributes, limits, the
-//! clock. It knows neither retries nor a client.
+//! The vocabulary of SQS that [Requeue](https://docs.rs/requeue) and its embedded SQS share: names
+//! of queues, message attributes, limits, the clock. It knows neither retries nor a client.
 //!
 //! Depend on `requeue`, which has all of it in its module `queue`, and not on this.
 

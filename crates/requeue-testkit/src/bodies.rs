@@ -9,7 +9,8 @@ pub fn object(size: usize) -> String {
         if text.len() >= size {
             break;
         }
-        write!(text, ",\"line{n}\":{{\"sku\":\"X-{n}\",\"quantity\":{n}}}").expect("a string takes everything");
+        write!(text, ",\"line{n}\":{{\"sku\":\"X-{n}\",\"quantity\":{n}}}")
+            .expect("a string takes everything");
     }
     text + "}"
 }

@@ -23,11 +23,18 @@ impl Certificate {
     }
 
     /// The same, where `clients` says which certificates clients have to show.
-    pub fn verifying(clients: Arc<dyn ClientCertVerifier>, name: &str, protocols: &[&[u8]]) -> Self {
+    pub fn verifying(
+        clients: Arc<dyn ClientCertVerifier>,
+        name: &str,
+        protocols: &[&[u8]],
+    ) -> Self {
         let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
         let key = PrivateKeyDer::try_from(made.signing_key.serialize_der()).expect("a key");
         let config = ServerConfig::builder_with_provider(Arc::new(default_provider()));
-        let config = config.with_safe_default_protocol_versions().expect("versions").with_client_cert_verifier(clients);
+        let config = config
+            .with_safe_default_protocol_versions()
+            .expect("versions")
+            .with_client_cert_verifier(clients);
         let config = config.with_single_cert(vec![made.cert.der().clone()], key);
         let mut config = config.expect("the key is the certificate's");
         config.alpn_protocols = protocols.iter().map(|name| name.to_vec()).collect();

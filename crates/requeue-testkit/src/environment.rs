@@ -5,7 +5,8 @@ use std::process::Stdio;
 
 use tokio::process::Command;
 
-/// A process with that alone, for which the Runtime API is at `runtime_api`. It ends when it is dropped.
+/// A process with that alone, for which the Runtime API is at `runtime_api`. It ends when it is
+/// dropped.
 pub fn process(binary: impl AsRef<OsStr>, runtime_api: String) -> Command {
     let mut command = Command::new(binary);
     command

@@ -6,7 +6,8 @@ use bytes::Bytes;
 
 /// So many messages, each with a body of about this length, sent now.
 pub fn event(count: usize, body_len: usize) -> Bytes {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
+    let now =
+        SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
     event_of(count, body_len, now)
 }
 

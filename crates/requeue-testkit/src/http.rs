@@ -34,7 +34,8 @@ impl Server {
         Self::over(None, answer).await
     }
 
-    /// The same over TLS if there is an acceptor, and over HTTP/2 if it and the client agree on that.
+    /// The same over TLS if there is an acceptor, and over HTTP/2 if it and the client agree on
+    /// that.
     pub async fn over<A, F>(tls: Option<TlsAcceptor>, answer: A) -> Self
     where
         A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
@@ -59,7 +60,9 @@ impl Server {
                     });
                     // A client that goes away, or does not trust us, is no failure of the test.
                     let Some(tls) = tls else {
-                        let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                        let _ = http1::Builder::new()
+                            .serve_connection(TokioIo::new(stream), service)
+                            .await;
                         return;
                     };
                     let Ok(stream) = tls.accept(stream).await else { return };
@@ -67,7 +70,9 @@ impl Server {
                         let http2 = http2::Builder::new(TokioExecutor::new());
                         let _ = http2.serve_connection(TokioIo::new(stream), service).await;
                     } else {
-                        let _ = http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+                        let _ = http1::Builder::new()
+                            .serve_connection(TokioIo::new(stream), service)
+                            .await;
                     }
                 });
             }

@@ -26,7 +26,9 @@ pub struct InMemory {
 
 impl InMemory {
     /// Each connection is served by a task of `talk`.
-    pub fn raw<F: Future + Send + 'static>(talk: impl Fn(DuplexStream) -> F + Send + Sync + 'static) -> Self
+    pub fn raw<F: Future + Send + 'static>(
+        talk: impl Fn(DuplexStream) -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F::Output: Send,
     {
@@ -80,7 +82,11 @@ impl Read for Pipe {
 }
 
 impl Write for Pipe {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 

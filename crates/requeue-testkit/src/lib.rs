@@ -1,8 +1,11 @@
-//! Test tools that several suites share: servers, certificates, processes, events, what was logged. It knows nothing of Requeue, so that
-//! the library's own tests can use it.
+//! Test tools that several suites share: servers, certificates, processes, events, what was logged.
+//! It knows nothing of Requeue, so that the library's own tests can use it.
 
 #![allow(missing_docs, clippy::missing_panics_doc, clippy::must_use_candidate, reason = "tests")]
-#![allow(clippy::disallowed_methods, reason = "tests measure what the machine does, and read their own settings")]
+#![allow(
+    clippy::disallowed_methods,
+    reason = "tests measure what the machine does, and read their own settings"
+)]
 
 pub mod bodies;
 pub mod certificate;

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, Once};
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-/// Everything that is logged: all of this crate's, and what others log at the level that a function has by default.
+/// Everything that is logged: all of this crate's, and what others log at the level that a function
+/// has by default.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<String>>);
 
@@ -48,7 +49,8 @@ impl Drop for Listening {
     }
 }
 
-/// The one subscriber of all tests: a subscriber for each thread might come too late for an event that another thread met first.
+/// The one subscriber of all tests: a subscriber for each thread might come too late for an event
+/// that another thread met first.
 struct Listener;
 
 impl Listener {

@@ -20,14 +20,16 @@ struct Usage {
 impl Usage {
     fn of(pid: u32) -> Self {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it runs");
-        let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
+        let memory =
+            status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("its memory");
         let memory = memory.trim().trim_end_matches(" kB").parse().expect("a number");
         let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs").count();
         Self { memory_kib: memory, descriptors }
     }
 }
 
-/// Watches a process until the end: what it has in the last quarter is hardly more than what it had in the second.
+/// Watches a process until the end: what it has in the last quarter is hardly more than what it had
+/// in the second.
 pub async fn stays_flat(pid: u32, end: Instant) {
     let every = end.saturating_duration_since(Instant::now()) / 80;
     let mut samples = Vec::new();

@@ -11,11 +11,21 @@ fn aws_services_that_speak_json_name_a_code() {
     const BEDROCK: &str = "Bedrock API Reference, InvokeModel";
     const SQS: &str = "SQS, Common Error Types";
     for (source, status, code, class) in [
-        (DYNAMO, 400, "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException", RateLimit),
+        (
+            DYNAMO,
+            400,
+            "com.amazonaws.dynamodb.v20120810#ProvisionedThroughputExceededException",
+            RateLimit,
+        ),
         (DYNAMO, 400, "com.amazonaws.dynamodb.v20120810#ThrottlingException", RateLimit),
         (DYNAMO, 400, "com.amazonaws.dynamodb.v20120810#RequestLimitExceeded", RateLimit),
         (DYNAMO, 400, "com.amazonaws.dynamodb.v20120810#TransactionInProgressException", RateLimit),
-        (DYNAMO, 400, "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException", NonRetryable),
+        (
+            DYNAMO,
+            400,
+            "com.amazonaws.dynamodb.v20120810#ConditionalCheckFailedException",
+            NonRetryable,
+        ),
         (DYNAMO, 400, "com.amazonaws.dynamodb.v20120810#ResourceNotFoundException", NonRetryable),
         (DYNAMO, 400, "com.amazon.coral.validate#ValidationException", NonRetryable),
         (DYNAMO, 500, "com.amazonaws.dynamodb.v20120810#InternalServerError", Temporary),
@@ -51,21 +61,43 @@ fn what_stands_before_a_service_of_aws_answers_in_its_own_way() {
     const GATEWAY: &str = "API Gateway, Gateway response types";
     const BALANCER: &str = "Elastic Load Balancing, Troubleshoot your Application Load Balancers";
     const S3: &str = "Amazon S3, Error responses";
-    const SLOW: &str = "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
+    const SLOW: &str =
+        "<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>";
     let throttled = &[("x-amzn-ErrorType", "TooManyRequestsException"), ("Retry-After", "1")];
     let used_up = &[("x-amzn-ErrorType", "LimitExceededException")];
     assert_told(&[
         (GATEWAY, 429, throttled, r#"{"message":"Too Many Requests"}"#, RateLimit, Some(1_000)),
         (GATEWAY, 429, used_up, r#"{"message":"Limit Exceeded"}"#, RateLimit, None),
-        (GATEWAY, 403, &[("x-amzn-ErrorType", "ForbiddenException")], r#"{"message":"Forbidden"}"#, NonRetryable, None),
+        (
+            GATEWAY,
+            403,
+            &[("x-amzn-ErrorType", "ForbiddenException")],
+            r#"{"message":"Forbidden"}"#,
+            NonRetryable,
+            None,
+        ),
         (GATEWAY, 504, &[], r#"{"message":"Endpoint request timed out"}"#, Temporary, None),
         (GATEWAY, 502, &[], r#"{"message":"Internal server error"}"#, Temporary, None),
         (BALANCER, 460, &[], "", NonRetryable, None),
-        (BALANCER, 503, &[("Server", "awselb/2.0")], "<h1>503 Service Temporarily Unavailable</h1>", Temporary, None),
+        (
+            BALANCER,
+            503,
+            &[("Server", "awselb/2.0")],
+            "<h1>503 Service Temporarily Unavailable</h1>",
+            Temporary,
+            None,
+        ),
         (BALANCER, 561, &[], "", Temporary, None),
         (S3, 503, &[], SLOW, Temporary, None),
         (S3, 404, &[], "<Error><Code>NoSuchKey</Code></Error>", NonRetryable, None),
-        ("AWS SDKs, Retry behavior", 503, &[("x-amz-retry-after", "1500")], "", Temporary, Some(1_500)),
+        (
+            "AWS SDKs, Retry behavior",
+            503,
+            &[("x-amz-retry-after", "1500")],
+            "",
+            Temporary,
+            Some(1_500),
+        ),
     ]);
 }
 
@@ -78,7 +110,9 @@ fn microsoft_and_cloudflare_name_their_delays() {
     const GRAPH: &str = "Microsoft Graph, Throttling guidance";
     const CLOUDFLARE: &str = "Cloudflare, 5xx errors";
     let error = |code: &str| {
-        format!(r#"{{"error":{{"code":"{code}","message":"Another operation is in progress, quota exceeded"}}}}"#)
+        format!(
+            r#"{{"error":{{"code":"{code}","message":"Another operation is in progress, quota exceeded"}}}}"#
+        )
     };
     let reset = &[("ratelimit-remaining", "0"), ("ratelimit-reset", "1700000060")];
     assert_told(&[
@@ -86,13 +120,34 @@ fn microsoft_and_cloudflare_name_their_delays() {
         (CONFLICT, 409, &[], &error("AnotherOperationInProgress"), Temporary, None),
         (CONFLICT, 409, &[], &error("RetryableError"), Temporary, None),
         (CONFLICT, 409, &[], &error("Conflict"), NonRetryable, None),
-        (COSMOS, 429, &[("x-ms-retry-after-ms", "1500")], r#"{"code":"429"}"#, RateLimit, Some(1_500)),
+        (
+            COSMOS,
+            429,
+            &[("x-ms-retry-after-ms", "1500")],
+            r#"{"code":"429"}"#,
+            RateLimit,
+            Some(1_500),
+        ),
         (COSMOS, 409, &[], r#"{"code":"Conflict"}"#, NonRetryable, None),
         (COSMOS, 412, &[], r#"{"code":"PreconditionFailed"}"#, NonRetryable, None),
-        (STORAGE, 503, &[("x-ms-error-code", "ServerBusy")], "<Error><Code>ServerBusy</Code></Error>", Temporary, None),
+        (
+            STORAGE,
+            503,
+            &[("x-ms-error-code", "ServerBusy")],
+            "<Error><Code>ServerBusy</Code></Error>",
+            Temporary,
+            None,
+        ),
         (STORAGE, 500, &[("x-ms-error-code", "OperationTimedOut")], "", Temporary, None),
         (GRAPH, 429, &[("Retry-After", "10")], &error("TooManyRequests"), RateLimit, Some(10_000)),
-        (GRAPH, 503, &[("Retry-After", "5")], &error("serviceNotAvailable"), Temporary, Some(5_000)),
+        (
+            GRAPH,
+            503,
+            &[("Retry-After", "5")],
+            &error("serviceNotAvailable"),
+            Temporary,
+            Some(5_000),
+        ),
         (GRAPH, 509, &[], &error("bandwidthLimitExceeded"), Temporary, None),
         (GRAPH, 403, &[], &error("accessDenied"), NonRetryable, None),
         (
@@ -106,6 +161,13 @@ fn microsoft_and_cloudflare_name_their_delays() {
         (CLOUDFLARE, 520, &[], "error code: 520", Temporary, None),
         (CLOUDFLARE, 522, &[], "error code: 522", Temporary, None),
         (CLOUDFLARE, 530, &[], "error code: 1016", Temporary, None),
-        ("DigitalOcean API, Rate limit", 429, reset, r#"{"id":"too_many_requests"}"#, RateLimit, Some(60_000)),
+        (
+            "DigitalOcean API, Rate limit",
+            429,
+            reset,
+            r#"{"id":"too_many_requests"}"#,
+            RateLimit,
+            Some(60_000),
+        ),
     ]);
 }

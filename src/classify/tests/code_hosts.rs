@@ -16,10 +16,20 @@ fn github_limits_by_403_and_by_429() {
         "documentation_url":"https://docs.github.com/rest/overview/rate-limits-for-the-rest-api"}"#;
     const INTEGRATION: &str = r#"{"message":"Resource not accessible by integration",
         "documentation_url":"https://docs.github.com/rest/issues/issues#create-an-issue"}"#;
-    const SAML: &str = r#"{"message":"Resource protected by organization SAML enforcement. rate limit exceeded"}"#;
-    let left =
-        |left| [("x-ratelimit-limit", "5000"), ("x-ratelimit-remaining", left), ("x-ratelimit-reset", "1700003000")];
-    let after = &[("x-ratelimit-remaining", "4999"), ("x-ratelimit-reset", "1700003000"), ("retry-after", "60")];
+    const SAML: &str =
+        r#"{"message":"Resource protected by organization SAML enforcement. rate limit exceeded"}"#;
+    let left = |left| {
+        [
+            ("x-ratelimit-limit", "5000"),
+            ("x-ratelimit-remaining", left),
+            ("x-ratelimit-reset", "1700003000"),
+        ]
+    };
+    let after = &[
+        ("x-ratelimit-remaining", "4999"),
+        ("x-ratelimit-reset", "1700003000"),
+        ("retry-after", "60"),
+    ];
     assert_told(&[
         (PAGE, 403, &left("0"), EXHAUSTED, RateLimit, Some(3_000_000)),
         (PAGE, 429, &left("0"), EXHAUSTED, RateLimit, Some(3_000_000)),
@@ -60,13 +70,29 @@ fn github_limits_by_403_and_by_429() {
 #[test]
 fn the_other_hosts_limit_by_429() {
     const GITLAB: &str = "GitLab Docs, User and IP rate limits: Response headers";
-    let gitlab = &[("RateLimit-Remaining", "0"), ("RateLimit-Reset", "1700000060"), ("RateLimit-Name", "throttle_api")];
-    let both = &[("RateLimit-Remaining", "0"), ("RateLimit-Reset", "1700000060"), ("Retry-After", "30")];
-    let docker = &[("ratelimit-limit", "100;w=21600"), ("ratelimit-remaining", "0;w=21600"), ("retry-after", "21600")];
+    let gitlab = &[
+        ("RateLimit-Remaining", "0"),
+        ("RateLimit-Reset", "1700000060"),
+        ("RateLimit-Name", "throttle_api"),
+    ];
+    let both =
+        &[("RateLimit-Remaining", "0"), ("RateLimit-Reset", "1700000060"), ("Retry-After", "30")];
+    let docker = &[
+        ("ratelimit-limit", "100;w=21600"),
+        ("ratelimit-remaining", "0;w=21600"),
+        ("retry-after", "21600"),
+    ];
     assert_told(&[
         (GITLAB, 429, gitlab, "Retry later", RateLimit, Some(60_000)),
         (GITLAB, 429, both, "Retry later", RateLimit, Some(30_000)),
-        ("GitLab Docs, REST API: Status codes", 409, &[], r#"{"message":"Conflict"}"#, NonRetryable, None),
+        (
+            "GitLab Docs, REST API: Status codes",
+            409,
+            &[],
+            r#"{"message":"Conflict"}"#,
+            NonRetryable,
+            None,
+        ),
         (
             "Bitbucket Cloud, API request limits",
             429,

@@ -10,7 +10,8 @@ use crate::policy::{History, RetryPolicy};
 const LONGEST: Duration = Duration::from_secs(u32::MAX as u64);
 const HOUR: Duration = Duration::from_hours(1);
 
-/// Written as on the wire, but for the first line: `429 1700000000` is the status, and the time in seconds since the epoch.
+/// Written as on the wire, but for the first line: `429 1700000000` is the status, and the time in
+/// seconds since the epoch.
 struct Told {
     status: u16,
     now: SystemTime,
@@ -24,11 +25,15 @@ impl Told {
         let mut lines = input.split(|byte| *byte == b'\n');
         let first = String::from_utf8_lossy(lines.next().unwrap_or_default());
         let mut numbers = first.split(' ').map(|word| word.parse::<u64>().ok());
-        let status = numbers.next().flatten().and_then(|status| u16::try_from(status).ok()).unwrap_or(429);
+        let status =
+            numbers.next().flatten().and_then(|status| u16::try_from(status).ok()).unwrap_or(429);
         let seconds = numbers.next().flatten().unwrap_or(1_700_000_000) % YEAR_9000;
         let headers = lines.by_ref().take_while(|line| !line.is_empty()).map(|line| {
             let colon = line.iter().position(|byte| *byte == b':').unwrap_or(line.len());
-            (String::from_utf8_lossy(&line[..colon]).into_owned(), line.get(colon + 1..).unwrap_or_default().to_vec())
+            (
+                String::from_utf8_lossy(&line[..colon]).into_owned(),
+                line.get(colon + 1..).unwrap_or_default().to_vec(),
+            )
         });
         let headers = headers.collect();
         let body = lines.collect::<Vec<_>>().join(&b'\n');
@@ -57,9 +62,14 @@ fn any_answer_is_classified_and_what_it_names_is_bounded() {
         let told = Told::read(input);
         let failure = told.judge();
         assert!(failure.is_postponed() || failure.evidence() == Evidence::Typed);
-        // All reasons stand in our tables: nothing of the answer is repeated but a code of at most 64 characters.
+        // All reasons stand in our tables: nothing of the answer is repeated but a code of at most
+        // 64 characters.
         let is_plain = |c: char| matches!(c, ' '..='~');
-        assert!(failure.reason().len() <= 128 && failure.reason().chars().all(is_plain), "{:?}", failure.reason());
+        assert!(
+            failure.reason().len() <= 128 && failure.reason().chars().all(is_plain),
+            "{:?}",
+            failure.reason()
+        );
         assert_waited(&failure, told.now);
         assert_same_however_written(&told, &failure);
         assert_time_passes(&told);
@@ -81,7 +91,10 @@ fn assert_waited(failure: &Failure, now: SystemTime) {
             match failure.delay() {
                 Some(named) => {
                     let least = named.min(policy.max_retry_after);
-                    assert!((least..=least + Duration::from_secs(61)).contains(&wait.total()), "{named:?} {wait:?}");
+                    assert!(
+                        (least..=least + Duration::from_secs(61)).contains(&wait.total()),
+                        "{named:?} {wait:?}"
+                    );
                 }
                 None => assert!(wait.total() <= Duration::from_mins(10), "{wait:?}"),
             }
@@ -93,7 +106,9 @@ fn assert_waited(failure: &Failure, now: SystemTime) {
 fn assert_same_however_written(told: &Told, failure: &Failure) {
     let body = match serde_json::from_slice::<Value>(&told.body) {
         // This name has a meaning of its own for `Value`.
-        Ok(value) if !String::from_utf8_lossy(&told.body).contains("$serde_json::private") => value.to_string().into(),
+        Ok(value) if !String::from_utf8_lossy(&told.body).contains("$serde_json::private") => {
+            value.to_string().into()
+        }
         _ => told.body.clone(),
     };
     let headers = told.headers.iter().map(|(name, value)| {
@@ -117,7 +132,8 @@ fn assert_time_passes(told: &Told) {
             }
             other => panic!("{other:?}"),
         }
-        if let (true, Some(now), Some(later)) = (told.values("date").any(|date| slow_date(date).is_some()), now, later)
+        if let (true, Some(now), Some(later)) =
+            (told.values("date").any(|date| slow_date(date).is_some()), now, later)
         {
             assert_eq!(now, later, "the server's clock counts");
         }
@@ -148,10 +164,12 @@ fn slow_number(value: &str) -> Option<f64> {
     value.bytes().all(|byte| byte.is_ascii_digit()).then(|| value.parse().ok())?
 }
 
-/// The three forms of RFC 9110, the last one also with a zero, as jiff reads them and then prints them again: it reads others as well.
+/// The three forms of RFC 9110, the last one also with a zero, as jiff reads them and then prints
+/// them again: it reads others as well.
 fn slow_date(value: &str) -> Option<SystemTime> {
     let value = value.trim();
-    let two_digits = value.get(..value.len().checked_sub(15)?)?.split_once('-').map(|_| value.len() - 15);
+    let two_digits =
+        value.get(..value.len().checked_sub(15)?)?.split_once('-').map(|_| value.len() - 15);
     let with_century = two_digits.and_then(|at| {
         let (head, tail) = (value.get(..at)?, value.get(at..)?);
         let (year, time) = (tail.get(..2)?, tail.get(3..)?);
@@ -181,11 +199,18 @@ fn any_words_are_found_in_any_text_where_they_stand_whole() {
         assert_eq!(text::phrase(phrase), wanted.join(" "));
         if !wanted.is_empty() && body.len() <= 16 * 1024 {
             let found = text::Words::of_body(body.as_bytes()).hold(&wanted.join(" "));
-            assert_eq!(found, words.windows(wanted.len()).any(|window| window == wanted), "{wanted:?} {words:?}");
+            assert_eq!(
+                found,
+                words.windows(wanted.len()).any(|window| window == wanted),
+                "{wanted:?} {words:?}"
+            );
         }
         let failure = Failure::classified(&Wrapped(body.to_owned(), None));
         let is_plain = |c: char| matches!(c, ' '..='~');
-        assert!(failure.evidence() != Evidence::Text || failure.reason().chars().all(is_plain), "{failure:?}");
+        assert!(
+            failure.evidence() != Evidence::Text || failure.reason().chars().all(is_plain),
+            "{failure:?}"
+        );
         // Nothing that follows what is read, and no address, says anything.
         let longer = format!("{body} https://example.com/{}", "too many requests ".repeat(200));
         if body.chars().count() > 2_048 {
@@ -197,10 +222,12 @@ fn any_words_are_found_in_any_text_where_they_stand_whole() {
 /// Runs of letters and digits, and of points and commas between two digits, in lower case.
 fn slow_words(text: &str) -> Vec<String> {
     let chars: Vec<char> = text.chars().collect();
-    let is_digit = |at: Option<usize>| at.and_then(|at| chars.get(at)).is_some_and(char::is_ascii_digit);
+    let is_digit =
+        |at: Option<usize>| at.and_then(|at| chars.get(at)).is_some_and(char::is_ascii_digit);
     let mut words = vec![String::new()];
     for (at, c) in chars.iter().enumerate() {
-        let within_number = matches!(c, '.' | ',') && is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
+        let within_number =
+            matches!(c, '.' | ',') && is_digit(at.checked_sub(1)) && is_digit(Some(at + 1));
         match words.last_mut() {
             Some(word) if c.is_alphanumeric() || within_number => word.push(*c),
             _ => words.push(String::new()),

@@ -1,4 +1,5 @@
-//! Google: the APIs for Workspace and video give reasons, those of Google Cloud a status and details.
+//! Google: the APIs for Workspace and video give reasons, those of Google Cloud a status and
+//! details.
 
 use super::*;
 
@@ -63,14 +64,14 @@ fn the_error_model_tells_by_status_and_details() {
     const FCM: &str = "Firebase Cloud Messaging, ErrorCode";
     const RETRY: &str = "google/rpc/error_details.proto, RetryInfo";
     const FIRESTORE: &str = "Firestore, Understand error codes";
-    const QUOTA: &str =
-        r#"{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"subject":"project:1"}]}"#;
+    const QUOTA: &str = r#"{"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[{"subject":"project:1"}]}"#;
     const RATE: &str = r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"RATE_LIMIT_EXCEEDED","domain":"googleapis.com"}"#;
-    const DISABLED: &str = r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SERVICE_DISABLED"}"#;
-    const TOO_MANY: &str =
-        r#"{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"QUOTA_EXCEEDED"}"#;
-    let retry =
-        |delay: &str| format!(r#"{{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"{delay}"}}"#);
+    const DISABLED: &str =
+        r#"{"@type":"type.googleapis.com/google.rpc.ErrorInfo","reason":"SERVICE_DISABLED"}"#;
+    const TOO_MANY: &str = r#"{"@type":"type.googleapis.com/google.firebase.fcm.v1.FcmError","errorCode":"QUOTA_EXCEEDED"}"#;
+    let retry = |delay: &str| {
+        format!(r#"{{"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"{delay}"}}"#)
+    };
     let both = format!("{QUOTA},{}", retry("36s"));
     let minute = &[("Retry-After", "60")];
     for (source, code, status, headers, details, class, millis) in [

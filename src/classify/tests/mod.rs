@@ -21,7 +21,8 @@ mod saas;
 mod standards;
 mod texts;
 
-/// Where it is described, status, headers, body; class, and delay in milliseconds. The time is 2023-11-14T22:13:20Z.
+/// Where it is described, status, headers, body; class, and delay in milliseconds. The time is
+/// 2023-11-14T22:13:20Z.
 type Told<'a> = (&'a str, u16, &'a [(&'a str, &'a str)], &'a str, FailureClass, Option<u64>);
 
 fn assert_told(rows: &[Told<'_>]) {
@@ -36,10 +37,14 @@ fn assert_told(rows: &[Told<'_>]) {
 }
 
 fn answered(status: u16, headers: &[(&str, &str)], body: &str) -> Failure {
-    let headers: Vec<(&str, &[u8])> = headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
+    let headers: Vec<(&str, &[u8])> =
+        headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
     let answer = Answer { status, headers: &headers, body: body.as_bytes() };
-    let failure = Failure::from_answer(&answer, SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
-    assert!(failure.is_postponed() || matches!(failure.evidence(), Evidence::Typed | Evidence::Rule));
+    let failure =
+        Failure::from_answer(&answer, SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+    assert!(
+        failure.is_postponed() || matches!(failure.evidence(), Evidence::Typed | Evidence::Rule)
+    );
     failure
 }
 
@@ -82,7 +87,11 @@ fn a_status_alone_decides() {
         (u16::MAX, Temporary),
     ] {
         let failure = answered(status, &[], "");
-        assert_eq!((failure.class(), failure.reason()), (class, &*format!("status {status}")), "{status}");
+        assert_eq!(
+            (failure.class(), failure.reason()),
+            (class, &*format!("status {status}")),
+            "{status}"
+        );
     }
 }
 
@@ -92,7 +101,14 @@ fn the_servers_own_code_is_told_and_nothing_else_of_what_it_says() {
         "type":"https://example.com/reset?token=canary","message":"canary","detail":"canary","title":"canary",
         "error":{"code":"sk_live_51H8xJ2eZvKYlo2C","message":"canary"},"errors":[{"code":"+49 170 1234567","reason":"canary canary"}]}"#;
     assert_rows(&[
-        (422, &[], r#"{"code":"outdated-fare","message":"Dear Ann"}"#, NonRetryable, "status 422: outdated-fare", None),
+        (
+            422,
+            &[],
+            r#"{"code":"outdated-fare","message":"Dear Ann"}"#,
+            NonRetryable,
+            "status 422: outdated-fare",
+            None,
+        ),
         (422, &[], r#"{"reason":"sold_out"}"#, NonRetryable, "status 422: sold_out", None),
         (
             422,
@@ -102,10 +118,31 @@ fn the_servers_own_code_is_told_and_nothing_else_of_what_it_says() {
             "status 422: out-of-credit",
             None,
         ),
-        (422, &[], r#"{"type":"urn:example:no-seat","status":422}"#, NonRetryable, "status 422: no-seat", None),
+        (
+            422,
+            &[],
+            r#"{"type":"urn:example:no-seat","status":422}"#,
+            NonRetryable,
+            "status 422: no-seat",
+            None,
+        ),
         (422, &[], r#"{"type":"about:blank","status":422}"#, NonRetryable, "status 422", None),
-        (422, &[], r#"{"errors":[{"status":"422","code":"no-seat"}]}"#, NonRetryable, "status 422: no-seat", None),
-        (422, &[], r#"[{"errorCode":"FIELD_MISSING"}]"#, NonRetryable, "status 422: FIELD_MISSING", None),
+        (
+            422,
+            &[],
+            r#"{"errors":[{"status":"422","code":"no-seat"}]}"#,
+            NonRetryable,
+            "status 422: no-seat",
+            None,
+        ),
+        (
+            422,
+            &[],
+            r#"[{"errorCode":"FIELD_MISSING"}]"#,
+            NonRetryable,
+            "status 422: FIELD_MISSING",
+            None,
+        ),
         (400, &[], r#"{"code":21211,"status":400}"#, NonRetryable, "status 400: 21211", None),
         (400, &[], r#"{"code":400,"error":{"code":"x-1"}}"#, NonRetryable, "status 400: x-1", None),
         (400, &[], r#"{"error":"invalid_grant"}"#, NonRetryable, "status 400: invalid_grant", None),
@@ -117,9 +154,30 @@ fn the_servers_own_code_is_told_and_nothing_else_of_what_it_says() {
             "status 400: INVALID_ARGUMENT",
             None,
         ),
-        (400, &[], r#"{"error":{"type":"card_error","code":"expired"}}"#, NonRetryable, "status 400: expired", None),
-        (400, &[], r#"{"__type":"com.example#OutOfStock"}"#, NonRetryable, "status 400: OutOfStock", None),
-        (400, &[("x-amzn-errortype", "OutOfStock:http://x/")], "{}", NonRetryable, "status 400: OutOfStock", None),
+        (
+            400,
+            &[],
+            r#"{"error":{"type":"card_error","code":"expired"}}"#,
+            NonRetryable,
+            "status 400: expired",
+            None,
+        ),
+        (
+            400,
+            &[],
+            r#"{"__type":"com.example#OutOfStock"}"#,
+            NonRetryable,
+            "status 400: OutOfStock",
+            None,
+        ),
+        (
+            400,
+            &[("x-amzn-errortype", "OutOfStock:http://x/")],
+            "{}",
+            NonRetryable,
+            "status 400: OutOfStock",
+            None,
+        ),
         (
             402,
             &[("Stripe-Should-Retry", "false")],
@@ -153,7 +211,8 @@ fn assert_rows(rows: &[Row<'_>]) {
 fn google_says_in_the_body_why_it_forbids() {
     const RATE: &str = r#"{"error":{"errors":[{"domain":"usageLimits","reason":"userRateLimitExceeded"}],"code":403}}"#;
     const DAY: &str = r#"{"error":{"errors":[{"domain":"usageLimits","reason":"dailyLimitExceeded"}],"code":403}}"#;
-    const FORBIDDEN: &str = r#"{"error":{"errors":[{"domain":"global","reason":"forbidden"}],"code":403}}"#;
+    const FORBIDDEN: &str =
+        r#"{"error":{"errors":[{"domain":"global","reason":"forbidden"}],"code":403}}"#;
     const RPC: &str = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[
         {"@type":"type.googleapis.com/google.rpc.QuotaFailure","violations":[]}]}}"#;
     const RPC_SOON: &str = r#"{"error":{"code":429,"status":"RESOURCE_EXHAUSTED","details":[
@@ -175,11 +234,15 @@ fn google_says_in_the_body_why_it_forbids() {
 
 #[test]
 fn problem_types_and_error_codes_of_providers_are_known() {
-    const QUOTA: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"t"}"#;
-    const CAPACITY: &str = r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"}"#;
-    const OPENAI: &str = r#"{"error":{"message":"m","type":"insufficient_quota","code":"insufficient_quota"}}"#;
+    const QUOTA: &str =
+        r#"{"type":"https://iana.org/assignments/http-problem-types#quota-exceeded","title":"t"}"#;
+    const CAPACITY: &str =
+        r#"{"type":"https://iana.org/assignments/http-problem-types#temporary-reduced-capacity"}"#;
+    const OPENAI: &str =
+        r#"{"error":{"message":"m","type":"insufficient_quota","code":"insufficient_quota"}}"#;
     const PLAIN: &str = r#"{"error":"rate_limit_exceeded"}"#;
-    const AWS: &str = r#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"m"}"#;
+    const AWS: &str =
+        r#"{"__type":"com.amazonaws.dynamodb.v20120810#ThrottlingException","message":"m"}"#;
     const THROTTLED: &str = "status 400: throttled: ThrottlingException";
     let aws = &[("x-amzn-ErrorType", "ThrottlingException:http://x")];
     assert_rows(&[
@@ -297,8 +360,9 @@ fn own_rules_come_first_in_their_order() {
 
 #[test]
 fn a_rule_may_ask_the_built_in_tables_and_is_not_asked_again() {
-    let rules =
-        Rules::new().on::<Wrapped>(|wrapped| Some(Failure::classified(wrapped).retry_after(Duration::from_secs(7))));
+    let rules = Rules::new().on::<Wrapped>(|wrapped| {
+        Some(Failure::classified(wrapped).retry_after(Duration::from_secs(7)))
+    });
     let failure = rules.classify(&Wrapped("status 429".into(), None));
     assert_eq!((failure.class(), failure.delay()), (RateLimit, Some(Duration::from_secs(7))));
 }
@@ -306,9 +370,15 @@ fn a_rule_may_ask_the_built_in_tables_and_is_not_asked_again() {
 #[test]
 fn rules_of_the_document_and_of_the_code_are_one_list() {
     let document = r#"{"rules": [{"match": {"words": "locked"}, "class": "QUOTA"}]}"#;
-    let rules = document.parse::<Rules>().expect("a rule").on::<Wrapped>(|_| Some(Failure::non_retryable("wrapped")));
+    let rules = document
+        .parse::<Rules>()
+        .expect("a rule")
+        .on::<Wrapped>(|_| Some(Failure::non_retryable("wrapped")));
     let by = |text: &str| rules.classify(&Wrapped(text.into(), None)).reason().to_owned();
-    assert_eq!((rules.len(), by("is locked"), by("is free")), (2, "by rules[0]".to_owned(), "wrapped".to_owned()));
+    assert_eq!(
+        (rules.len(), by("is locked"), by("is free")),
+        (2, "by rules[0]".to_owned(), "wrapped".to_owned())
+    );
 }
 
 #[tokio::test]

@@ -8,13 +8,10 @@ fn openai_tells_a_limit_from_an_empty_account() {
     const LIMITS: &str = "OpenAI API, Rate limits: headers";
     const AZURE: &str = "Azure OpenAI, Quotas and limits";
     const RATE: &str = r#"{"error":{"message":"Rate limit reached for requests","type":"requests","param":null,"code":"rate_limit_exceeded"}}"#;
-    const TOKENS: &str =
-        r#"{"error":{"message":"Please try again in 6ms.","type":"tokens","code":"rate_limit_exceeded"}}"#;
+    const TOKENS: &str = r#"{"error":{"message":"Please try again in 6ms.","type":"tokens","code":"rate_limit_exceeded"}}"#;
     const EMPTY: &str = r#"{"error":{"message":"You exceeded your current quota","type":"insufficient_quota","code":"insufficient_quota"}}"#;
-    const KEY: &str =
-        r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}"#;
-    const LONG: &str =
-        r#"{"error":{"message":"maximum context length is 4096 tokens","code":"context_length_exceeded"}}"#;
+    const KEY: &str = r#"{"error":{"message":"Incorrect API key provided","type":"invalid_request_error","code":"invalid_api_key"}}"#;
+    const LONG: &str = r#"{"error":{"message":"maximum context length is 4096 tokens","code":"context_length_exceeded"}}"#;
     let left = |requests, tokens| {
         [
             ("x-ratelimit-remaining-requests", requests),
@@ -23,7 +20,8 @@ fn openai_tells_a_limit_from_an_empty_account() {
             ("x-ratelimit-reset-tokens", "6m0s"),
         ]
     };
-    let overdrawn = &[("x-ratelimit-remaining-tokens", "-27689"), ("x-ratelimit-reset-tokens", "64")];
+    let overdrawn =
+        &[("x-ratelimit-remaining-tokens", "-27689"), ("x-ratelimit-reset-tokens", "64")];
     assert_told(&[
         (LIMITS, 429, &left("0", "149984"), RATE, RateLimit, Some(1_000)),
         (LIMITS, 429, &left("59", "0"), TOKENS, RateLimit, Some(360_000)),
@@ -31,17 +29,52 @@ fn openai_tells_a_limit_from_an_empty_account() {
         (LIMITS, 429, &left("59", "149984"), TOKENS, RateLimit, None),
         (LIMITS, 429, &left("0", "0"), EMPTY, Quota, Some(360_000)),
         (LIMITS, 503, &left("0", "0"), "", Temporary, None),
-        (LIMITS, 429, &[("retry-after-ms", "1500"), ("retry-after", "2")], RATE, RateLimit, Some(2_000)),
+        (
+            LIMITS,
+            429,
+            &[("retry-after-ms", "1500"), ("retry-after", "2")],
+            RATE,
+            RateLimit,
+            Some(2_000),
+        ),
         (LIMITS, 429, &[("retry-after-ms", "1500")], TOKENS, RateLimit, Some(1_500)),
         (CODES, 429, &[], EMPTY, Quota, None),
         (CODES, 401, &[], KEY, NonRetryable, None),
         (CODES, 400, &[], LONG, NonRetryable, None),
-        (CODES, 403, &[], r#"{"error":{"code":"unsupported_country_region_territory"}}"#, NonRetryable, None),
+        (
+            CODES,
+            403,
+            &[],
+            r#"{"error":{"code":"unsupported_country_region_territory"}}"#,
+            NonRetryable,
+            None,
+        ),
         (CODES, 500, &[], r#"{"error":{"type":"server_error"}}"#, Temporary, None),
-        (CODES, 503, &[], r#"{"error":{"message":"The engine is currently overloaded"}}"#, Temporary, None),
-        (AZURE, 429, &[("retry-after", "26")], r#"{"error":{"code":"429"}}"#, RateLimit, Some(26_000)),
+        (
+            CODES,
+            503,
+            &[],
+            r#"{"error":{"message":"The engine is currently overloaded"}}"#,
+            Temporary,
+            None,
+        ),
+        (
+            AZURE,
+            429,
+            &[("retry-after", "26")],
+            r#"{"error":{"code":"429"}}"#,
+            RateLimit,
+            Some(26_000),
+        ),
         (AZURE, 429, overdrawn, r#"{"error":{"code":"429"}}"#, RateLimit, Some(64_000)),
-        (AZURE, 429, &[("x-ms-retry-after-ms", "250")], r#"{"error":{"code":"429"}}"#, RateLimit, Some(250)),
+        (
+            AZURE,
+            429,
+            &[("x-ms-retry-after-ms", "250")],
+            r#"{"error":{"code":"429"}}"#,
+            RateLimit,
+            Some(250),
+        ),
     ]);
 }
 
@@ -52,7 +85,9 @@ fn the_others_have_words_of_their_own_for_overload() {
     const GROQ: &str = "Groq, Rate limits: headers";
     const ROUTER: &str = "OpenRouter, API rate limits";
     let error = |kind: &str| {
-        format!(r#"{{"type":"error","error":{{"type":"{kind}","message":"Number of requests exceeded"}}}}"#)
+        format!(
+            r#"{{"type":"error","error":{{"type":"{kind}","message":"Number of requests exceeded"}}}}"#
+        )
     };
     let router = &[("X-RateLimit-Remaining", "0"), ("X-RateLimit-Reset", "1700000060000")];
     let claude = |requests, output| {
@@ -64,7 +99,8 @@ fn the_others_have_words_of_their_own_for_overload() {
         ]
     };
     let claude_soon = &[claude("0", "0")[0], claude("0", "0")[1], ("retry-after", "3")];
-    let groq = &[("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "2m59.56s")];
+    let groq =
+        &[("x-ratelimit-remaining-requests", "0"), ("x-ratelimit-reset-requests", "2m59.56s")];
     assert_told(&[
         (HEADERS, 429, &claude("0", "16000"), &error("rate_limit_error"), RateLimit, Some(10_000)),
         (HEADERS, 429, &claude("999", "0"), &error("rate_limit_error"), RateLimit, Some(60_000)),
@@ -76,12 +112,26 @@ fn the_others_have_words_of_their_own_for_overload() {
         (ANTHROPIC, 401, &[], &error("authentication_error"), NonRetryable, None),
         (ANTHROPIC, 403, &[], &error("permission_error"), NonRetryable, None),
         (ANTHROPIC, 413, &[], &error("request_too_large"), NonRetryable, None),
-        (ANTHROPIC, 429, &[("retry-after", "17")], &error("rate_limit_error"), RateLimit, Some(17_000)),
+        (
+            ANTHROPIC,
+            429,
+            &[("retry-after", "17")],
+            &error("rate_limit_error"),
+            RateLimit,
+            Some(17_000),
+        ),
         (ANTHROPIC, 500, &[], &error("api_error"), Temporary, None),
         (ANTHROPIC, 504, &[], &error("timeout_error"), Temporary, None),
         (ANTHROPIC, 529, &[], &error("overloaded_error"), Temporary, None),
         (ROUTER, 429, router, r#"{"error":{"code":429}}"#, RateLimit, Some(60_000)),
-        (ROUTER, 402, &[], r#"{"error":{"code":402,"message":"Insufficient credits"}}"#, NonRetryable, None),
+        (
+            ROUTER,
+            402,
+            &[],
+            r#"{"error":{"code":402,"message":"Insufficient credits"}}"#,
+            NonRetryable,
+            None,
+        ),
         (
             "Hugging Face, Inference API: errors",
             503,
@@ -90,6 +140,13 @@ fn the_others_have_words_of_their_own_for_overload() {
             Temporary,
             None,
         ),
-        ("Mistral AI API, Rate limits", 429, &[], r#"{"message":"Requests rate limit exceeded"}"#, RateLimit, None),
+        (
+            "Mistral AI API, Rate limits",
+            429,
+            &[],
+            r#"{"message":"Requests rate limit exceeded"}"#,
+            RateLimit,
+            None,
+        ),
     ]);
 }

@@ -12,8 +12,7 @@ fn stripe_says_by_code_and_header_whether_a_retry_helps() {
     const IN_USE: &str = r#"{"error":{"code":"idempotency_key_in_use","message":"There is currently another in-progress request",
         "type":"invalid_request_error"}}"#;
     const REUSED: &str = r#"{"error":{"message":"Keys for idempotent requests can only be used with the same parameters","type":"idempotency_error"}}"#;
-    const RATE: &str =
-        r#"{"error":{"code":"rate_limit","message":"Request rate limit exceeded","type":"invalid_request_error"}}"#;
+    const RATE: &str = r#"{"error":{"code":"rate_limit","message":"Request rate limit exceeded","type":"invalid_request_error"}}"#;
     const DECLINED: &str = r#"{"error":{"code":"card_declined","decline_code":"try_again_later","type":"card_error"}}"#;
     const API: &str = r#"{"error":{"message":"An unknown error occurred","type":"api_error"}}"#;
     let yes = &[("stripe-should-retry", "true")];
@@ -46,11 +45,10 @@ fn the_others_say_it_by_status() {
     const SHOPIFY: &str = "Shopify API, Response status and error codes";
     const GOCARDLESS: &str = "GoCardless API, Errors: invalid state errors";
     const RATE: &str = r#"{"errors":[{"category":"RATE_LIMIT_ERROR","code":"RATE_LIMITED"}]}"#;
-    const REUSED: &str = r#"{"errors":[{"category":"INVALID_REQUEST_ERROR","code":"IDEMPOTENCY_KEY_REUSED"}]}"#;
-    const REACHED: &str =
-        r#"{"name":"RATE_LIMIT_REACHED","message":"Too many requests. Blocked due to rate limiting."}"#;
-    const CREATED: &str =
-        r#"{"error":{"type":"invalid_state","code":409,"errors":[{"reason":"idempotent_creation_conflict"}]}}"#;
+    const REUSED: &str =
+        r#"{"errors":[{"category":"INVALID_REQUEST_ERROR","code":"IDEMPOTENCY_KEY_REUSED"}]}"#;
+    const REACHED: &str = r#"{"name":"RATE_LIMIT_REACHED","message":"Too many requests. Blocked due to rate limiting."}"#;
+    const CREATED: &str = r#"{"error":{"type":"invalid_state","code":409,"errors":[{"reason":"idempotent_creation_conflict"}]}}"#;
     assert_told(&[
         (SQUARE, 429, &[], RATE, RateLimit, None),
         (SQUARE, 400, &[], REUSED, NonRetryable, None),
@@ -58,12 +56,26 @@ fn the_others_say_it_by_status() {
         (PAYPAL, 422, &[], r#"{"name":"UNPROCESSABLE_ENTITY"}"#, NonRetryable, None),
         (PAYPAL, 503, &[], r#"{"name":"SERVICE_UNAVAILABLE"}"#, Temporary, None),
         // A decimal is no Retry-After.
-        (SHOPIFY, 429, &[("Retry-After", "2.0")], r#"{"errors":"Exceeded 2 calls per second"}"#, RateLimit, None),
+        (
+            SHOPIFY,
+            429,
+            &[("Retry-After", "2.0")],
+            r#"{"errors":"Exceeded 2 calls per second"}"#,
+            RateLimit,
+            None,
+        ),
         (SHOPIFY, 423, &[], r#"{"errors":"This shop is unavailable"}"#, NonRetryable, None),
         (SHOPIFY, 430, &[], "Shopify Security Rejection", NonRetryable, None),
         // A payment that the payer aborted is no transaction that lost a race.
         (SQUARE, 400, &[], r#"{"status":"ABORTED"}"#, NonRetryable, None),
         (GOCARDLESS, 409, &[], CREATED, NonRetryable, None),
-        ("Adyen API, HTTP status codes", 500, &[], r#"{"status":500,"errorCode":"905"}"#, Temporary, None),
+        (
+            "Adyen API, HTTP status codes",
+            500,
+            &[],
+            r#"{"status":500,"errorCode":"905"}"#,
+            Temporary,
+            None,
+        ),
     ]);
 }

@@ -7,10 +7,11 @@ fn limits_of_a_day_and_of_a_moment_are_told_apart_where_the_answer_does() {
     const SALESFORCE: &str = "Salesforce REST API, Status codes and error responses";
     const HUBSPOT: &str = "HubSpot, API usage guidelines and limits";
     const XERO: &str = "Xero, OAuth 2.0 API limits";
-    const DAILY: &str = r#"[{"message":"TotalRequests Limit exceeded.","errorCode":"REQUEST_LIMIT_EXCEEDED"}]"#;
-    const ROW: &str =
-        r#"[{"message":"unable to obtain exclusive access to this record","errorCode":"UNABLE_TO_LOCK_ROW"}]"#;
-    const FIELD: &str = r#"[{"message":"No such column 'quota exceeded'","errorCode":"INVALID_FIELD"}]"#;
+    const DAILY: &str =
+        r#"[{"message":"TotalRequests Limit exceeded.","errorCode":"REQUEST_LIMIT_EXCEEDED"}]"#;
+    const ROW: &str = r#"[{"message":"unable to obtain exclusive access to this record","errorCode":"UNABLE_TO_LOCK_ROW"}]"#;
+    const FIELD: &str =
+        r#"[{"message":"No such column 'quota exceeded'","errorCode":"INVALID_FIELD"}]"#;
     const SECONDLY: &str = r#"{"status":"error","message":"You have reached your ten_secondly_rolling limit.",
         "errorType":"RATE_LIMIT","policyName":"TEN_SECONDLY_ROLLING"}"#;
     let minute = &[("Retry-After", "42"), ("X-Rate-Limit-Problem", "minute")];
@@ -42,37 +43,92 @@ fn a_reset_is_a_time_of_day_at_some_and_a_delay_at_others() {
     assert_told(&[
         // By the clock of the server, which is an hour ahead of ours.
         ("Okta, Rate limits: HTTP headers", 429, okta, "", RateLimit, Some(60_000)),
-        ("X API, Rate limits", 429, x, r#"{"title":"Too Many Requests","status":429}"#, RateLimit, Some(900_000)),
+        (
+            "X API, Rate limits",
+            429,
+            x,
+            r#"{"title":"Too Many Requests","status":429}"#,
+            RateLimit,
+            Some(900_000),
+        ),
         ("X API, Rate limits", 403, x, "", RateLimit, Some(900_000)),
         ("X API, Rate limits", 403, x_left, "", NonRetryable, None),
-        ("Auth0, Rate limit headers", 429, auth0, r#"{"errorCode":"too_many_requests"}"#, RateLimit, Some(60_000)),
+        (
+            "Auth0, Rate limit headers",
+            429,
+            auth0,
+            r#"{"errorCode":"too_many_requests"}"#,
+            RateLimit,
+            Some(60_000),
+        ),
         ("Auth0, Rate limit headers", 429, past, "", RateLimit, None),
         ("Datadog API, Rate limits", 429, delta, "", RateLimit, Some(45_000)),
         ("Reddit, Data API Wiki: rate limit", 429, delta, "", RateLimit, Some(45_000)),
-        ("PagerDuty, REST API rate limits", 429, pagerduty, r#"{"error":{"code":2020}}"#, RateLimit, Some(12_000)),
+        (
+            "PagerDuty, REST API rate limits",
+            429,
+            pagerduty,
+            r#"{"error":{"code":2020}}"#,
+            RateLimit,
+            Some(12_000),
+        ),
         ("Jira Cloud, Rate limiting", 429, jira, "", RateLimit, Some(40_000)),
     ]);
 }
 
 #[test]
 fn most_name_a_retry_after() {
-    const TAG: &str =
-        r#"{"error_summary":"too_many_requests/..","error":{"reason":{".tag":"too_many_requests"},"retry_after":15}}"#;
+    const TAG: &str = r#"{"error_summary":"too_many_requests/..","error":{"reason":{".tag":"too_many_requests"},"retry_after":15}}"#;
     let after = |seconds| [("Retry-After", seconds)];
     assert_told(&[
         ("Zendesk, Rate limits", 429, &after("93"), "", RateLimit, Some(93_000)),
         ("Zendesk, API: conflicts", 409, &[], r#"{"error":"RecordConflict"}"#, NonRetryable, None),
         ("Jira Cloud, Rate limiting", 503, &after("5"), "", Temporary, Some(5_000)),
-        ("Notion API, Request limits", 429, &after("1"), r#"{"code":"rate_limited"}"#, RateLimit, Some(1_000)),
+        (
+            "Notion API, Request limits",
+            429,
+            &after("1"),
+            r#"{"code":"rate_limited"}"#,
+            RateLimit,
+            Some(1_000),
+        ),
         ("Notion API, Status codes", 409, &[], r#"{"code":"conflict_error"}"#, NonRetryable, None),
         ("Notion API, Status codes", 504, &[], r#"{"code":"gateway_timeout"}"#, Temporary, None),
-        ("Airtable Web API, Rate limits", 429, &[], r#"{"errors":[{"error":"RATE_LIMIT_REACHED"}]}"#, RateLimit, None),
+        (
+            "Airtable Web API, Rate limits",
+            429,
+            &[],
+            r#"{"errors":[{"error":"RATE_LIMIT_REACHED"}]}"#,
+            RateLimit,
+            None,
+        ),
         ("Asana, Rate limits", 429, &after("30"), "", RateLimit, Some(30_000)),
         ("Dropbox, Error handling guide", 429, &after("15"), TAG, RateLimit, Some(15_000)),
-        ("Box, Rate limits", 429, &after("8"), r#"{"code":"rate_limit_exceeded"}"#, RateLimit, Some(8_000)),
+        (
+            "Box, Rate limits",
+            429,
+            &after("8"),
+            r#"{"code":"rate_limit_exceeded"}"#,
+            RateLimit,
+            Some(8_000),
+        ),
         ("Sentry, Rate limiting in SDKs", 429, &after("60"), "", RateLimit, Some(60_000)),
-        ("Spotify Web API, Rate limits", 429, &after("3"), r#"{"error":{"status":429}}"#, RateLimit, Some(3_000)),
+        (
+            "Spotify Web API, Rate limits",
+            429,
+            &after("3"),
+            r#"{"error":{"status":429}}"#,
+            RateLimit,
+            Some(3_000),
+        ),
         ("Heroku Platform API, Rate limits", 429, &[], r#"{"id":"rate_limit"}"#, RateLimit, None),
-        ("Intercom API, HTTP responses", 400, &after("9"), r#"{"type":"error.list"}"#, NonRetryable, None),
+        (
+            "Intercom API, HTTP responses",
+            400,
+            &after("9"),
+            r#"{"type":"error.list"}"#,
+            NonRetryable,
+            None,
+        ),
     ]);
 }

@@ -14,7 +14,8 @@ use crate::policy::{Backoff, CallPolicy};
 pub(super) enum Calls {
     /// Those that settle messages: the word [`OFF`], or an object.
     Settling,
-    /// Those by which a worker receives: an object. It receives as long as it runs, so there is nothing to switch off.
+    /// Those by which a worker receives: an object. It receives as long as it runs, so there is
+    /// nothing to switch off.
     Receiving,
 }
 
@@ -48,7 +49,12 @@ impl Shape for Calls {
                 return refuse(json, path, &format!("{OFF}, or an object"), problems);
             }
             Self::Receiving if is_off => {
-                return refuse(json, path, "an object (a worker tries again as long as it runs)", problems);
+                return refuse(
+                    json,
+                    path,
+                    "an object (a worker tries again as long as it runs)",
+                    problems,
+                );
             }
             Self::Settling | Self::Receiving => {}
         }
@@ -65,14 +71,19 @@ impl Shape for Calls {
         let first = base.unwrap_or(default.backoff.base().min(longest));
         // What was refused has no value, and the default in its place contradicts nothing.
         if section.sound && first > longest {
-            let [base_path, cap_path] = [calls::BASE.name, calls::MAX_DELAY.name].map(|name| section.path_to(name));
+            let [base_path, cap_path] =
+                [calls::BASE.name, calls::MAX_DELAY.name].map(|name| section.path_to(name));
             let (first, longest) = (first.as_secs_f64(), longest.as_secs_f64());
             let place = if cap.is_some() { cap_path } else { "the default of maxDelay".to_owned() };
-            problems.push(format!("{base_path} is {first}: allowed is at most {longest}, by {place}"));
+            problems
+                .push(format!("{base_path} is {first}: allowed is at most {longest}, by {place}"));
         }
         Some(CallPolicy {
             max_attempts: max_attempts.unwrap_or(default.max_attempts),
-            backoff: Backoff::Exponential { base: first, multiplier: multiplier.unwrap_or(CallPolicy::MULTIPLIER) },
+            backoff: Backoff::Exponential {
+                base: first,
+                multiplier: multiplier.unwrap_or(CallPolicy::MULTIPLIER),
+            },
             max_delay: longest,
             jitter: jitter.unwrap_or(default.jitter),
         })

@@ -1,5 +1,5 @@
-//! The text of the document, taken apart only as far as it is asked for. Names and values stay as they were written, so that
-//! a problem can show them, and a name that occurs twice is seen.
+//! The text of the document, taken apart only as far as it is asked for. Names and values stay as
+//! they were written, so that a problem can show them, and a name that occurs twice is seen.
 
 use std::fmt;
 

@@ -6,19 +6,25 @@ use super::calls::Calls;
 use super::protection::{Breakers, Pauses};
 use super::queue::QueueConfigs;
 use super::rules::{Header, Label, Matches, RuleList, Status, Text, Words as Phrases};
-use super::shapes::{Backoffs, Count, Entries, Ignored, Jitters, Many, Number, Presets, Seconds, Shape, Words};
+use super::shapes::{
+    Backoffs, Count, Entries, Ignored, Jitters, Many, Number, Presets, Seconds, Shape, Words,
+};
 use crate::failure::FailureClass;
 use crate::policy::Jitter;
 
-/// Every retry and every deferral is a message sent, received and deleted; nobody wants to pay for more of one message.
+/// Every retry and every deferral is a message sent, received and deleted; nobody wants to pay for
+/// more of one message.
 const MAX_COPIES: u32 = 10_000;
-/// No delay, since a delay of nothing is a loop at full speed. On the wire it is rounded up to a whole second.
+/// No delay, since a delay of nothing is a loop at full speed. On the wire it is rounded up to a
+/// whole second.
 const MIN_DELAY: f64 = 0.001;
-/// Allowances are renewed once a day at the latest; what waits longer is a schedule and not a retry.
+/// Allowances are renewed once a day at the latest; what waits longer is a schedule and not a
+/// retry.
 const MAX_DELAY: f64 = 86_400.0;
 /// Budgets are spent in whole seconds.
 const MIN_AGE: f64 = 1.0;
-/// A queue keeps a message for 14 days at most, and the last wait may add 900 s to a message's age. Source: SQS message quotas.
+/// A queue keeps a message for 14 days at most, and the last wait may add 900 s to a message's age.
+/// Source: SQS message quotas.
 const MAX_AGE: f64 = 14.0 * 86_400.0 - 900.0;
 /// Beyond this the second delay is the cap in any case.
 const MAX_MULTIPLIER: f64 = 100.0;
@@ -26,7 +32,8 @@ const MAX_MULTIPLIER: f64 = 100.0;
 const MAX_ATTEMPTS: u32 = 10;
 /// A send takes no longer, all its tries included.
 const MAX_PAUSE: f64 = 60.0;
-/// A rule names no longer delay than a callee may by default, which is the longest visibility timeout of SQS.
+/// A rule names no longer delay than a callee may by default, which is the longest visibility
+/// timeout of SQS.
 const MAX_RULED: f64 = 43_200.0;
 /// A callee that is left alone for longer is not asked whether it works again.
 const MAX_HOLD: f64 = 900.0;
@@ -130,10 +137,14 @@ impl<S: Shape + Sync> Listed for Key<S> {
 
 const COPIES: Count = Count { min: 0, max: MAX_COPIES };
 const ATTEMPTS: Count = Count { min: 1, max: MAX_ATTEMPTS };
-pub(super) const DELAY: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_DELAY, what: "a number of seconds" });
-const RULED: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_RULED, what: "a number of seconds" });
-const PAUSE: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_PAUSE, what: "a number of seconds" });
-pub(super) const HOLD: Seconds = Seconds(Number { min: MIN_DELAY, max: MAX_HOLD, what: "a number of seconds" });
+pub(super) const DELAY: Seconds =
+    Seconds(Number { min: MIN_DELAY, max: MAX_DELAY, what: "a number of seconds" });
+const RULED: Seconds =
+    Seconds(Number { min: MIN_DELAY, max: MAX_RULED, what: "a number of seconds" });
+const PAUSE: Seconds =
+    Seconds(Number { min: MIN_DELAY, max: MAX_PAUSE, what: "a number of seconds" });
+pub(super) const HOLD: Seconds =
+    Seconds(Number { min: MIN_DELAY, max: MAX_HOLD, what: "a number of seconds" });
 const FAILURES: Count = Count { min: 1, max: MAX_THRESHOLD };
 const AGE: Seconds = Seconds(Number { min: MIN_AGE, max: MAX_AGE, what: "a number of seconds" });
 const FACTOR: Number = Number { min: 1.0, max: MAX_MULTIPLIER, what: "a number" };
@@ -157,8 +168,8 @@ macro_rules! keys {
 /// The keys of the document itself.
 pub(super) mod global {
     use super::{
-        AGE, Backoffs, Breakers, COPIES, Calls, Count, DELAY, Entries, FACTOR, Ignored, Jitters, Key, Listed, Number,
-        Pauses, Presets, QueueConfigs, RuleList, SHARE, Seconds,
+        AGE, Backoffs, Breakers, COPIES, Calls, Count, DELAY, Entries, FACTOR, Ignored, Jitters,
+        Key, Listed, Number, Pauses, Presets, QueueConfigs, RuleList, SHARE, Seconds,
     };
 
     keys! {
@@ -207,7 +218,8 @@ pub(super) mod global {
     }
 }
 
-/// The settings of a queue, within the limits of SQS. Source: API reference, `SetQueueAttributes`; `maxReceiveCount`: dead-letter queues.
+/// The settings of a queue, within the limits of SQS. Source: API reference, `SetQueueAttributes`;
+/// `maxReceiveCount`: dead-letter queues.
 pub(super) mod queue {
     use super::{Count, Key, Listed};
 
@@ -227,7 +239,9 @@ pub(super) mod queue {
 
 /// The keys of one class.
 pub(super) mod class {
-    use super::{AGE, Backoffs, COPIES, Count, DELAY, FACTOR, Jitters, Key, Listed, Number, Seconds};
+    use super::{
+        AGE, Backoffs, COPIES, Count, DELAY, FACTOR, Jitters, Key, Listed, Number, Seconds,
+    };
 
     keys! {
         BASE, "baseDelay", Seconds = DELAY,

@@ -1,5 +1,5 @@
-//! The policy document: JSON text becomes a [`RetryPolicy`] and its [`Rules`], or a list of everything that is wrong with it. Knows neither files
-//! nor variables.
+//! The policy document: JSON text becomes a [`RetryPolicy`] and its [`Rules`], or a list of
+//! everything that is wrong with it. Knows neither files nor variables.
 //!
 //! ```json
 //! {
@@ -24,24 +24,27 @@
 //! }
 //! ```
 //!
-//! Every key may be left out. The table of keys, with their bounds, is `keys.rs`, and `infra/policy.schema.json` is the same
-//! for editors.
+//! Every key may be left out. The table of keys, with their bounds, is `keys.rs`, and
+//! `infra/policy.schema.json` is the same for editors.
 //!
-//! - A value of a class beats the global one, and that beats the preset's, which replaces the whole table. `DEFAULT` is the entry
-//!   of each class that has none of its own; it adds nothing to an entry.
-//! - `backoff` is `"exponential"`, `"linear"`, `"fibonacci"`, `"constant"`, or a list of seconds of which the last one repeats. A
-//!   list names its own longest delay, so only a `maxDelay` of the same class bounds it.
-//! - `jitter` is `"full"`, `"equal"`, `"decorrelated"`, `"none"`, or `{"proportional": share}`, for which `jitterPercentage` is
-//!   another name.
-//! - `sqsCalls` is how calls to SQS are tried again, which no other key and no preset changes: an object, here with its defaults, or
-//!   `"off"`, which is the same as one attempt. `receiveCalls` is the same for a worker's receiving, which it never gives up.
-//! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, say how what is called is left alone; `"off"` switches either
-//!   off. No preset changes them.
+//! - A value of a class beats the global one, and that beats the preset's, which replaces the whole
+//!   table. `DEFAULT` is the entry of each class that has none of its own; it adds nothing to an
+//!   entry.
+//! - `backoff` is `"exponential"`, `"linear"`, `"fibonacci"`, `"constant"`, or a list of seconds of
+//!   which the last one repeats. A list names its own longest delay, so only a `maxDelay` of the
+//!   same class bounds it.
+//! - `jitter` is `"full"`, `"equal"`, `"decorrelated"`, `"none"`, or `{"proportional": share}`, for
+//!   which `jitterPercentage` is another name.
+//! - `sqsCalls` is how calls to SQS are tried again, which no other key and no preset changes: an
+//!   object, here with its defaults, or `"off"`, which is the same as one attempt. `receiveCalls`
+//!   is the same for a worker's receiving, which it never gives up.
+//! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, say how what is called is
+//!   left alone; `"off"` switches either off. No preset changes them.
 //! - `queueConfig` is checked and told, and changes nothing: see [`QueueConfig`].
 //! - `rules` say what failures are; their conditions are described at [`Rules`].
-//! - Numbers of seconds may have fractions. What contradicts itself within a class is refused, such as a `multiplier` beside a
-//!   `backoff` that is not exponential. A class's `maxRetries` above the policy's has no effect and is not refused: `requeue check`
-//!   says so.
+//! - Numbers of seconds may have fractions. What contradicts itself within a class is refused, such
+//!   as a `multiplier` beside a `backoff` that is not exponential. A class's `maxRetries` above the
+//!   policy's has no effect and is not refused: `requeue check` says so.
 
 use std::fmt;
 use std::str::FromStr;
@@ -72,9 +75,9 @@ use section::Section;
 impl FromStr for RetryPolicy {
     type Err = InvalidPolicy;
 
-    /// Reads a policy document, as `REQUEUE_POLICY` holds it: JSON, of which every key may be left out. Its `rules`, if it has any, are checked
-    /// too, and read by [`Rules`]. The README shows one, and
-    /// `infra/policy.schema.json` lists all keys.
+    /// Reads a policy document, as `REQUEUE_POLICY` holds it: JSON, of which every key may be left
+    /// out. Its `rules`, if it has any, are checked too, and read by [`Rules`]. The README shows
+    /// one, and `infra/policy.schema.json` lists all keys.
     ///
     /// # Errors
     ///
@@ -120,7 +123,8 @@ pub struct InvalidPolicy {
 }
 
 impl InvalidPolicy {
-    /// One sentence for each problem: the path of the key, its value, and what is allowed. There is at least one.
+    /// One sentence for each problem: the path of the key, its value, and what is allowed. There is
+    /// at least one.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems
@@ -137,7 +141,8 @@ impl fmt::Display for InvalidPolicy {
 
 impl std::error::Error for InvalidPolicy {}
 
-/// Reads a document; the error holds every problem, each with the path of its key, its value, and what is allowed.
+/// Reads a document; the error holds every problem, each with the path of its key, its value, and
+/// what is allowed.
 pub(super) fn read(text: &str) -> Result<(RetryPolicy, Rules), Vec<String>> {
     document(text).map(|(policy, rules, _)| (policy, rules))
 }
@@ -177,7 +182,8 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<Document> {
     let none = Entry::default();
     let own = |class| entries.iter().find(|(name, _)| *name == class).map(|(_, entry)| entry);
     let default = own(Class::Default).unwrap_or(&none);
-    let mut serve = |class, row| resolve(class, own(class).unwrap_or(default), &globals, row, problems);
+    let mut serve =
+        |class, row| resolve(class, own(class).unwrap_or(default), &globals, row, problems);
     let policy = RetryPolicy {
         max_retries: max_retries.unwrap_or(built_in.max_retries),
         max_retry_after: max_retry_after.unwrap_or(built_in.max_retry_after),
@@ -194,7 +200,10 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<Document> {
         receive_calls: receive_calls.unwrap_or(built_in.receive_calls),
     };
     // An entry that serves no class, since all have their own, is checked all the same.
-    if [Class::RateLimit, Class::Quota, Class::Temporary].into_iter().all(|class| own(class).is_some()) {
+    if [Class::RateLimit, Class::Quota, Class::Temporary]
+        .into_iter()
+        .all(|class| own(class).is_some())
+    {
         serve(Class::Default, &built_in.temporary);
     }
     Some((policy, rules, queue))
@@ -216,8 +225,10 @@ fn entries(section: &Section<'_>, problems: &mut Vec<String>) -> Vec<(Class, Ent
         };
         let path = section.path_to(name);
         if let Some((_, earlier)) = entries.iter().find(|(other, _)| *other == class) {
-            problems
-                .push(format!("{path} is a second entry for a class: allowed is one, and there is {}", earlier.path));
+            problems.push(format!(
+                "{path} is a second entry for a class: allowed is one, and there is {}",
+                earlier.path
+            ));
         }
         let entry = match Section::open(json, &path, &names(keys::class::ALL), problems) {
             Some(mut section) => Entry::read(&mut section, path, problems),

@@ -22,7 +22,12 @@ pub(super) struct Breakers;
 impl Shape for Pauses {
     type Value = Option<Duration>;
 
-    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Option<Duration>> {
+    fn read(
+        &self,
+        json: Json<'_>,
+        path: &str,
+        problems: &mut Vec<String>,
+    ) -> Option<Option<Duration>> {
         if json.text().as_deref() == Some(OFF) {
             return Some(None);
         }
@@ -41,7 +46,12 @@ impl Shape for Pauses {
 impl Shape for Breakers {
     type Value = Option<CircuitBreaker>;
 
-    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Option<CircuitBreaker>> {
+    fn read(
+        &self,
+        json: Json<'_>,
+        path: &str,
+        problems: &mut Vec<String>,
+    ) -> Option<Option<CircuitBreaker>> {
         if json.text().as_deref() == Some(OFF) {
             return Some(None);
         }
@@ -52,7 +62,9 @@ impl Shape for Breakers {
         let default = CircuitBreaker::default();
         Some(Some(CircuitBreaker {
             threshold: section.read(&breaker::THRESHOLD, problems).unwrap_or(default.threshold),
-            reset_timeout: section.read(&breaker::RESET_TIMEOUT, problems).unwrap_or(default.reset_timeout),
+            reset_timeout: section
+                .read(&breaker::RESET_TIMEOUT, problems)
+                .unwrap_or(default.reset_timeout),
         }))
     }
 

@@ -1,4 +1,5 @@
-//! What a document says of its queue. It is read and told, not applied: a queue's settings belong to whoever creates it.
+//! What a document says of its queue. It is read and told, not applied: a queue's settings belong
+//! to whoever creates it.
 
 use std::str::FromStr;
 use std::time::Duration;
@@ -12,9 +13,10 @@ use super::section::Section;
 use super::shapes::Shape;
 use super::{InvalidPolicy, names};
 
-/// The settings that a policy document names for its queue, as `queueConfig`. Requeue does not apply them: `requeue check` compares them
-/// with what the policy needs, `requeue doctor --policy` compares them with the real queue, and `requeue schedule` counts with
-/// `maxReceiveCount` and `visibilityTimeout`.
+/// The settings that a policy document names for its queue, as `queueConfig`. Requeue does not
+/// apply them: `requeue check` compares them with what the policy needs, `requeue doctor --policy`
+/// compares them with the real queue, and `requeue schedule` counts with `maxReceiveCount` and
+/// `visibilityTimeout`.
 ///
 /// ```
 /// use requeue::QueueConfig;
@@ -47,7 +49,9 @@ impl FromStr for QueueConfig {
     ///
     /// All problems of the document.
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
-        super::document(document).map(|(_, _, queue)| queue).map_err(|problems| InvalidPolicy { problems })
+        super::document(document)
+            .map(|(_, _, queue)| queue)
+            .map_err(|problems| InvalidPolicy { problems })
     }
 }
 

@@ -1,4 +1,5 @@
-//! Which value serves a class: its entry's own, else the global one, else the preset's; and what does not go together.
+//! Which value serves a class: its entry's own, else the global one, else the preset's; and what
+//! does not go together.
 
 use std::time::Duration;
 
@@ -18,13 +19,21 @@ pub(super) struct Globals {
 }
 
 impl Globals {
-    pub(super) fn read(section: &mut Section<'_>, preset: Preset, problems: &mut Vec<String>) -> Self {
+    pub(super) fn read(
+        section: &mut Section<'_>,
+        preset: Preset,
+        problems: &mut Vec<String>,
+    ) -> Self {
         let jitter = section.given(&global::JITTER, problems);
         let percentage = section.given(&global::JITTER_PERCENTAGE, problems);
         if let (Some(jitter), Some(percentage)) = (&jitter, &percentage) {
-            problems.push(format!("{} says the same as {}: allowed is one of them", percentage.path, jitter.path));
+            problems.push(format!(
+                "{} says the same as {}: allowed is one of them",
+                percentage.path, jitter.path
+            ));
         }
-        let percentage = percentage.map(|Given { value, path }| Given { value: Jitter::Proportional(value), path });
+        let percentage = percentage
+            .map(|Given { value, path }| Given { value: Jitter::Proportional(value), path });
         Self {
             preset,
             max_delay: section.given(&global::MAX_DELAY, problems),
@@ -72,7 +81,11 @@ impl Entry {
         }
     }
 
-    pub(super) fn read(section: &mut Section<'_>, path: String, problems: &mut Vec<String>) -> Self {
+    pub(super) fn read(
+        section: &mut Section<'_>,
+        path: String,
+        problems: &mut Vec<String>,
+    ) -> Self {
         Self {
             path,
             base: section.given(&class::BASE, problems),
@@ -95,7 +108,8 @@ pub(super) fn resolve(
     row: &ClassPolicy,
     problems: &mut Vec<String>,
 ) -> ClassPolicy {
-    // What was refused has no value: a value that takes its place would contradict what was never meant.
+    // What was refused has no value: a value that takes its place would contradict what was never
+    // meant.
     if entry.sound {
         for problem in contradictions(name, entry, globals, row) {
             if !problems.contains(&problem) {
@@ -107,16 +121,19 @@ pub(super) fn resolve(
     let multiplier = nearest(entry.multiplier.as_ref(), None).or(globals.multiplier);
     let cap = match &growth {
         // A list names its own longest delay.
-        Some(list @ Growth::List { .. }) => nearest(entry.max_delay.as_ref(), None).unwrap_or(longest(list)),
+        Some(list @ Growth::List { .. }) => {
+            nearest(entry.max_delay.as_ref(), None).unwrap_or(longest(list))
+        }
         _ => nearest(entry.max_delay.as_ref(), globals.max_delay.as_ref()).unwrap_or(row.max_delay),
     };
     let base = nearest(entry.base.as_ref(), None).unwrap_or(row.backoff.base().min(cap));
     let total_timeout = entry.total_timeout.or(globals.total_timeout);
     ClassPolicy {
         backoff: match growth {
-            None | Some(Growth::Exponential) => {
-                Backoff::Exponential { base, multiplier: multiplier.unwrap_or(globals.preset.multiplier) }
-            }
+            None | Some(Growth::Exponential) => Backoff::Exponential {
+                base,
+                multiplier: multiplier.unwrap_or(globals.preset.multiplier),
+            },
             Some(Growth::Linear) => Backoff::Linear { base },
             Some(Growth::Fibonacci) => Backoff::Fibonacci { base },
             Some(Growth::Constant) => Backoff::Constant { base },
@@ -136,28 +153,38 @@ fn nearest<T: Clone>(own: Option<&Given<T>>, global: Option<&Given<T>>) -> Optio
 /// What the entry says that cannot be, or would have no effect.
 fn contradictions(name: Class, entry: &Entry, globals: &Globals, row: &ClassPolicy) -> Vec<String> {
     let mut problems = Vec::new();
-    let Some(Given { value: growth, path }) = entry.growth.as_ref().or(globals.growth.as_ref()) else {
+    let Some(Given { value: growth, path }) = entry.growth.as_ref().or(globals.growth.as_ref())
+    else {
         return first_above_longest(name, entry, globals, row).into_iter().collect();
     };
     if *growth != Growth::Exponential {
         if let Some(multiplier) = &entry.multiplier {
             let Given { value, path: place } = multiplier;
-            problems.push(format!("{place} is {value}: allowed is none, since {path} is not exponential"));
+            problems.push(format!(
+                "{place} is {value}: allowed is none, since {path} is not exponential"
+            ));
         }
         let jitter = entry.jitter.as_ref().or(globals.jitter.as_ref());
         if let Some(jitter) = jitter.filter(|jitter| jitter.value == Jitter::Decorrelated) {
             let place = &jitter.path;
-            problems.push(format!("{place} is decorrelated: allowed is another, since {path} is not exponential"));
+            problems.push(format!(
+                "{place} is decorrelated: allowed is another, since {path} is not exponential"
+            ));
         }
     }
     if matches!(growth, Growth::List { .. }) {
         if let Some(Given { value, path: place }) = &entry.base {
             let base = value.as_secs_f64();
-            problems.push(format!("{place} is {base}: allowed is none, since {path} is a list of delays"));
+            problems.push(format!(
+                "{place} is {base}: allowed is none, since {path} is a list of delays"
+            ));
         }
         if let Some(cap) = entry.max_delay.as_ref().filter(|cap| cap.value < longest(growth)) {
-            let (longest, cap, place) = (longest(growth).as_secs_f64(), cap.value.as_secs_f64(), &cap.path);
-            problems.push(format!("{path} has a delay of {longest}: allowed is at most {cap}, by {place}"));
+            let (longest, cap, place) =
+                (longest(growth).as_secs_f64(), cap.value.as_secs_f64(), &cap.path);
+            problems.push(format!(
+                "{path} has a delay of {longest}: allowed is at most {cap}, by {place}"
+            ));
         }
     } else {
         problems.extend(first_above_longest(name, entry, globals, row));
@@ -166,21 +193,34 @@ fn contradictions(name: Class, entry: &Entry, globals: &Globals, row: &ClassPoli
 }
 
 /// Only a first delay that the document gives can be too long: the preset's gives way.
-fn first_above_longest(name: Class, entry: &Entry, globals: &Globals, row: &ClassPolicy) -> Option<String> {
+fn first_above_longest(
+    name: Class,
+    entry: &Entry,
+    globals: &Globals,
+    row: &ClassPolicy,
+) -> Option<String> {
     let Given { value: first, path } = entry.base.as_ref()?;
     let cap = entry.max_delay.as_ref().or(globals.max_delay.as_ref());
     let longest = cap.map_or(row.max_delay, |given| given.value);
     if *first <= longest || !(entry.max_delay.is_some() || globals.sound) {
         return None;
     }
-    let place = cap
-        .map_or_else(|| format!("the preset {} for {}", globals.preset.name, name.name()), |given| given.path.clone());
-    Some(format!("{path} is {}: allowed is at most {}, by {place}", first.as_secs_f64(), longest.as_secs_f64()))
+    let place = cap.map_or_else(
+        || format!("the preset {} for {}", globals.preset.name, name.name()),
+        |given| given.path.clone(),
+    );
+    Some(format!(
+        "{path} is {}: allowed is at most {}, by {place}",
+        first.as_secs_f64(),
+        longest.as_secs_f64()
+    ))
 }
 
 fn longest(growth: &Growth) -> Duration {
     match growth {
         Growth::List { first, then } => then.iter().copied().fold(*first, Duration::max),
-        Growth::Exponential | Growth::Linear | Growth::Fibonacci | Growth::Constant => Duration::ZERO,
+        Growth::Exponential | Growth::Linear | Growth::Fibonacci | Growth::Constant => {
+            Duration::ZERO
+        }
     }
 }

@@ -36,7 +36,8 @@ pub(super) struct Header;
 
 /// No answer that is a failure has a lower one, and none that is HTTP a higher one.
 const STATUSES: RangeInclusive<u16> = 300..=999;
-const HUNDREDS: [(&str, RangeInclusive<u16>); 3] = [("3xx", 300..=399), ("4xx", 400..=499), ("5xx", 500..=599)];
+const HUNDREDS: [(&str, RangeInclusive<u16>); 3] =
+    [("3xx", 300..=399), ("4xx", 400..=499), ("5xx", 500..=599)];
 /// What is longer is no code, and no phrase that a person would write down.
 const MAX_CHARS: usize = 256;
 /// It is the heading of a group of dead letters.
@@ -48,7 +49,9 @@ impl Shape for RuleList {
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Rules> {
         match json.items() {
-            Some(items) if items.len() <= MAX_RULES => read_all(items, path, problems, rule).map(Rules::matching),
+            Some(items) if items.len() <= MAX_RULES => {
+                read_all(items, path, problems, rule).map(Rules::matching)
+            }
             _ => refuse(json, path, &format!("a list of at most {MAX_RULES} rules"), problems),
         }
     }
@@ -72,9 +75,12 @@ fn rule(json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<(Match
     let class = section.read(&rule::CLASS, problems);
     let delay = section.read(&rule::DELAY, problems);
     if let (Some(FailureClass::NonRetryable), Some(delay)) = (class, delay) {
-        let [delay_path, class_path] = [rule::DELAY.name, rule::CLASS.name].map(|name| section.path_to(name));
+        let [delay_path, class_path] =
+            [rule::DELAY.name, rule::CLASS.name].map(|name| section.path_to(name));
         let delay = delay.as_secs_f64();
-        problems.push(format!("{delay_path} is {delay}: allowed is none, since {class_path} is NON_RETRYABLE"));
+        problems.push(format!(
+            "{delay_path} is {delay}: allowed is none, since {class_path} is NON_RETRYABLE"
+        ));
     }
     let reason = section.read(&rule::REASON, problems);
     Some((condition?, Effect { place: path.to_owned(), class: class?, delay, reason }))
@@ -85,7 +91,8 @@ impl Shape for Matches {
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Match> {
         if json.members().is_some_and(|members| members.is_empty()) {
-            let allowed = format!("an object with at least one of {}", names(matching::ALL).join(", "));
+            let allowed =
+                format!("an object with at least one of {}", names(matching::ALL).join(", "));
             return refuse(json, path, &allowed, problems);
         }
         let mut section = Section::open(json, path, &names(matching::ALL), problems)?;
@@ -109,17 +116,28 @@ impl Shape for Status {
     type Value = RangeInclusive<u16>;
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Self::Value> {
-        let hundred = || HUNDREDS.into_iter().find(|(word, _)| json.text().as_deref() == Some(word));
-        let number = || STATUSES.into_iter().find(|status| json.number() == Some(f64::from(*status)));
-        let found = hundred().map(|(_, range)| range).or_else(|| number().map(|status| status..=status));
+        let hundred =
+            || HUNDREDS.into_iter().find(|(word, _)| json.text().as_deref() == Some(word));
+        let number =
+            || STATUSES.into_iter().find(|status| json.number() == Some(f64::from(*status)));
+        let found =
+            hundred().map(|(_, range)| range).or_else(|| number().map(|status| status..=status));
         let words = HUNDREDS.map(|(word, _)| word).join(", ");
         let (min, max) = (STATUSES.start(), STATUSES.end());
-        found.or_else(|| refuse(json, path, &format!("a status from {min} to {max}, {words}, or a list"), problems))
+        found.or_else(|| {
+            refuse(
+                json,
+                path,
+                &format!("a status from {min} to {max}, {words}, or a list"),
+                problems,
+            )
+        })
     }
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        let number = json!({ "type": "integer", "minimum": STATUSES.start(), "maximum": STATUSES.end() });
+        let number =
+            json!({ "type": "integer", "minimum": STATUSES.start(), "maximum": STATUSES.end() });
         json!({ "anyOf": [number, { "enum": HUNDREDS.map(|(word, _)| word) }] })
     }
 }
@@ -129,7 +147,14 @@ impl Shape for Text {
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<String> {
         let text = json.text().filter(|text| (1..=MAX_CHARS).contains(&text.chars().count()));
-        text.or_else(|| refuse(json, path, &format!("a text of 1 to {MAX_CHARS} characters, or a list"), problems))
+        text.or_else(|| {
+            refuse(
+                json,
+                path,
+                &format!("a text of 1 to {MAX_CHARS} characters, or a list"),
+                problems,
+            )
+        })
     }
 
     #[cfg(test)]
@@ -142,7 +167,8 @@ impl Shape for Label {
     type Value = String;
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<String> {
-        let is_label = |text: &String| !text.trim().is_empty() && text.chars().count() <= MAX_LABEL_CHARS;
+        let is_label =
+            |text: &String| !text.trim().is_empty() && text.chars().count() <= MAX_LABEL_CHARS;
         let allowed = || format!("a text of 1 to {MAX_LABEL_CHARS} characters that is not blank");
         json.text().filter(is_label).or_else(|| refuse(json, path, &allowed(), problems))
     }
@@ -159,7 +185,9 @@ impl Shape for Words {
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Phrase> {
         let phrase = Phrase::parse(&Text.read(json, path, problems)?);
         if phrase.is_none() {
-            problems.push(format!("{path} is {json}: allowed is another text, since this one has no word"));
+            problems.push(format!(
+                "{path} is {json}: allowed is another text, since this one has no word"
+            ));
         }
         phrase
     }
@@ -176,7 +204,12 @@ impl Shape for Header {
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Self::Value> {
         let headers = json.members().filter(|headers| (1..=MAX_HEADERS).contains(&headers.len()));
         let Some(headers) = headers else {
-            return refuse(json, path, &format!("an object of 1 to {MAX_HEADERS} headers"), problems);
+            return refuse(
+                json,
+                path,
+                &format!("an object of 1 to {MAX_HEADERS} headers"),
+                problems,
+            );
         };
         let before = problems.len();
         let mut read: Self::Value = Vec::new();
@@ -187,7 +220,9 @@ impl Shape for Header {
                 problems.push(format!("{path} is not allowed, since no header has such a name"));
             }
             if read.iter().any(|(known, _)| known.eq_ignore_ascii_case(&name)) {
-                problems.push(format!("{path} stands more than once, since the case of a name does not count"));
+                problems.push(format!(
+                    "{path} stands more than once, since the case of a name does not count"
+                ));
             }
             let value = json.text().filter(|text| text.chars().count() <= MAX_CHARS);
             if value.is_none() && !json.is_true() {
@@ -201,7 +236,8 @@ impl Shape for Header {
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        let value = json!({ "anyOf": [{ "enum": [true] }, { "type": "string", "maxLength": MAX_CHARS }] });
+        let value =
+            json!({ "anyOf": [{ "enum": [true] }, { "type": "string", "maxLength": MAX_CHARS }] });
         json!({ "type": "object", "additionalProperties": value, "minProperties": 1, "maxProperties": MAX_HEADERS })
     }
 }

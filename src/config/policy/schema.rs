@@ -1,4 +1,5 @@
-//! The schema of the document, made from the same tables as it is read by, and held against the file that editors use.
+//! The schema of the document, made from the same tables as it is read by, and held against the
+//! file that editors use.
 
 use serde_json::{Map, Value, json};
 
@@ -15,7 +16,8 @@ pub(super) fn schema() -> Value {
 }
 
 pub(super) fn object(keys: &[&dyn Listed]) -> Value {
-    let properties: Map<String, Value> = keys.iter().map(|key| (key.name().to_owned(), key.schema())).collect();
+    let properties: Map<String, Value> =
+        keys.iter().map(|key| (key.name().to_owned(), key.schema())).collect();
     json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
@@ -50,29 +52,46 @@ fn valid(root: &Value, schema: &Value, document: &Value) -> bool {
     };
     schema.iter().all(|(word, rule)| match (word.as_str(), document) {
         ("$ref", _) => {
-            let pointer = rule.as_str().and_then(|place| place.strip_prefix('#')).expect("a place in this file");
+            let pointer = rule
+                .as_str()
+                .and_then(|place| place.strip_prefix('#'))
+                .expect("a place in this file");
             valid(root, root.pointer(pointer).expect("it exists"), document)
         }
         ("enum", _) => rule.as_array().expect("values").contains(document),
-        ("anyOf", _) => rule.as_array().expect("schemas").iter().any(|rule| valid(root, rule, document)),
+        ("anyOf", _) => {
+            rule.as_array().expect("schemas").iter().any(|rule| valid(root, rule, document))
+        }
         ("type", _) => is_of_type(rule.as_str().expect("a type"), document),
         ("minimum", Value::Number(number)) => number.as_f64() >= rule.as_f64(),
         ("maximum", Value::Number(number)) => number.as_f64() <= rule.as_f64(),
-        ("minLength", Value::String(text)) => text.chars().count() as u64 >= rule.as_u64().expect("a number"),
-        ("maxLength", Value::String(text)) => text.chars().count() as u64 <= rule.as_u64().expect("a number"),
-        ("minProperties", Value::Object(members)) => members.len() as u64 >= rule.as_u64().expect("a number"),
-        ("maxProperties", Value::Object(members)) => members.len() as u64 <= rule.as_u64().expect("a number"),
+        ("minLength", Value::String(text)) => {
+            text.chars().count() as u64 >= rule.as_u64().expect("a number")
+        }
+        ("maxLength", Value::String(text)) => {
+            text.chars().count() as u64 <= rule.as_u64().expect("a number")
+        }
+        ("minProperties", Value::Object(members)) => {
+            members.len() as u64 >= rule.as_u64().expect("a number")
+        }
+        ("maxProperties", Value::Object(members)) => {
+            members.len() as u64 <= rule.as_u64().expect("a number")
+        }
         ("minItems", Value::Array(items)) => items.len() as u64 >= rule.as_u64().expect("a number"),
         ("maxItems", Value::Array(items)) => items.len() as u64 <= rule.as_u64().expect("a number"),
         ("items", Value::Array(items)) => items.iter().all(|item| valid(root, rule, item)),
-        ("required", Value::Object(members)) => {
-            rule.as_array().expect("names").iter().all(|name| members.contains_key(name.as_str().expect("a name")))
-        }
-        ("properties", Value::Object(members)) => {
-            members.iter().all(|(name, member)| rule.get(name).is_none_or(|rule| valid(root, rule, member)))
-        }
+        ("required", Value::Object(members)) => rule
+            .as_array()
+            .expect("names")
+            .iter()
+            .all(|name| members.contains_key(name.as_str().expect("a name"))),
+        ("properties", Value::Object(members)) => members
+            .iter()
+            .all(|(name, member)| rule.get(name).is_none_or(|rule| valid(root, rule, member))),
         ("additionalProperties", Value::Object(members)) => {
-            let listed = |name: &str| schema.get("properties").is_some_and(|known| known.get(name).is_some());
+            let listed = |name: &str| {
+                schema.get("properties").is_some_and(|known| known.get(name).is_some())
+            };
             members
                 .iter()
                 .filter(|(name, _)| !listed(name))

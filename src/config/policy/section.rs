@@ -24,14 +24,20 @@ pub(super) struct Given<T> {
 
 impl<'d> Section<'d> {
     /// Refuses what is no object, and every name that is unknown or stands twice.
-    pub(super) fn open(json: Json<'d>, path: &str, known: &[&str], problems: &mut Vec<String>) -> Option<Self> {
+    pub(super) fn open(
+        json: Json<'d>,
+        path: &str,
+        known: &[&str],
+        problems: &mut Vec<String>,
+    ) -> Option<Self> {
         let Some(members) = json.members() else {
             return refuse(json, path, "an object", problems);
         };
         let mut section = Self { path: path.to_owned(), members, sound: true };
         let before = problems.len();
         for (at, (name, _)) in section.members.iter().enumerate() {
-            let earlier = section.members[..at].iter().filter(|(earlier, _)| earlier == name).count();
+            let earlier =
+                section.members[..at].iter().filter(|(earlier, _)| earlier == name).count();
             if !known.contains(&name.as_str()) {
                 let hint = hint(name, known);
                 problems.push(format!("{} is unknown{hint}", section.path_to(&shortened(name))));
@@ -44,7 +50,11 @@ impl<'d> Section<'d> {
     }
 
     /// The value at a key, read; `None` when there is none or when it is refused.
-    pub(super) fn read<S: Shape>(&mut self, key: &Key<S>, problems: &mut Vec<String>) -> Option<S::Value> {
+    pub(super) fn read<S: Shape>(
+        &mut self,
+        key: &Key<S>,
+        problems: &mut Vec<String>,
+    ) -> Option<S::Value> {
         let json = self.json(key.name)?;
         let value = key.shape.read(json, &self.path_to(key.name), problems);
         self.sound &= value.is_some();
@@ -52,7 +62,11 @@ impl<'d> Section<'d> {
     }
 
     /// As [`read`](Self::read), with the place where the value stands.
-    pub(super) fn given<S: Shape>(&mut self, key: &Key<S>, problems: &mut Vec<String>) -> Option<Given<S::Value>> {
+    pub(super) fn given<S: Shape>(
+        &mut self,
+        key: &Key<S>,
+        problems: &mut Vec<String>,
+    ) -> Option<Given<S::Value>> {
         let value = self.read(key, problems)?;
         let path = self.path_to(key.name);
         Some(Given { value, path })

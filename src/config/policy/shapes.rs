@@ -1,4 +1,5 @@
-//! What may stand at a key: how it is read, what is said when it is something else, and how a schema puts it.
+//! What may stand at a key: how it is read, what is said when it is something else, and how a
+//! schema puts it.
 
 use std::time::Duration;
 
@@ -63,16 +64,23 @@ impl Shape for Count {
     type Value = u32;
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<u32> {
-        let whole = json
-            .number()
-            .filter(|number| (f64::from(self.min)..=f64::from(self.max)).contains(number) && number.fract() == 0.0);
+        let whole = json.number().filter(|number| {
+            (f64::from(self.min)..=f64::from(self.max)).contains(number) && number.fract() == 0.0
+        });
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
             reason = "whole, and within the bounds of a u32"
         )]
         let count = whole.map(|number| number as u32);
-        count.or_else(|| refuse(json, path, &format!("a whole number from {} to {}", self.min, self.max), problems))
+        count.or_else(|| {
+            refuse(
+                json,
+                path,
+                &format!("a whole number from {} to {}", self.min, self.max),
+                problems,
+            )
+        })
     }
 
     #[cfg(test)]
@@ -174,8 +182,11 @@ impl Shape for Presets {
     type Value = Preset;
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Preset> {
-        let found = json.text().and_then(|text| Preset::ALL.into_iter().find(|preset| preset.name == text));
-        found.or_else(|| refuse(json, path, &Preset::ALL.map(|preset| preset.name).join(", "), problems))
+        let found =
+            json.text().and_then(|text| Preset::ALL.into_iter().find(|preset| preset.name == text));
+        found.or_else(|| {
+            refuse(json, path, &Preset::ALL.map(|preset| preset.name).join(", "), problems)
+        })
     }
 
     #[cfg(test)]
@@ -191,19 +202,23 @@ impl Shape for Backoffs {
         if let Some(growth) = keys::GROWTHS.find(json) {
             return Some(growth);
         }
-        let Some(items) = json.items().filter(|items| (1..=keys::MAX_LISTED).contains(&items.len())) else {
-            let allowed = format!("{}, or a list of 1 to {} delays", keys::GROWTHS.list(), keys::MAX_LISTED);
+        let Some(items) =
+            json.items().filter(|items| (1..=keys::MAX_LISTED).contains(&items.len()))
+        else {
+            let allowed =
+                format!("{}, or a list of 1 to {} delays", keys::GROWTHS.list(), keys::MAX_LISTED);
             return refuse(json, path, &allowed, problems);
         };
-        let delays = read_all(items, path, problems, |item, path, problems| keys::DELAY.read(item, path, problems));
+        let delays = read_all(items, path, problems, |item, path, problems| {
+            keys::DELAY.read(item, path, problems)
+        });
         let mut delays = delays?.into_iter();
         Some(Growth::List { first: delays.next()?, then: delays.collect() })
     }
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        let list =
-            json!({ "type": "array", "items": keys::DELAY.schema(), "minItems": 1, "maxItems": keys::MAX_LISTED });
+        let list = json!({ "type": "array", "items": keys::DELAY.schema(), "minItems": 1, "maxItems": keys::MAX_LISTED });
         json!({ "anyOf": [keys::GROWTHS.schema(), list] })
     }
 }
@@ -220,11 +235,15 @@ impl Shape for Jitters {
             return Some(jitter);
         }
         match json.members().as_deref() {
-            Some([(name, share)]) if name == Self::SHARE => {
-                keys::SHARE.read(*share, &format!("{path}.{}", Self::SHARE), problems).map(Jitter::Proportional)
-            }
+            Some([(name, share)]) if name == Self::SHARE => keys::SHARE
+                .read(*share, &format!("{path}.{}", Self::SHARE), problems)
+                .map(Jitter::Proportional),
             _ => {
-                let allowed = format!("{}, or {{\"{}\": a share from 0 to 1}}", keys::JITTERS.list(), Self::SHARE);
+                let allowed = format!(
+                    "{}, or {{\"{}\": a share from 0 to 1}}",
+                    keys::JITTERS.list(),
+                    Self::SHARE
+                );
                 refuse(json, path, &allowed, problems)
             }
         }
@@ -251,7 +270,9 @@ impl Shape for Entries {
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        let names = keys::CLASSES.iter().map(|(name, _)| ((*name).to_owned(), json!({ "$ref": "#/$defs/class" })));
+        let names = keys::CLASSES
+            .iter()
+            .map(|(name, _)| ((*name).to_owned(), json!({ "$ref": "#/$defs/class" })));
         json!({ "type": "object", "properties": Value::Object(names.collect()), "additionalProperties": false })
     }
 }
@@ -270,7 +291,12 @@ impl Shape for Ignored {
 }
 
 /// Notes that a value is none of those allowed.
-pub(super) fn refuse<T>(json: Json<'_>, path: &str, allowed: &str, problems: &mut Vec<String>) -> Option<T> {
+pub(super) fn refuse<T>(
+    json: Json<'_>,
+    path: &str,
+    allowed: &str,
+    problems: &mut Vec<String>,
+) -> Option<T> {
     let place = if path.is_empty() { String::new() } else { format!("{path} ") };
     problems.push(format!("{place}is {json}: allowed is {allowed}"));
     None

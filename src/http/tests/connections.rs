@@ -21,7 +21,8 @@ enum Then {
     Breaks,
 }
 
-/// A server whose first connections answer so many requests, and then do the other. The connections after them work.
+/// A server whose first connections answer so many requests, and then do the other. The connections
+/// after them work.
 fn dying(connections: usize, requests: usize, then: Then) -> (InMemory, Arc<AtomicUsize>, Seen) {
     let (opened, seen) = (Arc::new(AtomicUsize::new(0)), Seen::default());
     let (count, log) = (Arc::clone(&opened), Arc::clone(&seen));
@@ -81,7 +82,10 @@ async fn a_request_is_sent_once_more_only_if_a_connection_that_worked_died_befor
 /// As servers do that close an idle connection with a word, or that answer a request twice.
 #[tokio::test(start_paused = true)]
 async fn a_response_that_was_there_before_the_request_is_none_to_it() {
-    for stale in [&b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"[..], b"HTTP/1.1 408 Request Timeout\r\n\r\n"] {
+    for stale in [
+        &b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"[..],
+        b"HTTP/1.1 408 Request Timeout\r\n\r\n",
+    ] {
         let (opened, seen) = (Arc::new(AtomicUsize::new(0)), Seen::default());
         let (count, log) = (Arc::clone(&opened), Arc::clone(&seen));
         let (say, said) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
@@ -97,7 +101,8 @@ async fn a_response_that_was_there_before_the_request_is_none_to_it() {
                 let _ = stream.read_exact(&mut [0; 11]).await;
                 let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\ndone").await;
                 heard.notified().await;
-                // Its task is woken first, so that the next request is handed to the connection before that reads what comes now.
+                // Its task is woken first, so that the next request is handed to the connection
+                // before that reads what comes now.
                 done.notify_one();
                 let _ = stream.write_all(stale).await;
                 let _ = stream.read_u8().await;
@@ -137,7 +142,10 @@ async fn no_request_is_sent_three_times() {
     .target();
     target.deliver(Delivery::new("id-1", "")).await.expect("it is accepted");
     let failed = target.deliver(Delivery::new("id-2", "")).await.expect_err("all connections die");
-    assert_eq!((failed.evidence(), failed.reason()), (Evidence::Typed, "connection closed before the answer"));
+    assert_eq!(
+        (failed.evidence(), failed.reason()),
+        (Evidence::Typed, "connection closed before the answer")
+    );
     assert_eq!((opened.load(Ordering::SeqCst), count.load(Ordering::SeqCst)), (2, 3));
 }
 
@@ -145,14 +153,17 @@ async fn no_request_is_sent_three_times() {
 async fn a_repeated_request_is_the_same_but_for_its_signature() {
     let (server, _, seen) = dying(1, 1, Then::ReadsAndCloses);
     let secret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse().expect("it is a secret");
-    let settings = HttpSettings::default().header("X-Key", "one").expect("it may be set").sign_with(secret);
+    let settings =
+        HttpSettings::default().header("X-Key", "one").expect("it may be set").sign_with(secret);
     let target = HttpTarget::with_connector(localhost(), settings, server);
     target.deliver(message()).await.expect("it is accepted");
     let delivery = message().header("x-tenant", "blue").expect("it may be set");
     target.deliver(delivery).await.expect("it is accepted");
     let (head, body) = seen.lock().expect("no test panicked").pop().expect("it arrived");
     assert_eq!(body, r#"{"order":7}"#);
-    for (name, value) in [("x-key", "one"), ("x-tenant", "blue"), ("idempotency-key", "id-1"), ("host", "localhost")] {
+    for (name, value) in
+        [("x-key", "one"), ("x-tenant", "blue"), ("idempotency-key", "id-1"), ("host", "localhost")]
+    {
         assert_eq!(head.headers[name], value);
     }
     assert!(head.headers.contains_key("webhook-signature"));
@@ -182,15 +193,26 @@ async fn an_unused_connection_is_dropped_when_either_clock_says_so() {
                     }
                 });
                 let server = if http2 { server.over_http2() } else { server };
-                let target = HttpTarget::with_connector(localhost(), HttpSettings::default().clock(clock), server);
+                let target = HttpTarget::with_connector(
+                    localhost(),
+                    HttpSettings::default().clock(clock),
+                    server,
+                );
                 target.deliver(message()).await.expect("it is accepted");
                 tokio::time::sleep(Duration::from_millis(1)).await;
                 tokio::time::sleep(by_timer).await;
-                millis.fetch_add(u64::try_from(by_clock.as_millis()).expect("it is short"), Ordering::SeqCst);
+                millis.fetch_add(
+                    u64::try_from(by_clock.as_millis()).expect("it is short"),
+                    Ordering::SeqCst,
+                );
                 target.deliver(message()).await.expect("it is accepted");
                 let is_kept = by_timer < IDLE_TIMEOUT && by_clock < IDLE_TIMEOUT;
                 let expected = if is_kept { 1 } else { 2 };
-                assert_eq!(opened.load(Ordering::SeqCst), expected, "{by_timer:?} {by_clock:?} HTTP/2: {http2}");
+                assert_eq!(
+                    opened.load(Ordering::SeqCst),
+                    expected,
+                    "{by_timer:?} {by_clock:?} HTTP/2: {http2}"
+                );
             }
         }
     }
@@ -243,13 +265,19 @@ async fn a_request_takes_a_connection_that_comes_back_while_it_connects() {
                     let mut server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
                     let _ = server.max_concurrent_streams(1).serve_connection(io, answer).await;
                 } else {
-                    let _ = hyper::server::conn::http1::Builder::new().serve_connection(io, answer).await;
+                    let _ = hyper::server::conn::http1::Builder::new()
+                        .serve_connection(io, answer)
+                        .await;
                 }
             }
         });
         let server = if http2 { server.over_http2() } else { server };
         let settings = HttpSettings::default().connect_timeout(Duration::MAX).timeout(TIMEOUT);
-        let target = HttpTarget::with_connector(localhost(), settings, Once { server, is_used: Arc::default() });
+        let target = HttpTarget::with_connector(
+            localhost(),
+            settings,
+            Once { server, is_used: Arc::default() },
+        );
         let respond = async {
             loop {
                 arrived.notified().await;
@@ -257,8 +285,13 @@ async fn a_request_takes_a_connection_that_comes_back_while_it_connects() {
                 go.notify_one();
             }
         };
-        let delivered =
-            async { tokio::join!(target.deliver(message()), target.deliver(message()), target.deliver(message())) };
+        let delivered = async {
+            tokio::join!(
+                target.deliver(message()),
+                target.deliver(message()),
+                target.deliver(message())
+            )
+        };
         let delivered = tokio::select! {
             delivered = delivered => delivered,
             () = respond => unreachable!("it responds as long as requests come"),
@@ -299,17 +332,26 @@ async fn a_connection_that_was_given_up_is_closed_although_the_target_does_not_r
         let server = if http2 { server.over_http2() } else { server };
         let settings = HttpSettings::default().timeout(Duration::from_secs(1));
         let target = HttpTarget::with_connector(localhost(), settings, server);
-        target.deliver(Delivery::new("id-1", "x".repeat(1_000_000))).await.expect_err("nobody reads it");
-        let left = tokio::time::timeout(TIMEOUT * 2, told.recv()).await.expect("the connection is closed");
-        assert_eq!(left, Some(BUFFER), "HTTP/2: {http2}: nothing was written once the target read again");
+        target
+            .deliver(Delivery::new("id-1", "x".repeat(1_000_000)))
+            .await
+            .expect_err("nobody reads it");
+        let left =
+            tokio::time::timeout(TIMEOUT * 2, told.recv()).await.expect("the connection is closed");
+        assert_eq!(
+            left,
+            Some(BUFFER),
+            "HTTP/2: {http2}: nothing was written once the target read again"
+        );
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_head_has_a_time_out_of_its_own() {
     for (read, whole, limit) in [(3, 30, 3), (30, 3, 3), (900, 900, 900)] {
-        let settings =
-            HttpSettings::default().timeout(Duration::from_secs(whole)).read_timeout(Duration::from_secs(read));
+        let settings = HttpSettings::default()
+            .timeout(Duration::from_secs(whole))
+            .read_timeout(Duration::from_secs(read));
         let silent = InMemory::raw(|mut stream| async move {
             let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
         });

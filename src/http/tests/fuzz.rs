@@ -35,12 +35,19 @@ fn assert_shown_without_secrets(url: &TargetUrl, text: &str) {
     assert!(authority.starts_with(url.host()) && !authority.contains('@'), "{shown}");
     assert!(url.port() > 0);
     assert_eq!(format!("{url:?}"), format!("TargetUrl({shown})"));
-    let is_here =
-        |host: &str| host.eq_ignore_ascii_case("localhost") || host.starts_with("127.") || host.starts_with('[');
+    let is_here = |host: &str| {
+        host.eq_ignore_ascii_case("localhost") || host.starts_with("127.") || host.starts_with('[')
+    };
     let is_number = url.host().bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    assert!(!is_number || url.host().split('.').count() == 4 && !url.host().starts_with("169.254."), "{shown}");
+    assert!(
+        !is_number || url.host().split('.').count() == 4 && !url.host().starts_with("169.254."),
+        "{shown}"
+    );
     match TargetUrl::parse(text) {
-        Ok(strict) => assert!(strict.to_string() == shown && (url.is_https() || is_here(url.host())), "{shown}"),
+        Ok(strict) => assert!(
+            strict.to_string() == shown && (url.is_https() || is_here(url.host())),
+            "{shown}"
+        ),
         Err(error) => assert!(error == TargetUrlError::Insecure && !url.is_https(), "{shown}"),
     }
 }

@@ -1,4 +1,5 @@
-//! HTTP/2 to the letter: a server that writes frames as a body asks for it, the first time that it comes.
+//! HTTP/2 to the letter: a server that writes frames as a body asks for it, the first time that it
+//! comes.
 
 use std::collections::BTreeSet;
 
@@ -42,14 +43,16 @@ async fn read(stream: &mut DuplexStream) -> Option<(u8, u8, u32, Vec<u8>)> {
     Some((head[3], head[4], u32::from_be_bytes([head[5], head[6], head[7], head[8]]), payload))
 }
 
-/// Serves one connection. A body that begins with `each` is served so each time, others are only the first time.
+/// Serves one connection. A body that begins with `each` is served so each time, others are only
+/// the first time.
 pub(super) async fn serve(mut stream: DuplexStream, max_streams: Option<u8>, known: Known) {
     let mut preface = [0; 24];
     if stream.read_exact(&mut preface).await.is_err() {
         return;
     }
     let settings = max_streams.map(|max| [0, 3, 0, 0, 0, max]);
-    write(&mut stream, SETTINGS, 0, 0, settings.as_ref().map_or(&[], |settings| &settings[..])).await;
+    write(&mut stream, SETTINGS, 0, 0, settings.as_ref().map_or(&[], |settings| &settings[..]))
+        .await;
     while let Some((kind, flags, id, payload)) = read(&mut stream).await {
         if kind == PING && flags & ACK == 0 {
             write(&mut stream, PING, ACK, 0, &payload).await;
@@ -62,7 +65,11 @@ pub(super) async fn serve(mut stream: DuplexStream, max_streams: Option<u8>, kno
         }
         let body = String::from_utf8(payload).expect("text");
         let is_new = known.lock().expect("no test panicked").insert(body.clone());
-        let what = body.split(' ').next().filter(|_| is_new || body.starts_with("each")).unwrap_or_default();
+        let what = body
+            .split(' ')
+            .next()
+            .filter(|_| is_new || body.starts_with("each"))
+            .unwrap_or_default();
         match what.trim_start_matches("each-") {
             "hang" => {}
             "refuse" => write(&mut stream, RST_STREAM, 0, id, &[0, 0, 0, 7]).await,
@@ -74,7 +81,8 @@ pub(super) async fn serve(mut stream: DuplexStream, max_streams: Option<u8>, kno
             }
             "take-leave" => {
                 let internal_error = [0, 0, 0, 2];
-                write(&mut stream, GOAWAY, 0, 0, &[id.to_be_bytes(), internal_error].concat()).await;
+                write(&mut stream, GOAWAY, 0, 0, &[id.to_be_bytes(), internal_error].concat())
+                    .await;
                 return;
             }
             "close" => return,
@@ -89,7 +97,9 @@ pub(super) async fn serve(mut stream: DuplexStream, max_streams: Option<u8>, kno
                 return;
             }
             // An index into an empty table.
-            "break" => write(&mut stream, HEADERS, END_HEADERS | END_STREAM, id, &[0xff, 0xff, 0x03]).await,
+            "break" => {
+                write(&mut stream, HEADERS, END_HEADERS | END_STREAM, id, &[0xff, 0xff, 0x03]).await
+            }
             // A header field that HTTP/2 does not allow.
             "malform" => {
                 let head = [OK, b"\x00\x0aconnection\x05close"].concat();
@@ -112,8 +122,12 @@ fn server(max_streams: Option<u8>) -> (InMemory, Arc<AtomicUsize>) {
     (server.over_http2(), opened)
 }
 
-/// Delivers all at once over a connection that works, and returns what failed: the body, and the evidence.
-async fn deliver_all(target: &HttpTarget<InMemory>, bodies: &[String]) -> Vec<(String, Evidence, String)> {
+/// Delivers all at once over a connection that works, and returns what failed: the body, and the
+/// evidence.
+async fn deliver_all(
+    target: &HttpTarget<InMemory>,
+    bodies: &[String],
+) -> Vec<(String, Evidence, String)> {
     target.deliver(Delivery::new("first", "first")).await.expect("it is accepted");
     let mut all = JoinSet::new();
     for body in bodies {
@@ -140,20 +154,26 @@ async fn what_befalls_one_request_or_their_connection_fails_no_other() {
         ("refuse", None),
         (
             "each-refuse",
-            typed("HTTP/2 stream ended by the other side: refused stream before processing any application logic"),
+            typed(
+                "HTTP/2 stream ended by the other side: refused stream before processing any application logic",
+            ),
         ),
         ("leave", None),
         ("close", None),
         ("each-close", typed("connection closed")),
         ("each-malform", Some((Evidence::Connection, "head of the answer too large or malformed"))),
-        ("reset", typed("HTTP/2 stream ended by the other side: unexpected internal error encountered")),
+        (
+            "reset",
+            typed("HTTP/2 stream ended by the other side: unexpected internal error encountered"),
+        ),
         ("stall", None),
     ] {
         let (server, _) = server(None);
         let target = server.target();
         let mut bodies = numbered("ordinary", 9);
         bodies.insert(4, format!("{what} 0"));
-        let expected = failed.map(|(evidence, reason)| (format!("{what} 0"), evidence, reason.to_owned()));
+        let expected =
+            failed.map(|(evidence, reason)| (format!("{what} 0"), evidence, reason.to_owned()));
         assert_eq!(deliver_all(&target, &bodies).await, Vec::from_iter(expected), "{what}");
         target.deliver(Delivery::new("last", "last")).await.expect("it is accepted");
     }
@@ -222,6 +242,12 @@ async fn a_target_that_wants_http_1_1_gets_it_from_then_on() {
     }
     assert_eq!(plain.load(Ordering::SeqCst), 1);
     let without_choice = over_http2.target();
-    let failed = without_choice.deliver(Delivery::new("each-http1", "each-http1")).await.expect_err("it is refused");
-    assert_eq!(failed.reason(), "HTTP/2 stream ended by the other side: endpoint requires HTTP/1.1");
+    let failed = without_choice
+        .deliver(Delivery::new("each-http1", "each-http1"))
+        .await
+        .expect_err("it is refused");
+    assert_eq!(
+        failed.reason(),
+        "HTTP/2 stream ended by the other side: endpoint requires HTTP/1.1"
+    );
 }

@@ -54,8 +54,11 @@ async fn messages_share_one_connection_over_http2() {
     let connections = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&connections);
     let answer = |request: Request<Incoming>| async move {
-        let body =
-            if request.headers()["idempotency-key"] == "endless" { "x".repeat(1_000_000) } else { "done".to_owned() };
+        let body = if request.headers()["idempotency-key"] == "endless" {
+            "x".repeat(1_000_000)
+        } else {
+            "done".to_owned()
+        };
         Ok::<_, Infallible>(Response::new(Full::new(Bytes::from(body))))
     };
     let target = InMemory::raw(move |stream| {
@@ -78,7 +81,8 @@ async fn messages_share_one_connection_over_http2() {
     assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
 
-/// A server that takes 16 KiB of headers, as nginx does by default, and closes the connection for what is far beyond.
+/// A server that takes 16 KiB of headers, as nginx does by default, and closes the connection for
+/// what is far beyond.
 #[tokio::test(start_paused = true)]
 async fn a_message_whose_content_makes_headers_too_long_costs_its_neighbours_nothing() {
     let connections = Arc::new(AtomicUsize::new(0));
@@ -108,11 +112,17 @@ async fn a_message_whose_content_makes_headers_too_long_costs_its_neighbours_not
         message().header("x-tenant", &long).expect("it may be set"),
     ];
     for poison in poison {
-        let (before, poisoned, after) =
-            tokio::join!(target.deliver(message()), target.deliver(poison), target.deliver(largest.clone()));
+        let (before, poisoned, after) = tokio::join!(
+            target.deliver(message()),
+            target.deliver(poison),
+            target.deliver(largest.clone())
+        );
         assert_eq!((before, after), (Ok(()), Ok(())));
         let poisoned = poisoned.expect_err("it is refused");
-        assert_eq!((poisoned.class(), poisoned.evidence()), (FailureClass::NonRetryable, Evidence::Body));
+        assert_eq!(
+            (poisoned.class(), poisoned.evidence()),
+            (FailureClass::NonRetryable, Evidence::Body)
+        );
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1);
 }
@@ -121,7 +131,8 @@ async fn a_message_whose_content_makes_headers_too_long_costs_its_neighbours_not
 async fn a_huge_head_is_refused_over_http2_too() {
     let answer = |request: Request<Incoming>| async move {
         let length = request.headers()["idempotency-key"].to_str().expect("it is a number");
-        let head = Response::builder().header("x", "x".repeat(length.parse().expect("it is a number")));
+        let head =
+            Response::builder().header("x", "x".repeat(length.parse().expect("it is a number")));
         Ok::<_, Infallible>(head.body(Full::<Bytes>::default()).expect("it is valid"))
     };
     // Up to about 1.25 times the limit h2 refuses the response, and beyond it the connection.
@@ -141,7 +152,11 @@ async fn a_huge_head_is_refused_over_http2_too() {
             let told = (failed.class(), failed.evidence(), failed.reason());
             assert_eq!(
                 told,
-                (FailureClass::Temporary, Evidence::Connection, "head of the answer too large or malformed"),
+                (
+                    FailureClass::Temporary,
+                    Evidence::Connection,
+                    "head of the answer too large or malformed"
+                ),
                 "{length}"
             );
         }
@@ -238,7 +253,9 @@ impl Service<Uri> for Unreachable {
 #[tokio::test(start_paused = true)]
 async fn connecting_has_a_time_out_of_its_own() {
     let begun = Instant::now();
-    let failed = failure(&HttpTarget::with_connector(localhost(), HttpSettings::default(), Unreachable)).await;
+    let failed =
+        failure(&HttpTarget::with_connector(localhost(), HttpSettings::default(), Unreachable))
+            .await;
     assert_eq!(
         (failed.class(), failed.evidence(), failed.reason()),
         (FailureClass::Temporary, Evidence::Typed, "connect timed out")

@@ -1,4 +1,5 @@
-//! The target against real servers: on loopback sockets in real time, and in memory in virtual time.
+//! The target against real servers: on loopback sockets in real time, and in memory in virtual
+//! time.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -40,7 +41,9 @@ where
             Ok::<_, Infallible>(response)
         }
     });
-    let _ = hyper::server::conn::http1::Builder::new().serve_connection(TokioIo::new(stream), service).await;
+    let _ = hyper::server::conn::http1::Builder::new()
+        .serve_connection(TokioIo::new(stream), service)
+        .await;
 }
 
 async fn read_head(stream: &mut (impl AsyncRead + Unpin)) {

@@ -16,7 +16,9 @@ struct Server {
 
 impl Server {
     /// Lets `talk` handle each connection.
-    async fn raw<F: Future<Output = ()> + Send + 'static>(talk: impl Fn(TcpStream) -> F + Send + 'static) -> Self {
+    async fn raw<F: Future<Output = ()> + Send + 'static>(
+        talk: impl Fn(TcpStream) -> F + Send + 'static,
+    ) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
         let accepted = Arc::new(AtomicUsize::new(0));
@@ -60,14 +62,16 @@ impl Server {
 
     fn target_with(&self, settings: HttpSettings) -> HttpTarget {
         let url = format!("http://{}/orders?key=s3cret", self.address);
-        HttpTarget::new(TargetUrl::parse(&url).expect("it is loopback"), settings).expect("http needs no certificates")
+        HttpTarget::new(TargetUrl::parse(&url).expect("it is loopback"), settings)
+            .expect("http needs no certificates")
     }
 }
 
 #[tokio::test]
 async fn a_message_arrives_with_what_the_target_needs_to_know() {
     let (server, seen) = Server::answering(ok).await;
-    let settings = HttpSettings::default().header("Authorization", "Bearer x").expect("it may be set");
+    let settings =
+        HttpSettings::default().header("Authorization", "Bearer x").expect("it may be set");
     let target = server.target_with(settings);
     let time = |seconds: u64| SystemTime::UNIX_EPOCH + Duration::from_millis(seconds * 1_000 + 999);
     let delivery = Delivery {
@@ -180,12 +184,18 @@ async fn the_status_decides_and_the_connection_is_kept() {
 async fn a_delay_is_read_from_the_head_and_from_the_body() {
     let head = "HTTP/1.1 503 Busy\r\nRetry-After: Sun, 06 Nov 1994 08:50:37 GMT\r\nDate: Sun, 06 Nov 1994 08:49:37 GMT\r\nContent-Length: 0\r\n\r\n";
     let failed = failure(&Server::canned(head).await.target()).await;
-    assert_eq!((failed.class(), failed.delay()), (FailureClass::Temporary, Some(Duration::from_mins(1))));
+    assert_eq!(
+        (failed.class(), failed.delay()),
+        (FailureClass::Temporary, Some(Duration::from_mins(1)))
+    );
 
     let body = r#"{"error":{"status":"RESOURCE_EXHAUSTED","details":[{"retryDelay":"7s"}]}}"#;
     let answer = format!("HTTP/1.1 429 Slow\r\nContent-Length: {}\r\n\r\n{body}", body.len());
     let failed = failure(&Server::canned(answer).await.target()).await;
-    assert_eq!((failed.class(), failed.delay()), (FailureClass::RateLimit, Some(Duration::from_secs(7))));
+    assert_eq!(
+        (failed.class(), failed.delay()),
+        (FailureClass::RateLimit, Some(Duration::from_secs(7)))
+    );
 
     let postponed = "HTTP/1.1 429 Later\r\nRetry-After: 3600\r\nRequeue-Scope: message\r\nContent-Length: 0\r\n\r\n";
     assert!(failure(&Server::canned(postponed).await.target()).await.is_postponed());
@@ -195,7 +205,9 @@ async fn a_delay_is_read_from_the_head_and_from_the_body() {
 async fn without_a_date_the_injected_clock_counts() {
     let head = "HTTP/1.1 503 Busy\r\nRetry-After: Sun, 06 Nov 1994 08:50:37 GMT\r\nContent-Length: 0\r\n\r\n";
     let server = Server::canned(head).await;
-    let clock = Clock::starting_at(httpdate::parse_http_date("Sun, 06 Nov 1994 07:50:37 GMT").expect("it is a date"));
+    let clock = Clock::starting_at(
+        httpdate::parse_http_date("Sun, 06 Nov 1994 07:50:37 GMT").expect("it is a date"),
+    );
     let target = server.target_with(HttpSettings::default().clock(clock));
     let delay = failure(&target).await.delay().expect("it is named");
     assert!(delay <= Duration::from_hours(1) && delay > Duration::from_mins(59));
@@ -205,20 +217,25 @@ async fn without_a_date_the_injected_clock_counts() {
 async fn a_redirect_is_a_failure_and_not_followed() {
     let (canary, _) = Server::answering(ok).await;
     for status in [301, 302, 303, 307, 308] {
-        let answer =
-            format!("HTTP/1.1 {status} Go\r\nLocation: http://{}/\r\nContent-Length: 0\r\n\r\n", canary.address);
+        let answer = format!(
+            "HTTP/1.1 {status} Go\r\nLocation: http://{}/\r\nContent-Length: 0\r\n\r\n",
+            canary.address
+        );
         let failed = failure(&Server::canned(answer).await.target()).await;
-        assert_eq!((failed.class(), failed.reason()), (FailureClass::NonRetryable, &*format!("status {status}")));
+        assert_eq!(
+            (failed.class(), failed.reason()),
+            (FailureClass::NonRetryable, &*format!("status {status}"))
+        );
     }
     assert_eq!(canary.accepted.load(Ordering::SeqCst), 0);
 }
 
 /// By gzip: an answer that would be a quota's if it were read.
 const COMPRESSED: &[u8] = &[
-    0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0xab, 0x56, 0x4a, 0x2d, 0x2a, 0xca, 0x2f, 0x52, 0xb2,
-    0xaa, 0x86, 0x30, 0x8a, 0x95, 0xac, 0xa2, 0xab, 0x95, 0x8a, 0x52, 0x13, 0x8b, 0xf3, 0xf3, 0x94, 0xac, 0x94, 0x0a,
-    0x4b, 0xf3, 0x4b, 0x12, 0x5d, 0x2b, 0x92, 0x53, 0x53, 0x53, 0x52, 0x53, 0x94, 0x6a, 0x63, 0x6b, 0x6b, 0x01, 0x04,
-    0x2a, 0xbf, 0xe0, 0x31, 0x00, 0x00, 0x00,
+    0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0xab, 0x56, 0x4a, 0x2d, 0x2a, 0xca,
+    0x2f, 0x52, 0xb2, 0xaa, 0x86, 0x30, 0x8a, 0x95, 0xac, 0xa2, 0xab, 0x95, 0x8a, 0x52, 0x13, 0x8b,
+    0xf3, 0xf3, 0x94, 0xac, 0x94, 0x0a, 0x4b, 0xf3, 0x4b, 0x12, 0x5d, 0x2b, 0x92, 0x53, 0x53, 0x53,
+    0x52, 0x53, 0x94, 0x6a, 0x63, 0x6b, 0x6b, 0x01, 0x04, 0x2a, 0xbf, 0xe0, 0x31, 0x00, 0x00, 0x00,
 ];
 
 #[tokio::test]
@@ -227,8 +244,12 @@ async fn a_compressed_answer_is_left_alone() {
         ("gzip", COMPRESSED, FailureClass::NonRetryable),
         ("identity", br#"{"error":{"errors":[{"reason":"quotaExceeded"}]}}"#, FailureClass::Quota),
     ] {
-        let head = format!("HTTP/1.1 403 No\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n", body.len());
-        let failed = failure(&Server::canned([head.as_bytes(), body].concat()).await.target()).await;
+        let head = format!(
+            "HTTP/1.1 403 No\r\nContent-Encoding: {encoding}\r\nContent-Length: {}\r\n\r\n",
+            body.len()
+        );
+        let failed =
+            failure(&Server::canned([head.as_bytes(), body].concat()).await.target()).await;
         assert_eq!(failed.class(), expected, "{encoding}");
     }
 }
@@ -286,7 +307,8 @@ async fn a_huge_head_counts_by_its_status() {
             let failed = failed.map(|failed| (failed.class(), failed.delay()));
             let without_delay = failed.map(|(class, _)| (class, None));
             let failed = if status == 400 { without_delay } else { failed };
-            let expected = if status == 400 { expected.map(|(class, _)| (class, None)) } else { expected };
+            let expected =
+                if status == 400 { expected.map(|(class, _)| (class, None)) } else { expected };
             assert_eq!(failed, expected, "{status}, {} bytes", headers.len());
         }
     }
@@ -324,9 +346,10 @@ async fn an_answer_that_breaks_off_is_temporary() {
 
 #[tokio::test]
 async fn a_reset_is_temporary() {
-    for (answer, reason) in
-        [("", "connection reset"), ("HTTP/1.1 503 No\r\nContent-Length: 10\r\n\r\nhalf", "status 503")]
-    {
+    for (answer, reason) in [
+        ("", "connection reset"),
+        ("HTTP/1.1 503 No\r\nContent-Length: 10\r\n\r\nhalf", "status 503"),
+    ] {
         let server = Server::raw(move |mut stream| async move {
             // The body of the request stays unread: closing then resets the connection.
             read_head(&mut stream).await;
@@ -353,7 +376,8 @@ async fn no_connection_is_temporary_and_says_why() {
         (format!("https://{}/?key=s3cret", no_tls.address), "TLS failed"),
     ] {
         let url = TargetUrl::parse(&url).expect("it is valid");
-        let target = HttpTarget::with_connector(url, HttpSettings::default(), connector::without_roots());
+        let target =
+            HttpTarget::with_connector(url, HttpSettings::default(), connector::without_roots());
         let failed = failure(&target).await;
         assert_eq!(
             (failed.class(), failed.evidence(), failed.reason()),
@@ -371,11 +395,14 @@ async fn a_name_that_leads_to_a_link_local_address_is_temporary_and_gets_nothing
         ("127.0.0.1", "127.0.0.1", "host name resolves to Lambda's Runtime API"),
     ] {
         let rules = TargetRules::default().allow_http().runtime_api(&format!("{api}:{port}"));
-        let url = TargetUrl::parse_with(&format!("http://orders.example:{port}/"), rules.clone()).expect("it is valid");
+        let url = TargetUrl::parse_with(&format!("http://orders.example:{port}/"), rules.clone())
+            .expect("it is valid");
         let address = SocketAddr::new(address.parse().expect("an address"), 0);
-        let resolver = tower::service_fn(move |_| async move { Ok::<_, io::Error>([address].into_iter()) });
+        let resolver =
+            tower::service_fn(move |_| async move { Ok::<_, io::Error>([address].into_iter()) });
         let connector = HttpConnector::new_with_resolver(Guarded::new(resolver, rules, port));
-        let failed = failure(&HttpTarget::with_connector(url, HttpSettings::default(), connector)).await;
+        let failed =
+            failure(&HttpTarget::with_connector(url, HttpSettings::default(), connector)).await;
         assert_eq!((failed.class(), failed.reason()), (FailureClass::Temporary, reason));
     }
     assert!(timeout_at(Instant::now(), canary.accept()).await.is_err(), "nobody connected");
@@ -405,9 +432,11 @@ async fn connections_are_reused_and_a_dead_one_is_replaced() {
 #[tokio::test]
 async fn neither_target_nor_failure_prints_a_secret() {
     let secret = "whsec_s3crets3crets3crets3crets3crets3".parse().expect("it is one");
-    let settings = HttpSettings::default().sign_with(secret).header("X-Key", "s3cret").expect("it may be set");
+    let settings =
+        HttpSettings::default().sign_with(secret).header("X-Key", "s3cret").expect("it may be set");
     let target = Server::canned("").await.target_with(settings);
-    let delivery = Delivery::new("id-1", "s3cret").header("X-Other", "s3cret").expect("it may be set");
+    let delivery =
+        Delivery::new("id-1", "s3cret").header("X-Other", "s3cret").expect("it may be set");
     let printed = format!("{delivery:?} {target:?}");
     let failed = target.deliver(delivery).await.expect_err("nobody answers");
     assert!(!format!("{printed} {failed:?}").contains("s3cret"));

@@ -1,4 +1,5 @@
-//! Any bytes as an event: `tests/fuzz event`. Held against `serde_json`'s own values, and then worked on as a batch.
+//! Any bytes as an event: `tests/fuzz event`. Held against `serde_json`'s own values, and then
+//! worked on as a batch.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -11,7 +12,9 @@ use super::*;
 use crate::clock::{Clock, Sampler, from_epoch_millis};
 use crate::failure::Failure;
 use crate::message::{Message, Record};
-use crate::queue::{Attribute, AttributeValue, CallError, Confirmation, MAX_BATCH_ENTRIES, Outgoing, QueueArn};
+use crate::queue::{
+    Attribute, AttributeValue, CallError, Confirmation, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
+};
 use crate::report::{Outcome, Settlement};
 use crate::wire;
 
@@ -60,19 +63,25 @@ impl Facts {
     fn expected(record: &Value) -> Self {
         let text = |value: &Value| value.as_str().map(str::to_owned);
         let system = &record["attributes"];
-        let millis = |name| system[name].as_str().and_then(|millis| millis.parse().ok()).map(from_epoch_millis);
+        let millis = |name| {
+            system[name].as_str().and_then(|millis| millis.parse().ok()).map(from_epoch_millis)
+        };
         let arn = text(&record["eventSourceARN"]).filter(|arn| arn.parse::<QueueArn>().is_ok());
-        let [id, handle, body] = ["messageId", "receiptHandle", "body"].map(|name| text(&record[name]));
+        let [id, handle, body] =
+            ["messageId", "receiptHandle", "body"].map(|name| text(&record[name]));
         Self {
             texts: [id, handle, body, text(&system["MessageGroupId"]), arn],
-            receive_count: system["ApproximateReceiveCount"].as_str().and_then(|count| count.parse().ok()),
+            receive_count: system["ApproximateReceiveCount"]
+                .as_str()
+                .and_then(|count| count.parse().ok()),
             times: ["SentTimestamp", "ApproximateFirstReceiveTimestamp"].map(millis),
             was_dead_lettered: system["DeadLetterQueueSourceArn"].is_string(),
             attributes: match record.get("messageAttributes") {
                 None | Some(Value::Null) => Some(BTreeMap::new()),
-                Some(Value::Object(attributes)) => {
-                    attributes.iter().map(|(name, value)| Some((name.clone(), attribute(value)?))).collect()
-                }
+                Some(Value::Object(attributes)) => attributes
+                    .iter()
+                    .map(|(name, value)| Some((name.clone(), attribute(value)?)))
+                    .collect(),
                 Some(_) => None,
             },
         }
@@ -82,7 +91,9 @@ impl Facts {
 fn attribute(value: &Value) -> Option<Attribute> {
     let data_type = value["dataType"].as_str()?;
     let value = match data_type.split('.').next() {
-        Some("Binary") => AttributeValue::Binary(BASE64.decode(value["binaryValue"].as_str()?).ok()?),
+        Some("Binary") => {
+            AttributeValue::Binary(BASE64.decode(value["binaryValue"].as_str()?).ok()?)
+        }
         _ => AttributeValue::Text(value["stringValue"].as_str()?.to_owned()),
     };
     Some(Attribute { data_type: data_type.to_owned(), value })
@@ -93,7 +104,9 @@ fn facts(event: &SqsEvent) -> Option<Vec<Facts>> {
 }
 
 fn assert_read_as(event: &SqsEvent, value: &Value) {
-    let expected = value["Records"].as_array().map(|records| records.iter().map(Facts::expected).collect::<Vec<_>>());
+    let expected = value["Records"]
+        .as_array()
+        .map(|records| records.iter().map(Facts::expected).collect::<Vec<_>>());
     let printed_anew: SqsEvent = serde_json::from_str(&value.to_string()).expect("it was JSON");
     assert_eq!(facts(&printed_anew), expected);
     // A broken attribute is not forgotten when its name occurs again, which a value does not tell.
@@ -113,14 +126,25 @@ struct Willing {
 }
 
 impl Queue for Willing {
-    async fn send(&self, _: &QueueArn, entries: &[Outgoing<'_>]) -> Result<Vec<Confirmation>, CallError> {
+    async fn send(
+        &self,
+        _: &QueueArn,
+        entries: &[Outgoing<'_>],
+    ) -> Result<Vec<Confirmation>, CallError> {
         assert!((1..=MAX_BATCH_ENTRIES).contains(&entries.len()));
         assert!(entries.iter().all(|entry| entry.delay.as_secs() <= 900));
-        self.sent.lock().expect("no panic").extend(entries.iter().map(|entry| entry.body.to_owned()));
+        self.sent
+            .lock()
+            .expect("no panic")
+            .extend(entries.iter().map(|entry| entry.body.to_owned()));
         Ok(vec![Ok(()); entries.len()])
     }
 
-    async fn delete(&self, _: &QueueArn, receipt_handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+    async fn delete(
+        &self,
+        _: &QueueArn,
+        receipt_handles: &[&str],
+    ) -> Result<Vec<Confirmation>, CallError> {
         assert!((1..=MAX_BATCH_ENTRIES).contains(&receipt_handles.len()));
         Ok(vec![Ok(()); receipt_handles.len()])
     }
@@ -135,7 +159,8 @@ impl Queue for Willing {
     }
 }
 
-/// Does what the first letter of the body says, and notes the bodies of which it said that they are done.
+/// Does what the first letter of the body says, and notes the bodies of which it said that they are
+/// done.
 #[derive(Clone, Default)]
 struct Moody {
     seen: Arc<Mutex<Vec<String>>>,
@@ -162,21 +187,33 @@ impl Handler for Moody {
     }
 }
 
-/// Each message is done, or sent again, or named in the response; and no body is told to the handler, or sent, that was not delivered.
+/// Each message is done, or sent again, or named in the response; and no body is told to the
+/// handler, or sent, that was not delivered.
 fn assert_accounted_for(records: Vec<Record>) {
-    let of_record =
-        |record: &Record| Some((record.message_id.clone().filter(|id| !id.is_empty())?, record.queue.clone()));
-    let delivered: BTreeSet<(String, Option<Arc<QueueArn>>)> = records.iter().filter_map(of_record).collect();
+    let of_record = |record: &Record| {
+        Some((record.message_id.clone().filter(|id| !id.is_empty())?, record.queue.clone()))
+    };
+    let delivered: BTreeSet<(String, Option<Arc<QueueArn>>)> =
+        records.iter().filter_map(of_record).collect();
     let bodies = records.iter().filter_map(|record| record.body.as_deref());
-    let payloads: BTreeSet<String> = bodies.map(|body| wire::read(body, CAP).payload.into_owned()).collect();
+    let payloads: BTreeSet<String> =
+        bodies.map(|body| wire::read(body, CAP).payload.into_owned()).collect();
     let (handler, queue) = (Moody::default(), Willing::default());
     let report = in_virtual_time(handler.clone(), queue.clone(), records);
 
     let sent = queue.sent.lock().expect("no panic");
-    let count = |settled: fn(&Settlement) -> bool| report.outcomes.iter().filter(|it| settled(&it.settlement)).count();
-    assert_eq!(count(|settlement| *settlement == Settlement::Done), *handler.done.lock().expect("no panic"));
+    let count = |settled: fn(&Settlement) -> bool| {
+        report.outcomes.iter().filter(|it| settled(&it.settlement)).count()
+    };
     assert_eq!(
-        count(|settlement| matches!(settlement, Settlement::Moved | Settlement::MovedNotDeleted { .. })),
+        count(|settlement| *settlement == Settlement::Done),
+        *handler.done.lock().expect("no panic")
+    );
+    assert_eq!(
+        count(|settlement| matches!(
+            settlement,
+            Settlement::Moved | Settlement::MovedNotDeleted { .. }
+        )),
         sent.len()
     );
     let of_outcome = |outcome: &Outcome| Some((outcome.message_id.clone()?, outcome.queue.clone()));
@@ -185,22 +222,32 @@ fn assert_accounted_for(records: Vec<Record>) {
     assert_eq!(reported.len(), delivered.len(), "each once");
     match respond(&report) {
         Ok(response) => {
-            let named = response.batch_item_failures.iter().map(|failure| failure.item_identifier.as_str());
-            let kept =
-                report.outcomes.iter().filter(|it| it.settlement.is_kept()).filter_map(|it| it.message_id.as_deref());
+            let named =
+                response.batch_item_failures.iter().map(|failure| failure.item_identifier.as_str());
+            let kept = report
+                .outcomes
+                .iter()
+                .filter(|it| it.settlement.is_kept())
+                .filter_map(|it| it.message_id.as_deref());
             assert!(named.eq(kept));
         }
-        Err(_) => assert!(report.outcomes.iter().any(|it| it.settlement.is_kept() && it.message_id.is_none())),
+        Err(_) => assert!(
+            report.outcomes.iter().any(|it| it.settlement.is_kept() && it.message_id.is_none())
+        ),
     }
     for body in sent.iter() {
         let read = wire::read(body, CAP);
-        assert!(matches!(read.origin, wire::Origin::Ours(_)) && payloads.contains(&*read.payload), "{body:?}");
+        assert!(
+            matches!(read.origin, wire::Origin::Ours(_)) && payloads.contains(&*read.payload),
+            "{body:?}"
+        );
     }
     assert!(handler.seen.lock().expect("no panic").iter().all(|body| payloads.contains(body)));
 }
 
 fn in_virtual_time(handler: Moody, queue: Willing, records: Vec<Record>) -> Report {
-    let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
+    let runtime =
+        Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
         let clock = Clock::starting_at(from_epoch_millis(1_800_000_000_000));
         let settings = Settings { clock, sampler: Sampler::always(0.5), ..Settings::default() };

@@ -28,7 +28,8 @@ fn retries_end_at_the_smaller_of_both_maxima() {
         let policy = RetryPolicy { max_retries: max, ..policy(class) };
         let history = History { retries, class_retries, ..after_retries(0) };
         // A named delay saves nothing.
-        for failure in [Failure::temporary("away"), Failure::temporary("away").retry_after(secs(1))] {
+        for failure in [Failure::temporary("away"), Failure::temporary("away").retry_after(secs(1))]
+        {
             let decided = policy.decide(&history, &failure, received(), 0.5);
             assert_eq!(decided != EXHAUSTED, goes_on, "{max} {class_max:?} {history:?}");
         }
@@ -72,7 +73,8 @@ fn the_last_wait_is_cut_to_what_is_left_and_then_nothing_is() {
 #[test]
 fn the_budgets_of_classes_differ() {
     let at_13_hours = received() + secs(13 * 3_600);
-    let decide = |failure| RetryPolicy::default().decide(&after_retries(0), &failure, at_13_hours, 0.5);
+    let decide =
+        |failure| RetryPolicy::default().decide(&after_retries(0), &failure, at_13_hours, 0.5);
     assert_eq!(decide(Failure::temporary("away")), TOO_OLD);
     assert_eq!(decide(Failure::rate_limit("429")), TOO_OLD);
     assert_eq!(delay_secs(decide(Failure::quota("used up"))), Some(90));
@@ -90,7 +92,8 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
     use FailureClass::{NonRetryable, Temporary};
     let class = ClassPolicy { max_retries: Some(3), total_timeout: secs(1_000), ..plain() };
     let policy = RetryPolicy { max_retries: 7, ..policy(class) };
-    // class of the last failure, retries, of this class, receives, age when this copy was first received → given up
+    // class of the last failure, retries, of this class, receives, age when this copy was first
+    // received → given up
     for (class, retries, class_retries, receive_count, age, expected) in [
         (Some(Temporary), 6, 2, 2, 0, false),
         (Some(Temporary), 7, 2, 2, 0, true),
@@ -122,7 +125,13 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
         assert_eq!(reason.is_some(), expected, "{progress:?} at {age}");
         // It is what the decision said on that earlier receive.
         if let Some(reason) = reason {
-            let decided = decide(&policy, &progress, &Failure::temporary("away"), received() + secs(age), 0.5);
+            let decided = decide(
+                &policy,
+                &progress,
+                &Failure::temporary("away"),
+                received() + secs(age),
+                0.5,
+            );
             assert_eq!(decided, Disposition::DeadLetter(reason));
         }
     }
@@ -144,8 +153,18 @@ fn a_postponement_uses_up_a_receive_of_what_waits_in_its_place() {
     let policy = RetryPolicy { max_retries: 3, ..RetryPolicy::default() };
     let state = RetryState::default();
     for (receive_count, is_postponed) in [(1, true), (2, true), (3, true), (4, false), (5, false)] {
-        let decided = decide(&policy, &in_place(&state, receive_count), &Failure::postpone(secs(60)), received(), 0.0);
-        assert_eq!(decided.wait().map(|wait| wait.total()), is_postponed.then_some(secs(60)), "{receive_count}");
+        let decided = decide(
+            &policy,
+            &in_place(&state, receive_count),
+            &Failure::postpone(secs(60)),
+            received(),
+            0.0,
+        );
+        assert_eq!(
+            decided.wait().map(|wait| wait.total()),
+            is_postponed.then_some(secs(60)),
+            "{receive_count}"
+        );
         assert!(is_postponed || decided == EXHAUSTED);
     }
 }
@@ -156,8 +175,8 @@ fn what_waits_in_its_place_counts_its_receives_for_every_class() {
     policy.quota.max_retries = Some(2);
     let temporary = Failure::temporary("away");
     let quota = Failure::quota("tomorrow");
-    // retries in the body, receives → seconds until the next attempt after a temporary failure; the same after one of the class
-    // `quota`; whether it is handled at all
+    // retries in the body, receives → seconds until the next attempt after a temporary failure; the
+    // same after one of the class `quota`; whether it is handled at all
     for (retry_count, receive_count, after_temporary, after_quota, is_handled) in [
         (0, 1, Some(2), Some(120), true),
         (0, 2, Some(6), Some(360), true),
@@ -176,9 +195,17 @@ fn what_waits_in_its_place_counts_its_receives_for_every_class() {
             let decided = decide(&policy, &progress, failure, received(), 1.0);
             decided.wait().map(|wait| wait.total().as_secs())
         };
-        assert_eq!(given_up(&policy, &progress, Some(received())).is_none(), is_handled, "{progress:?}");
+        assert_eq!(
+            given_up(&policy, &progress, Some(received())).is_none(),
+            is_handled,
+            "{progress:?}"
+        );
         assert_eq!(secs(&temporary), after_temporary, "{progress:?}");
-        assert_eq!(secs(&quota), after_quota.filter(|_| retry_count + receive_count <= 3), "{progress:?}");
+        assert_eq!(
+            secs(&quota),
+            after_quota.filter(|_| retry_count + receive_count <= 3),
+            "{progress:?}"
+        );
     }
 }
 
@@ -189,9 +216,15 @@ fn what_waits_in_its_place_takes_the_curve_for_the_delay_before() {
     let state = RetryState::default();
     // 2 s × 3ⁿ: three times what the curve had the time before, at most the cap.
     let longest = [1, 2, 3, 4, 5].map(|receive_count| {
-        decide(&policy, &in_place(&state, receive_count), &Failure::temporary("away"), received(), 1.0)
-            .wait()
-            .map(|wait| wait.total())
+        decide(
+            &policy,
+            &in_place(&state, receive_count),
+            &Failure::temporary("away"),
+            received(),
+            1.0,
+        )
+        .wait()
+        .map(|wait| wait.total())
     });
     assert_eq!(longest, [6, 6, 18, 54, 60].map(|longest| Some(secs(longest))));
 }
@@ -214,14 +247,19 @@ fn a_time_to_come_is_believed_as_far_away_as_the_policy_can_have_ordered_it() {
         policy.max_deferral = secs(1);
         policy.max_pause = None;
         policy.circuit_breaker = None;
-        assert_eq!(believed_due(&policy, received() + secs(ordered), received()), received() + secs(believed));
+        assert_eq!(
+            believed_due(&policy, received() + secs(ordered), received()),
+            received() + secs(believed)
+        );
     }
 }
 
 #[test]
 fn a_time_to_come_that_a_deferral_ordered_is_believed() {
-    let breaker = |reset| Some(CircuitBreaker { reset_timeout: secs(reset), ..CircuitBreaker::default() });
-    // longest deferral, longest pause, time until an open circuit is tried → as long again by chance
+    let breaker =
+        |reset| Some(CircuitBreaker { reset_timeout: secs(reset), ..CircuitBreaker::default() });
+    // longest deferral, longest pause, time until an open circuit is tried → as long again by
+    // chance
     for (deferral, pause, reset, longest) in [
         (60, None, None, 120),
         (86_400, Some(900), Some(900), 172_800),
@@ -238,8 +276,13 @@ fn a_time_to_come_that_a_deferral_ordered_is_believed() {
         for class in [&mut policy.rate_limit, &mut policy.quota, &mut policy.temporary] {
             class.max_delay = secs(1);
         }
-        for (ordered, believed) in [(longest - 1, longest - 1), (longest, longest), (longest + 1, longest)] {
-            assert_eq!(believed_due(&policy, received() + secs(ordered), received()), received() + secs(believed));
+        for (ordered, believed) in
+            [(longest - 1, longest - 1), (longest, longest), (longest + 1, longest)]
+        {
+            assert_eq!(
+                believed_due(&policy, received() + secs(ordered), received()),
+                received() + secs(believed)
+            );
         }
     }
 }
@@ -271,7 +314,11 @@ fn a_retry_is_numbered_by_the_budget_that_ends_first_and_its_delay_is_that_befor
         let failure = Failure::temporary("away");
         let failure = named.map_or(failure.clone(), |named| failure.retry_after(secs(named)));
         let expected = Retry { number, max, delay_before_jitter: secs(delay) };
-        assert_eq!(next_retry(&policy(class), &progress, &failure), Some(expected), "{class_max:?} {retries}");
+        assert_eq!(
+            next_retry(&policy(class), &progress, &failure),
+            Some(expected),
+            "{class_max:?} {retries}"
+        );
         assert_eq!(next_retry(&policy(plain()), &progress, &Failure::non_retryable("wrong")), None);
     }
 }

@@ -24,7 +24,8 @@ fn sequence(backoff: &Backoff, jitter: Jitter, sample: f64) -> [u64; 7] {
 }
 
 #[test]
-fn every_backoff_with_every_jitter_gives_its_exact_sequence_up_to_the_cap_and_beyond_every_number() {
+fn every_backoff_with_every_jitter_gives_its_exact_sequence_up_to_the_cap_and_beyond_every_number()
+{
     let exponential = Backoff::Exponential { base: secs(100), multiplier: 3.0 };
     let linear = Backoff::Linear { base: secs(100) };
     let fibonacci = Backoff::Fibonacci { base: secs(100) };
@@ -110,7 +111,11 @@ fn every_backoff_with_every_jitter_gives_its_exact_sequence_up_to_the_cap_and_be
         (&list, decorrelated, ALMOST_ONE, [1_000, 1_000, 1_000, 1_000, 1_000, 1_000, 1_000]),
     ];
     for (backoff, jitter, sample, expected) in table {
-        assert_eq!(sequence(backoff, jitter, sample), expected, "{backoff:?} {jitter:?} at {sample}");
+        assert_eq!(
+            sequence(backoff, jitter, sample),
+            expected,
+            "{backoff:?} {jitter:?} at {sample}"
+        );
     }
 }
 
@@ -118,7 +123,8 @@ fn every_backoff_with_every_jitter_gives_its_exact_sequence_up_to_the_cap_and_be
 fn a_curve_meets_the_longest_delay_of_sqs_on_both_sides() {
     for (cap, not_before) in [(899, None), (900, None), (901, Some(received() + secs(901)))] {
         let class = ClassPolicy { max_delay: secs(cap), ..plain() };
-        let decided = policy(class).decide(&after_retries(40), &Failure::temporary("away"), received(), 0.5);
+        let decided =
+            policy(class).decide(&after_retries(40), &Failure::temporary("away"), received(), 0.5);
         let wait = decided.wait().expect("requeued");
         assert_eq!((wait.total(), wait.not_before()), (secs(cap), not_before));
         assert_eq!(u64::from(wait.delay().as_secs()), cap.min(900));
@@ -127,11 +133,19 @@ fn a_curve_meets_the_longest_delay_of_sqs_on_both_sides() {
 
 #[test]
 fn a_part_of_a_second_is_rounded_up() {
-    let class =
-        ClassPolicy { backoff: Backoff::Exponential { base: Duration::from_millis(100), multiplier: 2.0 }, ..plain() };
+    let class = ClassPolicy {
+        backoff: Backoff::Exponential { base: Duration::from_millis(100), multiplier: 2.0 },
+        ..plain()
+    };
     let policy = policy(class);
-    let after =
-        |retries| delay_secs(policy.decide(&after_retries(retries), &Failure::temporary("away"), received(), 0.5));
+    let after = |retries| {
+        delay_secs(policy.decide(
+            &after_retries(retries),
+            &Failure::temporary("away"),
+            received(),
+            0.5,
+        ))
+    };
     assert_eq!([after(0), after(3), after(4)], [Some(1), Some(1), Some(2)]);
 }
 
@@ -154,7 +168,8 @@ fn another_class_begins_its_own_curve() {
     };
     for (jitter, wait) in [(Jitter::None, 10), (Jitter::Decorrelated, 30)] {
         let policy = policy(ClassPolicy { jitter, ..plain() });
-        let decided = decide(&policy, &progress, &Failure::temporary("away"), received(), ALMOST_ONE);
+        let decided =
+            decide(&policy, &progress, &Failure::temporary("away"), received(), ALMOST_ONE);
         assert_eq!(delay_secs(decided), Some(wait), "{jitter:?}");
     }
 }
@@ -172,7 +187,8 @@ fn a_message_that_cannot_be_sent_again_counts_its_receives() {
         (0, 0, u32::MAX, 10, 1_000),
     ] {
         let history = History { retries, class_retries, receives, ..after_retries(0) };
-        let decided = policy(plain()).decide(&history, &Failure::temporary("away"), received(), 0.5);
+        let decided =
+            policy(plain()).decide(&history, &Failure::temporary("away"), received(), 0.5);
         assert_eq!(decided, requeued(wait, fallback), "{history:?}");
     }
 }
@@ -182,7 +198,8 @@ fn the_standard_rate_limit_waits_60_then_180_then_300_seconds() {
     let mut policy = RetryPolicy::default();
     policy.rate_limit.jitter = Jitter::None;
     let waits = (0..5).map(|retries| {
-        let decided = policy.decide(&after_retries(retries), &Failure::rate_limit("429"), received(), 0.5);
+        let decided =
+            policy.decide(&after_retries(retries), &Failure::rate_limit("429"), received(), 0.5);
         delay_secs(decided).expect("requeued")
     });
     assert_eq!(waits.collect::<Vec<_>>(), [60, 180, 300, 300, 300]);

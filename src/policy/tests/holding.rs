@@ -1,4 +1,5 @@
-//! Whose turn it is not: who may be kept from a call at all, for how long, and how often a handler may put it off.
+//! Whose turn it is not: who may be kept from a call at all, for how long, and how often a handler
+//! may put it off.
 
 use super::*;
 use crate::disposition::Strategy;
@@ -12,7 +13,14 @@ fn failed(retry_count: u32) -> RetryState {
 
 fn first_receive(state: &RetryState, strategy: Strategy) -> Progress<'_> {
     let counts_receives = strategy == Strategy::Visibility;
-    Progress { state, first_received: received(), receive_count: 1, strategy, counts_receives, max_retries: u32::MAX }
+    Progress {
+        state,
+        first_received: received(),
+        receive_count: 1,
+        strategy,
+        counts_receives,
+        max_retries: u32::MAX,
+    }
 }
 
 #[test]
@@ -29,7 +37,8 @@ fn nobody_is_held_more_often_than_the_policy_allows() {
         (u32::MAX, u32::MAX, false),
     ] {
         let policy = RetryPolicy { max_deferrals, ..policy(plain()) };
-        let is_held = may_be_held(&policy, &first_receive(&state, Strategy::Copy), deferrals, received());
+        let is_held =
+            may_be_held(&policy, &first_receive(&state, Strategy::Copy), deferrals, received());
         assert_eq!(is_held, expected, "{deferrals} of {max_deferrals}");
     }
 }
@@ -38,7 +47,9 @@ fn nobody_is_held_more_often_than_the_policy_allows() {
 fn what_sqs_delivers_once_more_is_not_held() {
     let (policy, state) = (policy(plain()), failed(0));
     for strategy in [Strategy::Copy, Strategy::Visibility] {
-        for (receive_count, expected) in [(0, true), (1, true), (2, false), (3, false), (u32::MAX, false)] {
+        for (receive_count, expected) in
+            [(0, true), (1, true), (2, false), (3, false), (u32::MAX, false)]
+        {
             let progress = Progress { receive_count, ..first_receive(&state, strategy) };
             assert_eq!(may_be_held(&policy, &progress, 0, received()), expected, "{progress:?}");
         }
@@ -50,7 +61,8 @@ fn what_waits_in_its_place_is_held_only_if_another_receive_is_an_attempt_too() {
     let state = failed(0);
     for (max_retries, expected) in [(0, false), (1, true), (2, true)] {
         let policy = RetryPolicy { max_retries, ..policy(plain()) };
-        let is_held = |strategy| may_be_held(&policy, &first_receive(&state, strategy), 0, received());
+        let is_held =
+            |strategy| may_be_held(&policy, &first_receive(&state, strategy), 0, received());
         assert_eq!(is_held(Strategy::Visibility), expected, "{max_retries}");
         assert!(is_held(Strategy::Copy), "a copy uses up no receive");
     }
@@ -59,7 +71,8 @@ fn what_waits_in_its_place_is_held_only_if_another_receive_is_an_attempt_too() {
 #[test]
 fn whose_time_is_up_is_not_held_and_a_hold_ends_with_it() {
     let class = |total_timeout| ClassPolicy { total_timeout: secs(total_timeout), ..plain() };
-    let policy = RetryPolicy { rate_limit: class(2_000), quota: class(3_000), ..policy(class(1_000)) };
+    let policy =
+        RetryPolicy { rate_limit: class(2_000), quota: class(3_000), ..policy(class(1_000)) };
     // class of the last failure → its patience
     for (class, patience) in [
         (None, 1_000),
@@ -71,9 +84,15 @@ fn whose_time_is_up_is_not_held_and_a_hold_ends_with_it() {
         let state = RetryState { class, ..RetryState::default() };
         let progress = first_receive(&state, Strategy::Copy);
         // milliseconds that are left → seconds that it is held
-        for (left, held) in [(60_001, 60), (60_000, 60), (59_999, 59), (1_000, 1), (999, 0), (1, 0), (0, 0)] {
+        for (left, held) in
+            [(60_001, 60), (60_000, 60), (59_999, 59), (1_000, 1), (999, 0), (1, 0), (0, 0)]
+        {
             let now = received() + secs(patience) - Duration::from_millis(left);
-            assert_eq!(may_be_held(&policy, &progress, 0, now), held > 0, "{class:?}, {left} ms left");
+            assert_eq!(
+                may_be_held(&policy, &progress, 0, now),
+                held > 0,
+                "{class:?}, {left} ms left"
+            );
             let decided = hold(&policy, &progress, Deferral::Paused, secs(60), 0, now, 0.0);
             assert_eq!(delay_secs(decided), Some(held), "{class:?}, {left} ms left");
         }
@@ -110,11 +129,15 @@ fn a_hold_lasts_for_its_rest_or_twice_as_long_as_the_last_and_is_spread_over_twi
         for (sample, expected) in [(0.0, shortest), (ALMOST_ONE, longest)] {
             for why in [Deferral::Paused, Deferral::CircuitOpen] {
                 let progress = first_receive(&state, Strategy::Copy);
-                let decided = hold(&policy, &progress, why, secs(rest), deferrals, received(), sample);
+                let decided =
+                    hold(&policy, &progress, why, secs(rest), deferrals, received(), sample);
                 let Disposition::Defer { why: said, wait } = decided else { panic!("{decided:?}") };
                 assert_eq!(said, why);
                 let secs = wait.total().as_secs_f64().round();
-                assert!((secs - Duration::from_secs(expected).as_secs_f64()).abs() < 0.5, "{secs} for {expected}");
+                assert!(
+                    (secs - Duration::from_secs(expected).as_secs_f64()).abs() < 0.5,
+                    "{secs} for {expected}"
+                );
             }
         }
     }
@@ -137,9 +160,16 @@ fn a_message_may_be_postponed_so_often_in_a_row_and_no_more() {
         // No retry has to be left for it.
         for retry_count in [0, 50] {
             let state = RetryState { postponements, ..failed(retry_count) };
-            let decided = decide(&policy, &first_receive(&state, Strategy::Copy), &postponement, received(), 0.0);
+            let decided = decide(
+                &policy,
+                &first_receive(&state, Strategy::Copy),
+                &postponement,
+                received(),
+                0.0,
+            );
             assert_eq!(delay_secs(decided), expected, "{postponements} of {max_postponements}");
-            let is_given_up = decided == Disposition::DeadLetter(DeadLetterReason::PostponedTooOften);
+            let is_given_up =
+                decided == Disposition::DeadLetter(DeadLetterReason::PostponedTooOften);
             assert_eq!(is_given_up, expected.is_none());
         }
     }

@@ -42,7 +42,8 @@ fn a_named_delay_that_does_not_fit_ends_the_retries_and_is_not_cut() {
         (0, 1_000, None),
     ] {
         let failure = Failure::temporary("away").retry_after(Duration::from_millis(named_millis));
-        let decided = policy.decide(&after_retries(0), &failure, received() + secs(age), ALMOST_ONE);
+        let decided =
+            policy.decide(&after_retries(0), &failure, received() + secs(age), ALMOST_ONE);
         assert_eq!(delay_secs(decided), wait, "{named_millis} ms at {age} s");
         if wait.is_none() {
             assert_eq!(decided, Disposition::DeadLetter(DeadLetterReason::TooOld));
@@ -87,8 +88,12 @@ fn a_postponement_asks_no_budget() {
         (900, ALMOST_ONE, 960),
         (50_000, 0.0, 43_200),
     ] {
-        let decided = policy.decide(&after_retries(99), &Failure::postpone(secs(delay)), long_ago, sample);
-        let expected = Disposition::Defer { why: Deferral::Postponed, wait: Wait::from(secs(total), long_ago) };
+        let decided =
+            policy.decide(&after_retries(99), &Failure::postpone(secs(delay)), long_ago, sample);
+        let expected = Disposition::Defer {
+            why: Deferral::Postponed,
+            wait: Wait::from(secs(total), long_ago),
+        };
         assert_eq!(decided, expected, "{delay} at {sample}");
     }
 }

@@ -28,11 +28,13 @@ fn durations() -> impl Strategy<Value = Duration> {
 fn backoffs() -> impl Strategy<Value = Backoff> {
     let multiplier = prop_oneof![1.0..10.0, any::<f64>()];
     prop_oneof![
-        (durations(), multiplier).prop_map(|(base, multiplier)| Backoff::Exponential { base, multiplier }),
+        (durations(), multiplier)
+            .prop_map(|(base, multiplier)| Backoff::Exponential { base, multiplier }),
         durations().prop_map(|base| Backoff::Linear { base }),
         durations().prop_map(|base| Backoff::Fibonacci { base }),
         durations().prop_map(|base| Backoff::Constant { base }),
-        (durations(), prop::collection::vec(durations(), 0..4)).prop_map(|(first, then)| Backoff::List { first, then }),
+        (durations(), prop::collection::vec(durations(), 0..4))
+            .prop_map(|(first, then)| Backoff::List { first, then }),
     ]
 }
 
@@ -70,10 +72,12 @@ fn states() -> impl Strategy<Value = RetryState> {
 /// A failure, and the delay that it names.
 fn failures() -> impl Strategy<Value = Failure> {
     let class = prop::sample::select(FailureClass::ALL.to_vec());
-    (class, prop::option::of(durations()), any::<u8>()).prop_map(|(class, named, postponed)| match named {
-        Some(named) if postponed < 32 => Failure::postpone(named),
-        Some(named) => failure(class).retry_after(named),
-        None => failure(class),
+    (class, prop::option::of(durations()), any::<u8>()).prop_map(|(class, named, postponed)| {
+        match named {
+            Some(named) if postponed < 32 => Failure::postpone(named),
+            Some(named) => failure(class).retry_after(named),
+            None => failure(class),
+        }
     })
 }
 

@@ -20,11 +20,15 @@ fn a_deferral_waits_at_most_a_second_at_first_and_then_twice_as_long_each_time()
         (u32::MAX, [60, 90, 120]),
     ] {
         for (sample, expected) in [0.0, 0.5, ALMOST_ONE].into_iter().zip(at_samples) {
-            let decided = defer(&RetryPolicy::default(), Deferral::NoTimeLeft, deferrals, received(), sample);
+            let decided =
+                defer(&RetryPolicy::default(), Deferral::NoTimeLeft, deferrals, received(), sample);
             assert_eq!(delay_secs(decided), Some(expected), "{deferrals} at {sample}");
         }
     }
-    assert_eq!(delay_secs(defer(&RetryPolicy::default(), Deferral::NoTimeLeft, 3, received(), f64::NAN)), Some(8));
+    assert_eq!(
+        delay_secs(defer(&RetryPolicy::default(), Deferral::NoTimeLeft, 3, received(), f64::NAN)),
+        Some(8)
+    );
 }
 
 #[test]
@@ -51,13 +55,17 @@ fn ten_thousand_messages_that_fail_together_do_not_come_back_together() {
         let history = History { previous: previous.map(secs), ..after_retries(retries) };
         let mut seconds = [0; 61];
         for _ in 0..MESSAGES {
-            let decided = policy.decide(&history, &Failure::temporary("away"), received(), sample());
+            let decided =
+                policy.decide(&history, &Failure::temporary("away"), received(), sample());
             seconds[usize::from(decided.wait().expect("requeued").delay().as_secs())] += 1;
         }
         let mean = MESSAGES / (to - from);
         for (second, messages) in seconds.into_iter().enumerate() {
             let (fewest, most) = if second > from { (mean / 2, 2 * mean) } else { (0, 1) };
-            assert!((fewest..=most).contains(&messages), "{jitter:?} after {retries}: {messages} in second {second}");
+            assert!(
+                (fewest..=most).contains(&messages),
+                "{jitter:?} after {retries}: {messages} in second {second}"
+            );
         }
     }
 }
@@ -69,7 +77,8 @@ fn what_was_told_the_same_retry_after_spreads_too() {
     let mut seconds = [0; 61];
     for _ in 0..10_000 {
         let sample = (0.0..1.0_f64).new_tree(&mut runner).expect("a range").current();
-        let decided = RetryPolicy::default().decide(&after_retries(0), &failure, received(), sample);
+        let decided =
+            RetryPolicy::default().decide(&after_retries(0), &failure, received(), sample);
         let total = delay_secs(decided).expect("requeued");
         seconds[usize::try_from(total - 600).expect("few")] += 1;
     }

@@ -1,4 +1,5 @@
-//! Any text as a body: `tests/fuzz wire`. Held against `serde_json`, which parses into values what is only edited here.
+//! Any text as a body: `tests/fuzz wire`. Held against `serde_json`, which parses into values what
+//! is only edited here.
 
 use serde_json::{Map, Value};
 
@@ -10,15 +11,21 @@ fn any_text_survives_every_attempt() {
         let body = String::from_utf8_lossy(input);
         assert_taken_apart(&body);
         let read = read(&body, CAP);
-        let mut states = vec![state(), RetryState { original_message_id: None, counts: [0; 4], ..state() }];
+        let mut states =
+            vec![state(), RetryState { original_message_id: None, counts: [0; 4], ..state() }];
         if let Origin::Ours(carried) = &read.origin
             && !json::is_refused(&body)
         {
-            states.push(RetryState { retry_timestamp: state().retry_timestamp, ..*carried.clone() });
+            states
+                .push(RetryState { retry_timestamp: state().retry_timestamp, ..*carried.clone() });
         }
         for payload in [&body, &read.payload] {
             assert_survives(payload, &states);
-            let once = states.iter().map(|state| assert_stamped(payload, state)).next_back().expect("a state");
+            let once = states
+                .iter()
+                .map(|state| assert_stamped(payload, state))
+                .next_back()
+                .expect("a state");
             assert_survives(&once, &states);
         }
     });
@@ -77,13 +84,22 @@ fn assert_stamped(payload: &str, state: &RetryState) -> String {
         assert_eq!(envelope["retryBody"], payload);
         assert_eq!(envelope.len(), 5);
     }
-    if let (false, Some(before), Some(after)) = (text.starts_with("{\"retryBody\":"), values(payload), values(&text)) {
+    if let (false, Some(before), Some(after)) =
+        (text.starts_with("{\"retryBody\":"), values(payload), values(&text))
+    {
         let ours = Name::ALL.map(Name::as_str);
-        assert_eq!(after.len(), before.len() + ours.iter().filter(|name| !before.contains_key(**name)).count());
+        assert_eq!(
+            after.len(),
+            before.len() + ours.iter().filter(|name| !before.contains_key(**name)).count()
+        );
         for (name, value) in &before {
             if ours.contains(&name.as_str()) {
                 let kept = after["retryState"]["original"][name].as_str().expect("it is kept");
-                assert_eq!(serde_json::from_str::<Value>(kept).expect("JSON"), *value, "{payload:?}");
+                assert_eq!(
+                    serde_json::from_str::<Value>(kept).expect("JSON"),
+                    *value,
+                    "{payload:?}"
+                );
             } else {
                 assert_eq!(after[name], *value, "{payload:?}");
             }
@@ -92,12 +108,15 @@ fn assert_stamped(payload: &str, state: &RetryState) -> String {
     let later = from_epoch_millis(1_800_000_000_123);
     copy.set_timestamp(later);
     assert_eq!(copy.as_str().len(), text.len());
-    let Origin::Ours(sent) = read(copy.as_str(), CAP).origin else { panic!("not recognised: {copy:?}") };
+    let Origin::Ours(sent) = read(copy.as_str(), CAP).origin else {
+        panic!("not recognised: {copy:?}")
+    };
     assert_eq!(*sent, RetryState { retry_timestamp: Some(later), ..state.clone() });
     text
 }
 
-/// The members of a JSON object, none if it is too deep for `serde_json` or has numbers that are too large.
+/// The members of a JSON object, none if it is too deep for `serde_json` or has numbers that are
+/// too large.
 fn values(text: &str) -> Option<Map<String, Value>> {
     // This name has a meaning of its own for it.
     if text.contains("$serde_json::private") { None } else { serde_json::from_str(text).ok() }

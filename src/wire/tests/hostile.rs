@@ -22,9 +22,12 @@ fn nesting_of_any_depth_costs_no_stack() {
         let body = stamped("{}").replacen("\"v\":1", &format!("\"v\":1,{part}"), 1);
         assert!(matches!(read(&body, CAP).origin, Origin::Ours(_)));
     }
-    for (part, value) in
-        [("60", &array), ("{\"rate-limit\":2}", &object), ("\"rate-limit\"", &array), ("\"id-1\"", &object)]
-    {
+    for (part, value) in [
+        ("60", &array),
+        ("{\"rate-limit\":2}", &object),
+        ("\"rate-limit\"", &array),
+        ("\"id-1\"", &object),
+    ] {
         assert_fresh(&stamped("{}").replacen(part, value, 1), 2);
     }
 }
@@ -68,7 +71,9 @@ fn what_escapes_say_in_an_envelope_stays_escaped_on_the_wire() {
 
 #[test]
 fn what_escapes_say_in_a_kept_value_stays_escaped_on_the_wire() {
-    let original = r#""v":1,"original":{"retryCount":"\"\uFFFF\""},"x":"\uFFFF","\uFFFE":"#.to_owned() + "\"\\uffff\"";
+    let original = r#""v":1,"original":{"retryCount":"\"\uFFFF\""},"x":"\uFFFF","\uFFFE":"#
+        .to_owned()
+        + "\"\\uffff\"";
     let body = stamped("{}").replacen("\"v\":1", &original, 1);
     let read = read(&body, CAP);
     assert_eq!(read.payload, "{\"retryCount\":\"\u{FFFF}\"}");
@@ -87,7 +92,10 @@ fn a_nonmember_that_looks_like_ours_is_none() {
         "\\\\u0072etryCount",
     ] {
         assert_fresh(&format!("{{\"{key}\":3}}"), 0);
-        assert!(stamped(&format!("{{\"{key}\":3}}")).starts_with(&format!("{{\"{key}\":3,\"retryCount\":2,")));
+        assert!(
+            stamped(&format!("{{\"{key}\":3}}"))
+                .starts_with(&format!("{{\"{key}\":3,\"retryCount\":2,"))
+        );
     }
     let letters = "originalMessageId".bytes();
     let longest = letters.fold(String::new(), |key, byte| format!("{key}\\u{byte:04X}"));

@@ -8,7 +8,8 @@ use serde_json::Value;
 
 use super::*;
 
-const NAMES: [&str; 5] = ["retryCount", "originalMessageId", "retryTimestamp", "retryState", "retryBody"];
+const NAMES: [&str; 5] =
+    ["retryCount", "originalMessageId", "retryTimestamp", "retryState", "retryBody"];
 
 fn space() -> impl Strategy<Value = String> {
     "[ \t\n\r]{0,2}"
@@ -49,8 +50,17 @@ fn our_key() -> impl Strategy<Value = String> {
 }
 
 fn number_text() -> impl Strategy<Value = String> {
-    let odd =
-        vec!["-0", "5.0", "1e2", "1E+400", "0.10", "12345678901234567890123", "-1", "4294967296", "1700000000000"];
+    let odd = vec![
+        "-0",
+        "5.0",
+        "1e2",
+        "1E+400",
+        "0.10",
+        "12345678901234567890123",
+        "-1",
+        "4294967296",
+        "1700000000000",
+    ];
     prop_oneof![select(odd).prop_map(str::to_owned), (0_u32..60).prop_map(|n| n.to_string())]
 }
 
@@ -103,8 +113,9 @@ fn payload() -> impl Strategy<Value = String> {
         colliding_object(),
         colliding_object(),
         (spaced(json()), any_state()).prop_map(|(payload, state)| stamp_always(&payload, &state)),
-        (spaced(json()), any_state(), any::<prop::sample::Index>(), ".{0,3}")
-            .prop_map(|(payload, state, at, noise)| damaged(&stamp_always(&payload, &state), at, &noise)),
+        (spaced(json()), any_state(), any::<prop::sample::Index>(), ".{0,3}").prop_map(
+            |(payload, state, at, noise)| damaged(&stamp_always(&payload, &state), at, &noise)
+        ),
     ]
 }
 
@@ -120,7 +131,13 @@ fn any_time() -> impl Strategy<Value = SystemTime> {
 }
 
 fn any_state() -> impl Strategy<Value = RetryState> {
-    let outer = (any::<u32>(), option::of(".{1,9}"), any_time(), option::of(any_time()), option::of(any_time()));
+    let outer = (
+        any::<u32>(),
+        option::of(".{1,9}"),
+        any_time(),
+        option::of(any_time()),
+        option::of(any_time()),
+    );
     let inner = (
         option::of(select(FailureClass::ALL.as_slice())),
         option::of(any::<u32>()),
@@ -130,7 +147,12 @@ fn any_state() -> impl Strategy<Value = RetryState> {
     );
     // Boxed, or its parts of parts of parts overflow the stack of a test.
     let object = option::of(object_of(string_text(), json())).boxed();
-    let foreign = (object.clone(), option::of(".{0,9}"), vec(("u.{0,3}", json().boxed()), 0..3).boxed(), object);
+    let foreign = (
+        object.clone(),
+        option::of(".{0,9}"),
+        vec(("u.{0,3}", json().boxed()), 0..3).boxed(),
+        object,
+    );
     (outer, inner, foreign).prop_map(|(outer, inner, foreign)| RetryState {
         retry_count: outer.0,
         original_message_id: outer.1,

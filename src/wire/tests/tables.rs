@@ -42,7 +42,9 @@ fn every_arrangement_of_our_names_in_a_payload_survives() {
         for second in names {
             for third in names {
                 for value in ["null", "\"\\uffff\\\"\"", "{\"v\":1}"] {
-                    let payload = format!("{{\"{first}\":{value} , \"{second}\" : {value},\n\"{third}\":{value}}}");
+                    let payload = format!(
+                        "{{\"{first}\":{value} , \"{second}\" : {value},\n\"{third}\":{value}}}"
+                    );
                     assert_survives(&payload, &[state(), state()]);
                 }
             }
@@ -132,7 +134,8 @@ fn a_body_in_the_articles_format_goes_on_counting_and_shows_its_members() {
 /// Each way to be not quite ours, as a replacement in a body that is.
 #[test]
 fn a_body_with_a_malformed_member_is_the_producers() {
-    let body = stamped("{\"a\":1}").replace("\"v\":1,", "\"v\":1,\"original\":{\"retryCount\":\"7\"},");
+    let body =
+        stamped("{\"a\":1}").replace("\"v\":1,", "\"v\":1,\"original\":{\"retryCount\":\"7\"},");
     assert!(matches!(read(&body, CAP).origin, Origin::Ours(_)));
     let cases = [
         ("\"v\":1,", ""),
@@ -187,7 +190,8 @@ fn a_body_with_a_malformed_member_is_the_producers() {
     for (part, replacement) in cases {
         let changed = body.replacen(part, replacement, 1);
         assert_ne!(changed, body, "{part} is not in the body");
-        let believed = if read(&changed, CAP).origin == (Origin::Fresh { retry_count: 2 }) { 2 } else { 0 };
+        let believed =
+            if read(&changed, CAP).origin == (Origin::Fresh { retry_count: 2 }) { 2 } else { 0 };
         assert_fresh(&changed, believed);
         assert_survives(&changed, &[state(), state()]);
     }
@@ -198,7 +202,11 @@ fn a_count_that_is_torn_out_or_garbled_is_counted_anew() {
     for payload in ["{\"a\":1}", "{}", "{\"retryCount\":\"mine\",\"a\":1}", "text"] {
         let body = stamped(payload);
         for garbled in ["", "-1", "2.0", "\"2\"", "null", "4294967296", "{}"] {
-            let count = if garbled.is_empty() { "\"other\":2".to_owned() } else { format!("\"retryCount\":{garbled}") };
+            let count = if garbled.is_empty() {
+                "\"other\":2".to_owned()
+            } else {
+                format!("\"retryCount\":{garbled}")
+            };
             let torn = body.replacen("\"retryCount\":2", &count, 1);
             let read = read(&torn, CAP);
             let Origin::Ours(state) = read.origin else {
@@ -214,13 +222,13 @@ fn a_count_that_is_torn_out_or_garbled_is_counted_anew() {
 
 #[test]
 fn a_later_version_is_recognised_and_left_alone() {
-    for (version, expected) in [("2", 2), ("3000000000", 3_000_000_000), ("18446744073709551616", u64::MAX)] {
+    for (version, expected) in
+        [("2", 2), ("3000000000", 3_000_000_000), ("18446744073709551616", u64::MAX)]
+    {
         for payload in ["{\"a\":1}", "text"] {
-            let body = stamped(payload).replacen("\"v\":1", &format!("\"v\":{version}"), 1).replacen(
-                "\"class\":\"rate-limit\"",
-                "\"class\":[]",
-                1,
-            );
+            let body = stamped(payload)
+                .replacen("\"v\":1", &format!("\"v\":{version}"), 1)
+                .replacen("\"class\":\"rate-limit\"", "\"class\":[]", 1);
             let read = read(&body, CAP);
             assert_eq!(read.origin, Origin::LaterVersion(expected));
             assert_eq!(read.payload, body);
@@ -248,8 +256,14 @@ fn our_members_are_found_wherever_someone_else_has_moved_them() {
         (format!("{{ {count} , {id},{time} ,{retry_state} }}"), "{   }"),
         (format!("{{{count}\r\n\t , {id},{time},{retry_state}\n,\n\"a\":1}}"), "{ \n\"a\":1}"),
         (format!("{{{count},{id},{time},{retry_state},\"a\":1}}"), "{\"a\":1}"),
-        (format!("{{\"a\":1,{count},\"b\":2 ,{id},{time}, \"c\":3,{retry_state}}}"), "{\"a\":1,\"b\":2 , \"c\":3}"),
-        (format!("{{{retry_state},\"a\":1, {time} ,{id}, \"b\":2,{count}\n}}"), "{\"a\":1 , \"b\":2\n}"),
+        (
+            format!("{{\"a\":1,{count},\"b\":2 ,{id},{time}, \"c\":3,{retry_state}}}"),
+            "{\"a\":1,\"b\":2 , \"c\":3}",
+        ),
+        (
+            format!("{{{retry_state},\"a\":1, {time} ,{id}, \"b\":2,{count}\n}}"),
+            "{\"a\":1 , \"b\":2\n}",
+        ),
         (format!("{{{retry_state},{time},\"retryBody\":\"x\",{id},{count}}}"), "x"),
     ];
     for (body, payload) in cases {
@@ -272,10 +286,14 @@ fn every_field_of_the_state_has_its_place() {
         hops: 4,
         redrives: 5,
         dead_letter: Some("{ \"class\" :\"quota\"}".to_owned()),
-        unknown: vec![("z".to_owned(), "[1 ]".to_owned()), ("\u{FFFF}".to_owned(), "1e999".to_owned())],
+        unknown: vec![
+            ("z".to_owned(), "[1 ]".to_owned()),
+            ("\u{FFFF}".to_owned(), "1e999".to_owned()),
+        ],
         ..state()
     };
-    let text = stamp("{\"retryCount\":null}", &full, Wrap::Never).map(|copy| copy.as_str().to_owned());
+    let text =
+        stamp("{\"retryCount\":null}", &full, Wrap::Never).map(|copy| copy.as_str().to_owned());
     let expected = concat!(
         r#"{"retryCount":4294967295,"originalMessageId":"id-1","retryTimestamp":"2026-11-21T01:02:03.004Z","#,
         r#""retryState":{"v":1,"firstSent":1700000000001,"firstReceived":0,"class":"non-retryable","delay":0,"#,
@@ -289,11 +307,12 @@ fn every_field_of_the_state_has_its_place() {
 
 #[test]
 fn an_empty_state_is_written_in_full() {
-    let text = stamp("{}", &RetryState::default(), Wrap::Never).map(|copy| copy.as_str().to_owned());
-    let expected =
-        r#"{"retryCount":0,"originalMessageId":"","retryTimestamp":"1970-01-01T00:00:00.000Z","retryState":{"v":1}}"#;
+    let text =
+        stamp("{}", &RetryState::default(), Wrap::Never).map(|copy| copy.as_str().to_owned());
+    let expected = r#"{"retryCount":0,"originalMessageId":"","retryTimestamp":"1970-01-01T00:00:00.000Z","retryState":{"v":1}}"#;
     assert_eq!(text.as_deref(), Ok(expected));
-    let unsent = RetryState { retry_timestamp: Some(SystemTime::UNIX_EPOCH), ..RetryState::default() };
+    let unsent =
+        RetryState { retry_timestamp: Some(SystemTime::UNIX_EPOCH), ..RetryState::default() };
     assert_eq!(read(expected, CAP).origin, Origin::Ours(Box::new(unsent)));
 }
 
@@ -325,7 +344,9 @@ fn times_and_delays_beyond_what_is_read_are_cut_when_written() {
         delay: Some(Duration::MAX),
         ..state()
     };
-    let Origin::Ours(read) = read(stamp("{}", &far, Wrap::Never).expect("an object").as_str(), CAP).origin else {
+    let Origin::Ours(read) =
+        read(stamp("{}", &far, Wrap::Never).expect("an object").as_str(), CAP).origin
+    else {
         panic!("not recognised");
     };
     assert_eq!(read.first_sent, Some(from_epoch_millis(state_text::max_millis())));

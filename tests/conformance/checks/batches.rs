@@ -4,15 +4,18 @@ use crate::bench::{Bench, Check, Observed, Queue, check, entry, entry_with, hand
 
 pub(crate) fn checks() -> Vec<Check> {
     vec![
-        check("an empty batch is refused", "AWS.SimpleQueueService.EmptyBatchRequest", |b| async move {
-            Ok(outcome(b.queue(&[]).await?.send_batch(vec![]).await))
-        }),
+        check(
+            "an empty batch is refused",
+            "AWS.SimpleQueueService.EmptyBatchRequest",
+            |b| async move { Ok(outcome(b.queue(&[]).await?.send_batch(vec![]).await)) },
+        ),
         check(
             "a batch has at most ten entries",
             "10: ok, 11: AWS.SimpleQueueService.TooManyEntriesInBatchRequest, deletes: AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
             |b| async move {
                 let queue = b.queue(&[]).await?;
-                let entries = |count: usize| (0..count).map(|id| entry(&id.to_string(), "x")).collect();
+                let entries =
+                    |count: usize| (0..count).map(|id| entry(&id.to_string(), "x")).collect();
                 Ok(format!(
                     "10: {}, 11: {}, deletes: {}",
                     outcome(queue.send_batch(entries(10)).await),
@@ -21,11 +24,16 @@ pub(crate) fn checks() -> Vec<Check> {
                 ))
             },
         ),
-        check("ids are distinct", "AWS.SimpleQueueService.BatchEntryIdsNotDistinct, nothing sent", |b| async move {
-            let queue = b.queue(&[]).await?;
-            let refused = outcome(queue.send_batch(vec![entry("a", "x"), entry("a", "y")]).await);
-            Ok(format!("{refused}, {}", sent(&queue).await?))
-        }),
+        check(
+            "ids are distinct",
+            "AWS.SimpleQueueService.BatchEntryIdsNotDistinct, nothing sent",
+            |b| async move {
+                let queue = b.queue(&[]).await?;
+                let refused =
+                    outcome(queue.send_batch(vec![entry("a", "x"), entry("a", "y")]).await);
+                Ok(format!("{refused}, {}", sent(&queue).await?))
+            },
+        ),
         check(
             "an id has 1 to 80 letters, digits, hyphens and underscores",
             "80: ok, 81: AWS.SimpleQueueService.InvalidBatchEntryId, dot: AWS.SimpleQueueService.InvalidBatchEntryId, empty: AWS.SimpleQueueService.InvalidBatchEntryId",
@@ -33,8 +41,13 @@ pub(crate) fn checks() -> Vec<Check> {
                 let queue = b.queue(&[]).await?;
                 let long = "x".repeat(81);
                 let mut seen = Vec::new();
-                for (what, id) in [("80", &long[..80]), ("81", &long[..]), ("dot", "a.b"), ("empty", "")] {
-                    seen.push(format!("{what}: {}", outcome(queue.send_batch(vec![entry(id, "x")]).await)));
+                for (what, id) in
+                    [("80", &long[..80]), ("81", &long[..]), ("dot", "a.b"), ("empty", "")]
+                {
+                    seen.push(format!(
+                        "{what}: {}",
+                        outcome(queue.send_batch(vec![entry(id, "x")]).await)
+                    ));
                 }
                 Ok(seen.join(", "))
             },
@@ -46,7 +59,11 @@ pub(crate) fn checks() -> Vec<Check> {
                 let queue = b.queue(&[]).await?;
                 let half = "x".repeat(524_288);
                 let batch = async |rest: &str| {
-                    let entries = vec![entry("0", &half), entry("1", &half[..half.len() - 1]), entry("2", rest)];
+                    let entries = vec![
+                        entry("0", &half),
+                        entry("1", &half[..half.len() - 1]),
+                        entry("2", rest),
+                    ];
                     outcome(queue.send_batch(entries).await)
                 };
                 Ok(format!("1048576: {}, 1048577: {}", batch("x").await, batch("xx").await))
@@ -57,7 +74,9 @@ pub(crate) fn checks() -> Vec<Check> {
             "ok 0,2; failed 1 InvalidMessageContents (sender), 2 sent",
             |b| async move {
                 let queue = b.queue(&[]).await?;
-                let parts = queue.send_batch(vec![entry("0", "x"), entry("1", "\u{1}"), entry("2", "y")]).await?;
+                let parts = queue
+                    .send_batch(vec![entry("0", "x"), entry("1", "\u{1}"), entry("2", "y")])
+                    .await?;
                 Ok(format!("{parts}, {}", sent(&queue).await?))
             },
         ),
@@ -79,12 +98,16 @@ pub(crate) fn checks() -> Vec<Check> {
                 queue.send_batch(vec![entry("0", "x"), entry("1", &"x".repeat(1_025))]).await
             },
         ),
-        check("each entry has its own delay", "1 visible, 1 delayed, 0 in flight", |b| async move {
-            let queue = b.queue(&[]).await?;
-            let late = entry_with("1", "x", |entry| entry.delay_seconds(60));
-            queue.send_batch(vec![entry("0", "x"), late]).await?;
-            queue.counts().await
-        }),
+        check(
+            "each entry has its own delay",
+            "1 visible, 1 delayed, 0 in flight",
+            |b| async move {
+                let queue = b.queue(&[]).await?;
+                let late = entry_with("1", "x", |entry| entry.delay_seconds(60));
+                queue.send_batch(vec![entry("0", "x"), late]).await?;
+                queue.counts().await
+            },
+        ),
         check(
             "a bad handle fails its own deletion only",
             "ok 0; failed 1 ReceiptHandleIsInvalid (sender)",
@@ -102,7 +125,13 @@ pub(crate) fn checks() -> Vec<Check> {
                 queue.send("x").await?;
                 queue.send("y").await?;
                 let (first, second) = (queue.next().await?, queue.next().await?);
-                queue.change_visibility_batch(&[(handle(&first), 5), ("nonsense", 5), (handle(&second), 43_201)]).await
+                queue
+                    .change_visibility_batch(&[
+                        (handle(&first), 5),
+                        ("nonsense", 5),
+                        (handle(&second), 43_201),
+                    ])
+                    .await
             },
         ),
         check(
@@ -110,7 +139,8 @@ pub(crate) fn checks() -> Vec<Check> {
             "AWS.SimpleQueueService.NonExistentQueue",
             |b| async move {
                 let queue = b.queue(&[]).await?;
-                let nowhere = Queue { url: queue.url.replace(&queue.name, &Bench::name()), ..queue };
+                let nowhere =
+                    Queue { url: queue.url.replace(&queue.name, &Bench::name()), ..queue };
                 Ok(outcome(nowhere.send_batch(vec![entry("0", "x")]).await))
             },
         ),
@@ -119,7 +149,9 @@ pub(crate) fn checks() -> Vec<Check> {
 }
 
 async fn sent(queue: &Queue) -> Observed {
-    let count = queue.attribute(aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages).await?;
+    let count = queue
+        .attribute(aws_sdk_sqs::types::QueueAttributeName::ApproximateNumberOfMessages)
+        .await?;
     Ok(if count == "0" { "nothing sent".to_owned() } else { format!("{count} sent") })
 }
 

@@ -3,7 +3,8 @@
 use aws_sdk_sqs::types::{MessageSystemAttributeName, QueueAttributeName};
 
 use crate::bench::{
-    Bench, Check, Observed, bodies, check, entry_with, handle, long, outcome, pause, redrive_policy, system,
+    Bench, Check, Observed, bodies, check, entry_with, handle, long, outcome, pause,
+    redrive_policy, system,
 };
 
 pub(crate) fn checks() -> Vec<Check> {
@@ -32,8 +33,11 @@ pub(crate) fn checks() -> Vec<Check> {
             "1: InvalidParameterValue, 0: ok",
             |b| async move {
                 let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
-                let send =
-                    async |secs| outcome(queue.send_with("x", |m| m.message_group_id("g").delay_seconds(secs)).await);
+                let send = async |secs| {
+                    outcome(
+                        queue.send_with("x", |m| m.message_group_id("g").delay_seconds(secs)).await,
+                    )
+                };
                 Ok(format!("1: {}, 0: {}", send(1).await, send(0).await))
             },
         ),
@@ -43,7 +47,8 @@ pub(crate) fn checks() -> Vec<Check> {
             |b| async move {
                 let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
                 let plain = entry_with("0", "x", |entry| entry.message_group_id("g"));
-                let late = entry_with("1", "y", |entry| entry.message_group_id("g").delay_seconds(5));
+                let late =
+                    entry_with("1", "y", |entry| entry.message_group_id("g").delay_seconds(5));
                 queue.send_batch(vec![plain, late]).await
             },
         ),
@@ -54,16 +59,20 @@ pub(crate) fn checks() -> Vec<Check> {
             }
             Ok(bodies(&queue.receive().await?))
         }),
-        check("a group waits while one of its messages is in flight", "1 nothing, then 2", |b| async move {
-            let queue = b.fifo(&[]).await?;
-            queue.send_to_group("g", "1").await?;
-            queue.send_to_group("g", "2").await?;
-            let first = queue.receive_with(|r| r.max_number_of_messages(1)).await?;
-            let locked = bodies(&queue.receive().await?);
-            let message = first.first().ok_or("silence")?;
-            queue.delete(handle(message)).await?;
-            Ok(format!("{} {locked}, then {}", bodies(&first), bodies(&queue.receive().await?)))
-        }),
+        check(
+            "a group waits while one of its messages is in flight",
+            "1 nothing, then 2",
+            |b| async move {
+                let queue = b.fifo(&[]).await?;
+                queue.send_to_group("g", "1").await?;
+                queue.send_to_group("g", "2").await?;
+                let first = queue.receive_with(|r| r.max_number_of_messages(1)).await?;
+                let locked = bodies(&queue.receive().await?);
+                let message = first.first().ok_or("silence")?;
+                queue.delete(handle(message)).await?;
+                Ok(format!("{} {locked}, then {}", bodies(&first), bodies(&queue.receive().await?)))
+            },
+        ),
         check("other groups go on", "b1", |b| async move {
             let queue = b.fifo(&[]).await?;
             for (group, body) in [("a", "a1"), ("a", "a2"), ("b", "b1")] {
@@ -72,23 +81,39 @@ pub(crate) fn checks() -> Vec<Check> {
             queue.receive_with(|r| r.max_number_of_messages(1)).await?;
             Ok(bodies(&queue.receive().await?))
         }),
-        check("a released message comes back before its successors", "1 then 1,2", |b| async move {
-            let queue = b.fifo(&[]).await?;
-            queue.send_to_group("g", "1").await?;
-            queue.send_to_group("g", "2").await?;
-            let first = queue.receive_with(|r| r.max_number_of_messages(1)).await?;
-            queue.change_visibility(handle(first.first().ok_or("silence")?), 0).await?;
-            Ok(format!("{} then {}", bodies(&first), bodies(&queue.receive().await?)))
-        }),
-        check("a group waits for every message that is in flight", "nothing, then 1,2", released_head),
-        check("a repeated deduplication id is accepted and not delivered", "same id, x", |b| async move {
-            let queue = b.fifo(&[]).await?;
-            let send =
-                async |body| queue.send_with(body, |m| m.message_group_id("g").message_deduplication_id("d")).await;
-            let (first, second) = (send("x").await?, send("y").await?);
-            let id = if first.message_id == second.message_id { "same id" } else { "another id" };
-            Ok(format!("{id}, {}", bodies(&queue.receive().await?)))
-        }),
+        check(
+            "a released message comes back before its successors",
+            "1 then 1,2",
+            |b| async move {
+                let queue = b.fifo(&[]).await?;
+                queue.send_to_group("g", "1").await?;
+                queue.send_to_group("g", "2").await?;
+                let first = queue.receive_with(|r| r.max_number_of_messages(1)).await?;
+                queue.change_visibility(handle(first.first().ok_or("silence")?), 0).await?;
+                Ok(format!("{} then {}", bodies(&first), bodies(&queue.receive().await?)))
+            },
+        ),
+        check(
+            "a group waits for every message that is in flight",
+            "nothing, then 1,2",
+            released_head,
+        ),
+        check(
+            "a repeated deduplication id is accepted and not delivered",
+            "same id, x",
+            |b| async move {
+                let queue = b.fifo(&[]).await?;
+                let send = async |body| {
+                    queue
+                        .send_with(body, |m| m.message_group_id("g").message_deduplication_id("d"))
+                        .await
+                };
+                let (first, second) = (send("x").await?, send("y").await?);
+                let id =
+                    if first.message_id == second.message_id { "same id" } else { "another id" };
+                Ok(format!("{id}, {}", bodies(&queue.receive().await?)))
+            },
+        ),
         check("a deduplication id outlives its message", "nothing", |b| async move {
             let queue = b.fifo(&[("ContentBasedDeduplication", "true")]).await?;
             let send = async || queue.send_with("x", |m| m.message_group_id("g")).await;
@@ -105,7 +130,8 @@ pub(crate) fn checks() -> Vec<Check> {
             Ok(bodies(&queue.receive().await?))
         }),
         check("deduplication can be scoped to the group", "x,x", |b| async move {
-            let scope = [("ContentBasedDeduplication", "true"), ("DeduplicationScope", "messageGroup")];
+            let scope =
+                [("ContentBasedDeduplication", "true"), ("DeduplicationScope", "messageGroup")];
             let queue = b.fifo(&scope).await?;
             for group in ["g", "h", "g"] {
                 queue.send_with("x", |m| m.message_group_id(group)).await?;
@@ -117,17 +143,28 @@ pub(crate) fn checks() -> Vec<Check> {
             queue.send_with("x", |m| m.message_group_id("g").message_deduplication_id("d")).await?;
             let message = queue.next().await?;
             let group = system(&message, MessageSystemAttributeName::MessageGroupId);
-            Ok(format!("{group} {}", system(&message, MessageSystemAttributeName::MessageDeduplicationId)))
+            Ok(format!(
+                "{group} {}",
+                system(&message, MessageSystemAttributeName::MessageDeduplicationId)
+            ))
         }),
-        check("the numbers of a group have 20 digits and rise", "20 digits, the same when received, rising", numbers),
-        check("an expired handle does not delete a FIFO message", "InvalidParameterValue, x", |b| async move {
-            let queue = b.fifo(&[("VisibilityTimeout", "1")]).await?;
-            queue.send_to_group("g", "x").await?;
-            let message = queue.next().await?;
-            pause(1_500).await;
-            let delete = outcome(queue.delete(handle(&message)).await);
-            Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
-        }),
+        check(
+            "the numbers of a group have 20 digits and rise",
+            "20 digits, the same when received, rising",
+            numbers,
+        ),
+        check(
+            "an expired handle does not delete a FIFO message",
+            "InvalidParameterValue, x",
+            |b| async move {
+                let queue = b.fifo(&[("VisibilityTimeout", "1")]).await?;
+                queue.send_to_group("g", "x").await?;
+                let message = queue.next().await?;
+                pause(1_500).await;
+                let delete = outcome(queue.delete(handle(&message)).await);
+                Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
+            },
+        ),
         check("a FIFO queue's delay holds for all its messages", "nothing, x", |b| async move {
             let queue = b.fifo(&[("DelaySeconds", "1")]).await?;
             queue.send_to_group("g", "x").await?;
@@ -135,13 +172,21 @@ pub(crate) fn checks() -> Vec<Check> {
             pause(1_500).await;
             Ok(format!("{early}, {}", bodies(&queue.receive().await?)))
         }),
-        check("a FIFO queue's new delay holds also for what was sent before", "x", |b| async move {
-            let queue = b.fifo(&[("DelaySeconds", "60")]).await?;
-            queue.send_to_group("g", "x").await?;
-            queue.set(QueueAttributeName::DelaySeconds, "0").await?;
-            Ok(bodies(&queue.receive().await?))
-        }),
-        check("a poisonous head goes to the dead-letter queue and its group goes on", "1, then 2, dead 1", poison),
+        check(
+            "a FIFO queue's new delay holds also for what was sent before",
+            "x",
+            |b| async move {
+                let queue = b.fifo(&[("DelaySeconds", "60")]).await?;
+                queue.send_to_group("g", "x").await?;
+                queue.set(QueueAttributeName::DelaySeconds, "0").await?;
+                Ok(bodies(&queue.receive().await?))
+            },
+        ),
+        check(
+            "a poisonous head goes to the dead-letter queue and its group goes on",
+            "1, then 2, dead 1",
+            poison,
+        ),
         check(
             "a FIFO dead-letter queue begins to count time anew, under the message's id",
             "same id, later, its id",

@@ -17,7 +17,10 @@ pub(crate) fn checks() -> Vec<Check> {
             |b| async move {
                 let queue = b.queue(&[]).await?;
                 let delete = outcome(queue.delete("nonsense").await);
-                Ok(format!("delete {delete}, change {}", outcome(queue.change_visibility("nonsense", 0).await)))
+                Ok(format!(
+                    "delete {delete}, change {}",
+                    outcome(queue.change_visibility("nonsense", 0).await)
+                ))
             },
         ),
         check("a deleted message does not come back", "nothing", |b| async move {
@@ -34,22 +37,30 @@ pub(crate) fn checks() -> Vec<Check> {
             let same = first.receipt_handle == second.receipt_handle;
             Ok(if same { "the same" } else { "another" }.to_owned())
         }),
-        check("the latest handle deletes a standard message also after its time-out", "ok, nothing", |b| async move {
-            let queue = b.queue(&[("VisibilityTimeout", "1")]).await?;
-            queue.send("x").await?;
-            let message = queue.next().await?;
-            pause(1_500).await;
-            let delete = outcome(queue.delete(handle(&message)).await);
-            Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
-        }),
+        check(
+            "the latest handle deletes a standard message also after its time-out",
+            "ok, nothing",
+            |b| async move {
+                let queue = b.queue(&[("VisibilityTimeout", "1")]).await?;
+                queue.send("x").await?;
+                let message = queue.next().await?;
+                pause(1_500).await;
+                let delete = outcome(queue.delete(handle(&message)).await);
+                Ok(format!("{delete}, {}", bodies(&queue.receive().await?)))
+            },
+        ),
         check("an older handle succeeds and deletes nothing", "ok, x", older),
-        check("the visibility of a deleted message cannot be changed", "InvalidParameterValue", |b| async move {
-            let queue = b.queue(&[]).await?;
-            queue.send("x").await?;
-            let message = queue.next().await?;
-            queue.delete(handle(&message)).await?;
-            Ok(outcome(queue.change_visibility(handle(&message), 5).await))
-        }),
+        check(
+            "the visibility of a deleted message cannot be changed",
+            "InvalidParameterValue",
+            |b| async move {
+                let queue = b.queue(&[]).await?;
+                queue.send("x").await?;
+                let message = queue.next().await?;
+                queue.delete(handle(&message)).await?;
+                Ok(outcome(queue.change_visibility(handle(&message), 5).await))
+            },
+        ),
         check(
             "the visibility of a message that is not in flight cannot be changed",
             "AWS.SimpleQueueService.MessageNotInflight",

@@ -2,7 +2,8 @@
 
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::{
-    MessageAttributeValue, MessageSystemAttributeName, MessageSystemAttributeNameForSends, MessageSystemAttributeValue,
+    MessageAttributeValue, MessageSystemAttributeName, MessageSystemAttributeNameForSends,
+    MessageSystemAttributeValue,
 };
 
 use crate::bench::{Bench, Check, Observed, Queue, bodies, check, code, entry, outcome, system};
@@ -27,44 +28,68 @@ pub(crate) fn checks() -> Vec<Check> {
                 queue.send("x").await?;
                 let message = queue.next().await?;
                 let attributes = message.attributes.unwrap_or_default();
-                let mut names: Vec<&str> = attributes.keys().map(MessageSystemAttributeName::as_str).collect();
+                let mut names: Vec<&str> =
+                    attributes.keys().map(MessageSystemAttributeName::as_str).collect();
                 names.sort_unstable();
                 Ok(names.join(","))
             },
         ),
-        check("a receive shows each message once, ten at most", "10, 2, 0, all different", ten_at_most),
+        check(
+            "a receive shows each message once, ten at most",
+            "10, 2, 0, all different",
+            ten_at_most,
+        ),
         check("nothing that was not asked for is answered", "0 system, 0 own", not_asked),
         check("own attributes can be asked for by prefix and by name", "a.1,a.2,b", by_prefix),
         check("a trace header travels as a system attribute", "Root=1-5-a", trace_attribute),
-        check("a trace header of one entry of a batch belongs to that entry", "Root=1-5-b none", trace_entry),
+        check(
+            "a trace header of one entry of a batch belongs to that entry",
+            "Root=1-5-b none",
+            trace_entry,
+        ),
         check(
             "the trace header of the request becomes that of each of its messages",
             "Root=1-5-c;Lineage=1:a:0 Root=1-5-c;Lineage=1:a:0 Root=1-5-c;Lineage=1:a:0",
             trace_request,
         ),
-        check("no system attribute but the trace header can be sent", "InvalidParameterValue", |b| async move {
-            let queue = b.queue(&[]).await?;
-            let value = MessageSystemAttributeValue::builder().data_type("String").string_value("x");
-            let value = value.build().expect("a type");
-            Ok(outcome(queue.send_with("x", |m| m.message_system_attributes("SenderId".into(), value)).await))
-        }),
-        check("a group on a standard queue is kept and orders nothing", "tenant-1 tenant-1", |b| async move {
-            let queue = b.queue(&[]).await?;
-            for body in ["x", "y"] {
-                queue.send_with(body, |m| m.message_group_id("tenant-1")).await?;
-            }
-            let mut groups = Vec::new();
-            for message in [queue.next().await?, queue.next().await?] {
-                groups.push(system(&message, MessageSystemAttributeName::MessageGroupId));
-            }
-            Ok(groups.join(" "))
-        }),
+        check(
+            "no system attribute but the trace header can be sent",
+            "InvalidParameterValue",
+            |b| async move {
+                let queue = b.queue(&[]).await?;
+                let value =
+                    MessageSystemAttributeValue::builder().data_type("String").string_value("x");
+                let value = value.build().expect("a type");
+                Ok(outcome(
+                    queue
+                        .send_with("x", |m| m.message_system_attributes("SenderId".into(), value))
+                        .await,
+                ))
+            },
+        ),
+        check(
+            "a group on a standard queue is kept and orders nothing",
+            "tenant-1 tenant-1",
+            |b| async move {
+                let queue = b.queue(&[]).await?;
+                for body in ["x", "y"] {
+                    queue.send_with(body, |m| m.message_group_id("tenant-1")).await?;
+                }
+                let mut groups = Vec::new();
+                for message in [queue.next().await?, queue.next().await?] {
+                    groups.push(system(&message, MessageSystemAttributeName::MessageGroupId));
+                }
+                Ok(groups.join(" "))
+            },
+        ),
         check(
             "a group has 1 to 128 letters, digits and signs",
             "128: ok, 129: InvalidParameterValue, space: InvalidParameterValue",
             |b| async move {
                 let queue = b.queue(&[]).await?;
-                let with = async |group: String| outcome(queue.send_with("x", |m| m.message_group_id(group)).await);
+                let with = async |group: String| {
+                    outcome(queue.send_with("x", |m| m.message_group_id(group)).await)
+                };
                 Ok(format!(
                     "128: {}, 129: {}, space: {}",
                     with("x".repeat(128)).await,
@@ -73,15 +98,23 @@ pub(crate) fn checks() -> Vec<Check> {
                 ))
             },
         ),
-        check("a standard queue refuses a deduplication id", "InvalidParameterValue", |b| async move {
-            let queue = b.queue(&[]).await?;
-            Ok(outcome(queue.send_with("x", |m| m.message_deduplication_id("d")).await))
-        }),
+        check(
+            "a standard queue refuses a deduplication id",
+            "InvalidParameterValue",
+            |b| async move {
+                let queue = b.queue(&[]).await?;
+                Ok(outcome(queue.send_with("x", |m| m.message_deduplication_id("d")).await))
+            },
+        ),
     ]
 }
 
 pub(super) fn text(data_type: &str, value: &str) -> MessageAttributeValue {
-    MessageAttributeValue::builder().data_type(data_type).string_value(value).build().expect("a type")
+    MessageAttributeValue::builder()
+        .data_type(data_type)
+        .string_value(value)
+        .build()
+        .expect("a type")
 }
 
 pub(super) async fn with_trace(queue: &Queue, body: &str, header: &str) -> Result<(), String> {
@@ -90,7 +123,11 @@ pub(super) async fn with_trace(queue: &Queue, body: &str, header: &str) -> Resul
 }
 
 fn trace(header: &str) -> MessageSystemAttributeValue {
-    MessageSystemAttributeValue::builder().data_type("String").string_value(header).build().expect("a type")
+    MessageSystemAttributeValue::builder()
+        .data_type("String")
+        .string_value(header)
+        .build()
+        .expect("a type")
 }
 
 async fn round_trip(bench: Bench) -> Observed {
@@ -107,7 +144,8 @@ async fn round_trip(bench: Bench) -> Observed {
 
 async fn attributes(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
-    let binary = MessageAttributeValue::builder().data_type("Binary").binary_value(Blob::new([0_u8, 255]));
+    let binary =
+        MessageAttributeValue::builder().data_type("Binary").binary_value(Blob::new([0_u8, 255]));
     let sent = queue
         .send_with("x", |m| {
             m.message_attributes("s", text("String", "ü"))
@@ -122,10 +160,12 @@ async fn attributes(bench: Bench) -> Observed {
         let shown = value.string_value().map(str::to_owned).or(binary).unwrap_or_default();
         format!("{name} {} {shown}", value.data_type())
     };
-    let mut seen: Vec<String> = message.message_attributes().into_iter().flatten().map(shown).collect();
+    let mut seen: Vec<String> =
+        message.message_attributes().into_iter().flatten().map(shown).collect();
     seen.sort();
     let digest = |digest: Option<String>| digest.unwrap_or_default();
-    let digests = (digest(sent.md5_of_message_attributes), digest(message.md5_of_message_attributes));
+    let digests =
+        (digest(sent.md5_of_message_attributes), digest(message.md5_of_message_attributes));
     Ok(format!("{}; {} {}", seen.join(", "), digests.0, digests.1))
 }
 
@@ -147,8 +187,14 @@ async fn ten_at_most(bench: Bench) -> Observed {
 async fn not_asked(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
     queue.send_with("x", |m| m.message_attributes("a", text("String", "x"))).await?;
-    let answer =
-        bench.client.receive_message().queue_url(&queue.url).wait_time_seconds(2).send().await.map_err(code)?;
+    let answer = bench
+        .client
+        .receive_message()
+        .queue_url(&queue.url)
+        .wait_time_seconds(2)
+        .send()
+        .await
+        .map_err(code)?;
     let message = answer.messages.unwrap_or_default().into_iter().next().ok_or("silence")?;
     Ok(format!(
         "{} system, {} own",
@@ -163,9 +209,11 @@ async fn by_prefix(bench: Bench) -> Observed {
     let attributes = names.map(|name| (name.to_owned(), text("String", "x"))).into();
     queue.send_with("x", |m| m.set_message_attributes(Some(attributes))).await?;
     let wanted = Some(vec!["a.*".to_owned(), "b".to_owned()]);
-    let found = queue.receive_with(|r| r.wait_time_seconds(2).set_message_attribute_names(wanted)).await?;
+    let found =
+        queue.receive_with(|r| r.wait_time_seconds(2).set_message_attribute_names(wanted)).await?;
     let message = found.into_iter().next().ok_or("silence")?;
-    let mut names: Vec<String> = message.message_attributes.unwrap_or_default().into_keys().collect();
+    let mut names: Vec<String> =
+        message.message_attributes.unwrap_or_default().into_keys().collect();
     names.sort();
     Ok(names.join(","))
 }
@@ -179,7 +227,10 @@ async fn trace_attribute(bench: Bench) -> Observed {
 async fn trace_entry(bench: Bench) -> Observed {
     let queue = bench.queue(&[]).await?;
     let traced = crate::bench::entry_with("0", "a", |entry| {
-        entry.message_system_attributes(MessageSystemAttributeNameForSends::AwsTraceHeader, trace("Root=1-5-b"))
+        entry.message_system_attributes(
+            MessageSystemAttributeNameForSends::AwsTraceHeader,
+            trace("Root=1-5-b"),
+        )
     });
     queue.send_batch(vec![traced, entry("1", "b")]).await?;
     traces(&queue, 2).await
@@ -194,7 +245,8 @@ async fn trace_request(bench: Bench) -> Observed {
     });
     send.send().await.map_err(code)?;
     let entries = Some(vec![entry("0", "b"), entry("1", "c")]);
-    let batch = bench.client.send_message_batch().queue_url(&queue.url).set_entries(entries).customize();
+    let batch =
+        bench.client.send_message_batch().queue_url(&queue.url).set_entries(entries).customize();
     let batch = batch.mutate_request(move |request| {
         request.headers_mut().insert("x-amzn-trace-id", header);
     });

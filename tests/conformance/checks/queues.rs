@@ -7,10 +7,14 @@ use crate::bench::{Bench, Check, Observed, bodies, check, code, long, outcome, p
 pub(crate) fn checks() -> Vec<Check> {
     vec![
         check("creating a queue again with the same attributes finds it", "same", again),
-        check("creating a queue again with another attribute is refused", "QueueAlreadyExists", |b| async move {
-            let queue = b.queue(&[("VisibilityTimeout", "40")]).await?;
-            Ok(outcome(b.queue_named(queue.name, &[("VisibilityTimeout", "41")]).await))
-        }),
+        check(
+            "creating a queue again with another attribute is refused",
+            "QueueAlreadyExists",
+            |b| async move {
+                let queue = b.queue(&[("VisibilityTimeout", "40")]).await?;
+                Ok(outcome(b.queue_named(queue.name, &[("VisibilityTimeout", "41")]).await))
+            },
+        ),
         check(
             "a queue that does not exist is named so",
             "url AWS.SimpleQueueService.NonExistentQueue, send AWS.SimpleQueueService.NonExistentQueue",
@@ -42,10 +46,15 @@ pub(crate) fn checks() -> Vec<Check> {
         check("only the attributes asked for are answered", "1", |b| async move {
             let queue = b.queue(&[]).await?;
             let get = b.client.get_queue_attributes().queue_url(&queue.url);
-            let answer = get.attribute_names(QueueAttributeName::DelaySeconds).send().await.map_err(code)?;
+            let answer =
+                get.attribute_names(QueueAttributeName::DelaySeconds).send().await.map_err(code)?;
             Ok(answer.attributes.unwrap_or_default().len().to_string())
         }),
-        check("messages are counted by what they are doing", "1 visible, 2 delayed, 1 in flight", counts),
+        check(
+            "messages are counted by what they are doing",
+            "1 visible, 2 delayed, 1 in flight",
+            counts,
+        ),
         check("queues are listed by prefix", "2 of 2, then 1 and a token", listing),
         check("a purge empties the queue", "0 visible, 0 delayed, 0 in flight", |b| async move {
             let queue = b.queue(&[]).await?;
@@ -196,8 +205,10 @@ async fn tags(bench: Bench) -> Observed {
     let tag = bench.client.tag_queue().queue_url(&queue.url).tags("a", "1").tags("b", "2");
     tag.send().await.map_err(code)?;
     let read = async || {
-        let answer = bench.client.list_queue_tags().queue_url(&queue.url).send().await.map_err(code)?;
-        let mut tags: Vec<String> = answer.tags.unwrap_or_default().iter().map(|(k, v)| format!("{k}={v}")).collect();
+        let answer =
+            bench.client.list_queue_tags().queue_url(&queue.url).send().await.map_err(code)?;
+        let mut tags: Vec<String> =
+            answer.tags.unwrap_or_default().iter().map(|(k, v)| format!("{k}={v}")).collect();
         tags.sort();
         Ok::<_, String>(tags.join(" "))
     };

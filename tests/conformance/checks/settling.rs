@@ -1,4 +1,5 @@
-//! The processor at work: what waits in its place, and what it moves to the dead-letter queue by itself.
+//! The processor at work: what waits in its place, and what it moves to the dead-letter queue by
+//! itself.
 
 use std::time::Duration;
 
@@ -36,18 +37,22 @@ pub(crate) fn checks() -> Vec<Check> {
 }
 
 async fn head_waits(bench: Bench) -> Observed {
-    let function =
-        Function::new(bench.fifo(&[]).await?, settings(&bench), |call| match (call.body.as_str(), call.attempt) {
+    let function = Function::new(bench.fifo(&[]).await?, settings(&bench), |call| {
+        match (call.body.as_str(), call.attempt) {
             ("a1", 1) => Err(Failure::rate_limit("later").retry_after(Duration::from_secs(2))),
             _ => Ok(()),
-        })
-        .await?;
+        }
+    })
+    .await?;
     let sent = send_groups(&function, &["a1", "b1", "a2", "b2", "a3"]).await?;
     function.invoke().await?;
     let first = function.take_calls();
     let then = finish(&function).await?;
     let head = |calls: &[Call]| calls.iter().find(|call| call.body == "a1").map(|call| call.at);
-    let waited = head(&then).zip(head(&first)).map(|(then, first)| then - first).ok_or("it did not come back")?;
+    let waited = head(&then)
+        .zip(head(&first))
+        .map(|(then, first)| then - first)
+        .ok_or("it did not come back")?;
     let same = first.iter().chain(&then).all(|call| sent.contains(&call.id));
     Ok(format!(
         "first {}, then {}, {}, {}; asked for {}",
@@ -63,11 +68,12 @@ async fn head_is_moved(bench: Bench) -> Observed {
     let dead = bench.fifo(&[]).await?;
     let url = dead.url.parse().map_err(|_| format!("{} is no queue URL", dead.url))?;
     let settings = Settings { dead_letter: DeadLetterMode::Direct(url), ..settings(&bench) };
-    let function = Function::new(bench.fifo(&[]).await?, settings, |call| match call.body.as_str() {
-        "a1" => Err(Failure::non_retryable("never")),
-        _ => Ok(()),
-    })
-    .await?;
+    let function =
+        Function::new(bench.fifo(&[]).await?, settings, |call| match call.body.as_str() {
+            "a1" => Err(Failure::non_retryable("never")),
+            _ => Ok(()),
+        })
+        .await?;
     let sent = send_groups(&function, &["a1", "b1", "a2", "a3"]).await?;
     function.invoke().await?;
     let first = function.take_calls();
@@ -84,7 +90,11 @@ async fn head_is_moved(bench: Bench) -> Observed {
         system(&found, MessageSystemAttributeName::MessageGroupId),
         if id == sent[0] { "its id" } else { "another id" },
         body["retryState"]["deadLetter"]["reason"].as_str().unwrap_or_default(),
-        if body["retryState"]["source"] == function.arn.as_str() { "its queue" } else { "another queue" },
+        if body["retryState"]["source"] == function.arn.as_str() {
+            "its queue"
+        } else {
+            "another queue"
+        },
     ))
 }
 
@@ -102,9 +112,11 @@ async fn waits_in_its_place(bench: Bench) -> Observed {
     let id = function.queue.send(BODY).await?.message_id.unwrap_or_default();
     let calls = finish(&function).await?;
     let found = dead.next().await?;
-    let numbers = |number: fn(&Call) -> u32| words(calls.iter().map(|call| number(call).to_string()));
+    let numbers =
+        |number: fn(&Call) -> u32| words(calls.iter().map(|call| number(call).to_string()));
     let waited = calls.windows(2).map(|pair| verdict(pair[1].at - pair[0].at, 3.0));
-    let same = calls.iter().all(|call| (call.id.as_str(), call.body.as_str()) == (id.as_str(), BODY));
+    let same =
+        calls.iter().all(|call| (call.id.as_str(), call.body.as_str()) == (id.as_str(), BODY));
     let same_dead = (found.message_id(), found.body()) == (Some(id.as_str()), Some(BODY));
     let word = |same| if same { "the same message" } else { "another" };
     Ok(format!(
@@ -121,14 +133,21 @@ async fn waits_in_its_place(bench: Bench) -> Observed {
 fn settings(bench: &Bench) -> Settings {
     // Nothing is added to a delay that was named, and nobody waits for a neighbour's sake.
     let policy = RetryPolicy { max_pause: None, ..RetryPolicy::default() };
-    Settings { policy, clock: bench.clock.clone(), sampler: Sampler::always(0.0), ..Settings::default() }
+    Settings {
+        policy,
+        clock: bench.clock.clone(),
+        sampler: Sampler::always(0.0),
+        ..Settings::default()
+    }
 }
 
 /// Each to the group that its first letter names; the ids.
 async fn send_groups(function: &Function, bodies: &[&str]) -> Result<Vec<String>, String> {
     let mut ids = Vec::new();
     for body in bodies {
-        ids.push(function.queue.send_to_group(&body[..1], body).await?.message_id.unwrap_or_default());
+        ids.push(
+            function.queue.send_to_group(&body[..1], body).await?.message_id.unwrap_or_default(),
+        );
     }
     Ok(ids)
 }

@@ -4,10 +4,14 @@ use std::io::{IsTerminal, Write, stderr, stdin};
 
 use crate::Error;
 
-/// Whether the person agrees. Asked before any signal is caught, so that Ctrl-C simply ends the process.
+/// Whether the person agrees. Asked before any signal is caught, so that Ctrl-C simply ends the
+/// process.
 pub(crate) fn agreed(what: &str) -> Result<bool, Error> {
     if !stdin().is_terminal() {
-        return Err(format!("{what}: add --yes, as there is no terminal to ask on; --dry-run shows more").into());
+        return Err(format!(
+            "{what}: add --yes, as there is no terminal to ask on; --dry-run shows more"
+        )
+        .into());
     }
     let _ = write!(stderr(), "{what}. Go on? [y/N] ");
     let mut answer = String::new();

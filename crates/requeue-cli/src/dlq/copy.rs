@@ -1,4 +1,5 @@
-//! Bringing messages back one by one: send the copy, see it confirmed by name, delete the original. What is not confirmed stays.
+//! Bringing messages back one by one: send the copy, see it confirmed by name, delete the original.
+//! What is not confirmed stays.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,9 +68,14 @@ impl Left {
 
     /// A line for each queue; `left` says what has become of them.
     pub(crate) fn lines(&self, left: &str) -> String {
-        let of = self.of.iter().map(|(queue, count)| format!("{} of {queue} {left}", messages(*count)));
+        let of =
+            self.of.iter().map(|(queue, count)| format!("{} of {queue} {left}", messages(*count)));
         let by_claim = self.by_claim.iter().map(|(queue, count)| {
-            format!("{} {left}, by their claim to come from {}", messages(*count), printable::line(queue))
+            format!(
+                "{} {left}, by their claim to come from {}",
+                messages(*count),
+                printable::line(queue)
+            )
         });
         of.chain(by_claim).map(|line| line + "; --source with --to brings them back\n").collect()
     }
@@ -145,14 +151,22 @@ impl<'a> Copier<'a> {
         if has_all { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }
 
-    async fn copy_to(&mut self, to: &QueueArn, drafts: Vec<Draft<'_>>, held: &mut Held) -> ControlFlow<()> {
+    async fn copy_to(
+        &mut self,
+        to: &QueueArn,
+        drafts: Vec<Draft<'_>>,
+        held: &mut Held,
+    ) -> ControlFlow<()> {
         let mut chunks = chunks(drafts, to.is_fifo());
         let at_once = if to.is_fifo() { 1 } else { AT_ONCE };
         while !chunks.is_empty() {
             let some = chunks.drain(..chunks.len().min(at_once));
             let some: Vec<Vec<Draft<'_>>> = some.map(|chunk| self.unblocked(to, chunk)).collect();
             let carried = join_all(some.iter().map(|chunk| self.carry(to, chunk))).await;
-            let ends = some.iter().zip(carried).map(|(chunk, carried)| self.settle(to, chunk, carried, held));
+            let ends = some
+                .iter()
+                .zip(carried)
+                .map(|(chunk, carried)| self.settle(to, chunk, carried, held));
             // Each of them has happened, whatever the others say.
             if ends.fold(false, |ended, end| ended | end.is_break()) {
                 return ControlFlow::Break(());
@@ -172,7 +186,8 @@ impl<'a> Copier<'a> {
         'a: 'l,
     {
         let way = self.way;
-        let mut room = self.filter.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.taken()));
+        let mut room =
+            self.filter.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.taken()));
         let mut drafts = Vec::new();
         for letter in letters {
             let dead = letter.read();
@@ -185,14 +200,17 @@ impl<'a> Copier<'a> {
                 continue;
             }
             let to = match way.of(letter, &dead) {
-                Ok(_) if letter.record.attributes.is_none() => Err("unreadable attributes".to_owned()),
+                Ok(_) if letter.record.attributes.is_none() => {
+                    Err("unreadable attributes".to_owned())
+                }
                 Ok(_) if self.fresh_budget && dead.is_of_later_version() => {
                     Err("written by a later version".to_owned())
                 }
                 Ok(to) => Ok(to),
                 Err(stays) => match self.tally.left.add(stays) {
                     Some(why) => Err(why),
-                    // No failure: it does not count for --limit, and in its FIFO group the chosen queue's messages may pass it.
+                    // No failure: it does not count for --limit, and in its FIFO group the chosen
+                    // queue's messages may pass it.
                     None => continue,
                 },
             };
@@ -205,7 +223,11 @@ impl<'a> Copier<'a> {
                 }
             };
             let afresh = || dead.afresh(Clock::system().now());
-            let body = self.fresh_budget.then(afresh).flatten().map_or(Cow::Borrowed(letter.body.as_str()), Cow::Owned);
+            let body = self
+                .fresh_budget
+                .then(afresh)
+                .flatten()
+                .map_or(Cow::Borrowed(letter.body.as_str()), Cow::Owned);
             drafts.push((to, Draft { letter, body }));
         }
         drafts
@@ -220,8 +242,12 @@ impl<'a> Copier<'a> {
     fn unblocked<'l>(&mut self, to: &QueueArn, mut chunk: Vec<Draft<'l>>) -> Vec<Draft<'l>> {
         if to.is_fifo() {
             chunk.retain(|draft| {
-                let is_blocked =
-                    draft.letter.record.group_id.as_ref().is_some_and(|group| self.blocked.contains(group));
+                let is_blocked = draft
+                    .letter
+                    .record
+                    .group_id
+                    .as_ref()
+                    .is_some_and(|group| self.blocked.contains(group));
                 if is_blocked {
                     self.fail(draft.letter, "behind one that failed");
                 }
@@ -234,18 +260,23 @@ impl<'a> Copier<'a> {
     /// Sends, finds each entry by its name, and only then deletes.
     async fn carry(&self, to: &QueueArn, chunk: &[Draft<'_>]) -> Carried {
         let mut carried = Carried::default();
-        let Some(asked) = chunk.iter().map(|draft| draft.letter.asked).min() else { return carried };
+        let Some(asked) = chunk.iter().map(|draft| draft.letter.asked).min() else {
+            return carried;
+        };
         if asked.elapsed() > self.time_in_hand {
             carried.failed = (0..chunk.len()).map(|at| (at, LAPSED.to_owned())).collect();
             return carried;
         }
-        let entries: Vec<Outgoing<'_>> = chunk.iter().filter_map(|draft| draft.outgoing(to)).collect();
+        let entries: Vec<Outgoing<'_>> =
+            chunk.iter().filter_map(|draft| draft.outgoing(to)).collect();
         debug_assert_eq!(entries.len(), chunk.len());
         let confirmations = match self.sqs.send(to, &entries).await {
             Ok(confirmations) => confirmations,
             Err(error) => {
                 let code = match error.kind {
-                    CallErrorKind::Ambiguous => format!("{}, so that the copy may exist", error.code),
+                    CallErrorKind::Ambiguous => {
+                        format!("{}, so that the copy may exist", error.code)
+                    }
                     _ => error.code.clone(),
                 };
                 carried.failed = (0..chunk.len()).map(|at| (at, code.clone())).collect();
@@ -271,11 +302,16 @@ impl<'a> Copier<'a> {
             return;
         }
         let ids = confirmed.iter().map(|letter| letter.id.clone());
-        let handles: Vec<&str> = confirmed.iter().map(|letter| letter.receipt_handle.as_str()).collect();
+        let handles: Vec<&str> =
+            confirmed.iter().map(|letter| letter.receipt_handle.as_str()).collect();
         match self.sqs.delete(self.from, &handles).await {
             Ok(deletions) => {
                 for (id, deletion) in ids.zip(deletions) {
-                    if deletion.is_ok() { carried.done.push(id) } else { carried.not_deleted.push(id) }
+                    if deletion.is_ok() {
+                        carried.done.push(id)
+                    } else {
+                        carried.not_deleted.push(id)
+                    }
                 }
             }
             Err(error) => {
@@ -285,8 +321,15 @@ impl<'a> Copier<'a> {
         }
     }
 
-    fn settle(&mut self, to: &QueueArn, chunk: &[Draft<'_>], carried: Carried, held: &mut Held) -> ControlFlow<()> {
-        let copied = u64::try_from(carried.done.len() + carried.not_deleted.len()).unwrap_or_default();
+    fn settle(
+        &mut self,
+        to: &QueueArn,
+        chunk: &[Draft<'_>],
+        carried: Carried,
+        held: &mut Held,
+    ) -> ControlFlow<()> {
+        let copied =
+            u64::try_from(carried.done.len() + carried.not_deleted.len()).unwrap_or_default();
         if copied > 0 {
             *self.tally.copied.entry(to.name().to_owned()).or_default() += copied;
         }
@@ -310,7 +353,8 @@ impl<'a> Copier<'a> {
     }
 }
 
-/// In the order given, of at most ten messages and 1 MiB. For a FIFO queue no two of a group: one that fails must not be overtaken.
+/// In the order given, of at most ten messages and 1 MiB. For a FIFO queue no two of a group: one
+/// that fails must not be overtaken.
 fn chunks(drafts: Vec<Draft<'_>>, is_fifo: bool) -> Vec<Vec<Draft<'_>>> {
     let mut chunks: Vec<Vec<Draft<'_>>> = Vec::new();
     let mut bytes = 0;

@@ -66,7 +66,11 @@ impl Ways {
     }
 }
 
-pub(crate) async fn run(arguments: &Arguments, dead_letters: &DeadLetters, way: &Way) -> Result<ExitCode, Error> {
+pub(crate) async fn run(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    way: &Way,
+) -> Result<ExitCode, Error> {
     dead_letters.warn();
     let stop = Stop::listen()?;
     let mut scan = dead_letters.scan(&arguments.place, &stop);
@@ -91,12 +95,21 @@ pub(crate) async fn run(arguments: &Arguments, dead_letters: &DeadLetters, way: 
     if looked.end == End::Interrupted {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
-    let not_chosen =
-        u64::try_from(scan.looked_at()).unwrap_or(u64::MAX).saturating_sub(groups.count() + ways.left.count());
+    let not_chosen = u64::try_from(scan.looked_at())
+        .unwrap_or(u64::MAX)
+        .saturating_sub(groups.count() + ways.left.count());
     if arguments.json {
         let queue = dead_letters.queue.arn.to_string();
         let groups = groups.shapes();
-        let planned = Planned { queue, dry_run: true, ways: &ways, not_chosen, complete, not_reached, groups };
+        let planned = Planned {
+            queue,
+            dry_run: true,
+            ways: &ways,
+            not_chosen,
+            complete,
+            not_reached,
+            groups,
+        };
         output::json(&planned)?;
     } else {
         output::text(&text(way, &ways, &groups, not_chosen, not_reached))?;
@@ -124,13 +137,17 @@ fn text(way: &Way, ways: &Ways, groups: &Groups, not_chosen: u64, not_reached: &
         lines.push(format!("{} would stay here: {why}", messages(*count)));
     }
     for (source, count) in &ways.not_possible_by_claim {
-        lines.push(format!("{count} of those by their claim come from {}", printable::line(source)));
+        lines
+            .push(format!("{count} of those by their claim come from {}", printable::line(source)));
     }
     if not_chosen > 0 {
         lines.push(format!("{} would stay here, not chosen", messages(not_chosen)));
     }
     if !not_reached.is_empty() {
-        lines.push(format!("about {} not reached, and not in this plan", messages(not_reached.count())));
+        lines.push(format!(
+            "about {} not reached, and not in this plan",
+            messages(not_reached.count())
+        ));
     }
     lines.join("\n") + "\n"
 }

@@ -20,14 +20,17 @@ use crate::{Error, output};
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: Place,
-    /// The file; `-` is the standard output. A regular file appears at the end, whole; pipes and character devices are written into.
+    /// The file; `-` is the standard output. A regular file appears at the end, whole; pipes and
+    /// character devices are written into.
     file: PathBuf,
     #[command(flatten)]
     filter: Filter,
-    /// Bodies as first delivered, without what Requeue wrote into them; otherwise as they lie in the queue.
+    /// Bodies as first delivered, without what Requeue wrote into them; otherwise as they lie in
+    /// the queue.
     #[arg(long)]
     unwrap: bool,
-    /// Replaces a regular file that is there. Of a symbolic link the file that it leads to is replaced, and the link stays.
+    /// Replaces a regular file that is there. Of a symbolic link the file that it leads to is
+    /// replaced, and the link stays.
     #[arg(long)]
     force: bool,
 }
@@ -51,7 +54,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (mut written, mut unreadable) = (0, 0);
     let walked = scan
         .walk(async |letters, _| {
-            for letter in letters.iter().filter(|letter| arguments.filter.chooses(letter, &letter.read())) {
+            for letter in
+                letters.iter().filter(|letter| arguments.filter.chooses(letter, &letter.read()))
+            {
                 if written == limit {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -72,7 +77,11 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     if unreadable > 0 {
         note(&format!("{} without their attributes, which cannot be read", messages(unreadable)));
     }
-    Ok(if is_complete && is_released && unreadable == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if is_complete && is_released && unreadable == 0 {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }
 
 fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
@@ -89,7 +98,8 @@ fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
 /// Where the lines go.
 enum Target {
     StandardOutput,
-    /// A pipe, a character device, a file that another program has opened for us: what is there stays.
+    /// A pipe, a character device, a file that another program has opened for us: what is there
+    /// stays.
     Into(BufWriter<File>),
     /// A file beside the one that is to be, until all is written.
     Beside {
@@ -121,12 +131,20 @@ impl Target {
             return Ok(Self::Into(BufWriter::new(file)));
         }
         refuse_to_overwrite(to, force)?;
-        // A rename over the link would leave the file as it is, and whoever reads that without an export.
-        let to = if to.is_symlink() { fs::canonicalize(to).map_err(failed)? } else { to.to_owned() };
-        let name = to.file_name().ok_or_else(|| format!("{} is no name for a file", to.display()))?;
+        // A rename over the link would leave the file as it is, and whoever reads that without an
+        // export.
+        let to =
+            if to.is_symlink() { fs::canonicalize(to).map_err(failed)? } else { to.to_owned() };
+        let name =
+            to.file_name().ok_or_else(|| format!("{} is no name for a file", to.display()))?;
         let path = to.with_file_name(format!(".{}.{}.partial", name.display(), std::process::id()));
         // Bodies are nobody else's business.
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+        let file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path)
+            .map_err(failed)?;
         Ok(Self::Beside { partial: Partial { path, file: BufWriter::new(file) }, to })
     }
 
@@ -148,7 +166,11 @@ impl Target {
                 partial.file.get_ref().sync_all()?;
                 // Somebody may have made it meanwhile.
                 if is_written_into(&to)? || to.is_symlink() {
-                    return Err(format!("{} was replaced meanwhile: nothing is written", to.display()).into());
+                    return Err(format!(
+                        "{} was replaced meanwhile: nothing is written",
+                        to.display()
+                    )
+                    .into());
                 }
                 refuse_to_overwrite(&to, force)?;
                 Ok(fs::rename(&partial.path, to)?)
@@ -157,7 +179,8 @@ impl Target {
     }
 }
 
-/// Whether this is there and is no regular file, so that nothing may take its place. Refused of what nobody writes lines into.
+/// Whether this is there and is no regular file, so that nothing may take its place. Refused of
+/// what nobody writes lines into.
 fn is_written_into(path: &Path) -> Result<bool, Error> {
     if is_descriptor(path) {
         return Ok(true);
@@ -165,9 +188,11 @@ fn is_written_into(path: &Path) -> Result<bool, Error> {
     let kind = match fs::metadata(path) {
         Ok(metadata) => metadata.file_type(),
         Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
-            return Err(
-                format!("{} is a symbolic link that leads nowhere: name the file itself", path.display()).into()
-            );
+            return Err(format!(
+                "{} is a symbolic link that leads nowhere: name the file itself",
+                path.display()
+            )
+            .into());
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
         Err(error) => return Err(format!("{} cannot be written: {error}", path.display()).into()),
@@ -182,14 +207,17 @@ fn is_written_into(path: &Path) -> Result<bool, Error> {
     Err(format!("{} is {what}: name a file or a pipe", path.display()).into())
 }
 
-/// Whether this stands for an open file of a process, like `/dev/fd/3` and `/proc/self/fd/3`: a name that cannot be renamed over, whatever
-/// it leads to.
+/// Whether this stands for an open file of a process, like `/dev/fd/3` and `/proc/self/fd/3`: a
+/// name that cannot be renamed over, whatever it leads to.
 fn is_descriptor(path: &Path) -> bool {
     /// Links that Linux follows at most. Source: `path_resolution(7)`.
     const MAX_LINKS: usize = 40;
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
-        let directory = path.parent().and_then(|directory| fs::canonicalize(directory).ok()).unwrap_or_default();
+        let directory = path
+            .parent()
+            .and_then(|directory| fs::canonicalize(directory).ok())
+            .unwrap_or_default();
         if directory.starts_with("/proc") || directory.starts_with("/dev/fd") {
             return true;
         }
@@ -201,9 +229,11 @@ fn is_descriptor(path: &Path) -> bool {
 
 fn refuse_to_overwrite(file: &Path, force: bool) -> Result<(), Error> {
     if file.exists() && !force {
-        return Err(
-            format!("{} is there already: name another file, or replace it with --force", file.display()).into()
-        );
+        return Err(format!(
+            "{} is there already: name another file, or replace it with --force",
+            file.display()
+        )
+        .into());
     }
     Ok(())
 }

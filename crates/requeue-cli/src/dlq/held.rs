@@ -23,7 +23,10 @@ struct Hidden {
 impl Held {
     pub(crate) fn hold(&mut self, letter: &Letter) {
         // SQS honours the receipt handle of the latest receive.
-        let hidden = Hidden { receipt_handle: letter.receipt_handle.clone(), group: letter.record.group_id.clone() };
+        let hidden = Hidden {
+            receipt_handle: letter.receipt_handle.clone(),
+            group: letter.record.group_id.clone(),
+        };
         self.hidden.insert(letter.id.clone(), hidden);
         self.since = Some(self.since.map_or(letter.asked, |since| since.min(letter.asked)));
     }
@@ -74,13 +77,15 @@ impl Held {
 
     /// The ids and receipt handles of a group.
     fn of_group(&self, group: &str) -> Vec<(String, String)> {
-        let of_group = self.hidden.iter().filter(|(_, hidden)| hidden.group.as_deref() == Some(group));
+        let of_group =
+            self.hidden.iter().filter(|(_, hidden)| hidden.group.as_deref() == Some(group));
         of_group.map(|(id, hidden)| (id.clone(), hidden.receipt_handle.clone())).collect()
     }
 }
 
-/// FIFO groups of which a receive may have brought a part only. SQS keeps the rest of a group back while one of its messages is in
-/// flight, so that the rest comes only together with what was received, once that is visible again.
+/// FIFO groups of which a receive may have brought a part only. SQS keeps the rest of a group back
+/// while one of its messages is in flight, so that the rest comes only together with what was
+/// received, once that is visible again.
 #[derive(Default)]
 pub(crate) struct CutGroups {
     waiting: VecDeque<String>,
@@ -88,14 +93,20 @@ pub(crate) struct CutGroups {
 }
 
 impl CutGroups {
-    /// Notes the groups of a receive that brought as many messages as it could. SQS hands out as much of a group as fits and then goes on
-    /// to the next, so that the last group alone is cut; where the groups are mixed, each of them may be.
+    /// Notes the groups of a receive that brought as many messages as it could. SQS hands out as
+    /// much of a group as fits and then goes on to the next, so that the last group alone is cut;
+    /// where the groups are mixed, each of them may be.
     pub(crate) fn note(&mut self, letters: &[Letter]) {
-        let groups: Vec<&str> = letters.iter().filter_map(|letter| letter.record.group_id.as_deref()).collect();
+        let groups: Vec<&str> =
+            letters.iter().filter_map(|letter| letter.record.group_id.as_deref()).collect();
         let mut runs = groups.clone();
         runs.dedup();
         let distinct: HashSet<&str> = groups.iter().copied().collect();
-        let cut = if runs.len() == distinct.len() { &runs[runs.len().saturating_sub(1)..] } else { &runs[..] };
+        let cut = if runs.len() == distinct.len() {
+            &runs[runs.len().saturating_sub(1)..]
+        } else {
+            &runs[..]
+        };
         for group in cut {
             if self.known.insert((*group).to_owned()) {
                 self.waiting.push_back((*group).to_owned());
@@ -103,8 +114,9 @@ impl CutGroups {
         }
     }
 
-    /// The ids and receipt handles of the next group that is worth receiving again. One receive brings ten messages, so that behind ten
-    /// that are held there is nothing to reach; a group of which nothing is held is not kept back.
+    /// The ids and receipt handles of the next group that is worth receiving again. One receive
+    /// brings ten messages, so that behind ten that are held there is nothing to reach; a group of
+    /// which nothing is held is not kept back.
     pub(crate) fn next(&mut self, held: &Held) -> Option<Vec<(String, String)>> {
         while let Some(group) = self.waiting.pop_front() {
             self.known.remove(&group);
@@ -133,8 +145,13 @@ mod tests {
         let letter = |(at, group): (usize, char)| {
             let id = Some(format!("{group}{at}"));
             let (receipt_handle, body) = (id.clone(), Some(String::new()));
-            let record =
-                Record { message_id: id, receipt_handle, body, group_id: Some(group.into()), ..Record::default() };
+            let record = Record {
+                message_id: id,
+                receipt_handle,
+                body,
+                group_id: Some(group.into()),
+                ..Record::default()
+            };
             Letter::new(record, Instant::now()).expect("it has all")
         };
         let letters: Vec<Letter> = groups.chars().enumerate().map(letter).collect();
@@ -147,9 +164,14 @@ mod tests {
 
     #[test]
     fn a_receive_may_have_cut_its_last_group_or_where_they_are_mixed_each() {
-        for (groups, again) in
-            [("aaaaaaabbb", "b"), ("aaaabbbccc", "c"), ("abcabcabca", "abc"), ("a", "a"), ("aaaaaaaaaa", ""), ("", "")]
-        {
+        for (groups, again) in [
+            ("aaaaaaabbb", "b"),
+            ("aaaabbbccc", "c"),
+            ("abcabcabca", "abc"),
+            ("a", "a"),
+            ("aaaaaaaaaa", ""),
+            ("", ""),
+        ] {
             let (letters, held) = received(groups);
             let mut cut = CutGroups::default();
             cut.note(&letters);

@@ -1,4 +1,5 @@
-//! One message of a dead-letter queue: what is known of it, how it is chosen, and how it is written down.
+//! One message of a dead-letter queue: what is known of it, how it is chosen, and how it is written
+//! down.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -40,7 +41,14 @@ impl Letter {
         let none = BTreeMap::new();
         let attributes = self.record.attributes.as_ref().unwrap_or(&none);
         let body = self.body.as_str();
-        Outgoing { body, delay: requeue::Delay::default(), attributes, group_id: None, deduplication_id: None }.size()
+        Outgoing {
+            body,
+            delay: requeue::Delay::default(),
+            attributes,
+            group_id: None,
+            deduplication_id: None,
+        }
+        .size()
     }
 
     /// When it was first sent: by its own word, or else when SQS took it.
@@ -57,8 +65,9 @@ pub(crate) fn reason<'a>(dead: &'a DeadLetter<'_>) -> &'a str {
     dead.reason().unwrap_or(UNKNOWN)
 }
 
-/// The queue from which this message says that it was sent here. Nothing vouches for that: whoever may send to this queue, or to one
-/// before it, can write it. Of what SQS moved here itself only SQS's word counts.
+/// The queue from which this message says that it was sent here. Nothing vouches for that: whoever
+/// may send to this queue, or to one before it, can write it. Of what SQS moved here itself only
+/// SQS's word counts.
 pub(crate) fn claimed_source<'a>(letter: &Letter, dead: &'a DeadLetter<'_>) -> Option<&'a str> {
     dead.source().filter(|_| !letter.record.was_dead_lettered)
 }
@@ -77,11 +86,12 @@ pub(crate) struct Filter {
     /// Only messages given up for this reason, as `list` shows it; may be given several times.
     #[arg(long)]
     reason: Vec<String>,
-    /// Only the message with this id, its own or that of its first delivery; may be given several times.
+    /// Only the message with this id, its own or that of its first delivery; may be given several
+    /// times.
     #[arg(long)]
     id: Vec<String>,
-    /// Only messages of this queue, by its name or ARN: SQS moved them here from it, or they claim to come from it; may be given
-    /// several times.
+    /// Only messages of this queue, by its name or ARN: SQS moved them here from it, or they claim
+    /// to come from it; may be given several times.
     #[arg(long, value_name = "QUEUE")]
     source: Vec<String>,
     /// So many messages at most.
@@ -97,8 +107,9 @@ impl Filter {
 
     /// Whether a message is meant, the limit apart.
     pub(crate) fn chooses(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
-        let named =
-            |wanted: &[String], is: &[&str]| wanted.is_empty() || wanted.iter().any(|one| is.contains(&one.as_str()));
+        let named = |wanted: &[String], is: &[&str]| {
+            wanted.is_empty() || wanted.iter().any(|one| is.contains(&one.as_str()))
+        };
         let ids = [Some(letter.id.as_str()), dead.original_message_id()];
         let ids: Vec<&str> = ids.into_iter().flatten().collect();
         named(&self.class, &[class(dead)])

@@ -27,7 +27,8 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Groups of one class and reason by what their messages failed with. What makes more kinds than this tells no kinds apart.
+/// Groups of one class and reason by what their messages failed with. What makes more kinds than
+/// this tells no kinds apart.
 const MAX_KINDS: usize = 50;
 
 /// Messages by class, reason and the kind of failure.
@@ -38,13 +39,15 @@ pub(crate) struct Groups {
     later_version: u64,
 }
 
-/// Class, reason, and the failure's own words without what is particular to one message; `None` where nobody wrote them down.
+/// Class, reason, and the failure's own words without what is particular to one message; `None`
+/// where nobody wrote them down.
 type Key = (&'static str, String, Option<String>);
 
-/// What is left of a failure's words without those that have a digit: `order # timed out`. Our own words on a response and a rule are
-/// of few kinds as they stand, and so is a single word.
+/// What is left of a failure's words without those that have a digit: `order # timed out`. Our own
+/// words on a response and a rule are of few kinds as they stand, and so is a single word.
 fn kind(detail: &str) -> String {
-    let is_ours = detail.starts_with("status ") || !detail.contains(' ') || detail.starts_with("by rules[");
+    let is_ours =
+        detail.starts_with("status ") || !detail.contains(' ') || detail.starts_with("by rules[");
     if is_ours {
         return detail.to_owned();
     }
@@ -133,8 +136,14 @@ fn show(
     match (seen, complete) {
         (0, true) => output::line(format_args!("{name}: no message")),
         (0, false) => output::line(format_args!("{name}: 0 of about {}", messages(all))),
-        (seen, true) => output::line(format_args!("{name}: {}\n\n{}", messages(seen), groups.table())),
-        (seen, false) => output::line(format_args!("{name}: {seen} of about {}\n\n{}", messages(all), groups.table())),
+        (seen, true) => {
+            output::line(format_args!("{name}: {}\n\n{}", messages(seen), groups.table()))
+        }
+        (seen, false) => output::line(format_args!(
+            "{name}: {seen} of about {}\n\n{}",
+            messages(all),
+            groups.table()
+        )),
     }?;
     groups.tell(&queue.arn);
     Ok(())
@@ -160,7 +169,10 @@ impl Groups {
 
     fn key(&self, class: &'static str, reason: &str, detail: Option<&str>) -> Key {
         let key = (class, reason.to_owned(), detail.map(kind));
-        let kinds = self.by_key.keys().filter(|(of_class, of_reason, _)| *of_class == class && of_reason == reason);
+        let kinds = self
+            .by_key
+            .keys()
+            .filter(|(of_class, of_reason, _)| *of_class == class && of_reason == reason);
         // The rest share one group, so that a queue of many kinds can still be looked through.
         if self.by_key.contains_key(&key) || kinds.count() < MAX_KINDS {
             key
@@ -181,7 +193,14 @@ impl Groups {
     }
 
     pub(crate) fn table(&self) -> comfy_table::Table {
-        let heads = ["messages", "class", "reason", "oldest, first sent", "for example", "which failed with"];
+        let heads = [
+            "messages",
+            "class",
+            "reason",
+            "oldest, first sent",
+            "for example",
+            "which failed with",
+        ];
         let has_details = self.by_key.values().any(|group| group.detail.is_some());
         let mut rows = table(if has_details { &heads } else { &heads[..heads.len() - 1] });
         for ((class, reason, _), group) in self.sorted() {
@@ -214,7 +233,11 @@ impl Groups {
 
     /// What a reader of the table has to know besides.
     pub(crate) fn tell(&self, queue: &QueueArn) {
-        let silent = self.by_key.iter().filter(|((_, reason, _), _)| reason == UNKNOWN).map(|(_, group)| group.count);
+        let silent = self
+            .by_key
+            .iter()
+            .filter(|((_, reason, _), _)| reason == UNKNOWN)
+            .map(|(_, group)| group.count);
         let silent = silent.sum::<u64>() - self.later_version;
         if silent > 0 {
             // In a FIFO queue an annotated copy would lose its place, so that none is made.
@@ -257,15 +280,21 @@ mod tests {
     #[test]
     fn what_makes_too_many_kinds_shares_one_group() {
         let mut groups = Groups::default();
-        let names = (0..60).map(|n: u8| format!("{}{}", char::from(b'a' + n / 10), char::from(b'a' + n % 10)));
+        let names = (0..60)
+            .map(|n: u8| format!("{}{}", char::from(b'a' + n / 10), char::from(b'a' + n % 10)));
         for name in names.chain(["aa".to_owned()]) {
             let key = groups.key("temporary", "too-old", Some(&name));
-            let group = Group { count: 0, oldest: None, example: String::new(), detail: Some(name) };
+            let group =
+                Group { count: 0, oldest: None, example: String::new(), detail: Some(name) };
             groups.by_key.entry(key).or_insert(group).count += 1;
         }
         assert_eq!((groups.by_key.len(), groups.count()), (MAX_KINDS + 1, 61));
         let most = groups.sorted()[0].1.count;
         assert_eq!(most, 10, "the rest");
-        assert_eq!(groups.key("quota", "too-old", Some("zz")).2.as_deref(), Some("zz"), "another class has its own");
+        assert_eq!(
+            groups.key("quota", "too-old", Some("zz")).2.as_deref(),
+            Some("zz"),
+            "another class has its own"
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! `requeue dlq`: what lies in a dead-letter queue and why, and getting it back. Nothing here knows a policy, and no body is printed
-//! unless it was asked for.
+//! `requeue dlq`: what lies in a dead-letter queue and why, and getting it back. Nothing here knows
+//! a policy, and no body is printed unless it was asked for.
 
 use std::process::ExitCode;
 
@@ -29,13 +29,16 @@ use crate::stop::Stop;
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Groups the messages by class, reason and what they failed with: how many, since when, and an example of each.
+    /// Groups the messages by class, reason and what they failed with: how many, since when, and an
+    /// example of each.
     #[command(after_help = HIDDEN)]
     List(list::Arguments),
-    /// Shows messages one by one, ten unless --limit says otherwise; their bodies only with --bodies.
+    /// Shows messages one by one, ten unless --limit says otherwise; their bodies only with
+    /// --bodies.
     #[command(after_help = HIDDEN)]
     Peek(peek::Arguments),
-    /// Writes messages to a file as JSON Lines, with everything needed to send them again. Deletes nothing.
+    /// Writes messages to a file as JSON Lines, with everything needed to send them again. Deletes
+    /// nothing.
     #[command(after_help = HIDDEN)]
     Export(export::Arguments),
     /// Brings messages back: all of them, or those that were chosen.
@@ -59,7 +62,12 @@ const HIDDEN: &str = "To look at a message is to receive it: it is hidden from o
 #[derive(clap::Args)]
 struct Place {
     /// The dead-letter queue.
-    #[arg(long, value_name = "URL", required_unless_present = "source_queue_url", conflicts_with = "source_queue_url")]
+    #[arg(
+        long,
+        value_name = "URL",
+        required_unless_present = "source_queue_url",
+        conflicts_with = "source_queue_url"
+    )]
     queue_url: Option<String>,
     /// The queue it belongs to, instead: the dead-letter queue is found in its redrive policy.
     #[arg(long, value_name = "URL")]
@@ -72,7 +80,8 @@ struct Place {
     max_messages: u32,
 }
 
-/// Messages that may be in flight at once. Source: SQS developer guide, "Amazon SQS message quotas".
+/// Messages that may be in flight at once. Source: SQS developer guide, "Amazon SQS message
+/// quotas".
 const MAX_IN_FLIGHT: i64 = 120_000;
 
 /// A dead-letter queue that was found.
@@ -84,7 +93,8 @@ struct DeadLetters {
 }
 
 pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         match command {
             Command::List(arguments) => list::run(arguments).await,

@@ -35,14 +35,23 @@ pub(crate) async fn running(sqs: &Sqs, queue: &QueueArn) -> Result<Option<MoveTa
 }
 
 /// Watches the latest task of the queue until it has ended; when told to stop, cancels it.
-pub(crate) async fn follow(sqs: &Sqs, queue: &QueueArn, handle: &str, stop: &Stop) -> Result<Moved, Error> {
+pub(crate) async fn follow(
+    sqs: &Sqs,
+    queue: &QueueArn,
+    handle: &str,
+    stop: &Stop,
+) -> Result<Moved, Error> {
     let mut progress = Progress::new();
     let mut is_cancelled = false;
     loop {
         let task = sqs.latest_move(queue).await;
-        let task = task.map_err(|error| format!("{error}; the move task goes on: --follow looks at it again"))?;
+        let task = task.map_err(|error| {
+            format!("{error}; the move task goes on: --follow looks at it again")
+        })?;
         let Some(task) = task else {
-            return Err(format!("SQS knows no message move task of {} any more", queue.name()).into());
+            return Err(
+                format!("SQS knows no message move task of {} any more", queue.name()).into()
+            );
         };
         if !task.is_running() {
             progress.clear();
@@ -74,9 +83,15 @@ pub(crate) async fn follow(sqs: &Sqs, queue: &QueueArn, handle: &str, stop: &Sto
     }
 }
 
-/// What a completed task has left in the queue that was described before: it moves no message that a reader holds. The task may have moved
-/// messages that arrived since then, so that the number of moved ones alone says nothing.
-pub(crate) async fn left(sqs: &Sqs, before: &Described, moved: u64, stop: &Stop) -> Result<Unseen, Error> {
+/// What a completed task has left in the queue that was described before: it moves no message that
+/// a reader holds. The task may have moved messages that arrived since then, so that the number of
+/// moved ones alone says nothing.
+pub(crate) async fn left(
+    sqs: &Sqs,
+    before: &Described,
+    moved: u64,
+    stop: &Stop,
+) -> Result<Unseen, Error> {
     let (mut comparison, seen) = (Comparison::default(), Seen { all: moved, ..Seen::default() });
     while !stop.is_told() {
         if let Some(unseen) = comparison.ask(sqs, before, seen).await? {
@@ -95,7 +110,9 @@ fn end(task: &MoveTask) -> MoveEnd {
         ("COMPLETED", _) => MoveEnd::Completed,
         ("CANCELLED", _) => MoveEnd::Cancelled,
         (_, why) if why.contains("CouldNotDetermineMessageSource") => MoveEnd::SourceUnknown,
-        (status, why) => MoveEnd::Failed(if why.is_empty() { status.to_owned() } else { why.to_owned() }),
+        (status, why) => {
+            MoveEnd::Failed(if why.is_empty() { status.to_owned() } else { why.to_owned() })
+        }
     }
 }
 
@@ -111,15 +128,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn newcomers_that_were_moved_do_not_stand_for_what_a_reader_holds() {
-        let sqs = EmbeddedSqs::new(Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)));
+        let sqs = EmbeddedSqs::new(Clock::starting_at(
+            SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+        ));
         let queue = sqs.create_queue("orders-dlq", [("VisibilityTimeout", "600")]).expect("a name");
         for body in ["held", "moved"] {
-            sqs.client().send_message().queue_url(queue.url()).message_body(body).send().await.expect("sent");
+            sqs.client()
+                .send_message()
+                .queue_url(queue.url())
+                .message_body(body)
+                .send()
+                .await
+                .expect("sent");
         }
         let asked = Sqs::new(sqs.client());
         let before = asked.describe(&queue).await.expect("it is there");
         sqs.client().purge_queue().queue_url(queue.url()).send().await.expect("purged");
-        sqs.client().send_message().queue_url(queue.url()).message_body("held").send().await.expect("sent");
+        sqs.client()
+            .send_message()
+            .queue_url(queue.url())
+            .message_body("held")
+            .send()
+            .await
+            .expect("sent");
         assert_eq!(sqs.receive(&queue, 1, Duration::ZERO).await.expect("received").len(), 1);
         let stop = Stop::listen().expect("signals");
         for (moved, left) in [(1, 1), (2, 1), (3, 1)] {

@@ -20,7 +20,8 @@ pub(crate) struct Arguments {
     place: Place,
     #[command(flatten)]
     filter: Filter,
-    /// Shows the bodies as well, as first delivered: without the fields that Requeue added. Only --json keeps control characters.
+    /// Shows the bodies as well, as first delivered: without the fields that Requeue added. Only
+    /// --json keeps control characters.
     #[arg(long)]
     bodies: bool,
     /// A JSON object for each message, in a line of its own.
@@ -74,10 +75,15 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 impl Arguments {
     fn show(&self, letter: &Letter, dead: &DeadLetter<'_>) -> Result<(), Error> {
-        let names = letter.record.attributes.iter().flatten().map(|(name, _)| name.as_str()).collect();
+        let names =
+            letter.record.attributes.iter().flatten().map(|(name, _)| name.as_str()).collect();
         if self.json {
             let body = self.bodies.then(|| dead.payload());
-            return output::json_line(&Line { known: Known::of(letter, dead), attribute_names: names, body });
+            return output::json_line(&Line {
+                known: Known::of(letter, dead),
+                attribute_names: names,
+                body,
+            });
         }
         output::text(&self.text(letter, dead, &names))
     }
@@ -94,7 +100,10 @@ impl Arguments {
             ("retries", dead.retry_count().map(|count| count.to_string())),
             ("given up", dead.failed_at().and_then(moment)),
             ("first sent", letter.first_sent(dead).and_then(moment)),
-            ("redrives", Some(dead.redrives()).filter(|count| *count > 0).map(|count| count.to_string())),
+            (
+                "redrives",
+                Some(dead.redrives()).filter(|count| *count > 0).map(|count| count.to_string()),
+            ),
             ("group", letter.record.group_id.clone()),
             ("moved from", letter.record.dead_letter_source.as_ref().map(ToString::to_string)),
             ("claims source", claimed_source(letter, dead).map(str::to_owned)),
@@ -103,7 +112,9 @@ impl Arguments {
         ];
         // A value with a line feed could pass for further lines of ours.
         let row = |name, value: &str| format!("  {name:<14}  {value}\n");
-        let rows = known.into_iter().filter_map(|(name, value)| Some(row(name, &printable::line(&value?))));
+        let rows = known
+            .into_iter()
+            .filter_map(|(name, value)| Some(row(name, &printable::line(&value?))));
         let body = self.bodies.then(|| row("body", &dead.payload().replace('\n', INDENTED)));
         format!("{}\n{}\n", letter.id, rows.chain(body).collect::<String>())
     }

@@ -1,4 +1,5 @@
-//! How far a long command is: one line that is written again on a terminal, now and then a line elsewhere.
+//! How far a long command is: one line that is written again on a terminal, now and then a line
+//! elsewhere.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
@@ -34,7 +35,8 @@ impl Progress {
             return;
         }
         // A line that reached the margin would go on in the next one, where it is not cleared.
-        let width = terminal_size::terminal_size_of(stderr()).map_or(80, |(width, _)| usize::from(width.0));
+        let width =
+            terminal_size::terminal_size_of(stderr()).map_or(80, |(width, _)| usize::from(width.0));
         let line: String = line.chars().take(width.saturating_sub(1)).collect();
         say(&format!("{CLEARED}{line}"));
         self.is_drawn = true;

@@ -45,7 +45,8 @@ pub(crate) struct Arguments {
     pub(super) place: Place,
     #[command(flatten)]
     pub(super) filter: Filter,
-    /// Where to. [default: where SQS moved each from; what was sent here: the one queue whose redrive policy names this one]
+    /// Where to.
+    /// [default: where SQS moved each from; what was sent here: the one queue whose redrive policy names this one]
     #[arg(long, value_name = "URL")]
     pub(super) to: Option<String>,
     /// So many messages in a second at most.
@@ -54,7 +55,8 @@ pub(crate) struct Arguments {
     /// Copies also what SQS could move.
     #[arg(long)]
     copy: bool,
-    /// Gives every message all its retries and all its time again, also after the tenth redrive. Copies.
+    /// Gives every message all its retries and all its time again, also after the tenth redrive.
+    /// Copies.
     #[arg(long)]
     pub(super) fresh_budget: bool,
     /// Shows what would be done, and changes nothing.
@@ -127,7 +129,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
-    let Some(task) = moving::running(&dead_letters.sqs, &dead_letters.queue.arn).await? else { return Ok(()) };
+    let Some(task) = moving::running(&dead_letters.sqs, &dead_letters.queue.arn).await? else {
+        return Ok(());
+    };
     let since = task.started.and_then(moment).unwrap_or_default();
     Err(format!(
         "SQS is moving messages out of {} since {since}, {} so far: --follow watches that to its end",
@@ -137,7 +141,11 @@ async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
     .into())
 }
 
-async fn carry_out(arguments: &Arguments, dead_letters: &DeadLetters, way: &Way) -> Result<ExitCode, Error> {
+async fn carry_out(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    way: &Way,
+) -> Result<ExitCode, Error> {
     let stop = Stop::listen()?;
     let mut redrive = Redrive::default();
     let mut trouble = None;
@@ -161,7 +169,9 @@ async fn carry_out(arguments: &Arguments, dead_letters: &DeadLetters, way: &Way)
             MoveEnd::Cancelled => {}
             MoveEnd::SourceUnknown if stop.is_told() => {}
             MoveEnd::SourceUnknown => {
-                note("SQS does not know where the others belong, since they were sent here: they are copied");
+                note(
+                    "SQS does not know where the others belong, since they were sent here: they are copied",
+                );
                 has_to_copy = true;
             }
             MoveEnd::Failed(why) => trouble = Some(format!("SQS's move task failed: {why}").into()),
@@ -180,7 +190,8 @@ async fn carry_out(arguments: &Arguments, dead_letters: &DeadLetters, way: &Way)
     }
     told?;
     let copies = &redrive.copies;
-    let is_done = copies.failed.is_empty() && copies.not_deleted.is_empty() && copies.left.count() == 0;
+    let is_done =
+        copies.failed.is_empty() && copies.not_deleted.is_empty() && copies.left.count() == 0;
     let is_done = is_done && redrive.is_complete;
     Ok(stop.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
@@ -194,7 +205,8 @@ async fn copy_all(
 ) -> Result<(), Error> {
     let Arguments { place, filter, rate, .. } = arguments;
     let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
-    let mut scan = dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set()).after(redrive.moved);
+    let mut scan =
+        dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set()).after(redrive.moved);
     let mut copier = Copier {
         sqs: &dead_letters.sqs,
         from: &dead_letters.queue.arn,
@@ -222,9 +234,14 @@ async fn copy_all(
 }
 
 impl Redrive {
-    /// `moved` is the way of what SQS moved, if it was asked to. What was done is done: if the standard output cannot be written, the
-    /// standard error says it.
-    fn tell(&self, arguments: &Arguments, dead_letters: &DeadLetters, moved: Option<&Way>) -> Result<(), Error> {
+    /// `moved` is the way of what SQS moved, if it was asked to. What was done is done: if the
+    /// standard output cannot be written, the standard error says it.
+    fn tell(
+        &self,
+        arguments: &Arguments,
+        dead_letters: &DeadLetters,
+        moved: Option<&Way>,
+    ) -> Result<(), Error> {
         let Self { copies, .. } = self;
         let text = self.text(moved);
         let told = if arguments.json {
@@ -272,7 +289,9 @@ impl Redrive {
             line(format!("{} not copied, and still here: {code}", messages(*count)));
         }
         for id in &copies.not_deleted {
-            line(format!("{id} copied, but not deleted here: brought back again, it would be there twice"));
+            line(format!(
+                "{id} copied, but not deleted here: brought back again, it would be there twice"
+            ));
         }
         text + &copies.left.lines("left here")
     }
@@ -301,7 +320,9 @@ async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<Exi
     match moved.end {
         MoveEnd::Completed if is_complete => Ok(ExitCode::SUCCESS),
         MoveEnd::Completed | MoveEnd::Cancelled => Ok(stop.exit_code(ExitCode::FAILURE)),
-        MoveEnd::SourceUnknown => Err("SQS does not know where the others belong: redrive copies them".into()),
+        MoveEnd::SourceUnknown => {
+            Err("SQS does not know where the others belong: redrive copies them".into())
+        }
         MoveEnd::Failed(why) => Err(format!("SQS's move task failed: {why}").into()),
     }
 }
@@ -327,10 +348,19 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn newcomers_do_not_prolong_the_wait_for_what_another_reader_holds() {
-        let sqs = EmbeddedSqs::new(Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)));
-        let queue = sqs.create_queue("orders-dlq", [("VisibilityTimeout", "6000")]).expect("a name");
+        let sqs = EmbeddedSqs::new(Clock::starting_at(
+            SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+        ));
+        let queue =
+            sqs.create_queue("orders-dlq", [("VisibilityTimeout", "6000")]).expect("a name");
         let send = async || {
-            sqs.client().send_message().queue_url(queue.url()).message_body("{}").send().await.expect("sent");
+            sqs.client()
+                .send_message()
+                .queue_url(queue.url())
+                .message_body("{}")
+                .send()
+                .await
+                .expect("sent");
         };
         send().await;
         assert_eq!(sqs.receive(&queue, 1, Duration::ZERO).await.expect("received").len(), 1);
@@ -358,10 +388,13 @@ mod tests {
     /// Of four receives that are under way at once one is answered at its fifth try only.
     #[tokio::test(start_paused = true)]
     async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
-        let sqs = EmbeddedSqs::new(Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_hours(500_000)));
+        let sqs = EmbeddedSqs::new(Clock::starting_at(
+            SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+        ));
         let dead_letters = sqs.create_queue("orders-dlq", []).expect("a name");
         let policy = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":2}}"#);
-        let queue = sqs.create_queue("orders", [("RedrivePolicy", policy.as_str())]).expect("a name");
+        let queue =
+            sqs.create_queue("orders", [("RedrivePolicy", policy.as_str())]).expect("a name");
         for at in 0..41 {
             let send = sqs.client().send_message().queue_url(dead_letters.url());
             send.message_body(at.to_string()).send().await.expect("sent");
@@ -371,7 +404,8 @@ mod tests {
             ("ReceiveMessage", 9) => Fault::AnswerAfter(Duration::from_secs(10)),
             _ => Fault::None,
         });
-        let line = ["redrive", "--queue-url", &dead_letters.url(), "--max-messages", "41", "--copy"];
+        let line =
+            ["redrive", "--queue-url", &dead_letters.url(), "--max-messages", "41", "--copy"];
         let Line { arguments } = clap::Parser::try_parse_from(line).expect("arguments");
         let asked = Sqs::new(sqs.client());
         let described = asked.describe(&dead_letters).await.expect("it is there");
@@ -383,7 +417,10 @@ mod tests {
 
         // The first one alone, and those whose own request was answered late.
         assert_eq!(redrive.copies.copied, BTreeMap::from([("orders".to_owned(), 11)]));
-        assert_eq!(redrive.copies.failed, BTreeMap::from([("visibility timeout over".to_owned(), 30)]));
+        assert_eq!(
+            redrive.copies.failed,
+            BTreeMap::from([("visibility timeout over".to_owned(), 30)])
+        );
         assert_eq!(sqs.message_count(&queue).expect("it is there"), 11);
     }
 }

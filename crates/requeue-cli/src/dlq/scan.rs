@@ -1,4 +1,5 @@
-//! Looking through a queue: messages are received and held, so that each is seen once, and made visible again at the end.
+//! Looking through a queue: messages are received and held, so that each is seen once, and made
+//! visible again at the end.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -19,8 +20,8 @@ use crate::stop::Stop;
 
 /// Calls at once.
 const AT_ONCE: usize = 4;
-/// How long one receive waits. One that waits asks all of SQS's servers; a short one ends soon after Ctrl-C, without being cut off: what
-/// it brought would stay hidden.
+/// How long one receive waits. One that waits asks all of SQS's servers; a short one ends soon
+/// after Ctrl-C, without being cut off: what it brought would stay hidden.
 const WAIT: Duration = Duration::from_secs(1);
 /// The least time for which messages are hidden.
 const VISIBILITY: Duration = Duration::from_secs(120);
@@ -81,7 +82,12 @@ pub(crate) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    pub(crate) fn new(sqs: &'a Sqs, queue: &'a Described, max_messages: usize, stop: &'a Stop) -> Self {
+    pub(crate) fn new(
+        sqs: &'a Sqs,
+        queue: &'a Described,
+        max_messages: usize,
+        stop: &'a Stop,
+    ) -> Self {
         let mut scan = Self {
             sqs,
             queue,
@@ -103,9 +109,10 @@ impl<'a> Scan<'a> {
         scan
     }
 
-    /// To change something by each message: the first one comes alone, so that a missing permission shows itself on no more than that
-    /// one; with a rate no more are handed over than are due in a second, nor received, unless a FIFO queue would keep back what follows
-    /// them. `keeps_some`: what is not chosen stays held for as long as all takes.
+    /// To change something by each message: the first one comes alone, so that a missing permission
+    /// shows itself on no more than that one; with a rate no more are handed over than are due in a
+    /// second, nor received, unless a FIFO queue would keep back what follows them. `keeps_some`:
+    /// what is not chosen stays held for as long as all takes.
     pub(crate) fn one_by_one(mut self, rate: Option<u16>, keeps_some: bool) -> Self {
         self.first_alone = true;
         if let Some(rate) = rate.map(usize::from) {
@@ -134,7 +141,8 @@ impl<'a> Scan<'a> {
         VISIBILITY.saturating_add(Duration::from_secs(secs)).min(MAX_VISIBILITY)
     }
 
-    /// Hands over every message once. Whatever happens, [`release`](Self::release) has to come after it.
+    /// Hands over every message once. Whatever happens, [`release`](Self::release) has to come
+    /// after it.
     pub(crate) async fn walk(
         &mut self,
         mut visit: impl AsyncFnMut(Vec<Letter>, &mut Held) -> Result<ControlFlow<()>, Error>,
@@ -177,7 +185,10 @@ impl<'a> Scan<'a> {
         if self.seen.len() >= self.max_messages {
             return Some(End::MaxMessages);
         }
-        self.held.since().is_some_and(|since| since.elapsed() + RESERVE > self.visibility).then_some(End::TimeUp)
+        self.held
+            .since()
+            .is_some_and(|since| since.elapsed() + RESERVE > self.visibility)
+            .then_some(End::TimeUp)
     }
 
     /// With what was not reached.
@@ -185,9 +196,12 @@ impl<'a> Scan<'a> {
         let cause = match end {
             End::MaxMessages => Cause::MaxMessages,
             End::TimeUp => Cause::TimeUp,
-            End::Empty | End::Enough | End::Interrupted => return Ok(Looked { end, unseen: Unseen::default() }),
+            End::Empty | End::Enough | End::Interrupted => {
+                return Ok(Looked { end, unseen: Unseen::default() });
+            }
         };
-        let mut comparison = if end == End::TimeUp { Comparison::at_once() } else { Comparison::asking_once() };
+        let mut comparison =
+            if end == End::TimeUp { Comparison::at_once() } else { Comparison::asking_once() };
         loop {
             if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
                 return Ok(Looked { end, unseen: unseen.because(cause) });
@@ -199,10 +213,13 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Those that were not seen before, up to the bound. A receive of a FIFO queue may bring others than those that were given back: what is
-    /// beyond the bound nobody looks at, and it is made visible again with the rest.
+    /// Those that were not seen before, up to the bound. A receive of a FIFO queue may bring others
+    /// than those that were given back: what is beyond the bound nobody looks at, and it is made
+    /// visible again with the rest.
     fn new_of(&mut self, letters: Vec<Letter>) -> Vec<Letter> {
-        let is_new = |letter: &Letter| self.seen.len() < self.max_messages && self.seen.insert(letter.id.clone());
+        let is_new = |letter: &Letter| {
+            self.seen.len() < self.max_messages && self.seen.insert(letter.id.clone())
+        };
         letters.into_iter().filter(is_new).collect()
     }
 
@@ -250,7 +267,10 @@ impl<'a> Scan<'a> {
             () if again > 0 => (1, most),
             () => (self.at_once, most),
         };
-        let asks = (0..most).step_by(self.per_receive).take(calls).map(|before| (most - before).min(self.per_receive));
+        let asks = (0..most)
+            .step_by(self.per_receive)
+            .take(calls)
+            .map(|before| (most - before).min(self.per_receive));
         let asks: Vec<usize> = asks.collect();
         let answers = join_all(asks.iter().map(|max| {
             let ask = ReceiveRequest { max: *max, wait: WAIT, visibility: self.visibility };
@@ -261,10 +281,15 @@ impl<'a> Scan<'a> {
             match answer {
                 Ok((records, asked)) => {
                     let is_full = records.len() >= *max;
-                    let received: Vec<Letter> =
-                        records.into_iter().filter_map(|record| Letter::new(record, asked)).collect();
+                    let received: Vec<Letter> = records
+                        .into_iter()
+                        .filter_map(|record| Letter::new(record, asked))
+                        .collect();
                     // Without anything new a group would be received again for ever.
-                    if is_full && self.queue.arn.is_fifo() && received.iter().any(|one| !self.seen.contains(&one.id)) {
+                    if is_full
+                        && self.queue.arn.is_fifo()
+                        && received.iter().any(|one| !self.seen.contains(&one.id))
+                    {
                         self.cut.note(&received);
                     }
                     letters.extend(received);
@@ -278,7 +303,8 @@ impl<'a> Scan<'a> {
         trouble.map_or(Ok(letters), Err)
     }
 
-    /// Makes the messages of a FIFO group visible that keep back what follows them; `false` if there is no such group.
+    /// Makes the messages of a FIFO group visible that keep back what follows them; `false` if
+    /// there is no such group.
     async fn give_back_a_cut_group(&mut self) -> bool {
         let Some(of_group) = self.cut.next(&self.held) else { return false };
         let handles: Vec<&str> = of_group.iter().map(|(_, handle)| handle.as_str()).collect();
@@ -310,7 +336,8 @@ impl<'a> Scan<'a> {
         self.visibility.saturating_sub(RESERVE)
     }
 
-    /// Makes everything visible again that is still held. What could not be made so is said; `false` then.
+    /// Makes everything visible again that is still held. What could not be made so is said;
+    /// `false` then.
     pub(crate) async fn release(&mut self) -> bool {
         self.progress.clear();
         let held = self.held.take();
@@ -318,19 +345,26 @@ impl<'a> Scan<'a> {
         let chunks: Vec<&[&str]> = handles.chunks(MAX_BATCH_ENTRIES).collect();
         let (mut hidden, mut why) = (0, None);
         for some in chunks.chunks(AT_ONCE) {
-            let answers = join_all(some.iter().map(|chunk| self.sqs.release(&self.queue.arn, chunk))).await;
+            let answers =
+                join_all(some.iter().map(|chunk| self.sqs.release(&self.queue.arn, chunk))).await;
             for (answer, chunk) in answers.into_iter().zip(some) {
                 match answer {
                     Ok(each) => {
                         let refused = each.into_iter().filter_map(Result::err);
                         for error in refused.filter(|error| !is_visible_or_gone(&error.code)) {
                             hidden += 1;
-                            why = Some(format!("SQS refuses ChangeMessageVisibility: {}", error.code));
+                            why = Some(format!(
+                                "SQS refuses ChangeMessageVisibility: {}",
+                                error.code
+                            ));
                         }
                     }
                     Err(error) => {
                         hidden += chunk.len();
-                        why = Some(refusal("ChangeMessageVisibilityBatch", &self.queue.arn, &error).to_string());
+                        why = Some(
+                            refusal("ChangeMessageVisibilityBatch", &self.queue.arn, &error)
+                                .to_string(),
+                        );
                     }
                 }
             }
@@ -357,7 +391,9 @@ impl<'a> Scan<'a> {
                 "partial: {seen} looked at, about {} more; run it again for the rest",
                 looked.unseen.of(Cause::TimeUp)
             )),
-            End::Interrupted => note(&format!("interrupted: {seen} looked at, and visible again unless brought back")),
+            End::Interrupted => note(&format!(
+                "interrupted: {seen} looked at, and visible again unless brought back"
+            )),
             End::MaxMessages | End::Empty | End::Enough => {}
         }
         looked.unseen.tell(name);
@@ -369,7 +405,8 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Codes of a message that is not hidden any more. Source: SQS API reference, `ChangeMessageVisibility`.
+/// Codes of a message that is not hidden any more. Source: SQS API reference,
+/// `ChangeMessageVisibility`.
 fn is_visible_or_gone(code: &str) -> bool {
     ["MessageNotInflight", "InvalidParameterValue", "ReceiptHandleIsInvalid"].contains(&code)
 }

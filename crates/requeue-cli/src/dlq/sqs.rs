@@ -1,4 +1,5 @@
-//! SQS, as this command asks it: the library's port for messages, the SDK for what a queue's owner may ask. Says what a refusal means.
+//! SQS, as this command asks it: the library's port for messages, the SDK for what a queue's owner
+//! may ask. Says what a refusal means.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,8 +9,8 @@ use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::{ListMessageMoveTasksResultEntry, QueueAttributeName};
 use requeue::aws;
 use requeue::queue::{
-    CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, QueueUrl,
-    ReceiveRequest, Source, SqsQueue,
+    CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, Outgoing, Queue,
+    QueueArn, QueueUrl, ReceiveRequest, Source, SqsQueue,
 };
 use requeue::{Clock, Record};
 use tokio::time::{Instant, sleep, timeout};
@@ -85,21 +86,30 @@ impl Sqs {
 
     /// The SDK's client, with its own retries, in the queue's region.
     fn client(&self, queue: &QueueArn) -> Client {
-        let config = self.client.config().to_builder().region(Region::new(queue.region().to_owned()));
+        let config =
+            self.client.config().to_builder().region(Region::new(queue.region().to_owned()));
         Client::from_conf(config.build())
     }
 
     pub(crate) async fn describe(&self, queue: &QueueArn) -> Result<Described, Error> {
-        let request =
-            self.client(queue).get_queue_attributes().queue_url(queue.url()).attribute_names(QueueAttributeName::All);
+        let request = self
+            .client(queue)
+            .get_queue_attributes()
+            .queue_url(queue.url())
+            .attribute_names(QueueAttributeName::All);
         let answer = ask!("GetQueueAttributes", queue, request)?;
         let attribute = |name: &str| {
-            answer.attributes().and_then(|all| all.get(&QueueAttributeName::from(name))).map(String::as_str)
+            answer
+                .attributes()
+                .and_then(|all| all.get(&QueueAttributeName::from(name)))
+                .map(String::as_str)
         };
         let count = |name| attribute(name).and_then(|count| count.parse().ok()).unwrap_or_default();
         Ok(Described {
             // Its own word counts: it knows its partition.
-            arn: attribute("QueueArn").and_then(|arn| arn.parse().ok()).unwrap_or_else(|| queue.clone()),
+            arn: attribute("QueueArn")
+                .and_then(|arn| arn.parse().ok())
+                .unwrap_or_else(|| queue.clone()),
             visible: count("ApproximateNumberOfMessages"),
             in_flight: count("ApproximateNumberOfMessagesNotVisible"),
             delayed: count("ApproximateNumberOfMessagesDelayed"),
@@ -109,7 +119,10 @@ impl Sqs {
 
     /// What SQS takes the time to be, to the second.
     pub(crate) async fn now(&self, queue: &QueueArn) -> Result<SystemTime, Error> {
-        let told = patiently(Again::WithoutAnswer, Duration::ZERO, async || self.port.describe(queue).await).await;
+        let told = patiently(Again::WithoutAnswer, Duration::ZERO, async || {
+            self.port.describe(queue).await
+        })
+        .await;
         let told = told.map_err(|error| refusal("GetQueueAttributes", queue, &error))?;
         Ok(told.date.unwrap_or_else(|| Clock::system().now()))
     }
@@ -120,9 +133,12 @@ impl Sqs {
         let mut sources = Vec::new();
         let mut token = None;
         loop {
-            let request = client.list_dead_letter_source_queues().queue_url(queue.url()).max_results(1_000);
+            let request =
+                client.list_dead_letter_source_queues().queue_url(queue.url()).max_results(1_000);
             let page = ask!("ListDeadLetterSourceQueues", queue, request.set_next_token(token))?;
-            let arn = |url: &String| Some(url.parse::<QueueUrl>().ok()?.arn(queue.partition(), queue.region()));
+            let arn = |url: &String| {
+                Some(url.parse::<QueueUrl>().ok()?.arn(queue.partition(), queue.region()))
+            };
             sources.extend(page.queue_urls().iter().filter_map(arn));
             token = page.next_token().map(str::to_owned);
             if token.is_none() {
@@ -150,7 +166,11 @@ impl Sqs {
 
     /// The latest task of this queue.
     pub(crate) async fn latest_move(&self, queue: &QueueArn) -> Result<Option<MoveTask>, Error> {
-        let request = self.client(queue).list_message_move_tasks().source_arn(queue.to_string()).max_results(10);
+        let request = self
+            .client(queue)
+            .list_message_move_tasks()
+            .source_arn(queue.to_string())
+            .max_results(10);
         let answer = ask!("ListMessageMoveTasks", queue, request)?;
         let latest = answer.results().iter().max_by_key(|task| task.started_timestamp());
         Ok(latest.map(move_task))
@@ -164,7 +184,11 @@ impl Sqs {
     }
 
     /// Messages, and when the request for them was sent: SQS hides them since then at the earliest.
-    pub(crate) async fn receive(&self, queue: &QueueArn, ask: ReceiveRequest) -> Result<(Vec<Record>, Instant), Error> {
+    pub(crate) async fn receive(
+        &self,
+        queue: &QueueArn,
+        ask: ReceiveRequest,
+    ) -> Result<(Vec<Record>, Instant), Error> {
         let received = patiently(Again::WithoutAnswer, ask.wait, async || {
             let asked = Instant::now();
             Ok((self.port.receive(queue, ask).await?, asked))
@@ -178,17 +202,27 @@ impl Sqs {
         queue: &QueueArn,
         entries: &[Outgoing<'_>],
     ) -> Result<Vec<Confirmation>, CallError> {
-        patiently(Again::Refused, Duration::ZERO, async || self.port.send(queue, entries).await).await
+        patiently(Again::Refused, Duration::ZERO, async || self.port.send(queue, entries).await)
+            .await
     }
 
-    pub(crate) async fn delete(&self, queue: &QueueArn, handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+    pub(crate) async fn delete(
+        &self,
+        queue: &QueueArn,
+        handles: &[&str],
+    ) -> Result<Vec<Confirmation>, CallError> {
         each(handles, async |handles| self.port.delete(queue, handles).await).await
     }
 
     /// Makes messages visible again.
-    pub(crate) async fn release(&self, queue: &QueueArn, handles: &[&str]) -> Result<Vec<Confirmation>, CallError> {
+    pub(crate) async fn release(
+        &self,
+        queue: &QueueArn,
+        handles: &[&str],
+    ) -> Result<Vec<Confirmation>, CallError> {
         each(handles, async |handles| {
-            let entries: Vec<(&str, Duration)> = handles.iter().map(|handle| (*handle, Duration::ZERO)).collect();
+            let entries: Vec<(&str, Duration)> =
+                handles.iter().map(|handle| (*handle, Duration::ZERO)).collect();
             self.port.change_visibility(queue, &entries).await
         })
         .await
@@ -229,7 +263,10 @@ fn may_help(again: Again, kind: CallErrorKind) -> bool {
     }
 }
 
-async fn once<T>(wait: Duration, call: &impl AsyncFn() -> Result<T, CallError>) -> Result<T, CallError> {
+async fn once<T>(
+    wait: Duration,
+    call: &impl AsyncFn() -> Result<T, CallError>,
+) -> Result<T, CallError> {
     timeout(wait + ANSWER, call()).await.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
 }
 
@@ -239,7 +276,8 @@ async fn each(
     call: impl AsyncFn(&[&str]) -> Result<Vec<Confirmation>, CallError>,
 ) -> Result<Vec<Confirmation>, CallError> {
     debug_assert!(handles.len() <= MAX_BATCH_ENTRIES);
-    let mut results = patiently(Again::WithoutAnswer, Duration::ZERO, async || call(handles).await).await?;
+    let mut results =
+        patiently(Again::WithoutAnswer, Duration::ZERO, async || call(handles).await).await?;
     for _ in 1..TRIES {
         let open: Vec<usize> = (0..handles.len()).filter(|at| !is_settled(&results[*at])).collect();
         if open.is_empty() {
@@ -247,7 +285,8 @@ async fn each(
         }
         sleep(PAUSE).await;
         let some: Vec<&str> = open.iter().map(|at| handles[*at]).collect();
-        let answers = patiently(Again::WithoutAnswer, Duration::ZERO, async || call(&some).await).await?;
+        let answers =
+            patiently(Again::WithoutAnswer, Duration::ZERO, async || call(&some).await).await?;
         for (at, answer) in open.into_iter().zip(answers) {
             results[at] = answer;
         }
@@ -273,7 +312,9 @@ fn move_task(task: &ListMessageMoveTasksResultEntry) -> MoveTask {
         handle: task.task_handle().map(str::to_owned),
         status: task.status().unwrap_or_default().to_owned(),
         moved: u64::try_from(task.approximate_number_of_messages_moved()).unwrap_or_default(),
-        to_move: task.approximate_number_of_messages_to_move().and_then(|count| u64::try_from(count).ok()),
+        to_move: task
+            .approximate_number_of_messages_to_move()
+            .and_then(|count| u64::try_from(count).ok()),
         failure: task.failure_reason().map(str::to_owned),
         started: u64::try_from(task.started_timestamp())
             .ok()
@@ -281,11 +322,14 @@ fn move_task(task: &ListMessageMoveTasksResultEntry) -> MoveTask {
     }
 }
 
-fn call_error<E: ProvideErrorMetadata + std::error::Error + 'static>(error: &SdkError<E>) -> CallError {
+fn call_error<E: ProvideErrorMetadata + std::error::Error + 'static>(
+    error: &SdkError<E>,
+) -> CallError {
     match error {
-        SdkError::ServiceError(answer) => {
-            CallError::answered(answer.raw().status().as_u16(), answer.err().code().unwrap_or("Unknown"))
-        }
+        SdkError::ServiceError(answer) => CallError::answered(
+            answer.raw().status().as_u16(),
+            answer.err().code().unwrap_or("Unknown"),
+        ),
         SdkError::TimeoutError(_) => CallError::ambiguous("TimedOut"),
         other if mentions_credentials(other) => CallError::ambiguous(NO_CREDENTIALS),
         SdkError::ConstructionFailure(_) => CallError::ambiguous("RequestNotBuilt"),
@@ -297,7 +341,8 @@ fn call_error<E: ProvideErrorMetadata + std::error::Error + 'static>(error: &Sdk
 const NO_CREDENTIALS: &str = "NoCredentials";
 
 fn mentions_credentials(error: &(dyn std::error::Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| error.source()).any(|error| error.to_string().contains("credentials"))
+    std::iter::successors(Some(error), |error| error.source())
+        .any(|error| error.to_string().contains("credentials"))
 }
 
 /// What SQS said to a whole call, and the remedy.
@@ -305,9 +350,13 @@ pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> E
     let code = error.code.as_str();
     let name = queue.name();
     let fails = match error.kind {
-        CallErrorKind::Refused | CallErrorKind::Malformed => format!("SQS refuses {operation} on {name}"),
+        CallErrorKind::Refused | CallErrorKind::Malformed => {
+            format!("SQS refuses {operation} on {name}")
+        }
         // Perhaps a gateway said it, and not SQS.
-        CallErrorKind::Unavailable | CallErrorKind::Ambiguous => format!("{operation} on {name} failed"),
+        CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
+            format!("{operation} on {name} failed")
+        }
     };
     match code {
         "AccessDenied" | "AccessDeniedException" => format!(

@@ -1,4 +1,5 @@
-//! What was not reached: how many messages SQS counts beyond those that were seen, and why they stay out of reach.
+//! What was not reached: how many messages SQS counts beyond those that were seen, and why they
+//! stay out of reach.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,12 +13,13 @@ use crate::Error;
 
 /// Between two looks at the counts.
 pub(crate) const PAUSE: Duration = Duration::from_millis(500);
-/// How often the counts are asked for where those of the beginning also speak of more than was seen.
+/// How often the counts are asked for where those of the beginning also speak of more than was
+/// seen.
 const ASKS: u32 = 3;
 /// How often in all, where new messages arrive in between.
 const MAX_ASKS: u32 = 10;
-/// How long they may contradict those of the beginning. Source: SQS developer guide, "Available CloudWatch metrics for Amazon SQS": they
-/// are consistent a minute after the last change.
+/// How long they may contradict those of the beginning. Source: SQS developer guide, "Available
+/// CloudWatch metrics for Amazon SQS": they are consistent a minute after the last change.
 const SETTLES: Duration = Duration::from_mins(1);
 
 /// Why a message was not reached.
@@ -62,7 +64,8 @@ impl Unseen {
 
     /// The messages that SQS would hand out, for another reason.
     pub(crate) fn because(mut self, cause: Cause) -> Self {
-        let visible = [Cause::FifoGroup, Cause::NotReceived].map(|cause| self.by_cause.remove(&cause));
+        let visible =
+            [Cause::FifoGroup, Cause::NotReceived].map(|cause| self.by_cause.remove(&cause));
         self.add(cause, visible.into_iter().flatten().sum());
         self
     }
@@ -118,8 +121,8 @@ pub(crate) struct Seen {
     pub(crate) has_a_full_group: bool,
 }
 
-/// SQS's counts against what was seen. They are approximate, and lag behind deletions: those of now and those of the beginning are wrong at
-/// different times, so that both are heard.
+/// SQS's counts against what was seen. They are approximate, and lag behind deletions: those of now
+/// and those of the beginning are wrong at different times, so that both are heard.
 #[derive(Default)]
 pub(crate) struct Comparison {
     /// Since the latest new message.
@@ -146,14 +149,22 @@ impl Comparison {
         self.asks = 0;
     }
 
-    /// Whether the counts have had their time since as many were seen as there were at the beginning. Messages that arrive one after
-    /// another would make a look go on for as long as they do.
+    /// Whether the counts have had their time since as many were seen as there were at the
+    /// beginning. Messages that arrive one after another would make a look go on for as long as
+    /// they do.
     pub(crate) fn is_overdue(&mut self, before: &Described, seen: Seen) -> bool {
-        seen.all >= before.count() && self.since.get_or_insert_with(Instant::now).elapsed() >= SETTLES
+        seen.all >= before.count()
+            && self.since.get_or_insert_with(Instant::now).elapsed() >= SETTLES
     }
 
-    /// `None` as long as the counts may still change. `before` is the queue as it was at the beginning.
-    pub(crate) async fn ask(&mut self, sqs: &Sqs, before: &Described, seen: Seen) -> Result<Option<Unseen>, Error> {
+    /// `None` as long as the counts may still change. `before` is the queue as it was at the
+    /// beginning.
+    pub(crate) async fn ask(
+        &mut self,
+        sqs: &Sqs,
+        before: &Described,
+        seen: Seen,
+    ) -> Result<Option<Unseen>, Error> {
         Ok(self.judge(before, &sqs.describe(&before.arn).await?, seen))
     }
 
@@ -204,8 +215,11 @@ mod tests {
     #[test]
     fn each_cause_is_told_by_the_counts() {
         let causes = |name, before, now, [all, here, held]: [u64; 3]| {
-            let (before, now, seen) =
-                (counts(name, before), counts(name, now), Seen { all, here, held, has_a_full_group: held >= 10 });
+            let (before, now, seen) = (
+                counts(name, before),
+                counts(name, now),
+                Seen { all, here, held, has_a_full_group: held >= 10 },
+            );
             let mut comparison = Comparison::asking_once();
             serde_json::to_value(comparison.judge(&before, &now, seen)).expect("JSON").to_string()
         };
@@ -222,13 +236,18 @@ mod tests {
             // The counts of now are late by the deletions.
             ("a", [5, 2, 0], [0, 7, 0], [5, 0, 0], r#"{"anotherReader":2}"#),
         ] {
-            assert_eq!(causes(name, before, now, seen), expected, "{name} {before:?} {now:?} {seen:?}");
+            assert_eq!(
+                causes(name, before, now, seen),
+                expected,
+                "{name} {before:?} {now:?} {seen:?}"
+            );
         }
     }
 
     #[tokio::test(start_paused = true)]
     async fn counts_that_contradict_those_of_the_beginning_have_a_minute_to_settle() {
-        let (before, late, settled) = (counts("a", [5, 0, 0]), counts("a", [2, 0, 0]), counts("a", [0, 0, 0]));
+        let (before, late, settled) =
+            (counts("a", [5, 0, 0]), counts("a", [2, 0, 0]), counts("a", [0, 0, 0]));
         let all = Seen { all: 5, ..Seen::default() };
         for (end, expected) in [(&settled, 0), (&late, 2)] {
             let mut comparison = Comparison::default();
@@ -236,7 +255,10 @@ mod tests {
                 assert_eq!(comparison.judge(&before, &late, all), None);
                 tokio::time::advance(SETTLES / 10).await;
             }
-            assert_eq!(comparison.judge(&before, end, all).map(|unseen| unseen.count()), Some(expected));
+            assert_eq!(
+                comparison.judge(&before, end, all).map(|unseen| unseen.count()),
+                Some(expected)
+            );
         }
         let mut comparison = Comparison::default();
         assert_eq!(comparison.judge(&before, &late, all), None);
@@ -252,10 +274,15 @@ mod tests {
             assert_eq!(comparison.judge(&before, &late, some), None);
             comparison.again();
         }
-        assert_eq!(comparison.judge(&before, &late, some).map(|unseen| unseen.count()), Some(2), "nor do those");
+        assert_eq!(
+            comparison.judge(&before, &late, some).map(|unseen| unseen.count()),
+            Some(2),
+            "nor do those"
+        );
         let mut comparison = Comparison::default();
-        let asked: Vec<_> =
-            (0..3).map(|_| comparison.judge(&before, &late, some).map(|unseen| unseen.count())).collect();
+        let asked: Vec<_> = (0..3)
+            .map(|_| comparison.judge(&before, &late, some).map(|unseen| unseen.count()))
+            .collect();
         assert_eq!(asked, [None, None, Some(2)], "both speak of more");
     }
 }

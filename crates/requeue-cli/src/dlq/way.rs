@@ -1,5 +1,5 @@
-//! Where messages go back to, and whether SQS can be asked to move them there. No destination is taken from a message: what a body says
-//! of its source can only keep it here.
+//! Where messages go back to, and whether SQS can be asked to move them there. No destination is
+//! taken from a message: what a body says of its source can only keep it here.
 
 use std::fmt;
 
@@ -17,7 +17,8 @@ pub(crate) struct Way {
     to: Option<QueueArn>,
     /// The queue whose messages alone are meant, if somebody chose one.
     chosen: Option<QueueArn>,
-    /// Where messages go that were sent here, or why nobody knows. SQS knows only where it moved a message from itself.
+    /// Where messages go that were sent here, or why nobody knows. SQS knows only where it moved a
+    /// message from itself.
     strays: Result<QueueArn, String>,
     /// Whether SQS is asked to move what it can.
     pub(crate) by_move_task: bool,
@@ -40,7 +41,10 @@ pub(crate) enum Stays {
 const MAX_CLAIM_CHARS: usize = 256;
 
 impl Way {
-    pub(crate) async fn find(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<Self, Error> {
+    pub(crate) async fn find(
+        arguments: &Arguments,
+        dead_letters: &DeadLetters,
+    ) -> Result<Self, Error> {
         let DeadLetters { sqs, queue, source } = dead_letters;
         let to = match &arguments.to {
             Some(url) => Some(sqs.describe(&arguments.place.arn("--to", url)?).await?.arn),
@@ -50,18 +54,24 @@ impl Way {
             return Err("--to names the dead-letter queue itself".into());
         }
         let known = to.clone().or_else(|| source.clone());
-        // A move task moves every message, also those of a queue that names this dead-letter queue no longer and so is not listed.
+        // A move task moves every message, also those of a queue that names this dead-letter queue
+        // no longer and so is not listed.
         let has_chosen_source = to.is_none() && source.is_some();
         let has_to_copy = arguments.has_to_copy() || has_chosen_source;
-        let sources = if has_to_copy && known.is_some() { Vec::new() } else { sqs.sources(&queue.arn).await? };
+        let sources = if has_to_copy && known.is_some() {
+            Vec::new()
+        } else {
+            sqs.sources(&queue.arn).await?
+        };
         let name = queue.arn.name();
         let strays = match (known, &sources[..]) {
             (Some(known), _) => Ok(known),
             (None, [only]) => Ok(only.clone()),
             (None, []) => {
-                return Err(
-                    format!("no queue names {name} in its redrive policy: name the destination with --to").into()
-                );
+                return Err(format!(
+                    "no queue names {name} in its redrive policy: name the destination with --to"
+                )
+                .into());
             }
             (None, several) => {
                 let all: Vec<&str> = several.iter().map(QueueArn::name).collect();
@@ -84,7 +94,11 @@ impl Way {
     }
 
     /// Where a copy of this message goes, or why it stays.
-    pub(crate) fn of<'a>(&'a self, letter: &'a Letter, dead: &DeadLetter<'_>) -> Result<&'a QueueArn, Stays> {
+    pub(crate) fn of<'a>(
+        &'a self,
+        letter: &'a Letter,
+        dead: &DeadLetter<'_>,
+    ) -> Result<&'a QueueArn, Stays> {
         if let Some(to) = &self.to {
             return Ok(to);
         }
@@ -100,7 +114,8 @@ impl Way {
         }
     }
 
-    /// A queue as a person calls it: by its name, if it is in the dead-letter queue's account and region.
+    /// A queue as a person calls it: by its name, if it is in the dead-letter queue's account and
+    /// region.
     pub(crate) fn shown(&self, arn: &str) -> String {
         let name = arn.strip_prefix(&self.prefix).unwrap_or(arn);
         name.chars().take(MAX_CLAIM_CHARS).collect()
@@ -113,14 +128,19 @@ impl Way {
 
     /// What is going to happen.
     pub(crate) fn words(&self, arguments: &Arguments, dead_letters: &DeadLetters) -> String {
-        let has = format!("{} has about {}", dead_letters.name(), messages(dead_letters.queue.visible));
+        let has =
+            format!("{} has about {}", dead_letters.name(), messages(dead_letters.queue.visible));
         if self.by_move_task {
             return format!("{has}: SQS is to move them to {self}");
         }
         let chosen = self.chosen.as_ref().filter(|_| self.to.is_none());
         let of = chosen.map(|chosen| format!(" of {}", chosen.name())).unwrap_or_default();
         let words = arguments.filter.words();
-        let which = if of.is_empty() && words.is_empty() { "they".to_owned() } else { format!("those{of}{words}") };
+        let which = if of.is_empty() && words.is_empty() {
+            "they".to_owned()
+        } else {
+            format!("those{of}{words}")
+        };
         let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
         format!("{has}: {which} are to be copied to {self} and then deleted{fresh}")
     }

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
-use aws_sdk_lambda::types::{EventSourceMappingConfiguration, FilterCriteria, FunctionResponseType, LogFormat};
+use aws_sdk_lambda::types::{
+    EventSourceMappingConfiguration, FilterCriteria, FunctionResponseType, LogFormat,
+};
 use aws_sdk_lambda::types::{ProvisionedPollerConfig, ScalingConfig};
 use aws_sdk_sqs::types::QueueAttributeName;
 use requeue::Config;
@@ -28,18 +30,33 @@ pub(crate) fn key_name(key: &str, queue: &QueueArn) -> String {
     format!("{}:kms:{}:key/{key}", parts[..2].join(":"), parts[3..5].join(":"))
 }
 
-pub(crate) fn settings(configuration: &GetFunctionConfigurationOutput, policy: Option<&RetryPolicy>) -> Settings {
+pub(crate) fn settings(
+    configuration: &GetFunctionConfigurationOutput,
+    policy: Option<&RetryPolicy>,
+) -> Settings {
     let environment = configuration.environment();
     if let Some(error) = environment.and_then(|environment| environment.error()) {
-        let resource = configuration.kms_key_arn().unwrap_or("the key of the function's environment").to_owned();
+        let resource = configuration
+            .kms_key_arn()
+            .unwrap_or("the key of the function's environment")
+            .to_owned();
         let code = error.error_code().unwrap_or("UnreadableEnvironment").to_owned();
-        return Settings::Unread(Unread { permission: "kms:Decrypt", resource, code, is_answered: true });
+        return Settings::Unread(Unread {
+            permission: "kms:Decrypt",
+            resource,
+            code,
+            is_answered: true,
+        });
     }
     let variables = environment.and_then(|environment| environment.variables());
-    read_settings(variables.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str())), policy)
+    read_settings(
+        variables.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str())),
+        policy,
+    )
 }
 
-/// Reads the variables of a program that runs elsewhere. With the policy in hand if it is given, whatever they say of it.
+/// Reads the variables of a program that runs elsewhere. With the policy in hand if it is given,
+/// whatever they say of it.
 fn read_settings<'v>(
     variables: impl IntoIterator<Item = (&'v str, &'v str)>,
     policy: Option<&RetryPolicy>,
@@ -50,7 +67,8 @@ fn read_settings<'v>(
     let count = variables.len();
     let is_file = |value: &str| !value.is_empty() && !value.trim_start().starts_with('{');
     // A path leads elsewhere on this machine.
-    let file = variables.get("REQUEUE_POLICY").copied().filter(|value| is_file(value)).map(str::to_owned);
+    let file =
+        variables.get("REQUEUE_POLICY").copied().filter(|value| is_file(value)).map(str::to_owned);
     if file.is_some() {
         variables.remove("REQUEUE_POLICY");
     }
@@ -62,7 +80,13 @@ fn read_settings<'v>(
     if let Some(policy) = policy {
         config.policy = policy.clone();
     }
-    Settings::Valid(Box::new(Valid { config, secrets, variables: count, policy_file, names_strategy }))
+    Settings::Valid(Box::new(Valid {
+        config,
+        secrets,
+        variables: count,
+        policy_file,
+        names_strategy,
+    }))
 }
 
 pub(crate) fn logs(configuration: &GetFunctionConfigurationOutput) -> Logs {
@@ -82,7 +106,10 @@ pub(crate) fn mapping(mapping: &EventSourceMappingConfiguration) -> Mapping {
     let filters = if let Some(error) = mapping.filter_criteria_error() {
         Err(Unread {
             permission: "kms:Decrypt",
-            resource: mapping.kms_key_arn().unwrap_or("the key of the mapping's filters").to_owned(),
+            resource: mapping
+                .kms_key_arn()
+                .unwrap_or("the key of the mapping's filters")
+                .to_owned(),
             code: error.error_code().unwrap_or("UnreadableFilters").to_owned(),
             is_answered: true,
         })
@@ -95,8 +122,13 @@ pub(crate) fn mapping(mapping: &EventSourceMappingConfiguration) -> Mapping {
         state: mapping.state().unwrap_or("unknown").to_owned(),
         batch_size: mapping.batch_size().map_or(DEFAULT_BATCH, count),
         window: seconds(mapping.maximum_batching_window_in_seconds()),
-        reports_failures: mapping.function_response_types().contains(&FunctionResponseType::ReportBatchItemFailures),
-        maximum_concurrency: mapping.scaling_config().and_then(ScalingConfig::maximum_concurrency).map(count),
+        reports_failures: mapping
+            .function_response_types()
+            .contains(&FunctionResponseType::ReportBatchItemFailures),
+        maximum_concurrency: mapping
+            .scaling_config()
+            .and_then(ScalingConfig::maximum_concurrency)
+            .map(count),
         maximum_pollers: mapping
             .provisioned_poller_config()
             .and_then(ProvisionedPollerConfig::maximum_pollers)
@@ -117,17 +149,22 @@ pub(crate) fn queue(attributes: &HashMap<QueueAttributeName, String>) -> Queue {
     let number = |name| text(name)?.parse::<u64>().ok();
     let secs = |name| Duration::from_secs(number(name).unwrap_or_default());
     let json = |name| serde_json::from_str::<Value>(text(name)?).ok();
-    let redrive = text(QueueAttributeName::RedrivePolicy).and_then(|policy| redrive_policy::read(policy));
+    let redrive =
+        text(QueueAttributeName::RedrivePolicy).and_then(|policy| redrive_policy::read(policy));
     let redrive = redrive.map(|RedrivePolicy { target, max_receive_count: count }| Redrive {
         target,
-        max_receive_count: count.and_then(|count| u32::try_from(count).ok()).unwrap_or(DEFAULT_RECEIVES),
+        max_receive_count: count
+            .and_then(|count| u32::try_from(count).ok())
+            .unwrap_or(DEFAULT_RECEIVES),
     });
     let allow = json(QueueAttributeName::RedriveAllowPolicy).unwrap_or_default();
     let redrive_allow = match allow["redrivePermission"].as_str() {
         Some("denyAll") => RedriveAllow::None,
         Some("byQueue") => {
             let sources = allow["sourceQueueArns"].as_array().into_iter().flatten();
-            RedriveAllow::Queues(sources.filter_map(|source| source.as_str().map(str::to_owned)).collect())
+            RedriveAllow::Queues(
+                sources.filter_map(|source| source.as_str().map(str::to_owned)).collect(),
+            )
         }
         _ => RedriveAllow::All,
     };
@@ -136,7 +173,8 @@ pub(crate) fn queue(attributes: &HashMap<QueueAttributeName, String>) -> Queue {
         retention: secs(QueueAttributeName::MessageRetentionPeriod),
         delay: secs(QueueAttributeName::DelaySeconds),
         receive_wait: secs(QueueAttributeName::ReceiveMessageWaitTimeSeconds),
-        maximum_message_size: number(QueueAttributeName::MaximumMessageSize).unwrap_or(MAX_BATCH_BYTES as u64),
+        maximum_message_size: number(QueueAttributeName::MaximumMessageSize)
+            .unwrap_or(MAX_BATCH_BYTES as u64),
         redrive,
         redrive_allow,
         policy: text(QueueAttributeName::Policy).cloned(),
@@ -168,11 +206,18 @@ mod tests {
 
     #[test]
     fn a_path_in_the_settings_of_a_function_is_not_followed_on_this_machine() {
-        let read = valid(&[("REQUEUE_POLICY", "Cargo.toml"), ("REQUEUE_WRAP", "never"), ("PATH", "/bin")]);
+        let read =
+            valid(&[("REQUEUE_POLICY", "Cargo.toml"), ("REQUEUE_WRAP", "never"), ("PATH", "/bin")]);
         assert_eq!((read.variables, read.policy_file.as_deref()), (2, Some("Cargo.toml")));
-        assert_eq!(valid(&[("REQUEUE_POLICY", r#"{"preset": "critical"}"#)]).config.policy.max_retries, 5);
+        assert_eq!(
+            valid(&[("REQUEUE_POLICY", r#"{"preset": "critical"}"#)]).config.policy.max_retries,
+            5
+        );
         let given = RetryPolicy { max_retries: 7, ..RetryPolicy::default() };
-        let Settings::Valid(read) = read_settings([("REQUEUE_POLICY", "Cargo.toml")], Some(&given)) else { panic!() };
+        let Settings::Valid(read) = read_settings([("REQUEUE_POLICY", "Cargo.toml")], Some(&given))
+        else {
+            panic!()
+        };
         assert_eq!((read.policy_file, read.config.policy.max_retries), (None, 7));
     }
 
@@ -180,14 +225,16 @@ mod tests {
     fn secrets_that_only_the_function_can_fetch_are_no_problem_and_are_not_shown() {
         let secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
         let parameter = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing";
-        let headers = format!(r#"{{"Authorization": "Bearer {secret}:token::", "X-Key": "s3cret"}}"#);
+        let headers =
+            format!(r#"{{"Authorization": "Bearer {secret}:token::", "X-Key": "s3cret"}}"#);
         let signing = format!("{parameter}:3 {parameter}:live {secret}::AWSPREVIOUS:");
         let read = valid(&[("REQUEUE_HEADERS", &headers), ("REQUEUE_SIGNING_SECRET", &signing)]);
         assert_eq!(read.secrets, [secret, parameter].map(str::to_owned).into());
         assert!(!format!("{read:?}").contains("s3cret"));
-        let Settings::Invalid(problems) =
-            self::read(&[("REQUEUE_HEADERS", "s3cret"), ("REQUEUE_SIGNING_SECRET", "whsec_s3cret")])
-        else {
+        let Settings::Invalid(problems) = self::read(&[
+            ("REQUEUE_HEADERS", "s3cret"),
+            ("REQUEUE_SIGNING_SECRET", "whsec_s3cret"),
+        ]) else {
             panic!()
         };
         assert_eq!(problems.len(), 2);
@@ -197,9 +244,14 @@ mod tests {
     #[test]
     fn what_a_queue_says_is_read_in_each_of_its_forms() {
         let target = r#""deadLetterTargetArn": "arn:aws:sqs:r:1:dead""#;
-        for (count, expected) in [(r#", "maxReceiveCount": 3"#, 3), (r#", "maxReceiveCount": "3""#, 3), ("", 10)] {
-            let attributes = [(QueueAttributeName::RedrivePolicy, format!("{{{target}{count}}}"))].into();
-            let redrive = queue(&attributes).redrive.map(|redrive| (redrive.target, redrive.max_receive_count));
+        for (count, expected) in
+            [(r#", "maxReceiveCount": 3"#, 3), (r#", "maxReceiveCount": "3""#, 3), ("", 10)]
+        {
+            let attributes =
+                [(QueueAttributeName::RedrivePolicy, format!("{{{target}{count}}}"))].into();
+            let redrive = queue(&attributes)
+                .redrive
+                .map(|redrive| (redrive.target, redrive.max_receive_count));
             assert_eq!(redrive, Some(("arn:aws:sqs:r:1:dead".to_owned(), expected)), "{count}");
         }
         for (policy, expected) in [
@@ -218,7 +270,8 @@ mod tests {
 
     #[test]
     fn a_key_is_known_by_its_arn_or_its_alias() {
-        let queue: QueueArn = "arn:aws-cn:sqs:cn-north-1:123456789012:orders".parse().expect("an ARN");
+        let queue: QueueArn =
+            "arn:aws-cn:sqs:cn-north-1:123456789012:orders".parse().expect("an ARN");
         let arn = "arn:aws-cn:kms:cn-north-1:123456789012:key/1a-2b";
         for (key, expected) in [("1a-2b", arn), (arn, arn), ("alias/orders", "alias/orders")] {
             assert_eq!(key_name(key, &queue), expected);

@@ -1,4 +1,5 @@
-//! What a check looks at, and the questions that several of them ask. A question that cannot be answered ends the check.
+//! What a check looks at, and the questions that several of them ask. A question that cannot be
+//! answered ends the check.
 
 use std::time::Duration;
 
@@ -79,7 +80,10 @@ impl<'d> Case<'d> {
     /// The longest time that a class allows from the first receive to the last retry.
     pub(crate) fn age_budget(&self) -> Result<Duration, Skip> {
         let policy = self.policy()?;
-        let budgets = CLASSES.into_iter().filter_map(|class| policy.class(class)).map(|class| class.total_timeout);
+        let budgets = CLASSES
+            .into_iter()
+            .filter_map(|class| policy.class(class))
+            .map(|class| class.total_timeout);
         Ok(budgets.max().unwrap_or_default())
     }
 

@@ -1,4 +1,5 @@
-//! What was read of a deployment: plain data. It knows neither AWS's clients nor what is good or bad.
+//! What was read of a deployment: plain data. It knows neither AWS's clients nor what is good or
+//! bad.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -84,7 +85,8 @@ pub(crate) struct Valid {
     pub(crate) secrets: BTreeSet<String>,
     /// How many variables there are.
     pub(crate) variables: usize,
-    /// A file in the function's package, which nobody can read from outside. Then the policy in `config` means nothing.
+    /// A file in the function's package, which nobody can read from outside. Then the policy in
+    /// `config` means nothing.
     pub(crate) policy_file: Option<String>,
     /// Whether the strategy is named, and not merely the default.
     pub(crate) names_strategy: bool,

@@ -1,5 +1,5 @@
-//! Reads a deployment through AWS's clients, and changes nothing. The only file of the doctor that calls them; what is good or bad, it does
-//! not know.
+//! Reads a deployment through AWS's clients, and changes nothing. The only file of the doctor that
+//! calls them; what is good or bad, it does not know.
 
 use std::time::Duration;
 
@@ -20,7 +20,8 @@ use requeue::{Config, DeadLetterMode, QueueConfig, RecursiveLoop};
 use super::answers;
 use super::checks::{KEY, SENDING, TAKING, is_alias, is_whole, reading};
 use super::facts::{
-    Access, Decision, Deployment, Function, Key, Mapping, Place, Reached, Read, Secret, Settings, Unread, Valid,
+    Access, Decision, Deployment, Function, Key, Mapping, Place, Reached, Read, Secret, Settings,
+    Unread, Valid,
 };
 use crate::{CREDENTIALS, Error};
 
@@ -43,7 +44,8 @@ impl Clients {
             config = config.region(Region::new(region.to_owned()));
         }
         let config = config.build();
-        let region = config.region().ok_or("in which region? Set AWS_REGION, or give --region")?.to_string();
+        let region =
+            config.region().ok_or("in which region? Set AWS_REGION, or give --region")?.to_string();
         Ok(Self {
             region,
             lambda: aws_sdk_lambda::Client::new(&config),
@@ -53,28 +55,45 @@ impl Clients {
     }
 
     /// The function of this name or ARN, with everything that it takes messages from.
-    pub(crate) async fn function(&self, name: &str, policy: Option<&RetryPolicy>) -> Result<Deployment, Error> {
+    pub(crate) async fn function(
+        &self,
+        name: &str,
+        policy: Option<&RetryPolicy>,
+    ) -> Result<Deployment, Error> {
         let request = self.lambda.get_function_configuration().function_name(name);
         let configuration = request.send().await.map_err(|error| match code(&error).as_str() {
             "ResourceNotFoundException" => {
-                format!("there is no function {name} in {}: check its name and the region", self.region)
+                format!(
+                    "there is no function {name} in {}: check its name and the region",
+                    self.region
+                )
             }
             _ => self.unreadable("lambda:GetFunctionConfiguration", name, &error),
         })?;
-        let request = self.lambda.list_event_source_mappings().function_name(name).into_paginator().items();
+        let request =
+            self.lambda.list_event_source_mappings().function_name(name).into_paginator().items();
         let mappings: Result<Vec<_>, _> = request.send().collect().await;
-        let mappings = mappings.map_err(|error| self.unreadable("lambda:ListEventSourceMappings", name, &error))?;
+        let mappings = mappings
+            .map_err(|error| self.unreadable("lambda:ListEventSourceMappings", name, &error))?;
         self.deployment(&configuration, mappings, policy).await
     }
 
     /// The functions that the queue of this URL invokes; or the queue alone, as a worker's.
-    pub(crate) async fn queue(&self, url: &QueueUrl, policy: Option<&RetryPolicy>) -> Result<Vec<Deployment>, Error> {
+    pub(crate) async fn queue(
+        &self,
+        url: &QueueUrl,
+        policy: Option<&RetryPolicy>,
+    ) -> Result<Vec<Deployment>, Error> {
         let source = self.reached(url.arn("aws", &self.region)).await;
         match &source.queue {
             Ok(Some(_)) => {}
             Ok(None) => {
                 let name = source.arn.name();
-                return Err(format!("there is no queue {name} in {}: check its URL and the region", self.region).into());
+                return Err(format!(
+                    "there is no queue {name} in {}: check its URL and the region",
+                    self.region
+                )
+                .into());
             }
             Err(Unread { permission, resource, code, is_answered: true }) => {
                 let needs = format!("that needs {permission}, and valid credentials");
@@ -82,14 +101,20 @@ impl Clients {
             }
             Err(Unread { code, .. }) => {
                 let region = &self.region;
-                return Err(format!("SQS does not answer in {region} ({code}): {CHECK} {CREDENTIALS}").into());
+                return Err(format!(
+                    "SQS does not answer in {region} ({code}): {CHECK} {CREDENTIALS}"
+                )
+                .into());
             }
         }
-        let asked = self.lambda.list_event_source_mappings().event_source_arn(source.arn.to_string());
+        let asked =
+            self.lambda.list_event_source_mappings().event_source_arn(source.arn.to_string());
         let mappings: Result<Vec<_>, _> = asked.into_paginator().items().send().collect().await;
         let (mappings, unlisted) = match mappings {
             Ok(mappings) => (mappings, None),
-            Err(error) => (Vec::new(), Some(unread("lambda:ListEventSourceMappings", &source.arn, &error))),
+            Err(error) => {
+                (Vec::new(), Some(unread("lambda:ListEventSourceMappings", &source.arn, &error)))
+            }
         };
         let mut functions: Vec<&str> =
             mappings.iter().filter_map(EventSourceMappingConfiguration::function_arn).collect();
@@ -99,7 +124,14 @@ impl Clients {
             let places = vec![self.place(None, source, None, &settings).await];
             let queue_config = QueueConfig::default();
             let region = self.region.clone();
-            return Ok(vec![Deployment { region, function: None, settings, queue_config, places, unlisted }]);
+            return Ok(vec![Deployment {
+                region,
+                function: None,
+                settings,
+                queue_config,
+                places,
+                unlisted,
+            }]);
         }
         let mut deployments = Vec::new();
         for function in functions {
@@ -117,23 +149,39 @@ impl Clients {
     ) -> Result<Deployment, Error> {
         let settings = answers::settings(configuration, policy);
         let function = self.properties(configuration, &settings).await;
-        let queues = mappings.iter().filter_map(|mapping| Some((mapping, mapping.event_source_arn()?.parse().ok()?)));
+        let queues = mappings
+            .iter()
+            .filter_map(|mapping| Some((mapping, mapping.event_source_arn()?.parse().ok()?)));
         let places = join_all(queues.map(|(mapping, queue)| async {
             let source = self.reached(queue).await;
-            self.place(Some(answers::mapping(mapping)), source, Some(&function.role), &settings).await
+            self.place(Some(answers::mapping(mapping)), source, Some(&function.role), &settings)
+                .await
         }));
         let places = places.await;
         let (region, queue_config) = (self.region.clone(), QueueConfig::default());
-        Ok(Deployment { region, function: Some(function), settings, queue_config, places, unlisted: None })
+        Ok(Deployment {
+            region,
+            function: Some(function),
+            settings,
+            queue_config,
+            places,
+            unlisted: None,
+        })
     }
 
-    async fn properties(&self, configuration: &GetFunctionConfigurationOutput, settings: &Settings) -> Function {
+    async fn properties(
+        &self,
+        configuration: &GetFunctionConfigurationOutput,
+        settings: &Settings,
+    ) -> Function {
         let name = configuration.function_name().unwrap_or_default().to_owned();
         let recursion = self.lambda.get_function_recursion_config().function_name(&name).send();
         let concurrency = self.lambda.get_function_concurrency().function_name(&name).send();
         let (recursion, concurrency) = tokio::join!(recursion, concurrency);
         let recursive_loop = match recursion {
-            Ok(answer) if answer.recursive_loop() == Some(&Property::Allow) => Ok(RecursiveLoop::Allow),
+            Ok(answer) if answer.recursive_loop() == Some(&Property::Allow) => {
+                Ok(RecursiveLoop::Allow)
+            }
             Ok(_) => Ok(RecursiveLoop::Terminate),
             Err(error) => Err(unread("lambda:GetFunctionRecursionConfig", &name, &error)),
         };
@@ -153,11 +201,13 @@ impl Clients {
         let Settings::Valid(valid) = settings else { return Vec::new() };
         let asked = valid.secrets.iter().map(async |arn| {
             let action = reading(arn);
-            // Which characters the whole ARN ends with does not matter to a role that may read it whatever they are.
+            // Which characters the whole ARN ends with does not matter to a role that may read it
+            // whatever they are.
             let resource = if is_whole(arn) { arn.clone() } else { format!("{arn}-XXXXXX") };
             let access = self.simulate(role, &[action], &resource).await;
             // IAM answers for the action that it is asked about.
-            let decision = access.map(|access| access.get(action).copied().unwrap_or(Decision::Depends));
+            let decision =
+                access.map(|access| access.get(action).copied().unwrap_or(Decision::Depends));
             Secret { arn: arn.clone(), decision }
         });
         join_all(asked).await
@@ -193,24 +243,38 @@ impl Clients {
     }
 
     async fn reached(&self, arn: QueueArn) -> Reached {
-        let request = self.sqs.get_queue_attributes().queue_url(arn.url()).attribute_names(QueueAttributeName::All);
+        let request = self
+            .sqs
+            .get_queue_attributes()
+            .queue_url(arn.url())
+            .attribute_names(QueueAttributeName::All);
         let attributes = match request.send().await {
             Ok(answer) => Ok(Some(answer.attributes.unwrap_or_default())),
-            Err(error) if error.as_service_error().is_some_and(GetQueueAttributesError::is_queue_does_not_exist) => {
+            Err(error)
+                if error
+                    .as_service_error()
+                    .is_some_and(GetQueueAttributesError::is_queue_does_not_exist) =>
+            {
                 Ok(None)
             }
             Err(error) => Err(unread("sqs:GetQueueAttributes", &arn, &error)),
         };
         let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
-        let key = attribute(QueueAttributeName::KmsMasterKeyId).filter(|key| !key.is_empty()).map(|key| {
-            let not_asked =
-                Unread { permission: SIMULATE, resource: key.clone(), code: "NotAsked".to_owned(), is_answered: false };
-            if key == MANAGED_KEY || key.ends_with(&format!(":{MANAGED_KEY}")) {
-                Key::ManagedByAws
-            } else {
-                Key::Customer { name: answers::key_name(key, &arn), access: Err(not_asked) }
-            }
-        });
+        let key = attribute(QueueAttributeName::KmsMasterKeyId).filter(|key| !key.is_empty()).map(
+            |key| {
+                let not_asked = Unread {
+                    permission: SIMULATE,
+                    resource: key.clone(),
+                    code: "NotAsked".to_owned(),
+                    is_answered: false,
+                };
+                if key == MANAGED_KEY || key.ends_with(&format!(":{MANAGED_KEY}")) {
+                    Key::ManagedByAws
+                } else {
+                    Key::Customer { name: answers::key_name(key, &arn), access: Err(not_asked) }
+                }
+            },
+        );
         // The queue knows its partition better than a URL.
         let own = attribute(QueueAttributeName::QueueArn).and_then(|own| own.parse().ok());
         let queue = attributes.map(|attributes| attributes.as_ref().map(answers::queue));
@@ -228,7 +292,11 @@ impl Clients {
 
     async fn simulate(&self, role: &str, actions: &[&str], resource: &str) -> Read<Access> {
         let actions = actions.iter().map(|action| (*action).to_owned()).collect();
-        let request = self.iam.simulate_principal_policy().policy_source_arn(role).set_action_names(Some(actions));
+        let request = self
+            .iam
+            .simulate_principal_policy()
+            .policy_source_arn(role)
+            .set_action_names(Some(actions));
         let answer = request.resource_arns(resource).send().await;
         let answer = answer.map_err(|error| unread(SIMULATE, &role, &error))?;
         let decisions = answer.evaluation_results().iter().map(|result| {

@@ -39,15 +39,24 @@ impl Verdict {
         Self { level: Level::Ok, found: found.into(), remedies: Vec::new() }
     }
 
-    pub(crate) fn warning<R: Into<String>>(found: impl Into<String>, remedies: impl IntoIterator<Item = R>) -> Self {
+    pub(crate) fn warning<R: Into<String>>(
+        found: impl Into<String>,
+        remedies: impl IntoIterator<Item = R>,
+    ) -> Self {
         Self { level: Level::Warning, ..Self::unknown(found, remedies) }
     }
 
-    pub(crate) fn danger<R: Into<String>>(found: impl Into<String>, remedies: impl IntoIterator<Item = R>) -> Self {
+    pub(crate) fn danger<R: Into<String>>(
+        found: impl Into<String>,
+        remedies: impl IntoIterator<Item = R>,
+    ) -> Self {
         Self { level: Level::Danger, ..Self::unknown(found, remedies) }
     }
 
-    pub(crate) fn unknown<R: Into<String>>(found: impl Into<String>, remedies: impl IntoIterator<Item = R>) -> Self {
+    pub(crate) fn unknown<R: Into<String>>(
+        found: impl Into<String>,
+        remedies: impl IntoIterator<Item = R>,
+    ) -> Self {
         let remedies = remedies.into_iter().map(Into::into).collect();
         Self { level: Level::Unknown, found: found.into(), remedies }
     }
@@ -69,10 +78,13 @@ impl From<&Unread> for Skip {
             let found = format!("not checked: {permission} on {resource} was refused ({code})");
             Verdict::unknown(found, [format!("let who runs this have {permission} on {resource}")])
         } else {
-            let found = format!("not checked: {permission} on {resource} was not answered ({code})");
+            let found =
+                format!("not checked: {permission} on {resource} was not answered ({code})");
             Verdict::unknown(
                 found,
-                ["run it again where AWS answers; check the network, the region and AWS_ENDPOINT_URL"],
+                [
+                    "run it again where AWS answers; check the network, the region and AWS_ENDPOINT_URL",
+                ],
             )
         })
     }

@@ -1,5 +1,6 @@
-//! `requeue doctor`: what is wrong with a deployment, item by item, with the remedy. What was read becomes facts, facts become findings,
-//! findings are shown; only the first of these asks AWS, and nothing is changed.
+//! `requeue doctor`: what is wrong with a deployment, item by item, with the remedy. What was read
+//! becomes facts, facts become findings, findings are shown; only the first of these asks AWS, and
+//! nothing is changed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -23,20 +24,23 @@ use finding::{Finding, Level};
 use crate::{Error, document, output};
 
 #[derive(clap::Args)]
-#[command(after_help = "It only reads, with lambda:GetFunctionConfiguration, lambda:ListEventSourceMappings, \
+#[command(
+    after_help = "It only reads, with lambda:GetFunctionConfiguration, lambda:ListEventSourceMappings, \
                         lambda:GetFunctionRecursionConfig, lambda:GetFunctionConcurrency, sqs:GetQueueAttributes and \
                         iam:SimulatePrincipalPolicy, by AWS's environment (AWS_REGION, credentials, AWS_ENDPOINT_URL for an emulator). What it \
                         may not read is `unknown`, and the permission is named.\n\n\
                         The exit status is 3 if there is danger, 1 if a queue or function cannot be looked at, 2 if the options are wrong, as \
-                        with every command, and else 0. With --strict a warning and what is unknown are status 3 too.")]
+                        with every command, and else 0. With --strict a warning and what is unknown are status 3 too."
+)]
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: Subject,
     /// Where they are. [default: as the ARN or URL says, or AWS's environment]
     #[arg(long)]
     region: Option<String>,
-    /// The policy document, where `REQUEUE_POLICY` names a file in the function's package or the program makes its policy in code; `-` is
-    /// the standard input. Its `queueConfig` is compared with the queue.
+    /// The policy document, where `REQUEUE_POLICY` names a file in the function's package or the
+    /// program makes its policy in code; `-` is the standard input. Its `queueConfig` is compared
+    /// with the queue.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Print JSON instead of text.
@@ -53,13 +57,14 @@ struct Subject {
     /// The function, by its name or ARN, with the alias or version that the mapping names.
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// The queue, with the functions that it invokes; if there are none, with the settings of `requeue work` in this environment.
+    /// The queue, with the functions that it invokes; if there are none, with the settings of
+    /// `requeue work` in this environment.
     #[arg(long, value_name = "URL")]
     queue_url: Option<String>,
 }
 
-/// What it found is not what it should be. Not 2: so ends every command whose options are wrong, and nobody shall take a misspelt
-/// option for a deployment in danger, or the other way round.
+/// What it found is not what it should be. Not 2: so ends every command whose options are wrong,
+/// and nobody shall take a misspelt option for a deployment in danger, or the other way round.
 const FAILED: u8 = 3;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -87,11 +92,15 @@ async fn read(arguments: &Arguments) -> Result<Vec<Deployment>, Error> {
     let document = policy.as_ref().map(|path| document::read_all(path)).transpose()?;
     let (policy, queue_config) = document.map(|(policy, _, queue)| (policy, queue)).unzip();
     let url = match queue_url {
-        Some(url) => Some(url.parse::<QueueUrl>().map_err(|error| format!("--queue-url {url} is {error}"))?),
+        Some(url) => {
+            Some(url.parse::<QueueUrl>().map_err(|error| format!("--queue-url {url} is {error}"))?)
+        }
         None => None,
     };
     let named = region.clone().or_else(|| match (function, &url) {
-        (Some(function), _) => function.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2)).map(str::to_owned),
+        (Some(function), _) => {
+            function.strip_prefix("arn:").and_then(|arn| arn.split(':').nth(2)).map(str::to_owned)
+        }
         (None, url) => url.as_ref().map(|url| url.arn("aws", "").region().to_owned()),
     });
     let clients = Clients::new(named.as_deref().filter(|region| !region.is_empty())).await?;
@@ -110,7 +119,9 @@ async fn read(arguments: &Arguments) -> Result<Vec<Deployment>, Error> {
 
 fn status(findings: &[&Finding], is_strict: bool) -> ExitCode {
     let worst = findings.iter().map(|finding| finding.verdict.level).max().unwrap_or(Level::Ok);
-    let is_unseen = |finding: &&&Finding| finding.id == checks::QUEUE && finding.verdict.level == Level::Unknown;
+    let is_unseen = |finding: &&&Finding| {
+        finding.id == checks::QUEUE && finding.verdict.level == Level::Unknown
+    };
     if worst == Level::Danger || (is_strict && worst > Level::Ok) {
         ExitCode::from(FAILED)
     } else if findings.iter().any(|finding| is_unseen(&finding)) {

@@ -7,7 +7,11 @@ use serde_json::json;
 use super::case::Case;
 use super::facts::{Function, Mapping};
 
-pub(crate) fn queue_attribute(queue: &QueueArn, name: &str, value: impl std::fmt::Display) -> String {
+pub(crate) fn queue_attribute(
+    queue: &QueueArn,
+    name: &str,
+    value: impl std::fmt::Display,
+) -> String {
     format!(
         "aws sqs set-queue-attributes --region {} --queue-url {} --attributes {name}={value}",
         queue.region(),
@@ -31,24 +35,46 @@ pub(crate) fn redrive_policy(queue: &QueueArn, target: &str, max_receive_count: 
 }
 
 pub(crate) fn mapping(case: &Case<'_>, mapping: &Mapping, options: &str) -> String {
-    format!("aws lambda update-event-source-mapping --region {} --uuid {} {options}", case.region(), mapping.uuid)
+    format!(
+        "aws lambda update-event-source-mapping --region {} --uuid {} {options}",
+        case.region(),
+        mapping.uuid
+    )
 }
 
-pub(crate) fn function(case: &Case<'_>, function: &Function, command: &str, options: &str) -> String {
-    format!("aws lambda {command} --region {} --function-name {} {options}", case.region(), function.name)
+pub(crate) fn function(
+    case: &Case<'_>,
+    function: &Function,
+    command: &str,
+    options: &str,
+) -> String {
+    format!(
+        "aws lambda {command} --region {} --function-name {} {options}",
+        case.region(),
+        function.name
+    )
 }
 
-/// A variable. AWS's command line can only replace all of them at once, so this is a line of the template.
+/// A variable. AWS's command line can only replace all of them at once, so this is a line of the
+/// template.
 pub(crate) fn variable(name: &str, value: &str) -> String {
     format!("template, below Environment: Variables: `REQUEUE_{name}: {value}`")
 }
 
-pub(crate) const NO_DENY: &str = "take the Deny out of the role's policies, its boundary or the organization's";
+pub(crate) const NO_DENY: &str =
+    "take the Deny out of the role's policies, its boundary or the organization's";
 
 /// A policy of this name of the function's role, in place of the one that it may have.
-pub(crate) fn grant(function: &Function, actions: &[&str], resource: impl Serialize, name: &str) -> String {
+pub(crate) fn grant(
+    function: &Function,
+    actions: &[&str],
+    resource: impl Serialize,
+    name: &str,
+) -> String {
     let role = function.role.rsplit('/').next().unwrap_or_default();
     let statement = json!({ "Effect": "Allow", "Action": actions, "Resource": resource });
     let policy = json!({ "Version": "2012-10-17", "Statement": [statement] });
-    format!("aws iam put-role-policy --role-name {role} --policy-name {name} --policy-document '{policy}'")
+    format!(
+        "aws iam put-role-policy --role-name {role} --policy-name {name} --policy-document '{policy}'"
+    )
 }

@@ -17,10 +17,18 @@ pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)]) -> String {
         let width = findings.iter().map(|finding| finding.id.len()).max().unwrap_or_default();
         for Finding { id, why, queue, verdict } in findings {
             let (colour, level) = (colour(verdict.level), verdict.level.as_str());
-            let queue = queue.as_ref().filter(|_| several).map(|queue| format!("{queue}: ")).unwrap_or_default();
+            let queue = queue
+                .as_ref()
+                .filter(|_| several)
+                .map(|queue| format!("{queue}: "))
+                .unwrap_or_default();
             // Names and values come from AWS, or from whoever answers in its place.
             let found = format!("{queue}{}", verdict.found);
-            let _ = writeln!(text, "{colour}{level:<7}\x1b[0m  {id:<width$}  {}", printable::line(&found));
+            let _ = writeln!(
+                text,
+                "{colour}{level:<7}\x1b[0m  {id:<width$}  {}",
+                printable::line(&found)
+            );
             if verdict.level == Level::Ok {
                 continue;
             }
@@ -72,12 +80,17 @@ pub(crate) fn json(examined: &[(Deployment, Vec<Finding>)]) -> Value {
             "findings": findings.collect::<Vec<_>>(),
         })
     });
-    let summary = Level::ALL.map(|level| (level.as_str().to_owned(), json!(count(examined, level))));
+    let summary =
+        Level::ALL.map(|level| (level.as_str().to_owned(), json!(count(examined, level))));
     json!({ "deployments": deployments.collect::<Vec<_>>(), "summary": Value::Object(summary.into_iter().collect()) })
 }
 
 fn count(examined: &[(Deployment, Vec<Finding>)], level: Level) -> usize {
-    examined.iter().flat_map(|(_, findings)| findings).filter(|finding| finding.verdict.level == level).count()
+    examined
+        .iter()
+        .flat_map(|(_, findings)| findings)
+        .filter(|finding| finding.verdict.level == level)
+        .count()
 }
 
 #[cfg(test)]
@@ -94,7 +107,8 @@ mod tests {
         let region = hostile.to_owned();
         let settings = Settings::Valid(Box::default());
         let (places, queue_config) = (Vec::new(), requeue::QueueConfig::default());
-        let deployment = Deployment { region, function: None, settings, queue_config, places, unlisted: None };
+        let deployment =
+            Deployment { region, function: None, settings, queue_config, places, unlisted: None };
         let examined = [(deployment, vec![finding])];
         let shown = text(&examined).replace(colour(Level::Danger), "").replace("\x1b[0m", "");
         assert!(shown.chars().all(|c| printable::is_printable(c) || c == '\n'), "{shown:?}");

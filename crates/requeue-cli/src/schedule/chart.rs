@@ -1,5 +1,6 @@
-//! The schedule as a chart for a runbook, in SVG: for each class one column, above the wait before each retry, below the time that
-//! has passed. No fonts of its own, and the same bytes for the same policy.
+//! The schedule as a chart for a runbook, in SVG: for each class one column, above the wait before
+//! each retry, below the time that has passed. No fonts of its own, and the same bytes for the same
+//! policy.
 
 use std::time::Duration;
 
@@ -25,7 +26,8 @@ pub(crate) fn svg(schedule: &Schedule) -> Result<String, Error> {
         let (charts, legend) = rest.split_vertically(SIZE.1 - 64 - 44);
         draw_title(&title, schedule)?;
         // The others are never tried again, so there is nothing to draw.
-        let retried = || schedule.classes.iter().filter(|of| schedule.policy.class(of.class).is_some());
+        let retried =
+            || schedule.classes.iter().filter(|of| schedule.policy.class(of.class).is_some());
         let columns = charts.split_evenly((1, retried().count()));
         for (column, class) in columns.iter().zip(retried()) {
             draw_class(column, schedule, class)?;
@@ -37,7 +39,11 @@ pub(crate) fn svg(schedule: &Schedule) -> Result<String, Error> {
 }
 
 fn draw_title(area: &Area<'_>, schedule: &Schedule) -> Result<(), Error> {
-    area.draw_text(&format!("Retry schedule: {}", schedule.name), &style(22, HPos::Left), (20, 24))?;
+    area.draw_text(
+        &format!("Retry schedule: {}", schedule.name),
+        &style(22, HPos::Left),
+        (20, 24),
+    )?;
     let strategy = schedule.queue.strategy.as_str();
     let below = format!(
         "strategy {strategy}; a message that fails each time; calls that take no time; no delay named by the callee"
@@ -71,14 +77,16 @@ fn draw_class(column: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Res
 
 fn verdict(lives: &Spread<Life>) -> String {
     let counts = lives.each().map(|(_, life)| life.count());
-    let [least, most] = [counts.into_iter().min(), counts.into_iter().max()].map(Option::unwrap_or_default);
+    let [least, most] =
+        [counts.into_iter().min(), counts.into_iter().max()].map(Option::unwrap_or_default);
     let reasons = lives.map(|life| life.end.as_str());
     let reason = if reasons.min == reasons.max { reasons.max } else { "at an end" };
     if most == 0 {
         return format!("{reason} at the first failure");
     }
     let ages = lives.map(|life| span(life.age()));
-    let ages = if ages.min == ages.max { ages.min } else { format!("{} to {}", ages.min, ages.max) };
+    let ages =
+        if ages.min == ages.max { ages.min } else { format!("{} to {}", ages.min, ages.max) };
     let from = if least == most { String::new() } else { format!("{least} to ") };
     format!("{reason} after {from}{}, {ages}", retries(most))
 }
@@ -111,12 +119,17 @@ fn draw_ages(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result
         retries: retry_axis(schedule, of),
         time: Axis::new(
             longest.as_secs_f64(),
-            limits.map(|(name, limit)| Limit { at: limit.as_secs_f64(), name: format!("{name} {}", span(limit)) }),
+            limits.map(|(name, limit)| Limit {
+                at: limit.as_secs_f64(),
+                name: format!("{name} {}", span(limit)),
+            }),
         ),
     };
-    let dots = if of.lives.median.retries.len() <= MAX_DOTS { dots(&of.lives.median) } else { Vec::new() };
+    let dots =
+        if of.lives.median.retries.len() <= MAX_DOTS { dots(&of.lives.median) } else { Vec::new() };
     let lines = of.lives.map(ages);
-    // With less luck than the least jitter a message may still be tried as often, but not be older than the oldest.
+    // With less luck than the least jitter a message may still be tried as often, but not be older
+    // than the oldest.
     let mut oldest = lines.max.clone();
     oldest.extend(lines.min.last().map(|(retry, _)| (*retry, of.lives.max.age().as_secs_f64())));
     let marks = Marks { dots, crosses: of.lives.each().map(|(_, life)| end(life)).into() };
@@ -128,10 +141,10 @@ fn retry_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {
     let allowed = check::max_retries(&schedule.policy, of.class);
     let own = Limit { at: f64::from(allowed) + 0.5, name: retries(allowed) };
     let received = schedule.queue.max_receive_count;
-    let queues = of
-        .needed
-        .filter(|needed| *needed > received)
-        .map(|_| Limit { at: f64::from(received) - 0.5, name: format!("maxReceiveCount {received}") });
+    let queues = of.needed.filter(|needed| *needed > received).map(|_| Limit {
+        at: f64::from(received) - 0.5,
+        name: format!("maxReceiveCount {received}"),
+    });
     Axis::new(f64::from(most) + 0.5, [Some(own), queues].into_iter().flatten())
 }
 
@@ -157,7 +170,10 @@ fn ages(life: &Life) -> Vec<Point> {
 }
 
 fn dots(life: &Life) -> Vec<Point> {
-    (1..).zip(&life.retries).map(|(number, retry)| (count(number), retry.age.as_secs_f64())).collect()
+    (1..)
+        .zip(&life.retries)
+        .map(|(number, retry)| (count(number), retry.age.as_secs_f64()))
+        .collect()
 }
 
 fn end(life: &Life) -> Point {

@@ -7,8 +7,9 @@ use super::life::{End, Life};
 use super::way::Way;
 use super::{Queue, Strategy};
 
-/// US dollars for a million requests to a standard queue, the first hundred billion of a month, in us-east-1 in 2026, after the
-/// million of each month that is free. Source: aws.amazon.com/sqs/pricing. Regions and years differ, so it is an option.
+/// US dollars for a million requests to a standard queue, the first hundred billion of a month, in
+/// us-east-1 in 2026, after the million of each month that is free. Source:
+/// aws.amazon.com/sqs/pricing. Regions and years differ, so it is an option.
 pub(crate) const PRICE: f64 = 0.40;
 /// Each 64 KiB of a payload are billed as one request. Source: aws.amazon.com/sqs/pricing.
 const CHUNK_BYTES: u32 = 65_536;
@@ -18,17 +19,20 @@ const MAX_ENTRIES: u32 = MAX_BATCH_ENTRIES as u32;
 #[allow(clippy::cast_possible_truncation, reason = "both are far below it")]
 pub(crate) const MAX_BYTES: u32 = MAX_BATCH_BYTES as u32;
 
-/// What is done to one message over its whole life, from the producer's send until it is in the dead-letter queue. Moving it there by
-/// the redrive policy is no request, and receives that find nothing are not counted.
+/// What is done to one message over its whole life, from the producer's send until it is in the
+/// dead-letter queue. Moving it there by the redrive policy is no request, and receives that find
+/// nothing are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requests {
     pub(crate) receives: u32,
     pub(crate) sends: u32,
     pub(crate) deletes: u32,
-    /// Lambda's poller deletes all that the function does not report as failed, also what the function has deleted already.
+    /// Lambda's poller deletes all that the function does not report as failed, also what the
+    /// function has deleted already.
     pub(crate) poller_deletes: u32,
     pub(crate) visibility_changes: u32,
-    /// How often its handler is called by one execution environment, which remembers what it gave up.
+    /// How often its handler is called by one execution environment, which remembers what it gave
+    /// up.
     pub(crate) calls: u32,
 }
 

@@ -31,7 +31,8 @@ pub(crate) fn of(schedule: &Schedule) -> Value {
 
 fn of_class(schedule: &Schedule, of: &ClassSchedule) -> Value {
     let class = schedule.policy.class(of.class);
-    let longest = of.lives.each().map(|(_, life)| life.retries.len()).into_iter().max().unwrap_or_default();
+    let longest =
+        of.lives.each().map(|(_, life)| life.retries.len()).into_iter().max().unwrap_or_default();
     json!({
         "class": of.class.as_str(),
         "backoff": class.map(|class| check::backoff(&class.backoff)),

@@ -1,5 +1,5 @@
-//! The life of a message that fails with the same class until it is given up. The arithmetic is the library's: this only calls it
-//! again and again, with a clock of its own.
+//! The life of a message that fails with the same class until it is given up. The arithmetic is the
+//! library's: this only calls it again and again, with a clock of its own.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,16 +8,18 @@ use requeue::queue::MAX_VISIBILITY;
 use requeue::{DeadLetterReason, Disposition, Failure, FailureClass, Wait};
 
 /// The classes that are retried, in the order of the policy.
-pub(crate) const CLASSES: [FailureClass; 3] = [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary];
+pub(crate) const CLASSES: [FailureClass; 3] =
+    [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary];
 
-/// The longest wait in its place. The limit of SQS counts from the receive, which may have been up to six minutes before the
-/// invocation, and that takes up to fifteen.
+/// The longest wait in its place. The limit of SQS counts from the receive, which may have been up
+/// to six minutes before the invocation, and that takes up to fifteen.
 const LONGEST_IN_PLACE: Duration = MAX_VISIBILITY.saturating_sub(Duration::from_mins(6 + 15));
 
 /// What a random generator draws at most.
 const ALMOST_ONE: f64 = 1.0_f64.next_down();
 
-/// One value for each luck that a message may have with its jitter: every draw the least, the middle one, or the greatest.
+/// One value for each luck that a message may have with its jitter: every draw the least, the
+/// middle one, or the greatest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Spread<T> {
     pub(crate) min: T,
@@ -32,7 +34,11 @@ impl<T> Spread<T> {
 
     /// Each value of this together with its counterpart.
     pub(crate) fn with<U, V>(&self, other: &Spread<U>, f: impl Fn(&T, &U) -> V) -> Spread<V> {
-        Spread { min: f(&self.min, &other.min), median: f(&self.median, &other.median), max: f(&self.max, &other.max) }
+        Spread {
+            min: f(&self.min, &other.min),
+            median: f(&self.median, &other.median),
+            max: f(&self.max, &other.max),
+        }
     }
 
     pub(crate) fn each(&self) -> [(&'static str, &T); 3] {
@@ -55,7 +61,8 @@ pub(crate) enum Waiting {
 pub(crate) enum End {
     /// The policy says so.
     GivenUp(DeadLetterReason),
-    /// The queue does: `maxReceiveCount` is used up, so that SQS moves the message at the end of this wait.
+    /// The queue does: `maxReceiveCount` is used up, so that SQS moves the message at the end of
+    /// this wait.
     ReceivesExhausted { wait: Duration },
 }
 
@@ -68,7 +75,8 @@ impl End {
     }
 }
 
-/// From the first receive to the last decision. Calls are taken to last no time, and messages to be received when they are due.
+/// From the first receive to the last decision. Calls are taken to last no time, and messages to be
+/// received when they are due.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Life {
     pub(crate) retries: Vec<Retry>,
@@ -87,8 +95,13 @@ pub(crate) struct Retry {
 
 impl Life {
     /// The three lives of a message of this class.
-    pub(crate) fn spread(policy: &RetryPolicy, class: FailureClass, waiting: Waiting) -> Spread<Self> {
-        Spread { min: 0.0, median: 0.5, max: ALMOST_ONE }.map(|sample| Self::live(policy, class, waiting, *sample))
+    pub(crate) fn spread(
+        policy: &RetryPolicy,
+        class: FailureClass,
+        waiting: Waiting,
+    ) -> Spread<Self> {
+        Spread { min: 0.0, median: 0.5, max: ALMOST_ONE }
+            .map(|sample| Self::live(policy, class, waiting, *sample))
     }
 
     fn live(policy: &RetryPolicy, class: FailureClass, waiting: Waiting, sample: f64) -> Self {
@@ -105,7 +118,9 @@ impl Life {
             let now = received + age;
             let wait = match policy.decide(&history, &failure, now, sample) {
                 Disposition::Requeue { wait, .. } => wait,
-                Disposition::DeadLetter(reason) => return Self { retries, end: End::GivenUp(reason) },
+                Disposition::DeadLetter(reason) => {
+                    return Self { retries, end: End::GivenUp(reason) };
+                }
                 Disposition::Complete | Disposition::Defer { .. } | Disposition::Release(_) => {
                     unreachable!("a failure that asks for nothing is retried or given up")
                 }
@@ -120,7 +135,14 @@ impl Life {
                     }
                     history.receives += 1;
                     // Nothing notes it, so it is what the curve had been without its jitter.
-                    (delay, 0, class_policy.backoff.delay(history.class_retries).min(class_policy.max_delay))
+                    (
+                        delay,
+                        0,
+                        class_policy
+                            .backoff
+                            .delay(history.class_retries)
+                            .min(class_policy.max_delay),
+                    )
                 }
             };
             age += delay;

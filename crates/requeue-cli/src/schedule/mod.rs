@@ -1,4 +1,5 @@
-//! `requeue schedule`: what a policy means in time, requests and money, before anything is deployed.
+//! `requeue schedule`: what a policy means in time, requests and money, before anything is
+//! deployed.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -37,30 +38,34 @@ pub(crate) struct Arguments {
     /// Write a chart to this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// How a message waits for its next attempt, as in `REQUEUE_STRATEGY`. On a FIFO queue it is always `visibility`.
+    /// How a message waits for its next attempt, as in `REQUEUE_STRATEGY`. On a FIFO queue it is
+    /// always `visibility`.
     #[arg(long, value_enum, default_value_t = Strategy::Copy)]
     strategy: Strategy,
     /// How the function hands on what it gives up, as in `REQUEUE_DEAD_LETTER`.
     #[arg(long, value_enum, default_value_t = Mode::Redrive)]
     dead_letter: Mode,
-    /// As a producer's message attribute `requeue.maxRetries`: counts where it is less than the policy allows.
+    /// As a producer's message attribute `requeue.maxRetries`: counts where it is less than the
+    /// policy allows.
     #[arg(long, value_name = "COUNT")]
     max_retries: Option<u32>,
-    /// As a producer's message attribute `requeue.ttlSeconds`: counts where it is less than the policy allows.
+    /// As a producer's message attribute `requeue.ttlSeconds`: counts where it is less than the
+    /// policy allows.
     #[arg(long, value_name = "SECONDS")]
     ttl_seconds: Option<u32>,
     /// Of the queue's redrive policy. [default: that of the document's `queueConfig`, or 5]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     max_receive_count: Option<u32>,
-    /// The queue's: after so long a message that was left to SQS comes back. [default: that of the document's `queueConfig`, or 360]
+    /// The queue's: after so long a message that was left to SQS comes back.
+    /// [default: that of the document's `queueConfig`, or 360]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=43_200))]
     visibility_timeout: Option<u32>,
     /// The size of a message with its attributes: each 64 KiB are billed as one request.
     #[arg(long, value_name = "BYTES", default_value_t = 1_024,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(cost::MAX_BYTES)))]
     message_bytes: u32,
-    /// US dollars for a million SQS requests. The default is a standard queue's in us-east-1 in 2026:
-    /// see <https://aws.amazon.com/sqs/pricing>.
+    /// US dollars for a million SQS requests. The default is a standard queue's in us-east-1 in
+    /// 2026: see <https://aws.amazon.com/sqs/pricing>.
     #[arg(long, value_name = "USD", default_value_t = cost::PRICE, value_parser = price)]
     price_per_million: f64,
 }
@@ -143,7 +148,8 @@ struct ClassSchedule {
     lives: Spread<Life>,
     ways: Spread<Way>,
     requests: Spread<Requests>,
-    /// The `maxReceiveCount` with which it is the policy that ends each life, where receives count as retries.
+    /// The `maxReceiveCount` with which it is the policy that ends each life, where receives count
+    /// as retries.
     needed: Option<u32>,
 }
 
@@ -166,11 +172,17 @@ impl Schedule {
     fn of(arguments: &Arguments) -> Result<Self, Error> {
         let (name, mut policy, named) = match &arguments.file {
             Some(path) => {
-                let file = path.file_name().map_or_else(|| document::name(path), |file| file.display().to_string());
+                let file = path
+                    .file_name()
+                    .map_or_else(|| document::name(path), |file| file.display().to_string());
                 let (policy, _, queue) = document::read_all(path)?;
                 (file, policy, queue)
             }
-            None => (arguments.preset.clone(), document::preset(&arguments.preset)?, QueueConfig::default()),
+            None => (
+                arguments.preset.clone(),
+                document::preset(&arguments.preset)?,
+                QueueConfig::default(),
+            ),
         };
         policy.max_retries = policy.max_retries.min(arguments.max_retries.unwrap_or(u32::MAX));
         let ttl = arguments.ttl_seconds.map(|secs| Duration::from_secs(secs.into()));
@@ -179,7 +191,10 @@ impl Schedule {
         let queue = Queue {
             strategy: arguments.strategy,
             dead_letter: arguments.dead_letter,
-            max_receive_count: arguments.max_receive_count.or(named.max_receive_count).unwrap_or(MAX_RECEIVE_COUNT),
+            max_receive_count: arguments
+                .max_receive_count
+                .or(named.max_receive_count)
+                .unwrap_or(MAX_RECEIVE_COUNT),
             visibility_timeout: given.or(named.visibility_timeout).unwrap_or(VISIBILITY_TIMEOUT),
             message_bytes: arguments.message_bytes,
             price: arguments.price_per_million,
@@ -197,7 +212,8 @@ impl ClassSchedule {
         let needed = match queue.strategy {
             Strategy::Copy => None,
             Strategy::Visibility => {
-                let unbounded = Life::spread(policy, class, Waiting::InPlace { max_receives: u32::MAX });
+                let unbounded =
+                    Life::spread(policy, class, Waiting::InPlace { max_receives: u32::MAX });
                 unbounded.each().into_iter().map(|(_, life)| life.count() + 1).max()
             }
         };
@@ -211,7 +227,9 @@ pub(crate) fn span(time: Duration) -> String {
         return "0 s".to_owned();
     }
     let text = duration(time);
-    text.strip_suffix(" 0 s").or_else(|| text.strip_suffix(" 0 min")).map_or(text.clone(), str::to_owned)
+    text.strip_suffix(" 0 s")
+        .or_else(|| text.strip_suffix(" 0 min"))
+        .map_or(text.clone(), str::to_owned)
 }
 
 /// `1 retry`, `50 retries`.

@@ -1,4 +1,5 @@
-//! One panel of the chart: times by retry, with axes, and with what bounds them. Knows nothing of policies.
+//! One panel of the chart: times by retry, with axes, and with what bounds them. Knows nothing of
+//! policies.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -19,7 +20,8 @@ const FONT: &str = "sans-serif";
 pub(super) const INK: RGBColor = RGBColor(51, 51, 51);
 const GRID: RGBColor = RGBColor(230, 230, 230);
 pub(super) const LIMIT: RGBColor = RGBColor(178, 24, 43);
-/// A budget further up than so many times the longest life is named instead of drawn: the line would be pressed flat.
+/// A budget further up than so many times the longest life is named instead of drawn: the line
+/// would be pressed flat.
 const FAR: f64 = 1.7;
 
 /// A point of a line: the number of the retry, and seconds.
@@ -106,10 +108,11 @@ impl Ranged for Ticked {
 /// Round numbers from 0 to the end, six at most.
 fn ticks(end: f64, finest: f64) -> Vec<f64> {
     const STEPS: [f64; 20] = [
-        0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 100.0, 120.0, 150.0, 200.0, 300.0, 500.0, 1_000.0,
-        2_000.0, 5_000.0,
+        0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 20.0, 30.0, 60.0, 100.0, 120.0, 150.0, 200.0,
+        300.0, 500.0, 1_000.0, 2_000.0, 5_000.0,
     ];
-    let step = STEPS.into_iter().find(|step| *step >= finest && end / step <= 6.5).unwrap_or(end / 6.0);
+    let step =
+        STEPS.into_iter().find(|step| *step >= finest && end / step <= 6.5).unwrap_or(end / 6.0);
     (0..=6).map(|number| f64::from(number) * step).take_while(|tick| *tick <= end).collect()
 }
 
@@ -138,7 +141,9 @@ impl Panel {
         band: &[Point],
         marks: &Marks,
     ) -> Result<(), Error> {
-        let scale = |points: &[Point]| points.iter().map(|(x, y)| (*x, y / self.unit.secs)).collect::<Vec<Point>>();
+        let scale = |points: &[Point]| {
+            points.iter().map(|(x, y)| (*x, y / self.unit.secs)).collect::<Vec<Point>>()
+        };
         let (width, height) = (self.retries.end, self.time.end / self.unit.secs);
         let mut chart = ChartBuilder::on(area)
             .margin_top(12)
@@ -174,18 +179,24 @@ impl Panel {
             } else {
                 (width, format!("{} →", limit.name))
             };
-            area.draw(&(EmptyElement::at((at, height)) + Text::new(name, (-5, 8 + 16 * line), label)))?;
+            area.draw(
+                &(EmptyElement::at((at, height)) + Text::new(name, (-5, 8 + 16 * line), label)),
+            )?;
         }
         for limit in self.time.near() {
             let at = limit.at / self.unit.secs;
             area.draw(&dashed((0.0, at), (width, at)))?;
             let label = style(12, HPos::Left).color(&LIMIT);
-            area.draw(&(EmptyElement::at((0.0, at)) + Text::new(limit.name.clone(), (6, -9), label)))?;
+            area.draw(
+                &(EmptyElement::at((0.0, at)) + Text::new(limit.name.clone(), (6, -9), label)),
+            )?;
         }
         for (line, limit) in (0..).zip(self.time.far()) {
             let label = style(12, HPos::Left).color(&LIMIT);
             let text = format!("↑ {}", limit.name);
-            area.draw(&(EmptyElement::at((0.0, height)) + Text::new(text, (6, 10 + 16 * line), label)))?;
+            area.draw(
+                &(EmptyElement::at((0.0, height)) + Text::new(text, (6, 10 + 16 * line), label)),
+            )?;
         }
         for dot in scale(&marks.dots) {
             area.draw(&Circle::new(dot, 3, colour.filled()))?;
@@ -202,7 +213,10 @@ fn label(tick: f64) -> String {
     ((tick * 10.0).round() / 10.0).to_string()
 }
 
-pub(super) fn dashed<P: Clone>(from: P, to: P) -> DashedPathElement<std::array::IntoIter<P, 2>, i32> {
+pub(super) fn dashed<P: Clone>(
+    from: P,
+    to: P,
+) -> DashedPathElement<std::array::IntoIter<P, 2>, i32> {
     DashedPathElement::new([from, to], 6, 4, LIMIT.stroke_width(1))
 }
 

@@ -13,7 +13,8 @@ use comfy_table::{CellAlignment, Table};
 
 /// That many rows with the same delays are one.
 const PLATEAU: usize = 4;
-/// More than these a redrive policy does not allow. Source: SQS API reference, `SetQueueAttributes`.
+/// More than these a redrive policy does not allow. Source: SQS API reference,
+/// `SetQueueAttributes`.
 const MAX_RECEIVE_COUNT: u32 = 1_000;
 
 pub(crate) fn of(schedule: &Schedule) -> String {
@@ -49,11 +50,20 @@ fn head(schedule: &Schedule, of: &ClassSchedule) -> String {
 }
 
 fn course(lives: &Spread<Life>) -> Table {
-    let mut rows = table(&["retry", "wait: min", "median", "max", "since the first receive: min", "median", "max"]);
+    let mut rows = table(&[
+        "retry",
+        "wait: min",
+        "median",
+        "max",
+        "since the first receive: min",
+        "median",
+        "max",
+    ]);
     for column in rows.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let longest = lives.each().map(|(_, life)| life.retries.len()).into_iter().max().unwrap_or_default();
+    let longest =
+        lives.each().map(|(_, life)| life.retries.len()).into_iter().max().unwrap_or_default();
     let delays = |at: usize| lives.map(|life| life.retries.get(at).map(|retry| retry.delay));
     let mut at = 0;
     while at < longest {
@@ -71,7 +81,8 @@ fn course(lives: &Spread<Life>) -> Table {
 
 /// The retries from one to another, which have the same delays; the ages are those of the last.
 fn row(lives: &Spread<Life>, from: usize, to: usize) -> Vec<String> {
-    let number = if from == to { (from + 1).to_string() } else { format!("{} … {}", from + 1, to + 1) };
+    let number =
+        if from == to { (from + 1).to_string() } else { format!("{} … {}", from + 1, to + 1) };
     let cells = |value: fn(&Retry) -> String| {
         lives.each().map(|(_, life)| life.retries.get(to).map_or_else(|| "–".to_owned(), value))
     };
@@ -85,7 +96,8 @@ fn wait(delay: Duration) -> String {
     if delay < Duration::from_hours(1) { format!("{} s", delay.as_secs()) } else { span(delay) }
 }
 
-/// Why, when and where to: in one line, or in one for each luck when they end differently. Then what the queue would have to allow.
+/// Why, when and where to: in one line, or in one for each luck when they end differently. Then
+/// what the queue would have to allow.
 fn end(of: &ClassSchedule, queue: &Queue) -> String {
     let mut lines = Vec::new();
     let ends = of.lives.map(|life| (life.end.as_str(), life.count()));
@@ -97,11 +109,18 @@ fn end(of: &ClassSchedule, queue: &Queue) -> String {
             count => format!("after {}: {min} to {max}, median {median}", retries(count)),
         };
         let way = way(&of.ways.min, &of.ways.max);
-        lines.push(format!("{} {when}; in the dead-letter queue {way}", verdict(of.lives.median.end)));
+        lines.push(format!(
+            "{} {when}; in the dead-letter queue {way}",
+            verdict(of.lives.median.end)
+        ));
     } else {
         let each = of.lives.with(&of.ways, |life, own| {
             let (count, age) = (retries(life.count()), span(life.age()));
-            format!("{} after {count}, {age}; in the dead-letter queue {}", verdict(life.end), way(own, own))
+            format!(
+                "{} after {count}, {age}; in the dead-letter queue {}",
+                verdict(life.end),
+                way(own, own)
+            )
         });
         lines.extend(each.each().map(|(luck, line)| format!("{luck}: {line}")));
     }

@@ -25,7 +25,9 @@ pub(crate) struct Way {
 impl Way {
     pub(crate) fn of(life: &Life, queue: &Queue) -> Self {
         match (life.end, queue.dead_letter) {
-            (End::ReceivesExhausted { wait }, _) => Self { visibility_changes: 1, time: wait, ..Self::default() },
+            (End::ReceivesExhausted { wait }, _) => {
+                Self { visibility_changes: 1, time: wait, ..Self::default() }
+            }
             (End::GivenUp(_), Mode::Redrive) => Self::received_again(life, queue),
             (End::GivenUp(_), Mode::Annotate) => {
                 let hurried = queue.max_receive_count.min(MAX_HURRIED_RECEIVES);
@@ -42,7 +44,8 @@ impl Way {
         }
     }
 
-    /// It comes back until its receives are used up. Whoever gave it up remembers that and does not call its handler again.
+    /// It comes back until its receives are used up. Whoever gave it up remembers that and does not
+    /// call its handler again.
     fn received_again(life: &Life, queue: &Queue) -> Self {
         let had = match queue.strategy {
             Strategy::Copy => 1,
@@ -50,6 +53,11 @@ impl Way {
         };
         let receives = queue.max_receive_count - had;
         let visibility_timeouts = receives + 1;
-        Self { receives, visibility_timeouts, time: queue.visibility_timeout * visibility_timeouts, ..Self::default() }
+        Self {
+            receives,
+            visibility_timeouts,
+            time: queue.visibility_timeout * visibility_timeouts,
+            ..Self::default()
+        }
     }
 }

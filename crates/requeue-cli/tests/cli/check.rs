@@ -10,7 +10,10 @@ const ARTICLE: &str = r#"
 /// The row of a table that begins with this word.
 #[track_caller]
 fn row<'t>(text: &'t str, class: &str) -> Vec<&'t str> {
-    let line = text.lines().find(|line| line.trim_start().starts_with(class)).unwrap_or_else(|| panic!("{text}"));
+    let line = text
+        .lines()
+        .find(|line| line.trim_start().starts_with(class))
+        .unwrap_or_else(|| panic!("{text}"));
     line.split("   ").map(str::trim).filter(|cell| !cell.is_empty()).collect()
 }
 
@@ -24,8 +27,13 @@ fn good_documents_are_confirmed_and_summed_up() {
         let path = file(name, document);
         let said = requeue(&["check", &path]).succeeded();
         assert!(said.starts_with(&format!("the policy {path} is valid")), "{said}");
-        let rate_limit =
-            ["rate-limit", "60, 180, 300, 300, …", "proportional 0.1", "50 retries in at most 4 h 4 min", "12 h"];
+        let rate_limit = [
+            "rate-limit",
+            "60, 180, 300, 300, …",
+            "proportional 0.1",
+            "50 retries in at most 4 h 4 min",
+            "12 h",
+        ];
         assert_eq!(row(&said, "rate-limit"), rate_limit);
         assert_eq!(row(&said, "quota")[1], "120, 360, 600, 600, …");
         assert_eq!(row(&said, "temporary")[1], "2, 6, 18, 54, 60, 60, …");
@@ -36,7 +44,13 @@ fn good_documents_are_confirmed_and_summed_up() {
 fn the_standard_input_is_read_for_a_hyphen() {
     let said = requeue_reading(r#"{"preset": "critical"}"#, &["check", "-"]).succeeded();
     assert!(said.starts_with("the policy (standard input) is valid"), "{said}");
-    let rate_limit = ["rate-limit", "2, 4, 8, 10, 10, …", "proportional 0.2", "5 retries in at most 34 s", "10 min"];
+    let rate_limit = [
+        "rate-limit",
+        "2, 4, 8, 10, 10, …",
+        "proportional 0.2",
+        "5 retries in at most 34 s",
+        "10 min",
+    ];
     assert_eq!(row(&said, "rate-limit"), rate_limit);
 }
 
@@ -66,8 +80,10 @@ fn what_protects_the_callee_is_told() {
         ),
     ] {
         let said = requeue_reading(document, &["check", "-"]).succeeded();
-        let told: Vec<&str> =
-            said.lines().filter(|line| line.contains("a pause ") || line.contains(" deferral")).collect();
+        let told: Vec<&str> = said
+            .lines()
+            .filter(|line| line.contains("a pause ") || line.contains(" deferral"))
+            .collect();
         assert_eq!(told, expected, "{document}");
     }
 }
@@ -124,7 +140,10 @@ fn settings_of_the_queue_are_compared_with_what_the_policy_needs() {
         ),
     ] {
         let said = requeue_reading(document, &["check", "-"]).succeeded();
-        let after = said.lines().skip_while(|line| *line != "queueConfig is not applied: set it at the queue").skip(1);
+        let after = said
+            .lines()
+            .skip_while(|line| *line != "queueConfig is not applied: set it at the queue")
+            .skip(1);
         assert_eq!(after.map(str::trim).collect::<Vec<_>>(), expected, "{document}");
     }
 }
@@ -175,15 +194,18 @@ fn rules_are_told_in_one_line_when_there_are_any() {
             Some("2 rules are asked before the built-in ones, and the first that matches wins"),
         ),
     ] {
-        let said = requeue_reading(&format!(r#"{{"rules": [{rules}]}}"#), &["check", "-"]).succeeded();
-        let told: Vec<&str> = said.lines().filter(|line| !without.lines().any(|known| known == *line)).collect();
+        let said =
+            requeue_reading(&format!(r#"{{"rules": [{rules}]}}"#), &["check", "-"]).succeeded();
+        let told: Vec<&str> =
+            said.lines().filter(|line| !without.lines().any(|known| known == *line)).collect();
         assert_eq!(told, expected.into_iter().collect::<Vec<_>>());
     }
 }
 
 #[test]
 fn every_problem_is_told_in_the_words_of_the_start() {
-    let document = r#"{"maxRetrys": 5, "jitter": "ful", "errorConfigs": {"QUOTA": {"baseDelay": -1}}}"#;
+    let document =
+        r#"{"maxRetrys": 5, "jitter": "ful", "errorConfigs": {"QUOTA": {"baseDelay": -1}}}"#;
     let checked = requeue_reading(document, &["check", "-"]);
     assert_eq!((checked.status, checked.stdout.as_str()), (1, ""));
     let (head, problems) = checked.stderr.split_once('\n').unwrap();
@@ -191,7 +213,8 @@ fn every_problem_is_told_in_the_words_of_the_start() {
     assert!(problems.contains("  maxRetrys is unknown; did you mean maxRetries?\n"), "{problems}");
     assert!(problems.contains("  errorConfigs.QUOTA.baseDelay is `-1`: allowed is "), "{problems}");
 
-    let at_start = requeue::Config::from_vars([("REQUEUE_POLICY", document)]).unwrap_err().to_string();
+    let at_start =
+        requeue::Config::from_vars([("REQUEUE_POLICY", document)]).unwrap_err().to_string();
     for problem in problems.lines() {
         let problem = format!("  REQUEUE_POLICY {}", problem.trim_start());
         assert!(at_start.lines().any(|line| line == problem), "{problem:?} is in\n{at_start}");
@@ -213,7 +236,11 @@ fn what_is_no_policy_is_refused_with_the_reason() {
     for (path, expected) in table {
         let checked = requeue(&["check", path]);
         assert_eq!((checked.status, checked.stdout.as_str()), (1, ""), "{path}");
-        assert!(checked.stderr.starts_with(&format!("error: the policy {path} {expected}")), "{}", checked.stderr);
+        assert!(
+            checked.stderr.starts_with(&format!("error: the policy {path} {expected}")),
+            "{}",
+            checked.stderr
+        );
     }
     assert_eq!(requeue(&["check"]).status, 2, "a file is asked for");
 }

@@ -18,7 +18,11 @@ async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
         let world = World::filled(mode).await;
         let run = world.dlq(&["list", "--json"]).await;
         let listed: Value = serde_json::from_str(&run.succeeded()).unwrap();
-        assert_eq!((&listed["lookedAt"], &listed["complete"]), (&json!(5), &json!(true)), "{mode}: {listed:#}");
+        assert_eq!(
+            (&listed["lookedAt"], &listed["complete"]),
+            (&json!(5), &json!(true)),
+            "{mode}: {listed:#}"
+        );
         let groups = listed["groups"].as_array().unwrap();
         let of = |group: &Value| -> (String, String, u64) {
             let text = |name: &str| group[name].as_str().unwrap().to_owned();
@@ -26,8 +30,11 @@ async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
         };
         let mut found: Vec<_> = groups.iter().map(of).collect();
         let mut expected = GROUPS.map(|(class, reason, count)| match mode {
-            // A final failure leaves no trace there; of the others only the class of the last retry is known.
-            "redrive" if class == "non-retryable" => ("unknown".to_owned(), "unknown".to_owned(), count),
+            // A final failure leaves no trace there; of the others only the class of the last retry
+            // is known.
+            "redrive" if class == "non-retryable" => {
+                ("unknown".to_owned(), "unknown".to_owned(), count)
+            }
             "redrive" => (class.to_owned(), "unknown".to_owned(), count),
             _ => (class.to_owned(), reason.to_owned(), count),
         });
@@ -41,12 +48,26 @@ async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
         let run = world.dlq(&["list"]).await;
         assert!(run.status == 0 && run.stdout.starts_with("orders-dlq: 5 messages\n"), "{run:?}");
         assert_eq!(run.stdout.contains("status 403, quotaExceeded"), mode != "redrive", "{run:?}");
-        let titles = run.stdout.lines().nth(2).unwrap().split("   ").map(str::trim).filter(|title| !title.is_empty());
+        let titles = run
+            .stdout
+            .lines()
+            .nth(2)
+            .unwrap()
+            .split("   ")
+            .map(str::trim)
+            .filter(|title| !title.is_empty());
         for title in titles {
             let drawn = title.replace(' ', "&#160;");
-            assert!(PICTURE.contains(&drawn) && README.contains(title), "{title}: docs/dlq_list_svg.py draws it anew");
+            assert!(
+                PICTURE.contains(&drawn) && README.contains(title),
+                "{title}: docs/dlq_list_svg.py draws it anew"
+            );
         }
-        assert_eq!(run.stderr.contains("REQUEUE_DEAD_LETTER=annotate or direct"), mode == "redrive", "{run:?}");
+        assert_eq!(
+            run.stderr.contains("REQUEUE_DEAD_LETTER=annotate or direct"),
+            mode == "redrive",
+            "{run:?}"
+        );
         world.assert_all_visible();
     }
 }
@@ -56,7 +77,10 @@ async fn a_look_that_is_not_complete_says_so() {
     let world = World::filled("annotate").await;
     let run = world.dlq(&["list", "--max-messages", "2"]).await;
     assert!(run.stdout.starts_with("orders-dlq: 2 of about 5 messages\n"), "{run:?}");
-    assert!(run.stderr.contains("partial: 2 messages looked at, about 3 more in orders-dlq"), "{run:?}");
+    assert!(
+        run.stderr.contains("partial: 2 messages looked at, about 3 more in orders-dlq"),
+        "{run:?}"
+    );
     assert_eq!(run.status, 0);
     world.assert_all_visible();
     let file = scratch("dlq-partial.jsonl");
@@ -71,7 +95,10 @@ async fn a_look_that_is_not_complete_says_so() {
     let received = world.sqs.receive(&world.dead_letters, 1, Duration::ZERO).await.unwrap();
     assert_eq!(received.len(), 1);
     let run = world.dlq(&["list"]).await;
-    assert!(run.stderr.contains("about 1 message of orders-dlq not reached: another reader holds"), "{run:?}");
+    assert!(
+        run.stderr.contains("about 1 message of orders-dlq not reached: another reader holds"),
+        "{run:?}"
+    );
 
     let third = world.sqs.create_queue("third", []).unwrap();
     let policy = format!(r#"{{"deadLetterTargetArn":"{third}","maxReceiveCount":99}}"#);
@@ -93,7 +120,10 @@ async fn trouble_on_the_way_hides_nothing() {
     });
     for command in [&["list"][..], &["redrive", "--dry-run"]] {
         let run = world.dlq(command).await;
-        assert!(run.status == 1 && run.stderr.contains("the permission sqs:ReceiveMessage on"), "{run:?}");
+        assert!(
+            run.status == 1 && run.stderr.contains("the permission sqs:ReceiveMessage on"),
+            "{run:?}"
+        );
         world.assert_all_visible();
     }
     world.sqs.set_faults(|call| match call.operation.as_str() {
@@ -102,7 +132,10 @@ async fn trouble_on_the_way_hides_nothing() {
     });
     let run = world.dlq(&["list"]).await;
     let words = "note: 5 messages stay hidden for at most 4 minutes, then come back by themselves: SQS refuses";
-    assert!(run.status == 1 && run.stdout.contains("5 messages") && run.stderr.contains(words), "{run:?}");
+    assert!(
+        run.status == 1 && run.stdout.contains("5 messages") && run.stderr.contains(words),
+        "{run:?}"
+    );
     assert!(run.stderr.contains("the permission sqs:ChangeMessageVisibility on"), "{run:?}");
 }
 
@@ -118,17 +151,35 @@ async fn messages_are_shown_without_bodies_and_values_unless_bodies_are_asked_fo
         assert!(shown.contains("quotaExceeded") && shown.contains("tenant"), "{shown}");
     }
     let shown = world.dlq(&["peek", "--json"]).await.succeeded();
-    let quota = lines(&shown).into_iter().find(|line| line["originalMessageId"] == world.ids[0].as_str()).unwrap();
-    let members = ["class", "reason", "detail", "retryCount", "redrives", "attributeNames", "groupId"];
+    let quota = lines(&shown)
+        .into_iter()
+        .find(|line| line["originalMessageId"] == world.ids[0].as_str())
+        .unwrap();
+    let members =
+        ["class", "reason", "detail", "retryCount", "redrives", "attributeNames", "groupId"];
     let values = members.map(|member| quota[member].clone());
     assert_eq!(
         json!(values),
-        json!(["quota", "retries-exhausted", "status 403, quotaExceeded", 1, 0, ["print", "tenant"], "group-0"])
+        json!([
+            "quota",
+            "retries-exhausted",
+            "status 403, quotaExceeded",
+            1,
+            0,
+            ["print", "tenant"],
+            "group-0"
+        ])
     );
-    assert!(quota["failedAt"].is_string() && quota["firstSent"].is_string() && quota["sizeBytes"].is_u64(), "{quota}");
+    assert!(
+        quota["failedAt"].is_string()
+            && quota["firstSent"].is_string()
+            && quota["sizeBytes"].is_u64(),
+        "{quota}"
+    );
 
     let shown = world.dlq(&["peek", "--json", "--bodies"]).await.succeeded();
-    let mut bodies: Vec<String> = lines(&shown).iter().map(|line| line["body"].as_str().unwrap().to_owned()).collect();
+    let mut bodies: Vec<String> =
+        lines(&shown).iter().map(|line| line["body"].as_str().unwrap().to_owned()).collect();
     bodies.sort();
     let mut expected = BODIES;
     expected.sort_unstable();
@@ -155,7 +206,11 @@ async fn filters_choose() {
     ] {
         for command in [&["peek", "--json"][..], &["export", "-"]] {
             let run = world.dlq(&[command, filter].concat()).await;
-            assert_eq!((run.status, lines(&run.stdout).len()), (0, count), "{command:?} {filter:?}: {run:?}");
+            assert_eq!(
+                (run.status, lines(&run.stdout).len()),
+                (0, count),
+                "{command:?} {filter:?}: {run:?}"
+            );
         }
     }
     world.assert_all_visible();
@@ -171,7 +226,8 @@ async fn an_export_has_all_that_is_needed_to_send_a_message_again() {
     assert_eq!((run.status, run.stdout.as_str()), (0, ""), "{run:?}");
     assert!(run.stderr.contains("5 messages written; nothing is deleted"), "{run:?}");
     let exported = lines(&fs::read_to_string(&path).unwrap());
-    let mut bodies: Vec<&str> = exported.iter().map(|line| line["body"].as_str().unwrap()).collect();
+    let mut bodies: Vec<&str> =
+        exported.iter().map(|line| line["body"].as_str().unwrap()).collect();
     let dead = world.dead();
     let mut expected: Vec<&str> = dead.iter().map(|message| message.body.as_str()).collect();
     bodies.sort_unstable();
@@ -199,7 +255,8 @@ async fn an_export_has_all_that_is_needed_to_send_a_message_again() {
     let run = world.dlq(&["export", file, "--force", "--unwrap"]).await;
     assert_eq!(run.status, 0, "{run:?}");
     let exported = lines(&fs::read_to_string(&path).unwrap());
-    let mut bodies: Vec<&str> = exported.iter().map(|line| line["body"].as_str().unwrap()).collect();
+    let mut bodies: Vec<&str> =
+        exported.iter().map(|line| line["body"].as_str().unwrap()).collect();
     let mut expected = BODIES;
     bodies.sort_unstable();
     expected.sort_unstable();

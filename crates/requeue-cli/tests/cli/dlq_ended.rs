@@ -69,11 +69,16 @@ async fn interrupted_it_leaves_everything_visible_and_nothing_lost() {
             world.assert_all_visible();
             assert!(!file.exists(), "{arguments:?}");
             let both = [world.dead(), world.back()].concat();
-            assert_eq!((both.len(), originals(&both).into_keys().collect()), (5, all.clone()), "{arguments:?}: {said}");
+            assert_eq!(
+                (both.len(), originals(&both).into_keys().collect()),
+                (5, all.clone()),
+                "{arguments:?}: {said}"
+            );
             world.put_back().await;
         }
     }
-    let beside = fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
+    let beside =
+        fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(beside.into_iter().all(|name| !name.to_string_lossy().contains("dlq-interrupted")));
 }
 
@@ -107,7 +112,8 @@ async fn a_full_disk_is_an_error_and_what_was_done_is_told_all_the_same() {
     let world = World::filled("annotate").await;
     let moved = "5 messages moved to where they came from\n";
     let copied = "5 messages copied to orders\n";
-    let full = "error: the standard output cannot be written: No space left on device (os error 28)\n";
+    let full =
+        "error: the standard output cannot be written: No space left on device (os error 28)\n";
     for (arguments, done, is_done) in [
         (&["list"][..], "", false),
         (&["peek", "--json"], "", false),
@@ -126,8 +132,12 @@ async fn a_full_disk_is_an_error_and_what_was_done_is_told_all_the_same() {
     }
     let mut child = world.spawn(&["redrive", "--yes", "--copy"]);
     drop(child.stdout.take());
-    let output = tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
-    assert_eq!((output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()), (Some(141), copied));
+    let output =
+        tokio::task::spawn_blocking(move || child.wait_with_output().unwrap()).await.unwrap();
+    assert_eq!(
+        (output.status.code(), String::from_utf8(output.stderr).unwrap().as_str()),
+        (Some(141), copied)
+    );
 }
 
 #[tokio::test]
@@ -146,12 +156,17 @@ async fn killed_between_copy_and_deletion_it_leaves_a_copy_with_the_same_first_i
             if hit { fault.clone() } else { Fault::None }
         });
         let mut child = world.spawn(&["redrive", "--yes", "--copy"]);
-        until(|| world.sqs.call_count(operation) >= calls + number && world.back().len() == copies).await;
+        until(|| world.sqs.call_count(operation) >= calls + number && world.back().len() == copies)
+            .await;
         child.kill().unwrap();
         ended(child).await;
         world.sqs.clear_faults();
         let both = [world.dead(), world.back()].concat();
-        assert_eq!(originals(&both).into_keys().collect::<BTreeSet<_>>(), all, "{operation} {number}");
+        assert_eq!(
+            originals(&both).into_keys().collect::<BTreeSet<_>>(),
+            all,
+            "{operation} {number}"
+        );
         world.put_back().await;
     }
 }
@@ -162,7 +177,10 @@ async fn a_move_task_is_cancelled_by_ctrl_c_and_found_by_who_comes_later() {
     let child = world.spawn(&["redrive", "--yes", "--rate", "1"]);
     until(|| world.back().len() == 2).await;
     let second = world.dlq(&["redrive", "--yes"]).await;
-    assert!(second.status == 1 && second.stderr.contains("--follow watches that to its end"), "{second:?}");
+    assert!(
+        second.status == 1 && second.stderr.contains("--follow watches that to its end"),
+        "{second:?}"
+    );
     signal(&child, "-INT");
     let (code, said) = ended(child).await;
     let moved = world.back().len();
@@ -172,7 +190,10 @@ async fn a_move_task_is_cancelled_by_ctrl_c_and_found_by_who_comes_later() {
     assert_eq!(world.counts(), (5 - moved, moved), "nothing moves any more");
 
     let nothing = world.dlq(&["redrive", "--follow"]).await;
-    assert!(nothing.status == 1 && nothing.stderr.contains("is moving nothing out of orders-dlq"), "{nothing:?}");
+    assert!(
+        nothing.status == 1 && nothing.stderr.contains("is moving nothing out of orders-dlq"),
+        "{nothing:?}"
+    );
     let client = world.sqs.client();
     let task = client.start_message_move_task().source_arn(world.dead_letters.to_string());
     task.max_number_of_messages_per_second(1).send().await.unwrap();

@@ -1,4 +1,5 @@
-//! `requeue dlq export`: where the lines go. A device, a pipe or a link is never replaced by a file.
+//! `requeue dlq export`: where the lines go. A device, a pipe or a link is never replaced by a
+//! file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::{FileTypeExt, symlink};
@@ -47,16 +48,29 @@ async fn what_is_open_already_is_written_into_behind_what_is_there() {
     let run = world.dlq(&["export", "/dev/stdout"]).await;
     assert_eq!((run.status, run.stdout.lines().count()), (0, 5), "{run:?}");
     let file = directory("export-open").join("file");
-    for (target, redirection) in [("/dev/stdout", ">>"), ("/dev/fd/3", "3>>"), ("/proc/self/fd/3", "3>>")] {
+    for (target, redirection) in
+        [("/dev/stdout", ">>"), ("/dev/fd/3", "3>>"), ("/proc/self/fd/3", "3>>")]
+    {
         fs::write(&file, "before\n").unwrap();
-        let script = format!(r#"exec "$0" dlq export --queue-url "$1" {target} {redirection} "$2""#);
+        let script =
+            format!(r#"exec "$0" dlq export --queue-url "$1" {target} {redirection} "$2""#);
         let mut command = Command::new("sh");
-        command.args(["-c", &script, env!("CARGO_BIN_EXE_requeue"), &world.url(&world.dead_letters), text(&file)]);
+        command.args([
+            "-c",
+            &script,
+            env!("CARGO_BIN_EXE_requeue"),
+            &world.url(&world.dead_letters),
+            text(&file),
+        ]);
         command.env_clear().envs(world.variables()).stdin(Stdio::null());
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
         let written = fs::read_to_string(&file).unwrap();
         assert!(output.status.success(), "{target}: {output:?}");
-        assert_eq!((written.lines().next(), written.lines().count()), (Some("before"), 6), "{target}");
+        assert_eq!(
+            (written.lines().next(), written.lines().count()),
+            (Some("before"), 6),
+            "{target}"
+        );
     }
 }
 
@@ -64,9 +78,14 @@ async fn what_is_open_already_is_written_into_behind_what_is_there() {
 async fn a_device_is_written_into_and_stays() {
     let world = World::filled("annotate").await;
     let directory = directory("export-device");
-    // Only root can make these; without them there are those of the machine, which nobody else can harm.
+    // Only root can make these; without them there are those of the machine, which nobody else can
+    // harm.
     let null = directory.join("null");
-    let null = if made("mknod", &[text(&null), "c", "1", "3"]) { null } else { PathBuf::from("/dev/null") };
+    let null = if made("mknod", &[text(&null), "c", "1", "3"]) {
+        null
+    } else {
+        PathBuf::from("/dev/null")
+    };
     for force in [&[][..], &["--force"]] {
         let run = world.dlq(&[&["export", text(&null)], force].concat()).await;
         assert!(run.status == 0 && run.stderr.contains("5 messages written"), "{run:?}");
@@ -83,7 +102,10 @@ async fn a_device_is_written_into_and_stays() {
         );
     }
     let run = world.dlq(&["export", text(&directory), "--force"]).await;
-    assert!(run.status == 1 && run.stderr.contains("is a directory: name a file or a pipe"), "{run:?}");
+    assert!(
+        run.status == 1 && run.stderr.contains("is a directory: name a file or a pipe"),
+        "{run:?}"
+    );
     world.assert_all_visible();
 }
 
@@ -98,7 +120,10 @@ async fn behind_a_link_the_file_is_replaced_and_the_link_stays() {
     for force in [&[][..], &["--force"]] {
         let run = world.dlq(&[&["export", text(&link)], force].concat()).await;
         assert!(
-            run.status == 1 && run.stderr.contains("is a symbolic link that leads nowhere: name the file itself"),
+            run.status == 1
+                && run
+                    .stderr
+                    .contains("is a symbolic link that leads nowhere: name the file itself"),
             "{run:?}"
         );
         assert!(!file.exists() && link.is_symlink());
@@ -111,6 +136,14 @@ async fn behind_a_link_the_file_is_replaced_and_the_link_stays() {
     let run = world.dlq(&["export", text(&link), "--force"]).await;
     assert_eq!((run.status, fs::read_to_string(&file).unwrap().lines().count()), (0, 5), "{run:?}");
     assert_eq!(fs::read_link(&link).unwrap(), Path::new("elsewhere/file"));
-    assert_eq!(fs::read_dir(&elsewhere).unwrap().count(), 1, "the file was replaced at once, and nothing is left over");
-    assert_eq!(std::io::read_to_string(&mut before).unwrap(), "before\n", "it was replaced, not written over");
+    assert_eq!(
+        fs::read_dir(&elsewhere).unwrap().count(),
+        1,
+        "the file was replaced at once, and nothing is left over"
+    );
+    assert_eq!(
+        std::io::read_to_string(&mut before).unwrap(),
+        "before\n",
+        "it was replaced, not written over"
+    );
 }

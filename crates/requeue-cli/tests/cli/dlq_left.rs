@@ -1,5 +1,5 @@
-//! `requeue dlq` where messages stay out of reach, in FIFO groups and with other readers: everything that SQS hands out is seen, and the
-//! rest is counted and told.
+//! `requeue dlq` where messages stay out of reach, in FIFO groups and with other readers:
+//! everything that SQS hands out is seen, and the rest is counted and told.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,7 +38,8 @@ impl World {
             "at": at, "retryCount": 1, "originalMessageId": first, "retryTimestamp": now, "retryState": state,
         });
         let client = self.sqs.client();
-        let message = client.send_message().queue_url(self.dead_letters.url()).message_body(body.to_string());
+        let message =
+            client.send_message().queue_url(self.dead_letters.url()).message_body(body.to_string());
         let message = message.message_group_id(group);
         let deduplication = self.dead_letters.is_fifo().then(|| at.to_string());
         message.set_message_deduplication_id(deduplication).send().await.unwrap();
@@ -57,7 +58,10 @@ impl World {
     /// Another reader takes so many.
     async fn hold(&self, count: usize) {
         for _ in 0..count {
-            assert_eq!(self.sqs.receive(&self.dead_letters, 1, Duration::ZERO).await.unwrap().len(), 1);
+            assert_eq!(
+                self.sqs.receive(&self.dead_letters, 1, Duration::ZERO).await.unwrap().len(),
+                1
+            );
         }
     }
 
@@ -72,7 +76,8 @@ impl World {
         let file = scratch(name);
         let run = self.dlq(&["export", file.to_str().unwrap(), "--force"]).await;
         let lines = lines(&std::fs::read_to_string(&file).unwrap());
-        let mut ids: Vec<&str> = lines.iter().map(|line| line["messageId"].as_str().unwrap()).collect();
+        let mut ids: Vec<&str> =
+            lines.iter().map(|line| line["messageId"].as_str().unwrap()).collect();
         ids.sort_unstable();
         ids.dedup();
         assert_eq!(ids.len(), lines.len(), "each once: {run:?}");
@@ -91,16 +96,26 @@ const OTHER_READER: &str = "another reader holds what is in flight";
 #[tokio::test]
 async fn what_follows_an_unchosen_message_of_its_fifo_group_is_brought_back() {
     for rate in [&[][..], &["--rate", "1"], &["--rate", "50"]] {
-        let world = world(".fifo", [("c1", "non-retryable")].into_iter().chain([("c1", "temporary"); 3])).await;
+        let world =
+            world(".fifo", [("c1", "non-retryable")].into_iter().chain([("c1", "temporary"); 3]))
+                .await;
         let (run, planned) = world.json(&["redrive", "--class", "temporary", "--dry-run"]).await;
-        assert_eq!((&planned["toCopy"], &planned["complete"]), (&json!({ "m.fifo": 3 }), &json!(true)), "{run:?}");
+        assert_eq!(
+            (&planned["toCopy"], &planned["complete"]),
+            (&json!({ "m.fifo": 3 }), &json!(true)),
+            "{run:?}"
+        );
         let run = world.dlq(&[&["redrive", "--class", "temporary", "--yes"], rate].concat()).await;
         assert_eq!(
             (run.status, run.stdout.as_str()),
             (0, "3 messages copied to m.fifo\n1 message left here, not chosen\n"),
             "{rate:?}: {run:?}"
         );
-        assert_eq!(world.back_by_group(), BTreeMap::from([("c1".to_owned(), vec![1, 2, 3])]), "in order");
+        assert_eq!(
+            world.back_by_group(),
+            BTreeMap::from([("c1".to_owned(), vec![1, 2, 3])]),
+            "in order"
+        );
         world.assert_all_visible();
     }
 }
@@ -112,7 +127,11 @@ async fn unchosen_messages_in_between_keep_back_nothing_as_long_as_they_are_fewe
     let world = world(".fifo", (0..108).map(|at| (["a", "b", "c"][at % 3], class(at)))).await;
     let (run, redriven) = world.json(&["redrive", "--class", "temporary", "--yes"]).await;
     assert_eq!((run.status, &redriven["copied"]), (0, &json!({ "m.fifo": 81 })), "{run:?}");
-    assert_eq!((&redriven["complete"], &redriven["notReached"]), (&json!(true), &json!({})), "{run:?}");
+    assert_eq!(
+        (&redriven["complete"], &redriven["notReached"]),
+        (&json!(true), &json!({})),
+        "{run:?}"
+    );
     for (group, mut ats) in world.back_by_group() {
         assert!(ats.is_sorted() && ats.len() == 27, "{group}: {ats:?}");
         ats.dedup();
@@ -126,7 +145,11 @@ async fn what_is_behind_ten_unchosen_messages_of_its_fifo_group_is_told() {
     let blocked = [("a", "non-retryable"); 10].into_iter().chain([("a", "temporary"); 4]);
     let world = world(".fifo", blocked.chain([("b", "temporary"); 2])).await;
     let (run, planned) = world.json(&["redrive", "--class", "temporary", "--dry-run"]).await;
-    assert_eq!((&planned["toCopy"], &planned["complete"]), (&json!({ "m.fifo": 2 }), &json!(false)), "{run:?}");
+    assert_eq!(
+        (&planned["toCopy"], &planned["complete"]),
+        (&json!({ "m.fifo": 2 }), &json!(false)),
+        "{run:?}"
+    );
     assert_eq!(planned["notReached"], json!({ "fifoGroup": 4 }), "{run:?}");
     let run = world.dlq(&["redrive", "--class", "temporary", "--yes"]).await;
     let said = "2 messages copied to m.fifo\n10 messages left here, not chosen\nabout 4 messages not reached, and still here\n";
@@ -160,12 +183,19 @@ async fn of_a_fifo_queue_the_first_ten_of_each_group_are_looked_at_and_the_rest_
     }
     let (status, count, said) = world.exported("dlq-left-60.jsonl").await;
     assert_eq!((status, count), (1, 30), "a script must not go on: {said}");
-    assert!(said.contains("about 30 messages of m-dlq.fifo not reached: ") && said.contains(FIFO_GROUP), "{said}");
+    assert!(
+        said.contains("about 30 messages of m-dlq.fifo not reached: ") && said.contains(FIFO_GROUP),
+        "{said}"
+    );
     let run = world.dlq(&["list"]).await;
     assert!(run.stdout.starts_with("m-dlq.fifo: 30 of about 60 messages\n"), "{run:?}");
     world.assert_all_visible();
     let (run, redriven) = world.json(&["redrive", "--copy", "--yes"]).await;
-    assert_eq!((run.status, &redriven["complete"]), (0, &json!(true)), "copied and deleted, they make room: {run:?}");
+    assert_eq!(
+        (run.status, &redriven["complete"]),
+        (0, &json!(true)),
+        "copied and deleted, they make room: {run:?}"
+    );
     assert_eq!(world.counts(), (0, 60));
     assert!(world.back_by_group().values().all(|ats| ats.is_sorted()));
 }
@@ -174,12 +204,23 @@ async fn of_a_fifo_queue_the_first_ten_of_each_group_are_looked_at_and_the_rest_
 async fn more_groups_than_a_receive_has_room_for_are_all_seen() {
     // From 1 to 13 messages, so that receives end everywhere.
     let groups: Vec<String> = (1..=13).map(|size| format!("g{size}")).collect();
-    let each = groups.iter().enumerate().flat_map(|(at, group)| (0..=at).map(move |_| (group.as_str(), "quota")));
+    let each = groups
+        .iter()
+        .enumerate()
+        .flat_map(|(at, group)| (0..=at).map(move |_| (group.as_str(), "quota")));
     let world = world(".fifo", each).await;
     let (run, listed) = world.json(&["list"]).await;
-    assert_eq!((&listed["lookedAt"], &listed["notReached"]), (&json!(85), &json!({ "fifoGroup": 6 })), "{run:?}");
+    assert_eq!(
+        (&listed["lookedAt"], &listed["notReached"]),
+        (&json!(85), &json!({ "fifoGroup": 6 })),
+        "{run:?}"
+    );
     let (run, listed) = world.json(&["list", "--max-messages", "50"]).await;
-    assert_eq!((&listed["lookedAt"], &listed["notReached"]), (&json!(50), &json!({ "maxMessages": 41 })), "{run:?}");
+    assert_eq!(
+        (&listed["lookedAt"], &listed["notReached"]),
+        (&json!(50), &json!({ "maxMessages": 41 })),
+        "{run:?}"
+    );
     world.assert_all_visible();
 }
 
@@ -198,17 +239,29 @@ async fn what_another_reader_holds_is_told() {
     let run = world.dlq(&["redrive", "--copy", "--yes"]).await;
     let said = "40 messages copied to m\nabout 20 messages not reached, and still here\n";
     assert_eq!((run.status, run.stdout.as_str(), world.counts()), (1, said, (20, 40)), "{run:?}");
-    assert!(run.stderr.contains("about 20 messages of m-dlq not reached: ") && run.stderr.contains(OTHER_READER));
+    assert!(
+        run.stderr.contains("about 20 messages of m-dlq not reached: ")
+            && run.stderr.contains(OTHER_READER)
+    );
     let run = world.dlq(&["list"]).await;
-    assert_eq!((run.status, run.stdout.as_str()), (0, "m-dlq: 0 of about 20 messages\n"), "{run:?}");
+    assert_eq!(
+        (run.status, run.stdout.as_str()),
+        (0, "m-dlq: 0 of about 20 messages\n"),
+        "{run:?}"
+    );
 }
 
 #[tokio::test]
 async fn what_follows_a_message_that_another_reader_holds_in_its_fifo_group_is_told_with_it() {
-    let world = world(".fifo", [("a", "temporary"); 3].into_iter().chain([("b", "temporary")])).await;
+    let world =
+        world(".fifo", [("a", "temporary"); 3].into_iter().chain([("b", "temporary")])).await;
     world.hold(1).await;
     let (run, listed) = world.json(&["list"]).await;
-    assert_eq!((&listed["lookedAt"], &listed["notReached"]), (&json!(1), &json!({ "anotherReader": 3 })), "{run:?}");
+    assert_eq!(
+        (&listed["lookedAt"], &listed["notReached"]),
+        (&json!(1), &json!({ "anotherReader": 3 })),
+        "{run:?}"
+    );
 }
 
 #[tokio::test]
@@ -216,7 +269,8 @@ async fn what_a_move_by_sqs_leaves_with_another_reader_is_told() {
     let world = World::filled("annotate").await;
     world.hold(2).await;
     let run = world.dlq(&["redrive", "--yes"]).await;
-    let said = "3 messages moved to where they came from\nabout 2 messages not reached, and still here\n";
+    let said =
+        "3 messages moved to where they came from\nabout 2 messages not reached, and still here\n";
     assert_eq!((run.status, run.stdout.as_str(), world.counts()), (1, said, (2, 3)), "{run:?}");
     assert!(run.stderr.contains(OTHER_READER), "{run:?}");
 }
@@ -232,7 +286,8 @@ async fn no_more_than_max_messages_are_looked_at() {
             "{run:?}"
         );
         world.assert_all_visible();
-        let (run, redriven) = world.json(&["redrive", "--copy", "--yes", "--max-messages", "15"]).await;
+        let (run, redriven) =
+            world.json(&["redrive", "--copy", "--yes", "--max-messages", "15"]).await;
         assert_eq!((world.counts(), &redriven["complete"]), ((15, 15), &json!(false)), "{run:?}");
         world.assert_all_visible();
     }
@@ -286,8 +341,10 @@ async fn of_two_commands_at_once_none_claims_more_than_is_true() {
     // Whoever ends last has seen that nothing is left.
     assert!(one.status == 0 || other.status == 0, "{one:?} {other:?}");
     let held = world.sqs.messages(&world.queue).unwrap();
-    let mut firsts: Vec<_> =
-        held.iter().map(|message| DeadLetter::read(&message.body).original_message_id().unwrap().to_owned()).collect();
+    let mut firsts: Vec<_> = held
+        .iter()
+        .map(|message| DeadLetter::read(&message.body).original_message_id().unwrap().to_owned())
+        .collect();
     firsts.sort();
     firsts.dedup();
     assert_eq!(firsts.len(), 60, "each once");
@@ -298,12 +355,17 @@ async fn the_remedy_for_a_missing_reason_is_one_that_the_queue_allows() {
     for (suffix, modes) in [("", "annotate or direct"), (".fifo", "direct")] {
         let world = world(suffix, []).await;
         let client = world.sqs.client();
-        let message =
-            client.send_message().queue_url(world.dead_letters.url()).message_body("{}").message_group_id("a");
+        let message = client
+            .send_message()
+            .queue_url(world.dead_letters.url())
+            .message_body("{}")
+            .message_group_id("a");
         let deduplication = (!suffix.is_empty()).then(|| "1".to_owned());
         message.set_message_deduplication_id(deduplication).send().await.unwrap();
         let run = world.dlq(&["list"]).await;
-        let note = format!("1 message without a reason: Requeue writes it down with REQUEUE_DEAD_LETTER={modes}\n");
+        let note = format!(
+            "1 message without a reason: Requeue writes it down with REQUEUE_DEAD_LETTER={modes}\n"
+        );
         assert!(run.status == 0 && run.stderr.contains(&note), "{run:?}");
     }
 }

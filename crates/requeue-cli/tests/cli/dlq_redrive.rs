@@ -11,9 +11,12 @@ use crate::dlq_world::{BODIES, DELETE, SEND, World, originals, payloads};
 
 #[tokio::test]
 async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
-    for (mode, stray, moved, copied) in
-        [("annotate", false, 5, 0), ("redrive", false, 5, 0), ("direct", false, 0, 5), ("annotate", true, 5, 1)]
-    {
+    for (mode, stray, moved, copied) in [
+        ("annotate", false, 5, 0),
+        ("redrive", false, 5, 0),
+        ("direct", false, 0, 5),
+        ("annotate", true, 5, 1),
+    ] {
         let world = World::filled(mode).await;
         if stray {
             world.send_dead("stray").await;
@@ -21,13 +24,25 @@ async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
         let run = world.dlq(&["redrive", "--dry-run", "--json"]).await;
         let planned: Value = serde_json::from_str(&run.stdout).unwrap();
         let copies = if copied > 0 { json!({ "orders": copied }) } else { json!({}) };
-        assert_eq!((&planned["toMove"], &planned["toCopy"]), (&json!(moved), &copies), "{mode}: {run:?}");
+        assert_eq!(
+            (&planned["toMove"], &planned["toCopy"]),
+            (&json!(moved), &copies),
+            "{mode}: {run:?}"
+        );
         assert_eq!(world.counts().1, 0);
         let run = world.dlq(&["redrive", "--yes", "--json"]).await;
         let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
         assert_eq!(run.status, 0, "{run:?}");
-        assert_eq!((&redriven["moved"], &redriven["copied"]), (&json!(moved), &copies), "{mode}: {run:?}");
-        assert_eq!((&redriven["complete"], &redriven["failed"]), (&json!(true), &json!({})), "{run:?}");
+        assert_eq!(
+            (&redriven["moved"], &redriven["copied"]),
+            (&json!(moved), &copies),
+            "{mode}: {run:?}"
+        );
+        assert_eq!(
+            (&redriven["complete"], &redriven["failed"]),
+            (&json!(true), &json!({})),
+            "{run:?}"
+        );
         assert_eq!(world.counts(), (0, moved + copied), "{mode}");
         if stray {
             continue;
@@ -55,18 +70,27 @@ async fn what_is_chosen_is_copied_with_all_that_belongs_to_it() {
     assert_eq!(world.counts(), (2, 3));
     world.assert_all_visible();
     for copy in world.back() {
-        let original = dead.iter().find(|message| message.body == copy.body).expect("the body as it lay");
+        let original =
+            dead.iter().find(|message| message.body == copy.body).expect("the body as it lay");
         assert_eq!((&copy.attributes, &copy.group_id), (&original.attributes, &original.group_id));
         assert_ne!(copy.id, original.id);
     }
-    let by_id = world.dlq(&["redrive", "--yes", "--id", &world.ids[3], "--to", &world.url(&world.queue)]).await;
+    let by_id = world
+        .dlq(&["redrive", "--yes", "--id", &world.ids[3], "--to", &world.url(&world.queue)])
+        .await;
     assert_eq!(
         (by_id.status, by_id.stdout.as_str()),
         (0, "1 message copied to orders\n1 message left here, not chosen\n"),
         "{by_id:?}"
     );
-    let by_source =
-        ["redrive", "--yes", "--reason", "retries-exhausted", "--source-queue-url", &world.url(&world.queue)];
+    let by_source = [
+        "redrive",
+        "--yes",
+        "--reason",
+        "retries-exhausted",
+        "--source-queue-url",
+        &world.url(&world.queue),
+    ];
     let run = world.run(&by_source).await;
     assert_eq!((run.status, run.stdout.as_str()), (0, "1 message copied to orders\n"), "{run:?}");
     assert_eq!(world.counts(), (0, 5));
@@ -74,10 +98,17 @@ async fn what_is_chosen_is_copied_with_all_that_belongs_to_it() {
         world.send_dead(&format!("{at}{}", "x".repeat(600_000))).await;
     }
     let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
-    assert_eq!((run.status, world.counts()), (0, (0, 9)), "no request is larger than SQS takes: {run:?}");
+    assert_eq!(
+        (run.status, world.counts()),
+        (0, (0, 9)),
+        "no request is larger than SQS takes: {run:?}"
+    );
     let mut back = world.back();
     back.retain(|message| message.body.len() < 600_000);
-    assert_eq!(originals(&back).into_keys().collect::<BTreeSet<_>>(), world.ids.iter().cloned().collect());
+    assert_eq!(
+        originals(&back).into_keys().collect::<BTreeSet<_>>(),
+        world.ids.iter().cloned().collect()
+    );
 }
 
 #[tokio::test]
@@ -103,7 +134,8 @@ async fn from_a_dead_letter_queue_of_two_queues_each_copy_goes_to_its_own() {
 async fn a_fresh_budget_is_given_also_after_the_tenth_redrive() {
     let world = World::filled("annotate").await;
     let dead = world.dead().into_iter().find(|message| message.body.contains("amount")).unwrap();
-    let worn = dead.body.replace(r#""retryState":{"v":1,"#, r#""retryState":{"v":1,"redrives":10,"#);
+    let worn =
+        dead.body.replace(r#""retryState":{"v":1,"#, r#""retryState":{"v":1,"redrives":10,"#);
     assert_ne!(worn, dead.body);
     let id = world.send_dead(&worn).await;
     let run = world.dlq(&["redrive", "--yes", "--fresh-budget", "--id", &id]).await;
@@ -122,7 +154,10 @@ async fn a_fresh_budget_is_given_also_after_the_tenth_redrive() {
 }
 
 /// What becomes of the first entry of the second request, which is the first that has several.
-fn entry(operation: &'static str, fate: EntryFate) -> impl Fn(&str, u64) -> Fault + Send + Sync + Clone {
+fn entry(
+    operation: &'static str,
+    fate: EntryFate,
+) -> impl Fn(&str, u64) -> Fault + Send + Sync + Clone {
     move |called: &str, number: u64| {
         if called == operation && number >= 2 {
             Fault::Entries(vec![EntryFault { position: 0, fate: fate.clone() }])
@@ -137,15 +172,32 @@ type Story = (Box<dyn Fn(&str, u64) -> Fault + Send + Sync>, (usize, usize), &'s
 
 #[tokio::test]
 async fn what_is_not_confirmed_stays_and_is_told() {
-    let refused = |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
+    let refused =
+        |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
     let always = |operation: &'static str, fault: Fault| {
-        Box::new(move |called: &str, _: u64| if called == operation { fault.clone() } else { Fault::None }) as Box<_>
+        Box::new(
+            move |called: &str, _: u64| {
+                if called == operation { fault.clone() } else { Fault::None }
+            },
+        ) as Box<_>
     };
     let stories: Vec<Story> = vec![
-        (Box::new(entry(SEND, refused(true))), (1, 4), "1 message not copied, and still here: InternalError"),
-        (Box::new(entry(SEND, EntryFate::Ignored)), (1, 4), "1 message not copied, and still here: Unconfirmed"),
+        (
+            Box::new(entry(SEND, refused(true))),
+            (1, 4),
+            "1 message not copied, and still here: InternalError",
+        ),
+        (
+            Box::new(entry(SEND, EntryFate::Ignored)),
+            (1, 4),
+            "1 message not copied, and still here: Unconfirmed",
+        ),
         // It was stored, and SQS did not say so: twice rather than never.
-        (Box::new(entry(SEND, EntryFate::Unmentioned)), (1, 5), "1 message not copied, and still here: Unconfirmed"),
+        (
+            Box::new(entry(SEND, EntryFate::Unmentioned)),
+            (1, 5),
+            "1 message not copied, and still here: Unconfirmed",
+        ),
         (Box::new(entry(DELETE, refused(true))), (1, 5), "copied, but not deleted here"),
         (
             always(SEND, Fault::refuse(403, "AccessDenied")),
@@ -165,13 +217,18 @@ async fn what_is_not_confirmed_stays_and_is_told() {
         let of = |operation: &str| world.sqs.call_count(operation);
         let before = [(SEND, of(SEND)), (DELETE, of(DELETE))];
         world.sqs.set_faults(move |call| {
-            let before =
-                before.iter().find(|(operation, _)| *operation == call.operation).map_or(0, |(_, count)| *count);
+            let before = before
+                .iter()
+                .find(|(operation, _)| *operation == call.operation)
+                .map_or(0, |(_, count)| *count);
             faults(&call.operation, call.of_operation - before)
         });
         let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
         world.sqs.clear_faults();
-        assert!(run.status == 1 && format!("{}{}", run.stdout, run.stderr).contains(words), "{words}: {run:?}");
+        assert!(
+            run.status == 1 && format!("{}{}", run.stdout, run.stderr).contains(words),
+            "{words}: {run:?}"
+        );
         assert_eq!(world.counts(), expected, "{words}: {run:?}");
         world.assert_all_visible();
         let both = [world.dead(), world.back()].concat();
@@ -241,12 +298,21 @@ async fn a_fifo_group_keeps_its_order_and_stops_where_one_fails() {
         assert_eq!(run.status, i32::from(fails), "{run:?}");
         for group in ["group-0", "group-1"] {
             let of_group = |messages: Vec<MessageView>| -> Vec<String> {
-                let of_group = messages.into_iter().filter(|message| message.group_id.as_deref() == Some(group));
-                of_group.map(|message| requeue::DeadLetter::read(&message.body).payload().to_owned()).collect()
+                let of_group = messages
+                    .into_iter()
+                    .filter(|message| message.group_id.as_deref() == Some(group));
+                of_group
+                    .map(|message| requeue::DeadLetter::read(&message.body).payload().to_owned())
+                    .collect()
             };
             let (back, dead) = (of_group(world.back()), of_group(world.dead()));
-            let whole: Vec<&str> = BODIES.into_iter().skip(usize::from(group == "group-1")).step_by(2).collect();
-            assert_eq!([back, dead].concat(), whole, "{group}: what went ahead is what was first: {run:?}");
+            let whole: Vec<&str> =
+                BODIES.into_iter().skip(usize::from(group == "group-1")).step_by(2).collect();
+            assert_eq!(
+                [back, dead].concat(),
+                whole,
+                "{group}: what went ahead is what was first: {run:?}"
+            );
         }
         assert_eq!(world.dead().is_empty(), !fails, "{run:?}");
         world.assert_all_visible();
@@ -259,8 +325,14 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
     let (queue, dead) = (world.url(&world.queue), world.url(&world.dead_letters));
     let nowhere = dead.replace("orders-dlq", "nowhere");
     for (arguments, words) in [
-        (&["list", "--queue-url", "orders-dlq"][..], "--queue-url orders-dlq is not the URL of an SQS queue"),
-        (&["list", "--queue-url", &nowhere], "there is no queue arn:aws:sqs:us-east-1:000000000000:nowhere"),
+        (
+            &["list", "--queue-url", "orders-dlq"][..],
+            "--queue-url orders-dlq is not the URL of an SQS queue",
+        ),
+        (
+            &["list", "--queue-url", &nowhere],
+            "there is no queue arn:aws:sqs:us-east-1:000000000000:nowhere",
+        ),
         (&["list", "--source-queue-url", &dead], "orders-dlq has no redrive policy"),
         (&["list"], "--queue-url <URL>"),
         (&["redrive", "--queue-url", &dead], "add --yes, as there is no terminal to ask on"),
@@ -268,7 +340,10 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
             &["redrive", "--queue-url", &dead, "--class", "quota"],
             "orders-dlq has about 5 messages: those of class quota are to be copied",
         ),
-        (&["redrive", "--queue-url", &dead, "--to", &dead, "--yes"], "--to names the dead-letter queue itself"),
+        (
+            &["redrive", "--queue-url", &dead, "--to", &dead, "--yes"],
+            "--to names the dead-letter queue itself",
+        ),
         (
             &["redrive", "--queue-url", &queue, "--yes"],
             "no queue names orders in its redrive policy: name the destination with --to",
@@ -279,9 +354,18 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         assert!(run.status != 0 && run.stderr.contains(words), "{arguments:?}: {run:?}");
         assert_eq!(run.stdout, "");
     }
-    for operation in ["GetQueueAttributes", "ReceiveMessage", "ListDeadLetterSourceQueues", "StartMessageMoveTask"] {
+    for operation in [
+        "GetQueueAttributes",
+        "ReceiveMessage",
+        "ListDeadLetterSourceQueues",
+        "StartMessageMoveTask",
+    ] {
         world.sqs.set_faults(move |call| {
-            if call.operation == operation { Fault::refuse(403, "AccessDenied") } else { Fault::None }
+            if call.operation == operation {
+                Fault::refuse(403, "AccessDenied")
+            } else {
+                Fault::None
+            }
         });
         let run = world.dlq(&["redrive", "--yes"]).await;
         let words = format!(
@@ -290,21 +374,21 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
     }
     for code in ["KmsAccessDenied", "KMS.AccessDeniedException"] {
-        world.sqs.set_faults(
-            move |call| {
-                if call.operation == "ReceiveMessage" { Fault::refuse(400, code) } else { Fault::None }
-            },
-        );
+        world.sqs.set_faults(move |call| {
+            if call.operation == "ReceiveMessage" { Fault::refuse(400, code) } else { Fault::None }
+        });
         let run = world.dlq(&["list"]).await;
-        let words = format!("({code}): this identity needs kms:Decrypt and kms:GenerateDataKey on the queue's key");
+        let words = format!(
+            "({code}): this identity needs kms:Decrypt and kms:GenerateDataKey on the queue's key"
+        );
         assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
     }
     world.sqs.clear_faults();
-    let policy = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":2}}"#, world.dead_letters);
+    let policy =
+        format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":2}}"#, world.dead_letters);
     world.sqs.create_queue("bills", [("RedrivePolicy", policy.as_str())]).unwrap();
     let run = world.dlq(&["redrive", "--yes"]).await;
-    let words =
-        "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills and orders: choose one with";
+    let words = "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills and orders: choose one with";
     assert!(run.status == 1 && run.stdout.contains(words), "{run:?}");
     let run = world.dlq(&["redrive", "--dry-run"]).await;
     assert!(run.stdout.contains("5 of those by their claim come from orders\n"), "{run:?}");

@@ -1,5 +1,5 @@
-//! `requeue dlq` on a dead-letter queue of two queues: each message goes to its own or stays, and what a message says of itself is shown
-//! as a claim that controls nothing.
+//! `requeue dlq` on a dead-letter queue of two queues: each message goes to its own or stays, and
+//! what a message says of itself is shown as a claim that controls nothing.
 
 use requeue::printable::is_printable;
 use requeue::queue::QueueArn;
@@ -32,7 +32,8 @@ impl Shared {
     }
 }
 
-/// Arguments, in which `{orders}`, `{bills}`, `{dead}` stand for URLs; how many are where then; the status; what is said.
+/// Arguments, in which `{orders}`, `{bills}`, `{dead}` stand for URLs; how many are where then; the
+/// status; what is said.
 struct Story {
     mode: &'static str,
     orders_has_policy: bool,
@@ -42,7 +43,8 @@ struct Story {
     said: &'static [&'static str],
 }
 
-const CLAIMED: &str = "5 messages left here, by their claim to come from orders; --source with --to brings them back";
+const CLAIMED: &str =
+    "5 messages left here, by their claim to come from orders; --source with --to brings them back";
 
 const STORIES: [Story; 11] = [
     Story {
@@ -94,7 +96,10 @@ const STORIES: [Story; 11] = [
         arguments: &["--source-queue-url", "{orders}"],
         counts: (1, 5, 0),
         status: 1,
-        said: &["5 messages copied to orders", "1 message of bills left here; --source with --to brings them back"],
+        said: &[
+            "5 messages copied to orders",
+            "1 message of bills left here; --source with --to brings them back",
+        ],
     },
     Story {
         mode: "direct",
@@ -126,7 +131,10 @@ const STORIES: [Story; 11] = [
         arguments: &["--source-queue-url", "{bills}"],
         counts: (5, 0, 1),
         status: 1,
-        said: &["1 message copied to bills", "5 messages of orders left here; --source with --to brings them back"],
+        said: &[
+            "1 message copied to bills",
+            "5 messages of orders left here; --source with --to brings them back",
+        ],
     },
     Story {
         mode: "annotate",
@@ -154,17 +162,26 @@ async fn no_message_is_brought_back_to_a_queue_that_it_did_not_come_from_unless_
                 other => other,
             })
             .collect();
-        let planned = world.run(&[&["redrive", "--dry-run", "--json"], &arguments[..]].concat()).await;
+        let planned =
+            world.run(&[&["redrive", "--dry-run", "--json"], &arguments[..]].concat()).await;
         let plan: Value = serde_json::from_str(&planned.stdout).unwrap();
         assert_eq!((planned.status, shared.counts()), (0, (6, 0, 0)), "{arguments:?}: {planned:?}");
         let number = |value: &Value| value.as_u64().unwrap_or_default();
         let kept = ["left", "leftByClaim", "notPossible"]
             .map(|name| plan[name].as_object().unwrap().values().map(number).sum::<u64>());
         let expected = u64::try_from(story.counts.0).unwrap();
-        assert_eq!(kept.iter().sum::<u64>() + number(&plan["notChosen"]), expected, "{arguments:?}: {plan:#}");
+        assert_eq!(
+            kept.iter().sum::<u64>() + number(&plan["notChosen"]),
+            expected,
+            "{arguments:?}: {plan:#}"
+        );
 
         let run = world.run(&[&["redrive", "--yes"], &arguments[..]].concat()).await;
-        assert_eq!((run.status, shared.counts()), (story.status, story.counts), "{arguments:?}: {run:?}");
+        assert_eq!(
+            (run.status, shared.counts()),
+            (story.status, story.counts),
+            "{arguments:?}: {run:?}"
+        );
         for words in story.said {
             assert!(run.stdout.contains(words), "{arguments:?}: {words}: {run:?}");
         }
@@ -179,11 +196,18 @@ async fn what_stays_is_told_with_the_queue_by_whose_word() {
     let to_bills = ["redrive", "--dry-run", "--source-queue-url", &world.url(bills)];
     let run = world.run(&to_bills).await;
     let words = "5 messages would stay here, by their claim to come from orders; --source with --to brings them back\n";
-    assert!(run.stdout.contains(words) && run.stdout.contains("1 message would be copied to bills"), "{run:?}");
+    assert!(
+        run.stdout.contains(words) && run.stdout.contains("1 message would be copied to bills"),
+        "{run:?}"
+    );
     let to_orders = ["redrive", "--yes", "--json", "--source-queue-url", &world.url(&world.queue)];
     let run = world.run(&to_orders).await;
     let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
-    assert_eq!((&redriven["left"], &redriven["leftByClaim"]), (&json!({ "bills": 1 }), &json!({})), "{run:?}");
+    assert_eq!(
+        (&redriven["left"], &redriven["leftByClaim"]),
+        (&json!({ "bills": 1 }), &json!({})),
+        "{run:?}"
+    );
     let peeked = world.dlq(&["peek", "--json"]).await.succeeded();
     assert_eq!(
         (&lines(&peeked)[0]["movedFrom"], &lines(&peeked)[0]["claimedSource"]),
@@ -200,7 +224,9 @@ async fn what_stays_is_told_with_the_queue_by_whose_word() {
     for source in [bills.to_string().as_str(), far, "nonsense"] {
         world.send_dead(&forged(source)).await;
     }
-    let run = world.run(&["redrive", "--dry-run", "--json", "--source-queue-url", &world.url(&world.queue)]).await;
+    let run = world
+        .run(&["redrive", "--dry-run", "--json", "--source-queue-url", &world.url(&world.queue)])
+        .await;
     let plan: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(plan["leftByClaim"], json!({ "bills": 1, far: 1, "nonsense": 1 }), "{run:?}");
     let run = world.dlq(&["redrive", "--dry-run"]).await;
@@ -208,7 +234,11 @@ async fn what_stays_is_told_with_the_queue_by_whose_word() {
         assert!(run.stdout.contains(words), "{run:?}");
     }
     let run = world.run(&["redrive", "--yes", "--source-queue-url", &world.url(bills)]).await;
-    assert_eq!((run.status, shared.counts()), (1, (2, 5, 2)), "the bill, and what claims to be one: {run:?}");
+    assert_eq!(
+        (run.status, shared.counts()),
+        (1, (2, 5, 2)),
+        "the bill, and what claims to be one: {run:?}"
+    );
 }
 
 /// Every character that a terminal or a viewer obeys.
@@ -247,17 +277,25 @@ async fn nothing_that_a_message_says_controls_a_terminal() {
         (&[&by_source[..], &["--yes"]].concat(), false),
     ] {
         let is_by_source = arguments.contains(&"--source-queue-url");
-        let run = if is_by_source { world.run(arguments).await } else { world.dlq(arguments).await };
+        let run =
+            if is_by_source { world.run(arguments).await } else { world.dlq(arguments).await };
         for printed in [&run.stdout, &run.stderr] {
-            let harmful: Vec<char> = printed.chars().filter(|c| !is_printable(*c) && *c != '\n').collect();
+            let harmful: Vec<char> =
+                printed.chars().filter(|c| !is_printable(*c) && *c != '\n').collect();
             assert!(harmful.is_empty(), "{arguments:?}: {harmful:?} in {printed}");
         }
         if is_json && ["peek", "export"].contains(&arguments[0]) {
-            let ids: Vec<Value> = lines(&run.stdout).iter().map(|line| line["originalMessageId"].clone()).collect();
+            let ids: Vec<Value> =
+                lines(&run.stdout).iter().map(|line| line["originalMessageId"].clone()).collect();
             assert!(ids.contains(&json!(text)), "the value survives: {ids:?}");
         }
     }
     // A value of several lines does not pass for lines of ours.
     let run = world.dlq(&["peek", "--bodies"]).await;
-    assert!(run.stdout.lines().all(|line| line.is_empty() || line.starts_with("  ") || line.len() == 36), "{run:?}");
+    assert!(
+        run.stdout
+            .lines()
+            .all(|line| line.is_empty() || line.starts_with("  ") || line.len() == 36),
+        "{run:?}"
+    );
 }

@@ -1,5 +1,5 @@
-//! A dead-letter queue that the library itself has filled, on loopback: its messages have failed in virtual time, and from then on time
-//! is real.
+//! A dead-letter queue that the library itself has filled, on loopback: its messages have failed in
+//! virtual time, and from then on time is real.
 
 #![allow(clippy::disallowed_methods, reason = "tests")]
 
@@ -10,15 +10,20 @@ use std::time::{Duration, SystemTime};
 
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::MessageAttributeValue;
-use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping, MessageState, MessageView, Server};
+use requeue::embedded::{
+    Answer, EmbeddedSqs, EventSourceMapping, MessageState, MessageView, Server,
+};
 use requeue::queue::{QueueArn, SqsQueue};
-use requeue::{BatchProcessor, Clock, DeadLetterMode, Failure, Message, RecursiveLoop, Settings, SqsEvent};
+use requeue::{
+    BatchProcessor, Clock, DeadLetterMode, Failure, Message, RecursiveLoop, Settings, SqsEvent,
+};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::run::{Run, requeue_with};
 
-/// Bodies as they are first sent; each says how it fails. Edited, not parsed: none may lose a space.
+/// Bodies as they are first sent; each says how it fails. Edited, not parsed: none may lose a
+/// space.
 pub(crate) const BODIES: [&str; 5] = [
     r#"{ "fail" : "quota", "amount" : 1.0 }"#,
     r#"{"fail":"quota","text":"\u00e9é"}"#,
@@ -28,8 +33,11 @@ pub(crate) const BODIES: [&str; 5] = [
 ];
 
 /// How the failures are spread: class, reason where it is written down, count.
-pub(crate) const GROUPS: [(&str, &str, u64); 3] =
-    [("quota", "retries-exhausted", 3), ("non-retryable", "non-retryable", 1), ("temporary", "retries-exhausted", 1)];
+pub(crate) const GROUPS: [(&str, &str, u64); 3] = [
+    ("quota", "retries-exhausted", 3),
+    ("non-retryable", "non-retryable", 1),
+    ("temporary", "retries-exhausted", 1),
+];
 
 pub(crate) const SEND: &str = "SendMessageBatch";
 pub(crate) const DELETE: &str = "DeleteMessageBatch";
@@ -54,11 +62,16 @@ impl World {
         tokio::time::pause();
         let clock = Clock::starting_at(SystemTime::now() - hours);
         let sqs = EmbeddedSqs::new(clock.clone());
-        let dead = name.strip_suffix(".fifo").map_or(format!("{name}-dlq"), |name| format!("{name}-dlq.fifo"));
+        let dead = name
+            .strip_suffix(".fifo")
+            .map_or(format!("{name}-dlq"), |name| format!("{name}-dlq.fifo"));
         let dead_letters = sqs.create_queue(&dead, []).unwrap();
         let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":2}}"#);
-        let queue = sqs.create_queue(name, [("VisibilityTimeout", "60"), ("RedrivePolicy", &redrive)]).unwrap();
-        let mut settings = Settings { clock, recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
+        let queue = sqs
+            .create_queue(name, [("VisibilityTimeout", "60"), ("RedrivePolicy", &redrive)])
+            .unwrap();
+        let mut settings =
+            Settings { clock, recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
         settings.policy.max_retries = 1;
         settings.policy.max_pause = None;
         settings.policy.circuit_breaker = None;
@@ -98,7 +111,8 @@ impl World {
     pub(crate) async fn run(&self, arguments: &[&str]) -> Run {
         let (arguments, variables) = (ordered(arguments), self.variables());
         let run = move || {
-            let variables: Vec<(&str, &str)> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            let variables: Vec<(&str, &str)> =
+                variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
             requeue_with(&variables, &arguments.iter().map(String::as_str).collect::<Vec<_>>())
         };
         tokio::task::spawn_blocking(run).await.unwrap()
@@ -120,18 +134,32 @@ impl World {
     }
 
     /// With the standard output in this file; the exit status and the standard error.
-    pub(crate) async fn dlq_writing_to(&self, file: &str, arguments: &[&str]) -> (Option<i32>, String) {
+    pub(crate) async fn dlq_writing_to(
+        &self,
+        file: &str,
+        arguments: &[&str],
+    ) -> (Option<i32>, String) {
         let url = self.url(&self.dead_letters);
         let mut command = Command::new(env!("CARGO_BIN_EXE_requeue"));
-        command.args(ordered(&[&["--queue-url", url.as_str()], arguments].concat())).env_clear().envs(self.variables());
-        command.stdin(Stdio::null()).stdout(std::fs::OpenOptions::new().write(true).open(file).unwrap());
+        command
+            .args(ordered(&[&["--queue-url", url.as_str()], arguments].concat()))
+            .env_clear()
+            .envs(self.variables());
+        command
+            .stdin(Stdio::null())
+            .stdout(std::fs::OpenOptions::new().write(true).open(file).unwrap());
         let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
         (output.status.code(), String::from_utf8(output.stderr).unwrap())
     }
 
     /// In a terminal, where this is typed; the exit status and all that was to be read.
-    pub(crate) async fn typed(&self, keys: &'static str, arguments: &[&str]) -> (Option<i32>, String) {
-        const IN_TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
+    pub(crate) async fn typed(
+        &self,
+        keys: &'static str,
+        arguments: &[&str],
+    ) -> (Option<i32>, String) {
+        const IN_TERMINAL: &str =
+            "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(sys.argv[1:])))";
         let url = self.url(&self.dead_letters);
         let arguments = ordered(&[&["--queue-url", url.as_str()], arguments].concat());
         let variables = self.variables();
@@ -188,10 +216,18 @@ impl World {
 
     /// A queue `bills` with the same dead-letter queue, into which SQS has moved a message of it.
     pub(crate) async fn with_bill(&self) -> QueueArn {
-        let policy = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":1}}"#, self.dead_letters);
+        let policy =
+            format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":1}}"#, self.dead_letters);
         let attributes = [("RedrivePolicy", policy.as_str()), ("VisibilityTimeout", "0")];
         let bills = self.sqs.create_queue("bills", attributes).unwrap();
-        self.sqs.client().send_message().queue_url(bills.url()).message_body("a bill").send().await.unwrap();
+        self.sqs
+            .client()
+            .send_message()
+            .queue_url(bills.url())
+            .message_body("a bill")
+            .send()
+            .await
+            .unwrap();
         for _ in 0..2 {
             self.sqs.receive(&bills, 1, Duration::ZERO).await.unwrap();
         }
@@ -223,7 +259,8 @@ impl World {
     /// A function on the queue that gives everything up at once, for as long as this is awaited.
     pub(crate) async fn give_up_for_ever(&self) {
         let dead_letter = DeadLetterMode::Direct(self.dead_letters.url().parse().unwrap());
-        let settings = Settings { dead_letter, recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
+        let settings =
+            Settings { dead_letter, recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
         let refuse = async |_: Message| Err(Failure::non_retryable("never"));
         let processor = BatchProcessor::new(refuse, SqsQueue::new(&self.sqs.client()), settings);
         loop {
@@ -254,7 +291,10 @@ impl World {
 }
 
 fn ordered(arguments: &[&str]) -> Vec<String> {
-    let at = arguments.iter().position(|argument| ["list", "peek", "export", "redrive"].contains(argument)).unwrap();
+    let at = arguments
+        .iter()
+        .position(|argument| ["list", "peek", "export", "redrive"].contains(argument))
+        .unwrap();
     let rest = [&arguments[..at], &arguments[at + 1..]].concat();
     ["dlq", arguments[at]].into_iter().chain(rest).map(str::to_owned).collect()
 }
@@ -266,8 +306,14 @@ async fn send(sqs: &EmbeddedSqs, queue: &QueueArn, body: &str, at: usize) -> Str
         .send_message()
         .queue_url(queue.url())
         .message_body(body)
-        .message_attributes("tenant", value("String").string_value("secret-tenant").build().unwrap())
-        .message_attributes("print", value("Binary.sha").binary_value(Blob::new([0, 255, 7])).build().unwrap())
+        .message_attributes(
+            "tenant",
+            value("String").string_value("secret-tenant").build().unwrap(),
+        )
+        .message_attributes(
+            "print",
+            value("Binary.sha").binary_value(Blob::new([0, 255, 7])).build().unwrap(),
+        )
         .message_group_id(format!("group-{}", at % 2));
     if queue.is_fifo() {
         message = message.message_deduplication_id(format!("{at}"));
@@ -296,9 +342,14 @@ async fn invoke<H: requeue::Handler>(
     let mapping = EventSourceMapping::new(sqs.clone(), queue.clone(), 10);
     let Some(batch) = mapping.poll(Duration::ZERO).await.unwrap() else { return false };
     let event: SqsEvent = serde_json::from_value(batch.event(queue)).unwrap();
-    let report = processor.process(event.records.unwrap(), Instant::now() + Duration::from_secs(30)).await;
-    let failures: Vec<Value> =
-        report.failed_ids().unwrap().into_iter().map(|id| json!({ "itemIdentifier": id })).collect();
+    let report =
+        processor.process(event.records.unwrap(), Instant::now() + Duration::from_secs(30)).await;
+    let failures: Vec<Value> = report
+        .failed_ids()
+        .unwrap()
+        .into_iter()
+        .map(|id| json!({ "itemIdentifier": id }))
+        .collect();
     let answer = json!({ "batchItemFailures": failures }).to_string();
     mapping.acknowledge(&batch, &Answer::Response(answer.into_bytes())).unwrap();
     true
@@ -311,8 +362,10 @@ pub(crate) fn lines(text: &str) -> Vec<Value> {
 
 /// The bodies as first delivered, sorted.
 pub(crate) fn payloads(messages: &[MessageView]) -> Vec<String> {
-    let mut payloads: Vec<String> =
-        messages.iter().map(|message| requeue::DeadLetter::read(&message.body).payload().to_owned()).collect();
+    let mut payloads: Vec<String> = messages
+        .iter()
+        .map(|message| requeue::DeadLetter::read(&message.body).payload().to_owned())
+        .collect();
     payloads.sort();
     payloads
 }
@@ -321,7 +374,8 @@ pub(crate) fn payloads(messages: &[MessageView]) -> Vec<String> {
 pub(crate) fn originals(messages: &[MessageView]) -> BTreeMap<String, usize> {
     messages.iter().fold(BTreeMap::new(), |mut counts, message| {
         let dead = requeue::DeadLetter::read(&message.body);
-        *counts.entry(dead.original_message_id().unwrap_or(&message.id).to_owned()).or_default() += 1;
+        *counts.entry(dead.original_message_id().unwrap_or(&message.id).to_owned()).or_default() +=
+            1;
         counts
     })
 }

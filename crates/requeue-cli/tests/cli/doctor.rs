@@ -1,5 +1,5 @@
-//! `requeue doctor` where there is nothing to look at. What it finds in deployments, `tests/doctor_test.py` and the tests beside its checks
-//! say.
+//! `requeue doctor` where there is nothing to look at. What it finds in deployments,
+//! `tests/doctor_test.py` and the tests beside its checks say.
 
 use std::fs::OpenOptions;
 use std::net::TcpListener;
@@ -20,7 +20,10 @@ const KEYS: [(&str, &str); 4] = [
 
 #[test]
 fn a_deployment_is_named_by_its_function_or_its_queue_and_not_by_both() {
-    for arguments in [&["doctor"][..], &["doctor", "--function", "orders", "--queue-url", "https://host/1/orders"]] {
+    for arguments in [
+        &["doctor"][..],
+        &["doctor", "--function", "orders", "--queue-url", "https://host/1/orders"],
+    ] {
         let run = requeue_with(&KEYS, arguments);
         assert_eq!((run.status, run.stdout.as_str()), (2, ""), "{}", run.stderr);
         assert!(run.stderr.contains("--function <NAME>"), "{}", run.stderr);
@@ -32,9 +35,11 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
     // Nobody listens there any more.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let endpoint = format!("http://{address}");
-    let with_endpoint: Vec<_> = KEYS.into_iter().chain([("AWS_ENDPOINT_URL", endpoint.as_str())]).collect();
+    let with_endpoint: Vec<_> =
+        KEYS.into_iter().chain([("AWS_ENDPOINT_URL", endpoint.as_str())]).collect();
     let function = &["doctor", "--function", "orders"][..];
-    let nowhere = &["doctor", "--queue-url", "https://sqs.eu-west-1.amazonaws.com/123456789012/orders"][..];
+    let nowhere =
+        &["doctor", "--queue-url", "https://sqs.eu-west-1.amazonaws.com/123456789012/orders"][..];
     for (variables, arguments, expected) in [
         (&KEYS[3..], function, "in which region? Set AWS_REGION, or give --region"),
         (
@@ -42,15 +47,31 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
             function,
             "AWS does not answer in eu-west-1 (NoAnswer: no credentials found in chain): check the network, ",
         ),
-        (&with_endpoint[..], function, "AWS does not answer in eu-west-1 (NoAnswer: Connection refused"),
-        (&with_endpoint[..], nowhere, "SQS does not answer in eu-west-1 (NoAnswer): check the network, "),
+        (
+            &with_endpoint[..],
+            function,
+            "AWS does not answer in eu-west-1 (NoAnswer: Connection refused",
+        ),
+        (
+            &with_endpoint[..],
+            nowhere,
+            "SQS does not answer in eu-west-1 (NoAnswer): check the network, ",
+        ),
         (
             &KEYS[2..],
             nowhere,
             "SQS does not answer in eu-west-1 (NoAnswer): check the network, AWS_ENDPOINT_URL, and that there are AWS credentials",
         ),
-        (&KEYS[..], &["doctor", "--queue-url", "orders"], "--queue-url orders is not the URL of an SQS queue, as in "),
-        (&KEYS[..], &["doctor", "--function", "f", "--policy", "none.json"], "the policy none.json cannot be read: "),
+        (
+            &KEYS[..],
+            &["doctor", "--queue-url", "orders"],
+            "--queue-url orders is not the URL of an SQS queue, as in ",
+        ),
+        (
+            &KEYS[..],
+            &["doctor", "--function", "f", "--policy", "none.json"],
+            "the policy none.json cannot be read: ",
+        ),
     ] {
         let run = requeue_with(variables, arguments);
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{}", run.stderr);
@@ -79,12 +100,16 @@ impl Alone {
             .args(options)
             .env_clear()
             .envs(KEYS)
-            .envs([("AWS_ENDPOINT_URL_SQS", self.server.url()), ("AWS_ENDPOINT_URL", format!("http://{nobody}"))])
+            .envs([
+                ("AWS_ENDPOINT_URL_SQS", self.server.url()),
+                ("AWS_ENDPOINT_URL", format!("http://{nobody}")),
+            ])
             .stdin(Stdio::null())
             .stdout(output)
             .output()
             .unwrap();
-        let [stdout, stderr] = [run.stdout, run.stderr].map(|text| String::from_utf8(text).unwrap());
+        let [stdout, stderr] =
+            [run.stdout, run.stderr].map(|text| String::from_utf8(text).unwrap());
         (run.status.code().unwrap(), stdout, stderr)
     }
 }
@@ -98,7 +123,8 @@ async fn a_queue_is_compared_with_the_one_that_the_policy_names() {
         ("20", "warning  queue-config"),
         ("20", "ReceiveMessageWaitTimeSeconds is 0 s, not 20 s as in queueConfig"),
     ] {
-        let policy = file("doctor-policy.json", &format!(r#"{{"queueConfig": {{{names}{wait}}}}}"#));
+        let policy =
+            file("doctor-policy.json", &format!(r#"{{"queueConfig": {{{names}{wait}}}}}"#));
         let (_, stdout, stderr) = alone.doctor(&["--policy", &policy], Stdio::piped());
         assert!(stdout.contains(expected), "{wait}: {stdout}{stderr}");
     }
@@ -112,7 +138,8 @@ async fn danger_has_a_status_of_its_own_and_no_output_is_no_panic() {
     assert_eq!((status, stderr.as_str()), (3, ""), "{stdout}");
     assert!(stdout.lines().any(|line| line.starts_with("danger ")), "{stdout}");
     let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
-    let reason = "error: the standard output cannot be written: No space left on device (os error 28)\n";
+    let reason =
+        "error: the standard output cannot be written: No space left on device (os error 28)\n";
     assert_eq!(doctor(full.into()), (1, String::new(), reason.to_owned()));
     let (reader, writer) = std::io::pipe().unwrap();
     drop(reader);

@@ -42,13 +42,18 @@ const REMAINING: [(&str, usize); 15] = [
 fn a_rule_of_the_policy_decides_what_an_answer_of_the_target_means() {
     for (rules, class, reason) in [
         ("[]", "rate-limit", "status 429"),
-        (r#"[{"match": {"status": 429}, "class": "NON_RETRYABLE"}]"#, "non-retryable", "status 429, by rules[0]"),
+        (
+            r#"[{"match": {"status": 429}, "class": "NON_RETRYABLE"}]"#,
+            "non-retryable",
+            "status 429, by rules[0]",
+        ),
     ] {
         let policy = format!(r#"{{"rules": {rules}}}"#);
         let run = requeue_with(&[("REQUEUE_POLICY", &policy)], &["invoke", "events/single.json"]);
         assert_eq!(run.status, 0, "{}", run.stderr);
         let row = run.stderr.lines().find(|line| line.contains("947f1875")).unwrap();
-        let cells: Vec<&str> = row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+        let cells: Vec<&str> =
+            row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
         assert!(cells.contains(&class) && cells.contains(&reason), "{row}");
     }
 }
@@ -56,8 +61,10 @@ fn a_rule_of_the_policy_decides_what_an_answer_of_the_target_means() {
 #[test]
 fn each_event_gets_an_answer_that_lambda_understands() {
     let events = repository("events");
-    let mut files: Vec<String> =
-        fs::read_dir(events).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let mut files: Vec<String> = fs::read_dir(events)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
     files.sort();
     assert_eq!(files, REMAINING.map(|(file, _)| file.to_owned()));
 
@@ -65,24 +72,38 @@ fn each_event_gets_an_answer_that_lambda_understands() {
         let path = format!("events/{name}");
         let run = requeue(&["invoke", &path, "--sample", "0.5"]);
         assert_eq!(run.status, 0, "{name}: {}", run.stderr);
-        assert!(run.stderr.contains("where it is now"), "{name}: the table is not for Lambda: {}", run.stderr);
-        let response: Value = serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{name}: {}", run.stdout));
+        assert!(
+            run.stderr.contains("where it is now"),
+            "{name}: the table is not for Lambda: {}",
+            run.stderr
+        );
+        let response: Value =
+            serde_json::from_str(&run.stdout).unwrap_or_else(|_| panic!("{name}: {}", run.stdout));
         let failures = response["batchItemFailures"].as_array().unwrap();
         assert_eq!(failures.len(), remaining, "{name}: {}", run.stdout);
 
-        let event: Value = serde_json::from_str(&fs::read_to_string(repository(&path)).unwrap()).unwrap();
-        let ids: Vec<&str> =
-            event["Records"].as_array().unwrap().iter().filter_map(|r| r["messageId"].as_str()).collect();
+        let event: Value =
+            serde_json::from_str(&fs::read_to_string(repository(&path)).unwrap()).unwrap();
+        let ids: Vec<&str> = event["Records"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|r| r["messageId"].as_str())
+            .collect();
         for failure in failures {
             let id = failure["itemIdentifier"].as_str().unwrap();
-            assert!(!id.is_empty() && ids.contains(&id), "{name}: Lambda would take {id:?} for a failure of all");
+            assert!(
+                !id.is_empty() && ids.contains(&id),
+                "{name}: Lambda would take {id:?} for a failure of all"
+            );
         }
     }
 }
 
 #[test]
 fn an_invocation_shows_where_each_way_leads() {
-    let url = ("REQUEUE_DEAD_LETTER_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/123456789012/dead");
+    let url =
+        ("REQUEUE_DEAD_LETTER_QUEUE_URL", "https://sqs.eu-west-1.amazonaws.com/123456789012/dead");
     let (non_retryable, quota) = ("c8e445c3", "13e2df18");
     let [annotate, direct] = ["annotate", "direct"].map(|mode| ("REQUEUE_DEAD_LETTER", mode));
     let table = [
@@ -93,10 +114,17 @@ fn an_invocation_shows_where_each_way_leads() {
         (vec![("REQUEUE_STRATEGY", "visibility")], quota, " in orders, comes back in 60 s", 6),
     ];
     for (variables, message, place, remaining) in table {
-        let run = requeue_with(&variables, &["invoke", "events/every-class.json", "--sample", "0.5"]);
-        let row = run.stderr.lines().find(|line| line.contains(message)).expect("a row for each message");
+        let run =
+            requeue_with(&variables, &["invoke", "events/every-class.json", "--sample", "0.5"]);
+        let row =
+            run.stderr.lines().find(|line| line.contains(message)).expect("a row for each message");
         assert!(row.trim_end().ends_with(place), "{variables:?}: {row}");
-        assert_eq!(run.stdout.matches("itemIdentifier").count(), remaining, "{variables:?}: {}", run.stdout);
+        assert_eq!(
+            run.stdout.matches("itemIdentifier").count(),
+            remaining,
+            "{variables:?}: {}",
+            run.stdout
+        );
     }
 }
 
@@ -114,8 +142,9 @@ fn a_secret_that_is_named_and_cannot_be_fetched_is_told_before_any_message_is_to
     let queue = "http://127.0.0.1:1/000000000000/orders";
     for command in [&["invoke", "events/single.json"][..], &["work", "--queue-url", queue]] {
         let run = requeue_with(&variables, command);
-        let expected =
-            format!("error: 1 setting is invalid:\n  REQUEUE_HEADERS has `Authorization`: {ARN}: NoConnection: ");
+        let expected = format!(
+            "error: 1 setting is invalid:\n  REQUEUE_HEADERS has `Authorization`: {ARN}: NoConnection: "
+        );
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{}", run.stderr);
         assert!(run.stderr.starts_with(&expected), "{}", run.stderr);
     }
@@ -134,8 +163,15 @@ fn a_wrapped_copy_is_shown_as_one() {
 
 /// An event with so many orders that the endpoint does not accept, sent just now.
 fn event(name: &str, records: usize) -> String {
-    let now = requeue::Clock::system().now().duration_since(std::time::UNIX_EPOCH).unwrap().as_millis().to_string();
-    let single: Value = serde_json::from_str(&fs::read_to_string(repository("events/single.json")).unwrap()).unwrap();
+    let now = requeue::Clock::system()
+        .now()
+        .duration_since(std::time::UNIX_EPOCH)
+        .unwrap()
+        .as_millis()
+        .to_string();
+    let single: Value =
+        serde_json::from_str(&fs::read_to_string(repository("events/single.json")).unwrap())
+            .unwrap();
     let records: Vec<Value> = (0..records)
         .map(|number| {
             let mut record = single["Records"][0].clone();
@@ -157,14 +193,26 @@ fn the_largest_batch_that_lambda_delivers_is_shown_in_seconds() {
     // Seconds of the processor, not of a clock; quadratic it took 280.
     let shell = "ulimit -t 60; exec \"$@\"";
     let run = std::process::Command::new("/bin/sh")
-        .args(["-c", shell, "-", env!("CARGO_BIN_EXE_requeue"), "invoke", &event, "--timeout", "900"])
+        .args([
+            "-c",
+            shell,
+            "-",
+            env!("CARGO_BIN_EXE_requeue"),
+            "invoke",
+            &event,
+            "--timeout",
+            "900",
+        ])
         .env_clear()
         .env("REQUEUE_POLICY", r#"{"circuitBreaker": "off"}"#)
         .output()
         .unwrap();
     let table = String::from_utf8(run.stderr).unwrap();
     assert!(run.status.success(), "{:?}", run.status);
-    assert_eq!(table.lines().filter(|line| line.contains(" copy in orders, visible")).count(), 10_000);
+    assert_eq!(
+        table.lines().filter(|line| line.contains(" copy in orders, visible")).count(),
+        10_000
+    );
 }
 
 #[test]
@@ -199,14 +247,20 @@ fn in_real_sqs_nothing_is_handled_without_credentials_and_what_is_not_confirmed_
 
         let run = requeue_with(&[&keys[..], &[off]].concat(), &arguments);
         let reason = "error: SQS did not confirm 1 of 1 messages (NoConnection): ";
-        assert!(run.stderr.lines().last().unwrap().starts_with(reason), "{place:?}: {}", run.stderr);
+        assert!(
+            run.stderr.lines().last().unwrap().starts_with(reason),
+            "{place:?}: {}",
+            run.stderr
+        );
         assert_eq!((run.status, run.stdout.matches("itemIdentifier").count()), (1, 1), "{place:?}");
     }
 }
 
 #[test]
 fn a_sample_is_a_number_from_0_to_1() {
-    for (sample, status) in [("0", 0), ("1", 0), ("1.01", 2), ("2", 2), ("-0.1", 2), ("NaN", 2), ("half", 2)] {
+    for (sample, status) in
+        [("0", 0), ("1", 0), ("1.01", 2), ("2", 2), ("-0.1", 2), ("NaN", 2), ("half", 2)]
+    {
         let run = requeue(&["invoke", "events/single.json", &format!("--sample={sample}")]);
         let told = run.stderr.contains("for '--sample <SAMPLE>': allowed is a number from 0 to 1");
         assert_eq!((run.status, told), (status, status == 2), "{sample}: {}", run.stderr);
@@ -225,7 +279,11 @@ fn an_event_that_is_none_is_refused_with_the_reason() {
     for (path, expected) in table {
         let run = requeue(&["invoke", path]);
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{path}");
-        assert!(run.stderr.starts_with(&format!("error: the event {path} {expected}")), "{}", run.stderr);
+        assert!(
+            run.stderr.starts_with(&format!("error: the event {path} {expected}")),
+            "{}",
+            run.stderr
+        );
     }
     let single = fs::read_to_string(repository("events/single.json")).unwrap();
     let run = requeue_reading(&single, &["invoke", "-"]);
@@ -235,23 +293,34 @@ fn an_event_that_is_none_is_refused_with_the_reason() {
 #[test]
 fn a_time_stamp_that_no_clock_can_show_is_refused_by_name() {
     for name in ["SentTimestamp", "ApproximateFirstReceiveTimestamp"] {
-        for (millis, is_refused) in [(253_370_764_799_999, false), (253_402_300_800_000, true), (u64::MAX, true)] {
-            let record =
-                |attributes| json!({ "messageId": "m", "receiptHandle": "r", "body": "{}", "attributes": attributes });
+        for (millis, is_refused) in
+            [(253_370_764_799_999, false), (253_402_300_800_000, true), (u64::MAX, true)]
+        {
+            let record = |attributes| json!({ "messageId": "m", "receiptHandle": "r", "body": "{}", "attributes": attributes });
             let records = [record(json!({})), record(json!({ name: millis.to_string() }))];
             let run = requeue_reading(&json!({ "Records": records }).to_string(), &["invoke", "-"]);
             let refusal = format!(
                 "error: Records[1] has the {name} {millis}: allowed are milliseconds since 1970, before the year 9999; correct the event\n"
             );
-            assert_eq!((run.status, run.stderr == refusal), (i32::from(is_refused), is_refused), "{}", run.stderr);
+            assert_eq!(
+                (run.status, run.stderr == refusal),
+                (i32::from(is_refused), is_refused),
+                "{}",
+                run.stderr
+            );
         }
     }
 }
 
 #[test]
 fn invoke_sends_what_the_settings_of_the_lambda_say() {
-    let run = |variable| requeue_with(&[variable], &["invoke", "events/attributes.json", "--sample", "0.5"]);
-    let mapped = run(("REQUEUE_ATTRIBUTE_HEADERS", "tenant=X-Tenant,amount=X-Amount,thumbprint=X-Print,note=X-Note"));
+    let run = |variable| {
+        requeue_with(&[variable], &["invoke", "events/attributes.json", "--sample", "0.5"])
+    };
+    let mapped = run((
+        "REQUEUE_ATTRIBUTE_HEADERS",
+        "tenant=X-Tenant,amount=X-Amount,thumbprint=X-Print,note=X-Note",
+    ));
     assert_eq!(mapped.status, 0, "{}", mapped.stderr);
     let refused = "message attribute thumbprint cannot be sent as a header";
     assert_eq!(mapped.stderr.matches("cannot be sent as a header").count(), 1, "{}", mapped.stderr);
@@ -259,7 +328,11 @@ fn invoke_sends_what_the_settings_of_the_lambda_say() {
 
     let unsigned = run(("REQUEUE_SIGNING_SECRET", "s3cret"));
     assert_eq!(unsigned.status, 1, "{}", unsigned.stderr);
-    assert!(unsigned.stderr.contains("REQUEUE_SIGNING_SECRET number 1 is invalid"), "{}", unsigned.stderr);
+    assert!(
+        unsigned.stderr.contains("REQUEUE_SIGNING_SECRET number 1 is invalid"),
+        "{}",
+        unsigned.stderr
+    );
     assert!(!unsigned.stderr.contains("s3cret"), "{}", unsigned.stderr);
 }
 
@@ -270,8 +343,14 @@ fn an_id_in_an_event_controls_no_terminal() {
     let path = file("hostile-id.json", &json!({ "Records": [record(id)] }).to_string());
     let run = requeue(&["invoke", &path, "--sample", "0.5"]);
     for printed in [&run.stdout, &run.stderr] {
-        assert!(printed.chars().all(|c| requeue::printable::is_printable(c) || c == '\n'), "{run:?}");
+        assert!(
+            printed.chars().all(|c| requeue::printable::is_printable(c) || c == '\n'),
+            "{run:?}"
+        );
     }
     let response: Value = serde_json::from_str(&run.stdout).unwrap();
-    assert_eq!(response["batchItemFailures"][0]["itemIdentifier"], id, "the value survives: {run:?}");
+    assert_eq!(
+        response["batchItemFailures"][0]["itemIdentifier"], id,
+        "the value survives: {run:?}"
+    );
 }

@@ -1,5 +1,6 @@
-//! What `requeue schedule` foretells is what happens: a message that always fails is worked on by the processor itself, in an
-//! embedded queue and in virtual time, and what SQS was asked is counted there.
+//! What `requeue schedule` foretells is what happens: a message that always fails is worked on by
+//! the processor itself, in an embedded queue and in virtual time, and what SQS was asked is
+//! counted there.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,8 +10,8 @@ use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping};
 use requeue::policy::RetryPolicy;
 use requeue::queue::SqsQueue;
 use requeue::{
-    BatchProcessor, Clock, DeadLetterMode, Failure, Message, Raw, RecursiveLoop, Sampler, Settings, SqsEvent, Strategy,
-    respond,
+    BatchProcessor, Clock, DeadLetterMode, Failure, Message, Raw, RecursiveLoop, Sampler, Settings,
+    SqsEvent, Strategy, respond,
 };
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -30,8 +31,8 @@ struct Setting<'a> {
     failure: &'a Failure,
 }
 
-/// What happened to one message, with the names of the JSON; and its age in seconds when it was last called, and when it had left
-/// the queue.
+/// What happened to one message, with the names of the JSON; and its age in seconds when it was
+/// last called, and when it had left the queue.
 async fn live(setting: &Setting<'_>) -> (Value, u64, u64) {
     let Setting { document, strategy, max_receive_count, failure, .. } = *setting;
     let clock = Clock::starting_at(std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000));
@@ -59,7 +60,15 @@ async fn live(setting: &Setting<'_>) -> (Value, u64, u64) {
     let policy: RetryPolicy = document.parse().unwrap();
     let sampler = Sampler::always(0.5);
     let recursive_loop = RecursiveLoop::Allow;
-    let settings = Settings { policy, clock, sampler, strategy, recursive_loop, dead_letter, ..Settings::default() };
+    let settings = Settings {
+        policy,
+        clock,
+        sampler,
+        strategy,
+        recursive_loop,
+        dead_letter,
+        ..Settings::default()
+    };
     let processor = BatchProcessor::new(handler, SqsQueue::new(&sqs.client()), settings);
     let mapping = EventSourceMapping::new(sqs.clone(), queue.clone(), 1);
     let (started, mut last_call, mut receives) = (Instant::now(), 0, 0);
@@ -68,7 +77,9 @@ async fn live(setting: &Setting<'_>) -> (Value, u64, u64) {
         let (age, called) = (started.elapsed(), calls.load(Ordering::Relaxed));
         receives += 1;
         let event: SqsEvent = serde_json::from_value(batch.event(&queue)).unwrap();
-        let report = processor.process(event.records.unwrap(), Instant::now() + Duration::from_secs(60)).await;
+        let report = processor
+            .process(event.records.unwrap(), Instant::now() + Duration::from_secs(60))
+            .await;
         if calls.load(Ordering::Relaxed) > called {
             last_call = age.as_secs();
         }
@@ -104,12 +115,20 @@ async fn what_is_foretold_is_what_happens() {
             for dead_letter in ["redrive", "annotate", "direct"] {
                 for max_receive_count in [1, 5, 12] {
                     let count = max_receive_count.to_string();
-                    let options = ["--strategy", word, "--dead-letter", dead_letter, "--max-receive-count", &count];
+                    let options = [
+                        "--strategy",
+                        word,
+                        "--dead-letter",
+                        dead_letter,
+                        "--max-receive-count",
+                        &count,
+                    ];
                     let arguments = [&["schedule", "-", "--json"][..], &options].concat();
                     let schedule = requeue_reading(document, &arguments).succeeded();
                     let schedule: Value = serde_json::from_str(&schedule).unwrap();
                     for failure in &failures {
-                        let setting = Setting { document, strategy, dead_letter, max_receive_count, failure };
+                        let setting =
+                            Setting { document, strategy, dead_letter, max_receive_count, failure };
                         let at = format!("{document} {options:?} {}", failure.class());
                         compare(&schedule, &setting, &at).await;
                     }
@@ -121,7 +140,12 @@ async fn what_is_foretold_is_what_happens() {
 
 async fn compare(schedule: &Value, setting: &Setting<'_>, at: &str) {
     let name = setting.failure.class().as_str();
-    let class = schedule["classes"].as_array().unwrap().iter().find(|class| class["class"] == name).unwrap();
+    let class = schedule["classes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|class| class["class"] == name)
+        .unwrap();
     let (happened, last_call, left) = live(setting).await;
     let foretold = &class["requests"]["median"];
     for (what, times) in happened.as_object().unwrap() {
@@ -129,7 +153,8 @@ async fn compare(schedule: &Value, setting: &Setting<'_>, at: &str) {
     }
     let end = &class["end"]["median"];
     // Unless it has expired, or is called again after the end.
-    if foretold["handlerCalls"].as_u64() == end["afterRetries"].as_u64().map(|retries| retries + 1) {
+    if foretold["handlerCalls"].as_u64() == end["afterRetries"].as_u64().map(|retries| retries + 1)
+    {
         let foretold = end["ageSeconds"].as_u64().unwrap();
         assert!(last_call.abs_diff(foretold) <= 1, "{at}: {last_call} {foretold}");
     }

@@ -1,4 +1,5 @@
-//! What an outage costs a service, with and without protection: the command itself, a fifth of its default size.
+//! What an outage costs a service, with and without protection: the command itself, a fifth of its
+//! default size.
 
 use serde_json::Value;
 
@@ -6,7 +7,8 @@ use crate::run::{file, requeue};
 
 #[test]
 fn a_service_that_is_down_is_hardly_called_and_nothing_is_given_up_for_it() {
-    let said = requeue(&["simulate", "outage", "--messages", "4000", "--rate", "10", "--json"]).succeeded();
+    let said = requeue(&["simulate", "outage", "--messages", "4000", "--rate", "10", "--json"])
+        .succeeded();
     let figures: Value = serde_json::from_str(&said).unwrap();
     let number = |run: &str, name: &str| figures[run][name].as_f64().unwrap();
     let [without, with] = ["without", "with"].map(|run| number(run, "callsWhileDown"));
@@ -14,7 +16,10 @@ fn a_service_that_is_down_is_hardly_called_and_nothing_is_given_up_for_it() {
     assert_eq!(number("with", "deadLetters"), 0.0, "{said}");
     assert!(number("with", "ratio") <= 1.3, "{said}");
     assert!(number("with", "mostRetries") <= 15.0, "{said}");
-    assert!(number("with", "peakCallsPerSecond") < 0.5 * number("without", "peakCallsPerSecond"), "{said}");
+    assert!(
+        number("with", "peakCallsPerSecond") < 0.5 * number("without", "peakCallsPerSecond"),
+        "{said}"
+    );
     assert!(number("with", "retries") < 0.1 * number("without", "retries"), "{said}");
 }
 
@@ -22,8 +27,18 @@ fn a_service_that_is_down_is_hardly_called_and_nothing_is_given_up_for_it() {
 fn what_is_not_delivered_is_in_no_ratio() {
     let policy = file("outage-without-retries.json", r#"{"maxRetries": 0}"#);
     let run = |json: &[&str]| {
-        let arguments =
-            ["simulate", "outage", "--messages", "20", "--rate", "5", "--outage", "60", "--policy", &policy];
+        let arguments = [
+            "simulate",
+            "outage",
+            "--messages",
+            "20",
+            "--rate",
+            "5",
+            "--outage",
+            "60",
+            "--policy",
+            &policy,
+        ];
         requeue(&[&arguments[..], json].concat()).succeeded()
     };
     let figures: Value = serde_json::from_str(&run(&["--json"])).unwrap();
@@ -36,18 +51,28 @@ fn what_is_not_delivered_is_in_no_ratio() {
 
 #[test]
 fn a_run_is_shown_side_by_side_and_can_be_repeated() {
-    let run = || requeue(&["simulate", "outage", "--messages", "200", "--rate", "5", "--outage", "60"]).succeeded();
+    let run = || {
+        requeue(&["simulate", "outage", "--messages", "200", "--rate", "5", "--outage", "60"])
+            .succeeded()
+    };
     let said = run();
     assert_eq!(said, run(), "the same seed gives the same run");
-    for line in ["200 messages; a service that is down for 60 s", " calls while it was down ", " dead letters "] {
+    for line in [
+        "200 messages; a service that is down for 60 s",
+        " calls while it was down ",
+        " dead letters ",
+    ] {
         assert!(said.contains(line), "{said}");
     }
 }
 
 #[test]
 fn a_service_that_answers_some_of_its_calls_keeps_its_throughput() {
-    // what it answers, the least throughput against none of this, the longest time that a circuit may be open
-    for (availability, throughput, longest_open) in [("10", 0.2, 300.0), ("50", 0.8, 30.0), ("90", 0.8, 1.5)] {
+    // what it answers, the least throughput against none of this, the longest time that a circuit
+    // may be open
+    for (availability, throughput, longest_open) in
+        [("10", 0.2, 300.0), ("50", 0.8, 30.0), ("90", 0.8, 1.5)]
+    {
         let size = ["--messages", "6000", "--outage", "120"];
         let options = ["simulate", "outage", "--availability", availability, "--json"];
         let said = requeue(&[&options[..], &size].concat()).succeeded();
@@ -56,7 +81,10 @@ fn a_service_that_answers_some_of_its_calls_keeps_its_throughput() {
         let [without, with] = ["without", "with"].map(|run| number(run, "throughputWhileDown"));
         assert!(with >= throughput * without, "{availability} %: {said}");
         assert!(number("with", "longestOpenSeconds") <= longest_open, "{availability} %: {said}");
-        assert!(number("with", "retries") <= number("without", "retries"), "{availability} %: {said}");
+        assert!(
+            number("with", "retries") <= number("without", "retries"),
+            "{availability} %: {said}"
+        );
         assert_eq!(number("with", "deadLetters"), 0.0, "{availability} %: {said}");
     }
 }

@@ -1,5 +1,6 @@
-//! What the README says of settings, times and costs is what the code says, what the page of the policy says of keys what their schema says,
-//! and what the page of guarantees says of tests what they say.
+//! What the README says of settings, times and costs is what the code says, what the page of the
+//! policy says of keys what their schema says, and what the page of guarantees says of tests what
+//! they say.
 
 use std::fs;
 
@@ -19,10 +20,25 @@ fn says(line: &str) {
 
 /// A class of the schedule with which the README compares strategies and modes.
 fn class(strategy: &str, dead_letter: &str, name: &str) -> Value {
-    let options = ["--max-receive-count", "10", "--strategy", strategy, "--dead-letter", dead_letter, "--json"];
-    let schedule = requeue(&[&["schedule", "--preset", "critical"], &options[..]].concat()).succeeded();
+    let options = [
+        "--max-receive-count",
+        "10",
+        "--strategy",
+        strategy,
+        "--dead-letter",
+        dead_letter,
+        "--json",
+    ];
+    let schedule =
+        requeue(&[&["schedule", "--preset", "critical"], &options[..]].concat()).succeeded();
     let schedule: Value = serde_json::from_str(&schedule).unwrap();
-    schedule["classes"].as_array().unwrap().iter().find(|class| class["class"] == name).unwrap().clone()
+    schedule["classes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .find(|class| class["class"] == name)
+        .unwrap()
+        .clone()
 }
 
 fn requests(class: &Value, company: &str, what: &str) -> f64 {
@@ -46,14 +62,22 @@ fn the_settings_are_those_of_the_code() {
 fn the_costs_of_a_retry_are_those_of_the_schedule() {
     let costs = |what, digits: usize| {
         let of = |strategy| {
-            let [retried, not] = ["rate-limit", "non-retryable"].map(|name| class(strategy, "direct", name));
-            let one = |company| (requests(&retried, company, what) - requests(&not, company, what)) / 5.0;
+            let [retried, not] =
+                ["rate-limit", "non-retryable"].map(|name| class(strategy, "direct", name));
+            let one =
+                |company| (requests(&retried, company, what) - requests(&not, company, what)) / 5.0;
             format!("{:.digits$}; {:.*}", one("alone"), digits.max(1), one("batched"))
         };
         format!("{} | {}", of("copy"), of("visibility"))
     };
-    says(&format!("| SQS requests for one retry; of a message among ten | {} |", costs("billedRequests", 0)));
-    says(&format!("| $ for a million retries; among ten | {} |", costs("usdPerMillionMessages", 2)));
+    says(&format!(
+        "| SQS requests for one retry; of a message among ten | {} |",
+        costs("billedRequests", 0)
+    ));
+    says(&format!(
+        "| $ for a million retries; among ten | {} |",
+        costs("usdPerMillionMessages", 2)
+    ));
 }
 
 #[test]
@@ -64,10 +88,14 @@ fn the_costs_of_a_final_failure_are_those_of_the_schedule() {
     };
     let calls = |class: &Value| class["requests"]["median"]["handlerCalls"].to_string();
     assert_eq!(row("copy", &calls), row("visibility", &calls));
-    says(&format!("| calls of the handler by one execution environment | {} |", row("copy", &calls)));
+    says(&format!(
+        "| calls of the handler by one execution environment | {} |",
+        row("copy", &calls)
+    ));
 
     for strategy in ["copy", "visibility"] {
-        let arrival = |class: &Value| class["end"]["median"]["ageInDeadLetterQueueSeconds"].to_string();
+        let arrival =
+            |class: &Value| class["end"]["median"]["ageInDeadLetterQueueSeconds"].to_string();
         assert_eq!(row(strategy, &arrival), "3600 | 10 | 0");
         let all = |class: &Value| {
             let of = |company| requests(class, company, "billedRequests");
@@ -80,7 +108,9 @@ fn the_costs_of_a_final_failure_are_those_of_the_schedule() {
         };
         says(&format!("| $ for a million; among ten | {} |", row(strategy, &money)));
     }
-    says("| in the dead-letter queue | after 10 visibility timeouts (1 h) | after 10 s | at once |");
+    says(
+        "| in the dead-letter queue | after 10 visibility timeouts (1 h) | after 10 s | at once |",
+    );
 }
 
 #[test]
@@ -127,7 +157,8 @@ fn the_dead_letters_of_few_messages_in_an_outage_are_those_of_the_command() {
             breaker => format!(r#", "circuitBreaker": {breaker}"#),
         };
         let policy = file("few-messages.json", &format!(r#"{{"maxRetries": {retries}{breaker}}}"#));
-        let outage = ["simulate", "outage", "--messages", messages, "--rate", "10", "--outage", "7200"];
+        let outage =
+            ["simulate", "outage", "--messages", messages, "--rate", "10", "--outage", "7200"];
         let said = requeue(&[&outage[..], &["--policy", &policy]].concat()).succeeded();
         let line = said.lines().find(|line| line.trim_start().starts_with("dead letters")).unwrap();
         assert_eq!(line.split_whitespace().last(), Some(dead_letters), "{row:?}: {said}");
@@ -168,8 +199,10 @@ fn the_page_of_the_policy_has_each_key_of_the_schema_with_its_bounds() {
         let (_, section) = page.split_once(&format!("\n## {heading}\n")).unwrap();
         let section = section.split("\n## ").next().unwrap();
         let rows: Vec<&str> = section.lines().filter(|line| line.starts_with("| `")).collect();
-        let keys: Vec<(&String, &Value)> =
-            places.iter().flat_map(|place| schema.pointer(place).unwrap().as_object().unwrap()).collect();
+        let keys: Vec<(&String, &Value)> = places
+            .iter()
+            .flat_map(|place| schema.pointer(place).unwrap().as_object().unwrap())
+            .collect();
         assert_eq!(rows.len(), keys.len(), "{heading}");
         for (key, value) in keys {
             let row = rows.iter().find(|row| row.starts_with(&format!("| `{key}` |")));
@@ -187,8 +220,9 @@ fn the_page_of_guarantees_names_tests_that_exist() {
     let page = text("docs/guarantees.md");
     let root = repository("");
     let words = page.split('`').skip(1).step_by(2).flat_map(str::split_whitespace);
-    let paths: Vec<&str> =
-        words.filter(|word| ["tests/", "src/", "crates/"].iter().any(|room| word.starts_with(room))).collect();
+    let paths: Vec<&str> = words
+        .filter(|word| ["tests/", "src/", "crates/"].iter().any(|room| word.starts_with(room)))
+        .collect();
     assert!(paths.len() > 20, "{paths:?}");
     for path in paths {
         assert!(root.join(path).exists(), "{path} is not there");
@@ -209,17 +243,26 @@ fn the_page_of_guarantees_lists_the_deliberate_bugs_and_who_catches_them() {
         let said = fs::read_to_string(&path).unwrap();
         let head: Vec<&str> = said.lines().take_while(|line| !line.starts_with("diff ")).collect();
         let tests = head.iter().filter_map(|line| line.strip_prefix("caught by "));
-        let (simulated, named): (Vec<&str>, Vec<&str>) = tests.partition(|test| test.starts_with("simulation "));
+        let (simulated, named): (Vec<&str>, Vec<&str>) =
+            tests.partition(|test| test.starts_with("simulation "));
         let simulation = match simulated[..] {
             [] => None,
-            [only] if only.contains("_through_the_client_") => Some("the simulation through the SDK client"),
+            [only] if only.contains("_through_the_client_") => {
+                Some("the simulation through the SDK client")
+            }
             _ => Some("the simulation"),
         };
-        let tests: Vec<String> =
-            named.iter().map(|test| format!("`{test}`")).chain(simulation.map(str::to_owned)).collect();
+        let tests: Vec<String> = named
+            .iter()
+            .map(|test| format!("`{test}`"))
+            .chain(simulation.map(str::to_owned))
+            .collect();
         let row = format!("| {} | {} |", head[0], tests.join(", "));
         assert!(page.lines().any(|line| line == row), "the page lacks: {row}");
     }
-    assert_eq!(patches, page.lines().filter(|line| line.contains("| `lib ") || line.contains("| `batch ")).count());
+    assert_eq!(
+        patches,
+        page.lines().filter(|line| line.contains("| `lib ") || line.contains("| `batch ")).count()
+    );
     assert!(patches >= 10, "{patches}");
 }

@@ -27,8 +27,10 @@ fn class<'j>(schedule: &'j Value, name: &str) -> &'j Value {
 fn rows(text: &str, head: &str) -> Vec<Vec<String>> {
     let lines = text.lines().skip_while(|line| !line.starts_with(head)).skip(3);
     let rows = lines.take_while(|line| line.starts_with(' '));
-    rows.map(|row| row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect())
-        .collect()
+    rows.map(|row| {
+        row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect()
+    })
+    .collect()
 }
 
 #[test]
@@ -51,7 +53,10 @@ fn without_jitter_the_table_shows_the_delays_of_the_standard_policy() {
 fn the_built_in_policy_is_shown_unless_another_is_named() {
     let built_in = requeue(&["schedule"]).succeeded();
     assert_eq!(built_in, requeue(&["schedule", "--preset", "standard"]).succeeded());
-    assert_eq!(rows(&built_in, "quota")[2], ["3", "300 s", "450 s", "600 s", "9 min", "13 min 30 s", "18 min"]);
+    assert_eq!(
+        rows(&built_in, "quota")[2],
+        ["3", "300 s", "450 s", "600 s", "9 min", "13 min 30 s", "18 min"]
+    );
     let critical = requeue(&["schedule", "--preset", "critical"]).succeeded();
     assert!(
         critical
@@ -76,14 +81,20 @@ fn the_delays_are_those_of_the_policy() {
     ];
     for (document, policy) in policies {
         let schedule = json(document, &[]);
-        for (name, class_policy) in CLASSES.into_iter().zip([&policy.rate_limit, &policy.quota, &policy.temporary]) {
+        for (name, class_policy) in
+            CLASSES.into_iter().zip([&policy.rate_limit, &policy.quota, &policy.temporary])
+        {
             let retries = class(&schedule, name)["retries"].as_array().unwrap();
             assert_eq!(retries.len(), usize::try_from(policy.max_retries).unwrap());
             for (number, retry) in (0..).zip(retries) {
                 assert_eq!(retry["retry"], number + 1);
                 for (luck, sample) in LUCKS.into_iter().zip([0.0, 0.5, 1.0_f64.next_down()]) {
                     let delay = class_policy.delay(number, None, sample).as_secs_f64().ceil();
-                    assert_eq!(retry["delaySeconds"][luck].as_f64(), Some(delay), "{document} {name} {number} {luck}");
+                    assert_eq!(
+                        retry["delaySeconds"][luck].as_f64(),
+                        Some(delay),
+                        "{document} {name} {number} {luck}"
+                    );
                 }
             }
         }
@@ -94,14 +105,19 @@ fn the_delays_are_those_of_the_policy() {
     let mut previous = None;
     for (number, retry) in (0..).zip(class(&spread, "temporary")["retries"].as_array().unwrap()) {
         let delay = policy.delay(number, previous, 0.5).as_secs_f64().ceil();
-        assert_eq!(retry["delaySeconds"]["median"].as_f64(), Some(delay), "each depends on the one before it");
+        assert_eq!(
+            retry["delaySeconds"]["median"].as_f64(),
+            Some(delay),
+            "each depends on the one before it"
+        );
         previous = Some(std::time::Duration::from_secs_f64(delay));
     }
 }
 
 #[test]
 fn the_sums_of_the_json_are_right_and_those_of_the_table() {
-    let document = r#"{"errorConfigs": {"QUOTA": {"backoff": [300, 3600], "totalTimeoutSeconds": 20000}}}"#;
+    let document =
+        r#"{"errorConfigs": {"QUOTA": {"backoff": [300, 3600], "totalTimeoutSeconds": 20000}}}"#;
     let schedule = json(document, &[]);
     let text = requeue_reading(document, &["schedule", "-"]).succeeded();
     let costs = rows(&text, "One message");
@@ -109,7 +125,8 @@ fn the_sums_of_the_json_are_right_and_those_of_the_table() {
         let class = class(&schedule, name);
         for luck in LUCKS {
             let retries = class["retries"].as_array().unwrap();
-            let lived: Vec<&Value> = retries.iter().filter(|retry| !retry["delaySeconds"][luck].is_null()).collect();
+            let lived: Vec<&Value> =
+                retries.iter().filter(|retry| !retry["delaySeconds"][luck].is_null()).collect();
             let mut age = 0;
             for retry in &lived {
                 age += secs(&retry["delaySeconds"][luck]);
@@ -123,19 +140,30 @@ fn the_sums_of_the_json_are_right_and_those_of_the_table() {
             );
 
             let requests = &class["requests"][luck];
-            let copies = lived.len() as u64 + lived.iter().map(|retry| secs(&retry["hops"][luck])).sum::<u64>();
+            let copies = lived.len() as u64
+                + lived.iter().map(|retry| secs(&retry["hops"][luck])).sum::<u64>();
             let count = |what: &str| secs(&requests[what]);
-            assert_eq!([count("sends"), count("deletes"), count("receives")], [copies + 1, copies, copies + 5]);
+            assert_eq!(
+                [count("sends"), count("deletes"), count("receives")],
+                [copies + 1, copies, copies + 5]
+            );
             assert_eq!(count("handlerCalls"), lived.len() as u64 + 1);
             let sum = f64::from(u32::try_from(4 * copies + 6).unwrap());
             assert_eq!(requests["alone"]["billedRequests"], sum);
-            assert!((requests["batched"]["billedRequests"].as_f64().unwrap() * 10.0 - sum).abs() < 1e-9);
-            assert!((requests["alone"]["usdPerMillionMessages"].as_f64().unwrap() - 0.4 * sum).abs() < 1e-9);
+            assert!(
+                (requests["batched"]["billedRequests"].as_f64().unwrap() * 10.0 - sum).abs() < 1e-9
+            );
+            assert!(
+                (requests["alone"]["usdPerMillionMessages"].as_f64().unwrap() - 0.4 * sum).abs()
+                    < 1e-9
+            );
         }
         let requests = &class["requests"]["median"];
         let number = |value: &Value, digits: usize| format!("{:.digits$}", value.as_f64().unwrap());
         let mut expected = vec![name.to_owned()];
-        for count in ["handlerCalls", "receives", "sends", "deletes", "pollerDeletes", "visibilityChanges"] {
+        for count in
+            ["handlerCalls", "receives", "sends", "deletes", "pollerDeletes", "visibilityChanges"]
+        {
             expected.push(requests[count].to_string());
         }
         for (what, digits) in [("billedRequests", 0), ("usdPerMillionMessages", 2)] {
@@ -156,7 +184,11 @@ fn a_message_ends_by_whichever_budget_is_used_up_first() {
     let end = |document: &str, options: &[&str]| {
         let schedule = json(document, options);
         let end = &class(&schedule, "temporary")["end"]["max"];
-        (end["reason"].as_str().unwrap().to_owned(), secs(&end["afterRetries"]), secs(&end["ageSeconds"]))
+        (
+            end["reason"].as_str().unwrap().to_owned(),
+            secs(&end["afterRetries"]),
+            secs(&end["ageSeconds"]),
+        )
     };
     let constant = r#""backoff": "constant", "jitter": "none", "errorConfigs": {"TEMPORARY": {"baseDelay": 60}}"#;
     let table = [
@@ -173,7 +205,11 @@ fn a_message_ends_by_whichever_budget_is_used_up_first() {
         ("\"maxRetries\": 9", &["--ttl-seconds", "119"], ("expired", 2, 120)),
         ("\"messageTtlSeconds\": 120", &["--ttl-seconds", "119"], ("expired", 2, 120)),
         ("\"messageTtlSeconds\": 119", &["--ttl-seconds", "120"], ("expired", 2, 120)),
-        ("\"maxRetries\": 1", &["--ttl-seconds", "60", "--max-retries", "2"], ("retries-exhausted", 1, 60)),
+        (
+            "\"maxRetries\": 1",
+            &["--ttl-seconds", "60", "--max-retries", "2"],
+            ("retries-exhausted", 1, 60),
+        ),
     ];
     for (budget, options, (reason, retries, age)) in table {
         let ended = end(&format!("{{{budget}, {constant}}}"), options);
@@ -187,8 +223,12 @@ fn hops_payload_and_the_way_to_the_dead_letter_queue_are_counted() {
     let quota = |options: &[&str]| class(&json(document, options), "quota").clone();
     let requests = |options: &[&str]| quota(options)["requests"]["median"].clone();
 
-    let hops: Vec<u64> =
-        quota(&[])["retries"].as_array().unwrap().iter().map(|retry| secs(&retry["hops"]["min"])).collect();
+    let hops: Vec<u64> = quota(&[])["retries"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|retry| secs(&retry["hops"]["min"]))
+        .collect();
     assert_eq!(hops, [0, 1, 3]);
     // receives, sends, deletes, visibility changes, calls, visibility timeouts
     let counts = |options: &[&str]| {
@@ -199,7 +239,10 @@ fn hops_payload_and_the_way_to_the_dead_letter_queue_are_counted() {
     };
     assert_eq!(counts(&["--max-receive-count", "5"]), [12, 8, 7, 0, 4, 5]);
     assert_eq!(counts(&["--dead-letter", "annotate"]), [13, 9, 8, 5, 4, 0]);
-    assert_eq!(counts(&["--dead-letter", "annotate", "--max-receive-count", "12"]), [20, 9, 8, 10, 4, 2]);
+    assert_eq!(
+        counts(&["--dead-letter", "annotate", "--max-receive-count", "12"]),
+        [20, 9, 8, 10, 4, 2]
+    );
     assert_eq!(counts(&["--dead-letter", "direct"]), [8, 9, 8, 0, 4, 0]);
     let in_place = |options: &[&str]| counts(&[&["--strategy", "visibility"], options].concat());
     assert_eq!(in_place(&["--max-receive-count", "12"]), [12, 1, 0, 3, 4, 9]);
@@ -210,7 +253,8 @@ fn hops_payload_and_the_way_to_the_dead_letter_queue_are_counted() {
 
     let billed = |bytes: &str| {
         let of = requests(&["--message-bytes", bytes]);
-        [&of["alone"], &of["batched"]].map(|of| format!("{:.1}", of["billedRequests"].as_f64().unwrap()))
+        [&of["alone"], &of["batched"]]
+            .map(|of| format!("{:.1}", of["billedRequests"].as_f64().unwrap()))
     };
     // 20 requests with the payload, 14 deletes.
     assert_eq!(billed("6553"), ["34.0", "3.4"]);
@@ -244,12 +288,13 @@ fn in_its_place_a_message_ends_when_the_queue_allows_no_more_receives() {
     ];
     for (name, count, mode, expected) in table {
         let options = ["--max-receive-count", count, "--dead-letter", mode];
-        let options = [&["--strategy", "visibility", "--visibility-timeout", "300"], &options[..]].concat();
+        let options =
+            [&["--strategy", "visibility", "--visibility-timeout", "300"], &options[..]].concat();
         let schedule = json(document, &options);
         let class = class(&schedule, name);
         let end = &class["end"]["max"];
-        let [retries, age, arrival] =
-            ["afterRetries", "ageSeconds", "ageInDeadLetterQueueSeconds"].map(|name| secs(&end[name]));
+        let [retries, age, arrival] = ["afterRetries", "ageSeconds", "ageInDeadLetterQueueSeconds"]
+            .map(|name| secs(&end[name]));
         let calls = secs(&class["requests"]["max"]["handlerCalls"]);
         let found = (end["reason"].as_str().unwrap(), retries, age, arrival, calls);
         assert_eq!(found, expected, "{name} {options:?}");
@@ -310,10 +355,14 @@ fn the_chart_is_well_formed_names_everything_and_stays_the_same() {
     ] {
         assert!(texts.contains(&expected), "{expected} is in {texts:?}");
     }
-    let in_place = draw("visibility.svg", &["--strategy", "visibility", "--max-receive-count", "7"]);
-    for expected in
-        ["strategy visibility; a message", "receives-exhausted after 6 retries", "maxReceiveCount 7", "50 retries →"]
-    {
+    let in_place =
+        draw("visibility.svg", &["--strategy", "visibility", "--max-receive-count", "7"]);
+    for expected in [
+        "strategy visibility; a message",
+        "receives-exhausted after 6 retries",
+        "maxReceiveCount 7",
+        "50 retries →",
+    ] {
         assert!(in_place.contains(expected), "{expected}");
         assert!(!chart.contains(expected), "{expected}");
     }
@@ -329,8 +378,13 @@ fn the_chart_is_well_formed_names_everything_and_stays_the_same() {
     );
     let chart = draw("strange.svg", &[&strange]);
     let document = roxmltree::Document::parse(&chart).unwrap();
-    let title = document.descendants().find(|node| node.text().is_some_and(|text| text.contains("Retry schedule")));
-    assert_eq!(title.and_then(|title| title.text()).map(str::trim), Some("Retry schedule: a <b> & \"c\".json"));
+    let title = document
+        .descendants()
+        .find(|node| node.text().is_some_and(|text| text.contains("Retry schedule")));
+    assert_eq!(
+        title.and_then(|title| title.text()).map(str::trim),
+        Some("Retry schedule: a <b> & \"c\".json")
+    );
 
     let nowhere = scratch("no-such-directory/chart.svg");
     let failed = requeue(&["schedule", "--svg", nowhere.to_str().unwrap()]);

@@ -32,7 +32,8 @@ impl Served {
             lines.read_line(&mut line).unwrap();
             line.strip_prefix(name).unwrap_or_else(|| panic!("{line}")).trim().to_owned()
         };
-        let (endpoint, sqs) = (value("endpoint"), value("SQS").replace("AWS_ENDPOINT_URL_SQS=", ""));
+        let (endpoint, sqs) =
+            (value("endpoint"), value("SQS").replace("AWS_ENDPOINT_URL_SQS=", ""));
         let (queue, _) = (value("queue"), value("dead letters"));
         Self { child, lines, endpoint, sqs, queue }
     }
@@ -42,7 +43,10 @@ impl Served {
         let host = address(&self.endpoint);
         said(
             &self.endpoint,
-            &format!("host: {host}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len()),
+            &format!(
+                "host: {host}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                body.len()
+            ),
         )
     }
 }
@@ -52,7 +56,8 @@ fn address(url: &str) -> &str {
     url.strip_prefix("http://").unwrap().split('/').next().unwrap()
 }
 
-/// What is answered to a request that goes on like this after its first line, as far as the connection is not broken.
+/// What is answered to a request that goes on like this after its first line, as far as the
+/// connection is not broken.
 fn said(url: &str, rest: &str) -> String {
     let mut stream = TcpStream::connect(address(url)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -83,7 +88,10 @@ fn each_answer_can_be_asked_for() {
         ("reset", ""),
     ] {
         let said = served.post(&format!(r#"{{"answer":"{answer}"}}"#));
-        assert!(said.starts_with(expected) && said.is_empty() == expected.is_empty(), "{answer}: {said}");
+        assert!(
+            said.starts_with(expected) && said.is_empty() == expected.is_empty(),
+            "{answer}: {said}"
+        );
     }
     assert!(served.post(r#"{"answer":"rate-limit"}"#).contains("retry-after: 5\r\n"));
     assert!(served.post("no JSON").starts_with("HTTP/1.1 200 "));
@@ -95,7 +103,9 @@ fn the_readmes_examples_are_answered_as_it_says() {
     let readme = std::fs::read_to_string(repository("README.md")).unwrap();
     let examples: Vec<(&str, &str)> = readme
         .lines()
-        .filter_map(|line| line.strip_prefix("curl -i -d '")?.split_once("' http://127.0.0.1:8080/orders"))
+        .filter_map(|line| {
+            line.strip_prefix("curl -i -d '")?.split_once("' http://127.0.0.1:8080/orders")
+        })
         .collect();
     assert_eq!(examples.len(), 5);
     for (body, comment) in examples {
@@ -119,7 +129,11 @@ fn an_invocation_meets_both_the_endpoint_and_the_queue() {
     let event = file("served-event.json", event);
     let run = requeue_with(&variables, &[&["invoke", &event], &options[..]].concat());
     assert_eq!(run.status, 0, "{}", run.stderr);
-    assert!(run.stderr.contains("a copy is in the queue; Lambda deletes the original"), "{}", run.stderr);
+    assert!(
+        run.stderr.contains("a copy is in the queue; Lambda deletes the original"),
+        "{}",
+        run.stderr
+    );
     assert_eq!(run.stdout, "{\"batchItemFailures\":[]}\n");
     let mut line = String::new();
     served.lines.read_line(&mut line).unwrap();
@@ -132,7 +146,11 @@ fn a_port_that_is_taken_is_named_with_the_remedy() {
     let (_, port) = served.sqs.rsplit_once(':').unwrap();
     let run = requeue(&["serve", "--port", "0", "--sqs-port", port]);
     assert_eq!(run.status, 1);
-    assert!(run.stderr.starts_with(&format!("error: port {port} of 127.0.0.1 cannot be opened: ")), "{}", run.stderr);
+    assert!(
+        run.stderr.starts_with(&format!("error: port {port} of 127.0.0.1 cannot be opened: ")),
+        "{}",
+        run.stderr
+    );
     assert!(run.stderr.trim_end().ends_with("choose another with --sqs-port"), "{}", run.stderr);
 }
 
@@ -148,16 +166,28 @@ fn only_requests_to_this_machine_and_of_a_bounded_size_are_read() {
             ("rebound.example".to_owned(), 403),
             (format!("rebound.example:{port}"), 403),
         ] {
-            let answer =
-                said(url, &format!("{list}host: {host}\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}"));
+            let answer = said(
+                url,
+                &format!(
+                    "{list}host: {host}\r\ncontent-length: 2\r\nconnection: close\r\n\r\n{{}}"
+                ),
+            );
             assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{url} {host}: {answer}");
-            assert_eq!(answer.contains("orders"), status == 200 && *url == served.sqs, "{host}: {answer}");
+            assert_eq!(
+                answer.contains("orders"),
+                status == 200 && *url == served.sqs,
+                "{host}: {answer}"
+            );
         }
         let large = said(url, "host: localhost\r\ncontent-length: 300000000\r\n\r\n");
         assert!(large.starts_with("HTTP/1.1 413 "), "{url}: {large}");
-        // Without a length it ends where the bound is; the answer may be lost with the rest of the body.
+        // Without a length it ends where the bound is; the answer may be lost with the rest of the
+        // body.
         let chunk = format!("100000\r\n{}\r\n", "x".repeat(0x10_0000));
-        let endless = said(url, &format!("host: localhost\r\ntransfer-encoding: chunked\r\n\r\n{}", chunk.repeat(20)));
+        let endless = said(
+            url,
+            &format!("host: localhost\r\ntransfer-encoding: chunked\r\n\r\n{}", chunk.repeat(20)),
+        );
         assert!(endless.is_empty() || endless.starts_with("HTTP/1.1 413 "), "{url}: {endless}");
     }
     assert!(served.post(r#"{"answer":"quota"}"#).starts_with("HTTP/1.1 403 "));
@@ -168,9 +198,11 @@ fn clients_that_say_nothing_keep_nobody_out() {
     let served = Served::start();
     let mut silent = Vec::new();
     for url in [&served.endpoint, &served.sqs] {
-        for begun in
-            ["", "POST / HTTP/1.1\r\nhost: local", "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{"]
-        {
+        for begun in [
+            "",
+            "POST / HTTP/1.1\r\nhost: local",
+            "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n\r\n{",
+        ] {
             for _ in 0..100 {
                 let mut stream = TcpStream::connect(address(url)).unwrap();
                 stream.write_all(begun.as_bytes()).unwrap();

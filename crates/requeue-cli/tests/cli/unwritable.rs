@@ -22,7 +22,8 @@ fn run_into(output: impl Into<Stdio>, arguments: &[&str]) -> (Option<i32>, Strin
 
 #[test]
 fn no_command_panics_when_its_output_cannot_be_written() {
-    let policy = file("unwritable-policy.json", r#"{"sqsCalls": "off", "receiveCalls": {"maxDelay": 2}}"#);
+    let policy =
+        file("unwritable-policy.json", r#"{"sqsCalls": "off", "receiveCalls": {"maxDelay": 2}}"#);
     let outage = ["simulate", "outage", "--messages", "5", "--rate", "5", "--outage", "0"];
     let commands = [
         &["--help"][..],
@@ -40,7 +41,8 @@ fn no_command_panics_when_its_output_cannot_be_written() {
         let full = OpenOptions::new().write(true).open("/dev/full").unwrap();
         let (status, said) = run_into(full, arguments);
         let last = said.lines().last().unwrap_or_default();
-        let reason = "error: the standard output cannot be written: No space left on device (os error 28)";
+        let reason =
+            "error: the standard output cannot be written: No space left on device (os error 28)";
         assert_eq!((status, last), (Some(1), reason), "{arguments:?}: {said}");
 
         let (reader, writer) = std::io::pipe().unwrap();

@@ -1,4 +1,5 @@
-//! The whole thing: thousands of messages of which many fail, and workers that are killed and told to end all the while.
+//! The whole thing: thousands of messages of which many fail, and workers that are killed and told
+//! to end all the while.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -43,8 +44,10 @@ impl Ordeal {
         for at in 0..2 * self.signals {
             let proxy = Proxy::start(endpoint).await;
             let through = [("AWS_ENDPOINT_URL_SQS", &*proxy.url())];
-            let worker = shop.worker(&["--shutdown-timeout", "10"], &[&settings[..], &through].concat());
-            // Each has its share of the first calls, and is in the middle of it when the signal comes.
+            let worker =
+                shop.worker(&["--shutdown-timeout", "10"], &[&settings[..], &through].concat());
+            // Each has its share of the first calls, and is in the middle of it when the signal
+            // comes.
             let calls = shop.calls().len();
             shop.called(calls + self.messages / (2 * self.signals + 2)).await;
             if at % 2 == 0 {
@@ -64,7 +67,11 @@ impl Ordeal {
         let worker = shop.worker(&[], &[&settings[..], &through].concat());
         proxies.push(proxy);
         while shop.counts(&shop.queue).await != [0; 3] {
-            assert!(begun.elapsed() < Duration::from_secs(150), "{:?}", shop.counts(&shop.queue).await);
+            assert!(
+                begun.elapsed() < Duration::from_secs(150),
+                "{:?}",
+                shop.counts(&shop.queue).await
+            );
             sleep(Duration::from_millis(200)).await;
         }
         worker.signal("-TERM");
@@ -77,7 +84,12 @@ impl Ordeal {
     }
 
     /// Once, or twice if a process was killed before it knew the message to be deleted.
-    fn assert_each_ends_once(&self, calls: &[Call], dead: &BTreeMap<usize, usize>, lost: &[Version]) {
+    fn assert_each_ends_once(
+        &self,
+        calls: &[Call],
+        dead: &BTreeMap<usize, usize>,
+        lost: &[Version],
+    ) {
         let mut by_message: BTreeMap<usize, Vec<&Call>> = BTreeMap::new();
         for call in calls {
             by_message.entry(call.n).or_default().push(call);
@@ -88,13 +100,22 @@ impl Ordeal {
             let done = calls.iter().filter(|call| call.is_accepted).count();
             let ends = done + dead.get(&n).copied().unwrap_or_default();
             assert!(ends >= 1, "message {n} is lost: {calls:?}");
-            let is_of_it = |version: &&Version| calls.iter().any(|call| call.version.original == version.original);
+            let is_of_it = |version: &&Version| {
+                calls.iter().any(|call| call.version.original == version.original)
+            };
             let lost: Vec<&Version> = lost.iter().filter(is_of_it).collect();
-            assert!(ends <= 1 + lost.len(), "message {n} came to {ends} ends, {lost:?} were lost: {calls:?}");
+            assert!(
+                ends <= 1 + lost.len(),
+                "message {n} came to {ends} ends, {lost:?} were lost: {calls:?}"
+            );
             twice += usize::from(ends > 1);
         }
         assert!(dead.len() >= self.messages / 10, "two of twenty can only fail");
-        eprintln!("{} calls, {twice} messages came to two ends; {} were in hand at a kill", calls.len(), lost.len());
+        eprintln!(
+            "{} calls, {twice} messages came to two ends; {} were in hand at a kill",
+            calls.len(),
+            lost.len()
+        );
     }
 }
 
@@ -111,9 +132,17 @@ fn assert_none_is_called_once_deleted(calls: &[Call], proxies: &[Proxy]) {
     let late: Vec<&Call> = calls
         .iter()
         // A copy may be there twice, if a process was killed before it knew it to be sent.
-        .filter(|call| received[&call.version].iter().all(|id| deleted.get(id).is_some_and(|at| *at < call.at)))
+        .filter(|call| {
+            received[&call.version].iter().all(|id| deleted.get(id).is_some_and(|at| *at < call.at))
+        })
         .collect();
-    assert!(late.is_empty(), "{} of {} calls are late: {:?}", late.len(), calls.len(), &late[..late.len().min(5)]);
+    assert!(
+        late.is_empty(),
+        "{} of {} calls are late: {:?}",
+        late.len(),
+        calls.len(),
+        &late[..late.len().min(5)]
+    );
     eprintln!(
         "{} messages received, {} deletes confirmed",
         received.values().map(BTreeSet::len).sum::<usize>(),
@@ -134,6 +163,9 @@ async fn nor_do_they_with_thousands_of_messages_on_an_independent_sqs() {
         return Ordeal { messages: 5_000, signals: 5 }.run(&endpoint).await;
     }
     let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
-    assert!(skipped, "REQUEUE_TEST_MINISTACK is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip");
+    assert!(
+        skipped,
+        "REQUEUE_TEST_MINISTACK is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip"
+    );
     eprintln!("SKIPPED: REQUEUE_TEST_MINISTACK is not set and REQUEUE_TEST_EMULATORS is skip");
 }

@@ -18,19 +18,34 @@ async fn it_drains_a_queue_and_ends() {
     let shop = Shop::open(&server.url(), "drained").await;
     shop.send((0..25).map(|n| working(n, 1)).collect()).await;
     let (status, said) = shop.worker(&["--drain", "--wait-for-target", "5"], &[]).ended().await;
-    assert_eq!((status, shop.calls().len(), shop.counts(&shop.queue).await), (Some(0), 25, [0; 3]), "{said}");
+    assert_eq!(
+        (status, shop.calls().len(), shop.counts(&shop.queue).await),
+        (Some(0), 25, [0; 3]),
+        "{said}"
+    );
     assert!(said.contains("received=25 completed=25") && !said.contains("\"n\""), "{said}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_level_brings_a_message_or_a_credential_into_its_log() {
-    for level in [("RUST_LOG", "trace"), ("RUST_LOG", "aws_sdk_sqs=trace,hyper=trace,aws_smithy_runtime=trace,info")] {
+    for level in [
+        ("RUST_LOG", "trace"),
+        ("RUST_LOG", "aws_sdk_sqs=trace,hyper=trace,aws_smithy_runtime=trace,info"),
+    ] {
         let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
         let shop = Shop::open(&server.url(), "discreet").await;
-        let bodies = [r#"{"n":1,"text":"canary"}"#, r#"{"n":2,"text":"canary","answer":"unavailable","times":1}"#];
+        let bodies = [
+            r#"{"n":1,"text":"canary"}"#,
+            r#"{"n":2,"text":"canary","answer":"unavailable","times":1}"#,
+        ];
         shop.send(bodies.map(str::to_owned).into()).await;
-        let settings = [level, ("AWS_ACCESS_KEY_ID", "AKIACANARYKEYID"), ("AWS_SECRET_ACCESS_KEY", "canary-key")];
-        let (status, said) = shop.worker(&["--drain", "--wait-for-target", "5"], &settings).ended().await;
+        let settings = [
+            level,
+            ("AWS_ACCESS_KEY_ID", "AKIACANARYKEYID"),
+            ("AWS_SECRET_ACCESS_KEY", "canary-key"),
+        ];
+        let (status, said) =
+            shop.worker(&["--drain", "--wait-for-target", "5"], &settings).ended().await;
         assert!(status == Some(0) && said.contains("received="), "{said}");
         for secret in ["canary", "AKIACANARYKEYID", "AQEB"] {
             let line = said.lines().find(|line| line.contains(secret));
@@ -45,7 +60,8 @@ async fn told_to_end_it_lets_handlers_finish_and_told_twice_it_does_not() {
         let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
         let shop = Shop::open(&server.url(), "ended").await;
         shop.send((0..4).map(|n| working(n, 1_500)).collect()).await;
-        let worker = shop.worker(&[], &[("REQUEUE_CONCURRENCY", "2"), ("AWS_LAMBDA_LOG_FORMAT", "json")]);
+        let worker =
+            shop.worker(&[], &[("REQUEUE_CONCURRENCY", "2"), ("AWS_LAMBDA_LOG_FORMAT", "json")]);
         shop.begun(2).await;
         let told = Instant::now();
         for _ in 0..signals {
@@ -57,7 +73,11 @@ async fn told_to_end_it_lets_handlers_finish_and_told_twice_it_does_not() {
         assert!(told.elapsed() < Duration::from_millis(took_at_most), "{:?}", told.elapsed());
         let calls = shop.calls().len();
         assert_eq!(calls, done, "{said}");
-        assert_eq!(shop.counts(&shop.queue).await, [2, 0, 2 - done], "only what is done is deleted");
+        assert_eq!(
+            shop.counts(&shop.queue).await,
+            [2, 0, 2 - done],
+            "only what is done is deleted"
+        );
     }
 }
 
@@ -72,7 +92,8 @@ async fn a_closed_terminal_ends_it_in_peace_unless_it_was_started_to_ignore_that
         shop.send((0..4).map(|n| working(n, 1_000)).collect()).await;
         let work = [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue];
         let command = [&["/bin/sh", "-c", shell, "-"][..], &work].concat();
-        let worker = shop.started(&command, &[("REQUEUE_CONCURRENCY", "2"), ("PATH", "/usr/bin:/bin")]);
+        let worker =
+            shop.started(&command, &[("REQUEUE_CONCURRENCY", "2"), ("PATH", "/usr/bin:/bin")]);
         shop.begun(2).await;
         worker.signal("-HUP");
         if !ends {
@@ -91,16 +112,22 @@ async fn a_closed_terminal_ends_it_in_peace_unless_it_was_started_to_ignore_that
 async fn told_to_end_before_it_has_begun_it_ends_in_peace() {
     // Nobody listens there.
     let waiting = ["--wait-for-target", "300", "--target-url", "http://127.0.0.1:9/"];
-    for (arguments, signal) in [(&waiting[..], "-TERM"), (&waiting, "-INT"), (&[], "-TERM"), (&[], "-INT")] {
+    for (arguments, signal) in
+        [(&waiting[..], "-TERM"), (&waiting, "-INT"), (&[], "-TERM"), (&[], "-INT")]
+    {
         let sqs = EmbeddedSqs::new(Clock::system());
         let server = sqs.serve(0).await.unwrap();
         let shop = Shop::open(&server.url(), "not-begun").await;
         let asked = sqs.call_count("GetQueueAttributes");
-        sqs.set_faults(|call| if call.operation == "GetQueueAttributes" { Fault::Hang } else { Fault::None });
+        sqs.set_faults(|call| {
+            if call.operation == "GetQueueAttributes" { Fault::Hang } else { Fault::None }
+        });
         let worker = shop.worker(arguments, &[]);
         let begun = Instant::now();
-        let listens =
-            || is_caught(worker.id(), 15) && (!arguments.is_empty() || sqs.call_count("GetQueueAttributes") > asked);
+        let listens = || {
+            is_caught(worker.id(), 15)
+                && (!arguments.is_empty() || sqs.call_count("GetQueueAttributes") > asked)
+        };
         while !listens() && begun.elapsed() < Duration::from_secs(10) {
             sleep(Duration::from_millis(10)).await;
         }
@@ -108,7 +135,11 @@ async fn told_to_end_before_it_has_begun_it_ends_in_peace() {
         worker.signal(signal);
         let (status, said) = worker.ended().await;
         assert_eq!(status, Some(0), "{arguments:?} {signal}: {said}");
-        assert!(told.elapsed() < Duration::from_secs(5), "{arguments:?} {signal}: {:?}", told.elapsed());
+        assert!(
+            told.elapsed() < Duration::from_secs(5),
+            "{arguments:?} {signal}: {:?}",
+            told.elapsed()
+        );
         assert!(said.contains("told to end before it began") && !said.contains("error"), "{said}");
         assert_eq!(sqs.call_count("ReceiveMessage"), 0);
     }
@@ -118,7 +149,9 @@ async fn told_to_end_before_it_has_begun_it_ends_in_peace() {
 #[cfg(target_os = "linux")]
 fn is_caught(process: u32, signal: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
-    let mask = status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
+    let mask = status
+        .lines()
+        .find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
     mask.is_some_and(|mask| mask & (1 << (signal - 1)) != 0)
 }
 
@@ -130,7 +163,9 @@ async fn a_worker_that_was_stopped_with_a_delivery_under_way_sends_no_second_cop
     let shop = Shop::open(&server.url(), "stopped").await;
     // The first request for messages is under way for as long as it takes to stop the worker.
     sqs.set_faults(|call| match call.operation.as_str() {
-        "ReceiveMessage" if call.of_operation == 1 => Fault::after(Duration::from_secs(3), Fault::None),
+        "ReceiveMessage" if call.of_operation == 1 => {
+            Fault::after(Duration::from_secs(3), Fault::None)
+        }
         _ => Fault::None,
     });
     let stopped = shop.worker(&[], &[]);
@@ -169,36 +204,72 @@ async fn it_says_why_it_does_not_begin() {
     let nobody = "http://127.0.0.1:9/";
     // The kernel takes the one for this machine, and the other one for incomplete.
     let (elsewhere, link_local) = ("http://0.0.0.0:9/", "http://[fe80::1]:9/");
-    let (http, any_address) = (("REQUEUE_ALLOW_HTTP", "true"), ("REQUEUE_ALLOW_LINK_LOCAL", "true"));
-    let anonymous = [("AWS_ACCESS_KEY_ID", ""), ("AWS_EC2_METADATA_DISABLED", "true"), ("HOME", "/nonexistent")];
+    let (http, any_address) =
+        (("REQUEUE_ALLOW_HTTP", "true"), ("REQUEUE_ALLOW_LINK_LOCAL", "true"));
+    let anonymous = [
+        ("AWS_ACCESS_KEY_ID", ""),
+        ("AWS_EC2_METADATA_DISABLED", "true"),
+        ("HOME", "/nonexistent"),
+    ];
     let table = [
-        (&[][..], &[("REQUEUE_TARGET_URL", "")][..], "REQUEUE_TARGET_URL is missing: set it to the URL"),
+        (
+            &[][..],
+            &[("REQUEUE_TARGET_URL", "")][..],
+            "REQUEUE_TARGET_URL is missing: set it to the URL",
+        ),
         (&["--target-url", "ftp://x"], &[], "--target-url is invalid"),
-        (&["--target-url", elsewhere], &[], "http is allowed explicitly; REQUEUE_ALLOW_HTTP=true allows it"),
+        (
+            &["--target-url", elsewhere],
+            &[],
+            "http is allowed explicitly; REQUEUE_ALLOW_HTTP=true allows it",
+        ),
         (&["--target-url", elsewhere, "--wait-for-target", "0"], &[http], "accepts no connection"),
         (
             &["--target-url", link_local],
             &[http],
             "unless that is allowed explicitly; REQUEUE_ALLOW_LINK_LOCAL=true allows it",
         ),
-        (&["--target-url", link_local, "--wait-for-target", "0"], &[http, any_address], "accepts no connection"),
-        (&["--target-url", nobody, "--wait-for-target", "1"], &[], "accepts no connection within 1 s"),
+        (
+            &["--target-url", link_local, "--wait-for-target", "0"],
+            &[http, any_address],
+            "accepts no connection",
+        ),
+        (
+            &["--target-url", nobody, "--wait-for-target", "1"],
+            &[],
+            "accepts no connection within 1 s",
+        ),
         (&[], &[("AWS_ENDPOINT_URL_SQS", nobody)], "SQS does not answer (NoConnection)"),
-        (&[], &anonymous, "error: there are no AWS credentials in the environment or in AWS's files; `aws configure"),
+        (
+            &[],
+            &anonymous,
+            "error: there are no AWS credentials in the environment or in AWS's files; `aws configure",
+        ),
         (&[], &[("REQUEUE_CONCURRENCY", "0")], "REQUEUE_CONCURRENCY is `0`"),
     ];
     for (arguments, settings, words) in table {
         let (status, said) = shop.worker(arguments, settings).ended().await;
-        assert!(status == Some(1) && said.contains("error: ") && said.contains(words), "{status:?} {said}");
+        assert!(
+            status == Some(1) && said.contains("error: ") && said.contains(words),
+            "{status:?} {said}"
+        );
     }
     shop.queue = shop.dead_letters.clone();
     let (status, said) = shop.worker(&[], &[]).ended().await;
-    assert!(status == Some(1) && said.contains("no redrive policy") && said.contains(REMEDY), "{said}");
+    assert!(
+        status == Some(1) && said.contains("no redrive policy") && said.contains(REMEDY),
+        "{said}"
+    );
     let direct = format!("{}-gone", shop.dead_letters);
     let direct = [("REQUEUE_DEAD_LETTER", "direct"), ("REQUEUE_DEAD_LETTER_QUEUE_URL", &*direct)];
     let (status, said) = shop.worker(&[], &direct).ended().await;
-    assert!(status == Some(1) && said.contains("error: REQUEUE_DEAD_LETTER_QUEUE_URL names arn:aws:sqs:"), "{said}");
+    assert!(
+        status == Some(1)
+            && said.contains("error: REQUEUE_DEAD_LETTER_QUEUE_URL names arn:aws:sqs:"),
+        "{said}"
+    );
     assert!(said.contains(REMEDY), "{said}");
-    let (status, said) = shop.worker(&["--without-dead-letter-queue", "--drain"], &[]).ended().await;
+    let (status, said) =
+        shop.worker(&["--without-dead-letter-queue", "--drain"], &[]).ended().await;
     assert!(status == Some(0) && said.contains("no redrive policy"), "{said}");
 }

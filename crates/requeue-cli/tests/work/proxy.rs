@@ -1,4 +1,5 @@
-//! Stands between one worker and SQS, and takes down what SQS gave it and what SQS confirmed to it as deleted.
+//! Stands between one worker and SQS, and takes down what SQS gave it and what SQS confirmed to it
+//! as deleted.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -40,7 +41,11 @@ impl Proxy {
         let client = Client::builder(TokioExecutor::new()).build_http();
         let server = http::Server::start(move |request| {
             let (client, endpoint, log) = (client.clone(), endpoint.clone(), Arc::clone(&log));
-            async move { pass(&client, &endpoint, request, &log).await.unwrap_or(http::status(StatusCode::BAD_GATEWAY)) }
+            async move {
+                pass(&client, &endpoint, request, &log)
+                    .await
+                    .unwrap_or(http::status(StatusCode::BAD_GATEWAY))
+            }
         });
         Self { server: server.await, seen }
     }
@@ -65,17 +70,26 @@ async fn pass(
 ) -> Option<Response<Full<Bytes>>> {
     let (mut parts, body) = request.into_parts();
     let asked = body.collect().await.ok()?.to_bytes();
-    let target = parts.headers.get("x-amz-target").and_then(|target| target.to_str().ok()).unwrap_or_default();
+    let target = parts
+        .headers
+        .get("x-amz-target")
+        .and_then(|target| target.to_str().ok())
+        .unwrap_or_default();
     let operation = target.rsplit('.').next().unwrap_or_default().to_owned();
     parts.uri = format!("{endpoint}{}", parts.uri.path()).parse().unwrap();
     parts.headers.remove(header::HOST);
-    let (mut parts, body) =
-        client.request(Request::from_parts(parts, Full::from(asked.clone()))).await.ok()?.into_parts();
+    let (mut parts, body) = client
+        .request(Request::from_parts(parts, Full::from(asked.clone())))
+        .await
+        .ok()?
+        .into_parts();
     let answered = body.collect().await.ok()?.to_bytes();
     if parts.status.is_success() {
         log.lock().unwrap().note(&operation, &json(&asked), &json(&answered));
     }
-    for name in [header::TRANSFER_ENCODING, header::CONNECTION, HeaderName::from_static("keep-alive")] {
+    for name in
+        [header::TRANSFER_ENCODING, header::CONNECTION, HeaderName::from_static("keep-alive")]
+    {
         parts.headers.remove(name);
     }
     Some(Response::from_parts(parts, Full::from(answered)))
@@ -92,7 +106,10 @@ impl Seen {
         match operation {
             "ReceiveMessage" => {
                 for message in list(&answered["Messages"]) {
-                    let (id, body) = (text(&message["MessageId"]), json(message["Body"].as_str().unwrap().as_bytes()));
+                    let (id, body) = (
+                        text(&message["MessageId"]),
+                        json(message["Body"].as_str().unwrap().as_bytes()),
+                    );
                     let version = Version {
                         original: body["originalMessageId"].as_str().unwrap_or(&id).to_owned(),
                         retries: body["retryCount"].as_u64().unwrap_or_default(),
@@ -104,7 +121,8 @@ impl Seen {
             "DeleteMessageBatch" => {
                 for confirmed in list(&answered["Successful"]) {
                     let entries = list(&asked["Entries"]);
-                    let entry = entries.iter().find(|entry| entry["Id"] == confirmed["Id"]).unwrap();
+                    let entry =
+                        entries.iter().find(|entry| entry["Id"] == confirmed["Id"]).unwrap();
                     let id = self.handles[entry["ReceiptHandle"].as_str().unwrap()].clone();
                     self.deleted.entry(id).or_insert_with(Instant::now);
                 }
@@ -115,6 +133,9 @@ impl Seen {
 
     /// What it was given and has not been told to be deleted.
     pub fn in_hand(&self) -> impl Iterator<Item = &Version> {
-        self.received.iter().filter(|(id, _)| !self.deleted.contains_key(*id)).map(|(_, version)| version)
+        self.received
+            .iter()
+            .filter(|(id, _)| !self.deleted.contains_key(*id))
+            .map(|(_, version)| version)
     }
 }

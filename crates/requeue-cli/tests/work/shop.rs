@@ -1,4 +1,5 @@
-//! A queue with its dead-letter queue, a target that answers as messages wish and takes down its calls, and workers between them.
+//! A queue with its dead-letter queue, a target that answers as messages wish and takes down its
+//! calls, and workers between them.
 
 use std::collections::BTreeMap;
 use std::process::{Output, Stdio};
@@ -24,8 +25,8 @@ use crate::proxy::Version;
 /// How long a process may take to end by itself: many times what it needs.
 const PATIENCE: Duration = Duration::from_secs(40);
 
-/// Delays of a second or two, three retries; and no circuit breaker, which would spare the target most of the calls of messages that
-/// always fail.
+/// Delays of a second or two, three retries; and no circuit breaker, which would spare the target
+/// most of the calls of messages that always fail.
 const POLICY: &str = r#"{"maxRetries": 3, "totalTimeoutSeconds": 3600, "jitter": "none", "circuitBreaker": "off",
     "errorConfigs": {"DEFAULT": {"backoff": "linear", "baseDelay": 1, "maxDelay": 2}}}"#;
 
@@ -64,14 +65,22 @@ impl Shop {
         let client = Client::from_conf(config);
         let create = async |name: String, attributes: &[(Name, String)]| {
             let attributes = attributes.iter().cloned().collect();
-            let created = client.create_queue().queue_name(name).set_attributes(Some(attributes)).send().await.unwrap();
+            let created = client
+                .create_queue()
+                .queue_name(name)
+                .set_attributes(Some(attributes))
+                .send()
+                .await
+                .unwrap();
             created.queue_url().unwrap().to_owned()
         };
         let dead_letters = create(format!("{name}-dlq"), &[]).await;
-        let asked = client.get_queue_attributes().queue_url(&dead_letters).attribute_names(Name::QueueArn);
+        let asked =
+            client.get_queue_attributes().queue_url(&dead_letters).attribute_names(Name::QueueArn);
         let arn = asked.send().await.unwrap().attributes().unwrap()[&Name::QueueArn].clone();
         let redrive = format!(r#"{{"deadLetterTargetArn":"{arn}","maxReceiveCount":"3"}}"#);
-        let attributes = [(Name::VisibilityTimeout, "5".to_owned()), (Name::RedrivePolicy, redrive)];
+        let attributes =
+            [(Name::VisibilityTimeout, "5".to_owned()), (Name::RedrivePolicy, redrive)];
         let queue = create(name.to_owned(), &attributes).await;
         let calls = Calls::default();
         let log = Arc::clone(&calls);
@@ -81,14 +90,26 @@ impl Shop {
             count.fetch_add(1, Ordering::SeqCst);
             answer(request, Arc::clone(&log))
         });
-        Self { client, endpoint: endpoint.to_owned(), queue, dead_letters, target: target.await, calls, begun }
+        Self {
+            client,
+            endpoint: endpoint.to_owned(),
+            queue,
+            dead_letters,
+            target: target.await,
+            calls,
+            begun,
+        }
     }
 
     pub async fn send(&self, bodies: Vec<String>) {
         let chunks: Vec<Vec<String>> = bodies.chunks(10).map(<[String]>::to_vec).collect();
         let sends = chunks.into_iter().map(async |chunk| {
             let entries = chunk.into_iter().enumerate().map(|(at, body)| {
-                SendMessageBatchRequestEntry::builder().id(at.to_string()).message_body(body).build().unwrap()
+                SendMessageBatchRequestEntry::builder()
+                    .id(at.to_string())
+                    .message_body(body)
+                    .build()
+                    .unwrap()
             });
             let request = self.client.send_message_batch().queue_url(&self.queue);
             let answer = request.set_entries(Some(entries.collect())).send().await.unwrap();
@@ -100,13 +121,16 @@ impl Shop {
     /// As [`send`](Self::send), of which some may fail.
     pub async fn try_send(&self, bodies: Vec<String>) {
         for body in bodies {
-            let _ = self.client.send_message().queue_url(&self.queue).message_body(body).send().await;
+            let _ =
+                self.client.send_message().queue_url(&self.queue).message_body(body).send().await;
         }
     }
 
     /// A worker at work; more settings may follow.
     pub fn worker(&self, arguments: &[&str], settings: &[(&str, &str)]) -> Worker {
-        let command = [&[env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &self.queue][..], arguments].concat();
+        let command =
+            [&[env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &self.queue][..], arguments]
+                .concat();
         self.started(&command, settings)
     }
 
@@ -165,7 +189,13 @@ impl Shop {
 
     /// How many messages of a queue are visible, delayed and in flight.
     pub async fn counts(&self, queue: &str) -> [usize; 3] {
-        let asked = self.client.get_queue_attributes().queue_url(queue).attribute_names(Name::All).send().await;
+        let asked = self
+            .client
+            .get_queue_attributes()
+            .queue_url(queue)
+            .attribute_names(Name::All)
+            .send()
+            .await;
         let answer = asked.unwrap();
         let count = |name| answer.attributes().unwrap()[&name].parse().unwrap();
         [
@@ -175,11 +205,16 @@ impl Shop {
         ]
     }
 
-    /// The numbers of the messages in the dead-letter queue, and how often each is there. They are deleted.
+    /// The numbers of the messages in the dead-letter queue, and how often each is there. They are
+    /// deleted.
     pub async fn dead(&self) -> BTreeMap<usize, usize> {
         let mut dead = BTreeMap::new();
         loop {
-            let request = self.client.receive_message().queue_url(&self.dead_letters).max_number_of_messages(10);
+            let request = self
+                .client
+                .receive_message()
+                .queue_url(&self.dead_letters)
+                .max_number_of_messages(10);
             let received = request.visibility_timeout(600).send().await.unwrap();
             if received.messages().is_empty() {
                 return dead;
@@ -207,7 +242,9 @@ async fn answer(request: Request<Incoming>, calls: Calls) -> Response<Full<Bytes
     if let Some(millis) = body["work"].as_u64() {
         sleep(Duration::from_millis(millis)).await;
     }
-    let wish = body["answer"].as_str().filter(|_| body["times"].as_u64().is_none_or(|times| retries < times));
+    let wish = body["answer"]
+        .as_str()
+        .filter(|_| body["times"].as_u64().is_none_or(|times| retries < times));
     calls.lock().unwrap().push(Call {
         n: usize::try_from(body["n"].as_u64().unwrap()).unwrap(),
         version,

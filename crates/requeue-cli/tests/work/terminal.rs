@@ -1,4 +1,5 @@
-//! What somebody sees who starts it in a terminal, and what becomes of it when nobody reads what it says.
+//! What somebody sees who starts it in a terminal, and what becomes of it when nobody reads what it
+//! says.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -16,7 +17,8 @@ const CLEARED: &str = "\r\u{1b}[2K";
 /// Runs what follows in a terminal of its own, of so many columns.
 const IN_TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', 'stty rows 24 cols ' + sys.argv[1] + '; exec \"$@\"', '-'] + sys.argv[2:])))";
 
-/// Everything that comes to be on a terminal on which a worker has a failing message, trouble and then a Ctrl-C.
+/// Everything that comes to be on a terminal on which a worker has a failing message, trouble and
+/// then a Ctrl-C.
 async fn watched(name: &str, columns: &str, settings: &[(&str, &str)]) -> (Option<i32>, String) {
     let sqs = EmbeddedSqs::new(Clock::system());
     let server = sqs.serve(0).await.unwrap();
@@ -25,14 +27,18 @@ async fn watched(name: &str, columns: &str, settings: &[(&str, &str)]) -> (Optio
     let path = std::env::var("PATH").unwrap();
     let home = std::env::var("HOME").unwrap_or_default();
     let settings = [&[("PATH", &*path), ("HOME", &home), ("TERM", "xterm")][..], settings].concat();
-    let worker = [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue, "--receivers", "2"];
-    let mut command = shop.command(&[&["python3", "-c", IN_TERMINAL, columns][..], &worker].concat(), &settings);
+    let worker =
+        [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue, "--receivers", "2"];
+    let mut command =
+        shop.command(&[&["python3", "-c", IN_TERMINAL, columns][..], &worker].concat(), &settings);
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
     let mut keyboard = child.stdin.take().unwrap();
     // The receiver that is not at work.
     sqs.set_faults(|call| match call.operation.as_str() {
         "ReceiveMessage" if call.of_operation > 2 => Fault::refuse(503, "ServiceUnavailable"),
-        "ReceiveMessage" if call.of_operation == 2 => Fault::after(Duration::from_secs(1), Fault::LoseRequest),
+        "ReceiveMessage" if call.of_operation == 2 => {
+            Fault::after(Duration::from_secs(1), Fault::LoseRequest)
+        }
         _ => Fault::None,
     });
     shop.called(1).await;
@@ -54,13 +60,20 @@ async fn a_terminal_has_one_line_of_progress_with_the_log_above_it() {
         let drawn: Vec<&str> = said.split(CLEARED).skip(1).collect();
         let (last, before) = drawn.split_last().unwrap();
         assert_eq!(*last, "2 received: 2 done, 0 to retry, 0 given up, 0 not yet\r\n", "{said:?}");
-        let (lines, logged): (Vec<&str>, Vec<&str>) = before.iter().partition(|text| !text.contains('\n'));
+        let (lines, logged): (Vec<&str>, Vec<&str>) =
+            before.iter().partition(|text| !text.contains('\n'));
         assert!(lines.iter().all(|line| line.len() < columns + "^C".len()), "{said:?}");
         assert!(lines.iter().any(|line| line.starts_with("2 received: 0 done")), "{said:?}");
         assert!(lines.iter().any(|line| line.starts_with("ending: ")), "{said:?}");
         assert!(logged.iter().any(|line| line.contains("receiving failed")), "{said:?}");
-        assert!(logged.iter().all(|line| line.contains("WARN") || line.contains("ERROR")), "{said:?}");
-        assert!(columns == 100 || !said.replace(CLEARED, "").contains('\u{1b}'), "no colour: {said:?}");
+        assert!(
+            logged.iter().all(|line| line.contains("WARN") || line.contains("ERROR")),
+            "{said:?}"
+        );
+        assert!(
+            columns == 100 || !said.replace(CLEARED, "").contains('\u{1b}'),
+            "no colour: {said:?}"
+        );
     }
 }
 
@@ -88,7 +101,10 @@ async fn a_log_that_nobody_reads_for_a_while_holds_the_work_up_and_loses_nothing
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
     let shop = Shop::open(&server.url(), "held-up").await;
     // Many times what a pipe holds.
-    shop.send((0..1_000).map(|n| format!(r#"{{"n":{n},"answer":"rate-limit","times":1}}"#)).collect()).await;
+    shop.send(
+        (0..1_000).map(|n| format!(r#"{{"n":{n},"answer":"rate-limit","times":1}}"#)).collect(),
+    )
+    .await;
     let worker = [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue, "--drain"];
     let child = shop.command(&worker, &[]).spawn().unwrap();
     sleep(Duration::from_secs(3)).await;
@@ -96,8 +112,12 @@ async fn a_log_that_nobody_reads_for_a_while_holds_the_work_up_and_loses_nothing
     sleep(Duration::from_secs(4)).await;
     assert!(called < 1_000 && called == shop.calls().len(), "{called} and {}", shop.calls().len());
     let output = timeout(PATIENCE * 2, child.wait_with_output()).await.unwrap().unwrap();
-    assert_eq!((output.status.code(), shop.counts(&shop.queue).await, shop.dead().await.len()), (Some(0), [0; 3], 0));
-    let mut done: Vec<usize> = shop.calls().iter().filter(|call| call.is_accepted).map(|call| call.n).collect();
+    assert_eq!(
+        (output.status.code(), shop.counts(&shop.queue).await, shop.dead().await.len()),
+        (Some(0), [0; 3], 0)
+    );
+    let mut done: Vec<usize> =
+        shop.calls().iter().filter(|call| call.is_accepted).map(|call| call.n).collect();
     done.sort_unstable();
     done.dedup();
     assert_eq!(done.len(), 1_000);
@@ -121,7 +141,9 @@ async fn a_second_signal_ends_a_worker_whose_log_nobody_reads() {
         let end = Instant::now() + PATIENCE;
         // Signals that follow at once may be seen as one.
         let ended = loop {
-            assert!(std::process::Command::new("kill").args([signal, &id]).status().unwrap().success());
+            assert!(
+                std::process::Command::new("kill").args([signal, &id]).status().unwrap().success()
+            );
             match timeout(Duration::from_millis(300), child.wait()).await {
                 Ok(ended) => break ended.unwrap(),
                 Err(_) => assert!(Instant::now() < end, "{signal} does not end it"),

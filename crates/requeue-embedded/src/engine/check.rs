@@ -1,4 +1,5 @@
-//! The rules a message must obey to be accepted. Pure: a draft and the queue's settings in, an error out.
+//! The rules a message must obey to be accepted. Pure: a draft and the queue's settings in, an
+//! error out.
 
 use super::error::{ErrorCode, SqsError};
 use super::limits;
@@ -47,7 +48,10 @@ pub(crate) fn batch<'a>(
     if count > limits::BATCH_ENTRIES {
         return Err(SqsError::new(
             ErrorCode::TooManyEntriesInBatchRequest,
-            format!("Maximum number of entries per request are {}. You have sent {count}.", limits::BATCH_ENTRIES),
+            format!(
+                "Maximum number of entries per request are {}. You have sent {count}.",
+                limits::BATCH_ENTRIES
+            ),
         ));
     }
     if !ids.clone().all(is_batch_id) {
@@ -58,22 +62,36 @@ pub(crate) fn batch<'a>(
     }
     let mut seen = std::collections::HashSet::new();
     if let Some(id) = ids.into_iter().find(|id| !seen.insert(*id)) {
-        return Err(SqsError::new(ErrorCode::BatchEntryIdsNotDistinct, format!("Id {id} repeated.")));
+        return Err(SqsError::new(
+            ErrorCode::BatchEntryIdsNotDistinct,
+            format!("Id {id} repeated."),
+        ));
     }
     if bytes > limits::BATCH_BYTES {
         return Err(SqsError::new(
             ErrorCode::BatchRequestTooLong,
-            format!("Batch requests cannot be longer than {} bytes. You have sent {bytes} bytes.", limits::BATCH_BYTES),
+            format!(
+                "Batch requests cannot be longer than {} bytes. You have sent {bytes} bytes.",
+                limits::BATCH_BYTES
+            ),
         ));
     }
     Ok(())
 }
 
 /// Whether a number that a request names lies in its bounds.
-pub(crate) fn bounds(value: i64, parameter: &str, range: &std::ops::RangeInclusive<u64>) -> Result<u64, SqsError> {
+pub(crate) fn bounds(
+    value: i64,
+    parameter: &str,
+    range: &std::ops::RangeInclusive<u64>,
+) -> Result<u64, SqsError> {
     u64::try_from(value).ok().filter(|value| range.contains(value)).ok_or_else(|| {
         let (low, high) = (range.start(), range.end());
-        SqsError::invalid_value(value, parameter, format!("{parameter} must be >= {low} and <= {high}."))
+        SqsError::invalid_value(
+            value,
+            parameter,
+            format!("{parameter} must be >= {low} and <= {high}."),
+        )
     })
 }
 
@@ -102,19 +120,21 @@ fn attributes(draft: &Draft) -> Result<(), SqsError> {
             limits::ATTRIBUTES
         )));
     }
-    draft
-        .attributes
-        .iter()
-        .try_for_each(|(name, attribute)| attribute_name(name).and_then(|()| attribute_value(name, attribute)))
+    draft.attributes.iter().try_for_each(|(name, attribute)| {
+        attribute_name(name).and_then(|()| attribute_value(name, attribute))
+    })
 }
 
 fn attribute_name(name: &str) -> Result<(), SqsError> {
     let lower = name.to_ascii_lowercase();
-    // AWS was seen to accept letters beyond ASCII, which its documents do not name; so they are accepted.
+    // AWS was seen to accept letters beyond ASCII, which its documents do not name; so they are
+    // accepted.
     let refused = if !(1..=limits::ATTRIBUTE_NAME_CHARS).contains(&name.chars().count()) {
         Some("Message (user) attribute name must be between 1 and 256 characters long.")
     } else if lower.starts_with("aws.") || lower.starts_with("amazon.") {
-        Some("Message (user) attribute names starting with 'AWS.' or 'Amazon.' are reserved for use by Amazon.")
+        Some(
+            "Message (user) attribute names starting with 'AWS.' or 'Amazon.' are reserved for use by Amazon.",
+        )
     } else if name.starts_with('.') || name.ends_with('.') || name.contains("..") {
         Some("Message (user) attribute name can not start or end with '.', or hold successive '.'.")
     } else if !name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')) {
@@ -131,16 +151,20 @@ fn attribute_value(name: &str, attribute: &Attribute) -> Result<(), SqsError> {
     let data_type = attribute.data_type.as_str();
     let kind = data_type.split('.').next().unwrap_or_default();
     if data_type.chars().count() > limits::ATTRIBUTE_NAME_CHARS {
-        return Err(SqsError::invalid("Message (user) attribute type must be at most 256 characters long."));
+        return Err(SqsError::invalid(
+            "Message (user) attribute type must be at most 256 characters long.",
+        ));
     }
     match (kind, &attribute.value) {
-        ("String" | "Number", AttributeValue::Text(text)) if text.is_empty() => Err(empty(name, kind)),
+        ("String" | "Number", AttributeValue::Text(text)) if text.is_empty() => {
+            Err(empty(name, kind))
+        }
         ("Binary", AttributeValue::Binary(bytes)) if bytes.is_empty() => Err(empty(name, kind)),
         ("String", AttributeValue::Text(text)) => characters(text),
         ("Number", AttributeValue::Text(text)) if is_number(text) => Ok(()),
-        ("Number", AttributeValue::Text(_)) => {
-            Err(SqsError::invalid(format!("Can't cast the value of message (user) attribute '{name}' to a number.")))
-        }
+        ("Number", AttributeValue::Text(_)) => Err(SqsError::invalid(format!(
+            "Can't cast the value of message (user) attribute '{name}' to a number."
+        ))),
         ("Binary", AttributeValue::Binary(_)) => Ok(()),
         ("String" | "Number" | "Binary", _) => Err(SqsError::invalid(format!(
             "The message (user) attribute '{name}' with type '{kind}' must use the field that belongs to its type."
@@ -152,14 +176,18 @@ fn attribute_value(name: &str, attribute: &Attribute) -> Result<(), SqsError> {
 }
 
 fn empty(name: &str, kind: &str) -> SqsError {
-    SqsError::invalid(format!("Message (user) attribute '{name}' must contain a non-empty value of type '{kind}'."))
+    SqsError::invalid(format!(
+        "Message (user) attribute '{name}' must contain a non-empty value of type '{kind}'."
+    ))
 }
 
 /// Digits with an optional sign, fraction and exponent, of at most 38 significant digits.
 fn is_number(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
-        Some((mantissa, exponent)) => (mantissa, exponent.strip_prefix(['+', '-']).unwrap_or(exponent)),
+        Some((mantissa, exponent)) => {
+            (mantissa, exponent.strip_prefix(['+', '-']).unwrap_or(exponent))
+        }
         None => (unsigned, "0"),
     };
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
@@ -167,7 +195,11 @@ fn is_number(text: &str) -> bool {
     let significant = format!("{whole}{fraction}");
     let significant = significant.trim_matches('0');
     let is_empty = exponent.is_empty() || whole.is_empty() && fraction.is_empty();
-    !is_empty && digits(whole) && digits(fraction) && digits(exponent) && significant.len() <= limits::NUMBER_DIGITS
+    !is_empty
+        && digits(whole)
+        && digits(fraction)
+        && digits(exponent)
+        && significant.len() <= limits::NUMBER_DIGITS
 }
 
 /// Letters, digits and punctuation of ASCII. Source: reference, `SendMessage`.
@@ -179,7 +211,9 @@ fn identifier(id: &str, parameter: &str) -> Result<(), SqsError> {
     Err(SqsError::invalid_value(
         id,
         parameter,
-        format!("{parameter} can only include alphanumeric and punctuation characters. 1 to 128 in length."),
+        format!(
+            "{parameter} can only include alphanumeric and punctuation characters. 1 to 128 in length."
+        ),
     ))
 }
 

@@ -14,8 +14,11 @@ pub(crate) fn of_body(body: &str) -> String {
 
 /// `MD5OfMessageAttributes`; none for no attributes.
 ///
-/// Source: SQS developer guide, "Calculating the MD5 message digest for message attributes": by name, and each part after its length.
-pub(crate) fn of_attributes<'a>(attributes: impl IntoIterator<Item = (&'a String, &'a Attribute)>) -> Option<String> {
+/// Source: SQS developer guide, "Calculating the MD5 message digest for message attributes": by
+/// name, and each part after its length.
+pub(crate) fn of_attributes<'a>(
+    attributes: impl IntoIterator<Item = (&'a String, &'a Attribute)>,
+) -> Option<String> {
     let sorted: BTreeMap<_, _> = attributes.into_iter().collect();
     if sorted.is_empty() {
         return None;

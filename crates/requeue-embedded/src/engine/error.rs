@@ -1,4 +1,5 @@
-//! What SQS answers when it refuses: the code in its modern and in its older spelling, and the sentence.
+//! What SQS answers when it refuses: the code in its modern and in its older spelling, and the
+//! sentence.
 
 use std::fmt;
 
@@ -18,12 +19,21 @@ impl SqsError {
         Self::new(ErrorCode::InvalidParameterValue, message)
     }
 
-    pub(crate) fn invalid_value(value: impl fmt::Display, parameter: &str, reason: impl fmt::Display) -> Self {
-        Self::invalid(format!("Value {value} for parameter {parameter} is invalid. Reason: {reason}"))
+    pub(crate) fn invalid_value(
+        value: impl fmt::Display,
+        parameter: &str,
+        reason: impl fmt::Display,
+    ) -> Self {
+        Self::invalid(format!(
+            "Value {value} for parameter {parameter} is invalid. Reason: {reason}"
+        ))
     }
 
     pub(crate) fn missing(parameter: &str) -> Self {
-        Self::new(ErrorCode::MissingParameter, format!("The request must contain the parameter {parameter}."))
+        Self::new(
+            ErrorCode::MissingParameter,
+            format!("The request must contain the parameter {parameter}."),
+        )
     }
 
     pub(crate) fn no_queue() -> Self {
@@ -85,7 +95,8 @@ impl ErrorCode {
         }
     }
 
-    /// The code of the older protocol, which clients go on printing: SQS is an awsQuery-compatible service.
+    /// The code of the older protocol, which clients go on printing: SQS is an awsQuery-compatible
+    /// service.
     ///
     /// Source: the `awsQueryError` traits of the service model.
     pub(crate) const fn query(self) -> &'static str {
@@ -99,7 +110,9 @@ impl ErrorCode {
             Self::QueueDeletedRecently => "AWS.SimpleQueueService.QueueDeletedRecently",
             Self::QueueDoesNotExist => "AWS.SimpleQueueService.NonExistentQueue",
             Self::QueueNameExists => "QueueAlreadyExists",
-            Self::TooManyEntriesInBatchRequest => "AWS.SimpleQueueService.TooManyEntriesInBatchRequest",
+            Self::TooManyEntriesInBatchRequest => {
+                "AWS.SimpleQueueService.TooManyEntriesInBatchRequest"
+            }
             Self::UnsupportedOperation => "AWS.SimpleQueueService.UnsupportedOperation",
             other => other.shape(),
         }

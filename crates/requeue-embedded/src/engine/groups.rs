@@ -5,7 +5,8 @@ use std::collections::{BTreeSet, HashMap};
 /// The place of a message in its queue: later messages have higher keys.
 pub(crate) type Key = u64;
 
-/// The groups of one queue. A group is *ready* when its first message is visible and none of its messages is in flight.
+/// The groups of one queue. A group is *ready* when its first message is visible and none of its
+/// messages is in flight.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Groups {
     by_id: HashMap<String, Group>,
@@ -61,7 +62,8 @@ impl Groups {
         }
     }
 
-    /// The first `limit` messages of the ready group that waits longest, up to the first that is not visible.
+    /// The first `limit` messages of the ready group that waits longest, up to the first that is
+    /// not visible.
     pub(crate) fn next(&self, limit: usize) -> Option<Vec<Key>> {
         let (_, id) = self.ready.first()?;
         let group = self.by_id.get(id)?;

@@ -1,4 +1,5 @@
-//! Where each message of a queue stands, ordered by what is asked for: who is next, who is due, who is too old. Holds keys, not messages.
+//! Where each message of a queue stands, ordered by what is asked for: who is next, who is due, who
+//! is too old. Holds keys, not messages.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -100,7 +101,11 @@ impl Index {
     }
 
     pub(crate) fn counts(&self) -> Counts {
-        Counts { visible: self.visible.len(), delayed: self.delayed.len(), in_flight: self.in_flight.len() }
+        Counts {
+            visible: self.visible.len(),
+            delayed: self.delayed.len(),
+            in_flight: self.in_flight.len(),
+        }
     }
 
     fn first_waiting(&self) -> Option<(SystemTime, Key)> {

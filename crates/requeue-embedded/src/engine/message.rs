@@ -24,7 +24,8 @@ pub(crate) struct Draft {
 impl Draft {
     /// The bytes that count towards the limits: body, and name, type and value of each attribute.
     pub(crate) fn size(&self) -> usize {
-        let attributes: usize = self.attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum();
+        let attributes: usize =
+            self.attributes.iter().map(|(name, attribute)| name.len() + attribute.size()).sum();
         self.body.len() + attributes
     }
 }
@@ -36,7 +37,8 @@ pub(crate) struct Message {
     pub(crate) body: String,
     pub(crate) attributes: Attributes,
     pub(crate) sent: SystemTime,
-    /// When its retention began: when it was sent, except for a message that came from an old event file.
+    /// When its retention began: when it was sent, except for a message that came from an old event
+    /// file.
     pub(crate) retained_from: SystemTime,
     pub(crate) first_received: Option<SystemTime>,
     pub(crate) receive_count: u32,
@@ -78,7 +80,8 @@ pub(crate) struct Sent {
     pub(crate) sequence: Option<u64>,
 }
 
-/// The 20 digits of a sequence number. Source: SQS developer guide; AWS's numbers are not consecutive, these are.
+/// The 20 digits of a sequence number. Source: SQS developer guide; AWS's numbers are not
+/// consecutive, these are.
 pub(crate) fn sequence_number(sequence: u64) -> String {
     format!("{}", 10_000_000_000_000_000_000_u128 + u128::from(sequence))
 }

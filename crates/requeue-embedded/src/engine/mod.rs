@@ -1,4 +1,5 @@
-//! SQS as a state machine: a request and the time in, an answer out. Reads no clock, waits for nothing, knows no protocol.
+//! SQS as a state machine: a request and the time in, an answer out. Reads no clock, waits for
+//! nothing, knows no protocol.
 
 mod check;
 mod deduplication;
@@ -120,7 +121,11 @@ impl Engine {
     }
 
     /// A queue, after time has passed.
-    pub(crate) fn queue(&mut self, name: &str, now: SystemTime) -> Result<&mut QueueState, SqsError> {
+    pub(crate) fn queue(
+        &mut self,
+        name: &str,
+        now: SystemTime,
+    ) -> Result<&mut QueueState, SqsError> {
         self.advance_moves(now);
         let queue = self.queues.get_mut(name).ok_or_else(SqsError::no_queue)?;
         queue.advance(now);
@@ -134,7 +139,11 @@ impl Engine {
     }
 
     /// All attributes of a queue.
-    pub(crate) fn attributes(&mut self, name: &str, now: SystemTime) -> Result<BTreeMap<String, String>, SqsError> {
+    pub(crate) fn attributes(
+        &mut self,
+        name: &str,
+        now: SystemTime,
+    ) -> Result<BTreeMap<String, String>, SqsError> {
         let arn = self.arn(name);
         let queue = self.queue(name, now)?;
         let counts = queue.counts();
@@ -173,7 +182,12 @@ impl Engine {
         self.queues.values().filter(names_it).map(|queue| queue.name.as_str()).collect()
     }
 
-    pub(crate) fn send(&mut self, name: &str, draft: Draft, now: SystemTime) -> Result<Sent, SqsError> {
+    pub(crate) fn send(
+        &mut self,
+        name: &str,
+        draft: Draft,
+        now: SystemTime,
+    ) -> Result<Sent, SqsError> {
         let id = self.ids.next();
         self.queue(name, now)?.send(draft, id, now)
     }
@@ -187,7 +201,12 @@ impl Engine {
         check::batch(entry, ids, bytes)
     }
 
-    pub(crate) fn receive(&mut self, name: &str, asked: Receive, now: SystemTime) -> Result<Delivery, SqsError> {
+    pub(crate) fn receive(
+        &mut self,
+        name: &str,
+        asked: Receive,
+        now: SystemTime,
+    ) -> Result<Delivery, SqsError> {
         let dead_letter = self.dead_letter_queue(name);
         let source_arn = self.arn(name);
         let queue = self.queue(name, now)?;
@@ -197,15 +216,25 @@ impl Engine {
         };
         let visibility = match asked.visibility_secs {
             None => queue.settings.visibility,
-            Some(secs) => Duration::from_secs(check::bounds(secs, "VisibilityTimeout", &limits::VISIBILITY_SECS)?),
+            Some(secs) => Duration::from_secs(check::bounds(
+                secs,
+                "VisibilityTimeout",
+                &limits::VISIBILITY_SECS,
+            )?),
         };
         let wait = match asked.wait_secs {
             None => queue.settings.wait,
-            Some(secs) => Duration::from_secs(check::bounds(secs, "WaitTimeSeconds", &limits::WAIT_SECS)?),
+            Some(secs) => {
+                Duration::from_secs(check::bounds(secs, "WaitTimeSeconds", &limits::WAIT_SECS)?)
+            }
         };
-        // Only short polling is told; a long poll waits and finds nothing. Source: guide, "Amazon SQS visibility timeout".
+        // Only short polling is told; a long poll waits and finds nothing. Source: guide, "Amazon
+        // SQS visibility timeout".
         if wait.is_zero() && queue.is_over_limit() {
-            return Err(SqsError::new(ErrorCode::OverLimit, "The maximum number of in flight messages is reached."));
+            return Err(SqsError::new(
+                ErrorCode::OverLimit,
+                "The maximum number of in flight messages is reached.",
+            ));
         }
         let take = Take {
             limit: usize::try_from(limit).unwrap_or(1),
@@ -227,7 +256,13 @@ impl Engine {
         self.queues.contains_key(target).then(|| (target.to_owned(), policy.max_receive_count))
     }
 
-    fn dead_letter(&mut self, target: &str, source_arn: &str, moved: Vec<Message>, now: SystemTime) {
+    fn dead_letter(
+        &mut self,
+        target: &str,
+        source_arn: &str,
+        moved: Vec<Message>,
+        now: SystemTime,
+    ) {
         let Some(queue) = self.queues.get_mut(target) else {
             return;
         };
@@ -256,7 +291,9 @@ impl Engine {
         };
         let arn = &policy.dead_letter_target_arn;
         let refused = |reason: &str| Err(SqsError::invalid_value(arn, "RedrivePolicy", reason));
-        let Some(target) = self.queues.get(name_of(arn)).filter(|target| self.arn(&target.name) == *arn) else {
+        let Some(target) =
+            self.queues.get(name_of(arn)).filter(|target| self.arn(&target.name) == *arn)
+        else {
             return refused("Dead letter target does not exist.");
         };
         if target.settings.fifo.is_some() != settings.fifo.is_some() {
@@ -264,7 +301,9 @@ impl Engine {
         }
         let allow = target.settings.redrive_allow.as_ref();
         if allow.is_some_and(|allow| !allow.allows(&self.arn(name))) {
-            return refused("The source queue is not permitted by the redrive allow policy of the dead-letter queue.");
+            return refused(
+                "The source queue is not permitted by the redrive allow policy of the dead-letter queue.",
+            );
         }
         Ok(())
     }
@@ -299,7 +338,11 @@ fn queue_name(name: &str, fifo: bool) -> Result<(), SqsError> {
         (false, _) => (name, true),
     };
     let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-    if ending && !chars.is_empty() && name.len() <= limits::QUEUE_NAME_CHARS && chars.bytes().all(legal) {
+    if ending
+        && !chars.is_empty()
+        && name.len() <= limits::QUEUE_NAME_CHARS
+        && chars.bytes().all(legal)
+    {
         return Ok(());
     }
     Err(SqsError::invalid(if fifo {
@@ -309,14 +352,21 @@ fn queue_name(name: &str, fifo: bool) -> Result<(), SqsError> {
     }))
 }
 
-fn same_attributes(queue: &QueueState, asked: &Settings, named: &BTreeMap<String, String>) -> Result<(), SqsError> {
+fn same_attributes(
+    queue: &QueueState,
+    asked: &Settings,
+    named: &BTreeMap<String, String>,
+) -> Result<(), SqsError> {
     let (existing, asked) = (queue.settings.to_attributes(), asked.to_attributes());
-    // Only what the request names is compared: AWS lets a queue be "created" again without its attributes.
+    // Only what the request names is compared: AWS lets a queue be "created" again without its
+    // attributes.
     match named.keys().find(|name| existing.get(*name) != asked.get(*name)) {
         None => Ok(()),
         Some(name) => Err(SqsError::new(
             ErrorCode::QueueNameExists,
-            format!("A queue already exists with the same name and a different value for attribute {name}"),
+            format!(
+                "A queue already exists with the same name and a different value for attribute {name}"
+            ),
         )),
     }
 }

@@ -60,16 +60,25 @@ impl Engine {
     ) -> Result<String, SqsError> {
         let source = self.existing(source_arn)?;
         if self.dead_letter_sources(&source).is_empty() {
-            return Err(SqsError::invalid("Source queue must be configured as a Dead Letter Queue."));
+            return Err(SqsError::invalid(
+                "Source queue must be configured as a Dead Letter Queue.",
+            ));
         }
         if let Some(arn) = destination_arn {
             self.existing(arn)?;
         }
         let rate = rate
-            .map(|rate| super::check::bounds(rate, "MaxNumberOfMessagesPerSecond", &limits::MOVES_PER_SECOND))
+            .map(|rate| {
+                super::check::bounds(
+                    rate,
+                    "MaxNumberOfMessagesPerSecond",
+                    &limits::MOVES_PER_SECOND,
+                )
+            })
             .transpose()?;
         self.advance_moves(now);
-        let running = |task: &MoveTask| task.status == MoveStatus::Running && task.source_arn == source_arn;
+        let running =
+            |task: &MoveTask| task.status == MoveStatus::Running && task.source_arn == source_arn;
         if self.moves.iter().any(running) {
             return Err(SqsError::new(
                 ErrorCode::UnsupportedOperation,
@@ -115,7 +124,10 @@ impl Engine {
         self.advance_moves(now);
         let task = self.moves.iter_mut().find(|task| task.handle == handle);
         let Some(task) = task.filter(|task| task.status == MoveStatus::Running) else {
-            return Err(SqsError::new(ErrorCode::ResourceNotFound, "Task does not exist or is not running."));
+            return Err(SqsError::new(
+                ErrorCode::ResourceNotFound,
+                "Task does not exist or is not running.",
+            ));
         };
         task.status = MoveStatus::Cancelled;
         Ok(task.moved)
@@ -172,7 +184,8 @@ impl Engine {
         let target = task.destination_arn.as_ref().or(message.dead_letter_source.as_ref());
         let target = target.map(|arn| name_of(arn).to_owned());
         let Some(target) = target.filter(|target| self.queues.contains_key(target)) else {
-            (task.status, task.failure) = (MoveStatus::Failed, Some("CouldNotDetermineMessageSource"));
+            (task.status, task.failure) =
+                (MoveStatus::Failed, Some("CouldNotDetermineMessageSource"));
             return;
         };
         let message = self.queues.get_mut(&source).and_then(super::QueueState::take_visible);
@@ -196,7 +209,8 @@ impl Engine {
     }
 }
 
-/// A moved message counts as new, with the body and the attributes it had. Source: guide, "dead-letter queue redrive".
+/// A moved message counts as new, with the body and the attributes it had. Source: guide,
+/// "dead-letter queue redrive".
 fn as_new(message: Message, id: String, now: SystemTime) -> Message {
     Message {
         id,

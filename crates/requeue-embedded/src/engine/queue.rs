@@ -1,4 +1,5 @@
-//! One queue: its messages, and in which order and when they can be received. Every step costs a logarithm, never the length of the queue.
+//! One queue: its messages, and in which order and when they can be received. Every step costs a
+//! logarithm, never the length of the queue.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
@@ -81,7 +82,12 @@ impl QueueState {
     }
 
     /// Accepts a message, or recalls the one that it repeats.
-    pub(crate) fn send(&mut self, draft: Draft, id: String, now: SystemTime) -> Result<Sent, SqsError> {
+    pub(crate) fn send(
+        &mut self,
+        draft: Draft,
+        id: String,
+        now: SystemTime,
+    ) -> Result<Sent, SqsError> {
         check::draft(&draft, &self.settings)?;
         let Some(fifo) = &self.settings.fifo else {
             // An explicit zero overrides the queue's delay.
@@ -89,7 +95,8 @@ impl QueueState {
             let delay = own.map_or(self.settings.delay, Duration::from_secs);
             return Ok(self.accept(Message::new(draft, id, now), delay, now));
         };
-        let deduplication = draft.deduplication.clone().unwrap_or_else(|| super::digest::sha256(&draft.body));
+        let deduplication =
+            draft.deduplication.clone().unwrap_or_else(|| super::digest::sha256(&draft.body));
         let scope = draft.group.clone().filter(|_| fifo.deduplicate_per_group);
         let scoped = (scope, deduplication.clone());
         if let Some(earlier) = self.memory.recall(&scoped, now) {
@@ -103,7 +110,12 @@ impl QueueState {
     }
 
     /// Stores a message that is in order, visible after `delay`.
-    pub(crate) fn accept(&mut self, mut message: Message, delay: Duration, now: SystemTime) -> Sent {
+    pub(crate) fn accept(
+        &mut self,
+        mut message: Message,
+        delay: Duration,
+        now: SystemTime,
+    ) -> Sent {
         let key = self.next_key;
         self.next_key += 1;
         message.state = match delay {
@@ -151,10 +163,14 @@ impl QueueState {
         message.first_received.get_or_insert(now);
         message.receipt = receipt.number;
         self.place(key, State::InFlight { until: now + visibility, received: now });
-        Some(Received { message: self.messages.get(&key)?.clone(), receipt_handle: receipt.to_handle() })
+        Some(Received {
+            message: self.messages.get(&key)?.clone(),
+            receipt_handle: receipt.to_handle(),
+        })
     }
 
-    /// Stores a message as though it had just been received under a handle of somebody else's making.
+    /// Stores a message as though it had just been received under a handle of somebody else's
+    /// making.
     pub(crate) fn put_in_flight(
         &mut self,
         message: Message,
@@ -191,9 +207,14 @@ impl QueueState {
         let latest = message.receipt == receipt.number;
         let in_flight = matches!(message.state, State::InFlight { .. });
         if self.settings.fifo.is_some() && !(latest && in_flight) {
-            return Err(SqsError::invalid_value(handle, "ReceiptHandle", "The receipt handle has expired."));
+            return Err(SqsError::invalid_value(
+                handle,
+                "ReceiptHandle",
+                "The receipt handle has expired.",
+            ));
         }
-        // With an older handle the request succeeds and deletes nothing. Source: reference, `DeleteMessage`.
+        // With an older handle the request succeeds and deletes nothing. Source: reference,
+        // `DeleteMessage`.
         if latest {
             self.remove(receipt.key);
         }
@@ -201,7 +222,12 @@ impl QueueState {
     }
 
     /// Lets a received message become visible `secs` from now.
-    pub(crate) fn change_visibility(&mut self, handle: &str, secs: i64, now: SystemTime) -> Result<(), SqsError> {
+    pub(crate) fn change_visibility(
+        &mut self,
+        handle: &str,
+        secs: i64,
+        now: SystemTime,
+    ) -> Result<(), SqsError> {
         let secs = check::bounds(secs, "VisibilityTimeout", &limits::VISIBILITY_SECS)?;
         let receipt = self.receipt(handle)?;
         let state = self
@@ -212,7 +238,10 @@ impl QueueState {
         let received = match state {
             Some(State::InFlight { received, .. }) => received,
             Some(State::Visible { .. } | State::Delayed { .. }) => {
-                return Err(SqsError::new(ErrorCode::MessageNotInflight, "The specified message isn't in flight."));
+                return Err(SqsError::new(
+                    ErrorCode::MessageNotInflight,
+                    "The specified message isn't in flight.",
+                ));
             }
             None => {
                 return Err(SqsError::invalid_value(
@@ -239,7 +268,10 @@ impl QueueState {
         if self.purged.is_some_and(|last| now < last + limits::BETWEEN_PURGES) {
             return Err(SqsError::new(
                 ErrorCode::PurgeQueueInProgress,
-                format!("Only one PurgeQueue operation on {} is allowed every 60 seconds.", self.name),
+                format!(
+                    "Only one PurgeQueue operation on {} is allowed every 60 seconds.",
+                    self.name
+                ),
             ));
         }
         self.purged = Some(now);
@@ -298,16 +330,20 @@ impl QueueState {
 
     fn receipt(&self, handle: &str) -> Result<Receipt, SqsError> {
         let known = |receipt: &Receipt| {
-            receipt.instance == self.instance && receipt.key < self.next_key && receipt.number < self.next_receipt
+            receipt.instance == self.instance
+                && receipt.key < self.next_key
+                && receipt.number < self.next_receipt
         };
-        self.foreign_handles.get(handle).copied().or_else(|| Receipt::from_handle(handle).filter(known)).ok_or_else(
-            || {
+        self.foreign_handles
+            .get(handle)
+            .copied()
+            .or_else(|| Receipt::from_handle(handle).filter(known))
+            .ok_or_else(|| {
                 SqsError::new(
                     ErrorCode::ReceiptHandleIsInvalid,
                     format!("The input receipt handle \"{handle}\" is not a valid receipt handle."),
                 )
-            },
-        )
+            })
     }
 
     fn place(&mut self, key: Key, state: State) {

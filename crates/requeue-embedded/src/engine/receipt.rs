@@ -1,4 +1,5 @@
-//! Receipt handles: which message of which queue, and which of its receives. They hold all that, so that none must be remembered.
+//! Receipt handles: which message of which queue, and which of its receives. They hold all that, so
+//! that none must be remembered.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

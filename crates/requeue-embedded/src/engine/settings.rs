@@ -1,4 +1,5 @@
-//! The attributes of a queue: read from the strings of a request, checked, and written back as strings.
+//! The attributes of a queue: read from the strings of a request, checked, and written back as
+//! strings.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,7 +21,8 @@ pub(crate) struct Settings {
     pub(crate) redrive: Option<RedrivePolicy>,
     pub(crate) redrive_allow: Option<RedriveAllow>,
     pub(crate) fifo: Option<Fifo>,
-    /// Attributes that are kept and answered, and change nothing here: encryption and access policy.
+    /// Attributes that are kept and answered, and change nothing here: encryption and access
+    /// policy.
     passive: BTreeMap<String, String>,
 }
 
@@ -67,7 +69,8 @@ pub(crate) struct Fifo {
     throughput_per_group: bool,
 }
 
-const PASSIVE: [&str; 4] = ["KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "Policy", "SqsManagedSseEnabled"];
+const PASSIVE: [&str; 4] =
+    ["KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "Policy", "SqsManagedSseEnabled"];
 
 impl Settings {
     /// The settings of a queue that names none.
@@ -107,7 +110,9 @@ impl Settings {
         let seconds = |range| number(name, value, &range).map(Duration::from_secs);
         match name {
             "DelaySeconds" => self.delay = seconds(limits::DELAY_SECS)?,
-            "MaximumMessageSize" => self.max_message_bytes = number(name, value, &limits::MESSAGE_BYTES)?,
+            "MaximumMessageSize" => {
+                self.max_message_bytes = number(name, value, &limits::MESSAGE_BYTES)?
+            }
             "MessageRetentionPeriod" => self.retention = seconds(limits::RETENTION_SECS)?,
             "ReceiveMessageWaitTimeSeconds" => self.wait = seconds(limits::WAIT_SECS)?,
             "VisibilityTimeout" => self.visibility = seconds(limits::VISIBILITY_SECS)?,
@@ -116,7 +121,10 @@ impl Settings {
             "RedrivePolicy" => self.redrive = Some(redrive_policy(value)?),
             "RedriveAllowPolicy" if value.is_empty() => self.redrive_allow = None,
             "RedriveAllowPolicy" => self.redrive_allow = Some(redrive_allow(value)?),
-            "FifoQueue" | "ContentBasedDeduplication" | "DeduplicationScope" | "FifoThroughputLimit" => {
+            "FifoQueue"
+            | "ContentBasedDeduplication"
+            | "DeduplicationScope"
+            | "FifoThroughputLimit" => {
                 self.set_fifo(name, value)?;
             }
             name if PASSIVE.contains(&name) => {
@@ -164,7 +172,10 @@ impl Settings {
             put("FifoQueue", "true".to_owned());
             put("ContentBasedDeduplication", fifo.content_based_deduplication.to_string());
             put("DeduplicationScope", if scope { "messageGroup" } else { "queue" }.to_owned());
-            put("FifoThroughputLimit", if limit { "perMessageGroupId" } else { "perQueue" }.to_owned());
+            put(
+                "FifoThroughputLimit",
+                if limit { "perMessageGroupId" } else { "perQueue" }.to_owned(),
+            );
         }
         out
     }
@@ -172,9 +183,12 @@ impl Settings {
 
 fn redrive_policy(value: &str) -> Result<RedrivePolicy, SqsError> {
     let refused = |reason: &str| SqsError::invalid_value(value, "RedrivePolicy", reason);
-    let policy: Value = serde_json::from_str(value).map_err(|_| refused("Redrive policy is not a valid JSON map."))?;
+    let policy: Value = serde_json::from_str(value)
+        .map_err(|_| refused("Redrive policy is not a valid JSON map."))?;
     let Some(arn) = policy.get("deadLetterTargetArn").and_then(Value::as_str) else {
-        return Err(refused("Redrive policy does not contain mandatory attribute: deadLetterTargetArn."));
+        return Err(refused(
+            "Redrive policy does not contain mandatory attribute: deadLetterTargetArn.",
+        ));
     };
     // Templates of all ages write the count as a number and as a string.
     let count = match policy.get("maxReceiveCount") {
@@ -183,8 +197,12 @@ fn redrive_policy(value: &str) -> Result<RedrivePolicy, SqsError> {
         Some(other) => other.as_u64(),
     };
     match count.filter(|count| limits::MAX_RECEIVE_COUNT.contains(count)) {
-        Some(max_receive_count) => Ok(RedrivePolicy { dead_letter_target_arn: arn.to_owned(), max_receive_count }),
-        None => Err(refused("Invalid value for maxReceiveCount: must be a whole number from 1 to 1000.")),
+        Some(max_receive_count) => {
+            Ok(RedrivePolicy { dead_letter_target_arn: arn.to_owned(), max_receive_count })
+        }
+        None => Err(refused(
+            "Invalid value for maxReceiveCount: must be a whole number from 1 to 1000.",
+        )),
     }
 }
 
@@ -196,7 +214,9 @@ fn redrive_allow(value: &str) -> Result<RedriveAllow, SqsError> {
     let by_queue = policy.redrive_permission == Permission::ByQueue;
     let named = policy.source_queue_arns.len();
     if by_queue != (1..=limits::ALLOWED_SOURCES).contains(&named) {
-        return Err(refused("sourceQueueArns must name 1 to 10 queues with byQueue, and none otherwise."));
+        return Err(refused(
+            "sourceQueueArns must name 1 to 10 queues with byQueue, and none otherwise.",
+        ));
     }
     Ok(policy)
 }
@@ -210,7 +230,10 @@ fn json(value: &impl Serialize) -> String {
 }
 
 fn invalid(name: &str) -> SqsError {
-    SqsError::new(ErrorCode::InvalidAttributeValue, format!("Invalid value for the parameter {name}."))
+    SqsError::new(
+        ErrorCode::InvalidAttributeValue,
+        format!("Invalid value for the parameter {name}."),
+    )
 }
 
 pub(crate) fn unknown(name: &str) -> SqsError {

@@ -1,4 +1,5 @@
-//! Whatever is done to a queue, in whatever order: no message is lost, shown twice at once, or shown out of turn.
+//! Whatever is done to a queue, in whatever order: no message is lost, shown twice at once, or
+//! shown out of turn.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -84,8 +85,12 @@ impl Trial {
             ..Draft::default()
         };
         self.engine.send(self.name, draft, self.now).expect("a legal message");
-        let known =
-            Known { group, hidden_until: self.now + Duration::from_secs(u64::from(delay)), handle: None, received: 0 };
+        let known = Known {
+            group,
+            hidden_until: self.now + Duration::from_secs(u64::from(delay)),
+            handle: None,
+            received: 0,
+        };
         self.alive.insert(self.sent, known);
         self.sent += 1;
     }
@@ -99,7 +104,11 @@ impl Trial {
         let possible = self.possible();
         let found = self.engine.receive(self.name, asked, self.now).expect("it exists").messages;
         assert!(found.len() <= usize::from(max));
-        assert_eq!(found.is_empty(), possible.is_empty(), "a receive finds something if there is something");
+        assert_eq!(
+            found.is_empty(),
+            possible.is_empty(),
+            "a receive finds something if there is something"
+        );
         let mut last_of_group = BTreeMap::new();
         for received in found {
             let number: u32 = received.message.body.parse().expect("a number");
@@ -111,7 +120,9 @@ impl Trial {
             assert_eq!(received.message.receive_count, known.received);
             let previous = last_of_group.insert(known.group, number);
             if self.name.strip_suffix(".fifo").is_some() {
-                let between = |other: &u32| self.alive[other].group == self.alive[&number].group && *other < number;
+                let between = |other: &u32| {
+                    self.alive[other].group == self.alive[&number].group && *other < number
+                };
                 let before = possible.iter().copied().filter(between).max();
                 assert_eq!(previous, before, "within its group none is left out");
             }
@@ -122,7 +133,8 @@ impl Trial {
     fn possible(&self) -> Vec<u32> {
         let hidden = |known: &Known| known.hidden_until > self.now;
         let locked = |group| {
-            let held = |known: &&Known| known.group == group && known.handle.is_some() && hidden(known);
+            let held =
+                |known: &&Known| known.group == group && known.handle.is_some() && hidden(known);
             self.fifo() && self.alive.values().any(|known| held(&known))
         };
         let visible = self.alive.iter().filter(|(_, known)| !hidden(known) && !locked(known.group));
@@ -139,7 +151,8 @@ impl Trial {
             return;
         };
         let handle = known.handle.expect("held");
-        let deleted = self.engine.queue(self.name, self.now).and_then(|queue| queue.delete(&handle));
+        let deleted =
+            self.engine.queue(self.name, self.now).and_then(|queue| queue.delete(&handle));
         let expired = self.fifo() && known.hidden_until <= self.now;
         assert_eq!(deleted.is_err(), expired);
         if !expired {
@@ -164,7 +177,8 @@ impl Trial {
     fn agrees(&mut self) {
         let now = self.now;
         let queue = self.engine.queue(self.name, now).expect("it exists");
-        let numbers: Vec<u32> = queue.messages().filter_map(|message| message.body.parse().ok()).collect();
+        let numbers: Vec<u32> =
+            queue.messages().filter_map(|message| message.body.parse().ok()).collect();
         assert_eq!(numbers, self.alive.keys().copied().collect::<Vec<_>>());
         for (message, known) in queue.messages().zip(self.alive.values()) {
             let hidden = !matches!(message.state, State::Visible { .. });

@@ -1,7 +1,9 @@
 //! The three batch operations: first the batch as a whole, then each entry for itself.
 
 use super::messages::{Digests, draft};
-use super::shapes::{Batch, BatchAnswer, DeleteEntry, Done, Failed, SendEntry, SentShape, VisibilityEntry};
+use super::shapes::{
+    Batch, BatchAnswer, DeleteEntry, Done, Failed, SendEntry, SentShape, VisibilityEntry,
+};
 use super::{Context, queue_name};
 use crate::engine::Engine;
 use crate::engine::error::SqsError;
@@ -55,7 +57,8 @@ pub(super) fn change_visibility(
     let ids = entries.iter().map(|(id, _)| id.as_str());
     Engine::check_batch("ChangeMessageVisibilityBatchRequestEntry", ids, 0)?;
     Ok(each(context, entries, |id, entry| {
-        let secs = entry.visibility_timeout.ok_or_else(|| SqsError::missing("VisibilityTimeout"))?;
+        let secs =
+            entry.visibility_timeout.ok_or_else(|| SqsError::missing("VisibilityTimeout"))?;
         queue.change_visibility(&entry.receipt_handle, secs, context.now)?;
         Ok(Done { id })
     }))

@@ -7,8 +7,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::shapes::{
-    AttributeShape, ChangeMessageVisibility, DeleteMessage, MessageShape, MessageToSend, Messages, Nothing,
-    ReceiveMessage, SendMessage, SentShape,
+    AttributeShape, ChangeMessageVisibility, DeleteMessage, MessageShape, MessageToSend, Messages,
+    Nothing, ReceiveMessage, SendMessage, SentShape,
 };
 use super::{Context, Patience, Performed, queue_name, told};
 use crate::engine::error::{ErrorCode, SqsError};
@@ -36,7 +36,11 @@ const SYSTEM_ATTRIBUTES: [&str; 12] = [
     "SqsManagedSseEnabled",
 ];
 
-pub(super) fn send(engine: &mut Engine, asked: SendMessage, context: &Context<'_>) -> Result<SentShape, SqsError> {
+pub(super) fn send(
+    engine: &mut Engine,
+    asked: SendMessage,
+    context: &Context<'_>,
+) -> Result<SentShape, SqsError> {
     let draft = draft(asked.message, context)?;
     let digests = Digests::of(&draft, context);
     let sent = engine.send(queue_name(&asked.queue_url), draft, context.now)?;
@@ -65,7 +69,11 @@ pub(super) fn receive(
     })
 }
 
-pub(super) fn delete(engine: &mut Engine, asked: &DeleteMessage, context: &Context<'_>) -> Result<Nothing, SqsError> {
+pub(super) fn delete(
+    engine: &mut Engine,
+    asked: &DeleteMessage,
+    context: &Context<'_>,
+) -> Result<Nothing, SqsError> {
     let queue = engine.queue(queue_name(&asked.queue_url), context.now)?;
     queue.delete(&asked.receipt_handle)?;
     Ok(Nothing {})
@@ -88,7 +96,8 @@ pub(super) fn draft(asked: MessageToSend, context: &Context<'_>) -> Result<Draft
         .into_iter()
         .map(|(name, shape)| attribute(&name, shape).map(|attribute| (name, attribute)))
         .collect();
-    // The sender's own header wins over the one of the request, which holds for every message of the request.
+    // The sender's own header wins over the one of the request, which holds for every message of
+    // the request.
     let own = trace_header(asked.message_system_attributes.unwrap_or_default())?;
     Ok(Draft {
         body: asked.message_body.unwrap_or_default(),
@@ -102,19 +111,24 @@ pub(super) fn draft(asked: MessageToSend, context: &Context<'_>) -> Result<Draft
 
 fn attribute(name: &str, shape: AttributeShape) -> Result<Attribute, SqsError> {
     let data_type = shape.data_type.filter(|data_type| !data_type.is_empty()).ok_or_else(|| {
-        SqsError::invalid(format!("The message (user) attribute '{name}' must contain a non-empty attribute type."))
+        SqsError::invalid(format!(
+            "The message (user) attribute '{name}' must contain a non-empty attribute type."
+        ))
     })?;
     let value = match (shape.string_value, shape.binary_value) {
         (Some(text), None) => AttributeValue::Text(text),
-        (None, Some(base64)) => STANDARD
-            .decode(base64)
-            .map(AttributeValue::Binary)
-            .map_err(|_| SqsError::new(ErrorCode::MalformedInput, "A binary value is not base64."))?,
+        (None, Some(base64)) => {
+            STANDARD.decode(base64).map(AttributeValue::Binary).map_err(|_| {
+                SqsError::new(ErrorCode::MalformedInput, "A binary value is not base64.")
+            })?
+        }
         // An absent value counts as an empty one, which the rules refuse.
         (None, None) if data_type.starts_with("Binary") => AttributeValue::Binary(Vec::new()),
         (None, None) => AttributeValue::Text(String::new()),
         (Some(_), Some(_)) => {
-            return Err(SqsError::invalid(format!("Message (user) attribute '{name}' has multiple values.")));
+            return Err(SqsError::invalid(format!(
+                "Message (user) attribute '{name}' has multiple values."
+            )));
         }
     };
     Ok(Attribute { data_type, value })
@@ -124,7 +138,9 @@ fn trace_header(attributes: BTreeMap<String, AttributeShape>) -> Result<Option<S
     let mut header = None;
     for (name, shape) in attributes {
         if name != TRACE_HEADER {
-            return Err(SqsError::invalid(format!("Message system attribute name '{name}' is invalid.")));
+            return Err(SqsError::invalid(format!(
+                "Message system attribute name '{name}' is invalid."
+            )));
         }
         let text = shape.string_value.filter(|text| !text.is_empty());
         if shape.data_type.as_deref() != Some("String") || text.is_none() {
@@ -149,7 +165,8 @@ impl Digests {
         // A header that came with the request is no system attribute of the sender's.
         let own = draft.trace.clone().filter(|header| Some(header.as_str()) != context.trace);
         let system = own.map(|header| {
-            let attribute = Attribute { data_type: "String".to_owned(), value: AttributeValue::Text(header) };
+            let attribute =
+                Attribute { data_type: "String".to_owned(), value: AttributeValue::Text(header) };
             (TRACE_HEADER.to_owned(), attribute)
         });
         Self {
@@ -184,7 +201,10 @@ impl<'a> Wanted<'a> {
         let system: Vec<&str> = names.map(String::as_str).collect();
         match system.iter().find(|name| !SYSTEM_ATTRIBUTES.contains(name)) {
             Some(name) => Err(crate::engine::settings::unknown(name)),
-            None => Ok(Self { system, attributes: asked.message_attribute_names.as_deref().unwrap_or_default() }),
+            None => Ok(Self {
+                system,
+                attributes: asked.message_attribute_names.as_deref().unwrap_or_default(),
+            }),
         }
     }
 

@@ -1,4 +1,5 @@
-//! awsJson1.0: the bytes of a request in, the bytes of an answer out. Knows no transport and reads no clock.
+//! awsJson1.0: the bytes of a request in, the bytes of an answer out. Knows no transport and reads
+//! no clock.
 
 mod batches;
 mod messages;
@@ -54,7 +55,9 @@ pub(crate) fn perform(
         "CreateQueue" => told(queues::create(engine, &parse(body)?, context)?),
         "GetQueueUrl" => told(queues::url(engine, &parse(body)?, context)?),
         "ListQueues" => told(queues::list(engine, &parse(body)?, context)?),
-        "ListDeadLetterSourceQueues" => told(queues::dead_letter_sources(engine, &parse(body)?, context)?),
+        "ListDeadLetterSourceQueues" => {
+            told(queues::dead_letter_sources(engine, &parse(body)?, context)?)
+        }
         "GetQueueAttributes" => told(queues::attributes(engine, &parse(body)?, context)?),
         "SetQueueAttributes" => changed(queues::set_attributes(engine, &parse(body)?, context)?),
         "DeleteQueue" => changed(queues::delete(engine, &parse(body)?, context)?),
@@ -67,8 +70,12 @@ pub(crate) fn perform(
         "ReceiveMessage" => messages::receive(engine, &parse(body)?, context),
         "DeleteMessage" => changed(messages::delete(engine, &parse(body)?, context)?),
         "DeleteMessageBatch" => changed(batches::delete(engine, parse(body)?, context)?),
-        "ChangeMessageVisibility" => changed(messages::change_visibility(engine, &parse(body)?, context)?),
-        "ChangeMessageVisibilityBatch" => changed(batches::change_visibility(engine, parse(body)?, context)?),
+        "ChangeMessageVisibility" => {
+            changed(messages::change_visibility(engine, &parse(body)?, context)?)
+        }
+        "ChangeMessageVisibilityBatch" => {
+            changed(batches::change_visibility(engine, parse(body)?, context)?)
+        }
         "StartMessageMoveTask" => changed(moves::start(engine, &parse(body)?, context)?),
         "ListMessageMoveTasks" => told(moves::list(engine, &parse(body)?, context)?),
         "CancelMessageMoveTask" => told(moves::cancel(engine, &parse(body)?, context)?),
@@ -90,7 +97,8 @@ pub(crate) fn error_body(shape: &str, message: &str) -> Vec<u8> {
     to_json(&Body { kind: format!("com.amazonaws.sqs#{shape}"), message })
 }
 
-/// The queue and the number of entries that a request names, as far as that can be said of any operation.
+/// The queue and the number of entries that a request names, as far as that can be said of any
+/// operation.
 pub(crate) fn outline(body: &[u8]) -> (Option<String>, usize) {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "PascalCase")]
@@ -108,7 +116,8 @@ pub(crate) fn outline(body: &[u8]) -> (Option<String>, usize) {
     }
 }
 
-/// The queue's name out of its URL. There is one account and one region here: whatever host and account the URL names, the name tells.
+/// The queue's name out of its URL. There is one account and one region here: whatever host and
+/// account the URL names, the name tells.
 fn queue_name(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or(url)
 }

@@ -1,18 +1,33 @@
 //! The operations about message move tasks.
 
 use super::Context;
-use super::shapes::{CancelMoveTask, ListMoveTasks, MoveTaskShape, MoveTasks, MovedCount, StartMoveTask, TaskHandle};
+use super::shapes::{
+    CancelMoveTask, ListMoveTasks, MoveTaskShape, MoveTasks, MovedCount, StartMoveTask, TaskHandle,
+};
 use crate::engine::error::SqsError;
 use crate::engine::{Engine, MoveStatus, MoveTask};
 use requeue_sqs::epoch_millis;
 
-pub(super) fn start(engine: &mut Engine, asked: &StartMoveTask, context: &Context<'_>) -> Result<TaskHandle, SqsError> {
+pub(super) fn start(
+    engine: &mut Engine,
+    asked: &StartMoveTask,
+    context: &Context<'_>,
+) -> Result<TaskHandle, SqsError> {
     let rate = asked.max_number_of_messages_per_second;
-    let task_handle = engine.start_move(&asked.source_arn, asked.destination_arn.as_deref(), rate, context.now)?;
+    let task_handle = engine.start_move(
+        &asked.source_arn,
+        asked.destination_arn.as_deref(),
+        rate,
+        context.now,
+    )?;
     Ok(TaskHandle { task_handle })
 }
 
-pub(super) fn list(engine: &mut Engine, asked: &ListMoveTasks, context: &Context<'_>) -> Result<MoveTasks, SqsError> {
+pub(super) fn list(
+    engine: &mut Engine,
+    asked: &ListMoveTasks,
+    context: &Context<'_>,
+) -> Result<MoveTasks, SqsError> {
     let tasks = engine.move_tasks(&asked.source_arn, asked.max_results, context.now)?;
     Ok(MoveTasks { results: tasks.into_iter().map(shape).collect() })
 }
@@ -22,7 +37,8 @@ pub(super) fn cancel(
     asked: &CancelMoveTask,
     context: &Context<'_>,
 ) -> Result<MovedCount, SqsError> {
-    let approximate_number_of_messages_moved = engine.cancel_move(&asked.task_handle, context.now)?;
+    let approximate_number_of_messages_moved =
+        engine.cancel_move(&asked.task_handle, context.now)?;
     Ok(MovedCount { approximate_number_of_messages_moved })
 }
 

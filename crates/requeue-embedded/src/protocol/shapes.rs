@@ -1,4 +1,5 @@
-//! The requests and answers of awsJson1.0 as they stand on the wire. Member names follow the service model; nothing here decides.
+//! The requests and answers of awsJson1.0 as they stand on the wire. Member names follow the
+//! service model; nothing here decides.
 
 use std::collections::BTreeMap;
 

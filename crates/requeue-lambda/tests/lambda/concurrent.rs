@@ -19,7 +19,10 @@ async fn an_invocation_that_hangs_keeps_no_other_from_its_answer() {
             batches.push(stage.receive().await);
         }
         let begun = Instant::now();
-        let ends: Vec<_> = batches.iter().map(|batch| function.begin(&batch.event(&stage.queue), TIMEOUT)).collect();
+        let ends: Vec<_> = batches
+            .iter()
+            .map(|batch| function.begin(&batch.event(&stage.queue), TIMEOUT))
+            .collect();
         let mut times = Vec::new();
         for (batch, end) in batches.iter().zip(ends).rev() {
             let ended = end.await.unwrap();
@@ -28,7 +31,8 @@ async fn an_invocation_that_hangs_keeps_no_other_from_its_answer() {
             stage.acknowledge(batch, &ended);
         }
         assert_eq!(times[0] > Duration::from_secs(2), waits, "with at most {most}: {times:?}");
-        let tasks: Vec<_> = stage.messages().iter().filter_map(|message| json(&message.body)).collect();
+        let tasks: Vec<_> =
+            stage.messages().iter().filter_map(|message| json(&message.body)).collect();
         assert_eq!(tasks.len(), 2, "what hung and what failed are there once more");
         assert!(tasks.iter().all(|copy| copy["retryCount"] == 1), "{tasks:?}");
     }
@@ -46,15 +50,21 @@ async fn a_pause_holds_for_every_invocation_of_the_environment() {
         stage.send(&format!(r#"{{"answer":"ok","n":{n}}}"#)).await;
         batches.push(stage.receive().await);
     }
-    let ends: Vec<_> = batches.iter().map(|batch| function.begin(&batch.event(&stage.queue), TIMEOUT)).collect();
+    let ends: Vec<_> =
+        batches.iter().map(|batch| function.begin(&batch.event(&stage.queue), TIMEOUT)).collect();
     for (batch, end) in batches.iter().zip(ends) {
         let ended = end.await.unwrap();
         assert!(failed(&ended).is_empty());
         stage.acknowledge(batch, &ended);
     }
     assert_eq!(stage.target.bodies().len(), 1, "nothing else was called");
-    let copies: Vec<_> = stage.messages().iter().filter_map(|message| json(&message.body)).collect();
-    assert_eq!(copies.iter().filter(|copy| copy["retryState"]["deferrals"] == 1).count(), 3, "{copies:?}");
+    let copies: Vec<_> =
+        stage.messages().iter().filter_map(|message| json(&message.body)).collect();
+    assert_eq!(
+        copies.iter().filter(|copy| copy["retryState"]["deferrals"] == 1).count(),
+        3,
+        "{copies:?}"
+    );
     let log = function.stop().await;
     assert_eq!(log.matches(r#""why":"paused""#).count(), 3, "{log}");
 }

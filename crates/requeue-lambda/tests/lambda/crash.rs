@@ -1,4 +1,5 @@
-//! The process is killed at each queue call of a batch in turn, before the call takes effect and after it.
+//! The process is killed at each queue call of a batch in turn, before the call takes effect and
+//! after it.
 
 use std::process::Command;
 use std::sync::{Arc, Mutex};
@@ -68,7 +69,10 @@ const CASES: [Case; 5] = [
 ];
 
 fn direct(stage: &Stage) -> Vec<(&'static str, String)> {
-    vec![("REQUEUE_DEAD_LETTER", "direct".to_owned()), ("REQUEUE_DEAD_LETTER_QUEUE_URL", stage.dead_letter_url())]
+    vec![
+        ("REQUEUE_DEAD_LETTER", "direct".to_owned()),
+        ("REQUEUE_DEAD_LETTER_QUEUE_URL", stage.dead_letter_url()),
+    ]
 }
 
 struct Run {
@@ -83,7 +87,8 @@ struct Run {
 async fn run(case: &Case, kill: Option<(u64, Fault)>) -> Run {
     let stage = if case.is_fifo { Stage::fifo().await } else { Stage::new().await };
     let settings = (case.settings)(&stage);
-    let mut settings: Vec<(&str, &str)> = settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    let mut settings: Vec<(&str, &str)> =
+        settings.iter().map(|(name, value)| (*name, value.as_str())).collect();
     settings.push(UNPROTECTED);
     let mut function = stage.requeue_lambda(&settings).await;
     let mut sent = Vec::new();
@@ -99,7 +104,8 @@ async fn run(case: &Case, kill: Option<(u64, Fault)>) -> Run {
     stage.sqs.set_faults(move |call| {
         let fault = match &kill {
             Some((at, fault)) if call.number - first == *at => {
-                let killed = Command::new("kill").args(["-KILL", &pid]).status().expect("kill is a command");
+                let killed =
+                    Command::new("kill").args(["-KILL", &pid]).status().expect("kill is a command");
                 assert!(killed.success());
                 fault.clone()
             }
@@ -122,7 +128,8 @@ async fn a_kill_at_any_queue_call_loses_nothing_and_doubles_only_what_was_sent_a
     for case in CASES {
         let whole = run(&case, None).await;
         assert!(matches!(whole.ended, Ended::Response(_)), "{}", case.name);
-        let mut operations: Vec<&str> = whole.calls.iter().map(|(operation, _)| operation.as_str()).collect();
+        let mut operations: Vec<&str> =
+            whole.calls.iter().map(|(operation, _)| operation.as_str()).collect();
         // Requests about different messages are under way at the same time.
         if !case.is_fifo {
             operations.sort_unstable_by_key(|operation| *operation != SEND);
@@ -130,7 +137,11 @@ async fn a_kill_at_any_queue_call_loses_nothing_and_doubles_only_what_was_sent_a
         assert_eq!(operations, case.calls, "{}", case.name);
         for at in 1..=u64::try_from(case.calls.len()).unwrap() {
             for fault in [Fault::LoseRequest, Fault::LoseAnswer] {
-                let what = format!("{}, killed at call {at} of {}, {fault:?}", case.name, case.calls.len());
+                let what = format!(
+                    "{}, killed at call {at} of {}, {fault:?}",
+                    case.name,
+                    case.calls.len()
+                );
                 judge(&case, &run(&case, Some((at, fault))).await, &what);
             }
         }
@@ -147,10 +158,16 @@ fn judge(case: &Case, run: &Run, what: &str) {
         assert!(originals + copies >= 1, "{what}: message {n} is lost");
         assert!(copies <= 1, "{what}: message {n} was copied {copies} times");
         if n >= case.failing {
-            assert_eq!((originals, copies), (1, 0), "{what}: what succeeded comes back, for nobody acknowledged it");
+            assert_eq!(
+                (originals, copies),
+                (1, 0),
+                "{what}: what succeeded comes back, for nobody acknowledged it"
+            );
         }
         doubled += usize::from(originals + copies > 1);
     }
-    let entries = |name| run.calls.iter().filter(|(call, _)| call == name).map(|(_, entries)| entries).sum::<usize>();
+    let entries = |name| {
+        run.calls.iter().filter(|(call, _)| call == name).map(|(_, entries)| entries).sum::<usize>()
+    };
     assert_eq!(doubled, entries(SEND) - entries(DELETE), "{what}");
 }

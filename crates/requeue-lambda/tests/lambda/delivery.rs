@@ -16,7 +16,8 @@ fn secs_until(time: SystemTime) -> f64 {
 async fn each_class_of_answer_ends_where_it_should() {
     let stage = Stage::new().await;
     // At this level the crates below us would log the whole event.
-    let mut function = stage.requeue_lambda(&[("AWS_LAMBDA_LOG_LEVEL", "TRACE"), UNPROTECTED]).await;
+    let mut function =
+        stage.requeue_lambda(&[("AWS_LAMBDA_LOG_LEVEL", "TRACE"), UNPROTECTED]).await;
     let mut sent = Vec::new();
     for answer in ["ok", "rate-limit", "unavailable", "quota", "invalid"] {
         sent.push(stage.send(&format!(r#"{{"answer":"{answer}","text":"{CANARY}"}}"#)).await);
@@ -31,13 +32,22 @@ async fn each_class_of_answer_ends_where_it_should() {
             MessageState::DelayedUntil(until) => secs_until(until),
             MessageState::Visible | MessageState::InFlightUntil(_) => -1.0,
         };
-        delays.push((body["answer"].as_str().unwrap().to_owned(), secs, body["originalMessageId"].clone()));
+        delays.push((
+            body["answer"].as_str().unwrap().to_owned(),
+            secs,
+            body["originalMessageId"].clone(),
+        ));
     }
     delays.sort_by(|one, other| one.0.cmp(&other.0));
-    let [invalid, quota, rate_limit, unavailable] = &delays[..] else { panic!("four messages: {delays:?}") };
+    let [invalid, quota, rate_limit, unavailable] = &delays[..] else {
+        panic!("four messages: {delays:?}")
+    };
     assert_eq!((invalid.0.as_str(), invalid.1), ("invalid", -1.0));
     assert!((58.0..=120.0).contains(&quota.1), "{quota:?}");
-    assert!((38.0..=44.0).contains(&rate_limit.1), "the named 40 s and up to a tenth: {rate_limit:?}");
+    assert!(
+        (38.0..=44.0).contains(&rate_limit.1),
+        "the named 40 s and up to a tenth: {rate_limit:?}"
+    );
     assert!((0.0..=2.0).contains(&unavailable.1), "{unavailable:?}");
     assert_eq!(quota.2, json!(sent[3]));
 
@@ -59,7 +69,10 @@ async fn what_is_final_reaches_the_dead_letter_queue_by_the_redrive_policy() {
     }
     assert!(stage.sqs.receive(&stage.queue, 10, Duration::from_secs(5)).await.unwrap().is_empty());
     let dead = stage.dead();
-    assert_eq!((dead.len(), dead[0].id.as_str(), dead[0].body.as_str()), (1, id.as_str(), r#"{"answer":"invalid"}"#));
+    assert_eq!(
+        (dead.len(), dead[0].id.as_str(), dead[0].body.as_str()),
+        (1, id.as_str(), r#"{"answer":"invalid"}"#)
+    );
 }
 
 #[tokio::test]
@@ -71,7 +84,10 @@ async fn what_is_final_is_sent_to_the_dead_letter_queue_by_the_mode_direct() {
         let id = stage.send(r#"{"answer":"invalid"}"#).await;
         stage.send(r#"{"answer":"ok"}"#).await;
         let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
-        assert_eq!((failed(&ended).len(), stage.target.bodies().len(), stage.messages().len()), (0, 2, 0));
+        assert_eq!(
+            (failed(&ended).len(), stage.target.bodies().len(), stage.messages().len()),
+            (0, 2, 0)
+        );
 
         let dead = stage.dead();
         assert_eq!(dead.len(), 1);
@@ -88,9 +104,10 @@ async fn what_is_final_is_sent_to_the_dead_letter_queue_by_the_mode_direct() {
 
 #[tokio::test]
 async fn what_is_not_sent_again_waits_in_its_place() {
-    for (stage, settings, reported) in
-        [(Stage::new().await, &[("REQUEUE_STRATEGY", "visibility"), UNPROTECTED][..], 1), (Stage::fifo().await, &[], 2)]
-    {
+    for (stage, settings, reported) in [
+        (Stage::new().await, &[("REQUEUE_STRATEGY", "visibility"), UNPROTECTED][..], 1),
+        (Stage::fifo().await, &[], 2),
+    ] {
         let mut function = stage.requeue_lambda(settings).await;
         let bodies = [r#"{ "answer": "rate-limit" }"#, r#"{"answer":"ok"}"#];
         let mut ids = Vec::new();
@@ -107,8 +124,14 @@ async fn what_is_not_sent_again_waits_in_its_place() {
         let [head, followers @ ..] = &kept[..] else { panic!("the one that failed") };
         assert_eq!((head.id.as_str(), head.body.as_str()), (ids[0].as_str(), bodies[0]));
         let MessageState::InFlightUntil(until) = head.state else { panic!("{head:?}") };
-        assert!((38.0..=44.0).contains(&secs_until(until)), "the named 40 s and up to a tenth: {head:?}");
-        assert!(followers.iter().all(|message| message.state == MessageState::Visible), "{followers:?}");
+        assert!(
+            (38.0..=44.0).contains(&secs_until(until)),
+            "the named 40 s and up to a tenth: {head:?}"
+        );
+        assert!(
+            followers.iter().all(|message| message.state == MessageState::Visible),
+            "{followers:?}"
+        );
         assert_eq!(followers.len(), reported - 1);
         assert_eq!(stage.sqs.call_count("SendMessageBatch"), 0);
     }
@@ -125,7 +148,9 @@ async fn calls_to_sqs_are_tried_as_often_as_the_policy_says() {
         let mut function = stage.requeue_lambda(&[("REQUEUE_POLICY", policy)]).await;
         let id = stage.send(r#"{"answer":"unavailable"}"#).await;
         let busy = Fault::refuse(503, "ServiceUnavailable");
-        stage.sqs.set_faults(move |call| if call.operation == "SendMessageBatch" { busy.clone() } else { Fault::None });
+        stage.sqs.set_faults(move |call| {
+            if call.operation == "SendMessageBatch" { busy.clone() } else { Fault::None }
+        });
         let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
         assert_eq!(failed(&ended), [id.as_str()]);
         assert_eq!(stage.sqs.call_count("SendMessageBatch"), tries, "{policy}");
@@ -140,7 +165,8 @@ async fn a_copy_continues_the_trace_of_its_invocation_and_not_that_of_the_origin
     stage.send(r#"{"answer":"unavailable"}"#).await;
     let batch = stage.receive().await;
     let mut event = batch.event(&stage.queue);
-    event["Records"][0]["attributes"]["AWSTraceHeader"] = TRACE.replace("Lineage=3", "Lineage=2").into();
+    event["Records"][0]["attributes"]["AWSTraceHeader"] =
+        TRACE.replace("Lineage=3", "Lineage=2").into();
     let ended = function.invoke(&event, TIMEOUT).await;
     stage.acknowledge(&batch, &ended);
     let copies = stage.messages();
@@ -151,7 +177,8 @@ async fn a_copy_continues_the_trace_of_its_invocation_and_not_that_of_the_origin
 #[tokio::test]
 async fn the_target_sees_the_same_bytes_on_every_attempt() {
     let stage = Stage::new().await;
-    let mut function = stage.requeue_lambda(&[("REQUEUE_POLICY", r#"{"preset":"critical"}"#)]).await;
+    let mut function =
+        stage.requeue_lambda(&[("REQUEUE_POLICY", r#"{"preset":"critical"}"#)]).await;
     let bodies = ["{ \"answer\" : \"unavailable\", \"n\": 1.0e2 }\n", "plain text", "[1, 2]"];
     for body in bodies {
         stage.send(body).await;
@@ -170,7 +197,8 @@ async fn the_target_sees_the_same_bytes_on_every_attempt() {
     assert_eq!(json(&stage.messages()[0].body).unwrap()["retryCount"], 3);
 }
 
-/// What goes wrong with SQS, how many messages are then reported, and how many copies are in the queue.
+/// What goes wrong with SQS, how many messages are then reported, and how many copies are in the
+/// queue.
 #[tokio::test]
 async fn trouble_with_sqs_loses_nothing() {
     let refused = |position, sender_fault| EntryFault {
@@ -181,8 +209,20 @@ async fn trouble_with_sqs_loses_nothing() {
         ("a refused send", "SendMessageBatch", Fault::refuse(403, "AccessDeniedException"), 3, 0),
         ("one entry refused", "SendMessageBatch", Fault::Entries(vec![refused(1, true)]), 1, 2),
         ("a lost answer", "SendMessageBatch", Fault::LoseAnswer, 3, 6),
-        ("a refused delete", "DeleteMessageBatch", Fault::refuse(403, "AccessDeniedException"), 0, 3),
-        ("a failed delete of one", "DeleteMessageBatch", Fault::Entries(vec![refused(0, false)]), 0, 3),
+        (
+            "a refused delete",
+            "DeleteMessageBatch",
+            Fault::refuse(403, "AccessDeniedException"),
+            0,
+            3,
+        ),
+        (
+            "a failed delete of one",
+            "DeleteMessageBatch",
+            Fault::Entries(vec![refused(0, false)]),
+            0,
+            3,
+        ),
     ];
     for (what, operation, fault, reported, copies) in cases {
         let stage = Stage::new().await;
@@ -191,14 +231,20 @@ async fn trouble_with_sqs_loses_nothing() {
         for n in 0..3 {
             sent.push(stage.send(&format!(r#"{{"answer":"unavailable","n":{n}}}"#)).await);
         }
-        stage.sqs.set_faults(move |call| if call.operation == operation { fault.clone() } else { Fault::None });
+        stage.sqs.set_faults(
+            move |call| if call.operation == operation { fault.clone() } else { Fault::None },
+        );
         let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
 
         let listed = failed(&ended);
         assert_eq!(listed.len(), reported, "{what}");
         assert!(listed.iter().all(|id| sent.contains(id)), "{what}");
         let ids = stage.ids();
-        assert_eq!(ids.iter().filter(|(_, original)| original.is_some()).count(), copies, "{what}: {ids:?}");
+        assert_eq!(
+            ids.iter().filter(|(_, original)| original.is_some()).count(),
+            copies,
+            "{what}: {ids:?}"
+        );
         for id in &sent {
             let there = ids.iter().any(|(now, first)| now == id || first.as_ref() == Some(id));
             assert!(there, "{what}: {id} is lost");

@@ -17,8 +17,12 @@ async fn every_event_file_is_answered_with_ids_of_its_own() {
     for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let event: Value = serde_json::from_slice(&std::fs::read(&path).unwrap()).unwrap();
-        let ids: BTreeSet<&str> =
-            event["Records"].as_array().unwrap().iter().filter_map(|record| record["messageId"].as_str()).collect();
+        let ids: BTreeSet<&str> = event["Records"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .filter_map(|record| record["messageId"].as_str())
+            .collect();
         let ended = function.invoke(&event, TIMEOUT).await;
         for id in failed(&ended) {
             assert!(ids.contains(id.as_str()), "{}: {id}", path.display());

@@ -1,4 +1,5 @@
-//! Lambda freezes the environment between invocations: here with SIGSTOP, before real servers that close unused connections meanwhile.
+//! Lambda freezes the environment between invocations: here with SIGSTOP, before real servers that
+//! close unused connections meanwhile.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -30,8 +31,13 @@ pub fn program(variable: &str) -> Option<String> {
     let program = std::env::var(variable).ok();
     if program.is_none() {
         let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
-        assert!(skipped, "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without");
-        eprintln!("SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; nothing was frozen before it");
+        assert!(
+            skipped,
+            "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without"
+        );
+        eprintln!(
+            "SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; nothing was frozen before it"
+        );
     }
     program
 }
@@ -62,12 +68,14 @@ impl Server {
         let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("nginx-{port}"));
         fs::create_dir_all(&directory).unwrap();
         let path = directory.to_str().unwrap().to_owned();
-        let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
+        let made =
+            rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
         fs::write(directory.join("cert.pem"), made.cert.pem()).unwrap();
         fs::write(directory.join("key.pem"), made.signing_key.serialize_pem()).unwrap();
         let version = if http2 { "http2" } else { "" };
         let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-        let temporary: String = temporary.map(|name| format!("{name}_temp_path {path}/{name};")).concat();
+        let temporary: String =
+            temporary.map(|name| format!("{name}_temp_path {path}/{name};")).concat();
         let config = format!(
             "daemon off; master_process off; pid {path}/pid; error_log {path}/errors; events {{}}
              http {{
@@ -81,7 +89,9 @@ impl Server {
         );
         fs::write(directory.join("nginx.conf"), config).unwrap();
         let mut command = Command::new(program);
-        command.args(["-p", &path, "-c", "nginx.conf", "-e", &format!("{path}/errors")]).stderr(Stdio::null());
+        command
+            .args(["-p", &path, "-c", "nginx.conf", "-e", &format!("{path}/errors")])
+            .stderr(Stdio::null());
         let process = command.spawn().expect("nginx");
         Self { process, url: format!("https://127.0.0.1:{port}/"), directory: Some(directory) }
     }
@@ -98,7 +108,9 @@ impl Server {
 
     /// The file with its certificate, if it has one.
     pub fn root(&self) -> Option<String> {
-        self.directory.as_ref().map(|directory| directory.join("cert.pem").to_str().unwrap().to_owned())
+        self.directory
+            .as_ref()
+            .map(|directory| directory.join("cert.pem").to_str().unwrap().to_owned())
     }
 }
 
@@ -113,7 +125,8 @@ impl Drop for Server {
 }
 
 fn signal(name: &str, pid: u32) {
-    let sent = Command::new("kill").args([name, &pid.to_string()]).status().expect("kill is a command");
+    let sent =
+        Command::new("kill").args([name, &pid.to_string()]).status().expect("kill is a command");
     assert!(sent.success());
 }
 
@@ -127,13 +140,16 @@ enum Freeze {
     Within(u64),
 }
 
-/// Freezes the function again and again, for longer than the server keeps connections. Every message is delivered at first.
+/// Freezes the function again and again, for longer than the server keeps connections. Every
+/// message is delivered at first.
 async fn freeze(server: Server, freezes: &[Freeze], frozen: Duration, idle_timeout: &str) {
     let server = server.started().await;
     let stage = Stage::new().await;
     let root = server.root();
-    let mut settings =
-        vec![("REQUEUE_TARGET_URL", server.url.as_str()), ("REQUEUE_IDLE_TIMEOUT_SECONDS", idle_timeout)];
+    let mut settings = vec![
+        ("REQUEUE_TARGET_URL", server.url.as_str()),
+        ("REQUEUE_IDLE_TIMEOUT_SECONDS", idle_timeout),
+    ];
     settings.extend(root.as_deref().map(|root| ("SSL_CERT_FILE", root)));
     let mut function = stage.requeue_lambda(&settings).await;
     let pid = function.pid().unwrap();
@@ -158,15 +174,25 @@ async fn freeze(server: Server, freezes: &[Freeze], frozen: Duration, idle_timeo
         assert_eq!(ended, Ended::Response(json!({ "batchItemFailures": [] })));
         stage.acknowledge(&batch, &ended);
         let left = stage.messages();
-        assert!(left.is_empty(), "{} of {MESSAGES} failed, {freeze:?}: {}", left.len(), function.stop().await);
+        assert!(
+            left.is_empty(),
+            "{} of {MESSAGES} failed, {freeze:?}: {}",
+            left.len(),
+            function.stop().await
+        );
     }
 }
 
 /// With the defaults of both sides.
 const BY_DEFAULT: [Freeze; 2] = [Freeze::Before, Freeze::Within(20)];
 /// Where the function keeps connections for longer than the server: only the second request helps.
-const KEPT_TOO_LONG: [Freeze; 5] =
-    [Freeze::Before, Freeze::Within(15), Freeze::Within(25), Freeze::Within(35), Freeze::Within(45)];
+const KEPT_TOO_LONG: [Freeze; 5] = [
+    Freeze::Before,
+    Freeze::Within(15),
+    Freeze::Within(25),
+    Freeze::Within(35),
+    Freeze::Within(45),
+];
 
 #[tokio::test]
 async fn what_died_while_the_function_was_frozen_fails_no_message_before_node() {

@@ -1,4 +1,5 @@
-//! The real thing, with real sockets that accept no connection or never answer: the answer is out before the deadline.
+//! The real thing, with real sockets that accept no connection or never answer: the answer is out
+//! before the deadline.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,7 +25,9 @@ impl Deaf {
         let listener = socket.listen(1).unwrap();
         let address = listener.local_addr().unwrap();
         let mut backlog = Vec::new();
-        while let Ok(Ok(stream)) = timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
+        while let Ok(Ok(stream)) =
+            timeout(Duration::from_millis(300), TcpStream::connect(address)).await
+        {
             backlog.push(stream);
         }
         Self { address, _backlog: backlog, _listener: listener }
@@ -46,8 +49,14 @@ enum Step {
     Visibility,
 }
 
-const STEPS: [Step; 6] =
-    [Step::ConnectToTarget, Step::Target, Step::ConnectToSqs, Step::Send, Step::Delete, Step::Visibility];
+const STEPS: [Step; 6] = [
+    Step::ConnectToTarget,
+    Step::Target,
+    Step::ConnectToSqs,
+    Step::Send,
+    Step::Delete,
+    Step::Visibility,
+];
 
 /// One invocation of so long, of which this hangs.
 async fn invoke(step: Step, function_timeout: Duration) {
@@ -75,15 +84,21 @@ async fn invoke(step: Step, function_timeout: Duration) {
         ids.push(stage.send(&format!(r#"{{"answer":"{answer}","n":{n}}}"#)).await);
     }
     let batch = stage.receive().await;
-    stage.sqs.set_faults(move |call| if call.operation == operation { Fault::Hang } else { Fault::None });
+    stage.sqs.set_faults(
+        move |call| if call.operation == operation { Fault::Hang } else { Fault::None },
+    );
     let begun = Instant::now();
     let ended = function.invoke(&batch.event(&stage.queue), function_timeout).await;
     assert!(begun.elapsed() < function_timeout, "{context}");
     let kept = failed(&ended).len();
     stage.acknowledge(&batch, &ended);
     match step {
-        Step::ConnectToSqs | Step::Send | Step::Visibility => assert_eq!(kept, 4, "{context}: SQS keeps them"),
-        Step::ConnectToTarget | Step::Target | Step::Delete => assert_eq!(kept, 0, "{context}: copies are sent"),
+        Step::ConnectToSqs | Step::Send | Step::Visibility => {
+            assert_eq!(kept, 4, "{context}: SQS keeps them")
+        }
+        Step::ConnectToTarget | Step::Target | Step::Delete => {
+            assert_eq!(kept, 0, "{context}: copies are sent")
+        }
     }
     let there = stage.ids();
     for id in &ids {

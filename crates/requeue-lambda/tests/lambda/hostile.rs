@@ -1,4 +1,5 @@
-//! A target that means harm: it can neither hold up the function, nor fill its memory, nor send it elsewhere, nor write into its log.
+//! A target that means harm: it can neither hold up the function, nor fill its memory, nor send it
+//! elsewhere, nor write into its log.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,8 +19,8 @@ use crate::stage::{Stage, TIMEOUT, UNPROTECTED, failed, json};
 /// By gzip, 100,000 bytes of JSON that would be a quota's if they were read.
 const BOMB: &str = "H4sIAAAAAAACA+3GsQ2DMBAAwFXQj+E+UyAKFL7FwhApkuXdKViC4q66HtlabVH6kzPK3KPletY9Shy/eq2f/zdzyy3GMsYEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAvNYNbuXHKNGGAQA=";
 
-/// What the target does to a message, and what becomes of that: its class, whether it is given up, and the reason in the log. Which of
-/// two time-outs that end together says so is left open.
+/// What the target does to a message, and what becomes of that: its class, whether it is given up,
+/// and the reason in the log. Which of two time-outs that end together says so is left open.
 const FATES: [(&str, &str, bool, &str); 16] = [
     ("silence", "temporary", false, " time"),
     ("a head that does not end", "temporary", false, "status 503"),
@@ -67,13 +68,16 @@ impl Drop for Target {
     }
 }
 
-/// The body of the one request of this connection: whatever is answered must not leave it open for another.
+/// The body of the one request of this connection: whatever is answered must not leave it open for
+/// another.
 async fn request(stream: &mut TcpStream) -> Option<Value> {
     let mut bytes = Vec::new();
     loop {
         let read = stream.read_buf(&mut bytes).await.ok().filter(|read| *read > 0);
         read?;
-        if let Some(body) = String::from_utf8_lossy(&bytes).split_once("\r\n\r\n").and_then(|(_, body)| json(body)) {
+        if let Some(body) =
+            String::from_utf8_lossy(&bytes).split_once("\r\n\r\n").and_then(|(_, body)| json(body))
+        {
             return Some(body);
         }
     }
@@ -94,12 +98,21 @@ async fn answer(mut stream: TcpStream, elsewhere: Arc<str>) {
     let (slowly, at_once) = (Duration::from_millis(100), Duration::ZERO);
     let whole = match message["answer"].as_str().unwrap() {
         "silence" => std::future::pending().await,
-        "a head that does not end" => return pour(&mut stream, &format!("{BUSY}X: "), b"x", slowly).await,
+        "a head that does not end" => {
+            return pour(&mut stream, &format!("{BUSY}X: "), b"x", slowly).await;
+        }
         "one byte of the body at a time" => {
-            return pour(&mut stream, &format!("{BUSY}Content-Length: 9999\r\n\r\n"), b"x", slowly).await;
+            return pour(&mut stream, &format!("{BUSY}Content-Length: 9999\r\n\r\n"), b"x", slowly)
+                .await;
         }
         "a body that does not end" => {
-            return pour(&mut stream, &format!("{BUSY}Content-Encoding: gzip\r\n\r\n"), &[0; 8 * 1024], at_once).await;
+            return pour(
+                &mut stream,
+                &format!("{BUSY}Content-Encoding: gzip\r\n\r\n"),
+                &[0; 8 * 1024],
+                at_once,
+            )
+            .await;
         }
         "chunks that do not end" => {
             return pour(
@@ -118,26 +131,43 @@ async fn answer(mut stream: TcpStream, elsewhere: Arc<str>) {
             );
             [head.as_bytes(), &bomb].concat()
         }
-        "a header of a megabyte" => format!("{BUSY}X: {}\r\n{closing}", "x".repeat(1_000_000)).into(),
+        "a header of a megabyte" => {
+            format!("{BUSY}X: {}\r\n{closing}", "x".repeat(1_000_000)).into()
+        }
         "headers that do not end" => {
             return pour(&mut stream, BUSY, &b"X: y\r\n".repeat(100), at_once).await;
         }
         "interim answers that do not end" => {
-            return pour(&mut stream, "", &b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(100), at_once).await;
+            return pour(
+                &mut stream,
+                "",
+                &b"HTTP/1.1 103 Early Hints\r\n\r\n".repeat(100),
+                at_once,
+            )
+            .await;
         }
-        "a redirect for GET" => format!("HTTP/1.1 302 Go\r\nLocation: {elsewhere}\r\n{closing}").into(),
-        "a redirect for POST" => format!("HTTP/1.1 307 Go\r\nLocation: {elsewhere}\r\n{closing}").into(),
+        "a redirect for GET" => {
+            format!("HTTP/1.1 302 Go\r\nLocation: {elsewhere}\r\n{closing}").into()
+        }
+        "a redirect for POST" => {
+            format!("HTTP/1.1 307 Go\r\nLocation: {elsewhere}\r\n{closing}").into()
+        }
         "a reset before the answer" => return reset(&stream),
         "a reset within the body" => {
-            let _ = stream.write_all(format!("{BUSY}Content-Length: 9999\r\n\r\nhalf").as_bytes()).await;
+            let _ = stream
+                .write_all(format!("{BUSY}Content-Length: 9999\r\n\r\nhalf").as_bytes())
+                .await;
             tokio::time::sleep(slowly).await;
             return reset(&stream);
         }
         "no HTTP" => b"SSH-2.0-OpenSSH_9.6\r\n".to_vec(),
         "secrets in the answer" => {
-            format!("HTTP/1.1 400 canary\r\nSet-Cookie: canary\r\nLocation: /canary\r\n{closing}").into()
+            format!("HTTP/1.1 400 canary\r\nSet-Cookie: canary\r\nLocation: /canary\r\n{closing}")
+                .into()
         }
-        "a delay without end" => format!("HTTP/1.1 429 Slow\r\nRetry-After: 99999999999999999999\r\n{closing}").into(),
+        "a delay without end" => {
+            format!("HTTP/1.1 429 Slow\r\nRetry-After: 99999999999999999999\r\n{closing}").into()
+        }
         unknown => panic!("{unknown}"),
     };
     let _ = stream.write_all(&whole).await;
@@ -162,7 +192,8 @@ fn peak_memory(_: u32) -> u64 {
 async fn no_answer_costs_time_or_memory_or_is_followed_or_told() {
     for format in ["JSON", "Text"] {
         let stage = Stage::new().await;
-        let elsewhere = http::Server::start(|_| async { http::status(hyper::StatusCode::OK) }).await;
+        let elsewhere =
+            http::Server::start(|_| async { http::status(hyper::StatusCode::OK) }).await;
         let target = Target::start(format!("{}/canary", elsewhere.url())).await;
         let url = format!("http://{}/canary?canary", target.address);
         let secret = format!("whsec_{}", BASE64_STANDARD.encode("canary, canary, canary, canary"));
@@ -199,7 +230,9 @@ async fn no_answer_costs_time_or_memory_or_is_followed_or_told() {
         let log = function.stop().await;
         for (id, (answer, class, is_given_up, reason)) in ids.iter().zip(FATES) {
             assert_eq!(failed(&ended).contains(id), is_given_up, "{answer}");
-            let of_it = |line: &&str| line.contains(id.as_str()) && line.contains(class) && line.contains(reason);
+            let of_it = |line: &&str| {
+                line.contains(id.as_str()) && line.contains(class) && line.contains(reason)
+            };
             assert!(log.lines().any(|line| of_it(&line)), "{answer}: {log}");
         }
         assert!(!log.contains("signing request"), "not even what the SDK redacts: {log}");
@@ -215,7 +248,8 @@ async fn bodies_that_do_not_end_cost_no_more_memory_if_they_are_many() {
     let stage = Stage::new().await;
     let target = Target::start(String::new()).await;
     let url = format!("http://{}/", target.address);
-    let mut function = stage.requeue_lambda(&[("REQUEUE_TARGET_URL", &url), ("REQUEUE_CONCURRENCY", "100")]).await;
+    let mut function =
+        stage.requeue_lambda(&[("REQUEUE_TARGET_URL", &url), ("REQUEUE_CONCURRENCY", "100")]).await;
     let body = r#"{"answer":"a body that does not end"}"#;
     stage.send(body).await;
     stage.invoke(&mut function, TIMEOUT).await;
@@ -228,7 +262,11 @@ async fn bodies_that_do_not_end_cost_no_more_memory_if_they_are_many() {
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
     let grown = peak_memory(function.pid().unwrap()) - before;
     assert!(grown < 16 * 1024, "{grown} KiB more than before");
-    assert_eq!(stage.ids().iter().filter(|(_, original)| original.is_some()).count(), 31, "all are to be tried again");
+    assert_eq!(
+        stage.ids().iter().filter(|(_, original)| original.is_some()).count(),
+        31,
+        "all are to be tried again"
+    );
 }
 
 /// Of many small objects, which take a hundred times their text once they are built.
@@ -250,7 +288,8 @@ async fn a_scope_in_the_body_costs_no_more_memory_than_none() {
     assert!(peaks[1] < peaks[0] + 8 * 1024, "KiB at most, without a scope and with one: {peaks:?}");
 }
 
-/// nginx closes a connection for a header that is too long. Over HTTP/2 other messages share that connection.
+/// nginx closes a connection for a header that is too long. Over HTTP/2 other messages share that
+/// connection.
 #[tokio::test]
 async fn a_message_that_makes_headers_too_long_fails_no_neighbour_before_nginx() {
     let Some(nginx) = program("REQUEUE_TEST_NGINX") else { return };
@@ -263,14 +302,17 @@ async fn a_message_that_makes_headers_too_long_fails_no_neighbour_before_nginx()
         ("REQUEUE_ATTRIBUTE_HEADERS", "tenant=X-Tenant"),
     ];
     let mut function = stage.requeue_lambda(&settings).await;
-    let (long, parent) = ("x".repeat(40_000), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
+    let (long, parent) =
+        ("x".repeat(40_000), "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01");
     let mut poison = Vec::new();
     for n in 0..60 {
         match n {
             20 => poison.push(stage.send_with("{}", &[("tenant", &long)]).await),
             25 => poison.push(stage.send_with("{}", &[("Body.ContentType", &long)]).await),
             // Goes without its state.
-            30 => drop(stage.send_with("{}", &[("traceparent", parent), ("tracestate", &long)]).await),
+            30 => {
+                drop(stage.send_with("{}", &[("traceparent", parent), ("tracestate", &long)]).await)
+            }
             _ => drop(stage.send("{}").await),
         }
     }

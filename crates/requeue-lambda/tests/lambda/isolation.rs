@@ -1,4 +1,5 @@
-//! What one message's handler does to itself, its neighbours do not feel; and the answer is out before the deadline.
+//! What one message's handler does to itself, its neighbours do not feel; and the answer is out
+//! before the deadline.
 
 use std::time::Duration;
 
@@ -18,8 +19,10 @@ async fn send(stage: &Stage, tasks: &[&str]) -> Vec<String> {
 /// The tasks of the copies in the queue, sorted.
 fn copies(stage: &Stage) -> Vec<String> {
     let copies = stage.messages().into_iter().filter_map(|message| json(&message.body));
-    let mut tasks: Vec<String> =
-        copies.filter(|body| body["retryCount"] == 1).map(|body| body["do"].as_str().unwrap().to_owned()).collect();
+    let mut tasks: Vec<String> = copies
+        .filter(|body| body["retryCount"] == 1)
+        .map(|body| body["do"].as_str().unwrap().to_owned())
+        .collect();
     tasks.sort_unstable();
     tasks
 }
@@ -68,7 +71,10 @@ async fn handlers_that_block_all_threads_cannot_keep_back_the_answer() {
     blocked.retain(|id| listed.contains(id));
     blocked.sort_unstable();
     assert_eq!(blocked, listed, "what blocks is released, and nothing else");
-    assert!((1..12).contains(&listed.len()), "some began and block, the others never began: {listed:?}");
+    assert!(
+        (1..12).contains(&listed.len()),
+        "some began and block, the others never began: {listed:?}"
+    );
     assert_eq!(batch.message_ids().len(), 13);
     // Released or deferred: each of the thirteen is there once, and no retry is used.
     assert_eq!(stage.messages().len(), 13);
@@ -78,7 +84,8 @@ async fn handlers_that_block_all_threads_cannot_keep_back_the_answer() {
 #[tokio::test]
 async fn a_time_out_of_one_message_leaves_the_others_alone() {
     let stage = Stage::new().await;
-    let mut function = stage.trouble(&[("REQUEUE_TIMEOUT_SECONDS", "0.3"), ("REQUEUE_CONCURRENCY", "2")]).await;
+    let mut function =
+        stage.trouble(&[("REQUEUE_TIMEOUT_SECONDS", "0.3"), ("REQUEUE_CONCURRENCY", "2")]).await;
     send(&stage, &["hang", "ok", "hang", "ok", "rate-limit"]).await;
     let begun = Instant::now();
     let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
@@ -101,7 +108,11 @@ async fn a_message_that_ends_the_process_takes_its_neighbours_along_four_times_a
         stage.acknowledge(&batch, &ended);
         left.push(stage.messages().len());
     }
-    assert_eq!(left[..2], [10, 10], "twice all of them are lost, since nobody can tell which it is");
+    assert_eq!(
+        left[..2],
+        [10, 10],
+        "twice all of them are lost, since nobody can tell which it is"
+    );
     assert_eq!(left[3], 1, "{left:?}");
     let dead: Vec<String> = stage.dead().into_iter().map(|message| message.id).collect();
     assert_eq!(dead, pill, "{neighbours:?}");

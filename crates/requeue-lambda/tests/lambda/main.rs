@@ -1,7 +1,14 @@
-//! The built Lambda binaries as Lambda runs them: real processes between a Runtime API, SQS on loopback and an HTTP target. Where a
-//! message is in the end is read from the queue, never from our own report.
+//! The built Lambda binaries as Lambda runs them: real processes between a Runtime API, SQS on
+//! loopback and an HTTP target. Where a message is in the end is read from the queue, never from
+//! our own report.
 
-#![allow(missing_docs, unreachable_pub, clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
+#![allow(
+    missing_docs,
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::disallowed_methods,
+    reason = "tests"
+)]
 
 mod runtime_api;
 mod stage;

@@ -1,4 +1,5 @@
-//! `requeue-lambda` and a target that is reached through an HTTP proxy, as `HTTPS_PROXY` and `NO_PROXY` say.
+//! `requeue-lambda` and a target that is reached through an HTTP proxy, as `HTTPS_PROXY` and
+//! `NO_PROXY` say.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
@@ -53,7 +54,10 @@ impl Proxy {
                 connections.spawn(async move {
                     match tls {
                         None => serve(stream, manner, log).await,
-                        Some(tls) => serve(tls.accept(stream).await.expect("it trusts us"), manner, log).await,
+                        Some(tls) => {
+                            serve(tls.accept(stream).await.expect("it trusts us"), manner, log)
+                                .await
+                        }
                     }
                 });
             }
@@ -76,7 +80,11 @@ impl Drop for Proxy {
     }
 }
 
-async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, manner: Manner, log: Arc<Mutex<Vec<String>>>) {
+async fn serve(
+    mut stream: impl AsyncRead + AsyncWrite + Unpin,
+    manner: Manner,
+    log: Arc<Mutex<Vec<String>>>,
+) {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") {
         let Ok(byte) = stream.read_u8().await else { return };
@@ -86,7 +94,9 @@ async fn serve(mut stream: impl AsyncRead + AsyncWrite + Unpin, manner: Manner, 
     match manner {
         Manner::Tunnels(address) => {
             let mut target = TcpStream::connect(address).await.expect("the target listens");
-            let _ = stream.write_all(b"HTTP/1.1 200 Connection established\r\nVia: 1.1 proxy\r\n\r\n").await;
+            let _ = stream
+                .write_all(b"HTTP/1.1 200 Connection established\r\nVia: 1.1 proxy\r\n\r\n")
+                .await;
             let _ = tokio::io::copy_bidirectional(&mut stream, &mut target).await;
         }
         Manner::Answers(answer) => {
@@ -106,16 +116,24 @@ const NOBODY: &str = "http://127.0.0.1:1";
 
 #[tokio::test]
 async fn messages_go_through_the_tunnel_of_the_proxy_and_share_it() {
-    for (protocols, expected) in [(&[&b"h2"[..], b"http/1.1"][..], Version::HTTP_2), (&[b"http/1.1"], Version::HTTP_11)]
+    for (protocols, expected) in
+        [(&[&b"h2"[..], b"http/1.1"][..], Version::HTTP_2), (&[b"http/1.1"], Version::HTTP_11)]
     {
         let stage = Stage::new().await;
         let target = Target::start("orders.example", protocols).await;
         let proxy = Proxy::start(Manner::Tunnels(target.server.authority())).await;
         let url = proxy.url();
         // The lower case wins, as with curl.
-        let proxies = [("https_proxy", url.as_str()), ("HTTPS_PROXY", NOBODY), ("NO_PROXY", "127.0.0.1,example.com")];
-        let settings =
-            [("REQUEUE_TARGET_URL", URL), ("SSL_CERT_FILE", path(&target)), ("AWS_LAMBDA_LOG_LEVEL", "TRACE")];
+        let proxies = [
+            ("https_proxy", url.as_str()),
+            ("HTTPS_PROXY", NOBODY),
+            ("NO_PROXY", "127.0.0.1,example.com"),
+        ];
+        let settings = [
+            ("REQUEUE_TARGET_URL", URL),
+            ("SSL_CERT_FILE", path(&target)),
+            ("AWS_LAMBDA_LOG_LEVEL", "TRACE"),
+        ];
         let mut function = stage.requeue_lambda(&[&settings[..], &proxies].concat()).await;
         for _ in 0..3 {
             stage.send("{}").await;
@@ -128,7 +146,9 @@ async fn messages_go_through_the_tunnel_of_the_proxy_and_share_it() {
         );
         assert_eq!(proxy.heads(), [connect]);
         assert_eq!((target.spoken(), target.server.accepted()), (vec![expected; 3], 1));
-        assert!(target.headers().iter().all(|headers| !headers.contains_key("proxy-authorization")));
+        assert!(
+            target.headers().iter().all(|headers| !headers.contains_key("proxy-authorization"))
+        );
         for told in ["canary", "us er", &AUTHORIZATION[6..]] {
             assert!(!log.contains(told), "{told}: {log}");
         }
@@ -142,14 +162,19 @@ async fn the_proxy_may_be_reached_over_tls() {
     let certificate = Certificate::new("127.0.0.1", &[]);
     let both = format!("{}{}", std::fs::read_to_string(&target.root).unwrap(), certificate.pem);
     std::fs::write(&target.root, both).unwrap();
-    let proxy = Proxy::over(Some(certificate.acceptor), Manner::Tunnels(target.server.authority())).await;
+    let proxy =
+        Proxy::over(Some(certificate.acceptor), Manner::Tunnels(target.server.authority())).await;
     let url = format!("https://{}", proxy.address);
-    let settings = [("REQUEUE_TARGET_URL", URL), ("SSL_CERT_FILE", path(&target)), ("HTTPS_PROXY", &url)];
+    let settings =
+        [("REQUEUE_TARGET_URL", URL), ("SSL_CERT_FILE", path(&target)), ("HTTPS_PROXY", &url)];
     let mut function = stage.requeue_lambda(&settings).await;
     stage.send("{}").await;
     stage.invoke(&mut function, TIMEOUT).await;
     assert!(stage.messages().is_empty(), "{}", function.stop().await);
-    assert_eq!(proxy.heads(), ["CONNECT orders.example:443 HTTP/1.1\r\nHost: orders.example:443\r\n\r\n"]);
+    assert_eq!(
+        proxy.heads(),
+        ["CONNECT orders.example:443 HTTP/1.1\r\nHost: orders.example:443\r\n\r\n"]
+    );
     assert_eq!(target.spoken(), [Version::HTTP_2]);
 }
 
@@ -192,8 +217,14 @@ async fn a_message_waits_for_a_proxy_that_refuses_or_is_not_there() {
             ),
             "proxy asks for user and password",
         ),
-        (answers("HTTP/1.1 502 canary\r\nContent-Length: 6\r\n\r\ncanary"), "proxy refused the connection"),
-        (answers("HTTP/1.1 302 Found\r\nLocation: https://canary/\r\n\r\n"), "proxy refused the connection"),
+        (
+            answers("HTTP/1.1 502 canary\r\nContent-Length: 6\r\n\r\ncanary"),
+            "proxy refused the connection",
+        ),
+        (
+            answers("HTTP/1.1 302 Found\r\nLocation: https://canary/\r\n\r\n"),
+            "proxy refused the connection",
+        ),
         (answers("SSH-2.0-canary\r\n\r\n"), "proxy refused the connection"),
         (answers(&large), "proxy's response is too large"),
         (answers("HTTP/1.1 200"), "proxy closed the connection"),
@@ -205,7 +236,8 @@ async fn a_message_waits_for_a_proxy_that_refuses_or_is_not_there() {
         assert_eq!(proxy.heads().len(), 1, "{reason}");
     }
     requeued(&target, NOBODY, "proxy not reached: connection refused").await;
-    requeued(&target, "http://proxy.invalid:3128", "proxy not reached: host name not resolved").await;
+    requeued(&target, "http://proxy.invalid:3128", "proxy not reached: host name not resolved")
+        .await;
 }
 
 /// A message that finds no way to `target` is sent again, for this reason.

@@ -1,6 +1,7 @@
 //! A Lambda Runtime API on loopback, and a function process that talks to it.
 //!
-//! Source of the paths and headers: Lambda developer guide, "Using the Lambda runtime API for custom runtimes".
+//! Source of the paths and headers: Lambda developer guide, "Using the Lambda runtime API for
+//! custom runtimes".
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -16,8 +17,7 @@ use tokio::process::Child;
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 
 /// What each invocation continues: `Lineage` is how loop detection counts.
-pub const TRACE: &str =
-    "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=0;Lineage=3:a87bd80c:1";
+pub const TRACE: &str = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=0;Lineage=3:a87bd80c:1";
 
 /// How long a process may take to end by itself: many times what it needs.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -107,7 +107,10 @@ impl Function {
     pub async fn ended(self) -> (Option<i32>, String) {
         let ended = tokio::time::timeout(PATIENCE, self.process.wait_with_output()).await;
         let output = ended.expect("it ends by itself").expect("a child's output");
-        (output.status.code(), String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned())
+        (
+            output.status.code(),
+            String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned(),
+        )
     }
 }
 
@@ -119,7 +122,12 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Ful
         (&Method::POST, ["invocation", id, kind]) => {
             let id = (*id).to_owned();
             let response = *kind == "response";
-            let body = request.into_body().collect().await.map(http_body_util::Collected::to_bytes).unwrap_or_default();
+            let body = request
+                .into_body()
+                .collect()
+                .await
+                .map(http_body_util::Collected::to_bytes)
+                .unwrap_or_default();
             let body = serde_json::from_slice(&body).unwrap_or(Value::Null);
             let ended = if response { Ended::Response(body) } else { Ended::Error(body) };
             if let Some(waiting) = shared.running.lock().expect("no panic").remove(&id) {
@@ -135,12 +143,16 @@ async fn next(shared: &Shared) -> Response<Full<Bytes>> {
     let Some(invocation) = shared.queue.lock().await.recv().await else {
         return http::status(StatusCode::GONE);
     };
-    let deadline = invocation.deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
+    let deadline =
+        invocation.deadline.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
     shared.running.lock().expect("no panic").insert(invocation.id.clone(), invocation.ended);
     Response::builder()
         .header("Lambda-Runtime-Aws-Request-Id", invocation.id)
         .header("Lambda-Runtime-Deadline-Ms", deadline.to_string())
-        .header("Lambda-Runtime-Invoked-Function-Arn", "arn:aws:lambda:us-east-1:000000000000:function:orders")
+        .header(
+            "Lambda-Runtime-Invoked-Function-Arn",
+            "arn:aws:lambda:us-east-1:000000000000:function:orders",
+        )
         .header("Lambda-Runtime-Trace-Id", TRACE)
         .body(Full::new(Bytes::from(invocation.event)))
         .expect("valid headers")

@@ -31,7 +31,11 @@ async fn no_level_brings_a_message_or_a_credential_into_the_log() {
             let event = batch.event(&stage.queue);
             let log = function.stop().await;
             assert!(log.contains("TRACE") || log.contains("received"), "{level:?}: {log}");
-            let handles = event["Records"].as_array().unwrap().iter().map(|record| record["receiptHandle"].as_str());
+            let handles = event["Records"]
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|record| record["receiptHandle"].as_str());
             let fixed = [CANARY, "AKIACANARYKEYID", "canary-", "whsec_", "v1,"].map(Some);
             for secret in handles.chain(fixed).flatten() {
                 let line = log.lines().find(|line| line.contains(secret));

@@ -1,4 +1,5 @@
-//! Settings that name secrets by ARN: fetched at start from what two independent emulators store, and never shown.
+//! Settings that name secrets by ARN: fetched at start from what two independent emulators store,
+//! and never shown.
 
 use std::time::{Duration, Instant};
 
@@ -33,9 +34,15 @@ impl Store {
 
     fn at(variable: &str) -> Option<Self> {
         let Ok(url) = std::env::var(variable) else {
-            let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
-            assert!(skipped, "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without");
-            eprintln!("SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; no secret was fetched");
+            let skipped =
+                std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
+            assert!(
+                skipped,
+                "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without"
+            );
+            eprintln!(
+                "SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; no secret was fetched"
+            );
             return None;
         };
         let credentials = Credentials::new("test", "test", None, None, "test");
@@ -62,7 +69,13 @@ impl Store {
         let request = self.secrets.create_secret().name(format!("orders/{}", Uuid::new_v4()));
         let arn = request.secret_string(texts[0]).send().await.unwrap().arn.unwrap();
         for text in &texts[1..] {
-            self.secrets.put_secret_value().secret_id(&arn).secret_string(*text).send().await.unwrap();
+            self.secrets
+                .put_secret_value()
+                .secret_id(&arn)
+                .secret_string(*text)
+                .send()
+                .await
+                .unwrap();
         }
         arn
     }
@@ -99,11 +112,13 @@ async fn requests_bear_and_are_signed_with_what_is_stored() {
             "X-List": list,
             "X-Version": format!("{parameter}:1"),
         });
-        let (headers, signing) = (headers.to_string(), format!("{signing} {signing}::AWSPREVIOUS:"));
+        let (headers, signing) =
+            (headers.to_string(), format!("{signing} {signing}::AWSPREVIOUS:"));
 
         let stage = Stage::new().await;
         let mut settings = endpoints(&store.url).to_vec();
-        settings.extend([("REQUEUE_HEADERS", headers.as_str()), ("REQUEUE_SIGNING_SECRET", &signing)]);
+        settings
+            .extend([("REQUEUE_HEADERS", headers.as_str()), ("REQUEUE_SIGNING_SECRET", &signing)]);
         settings.push(("AWS_LAMBDA_LOG_LEVEL", "TRACE"));
         let mut function = stage.requeue_lambda(&settings).await;
         let body = r#"{"answer":"ok"}"#;
@@ -111,14 +126,21 @@ async fn requests_bear_and_are_signed_with_what_is_stored() {
         stage.invoke(&mut function, TIMEOUT).await;
 
         let requests = stage.target.requests();
-        let [(head, _)] = &requests[..] else { panic!("one request: {requests:?}\n{}", function.stop().await) };
+        let [(head, _)] = &requests[..] else {
+            panic!("one request: {requests:?}\n{}", function.stop().await)
+        };
         let header = |name| head.headers[name].to_str().unwrap();
         assert_eq!(header("authorization"), "Bearer canary-token");
         assert_eq!(header("x-plain"), "canary-plain canary-parameter");
-        assert_eq!((header("x-list"), header("x-version")), ("canary-one,canary-two", "canary-parameter"));
+        assert_eq!(
+            (header("x-list"), header("x-version")),
+            ("canary-one,canary-two", "canary-parameter")
+        );
         let signed = ["webhook-id", "webhook-timestamp", "webhook-signature"];
-        let signed: Value = signed.into_iter().map(|name| (name.to_owned(), json!(header(name)))).collect();
-        let requests = [NEW, OLD, OTHER].map(|secret| json!({"secret": secret, "headers": signed, "body": body}));
+        let signed: Value =
+            signed.into_iter().map(|name| (name.to_owned(), json!(header(name)))).collect();
+        let requests = [NEW, OLD, OTHER]
+            .map(|secret| json!({"secret": secret, "headers": signed, "body": body}));
         assert_eq!(accepted(&requests).unwrap_or(vec![true, true, false]), [true, true, false]);
         let log = function.stop().await;
         assert!(!log.contains("canary-") && !log.contains("whsec_"), "{log}");
@@ -128,12 +150,15 @@ async fn requests_bear_and_are_signed_with_what_is_stored() {
 #[tokio::test]
 async fn what_cannot_be_fetched_or_used_fails_at_start_with_all_the_rest() {
     for store in Store::all() {
-        let secret = store.secret(&["{\"token\": \"canary-token\", \"list\": [\"canary-list\"]}"]).await;
+        let secret =
+            store.secret(&["{\"token\": \"canary-token\", \"list\": [\"canary-list\"]}"]).await;
         let plain = store.secret(&["canary-plain\r\ncanary: header"]).await;
         let binary = store.binary(b"canary-binary").await;
         let parameter = store.parameter(ParameterType::String, "whsec_canary").await;
-        let lost = format!("arn:aws:secretsmanager:{REGION}:123456789012:secret:{}", Uuid::new_v4());
-        let lost_parameter = format!("arn:aws:ssm:{REGION}:123456789012:parameter/{}", Uuid::new_v4());
+        let lost =
+            format!("arn:aws:secretsmanager:{REGION}:123456789012:secret:{}", Uuid::new_v4());
+        let lost_parameter =
+            format!("arn:aws:ssm:{REGION}:123456789012:parameter/{}", Uuid::new_v4());
         let none = "there is none with this ARN, or not in this version";
         let headers = json!({
             "X-A": binary, "X-B": format!("{secret}:Token::"), "X-C": format!("{secret}:list::"), "X-D": plain,
@@ -175,12 +200,12 @@ const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders";
 
 /// Starts the function at a service that answers each request with this.
 async fn refused(status: u16, answer: &'static str) -> String {
-    let service =
-        http::Server::start(
-            move |_| async move { Response::builder().status(status).body(Full::from(answer)).unwrap() },
-        );
+    let service = http::Server::start(move |_| async move {
+        Response::builder().status(status).body(Full::from(answer)).unwrap()
+    });
     let service = service.await;
-    let headers = json!({"Authorization": format!("Bearer {SECRET}"), "X-Key": PARAMETER}).to_string();
+    let headers =
+        json!({"Authorization": format!("Bearer {SECRET}"), "X-Key": PARAMETER}).to_string();
     let url = service.url();
     let mut settings = endpoints(&url).to_vec();
     settings.push(("REQUEUE_HEADERS", &headers));
@@ -192,8 +217,7 @@ async fn refused(status: u16, answer: &'static str) -> String {
 
 #[tokio::test]
 async fn a_refusal_names_what_the_role_needs() {
-    const KMS: &str =
-        "the KMS key with which it is encrypted must be enabled, and the role needs kms:Decrypt on that key";
+    const KMS: &str = "the KMS key with which it is encrypted must be enabled, and the role needs kms:Decrypt on that key";
     for (status, answer, code, secret, parameter) in [
         (
             400,
@@ -227,23 +251,33 @@ async fn a_refusal_names_what_the_role_needs() {
 
 #[tokio::test]
 async fn a_service_that_does_not_answer_holds_up_the_start_for_a_bounded_time() {
-    const NETWORK: &str = "a function in a VPC needs a NAT gateway or an interface endpoint of the service";
+    const NETWORK: &str =
+        "a function in a VPC needs a NAT gateway or an interface endpoint of the service";
     let silent = http::Server::start(|_| std::future::pending()).await;
     let silent = silent.url();
-    let headers = json!({"Authorization": format!("Bearer {SECRET}"), "X-Key": PARAMETER}).to_string();
+    let headers =
+        json!({"Authorization": format!("Bearer {SECRET}"), "X-Key": PARAMETER}).to_string();
     // Nobody listens on the port of tcpmux.
     let absent = "http://127.0.0.1:1";
     let anonymous = [("AWS_ACCESS_KEY_ID", ""), ("AWS_EC2_METADATA_DISABLED", "true")];
     for (url, more, expected) in [
         (silent.as_str(), &[][..], format!("TimedOut: {NETWORK}")),
         (absent, &[], format!("NoConnection: {NETWORK}")),
-        (absent, &anonymous, "RequestNotBuilt: there may be no AWS credentials in the environment".to_owned()),
+        (
+            absent,
+            &anonymous,
+            "RequestNotBuilt: there may be no AWS credentials in the environment".to_owned(),
+        ),
     ] {
         let settings = [&endpoints(url), more, &[("REQUEUE_HEADERS", headers.as_str())]].concat();
         let stage = Stage::new().await;
         let started = Instant::now();
         let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
-        assert!(started.elapsed() < Duration::from_secs(10), "Lambda would have given up: {:?}", started.elapsed());
+        assert!(
+            started.elapsed() < Duration::from_secs(10),
+            "Lambda would have given up: {:?}",
+            started.elapsed()
+        );
         assert_eq!(code, Some(1), "{output}");
         for arn in [SECRET, PARAMETER] {
             assert!(output.contains(&format!("{arn}: {expected}\n")), "{output}");
@@ -256,7 +290,8 @@ async fn nobody_is_asked_where_no_secret_is_named() {
     let service = http::Server::start(|_| async { http::status(StatusCode::OK) }).await;
     let url = service.url();
     let mut settings = endpoints(&url).to_vec();
-    settings.push(("REQUEUE_HEADERS", r#"{"X-Queue": "arn:aws:sqs:eu-west-1:123456789012:orders"}"#));
+    settings
+        .push(("REQUEUE_HEADERS", r#"{"X-Queue": "arn:aws:sqs:eu-west-1:123456789012:orders"}"#));
     let stage = Stage::new().await;
     let mut function = stage.requeue_lambda(&settings).await;
     stage.send("{}").await;

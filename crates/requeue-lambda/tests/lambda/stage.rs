@@ -19,8 +19,10 @@ use crate::runtime_api::{Ended, Function};
 /// What a function may take, unless a test is about that.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A setting for batches in which some messages fail, and the others are to be handled all the same.
-pub const UNPROTECTED: (&str, &str) = ("REQUEUE_POLICY", r#"{"maxPauseSeconds": "off", "circuitBreaker": "off"}"#);
+/// A setting for batches in which some messages fail, and the others are to be handled all the
+/// same.
+pub const UNPROTECTED: (&str, &str) =
+    ("REQUEUE_POLICY", r#"{"maxPauseSeconds": "off", "circuitBreaker": "off"}"#);
 
 /// Text that must never be seen in a log.
 pub const CANARY: &str = "canary-body-text";
@@ -64,8 +66,10 @@ impl Stage {
     /// The ready Lambda, posting to this stage's target.
     pub async fn requeue_lambda(&self, settings: &[(&str, &str)]) -> Function {
         let url = self.target.server.url();
-        let mut environment =
-            vec![("AWS_ENDPOINT_URL_SQS", self.server.url()), ("REQUEUE_TARGET_URL", format!("{url}/?{CANARY}"))];
+        let mut environment = vec![
+            ("AWS_ENDPOINT_URL_SQS", self.server.url()),
+            ("REQUEUE_TARGET_URL", format!("{url}/?{CANARY}")),
+        ];
         environment.extend(settings.iter().map(|(name, value)| (*name, (*value).to_owned())));
         Self::start(env!("CARGO_BIN_EXE_requeue-lambda"), &environment).await
     }
@@ -85,13 +89,21 @@ impl Stage {
     }
 
     async fn start(binary: &str, environment: &[(&str, String)]) -> Function {
-        let environment: Vec<(&str, &str)> = environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
+        let environment: Vec<(&str, &str)> =
+            environment.iter().map(|(name, value)| (*name, value.as_str())).collect();
         Function::start(binary, &environment).await
     }
 
     /// Sends a message, which may fail.
     pub async fn try_send(&self, body: &str) {
-        let _ = self.sqs.client().send_message().queue_url(self.queue.url()).message_body(body).send().await;
+        let _ = self
+            .sqs
+            .client()
+            .send_message()
+            .queue_url(self.queue.url())
+            .message_body(body)
+            .send()
+            .await;
     }
 
     /// Sends a message; on a FIFO queue all are of one group.
@@ -102,7 +114,8 @@ impl Stage {
     /// Sends a message with attributes of the type `String`.
     pub async fn send_with(&self, body: &str, attributes: &[(&str, &str)]) -> String {
         let group = self.queue.is_fifo().then(|| "customer".to_owned());
-        let mut request = self.sqs.client().send_message().queue_url(self.queue.url()).message_body(body);
+        let mut request =
+            self.sqs.client().send_message().queue_url(self.queue.url()).message_body(body);
         for (name, value) in attributes {
             let value = MessageAttributeValue::builder().data_type("String").string_value(*value);
             request = request.message_attributes(*name, value.build().unwrap());
@@ -116,7 +129,10 @@ impl Stage {
     }
 
     pub async fn set_max_receive_count(&self, count: u32) {
-        let redrive = format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":{count}}}"#, self.dead_letters);
+        let redrive = format!(
+            r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":{count}}}"#,
+            self.dead_letters
+        );
         let request = self.sqs.client().set_queue_attributes().queue_url(self.queue.url());
         request.attributes(QueueAttributeName::RedrivePolicy, redrive).send().await.unwrap();
     }
@@ -157,8 +173,14 @@ impl Stage {
 
     /// The ids of the messages in both queues, and for each copy the id that it had at first.
     pub fn ids(&self) -> Vec<(String, Option<String>)> {
-        let original = |message: &MessageView| Some(json(&message.body)?["originalMessageId"].as_str()?.to_owned());
-        self.messages().iter().chain(&self.dead()).map(|message| (message.id.clone(), original(message))).collect()
+        let original = |message: &MessageView| {
+            Some(json(&message.body)?["originalMessageId"].as_str()?.to_owned())
+        };
+        self.messages()
+            .iter()
+            .chain(&self.dead())
+            .map(|message| (message.id.clone(), original(message)))
+            .collect()
     }
 }
 
@@ -170,7 +192,8 @@ pub fn json(text: &str) -> Option<Value> {
 pub fn failed(ended: &Ended) -> Vec<String> {
     let Ended::Response(response) = ended else { panic!("the function did not answer: {ended:?}") };
     let items = response["batchItemFailures"].as_array().expect("a list");
-    let mut ids: Vec<String> = items.iter().map(|item| item["itemIdentifier"].as_str().unwrap().to_owned()).collect();
+    let mut ids: Vec<String> =
+        items.iter().map(|item| item["itemIdentifier"].as_str().unwrap().to_owned()).collect();
     ids.sort_unstable();
     ids
 }
@@ -202,20 +225,28 @@ impl Target {
 /// Text that a target may answer and that must not act in a log: ends of lines, colours, a metric.
 const HOSTILE: &str = "\r\n\u{1b}[31m{\"_aws\":{\"CloudWatchMetrics\":[]}}\n{\"level\":\"INFO\"}";
 
-async fn answer(request: Request<Incoming>, requests: Arc<Mutex<Vec<(Parts, String)>>>) -> Response<Full<Bytes>> {
+async fn answer(
+    request: Request<Incoming>,
+    requests: Arc<Mutex<Vec<(Parts, String)>>>,
+) -> Response<Full<Bytes>> {
     let (head, body) = request.into_parts();
     let body = body.collect().await.unwrap().to_bytes();
     let text = String::from_utf8_lossy(&body).into_owned();
-    let wish = json(&text).and_then(|body| Some(body.get("answer")?.as_str()?.to_owned())).unwrap_or_default();
+    let wish = json(&text)
+        .and_then(|body| Some(body.get("answer")?.as_str()?.to_owned()))
+        .unwrap_or_default();
     requests.lock().unwrap().push((head, text));
-    let reason = |reason| Full::from(format!(r#"{{"error":{{"errors":[{{"reason":"{reason}"}}]}}}}"#));
+    let reason =
+        |reason| Full::from(format!(r#"{{"error":{{"errors":[{{"reason":"{reason}"}}]}}}}"#));
     let mut response = match wish.as_str() {
         "rate-limit" => http::status(StatusCode::TOO_MANY_REQUESTS),
         "unavailable" => http::status(StatusCode::SERVICE_UNAVAILABLE),
         "quota" => Response::builder().status(403).body(reason("quotaExceeded")).unwrap(),
         "invalid" => http::status(StatusCode::BAD_REQUEST),
         "hostile" => Response::builder().status(400).body(reason(HOSTILE)).unwrap(),
-        "hostile-text" => Response::builder().status(503).body(Full::from(format!("{HOSTILE}{CANARY}"))).unwrap(),
+        "hostile-text" => {
+            Response::builder().status(503).body(Full::from(format!("{HOSTILE}{CANARY}"))).unwrap()
+        }
         "hang" | "reset" => std::future::pending().await,
         _ => http::status(StatusCode::OK),
     };

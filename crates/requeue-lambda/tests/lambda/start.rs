@@ -1,4 +1,5 @@
-//! The start of a function: bad settings end it with a message that names them all; a foreign event fails with the remedy.
+//! The start of a function: bad settings end it with a message that names them all; a foreign event
+//! fails with the remedy.
 
 use std::process::Output;
 
@@ -11,7 +12,11 @@ use crate::stage::{Stage, TIMEOUT};
 #[tokio::test]
 async fn bad_settings_fail_at_start_with_every_problem_named() {
     let stage = Stage::new().await;
-    let settings = [("REQUEUE_CONCURRENCY", "0"), ("REQUEUE_TIMEOUT_SECONDS", "soon"), ("REQUEUE_WARP", "never")];
+    let settings = [
+        ("REQUEUE_CONCURRENCY", "0"),
+        ("REQUEUE_TIMEOUT_SECONDS", "soon"),
+        ("REQUEUE_WARP", "never"),
+    ];
     let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
     assert_eq!(code, Some(1), "{output}");
     assert!(output.contains("Error: 3 settings are invalid:\n"), "{output}");
@@ -27,7 +32,10 @@ async fn what_is_missing_wrong_or_without_effect_fails_at_start() {
     let rows: [(&[(&str, &str)], &str); 6] = [
         (&[("REQUEUE_TARGET_URL", "")], "REQUEUE_TARGET_URL is missing"),
         (&[("REQUEUE_TARGET_URL", "http://example.com/")], "REQUEUE_TARGET_URL is invalid"),
-        (&[("REQUEUE_STRATEGY", "fast")], "REQUEUE_STRATEGY is `fast`: allowed are copy, visibility"),
+        (
+            &[("REQUEUE_STRATEGY", "fast")],
+            "REQUEUE_STRATEGY is `fast`: allowed are copy, visibility",
+        ),
         (&[("REQUEUE_DEAD_LETTER", "direct")], "REQUEUE_DEAD_LETTER_QUEUE_URL is missing"),
         (&[("REQUEUE_DEAD_LETTER_QUEUE_URL", &url)], "REQUEUE_DEAD_LETTER_QUEUE_URL has no effect"),
         (
@@ -45,7 +53,8 @@ async fn what_is_missing_wrong_or_without_effect_fails_at_start() {
 #[tokio::test]
 async fn started_by_hand_it_says_how_to_try_it() {
     let settings = [("AWS_ACCESS_KEY_ID", "test"), ("REQUEUE_TARGET_URL", "http://127.0.0.1:1/")];
-    let by_hand = Command::new(env!("CARGO_BIN_EXE_requeue-lambda")).env_clear().envs(settings).output();
+    let by_hand =
+        Command::new(env!("CARGO_BIN_EXE_requeue-lambda")).env_clear().envs(settings).output();
     let Output { status, stderr, .. } = by_hand.await.unwrap();
     let said = String::from_utf8(stderr).unwrap();
     assert_eq!(status.code(), Some(1), "{said}");
@@ -57,7 +66,8 @@ async fn started_by_hand_it_says_how_to_try_it() {
 #[tokio::test]
 async fn a_link_local_target_and_the_runtime_api_are_refused_unless_they_are_allowed() {
     let stage = Stage::new().await;
-    // As AWS_LAMBDA_RUNTIME_API it overrides the one that answers, so that the function never gets past its start.
+    // As AWS_LAMBDA_RUNTIME_API it overrides the one that answers, so that the function never gets
+    // past its start.
     let api = ("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1");
     let allowed = ("REQUEUE_ALLOW_LINK_LOCAL", "true");
     let link_local = "the target URL must not name a link-local address";
@@ -71,13 +81,20 @@ async fn a_link_local_target_and_the_runtime_api_are_refused_unless_they_are_all
         ),
         ("http://LOCALHOST:1/canary", "the target URL must not name Lambda's Runtime API"),
     ] {
-        let (code, output) = stage.requeue_lambda(&[("REQUEUE_TARGET_URL", url), api]).await.ended().await;
+        let (code, output) =
+            stage.requeue_lambda(&[("REQUEUE_TARGET_URL", url), api]).await.ended().await;
         assert_eq!(code, Some(1), "{output}");
         assert!(
-            output.contains(&format!("Error: 1 setting is invalid:\n  REQUEUE_TARGET_URL is invalid: {refused}")),
+            output.contains(&format!(
+                "Error: 1 setting is invalid:\n  REQUEUE_TARGET_URL is invalid: {refused}"
+            )),
             "{output}"
         );
-        assert!(output.contains("; REQUEUE_ALLOW_LINK_LOCAL=true allows it") && !output.contains("canary"), "{output}");
+        assert!(
+            output.contains("; REQUEUE_ALLOW_LINK_LOCAL=true allows it")
+                && !output.contains("canary"),
+            "{output}"
+        );
 
         let mut function = stage.requeue_lambda(&[("REQUEUE_TARGET_URL", url), api, allowed]).await;
         // It goes on to ask for work, which nobody has at that address.
@@ -103,7 +120,9 @@ async fn a_proxy_of_another_kind_is_refused_where_it_would_be_asked() {
             let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
             assert_eq!(code, Some(1), "{output}");
             assert!(
-                output.contains("HTTPS_PROXY is not the URL of an HTTP proxy: set it as http://host:port"),
+                output.contains(
+                    "HTTPS_PROXY is not the URL of an HTTP proxy: set it as http://host:port"
+                ),
                 "{output}"
             );
             assert!(!output.contains("s3cret"), "{output}");
@@ -124,7 +143,10 @@ async fn a_secret_is_refused_without_being_told() {
         ("REQUEUE_HEADERS", r#"{"Host": "s3cret", "X-Key": "s3cret\n", "X-Two": ["s3cret"]}"#),
         ("REQUEUE_SIGNING_SECRET", "s3cret whsec_s3cret whsec_s3crets3"),
         ("REQUEUE_CLIENT_CERTIFICATE", "s3cret"),
-        ("REQUEUE_CLIENT_KEY", "-----BEGIN ENCRYPTED PRIVATE KEY-----\ns3cret\n-----END ENCRYPTED PRIVATE KEY-----"),
+        (
+            "REQUEUE_CLIENT_KEY",
+            "-----BEGIN ENCRYPTED PRIVATE KEY-----\ns3cret\n-----END ENCRYPTED PRIVATE KEY-----",
+        ),
     ];
     let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
     assert_eq!(code, Some(1), "{output}");
@@ -132,7 +154,8 @@ async fn a_secret_is_refused_without_being_told() {
     assert!(!output.contains("s3cret"), "{output}");
 
     for broken in ["s3cret", r#"{"X-Key": "s3cret", s3cret"#, r#"["s3cret"]"#] {
-        let (code, output) = stage.requeue_lambda(&[("REQUEUE_HEADERS", broken)]).await.ended().await;
+        let (code, output) =
+            stage.requeue_lambda(&[("REQUEUE_HEADERS", broken)]).await.ended().await;
         assert_eq!(code, Some(1), "{output}");
         assert!(!output.contains("s3cret"), "{output}");
     }
@@ -181,7 +204,9 @@ async fn without_a_level_the_log_says_what_became_of_a_message() {
 async fn an_event_that_is_none_of_sqs_fails_with_the_remedy() {
     let stage = Stage::new().await;
     let mut function = stage.requeue_lambda(&[]).await;
-    let Ended::Error(error) = function.invoke(&json!({"key1": "value1"}), TIMEOUT).await else { panic!("an error") };
+    let Ended::Error(error) = function.invoke(&json!({"key1": "value1"}), TIMEOUT).await else {
+        panic!("an error")
+    };
     assert_eq!(error["errorType"], "Requeue.NoRecords");
     assert!(error["errorMessage"].as_str().unwrap().contains("event source mapping"), "{error}");
     let answered = function.invoke(&json!({"Records": []}), TIMEOUT).await;

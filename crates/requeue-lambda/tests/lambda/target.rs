@@ -17,17 +17,25 @@ pub const OTHER: &str = "whsec_b3RoZXIgb3RoZXIgb3RoZXIgb3RoZXIgb3RoZXI=";
 const AFTER_A_SECOND: &str = r#"{"maxRetries": 3, "maxDelaySeconds": 1, "baseDelayMultiplier": 1.0, "jitterPercentage": 0.0,
     "errorConfigs": {"TEMPORARY": {"baseDelay": 1, "maxDelay": 1}}}"#;
 
-/// Has the library of the Standard Webhooks project judge requests, each a secret, headers and a body.
+/// Has the library of the Standard Webhooks project judge requests, each a secret, headers and a
+/// body.
 pub fn accepted(requests: &[Value]) -> Option<Vec<bool>> {
     let variable = "REQUEUE_TEST_WEBHOOKS";
     let Ok(python) = std::env::var(variable) else {
         let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
-        assert!(skipped, "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without");
+        assert!(
+            skipped,
+            "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without"
+        );
         return None;
     };
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lambda/verify.py");
-    let mut verifier =
-        Command::new(python).arg(script).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("Python");
+    let mut verifier = Command::new(python)
+        .arg(script)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("Python");
     let input = serde_json::to_vec(requests).unwrap();
     verifier.stdin.take().unwrap().write_all(&input).unwrap();
     let output = verifier.wait_with_output().unwrap();
@@ -38,7 +46,8 @@ pub fn accepted(requests: &[Value]) -> Option<Vec<bool>> {
 async fn every_attempt_is_signed_anew_as_the_libraries_of_receivers_verify_it() {
     let stage = Stage::new().await;
     let secrets = format!("{OLD} {NEW}");
-    let settings = [("REQUEUE_SIGNING_SECRET", secrets.as_str()), ("REQUEUE_POLICY", AFTER_A_SECOND)];
+    let settings =
+        [("REQUEUE_SIGNING_SECRET", secrets.as_str()), ("REQUEUE_POLICY", AFTER_A_SECOND)];
     let mut function = stage.requeue_lambda(&settings).await;
     let body = "{ \"answer\" : \"unavailable\", \"n\": 1.0e2, \"ü\": \"\\u0000\" }\n";
     let id = stage.send(body).await;
@@ -50,15 +59,18 @@ async fn every_attempt_is_signed_anew_as_the_libraries_of_receivers_verify_it() 
         .requests()
         .into_iter()
         .map(|(head, body)| {
-            let signed = head.headers.iter().filter(|(name, _)| name.as_str().starts_with("webhook-"));
-            let headers = signed.map(|(name, value)| (name.to_string(), json!(value.to_str().unwrap())));
+            let signed =
+                head.headers.iter().filter(|(name, _)| name.as_str().starts_with("webhook-"));
+            let headers =
+                signed.map(|(name, value)| (name.to_string(), json!(value.to_str().unwrap())));
             (headers.collect(), body)
         })
         .collect();
     let [(first, _), (second, again)] = &attempts[..] else { panic!("two attempts: {attempts:?}") };
     assert_eq!((&first["webhook-id"], again.as_str()), (&json!(id), body));
     assert_eq!(first["webhook-id"], second["webhook-id"]);
-    let seconds = |headers: &Value| headers["webhook-timestamp"].as_str().unwrap().parse::<u64>().unwrap();
+    let seconds =
+        |headers: &Value| headers["webhook-timestamp"].as_str().unwrap().parse::<u64>().unwrap();
     assert!(seconds(first) < seconds(second), "{first} {second}");
 
     let mut requests = Vec::new();
@@ -95,11 +107,15 @@ async fn method_headers_and_attributes_arrive_and_are_not_logged() {
         ("AWS_LAMBDA_LOG_LEVEL", "TRACE"),
         ("REQUEUE_METHOD", "PUT"),
         ("REQUEUE_CONTENT_TYPE", "application/cbor"),
-        ("REQUEUE_HEADERS", r#"{"Authorization": "Bearer canary-key", "X-Tenant": "nobody", "User-Agent": "orders"}"#),
+        (
+            "REQUEUE_HEADERS",
+            r#"{"Authorization": "Bearer canary-key", "X-Tenant": "nobody", "User-Agent": "orders"}"#,
+        ),
         ("REQUEUE_ATTRIBUTE_HEADERS", "tenant = X-Tenant, trace=X-Trace"),
     ];
     let mut function = stage.requeue_lambda(&settings).await;
-    let attributes = [("tenant", "canary-blue"), ("other", "canary-other"), ("Body.ContentType", "text/canary")];
+    let attributes =
+        [("tenant", "canary-blue"), ("other", "canary-other"), ("Body.ContentType", "text/canary")];
     stage.send_with(r#"{"answer":"unavailable"}"#, &attributes).await;
     stage.send(r#"{"answer":"ok"}"#).await;
     stage.invoke(&mut function, TIMEOUT).await;
@@ -111,11 +127,16 @@ async fn method_headers_and_attributes_arrive_and_are_not_logged() {
         values.map(|value| value.to_str().unwrap().to_owned()).collect::<Vec<_>>().join(" and ")
     };
     assert_eq!(requests.len(), 2);
-    for (index, tenant, content_type) in [(0, "canary-blue", "text/canary"), (1, "nobody", "application/cbor")] {
+    for (index, tenant, content_type) in
+        [(0, "canary-blue", "text/canary"), (1, "nobody", "application/cbor")]
+    {
         assert_eq!(requests[index].0.method, "PUT");
         assert_eq!(header(index, "authorization"), "Bearer canary-key");
         assert_eq!(header(index, "user-agent"), "orders");
-        assert_eq!((header(index, "x-tenant"), header(index, "content-type")), (tenant.into(), content_type.into()));
+        assert_eq!(
+            (header(index, "x-tenant"), header(index, "content-type")),
+            (tenant.into(), content_type.into())
+        );
         for absent in ["x-trace", "webhook-timestamp", "webhook-signature"] {
             assert_eq!(header(index, absent), "", "{absent}");
         }
@@ -128,7 +149,8 @@ async fn method_headers_and_attributes_arrive_and_are_not_logged() {
 #[tokio::test]
 async fn an_attribute_that_would_smuggle_a_header_is_final_and_not_told() {
     let stage = Stage::new().await;
-    let settings = [("REQUEUE_ATTRIBUTE_HEADERS", "tenant=X-Tenant"), ("AWS_LAMBDA_LOG_LEVEL", "TRACE")];
+    let settings =
+        [("REQUEUE_ATTRIBUTE_HEADERS", "tenant=X-Tenant"), ("AWS_LAMBDA_LOG_LEVEL", "TRACE")];
     let mut function = stage.requeue_lambda(&settings).await;
     let mut expected = Vec::new();
     for (name, value) in [
@@ -173,7 +195,8 @@ async fn invocations_share_a_connection_and_no_proxy_of_the_environment_is_asked
     let stage = Stage::new().await;
     let proxy = http::Server::start(|_| async { http::status(hyper::StatusCode::OK) }).await;
     let url = proxy.url();
-    let names = ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+    let names =
+        ["HTTP_PROXY", "http_proxy", "HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
     let mut function = stage.requeue_lambda(&names.map(|name| (name, url.as_str()))).await;
     for count in 1..=3 {
         stage.send(r#"{"answer":"ok"}"#).await;

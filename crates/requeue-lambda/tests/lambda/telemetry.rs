@@ -1,4 +1,5 @@
-//! What the real processes tell those who watch them: metrics, log lines of a message, and the trace that goes on.
+//! What the real processes tell those who watch them: metrics, log lines of a message, and the
+//! trace that goes on.
 
 use serde_json::Value;
 
@@ -15,7 +16,8 @@ fn metrics(log: &str) -> Vec<Value> {
 async fn every_batch_writes_its_metrics_at_a_level_that_passes() {
     for (format, level) in [("JSON", "INFO"), ("JSON", "ERROR"), ("Text", "")] {
         let stage = Stage::new().await;
-        let settings = [UNPROTECTED, ("AWS_LAMBDA_LOG_FORMAT", format), ("AWS_LAMBDA_LOG_LEVEL", level)];
+        let settings =
+            [UNPROTECTED, ("AWS_LAMBDA_LOG_FORMAT", format), ("AWS_LAMBDA_LOG_LEVEL", level)];
         let mut function = stage.requeue_lambda(&settings).await;
         for answer in ["ok", "ok", "unavailable", "invalid"] {
             stage.send(&format!(r#"{{"answer":"{answer}"}}"#)).await;
@@ -26,13 +28,20 @@ async fn every_batch_writes_its_metrics_at_a_level_that_passes() {
         let lines = metrics(&log);
         let whole = &lines[0];
         let level = if level.is_empty() { "INFO" } else { level };
-        assert_eq!([&whole["Service"], &whole["Queue"], &whole["level"]], ["orders", "orders", level], "{log}");
-        let counts = ["Received", "Completed", "Failed", "Requeued", "DeadLettered"].map(|name| &whole[name]);
+        assert_eq!(
+            [&whole["Service"], &whole["Queue"], &whole["level"]],
+            ["orders", "orders", level],
+            "{log}"
+        );
+        let counts = ["Received", "Completed", "Failed", "Requeued", "DeadLettered"]
+            .map(|name| &whole[name]);
         assert_eq!(counts, [4, 2, 2, 1, 1], "{log}");
         let classes: Vec<&Value> = lines.iter().filter_map(|line| line.get("Class")).collect();
         assert_eq!(classes, ["temporary", "non-retryable"], "{log}");
         if format == "JSON" {
-            let levels = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON")["level"].clone());
+            let levels = log
+                .lines()
+                .map(|line| serde_json::from_str::<Value>(line).expect("JSON")["level"].clone());
             assert!(levels.into_iter().all(|level| level.is_string()), "{log}");
         }
     }
@@ -48,16 +57,25 @@ async fn the_line_of_a_retry_says_which_it_is_and_its_delay_before_jitter() {
     stage.invoke(&mut function, TIMEOUT).await;
     let log = function.stop().await;
     let lines = log.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
-    let lines: Vec<Value> =
-        lines.filter(|line| line["fields"]["message"] == "message").map(|line| line["fields"].clone()).collect();
-    let of = |disposition: &str| lines.iter().find(|line| line["disposition"] == disposition).expect("a line");
+    let lines: Vec<Value> = lines
+        .filter(|line| line["fields"]["message"] == "message")
+        .map(|line| line["fields"].clone())
+        .collect();
+    let of = |disposition: &str| {
+        lines.iter().find(|line| line["disposition"] == disposition).expect("a line")
+    };
     assert_eq!(of("requeue")["retryProgress"], "1/50", "{log}");
     assert_eq!(of("requeue")["delayBeforeJitterSeconds"], 2.0, "{log}");
     let given_up = of("dead-letter");
-    assert_eq!([given_up.get("retryProgress"), given_up.get("delayBeforeJitterSeconds")], [None, None], "{log}");
+    assert_eq!(
+        [given_up.get("retryProgress"), given_up.get("delayBeforeJitterSeconds")],
+        [None, None],
+        "{log}"
+    );
 }
 
-/// What ten messages in one batch write into the log, in bytes: the lines of metrics, and all lines.
+/// What ten messages in one batch write into the log, in bytes: the lines of metrics, and all
+/// lines.
 async fn logged(answer: &str) -> [usize; 2] {
     let stage = Stage::new().await;
     let mut function = stage.requeue_lambda(&[UNPROTECTED]).await;
@@ -70,17 +88,24 @@ async fn logged(answer: &str) -> [usize; 2] {
     let of_metrics = |line: &&str| line.contains(r#""_aws""#);
     let of_invocation = |line: &&str| of_metrics(line) || line.contains(r#""requestId""#);
     let bytes = |lines: Vec<&str>| lines.iter().map(|line| line.len()).sum();
-    [log.lines().filter(of_metrics).collect(), log.lines().filter(of_invocation).collect()].map(bytes)
+    [log.lines().filter(of_metrics).collect(), log.lines().filter(of_invocation).collect()]
+        .map(bytes)
 }
 
 #[tokio::test]
 async fn a_batch_logs_as_much_as_its_costs_are_reckoned_from() {
     let page = include_str!("../../../../docs/deploy.md");
-    for (answer, row) in [("ok", "| log, ten that complete |"), ("rate-limit", "| log, ten that are retried |")] {
+    for (answer, row) in
+        [("ok", "| log, ten that complete |"), ("rate-limit", "| log, ten that are retried |")]
+    {
         let [metrics, all] = logged(answer).await;
         println!("{row} {metrics} of metrics | {all} in all |");
-        let stated = page.lines().find_map(|line| line.strip_prefix(row)).unwrap_or_else(|| panic!("no row {row}"));
-        let stated: usize = stated.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap();
+        let stated = page
+            .lines()
+            .find_map(|line| line.strip_prefix(row))
+            .unwrap_or_else(|| panic!("no row {row}"));
+        let stated: usize =
+            stated.chars().filter(char::is_ascii_digit).collect::<String>().parse().unwrap();
         assert!(all.abs_diff(stated) * 10 <= stated, "{row} {stated} bytes, measured {all}");
     }
 }
@@ -88,9 +113,10 @@ async fn a_batch_logs_as_much_as_its_costs_are_reckoned_from() {
 #[tokio::test]
 async fn metrics_can_be_switched_off_and_have_the_name_of_the_service() {
     let stage = Stage::new().await;
-    for (settings, expected) in
-        [([("REQUEUE_METRICS", "off")], None), ([("REQUEUE_SERVICE", "billing")], Some(Value::from("billing")))]
-    {
+    for (settings, expected) in [
+        ([("REQUEUE_METRICS", "off")], None),
+        ([("REQUEUE_SERVICE", "billing")], Some(Value::from("billing"))),
+    ] {
         let mut function = stage.requeue_lambda(&settings).await;
         stage.send(r#"{"answer":"ok"}"#).await;
         stage.invoke(&mut function, TIMEOUT).await;
@@ -106,7 +132,12 @@ async fn a_trace_goes_on_to_the_target_by_the_attribute_or_else_by_the_header_of
     let mut function = stage.requeue_lambda(&[UNPROTECTED]).await;
     stage.send_with(r#"{"answer":"ok"}"#, &[("traceparent", PARENT), ("tracestate", "a=b")]).await;
     stage.invoke(&mut function, TIMEOUT).await;
-    stage.send_with(r#"{"answer":"unavailable"}"#, &[("traceparent", "garbled"), ("tracestate", "a=b")]).await;
+    stage
+        .send_with(
+            r#"{"answer":"unavailable"}"#,
+            &[("traceparent", "garbled"), ("tracestate", "a=b")],
+        )
+        .await;
     for _ in 0..2 {
         stage.invoke(&mut function, TIMEOUT).await;
     }
@@ -124,7 +155,11 @@ async fn a_trace_goes_on_to_the_target_by_the_attribute_or_else_by_the_header_of
     assert!(TRACE.contains("bd862e3fe1be46a994272793"));
     assert_eq!(
         sent,
-        [[Some(PARENT.to_owned()), Some("a=b".to_owned())], [None, None], [Some(of_invocation.to_owned()), None]]
+        [
+            [Some(PARENT.to_owned()), Some("a=b".to_owned())],
+            [None, None],
+            [Some(of_invocation.to_owned()), None]
+        ]
     );
 }
 
@@ -141,12 +176,16 @@ async fn what_a_handler_logs_says_of_which_message_it_is() {
         .find(|line| line["fields"]["message"] == "panic")
         .unwrap_or_else(|| panic!("no panic is logged: {log}"));
     let spans = panic["spans"].as_array().unwrap_or_else(|| panic!("no spans: {log}"));
-    assert!(spans.iter().any(|span| span["name"] == "message" && span["messageId"] == id.as_str()), "{panic}");
+    assert!(
+        spans.iter().any(|span| span["name"] == "message" && span["messageId"] == id.as_str()),
+        "{panic}"
+    );
     assert!(spans.iter().any(|span| span["requestId"] == "request-1"), "{panic}");
 }
 
 #[tokio::test]
-async fn a_layer_of_opentelemetry_exports_each_message_within_its_invocation_and_linked_to_its_sender() {
+async fn a_layer_of_opentelemetry_exports_each_message_within_its_invocation_and_linked_to_its_sender()
+ {
     const TRACE: &str = "0af7651916cd43dd8448eb211c80319c";
     let stage = Stage::new().await;
     let mut function = stage.example("opentelemetry", &[UNPROTECTED]).await;
@@ -162,10 +201,13 @@ async fn a_layer_of_opentelemetry_exports_each_message_within_its_invocation_and
     let scopes = log.split("Instrumentation Scope").skip(1);
     let spans: Vec<&str> = scopes.filter_map(|scope| Some(scope.split_once("\n\n")?.1)).collect();
     let of = |span: &str, field: &str| {
-        let value = span.lines().find_map(|line| line.trim().strip_prefix(field)?.trim().strip_prefix(':'));
+        let value =
+            span.lines().find_map(|line| line.trim().strip_prefix(field)?.trim().strip_prefix(':'));
         value.unwrap_or_else(|| panic!("no {field} in {span}")).trim().to_owned()
     };
-    let named = |name: &str| -> Vec<&str> { spans.iter().copied().filter(|span| of(span, "Name") == name).collect() };
+    let named = |name: &str| -> Vec<&str> {
+        spans.iter().copied().filter(|span| of(span, "Name") == name).collect()
+    };
     let (messages, invocations) = (named("message"), named("Lambda runtime invoke"));
     assert!(messages.len() == 3 && invocations.len() >= 2, "{log}");
     for (message, invocation) in messages.into_iter().take(2).zip(invocations) {

@@ -31,7 +31,10 @@ impl Target {
 
     /// It asks for a certificate that `authority` issued.
     async fn asking_for(authority: &Authority, protocol: &[u8]) -> Self {
-        let verifier = WebPkiClientVerifier::builder_with_provider(authority.roots.clone(), default_provider().into());
+        let verifier = WebPkiClientVerifier::builder_with_provider(
+            authority.roots.clone(),
+            default_provider().into(),
+        );
         let verifier = verifier.build().expect("there is a root");
         Self::with(Certificate::verifying(verifier, "127.0.0.1", &[protocol])).await
     }
@@ -44,7 +47,8 @@ impl Target {
             async { http::status(StatusCode::OK) }
         });
         let server = server.await;
-        let directory = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("tls-{}", server.port()));
+        let directory =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("tls-{}", server.port()));
         std::fs::create_dir_all(&directory).expect("it is made");
         let root = directory.join("root.pem");
         std::fs::write(&root, certificate.pem).expect("it is written");
@@ -107,9 +111,11 @@ impl Authority {
 
 #[tokio::test]
 async fn invocations_share_a_connection_of_the_best_protocol_that_the_target_offers() {
-    for (protocols, expected) in
-        [(&[&b"h2"[..], b"http/1.1"][..], Version::HTTP_2), (&[b"http/1.1"], Version::HTTP_11), (&[], Version::HTTP_11)]
-    {
+    for (protocols, expected) in [
+        (&[&b"h2"[..], b"http/1.1"][..], Version::HTTP_2),
+        (&[b"http/1.1"], Version::HTTP_11),
+        (&[], Version::HTTP_11),
+    ] {
         let stage = Stage::new().await;
         let target = Target::start("127.0.0.1", protocols).await;
         let mut function = stage.requeue_lambda(&Target::settings(&target.url(), &target)).await;
@@ -147,19 +153,29 @@ async fn the_root_certificates_are_those_of_a_file_or_of_a_directory() {
     let url = target.url();
     let directory = target.root.parent().unwrap().to_str().unwrap();
     let stage = Stage::new().await;
-    for (setting, path) in [("SSL_CERT_FILE", target.root.to_str().unwrap()), ("SSL_CERT_DIR", directory)] {
-        let mut function = stage.requeue_lambda(&[("REQUEUE_TARGET_URL", &url), (setting, path)]).await;
+    for (setting, path) in
+        [("SSL_CERT_FILE", target.root.to_str().unwrap()), ("SSL_CERT_DIR", directory)]
+    {
+        let mut function =
+            stage.requeue_lambda(&[("REQUEUE_TARGET_URL", &url), (setting, path)]).await;
         stage.send("{}").await;
         let (_, ended) = stage.invoke(&mut function, TIMEOUT).await;
-        assert!(failed(&ended).is_empty() && stage.messages().is_empty(), "{setting}: {}", function.stop().await);
+        assert!(
+            failed(&ended).is_empty() && stage.messages().is_empty(),
+            "{setting}: {}",
+            function.stop().await
+        );
     }
     assert_eq!(target.spoken().len(), 2);
-    let settings = [("REQUEUE_TARGET_URL", url.as_str()), ("SSL_CERT_FILE", "/nonexistent/roots.pem")];
+    let settings =
+        [("REQUEUE_TARGET_URL", url.as_str()), ("SSL_CERT_FILE", "/nonexistent/roots.pem")];
     let (code, output) = stage.requeue_lambda(&settings).await.ended().await;
     assert_eq!(code, Some(1), "{output}");
-    for named in
-        ["no root certificate for the https target", "/nonexistent/roots.pem", "SSL_CERT_FILE and SSL_CERT_DIR"]
-    {
+    for named in [
+        "no root certificate for the https target",
+        "/nonexistent/roots.pem",
+        "SSL_CERT_FILE and SSL_CERT_DIR",
+    ] {
         assert!(output.contains(named), "{named}: {output}");
     }
     assert!(!output.contains(CANARY), "{output}");
@@ -183,7 +199,10 @@ async fn a_target_that_asks_for_a_client_certificate_is_shown_ours() {
             let url = target.url();
             let mut settings = Target::settings(&url, &target).to_vec();
             if let Some((certificate, key)) = shown {
-                settings.extend([("REQUEUE_CLIENT_CERTIFICATE", certificate.as_str()), ("REQUEUE_CLIENT_KEY", key)]);
+                settings.extend([
+                    ("REQUEUE_CLIENT_CERTIFICATE", certificate.as_str()),
+                    ("REQUEUE_CLIENT_KEY", key),
+                ]);
             }
             let mut function = stage.requeue_lambda(&settings).await;
             let before = target.spoken().len();
@@ -196,9 +215,13 @@ async fn a_target_that_asks_for_a_client_certificate_is_shown_ours() {
                 assert!(copies.is_empty(), "{log}");
             } else {
                 assert_eq!(json(&copies[0].body).unwrap()["retryState"]["class"], "temporary");
-                // With TLS 1.3 the refusal comes after the handshake, and the end of the connection may be noticed first.
+                // With TLS 1.3 the refusal comes after the handshake, and the end of the connection
+                // may be noticed first.
                 let is_closed = log.contains(r#""reason":"connection closed""#);
-                assert!(is_closed || log.contains("client certificate missing or not accepted"), "{log}");
+                assert!(
+                    is_closed || log.contains("client certificate missing or not accepted"),
+                    "{log}"
+                );
             }
             let lines = key.lines().chain(other_key.lines()).filter(|line| !line.starts_with('-'));
             for told in lines.chain(["canary", "BEGIN"]) {
@@ -214,7 +237,8 @@ async fn client_certificate_and_key_may_be_stored_as_secrets() {
     let authority = Authority::new("ours");
     let (certificate, key) = authority.client();
     let target = Target::asking_for(&authority, b"h2").await;
-    let stored = serde_json::json!({"certificate": certificate, "key": key, "other": "canary"}).to_string();
+    let stored =
+        serde_json::json!({"certificate": certificate, "key": key, "other": "canary"}).to_string();
     let answer = serde_json::json!({"ARN": SECRET, "SecretString": stored}).to_string();
     let service = http::Server::start(move |_| {
         let answer = answer.clone();
@@ -225,9 +249,11 @@ async fn client_certificate_and_key_may_be_stored_as_secrets() {
     let settings = |certificate, key| {
         let settings = Target::settings(&url, &target).to_vec();
         let named = [("REQUEUE_CLIENT_CERTIFICATE", certificate), ("REQUEUE_CLIENT_KEY", key)];
-        [settings, named.to_vec(), vec![("AWS_ENDPOINT_URL_SECRETS_MANAGER", endpoint.as_str())]].concat()
+        [settings, named.to_vec(), vec![("AWS_ENDPOINT_URL_SECRETS_MANAGER", endpoint.as_str())]]
+            .concat()
     };
-    let [certificate, key, other] = ["certificate", "key", "other"].map(|key| format!("{SECRET}:{key}::"));
+    let [certificate, key, other] =
+        ["certificate", "key", "other"].map(|key| format!("{SECRET}:{key}::"));
     let stage = Stage::new().await;
     let mut function = stage.requeue_lambda(&settings(&certificate, &key)).await;
     stage.send("{}").await;
@@ -237,7 +263,9 @@ async fn client_certificate_and_key_may_be_stored_as_secrets() {
     let (code, output) = stage.requeue_lambda(&settings(&certificate, &other)).await.ended().await;
     assert_eq!(code, Some(1), "{output}");
     assert!(
-        output.contains("Error: 1 setting is invalid:\n  REQUEUE_CLIENT_KEY is invalid: a private key must be"),
+        output.contains(
+            "Error: 1 setting is invalid:\n  REQUEUE_CLIENT_KEY is invalid: a private key must be"
+        ),
         "{output}"
     );
     assert!(!output.contains("canary"), "{output}");

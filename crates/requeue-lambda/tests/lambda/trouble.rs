@@ -1,4 +1,5 @@
-//! A Lambda on the library that does to itself what the message says, for the tests of what that does to the others.
+//! A Lambda on the library that does to itself what the message says, for the tests of what that
+//! does to the others.
 
 use std::time::Duration;
 

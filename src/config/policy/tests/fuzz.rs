@@ -1,4 +1,5 @@
-//! Any text as a policy document: `tests/fuzz policy`. Held against the schema, and against the same document written in another way.
+//! Any text as a policy document: `tests/fuzz policy`. Held against the schema, and against the
+//! same document written in another way.
 
 use std::time::SystemTime;
 
@@ -36,7 +37,9 @@ fn any_document_is_refused_with_reasons_or_means_the_same_however_it_is_written(
             }
             Err(problems) => {
                 assert!(!problems.is_empty(), "{text:?}");
-                let is_harmless = |problem: &String| !problem.chars().any(char::is_control) && problem.len() < 1_000;
+                let is_harmless = |problem: &String| {
+                    !problem.chars().any(char::is_control) && problem.len() < 1_000
+                };
                 // What is no JSON is serde_json's to say.
                 assert!(problems.iter().all(is_harmless), "{problems:?}");
             }
@@ -56,11 +59,15 @@ fn any_document_is_refused_with_reasons_or_means_the_same_however_it_is_written(
         if let (Ok((_, rules)), Ok((_, same_rules))) = (&judged, &again) {
             assert_eq!(verdicts(rules), verdicts(same_rules));
         }
-        // A value forgets the first of two members of one name, and one name has a meaning of its own for it.
+        // A value forgets the first of two members of one name, and one name has a meaning of its
+        // own for it.
         if let (false, false, Ok(value)) =
             (twice, text.contains("$serde_json::private"), serde_json::from_str::<Value>(document))
         {
-            let between = judged.as_ref().err().is_none_or(|problems| problems.iter().all(|it| is_between_values(it)));
+            let between = judged
+                .as_ref()
+                .err()
+                .is_none_or(|problems| problems.iter().all(|it| is_between_values(it)));
             assert_eq!(allows(&schema(), &value), between, "{text:?} {judged:?}");
         }
     });
@@ -71,8 +78,8 @@ fn verdicts(rules: &Rules) -> [Failure; 3] {
     ANSWERS.map(|answer| rules.within(|| Failure::from_answer(&answer, SystemTime::UNIX_EPOCH)))
 }
 
-/// The same document without white space, the members of every object in the opposite order; numbers and strings as they are. `None` if it
-/// is no JSON, or very deep.
+/// The same document without white space, the members of every object in the opposite order;
+/// numbers and strings as they are. `None` if it is no JSON, or very deep.
 fn rewritten(text: &str) -> Option<String> {
     if text.matches(['{', '[']).count() > 100 {
         return None;
@@ -91,7 +98,8 @@ fn rewritten(text: &str) -> Option<String> {
         }
         b'[' => {
             let items: Vec<&RawValue> = serde_json::from_str(text).ok()?;
-            let items: Vec<String> = items.iter().map(|item| rewritten(item.get())).collect::<Option<_>>()?;
+            let items: Vec<String> =
+                items.iter().map(|item| rewritten(item.get())).collect::<Option<_>>()?;
             format!("[{}]", items.join(","))
         }
         _ => text.to_owned(),

@@ -63,7 +63,8 @@ fn high_volume() -> RetryPolicy {
 
 #[test]
 fn the_articles_three_examples_are_accepted_as_they_stand_and_mean_what_they_say() {
-    let table = [(ARTICLE, article()), (HIGH_VOLUME, high_volume()), (CRITICAL, RetryPolicy::critical())];
+    let table =
+        [(ARTICLE, article()), (HIGH_VOLUME, high_volume()), (CRITICAL, RetryPolicy::critical())];
     for (document, expected) in table {
         assert_eq!(accepted(document), expected, "{document}");
         // Both names of a class mean the same.
@@ -81,37 +82,54 @@ fn the_articles_three_examples_are_accepted_as_they_stand_and_mean_what_they_say
         );
         for without in [format!(r#""TEMPORARY": {entry}, "#), format!(r#", "DEFAULT": {entry}"#)] {
             assert!(document.contains(&without), "{document}: {without}");
-            assert_eq!(accepted(&document.replace(&without, "")), expected, "{document} without {without}");
+            assert_eq!(
+                accepted(&document.replace(&without, "")),
+                expected,
+                "{document} without {without}"
+            );
         }
     }
 }
 
 #[test]
 fn the_global_max_delay_serves_a_class_that_names_none_and_no_other() {
-    assert_eq!(accepted(&ARTICLE.replace(r#"{"baseDelay": 2, "maxDelay": 60}"#, r#"{"baseDelay": 2}"#)), article());
-    let unnamed =
-        CRITICAL.replace(r#""RATE_LIMIT": {"baseDelay": 2, "maxDelay": 10}"#, r#""RATE_LIMIT": {"baseDelay": 2}"#);
+    assert_eq!(
+        accepted(&ARTICLE.replace(r#"{"baseDelay": 2, "maxDelay": 60}"#, r#"{"baseDelay": 2}"#)),
+        article()
+    );
+    let unnamed = CRITICAL.replace(
+        r#""RATE_LIMIT": {"baseDelay": 2, "maxDelay": 10}"#,
+        r#""RATE_LIMIT": {"baseDelay": 2}"#,
+    );
     assert_eq!(accepted(&unnamed), RetryPolicy::critical());
 }
 
 #[test]
 fn a_built_in_first_delay_gives_way_to_a_shorter_cap() {
-    let base =
-        |policy: &RetryPolicy| [&policy.rate_limit, &policy.quota, &policy.temporary].map(|class| class.backoff.base());
+    let base = |policy: &RetryPolicy| {
+        [&policy.rate_limit, &policy.quota, &policy.temporary].map(|class| class.backoff.base())
+    };
     let short = accepted(r#"{"maxDelaySeconds": 30, "errorConfigs": {"QUOTA": {"baseDelay": 1}}}"#);
     assert_eq!(base(&short), [30, 1, 2].map(Duration::from_secs));
     assert_eq!(short.rate_limit.max_delay, Duration::from_secs(30));
     let own = accepted(r#"{"errorConfigs": {"QUOTA": {"maxDelay": 90}}}"#);
     assert_eq!(base(&own), [60, 90, 2].map(Duration::from_secs));
     let calls = accepted(r#"{"sqsCalls": {"maxDelay": 0.05}}"#).sqs_calls;
-    assert_eq!((calls.backoff.base(), calls.max_delay), (Duration::from_millis(50), Duration::from_millis(50)));
+    assert_eq!(
+        (calls.backoff.base(), calls.max_delay),
+        (Duration::from_millis(50), Duration::from_millis(50))
+    );
 }
 
 #[test]
 fn an_empty_document_is_the_standard_policy() {
-    for document in
-        ["{}", " {\n} ", "\u{feff}{}", r#"{"errorConfigs": {}}"#, r#"{"$schema": "infra/policy.schema.json"}"#]
-    {
+    for document in [
+        "{}",
+        " {\n} ",
+        "\u{feff}{}",
+        r#"{"errorConfigs": {}}"#,
+        r#"{"$schema": "infra/policy.schema.json"}"#,
+    ] {
         assert_eq!(accepted(document), RetryPolicy::standard(), "{document}");
     }
 }
@@ -125,7 +143,8 @@ fn a_preset_replaces_the_table_and_other_keys_change_it() {
     let mut expected = RetryPolicy::critical();
     expected.max_retries = 7;
     expected.quota.max_delay = secs(20);
-    let document = r#"{"preset": "critical", "maxRetries": 7, "errorConfigs": {"QUOTA": {"maxDelay": 20}}}"#;
+    let document =
+        r#"{"preset": "critical", "maxRetries": 7, "errorConfigs": {"QUOTA": {"maxDelay": 20}}}"#;
     assert_eq!(accepted(document), expected);
 }
 
@@ -162,7 +181,10 @@ fn every_key_reaches_its_place() {
             total_timeout: secs(7),
         },
         quota: ClassPolicy {
-            backoff: Backoff::List { first: secs(5), then: vec![Duration::from_millis(30_500), secs(300)] },
+            backoff: Backoff::List {
+                first: secs(5),
+                then: vec![Duration::from_millis(30_500), secs(300)],
+            },
             max_delay: secs(300),
             jitter: Jitter::Full,
             max_retries: None,
@@ -203,9 +225,18 @@ fn the_nearest_value_wins() {
         (r#"{"preset": "critical"}"#, 2.0),
         (r#"{"preset": "critical", "baseDelayMultiplier": 4}"#, 4.0),
         (r#"{"baseDelayMultiplier": 4, "errorConfigs": {"DEFAULT": {"multiplier": 5}}}"#, 5.0),
-        (r#"{"baseDelayMultiplier": 4, "errorConfigs": {"DEFAULT": {"multiplier": 5}, "RATE_LIMIT": {}}}"#, 4.0),
-        (r#"{"errorConfigs": {"DEFAULT": {"multiplier": 5}, "RATE_LIMIT": {"multiplier": 6}}}"#, 6.0),
-        (r#"{"backoff": "constant", "errorConfigs": {"DEFAULT": {"backoff": "exponential"}}}"#, 3.0),
+        (
+            r#"{"baseDelayMultiplier": 4, "errorConfigs": {"DEFAULT": {"multiplier": 5}, "RATE_LIMIT": {}}}"#,
+            4.0,
+        ),
+        (
+            r#"{"errorConfigs": {"DEFAULT": {"multiplier": 5}, "RATE_LIMIT": {"multiplier": 6}}}"#,
+            6.0,
+        ),
+        (
+            r#"{"backoff": "constant", "errorConfigs": {"DEFAULT": {"backoff": "exponential"}}}"#,
+            3.0,
+        ),
     ] {
         assert_eq!(multiplier(document).to_bits(), f64::to_bits(expected), "{document}");
     }
@@ -214,7 +245,10 @@ fn the_nearest_value_wins() {
         (r#"{"maxDelaySeconds": 130}"#, 130),
         (r#"{"maxDelaySeconds": 600}"#, 600),
         (r#"{"maxDelaySeconds": 130, "errorConfigs": {"RATE_LIMIT": {"maxDelay": 200}}}"#, 200),
-        (r#"{"maxDelaySeconds": 130, "errorConfigs": {"RATE_LIMIT": {"backoff": [200, 90]}}}"#, 200),
+        (
+            r#"{"maxDelaySeconds": 130, "errorConfigs": {"RATE_LIMIT": {"backoff": [200, 90]}}}"#,
+            200,
+        ),
         (r#"{"maxDelaySeconds": 60, "backoff": [100, 90]}"#, 100),
         (r#"{"backoff": [100, 90], "errorConfigs": {"RATE_LIMIT": {"maxDelay": 200}}}"#, 200),
     ] {
@@ -259,11 +293,17 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
         ("queueConfig.receiveMessageWaitTimeSeconds", ["0", "20"], ["0.5", "21"]),
     ] {
         let document = |value: &str| match key.split('.').collect::<Vec<_>>()[..] {
-            [section, "baseDelay"] => format!(r#"{{"{section}": {{"baseDelay": {value}, "maxDelay": 60}}}}"#),
-            [section, class, "baseDelay"] => {
-                format!(r#"{{"{section}": {{"{class}": {{"baseDelay": {value}, "maxDelay": 86400}}}}}}"#)
+            [section, "baseDelay"] => {
+                format!(r#"{{"{section}": {{"baseDelay": {value}, "maxDelay": 60}}}}"#)
             }
-            [section, class, key] => format!(r#"{{"{section}": {{"{class}": {{"{key}": {value}}}}}}}"#),
+            [section, class, "baseDelay"] => {
+                format!(
+                    r#"{{"{section}": {{"{class}": {{"baseDelay": {value}, "maxDelay": 86400}}}}}}"#
+                )
+            }
+            [section, class, key] => {
+                format!(r#"{{"{section}": {{"{class}": {{"{key}": {value}}}}}}}"#)
+            }
             [section, key] => format!(r#"{{"{section}": {{"{key}": {value}}}}}"#),
             _ => format!(r#"{{"{key}": {value}}}"#),
         };
@@ -283,7 +323,10 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
     let one_key: [(&str, &str); 36] = [
         (r#"{"maxRetrys": 5}"#, "maxRetrys is unknown; did you mean maxRetries?"),
         (r#"{"MAXRETRIES": 5}"#, "MAXRETRIES is unknown; did you mean maxRetries?"),
-        (r#"{"errorConfigs": {"rate-limit": {}}}"#, "errorConfigs.rate-limit is unknown; did you mean RATE_LIMIT?"),
+        (
+            r#"{"errorConfigs": {"rate-limit": {}}}"#,
+            "errorConfigs.rate-limit is unknown; did you mean RATE_LIMIT?",
+        ),
         (
             r#"{"errorConfigs": {"QUOTA": {"base_delay": 1}}}"#,
             "errorConfigs.QUOTA.base_delay is unknown; did you mean baseDelay?",
@@ -294,7 +337,10 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
              totalTimeoutSeconds",
         ),
         (r#"{"maxRetries": 5, "maxRetries": 5}"#, "maxRetries stands more than once"),
-        (r#"{"maxRetries": 5, "maxRetries": 5, "max\u0052etries": 5}"#, "maxRetries stands more than once"),
+        (
+            r#"{"maxRetries": 5, "maxRetries": 5, "max\u0052etries": 5}"#,
+            "maxRetries stands more than once",
+        ),
         (
             r#"{"errorConfigs": {"QUOTA": {"jitter": "none", "jitter": "full"}}}"#,
             "errorConfigs.QUOTA.jitter stands more than once",
@@ -303,7 +349,10 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             r#"{"errorConfigs": {"QUOTA": {}, "QUOTA_EXCEEDED": {}}}"#,
             "errorConfigs.QUOTA_EXCEEDED is a second entry for a class: allowed is one, and there is errorConfigs.QUOTA",
         ),
-        (r#"{"preset": "fast"}"#, r#"preset is `"fast"`: allowed is standard, high-volume, critical"#),
+        (
+            r#"{"preset": "fast"}"#,
+            r#"preset is `"fast"`: allowed is standard, high-volume, critical"#,
+        ),
         (r#"{"errorConfigs": []}"#, "errorConfigs is `[]`: allowed is an object"),
         (r#"{"errorConfigs": {"QUOTA": 5}}"#, "errorConfigs.QUOTA is `5`: allowed is an object"),
         ("[]", "is `[]`: allowed is an object"),
@@ -311,7 +360,10 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             r#"{"jitter": "ful"}"#,
             r#"jitter is `"ful"`: allowed is full, equal, decorrelated, none, or {"proportional": a share from 0 to 1}"#,
         ),
-        (r#"{"jitter": {"proportional": 2}}"#, "jitter.proportional is `2`: allowed is a share from 0 to 1"),
+        (
+            r#"{"jitter": {"proportional": 2}}"#,
+            "jitter.proportional is `2`: allowed is a share from 0 to 1",
+        ),
         (
             r#"{"jitter": {"proportional": 1, "x": 1}}"#,
             r#"jitter is `{"proportional": 1, "x": 1}`: allowed is full, equal, decorrelated, none, or {"proportional": a share from 0 to 1}"#,
@@ -324,7 +376,10 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             r#"{"backoff": []}"#,
             "backoff is `[]`: allowed is exponential, linear, fibonacci, constant, or a list of 1 to 100 delays",
         ),
-        (r#"{"backoff": [5, 0]}"#, "backoff[1] is `0`: allowed is a number of seconds from 0.001 to 86400"),
+        (
+            r#"{"backoff": [5, 0]}"#,
+            "backoff[1] is `0`: allowed is a number of seconds from 0.001 to 86400",
+        ),
         (
             r#"{"errorConfigs": {"RATE_LIMIT": {"baseDelay": 300.5}}}"#,
             "errorConfigs.RATE_LIMIT.baseDelay is 300.5: allowed is at most 300, by the preset standard for RATE_LIMIT",
@@ -353,12 +408,18 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             "receiveCalls.baseDelay is 10.1: allowed is at most 10, by the default of maxDelay",
         ),
         (r#"{"sqsCalls": false}"#, "sqsCalls is `false`: allowed is off, or an object"),
-        (r#"{"sqsCalls": {"maxAttempt": 3}}"#, "sqsCalls.maxAttempt is unknown; did you mean maxAttempts?"),
+        (
+            r#"{"sqsCalls": {"maxAttempt": 3}}"#,
+            "sqsCalls.maxAttempt is unknown; did you mean maxAttempts?",
+        ),
         (
             r#"{"sqsCalls": {"backoff": "linear"}}"#,
             "sqsCalls.backoff is unknown: allowed are maxAttempts, baseDelay, maxDelay, multiplier, jitter",
         ),
-        (r#"{"sqsCalls": {"jitter": "none", "jitter": "full"}}"#, "sqsCalls.jitter stands more than once"),
+        (
+            r#"{"sqsCalls": {"jitter": "none", "jitter": "full"}}"#,
+            "sqsCalls.jitter stands more than once",
+        ),
         (
             r#"{"sqsCalls": {"maxAttempts": 2.5}}"#,
             "sqsCalls.maxAttempts is `2.5`: allowed is a whole number from 1 to 10",
@@ -461,14 +522,20 @@ fn broken_json_is_told_with_line_and_column() {
     ] {
         let problems = read(document).expect_err(document);
         let [problem] = &problems[..] else { panic!("{problems:?}") };
-        assert!(problem.starts_with("is not JSON: ") && problem.ends_with(place), "{document}: {problem}");
+        assert!(
+            problem.starts_with("is not JSON: ") && problem.ends_with(place),
+            "{document}: {problem}"
+        );
     }
 }
 
 #[test]
 fn what_a_problem_shows_is_one_short_line() {
-    let long =
-        format!("{{\"maxRetries\": \"{}\", \"{}\": 1, \"a\\nb\": [\n1,\n\n2]}}", "x".repeat(1_000), "y".repeat(1_000));
+    let long = format!(
+        "{{\"maxRetries\": \"{}\", \"{}\": 1, \"a\\nb\": [\n1,\n\n2]}}",
+        "x".repeat(1_000),
+        "y".repeat(1_000)
+    );
     for problem in read(&long).expect_err("refused") {
         assert!(problem.len() < 400 && !problem.contains('\n'), "{problem}");
     }
@@ -477,7 +544,9 @@ fn what_a_problem_shows_is_one_short_line() {
 #[test]
 fn no_depth_is_too_deep() {
     for depth in [100, 1_000, 200_000] {
-        for value in [format!("{}{}", "[".repeat(depth), "]".repeat(depth)), "{\"jitter\":".repeat(depth)] {
+        for value in
+            [format!("{}{}", "[".repeat(depth), "]".repeat(depth)), "{\"jitter\":".repeat(depth)]
+        {
             assert!(read(&format!("{{\"backoff\": {value}}}")).is_err());
         }
     }

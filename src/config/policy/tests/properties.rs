@@ -79,10 +79,17 @@ type Member = (&'static str, fn() -> BoxedStrategy<Value>);
 
 /// An object with some of these members.
 fn objects(keys: &'static [Member]) -> BoxedStrategy<Value> {
-    let members: Vec<_> =
-        keys.iter().map(|(name, values)| prop::option::weighted(0.3, values()).prop_map(|v| (*name, v))).collect();
+    let members: Vec<_> = keys
+        .iter()
+        .map(|(name, values)| prop::option::weighted(0.3, values()).prop_map(|v| (*name, v)))
+        .collect();
     members
-        .prop_map(|members| members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect())
+        .prop_map(|members| {
+            members
+                .into_iter()
+                .filter_map(|(name, value)| Some((name.to_owned(), value?)))
+                .collect()
+        })
         .prop_map(Value::Object)
         .boxed()
 }
@@ -109,13 +116,15 @@ fn long() -> BoxedStrategy<Value> {
 
 fn jitters() -> BoxedStrategy<Value> {
     let share = (0.0..=1.0).prop_map(|share| json!({ "proportional": share }));
-    let word = prop::sample::select(vec!["full", "equal", "decorrelated", "none"]).prop_map(Value::from);
+    let word =
+        prop::sample::select(vec!["full", "equal", "decorrelated", "none"]).prop_map(Value::from);
     prop_oneof![5 => share, 5 => word, 1 => values()].boxed()
 }
 
 fn backoffs() -> BoxedStrategy<Value> {
     let list = prop::collection::vec(short(), 1..5).prop_map(Value::from);
-    let word = prop::sample::select(vec!["exponential", "linear", "fibonacci", "constant"]).prop_map(Value::from);
+    let word = prop::sample::select(vec!["exponential", "linear", "fibonacci", "constant"])
+        .prop_map(Value::from);
     prop_oneof![5 => list, 9 => word, 1 => values()].boxed()
 }
 
@@ -139,7 +148,9 @@ fn calls() -> BoxedStrategy<Value> {
     let object = objects(&[
         ("maxAttempts", || (1_u32..=10).prop_map(Value::from).boxed()),
         ("baseDelay", || (0.001..6.0).prop_map(Value::from).boxed()),
-        ("maxDelay", || prop_oneof![20 => (5.0..60.0).prop_map(Value::from), 1 => values()].boxed()),
+        ("maxDelay", || {
+            prop_oneof![20 => (5.0..60.0).prop_map(Value::from), 1 => values()].boxed()
+        }),
         ("multiplier", factors),
         ("jitter", jitters),
     ]);
@@ -185,11 +196,20 @@ fn rules() -> BoxedStrategy<Value> {
             ("words", || several(texts)),
         ])
     };
-    let outcome = prop::sample::select(vec!["RATE_LIMIT", "QUOTA_EXCEEDED", "TEMPORARY", "NON_RETRYABLE", "DEFAULT"]);
-    let rule = (matches(), outcome, prop::option::of(short())).prop_map(|(matches, class, delay)| match delay {
-        Some(delay) => json!({ "match": matches, "class": class, "delaySeconds": delay }),
-        None => json!({ "match": matches, "class": class }),
-    });
+    let outcome = prop::sample::select(vec![
+        "RATE_LIMIT",
+        "QUOTA_EXCEEDED",
+        "TEMPORARY",
+        "NON_RETRYABLE",
+        "DEFAULT",
+    ]);
+    let rule =
+        (matches(), outcome, prop::option::of(short())).prop_map(|(matches, class, delay)| {
+            match delay {
+                Some(delay) => json!({ "match": matches, "class": class, "delaySeconds": delay }),
+                None => json!({ "match": matches, "class": class }),
+            }
+        });
     prop_oneof![9 => prop::collection::vec(rule, 0..3).prop_map(Value::from), 1 => values()].boxed()
 }
 
@@ -224,7 +244,9 @@ fn documents() -> BoxedStrategy<Value> {
         ("maxDeferrals", counts),
         ("maxDeferralSeconds", long),
         ("maxPostponements", counts),
-        ("maxPauseSeconds", || prop_oneof![Just(Value::from("off")), (0.001..900.0).prop_map(Value::from)].boxed()),
+        ("maxPauseSeconds", || {
+            prop_oneof![Just(Value::from("off")), (0.001..900.0).prop_map(Value::from)].boxed()
+        }),
         ("circuitBreaker", breakers),
         ("errorConfigs", entries),
         ("rules", rules),
@@ -236,7 +258,9 @@ fn documents() -> BoxedStrategy<Value> {
 
 /// A problem between two values, each of which alone is as the schema wants it.
 pub(super) fn is_between_values(problem: &str) -> bool {
-    [", since ", ", by ", " says the same as ", " is a second entry "].iter().any(|words| problem.contains(words))
+    [", since ", ", by ", " says the same as ", " is a second entry "]
+        .iter()
+        .any(|words| problem.contains(words))
 }
 
 pub(super) fn assert_bounded(policy: &RetryPolicy) {
@@ -245,22 +269,36 @@ pub(super) fn assert_bounded(policy: &RetryPolicy) {
     assert!(policy.max_deferral <= secs(86_400) && policy.max_postponements <= 10_000);
     assert!(policy.max_pause.is_none_or(|pause| pause <= secs(900)));
     let breaker = policy.circuit_breaker.as_ref();
-    assert!(breaker.is_none_or(|it| (1..=1_000).contains(&it.threshold) && it.reset_timeout <= secs(900)));
-    assert!(policy.max_retry_after <= LONGEST && policy.message_ttl.is_none_or(|ttl| ttl <= LONGEST));
+    assert!(
+        breaker
+            .is_none_or(|it| (1..=1_000).contains(&it.threshold) && it.reset_timeout <= secs(900))
+    );
+    assert!(
+        policy.max_retry_after <= LONGEST && policy.message_ttl.is_none_or(|ttl| ttl <= LONGEST)
+    );
     for class in [&policy.rate_limit, &policy.quota, &policy.temporary] {
         assert!(class.max_delay <= secs(86_400) && class.total_timeout <= LONGEST, "{class:?}");
-        assert!(!class.backoff.base().is_zero() && class.backoff.base() <= class.max_delay, "{class:?}");
+        assert!(
+            !class.backoff.base().is_zero() && class.backoff.base() <= class.max_delay,
+            "{class:?}"
+        );
         assert!(class.max_retries.is_none_or(|max| max <= 10_000), "{class:?}");
         assert!(
             matches!(class.backoff, Backoff::Exponential { multiplier, .. } if (1.0..=100.0).contains(&multiplier))
                 || !matches!(class.backoff, Backoff::Exponential { .. }),
             "{class:?}"
         );
-        assert!(!matches!(class.jitter, Jitter::Proportional(share) if !(0.0..=1.0).contains(&share)), "{class:?}");
+        assert!(
+            !matches!(class.jitter, Jitter::Proportional(share) if !(0.0..=1.0).contains(&share)),
+            "{class:?}"
+        );
     }
     for calls in [&policy.sqs_calls, &policy.receive_calls] {
         assert!((1..=10).contains(&calls.max_attempts) && calls.max_delay <= secs(60), "{calls:?}");
-        assert!(!calls.backoff.base().is_zero() && calls.backoff.base() <= calls.max_delay, "{calls:?}");
+        assert!(
+            !calls.backoff.base().is_zero() && calls.backoff.base() <= calls.max_delay,
+            "{calls:?}"
+        );
     }
 }
 
@@ -306,8 +344,9 @@ proptest! {
 #[test]
 fn the_generated_documents_are_of_both_kinds() {
     let mut runner = TestRunner::deterministic();
-    let accepted =
-        (0..1_000).filter(|_| read(&documents().new_tree(&mut runner).expect("a tree").current().to_string()).is_ok());
+    let accepted = (0..1_000).filter(|_| {
+        read(&documents().new_tree(&mut runner).expect("a tree").current().to_string()).is_ok()
+    });
     let accepted = accepted.count();
     assert!((200..900).contains(&accepted), "{accepted} of 1,000");
 }

@@ -55,15 +55,32 @@ fn each_condition_matches_what_it_says_and_all_must_hold() {
         (r#"{"words": "ry again"}"#, false),
         (r#"{"words": ["no", "try again"]}"#, true),
         (r#"{"words": ["no", "never"]}"#, false),
-        (r#"{"status": 404, "code": "deep", "header": {"x-shard": "seven"}, "words": "again"}"#, true),
-        (r#"{"status": 403, "code": "deep", "header": {"x-shard": "seven"}, "words": "again"}"#, false),
-        (r#"{"status": 404, "code": "away", "header": {"x-shard": "seven"}, "words": "again"}"#, false),
-        (r#"{"status": 404, "code": "deep", "header": {"x-shard": "eight"}, "words": "again"}"#, false),
-        (r#"{"status": 404, "code": "deep", "header": {"x-shard": "seven"}, "words": "never"}"#, false),
+        (
+            r#"{"status": 404, "code": "deep", "header": {"x-shard": "seven"}, "words": "again"}"#,
+            true,
+        ),
+        (
+            r#"{"status": 403, "code": "deep", "header": {"x-shard": "seven"}, "words": "again"}"#,
+            false,
+        ),
+        (
+            r#"{"status": 404, "code": "away", "header": {"x-shard": "seven"}, "words": "again"}"#,
+            false,
+        ),
+        (
+            r#"{"status": 404, "code": "deep", "header": {"x-shard": "eight"}, "words": "again"}"#,
+            false,
+        ),
+        (
+            r#"{"status": 404, "code": "deep", "header": {"x-shard": "seven"}, "words": "never"}"#,
+            false,
+        ),
     ] {
-        let rules = rules(&format!(r#"[{{"match": {condition}, "class": "QUOTA"}}]"#)).expect(condition);
+        let rules =
+            rules(&format!(r#"[{{"match": {condition}, "class": "QUOTA"}}]"#)).expect(condition);
         let failure = rules.within(answered);
-        let expected = if holds { (Quota, Evidence::Rule) } else { (NonRetryable, Evidence::Typed) };
+        let expected =
+            if holds { (Quota, Evidence::Rule) } else { (NonRetryable, Evidence::Typed) };
         assert_eq!((failure.class(), failure.evidence()), expected, "{condition}");
     }
 }
@@ -85,10 +102,15 @@ fn a_rule_names_its_reason_or_tells_its_place_and_the_code_of_the_answer() {
         assert_eq!(rules(&list).expect("valid").classify(&refused).reason(), of_error);
     }
     for bad in ["\"\"", "\" \"", "7", "null", &format!("\"{}\"", "x".repeat(65))] {
-        let problems = rules(&format!(r#"[{{"match": {{"status": 404}}, "class": "QUOTA", "reason": {bad}}}]"#))
-            .expect_err("refused");
+        let problems = rules(&format!(
+            r#"[{{"match": {{"status": 404}}, "class": "QUOTA", "reason": {bad}}}]"#
+        ))
+        .expect_err("refused");
         let [problem] = &problems[..] else { panic!("{problems:?}") };
-        assert!(problem.starts_with("rules[0].reason is ") && problem.contains("1 to 64 characters"), "{problem}");
+        assert!(
+            problem.starts_with("rules[0].reason is ") && problem.contains("1 to 64 characters"),
+            "{problem}"
+        );
     }
 }
 
@@ -103,21 +125,31 @@ fn the_first_rule_that_matches_wins_and_its_delay_before_that_of_the_answer() {
         ("TEMPORARY_ERROR", Temporary),
     ];
     for (name, class) in NAMES {
-        for (delay, expected) in
-            [("", 5_000), (r#", "delaySeconds": 0.001"#, 1), (r#", "delaySeconds": 43200"#, 43_200_000)]
-        {
+        for (delay, expected) in [
+            ("", 5_000),
+            (r#", "delaySeconds": 0.001"#, 1),
+            (r#", "delaySeconds": 43200"#, 43_200_000),
+        ] {
             let list = format!(
                 r#"[{{"match": {{"status": 403}}, "class": "NON_RETRYABLE"}}, {{"match": {{"status": 404}}, "class": "{name}"{delay}}},
                     {{"match": {{"status": 404}}, "class": "NON_RETRYABLE"}}]"#
             );
             let failure = rules(&list).expect(&list).within(answered);
-            assert_eq!((failure.class(), failure.reason()), (class, "status 404: 20429, by rules[1]"), "{list}");
+            assert_eq!(
+                (failure.class(), failure.reason()),
+                (class, "status 404: 20429, by rules[1]"),
+                "{list}"
+            );
             assert_eq!(failure.delay(), Some(Duration::from_millis(expected)), "{list}");
         }
     }
-    let final_one =
-        rules(r#"[{"match": {"status": "4xx"}, "class": "NON_RETRYABLE"}]"#).expect("a rule").within(answered);
-    assert_eq!((final_one.class(), final_one.delay(), final_one.evidence()), (NonRetryable, None, Evidence::Rule));
+    let final_one = rules(r#"[{"match": {"status": "4xx"}, "class": "NON_RETRYABLE"}]"#)
+        .expect("a rule")
+        .within(answered);
+    assert_eq!(
+        (final_one.class(), final_one.delay(), final_one.evidence()),
+        (NonRetryable, None, Evidence::Rule)
+    );
 }
 
 #[test]
@@ -127,7 +159,10 @@ fn what_the_target_asks_for_explicitly_is_no_matter_for_rules() {
     let answer = Answer { status: 429, headers, body: b"" };
     assert!(rules.within(|| Failure::from_answer(&answer, SystemTime::UNIX_EPOCH)).is_postponed());
     let limited = Answer { headers: &headers[1..], ..answer };
-    assert_eq!(rules.within(|| Failure::from_answer(&limited, SystemTime::UNIX_EPOCH)).class(), NonRetryable);
+    assert_eq!(
+        rules.within(|| Failure::from_answer(&limited, SystemTime::UNIX_EPOCH)).class(),
+        NonRetryable
+    );
 }
 
 #[test]
@@ -135,15 +170,24 @@ fn errors_match_by_their_codes_and_words_and_by_nothing_else() {
     use crate::ResultExt;
     use aws_smithy_types::error::ErrorMetadata;
 
-    let refused = || std::io::Error::new(std::io::ErrorKind::ConnectionRefused, "the ledger, status 404, is locked");
-    let aws = || ErrorMetadata::builder().code("ns#BooksClosed:http://x").message("until Monday").build();
+    let refused = || {
+        std::io::Error::new(
+            std::io::ErrorKind::ConnectionRefused,
+            "the ledger, status 404, is locked",
+        )
+    };
+    let aws =
+        || ErrorMetadata::builder().code("ns#BooksClosed:http://x").message("until Monday").build();
     let errors: [(&str, &dyn Fn() -> Failure); 5] = [
         ("words", &|| Failure::classified(&refused())),
         ("words", &|| Err::<(), _>(refused()).classified().expect_err("an error")),
         ("code", &|| Failure::classified(&aws())),
         ("code", &|| Failure::aws(&aws())),
         ("grpc", &|| {
-            Failure::from_grpc(GrpcStatus { retry_delay: Some(Duration::from_secs(9)), ..GrpcStatus::new(9) })
+            Failure::from_grpc(GrpcStatus {
+                retry_delay: Some(Duration::from_secs(9)),
+                ..GrpcStatus::new(9)
+            })
         }),
     ];
     for (condition, matching) in [
@@ -158,17 +202,30 @@ fn errors_match_by_their_codes_and_words_and_by_nothing_else() {
         (r#"{"code": "FAILED_PRECONDITION"}"#, "grpc"),
         (r#"{"code": "FAILED_PRECONDITION", "words": "failed"}"#, ""),
     ] {
-        let rules = rules(&format!(r#"[{{"match": {condition}, "class": "RATE_LIMIT"}}]"#)).expect(condition);
+        let rules = rules(&format!(r#"[{{"match": {condition}, "class": "RATE_LIMIT"}}]"#))
+            .expect(condition);
         for (kind, error) in &errors {
             let failure = rules.within(error);
-            assert_eq!(failure.evidence() == Evidence::Rule, *kind == matching, "{condition} for {kind}");
+            assert_eq!(
+                failure.evidence() == Evidence::Rule,
+                *kind == matching,
+                "{condition} for {kind}"
+            );
             if *kind == matching {
                 let named = (*kind == "grpc").then(|| Duration::from_secs(9));
-                assert_eq!((failure.reason(), failure.delay()), ("by rules[0]", named), "{condition}");
+                assert_eq!(
+                    (failure.reason(), failure.delay()),
+                    ("by rules[0]", named),
+                    "{condition}"
+                );
             }
         }
     }
-    assert_eq!(Failure::classified(&refused()).evidence(), Evidence::Typed, "no rules are in force here");
+    assert_eq!(
+        Failure::classified(&refused()).evidence(),
+        Evidence::Typed,
+        "no rules are in force here"
+    );
 }
 
 /// An error of a service, which tells its code to those who know its type.
@@ -191,8 +248,13 @@ impl aws_smithy_types::error::metadata::ProvideErrorMetadata for Modelled {
 
 #[test]
 fn a_rule_beats_the_code_that_the_built_in_tables_know() {
-    let throttled = || Modelled(aws_smithy_types::error::ErrorMetadata::builder().code("ThrottlingException").build());
-    let rules = rules(r#"[{"match": {"code": "ThrottlingException"}, "class": "NON_RETRYABLE"}]"#).expect("a rule");
+    let throttled = || {
+        Modelled(
+            aws_smithy_types::error::ErrorMetadata::builder().code("ThrottlingException").build(),
+        )
+    };
+    let rules = rules(r#"[{"match": {"code": "ThrottlingException"}, "class": "NON_RETRYABLE"}]"#)
+        .expect("a rule");
     assert_eq!(Failure::aws(&throttled()).class(), RateLimit);
     assert_eq!(rules.within(|| Failure::aws(&throttled())).class(), NonRetryable);
 }
@@ -200,10 +262,13 @@ fn a_rule_beats_the_code_that_the_built_in_tables_know() {
 #[test]
 fn what_is_no_rule_is_refused_in_its_place() {
     let long = format!(r#"[{{"match": {{"words": "{}"}}, "class": "QUOTA"}}]"#, "a".repeat(257));
-    let long_problem =
-        format!("rules[0].match.words is `\"{}…`: allowed is a text of 1 to 256 characters, or a list", "a".repeat(39));
+    let long_problem = format!(
+        "rules[0].match.words is `\"{}…`: allowed is a text of 1 to 256 characters, or a list",
+        "a".repeat(39)
+    );
     let headers: Vec<String> = (0..11).map(|n| format!(r#""h{n}":1"#)).collect();
-    let headers = format!(r#"[{{"match": {{"header": {{{}}}}}, "class": "QUOTA"}}]"#, headers.join(","));
+    let headers =
+        format!(r#"[{{"match": {{"header": {{{}}}}}, "class": "QUOTA"}}]"#, headers.join(","));
     for (list, problem) in [
         ("{}", "rules is `{}`: allowed is a list of at most 100 rules"),
         ("null", "rules is `null`: allowed is a list of at most 100 rules"),
@@ -232,7 +297,10 @@ fn what_is_no_rule_is_refused_in_its_place() {
             r#"[{"match": {"reason": "x"}, "class": "QUOTA"}]"#,
             "rules[0].match.reason is unknown: allowed are status, code, header, words",
         ),
-        (r#"[{"match": {"stauts": 404}, "class": "QUOTA"}]"#, "rules[0].match.stauts is unknown; did you mean status?"),
+        (
+            r#"[{"match": {"stauts": 404}, "class": "QUOTA"}]"#,
+            "rules[0].match.stauts is unknown; did you mean status?",
+        ),
         (
             r#"[{"match": {"status": 299}, "class": "QUOTA"}]"#,
             "rules[0].match.status is `299`: allowed is a status from 300 to 999, 3xx, 4xx, 5xx, or a list",
@@ -303,22 +371,30 @@ fn what_is_no_rule_is_refused_in_its_place() {
 fn a_hundred_rules_are_allowed_and_all_problems_of_all_rules_are_told() {
     let rule = r#"{"match": {"status": 404}, "class": "QUOTA"}"#;
     let most = rules(&format!("[{}]", vec![rule; 100].join(","))).expect("not too many");
-    assert_eq!((most.len(), most.is_empty(), format!("{most:?}")), (100, false, "Rules(100)".to_owned()));
+    assert_eq!(
+        (most.len(), most.is_empty(), format!("{most:?}")),
+        (100, false, "Rules(100)".to_owned())
+    );
     assert_eq!(rules("[]").map(|rules| rules.is_empty()), Ok(true));
     let problems = rules(&format!("[{}]", vec![rule; 101].join(","))).expect_err("too many");
     assert!(problems[0].ends_with("allowed is a list of at most 100 rules"), "{problems:?}");
 
-    let wrong = r#"[{"match": {"status": 1, "code": ""}}, {"match": {"words": [1, 2]}, "class": "x"}]"#;
+    let wrong =
+        r#"[{"match": {"status": 1, "code": ""}}, {"match": {"words": [1, 2]}, "class": "x"}]"#;
     assert_eq!(rules(wrong).expect_err("all is wrong").len(), 6);
 }
 
 #[test]
 fn the_documents_in_the_readme_are_accepted() {
     let readme = include_str!("../../../../README.md");
-    let documents =
-        readme.split("```json\n").skip(1).filter_map(|rest| rest.split_once("```")).map(|(document, _)| document);
-    let policies: Vec<&str> =
-        documents.filter(|document| document.contains("preset") || document.contains("rules")).collect();
+    let documents = readme
+        .split("```json\n")
+        .skip(1)
+        .filter_map(|rest| rest.split_once("```"))
+        .map(|(document, _)| document);
+    let policies: Vec<&str> = documents
+        .filter(|document| document.contains("preset") || document.contains("rules"))
+        .collect();
     assert_eq!(policies.len(), 2);
     for document in policies {
         assert_eq!(super::super::read(document).map(drop), Ok(()), "{document}");

@@ -23,9 +23,15 @@ fn the_protection_of_callees_can_be_set_and_switched_off() {
             r#"{"maxPauseSeconds": "on"}"#,
             r#"maxPauseSeconds is `"on"`: allowed is off, or a number of seconds from 0.001 to 900"#,
         ),
-        (r#"{"maxPauseSeconds": 901}"#, "maxPauseSeconds is `901`: allowed is a number of seconds from 0.001 to 900"),
+        (
+            r#"{"maxPauseSeconds": 901}"#,
+            "maxPauseSeconds is `901`: allowed is a number of seconds from 0.001 to 900",
+        ),
         (r#"{"circuitBreaker": 5}"#, "circuitBreaker is `5`: allowed is off, or an object"),
-        (r#"{"circuitBreaker": {"treshold": 5}}"#, "circuitBreaker.treshold is unknown; did you mean threshold?"),
+        (
+            r#"{"circuitBreaker": {"treshold": 5}}"#,
+            "circuitBreaker.treshold is unknown; did you mean threshold?",
+        ),
     ] {
         assert_eq!(super::read(document).expect_err(document), [expected]);
     }
@@ -33,7 +39,9 @@ fn the_protection_of_callees_can_be_set_and_switched_off() {
 
 #[test]
 fn settings_of_the_queue_are_read_and_change_nothing() {
-    let queue = |document: &str| document.parse::<QueueConfig>().map_err(|invalid| invalid.problems().to_vec());
+    let queue = |document: &str| {
+        document.parse::<QueueConfig>().map_err(|invalid| invalid.problems().to_vec())
+    };
     let document = r#"{"preset": "critical", "queueConfig": {"visibilityTimeout": 300, "messageRetentionPeriod": 1209600,
                        "maxReceiveCount": 3, "delaySeconds": 0, "receiveMessageWaitTimeSeconds": 20}}"#;
     assert_eq!(accepted(document), RetryPolicy::critical());
@@ -54,7 +62,10 @@ fn settings_of_the_queue_are_read_and_change_nothing() {
             r#"{"queueConfig": {"VisibilityTimeout": 5}}"#,
             "queueConfig.VisibilityTimeout is unknown; did you mean visibilityTimeout?",
         ),
-        (r#"{"queueConfig": {"maxReceives": 5}}"#, "queueConfig.maxReceives is unknown; did you mean maxReceiveCount?"),
+        (
+            r#"{"queueConfig": {"maxReceives": 5}}"#,
+            "queueConfig.maxReceives is unknown; did you mean maxReceiveCount?",
+        ),
     ] {
         assert_eq!(super::read(document).expect_err(document), [expected]);
         assert_eq!(queue(document).expect_err(document), [expected]);
@@ -85,11 +96,20 @@ fn calls_to_sqs_have_settings_of_their_own() {
         ),
         (r#"{"sqsCalls": "off"}"#, CallPolicy { max_attempts: 1, ..default.clone() }),
         (r#"{"sqsCalls": {"maxAttempts": 1}}"#, CallPolicy::off()),
-        (r#"{"sqsCalls": {"maxAttempts": 10}}"#, CallPolicy { max_attempts: 10, ..default.clone() }),
+        (
+            r#"{"sqsCalls": {"maxAttempts": 10}}"#,
+            CallPolicy { max_attempts: 10, ..default.clone() },
+        ),
         (r#"{"sqsCalls": {"baseDelay": 5}}"#, with_backoff(5_000, 2.0)),
         (r#"{"sqsCalls": {"multiplier": 3}}"#, with_backoff(100, 3.0)),
-        (r#"{"sqsCalls": {"maxDelay": 0.1}}"#, CallPolicy { max_delay: Duration::from_millis(100), ..default.clone() }),
-        (r#"{"sqsCalls": {"jitter": "decorrelated"}}"#, CallPolicy { jitter: Jitter::Decorrelated, ..default.clone() }),
+        (
+            r#"{"sqsCalls": {"maxDelay": 0.1}}"#,
+            CallPolicy { max_delay: Duration::from_millis(100), ..default.clone() },
+        ),
+        (
+            r#"{"sqsCalls": {"jitter": "decorrelated"}}"#,
+            CallPolicy { jitter: Jitter::Decorrelated, ..default.clone() },
+        ),
     ] {
         assert_eq!(calls(document), expected, "{document}");
     }

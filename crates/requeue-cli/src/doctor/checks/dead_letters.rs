@@ -57,7 +57,8 @@ fn redrive_policy(case: &Case<'_>) -> Looked {
     if let Some(redrive) = &queue.redrive {
         return Ok(Verdict::ok(redrive.target.clone()));
     }
-    let (name, is_fifo) = arn.name().strip_suffix(".fifo").map_or((arn.name(), false), |name| (name, true));
+    let (name, is_fifo) =
+        arn.name().strip_suffix(".fifo").map_or((arn.name(), false), |name| (name, true));
     let (suffix, attribute) = if is_fifo { (".fifo", ",FifoQueue=true") } else { ("", "") };
     // The longest name has 80 characters.
     let name: String = name.chars().take(80 - "-dead-letters.fifo".len()).collect();
@@ -68,11 +69,12 @@ fn redrive_policy(case: &Case<'_>) -> Looked {
         arn.region(),
         LONGEST_RETENTION.as_secs()
     );
-    let remedies = [format!("{create} && {}", remedy::redrive_policy(arn, &target, LEAST_RECEIVES))];
-    let goes_elsewhere = case.config().is_ok_and(|config| matches!(config.dead_letter, DeadLetterMode::Direct(_)));
+    let remedies =
+        [format!("{create} && {}", remedy::redrive_policy(arn, &target, LEAST_RECEIVES))];
+    let goes_elsewhere =
+        case.config().is_ok_and(|config| matches!(config.dead_letter, DeadLetterMode::Direct(_)));
     Ok(if goes_elsewhere {
-        let found =
-            "the queue has no redrive policy, for what the function cannot send to its dead-letter queue itself";
+        let found = "the queue has no redrive policy, for what the function cannot send to its dead-letter queue itself";
         Verdict::warning(found, remedies)
     } else {
         Verdict::danger("the queue has no redrive policy", remedies)
@@ -93,7 +95,9 @@ fn dead_letter_queue(case: &Case<'_>) -> Looked {
     let reached = dead_letters(case)?;
     Ok(match reached.queue.as_ref()? {
         Some(_) => Verdict::ok(format!("{} exists", reached.arn.name())),
-        None => Verdict::danger(format!("there is no queue {}", reached.arn), [create(&reached.arn)]),
+        None => {
+            Verdict::danger(format!("there is no queue {}", reached.arn), [create(&reached.arn)])
+        }
     })
 }
 
@@ -115,8 +119,12 @@ fn redrive_allow_policy(case: &Case<'_>) -> Looked {
         RedriveAllow::Queues(sources) if sources.contains(&source) => {
             return Ok(Verdict::ok(format!("{} names {source}", arn.name())));
         }
-        RedriveAllow::Queues(_) => format!("the RedriveAllowPolicy of {} does not name {source}", arn.name()),
-        RedriveAllow::None => format!("the RedriveAllowPolicy of {} denies every queue", arn.name()),
+        RedriveAllow::Queues(_) => {
+            format!("the RedriveAllowPolicy of {} does not name {source}", arn.name())
+        }
+        RedriveAllow::None => {
+            format!("the RedriveAllowPolicy of {} denies every queue", arn.name())
+        }
     };
     let mut sources = match &queue.redrive_allow {
         RedriveAllow::Queues(sources) => sources.clone(),
@@ -136,11 +144,19 @@ fn retention(case: &Case<'_>) -> Looked {
     } else {
         "counted from when it was first enqueued"
     };
-    let compared =
-        format!("{} keeps a message for {}, {counted}, and its source for {}", arn.name(), days(own), days(source));
-    let remedies = [remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())];
+    let compared = format!(
+        "{} keeps a message for {}, {counted}, and its source for {}",
+        arn.name(),
+        days(own),
+        days(source)
+    );
+    let remedies =
+        [remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())];
     Ok(if own < source && !arn.is_fifo() {
-        Verdict::danger(format!("{compared}: one that was given up late vanishes at once"), remedies)
+        Verdict::danger(
+            format!("{compared}: one that was given up late vanishes at once"),
+            remedies,
+        )
     } else if own < LONGEST_RETENTION {
         Verdict::warning(format!("{compared}; SQS allows {}", days(LONGEST_RETENTION)), remedies)
     } else {
@@ -157,11 +173,15 @@ fn annotate_receives(case: &Case<'_>) -> Looked {
     let count = redrive.max_receive_count;
     Ok(if count > ANNOTATED_RECEIVES {
         let rest = case.queue()?.visibility * (count - ANNOTATED_RECEIVES);
-        let found =
-            format!("maxReceiveCount is {count}: an annotated copy reaches the dead-letter queue {} later", span(rest));
-        let direct =
-            "template, below Environment: Variables: `REQUEUE_DEAD_LETTER: direct`, and REQUEUE_DEAD_LETTER_QUEUE_URL";
-        Verdict::warning(found, [remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES), direct.to_owned()])
+        let found = format!(
+            "maxReceiveCount is {count}: an annotated copy reaches the dead-letter queue {} later",
+            span(rest)
+        );
+        let direct = "template, below Environment: Variables: `REQUEUE_DEAD_LETTER: direct`, and REQUEUE_DEAD_LETTER_QUEUE_URL";
+        Verdict::warning(
+            found,
+            [remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES), direct.to_owned()],
+        )
     } else {
         Verdict::ok(format!("maxReceiveCount is {count}, and {ANNOTATED_RECEIVES} are at once"))
     })
@@ -175,7 +195,8 @@ fn annotate_fifo(case: &Case<'_>) -> Looked {
     if !is_annotating(case)? {
         return Ok(Verdict::ok("the mode is not annotate"));
     }
-    let url = place.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
+    let url =
+        place.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
     let remedies = [format!(
         "{} and `REQUEUE_DEAD_LETTER_QUEUE_URL: {url}`, with sqs:SendMessage on it",
         remedy::variable("DEAD_LETTER", "direct")
@@ -193,16 +214,27 @@ fn direct_queue(case: &Case<'_>) -> Looked {
     let reached = place.direct.as_ref().ok_or(Skip::NotApplicable)?;
     let (direct, source) = (&reached.arn, &place.source.arn);
     if direct == source {
-        let found = "REQUEUE_DEAD_LETTER_QUEUE_URL is the queue itself: what is given up comes back";
-        let url = place.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
+        let found =
+            "REQUEUE_DEAD_LETTER_QUEUE_URL is the queue itself: what is given up comes back";
+        let url = place
+            .dead_letters
+            .as_ref()
+            .map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
         return Ok(Verdict::danger(found, [remedy::variable("DEAD_LETTER_QUEUE_URL", &url)]));
     }
     Ok(match reached.queue.as_ref()? {
         None => Verdict::danger(format!("there is no queue {direct}"), [create(direct)]),
         Some(_) if direct.is_fifo() != source.is_fifo() => {
             let kind = if source.is_fifo() { "FIFO" } else { "standard" };
-            let found = format!("{} is of another kind than {}, which is {kind}", direct.name(), source.name());
-            Verdict::warning(found, [format!("name a {kind} queue in REQUEUE_DEAD_LETTER_QUEUE_URL")])
+            let found = format!(
+                "{} is of another kind than {}, which is {kind}",
+                direct.name(),
+                source.name()
+            );
+            Verdict::warning(
+                found,
+                [format!("name a {kind} queue in REQUEUE_DEAD_LETTER_QUEUE_URL")],
+            )
         }
         Some(queue) if queue.retention < LONGEST_RETENTION => Verdict::warning(
             format!(
@@ -211,8 +243,14 @@ fn direct_queue(case: &Case<'_>) -> Looked {
                 span(queue.retention),
                 days(LONGEST_RETENTION)
             ),
-            [remedy::queue_attribute(direct, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())],
+            [remedy::queue_attribute(
+                direct,
+                "MessageRetentionPeriod",
+                LONGEST_RETENTION.as_secs(),
+            )],
         ),
-        Some(queue) => Verdict::ok(format!("{} keeps a message for {}", direct.name(), days(queue.retention))),
+        Some(queue) => {
+            Verdict::ok(format!("{} keeps a message for {}", direct.name(), days(queue.retention)))
+        }
     })
 }

@@ -14,7 +14,11 @@ pub(super) const CHECKS: &[Check] = &[
         why: "A function whose settings are invalid does not start, and its messages come back until SQS gives them up.",
         look: settings,
     },
-    Check { id: "mapping", why: "Only a mapping takes messages from a queue to the function.", look: mapping },
+    Check {
+        id: "mapping",
+        why: "Only a mapping takes messages from a queue to the function.",
+        look: mapping,
+    },
     Check {
         id: "recursive-loop",
         why: "A copy is a message that the function sends to its own queue: unless that is allowed, Lambda takes it for a runaway loop and \
@@ -38,20 +42,25 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// The most retries that stay below the about 16 rounds of Lambda's loop detection, with room for what shares an invocation.
+/// The most retries that stay below the about 16 rounds of Lambda's loop detection, with room for
+/// what shares an invocation.
 const RETRIES_BELOW_DETECTION: u32 = 10;
-/// The least reserved concurrency for a function with an SQS mapping. Source: Lambda developer guide, "Configuring SQS queue".
+/// The least reserved concurrency for a function with an SQS mapping. Source: Lambda developer
+/// guide, "Configuring SQS queue".
 const LEAST_RESERVED: u32 = 5;
 
 fn settings(case: &Case<'_>) -> Looked {
     let valid = match &case.deployment.settings {
         Settings::Unread(unread) => return Err(unread.into()),
-        Settings::Invalid(problems) => return Ok(Verdict::danger(problems.join("; "), correct_settings(case))),
+        Settings::Invalid(problems) => {
+            return Ok(Verdict::danger(problems.join("; "), correct_settings(case)));
+        }
         Settings::Valid(valid) => valid,
     };
     if let Some(file) = &valid.policy_file {
-        let found =
-            format!("REQUEUE_POLICY names the file {file} in the function's package, which cannot be read from here");
+        let found = format!(
+            "REQUEUE_POLICY names the file {file} in the function's package, which cannot be read from here"
+        );
         return Ok(Verdict::unknown(found, ["requeue doctor … --policy FILE, with that file"]));
     }
     let meaning = meaning(valid, case)?;
@@ -100,7 +109,12 @@ fn correct_settings(case: &Case<'_>) -> Vec<String> {
                 "get-function-configuration",
                 "--query '{Variables: Environment.Variables}'"
             ),
-            remedy::function(case, function, "update-function-configuration", "--environment file://environment.json")
+            remedy::function(
+                case,
+                function,
+                "update-function-configuration",
+                "--environment file://environment.json"
+            )
         ),
     ]
 }
@@ -110,15 +124,20 @@ fn mapping(case: &Case<'_>) -> Looked {
         return Err(unread.into());
     }
     let Ok(function) = case.function() else {
-        return Ok(Verdict::ok("no function's mapping takes from this queue: it is looked at as for `requeue work`"));
+        return Ok(Verdict::ok(
+            "no function's mapping takes from this queue: it is looked at as for `requeue work`",
+        ));
     };
-    let names: Vec<&str> = case.deployment.places.iter().map(|place| place.source.arn.name()).collect();
+    let names: Vec<&str> =
+        case.deployment.places.iter().map(|place| place.source.arn.name()).collect();
     if names.is_empty() {
         let options = "--event-source-arn ARN --function-response-types ReportBatchItemFailures \
                        --scaling-config MaximumConcurrency=10";
         let create = remedy::function(case, function, "create-event-source-mapping", options);
-        let qualified =
-            format!("if a mapping names an alias or version: requeue doctor --function {}:ALIAS", function.name);
+        let qualified = format!(
+            "if a mapping names an alias or version: requeue doctor --function {}:ALIAS",
+            function.name
+        );
         return Ok(Verdict::danger(
             "no SQS queue invokes the function under this name",
             [format!("{create}, with the queue's ARN"), qualified],
@@ -134,7 +153,8 @@ fn recursive_loop(case: &Case<'_>) -> Looked {
         return Ok(Verdict::ok("the function sends no copies to its queues"));
     }
     let property = *function.recursive_loop.as_ref()?;
-    let allow = remedy::function(case, function, "put-function-recursion-config", "--recursive-loop Allow");
+    let allow =
+        remedy::function(case, function, "put-function-recursion-config", "--recursive-loop Allow");
     let property_line = "template, property of the function: `RecursiveLoop: Allow`".to_owned();
     let variable = remedy::variable("RECURSIVE_LOOP", "Allow");
     Ok(match (property, config.recursive_loop) {
@@ -194,9 +214,14 @@ fn reserved_concurrency(case: &Case<'_>) -> Looked {
         )
     };
     Ok(if reserved == 0 {
-        Verdict::danger("0 are reserved: the function is never invoked", [reserve(needed.max(LEAST_RESERVED))])
+        Verdict::danger(
+            "0 are reserved: the function is never invoked",
+            [reserve(needed.max(LEAST_RESERVED))],
+        )
     } else if reserved < wanted {
-        let found = format!("{reserved} are reserved, and the maximum concurrency of its mappings is {wanted}");
+        let found = format!(
+            "{reserved} are reserved, and the maximum concurrency of its mappings is {wanted}"
+        );
         Verdict::warning(found, [reserve(needed)])
     } else if reserved < needed {
         let found = format!(
@@ -212,13 +237,18 @@ fn logs(case: &Case<'_>) -> Looked {
     let function = case.function()?;
     let logs = &function.logs;
     let group = logs.group.as_ref().map(|group| format!(",LogGroup={group}")).unwrap_or_default();
-    let options = format!("--logging-config LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN{group}");
+    let options = format!(
+        "--logging-config LogFormat=JSON,ApplicationLogLevel=INFO,SystemLogLevel=WARN{group}"
+    );
     let remedy = remedy::function(case, function, "update-function-configuration", &options);
     let level = logs.level.as_deref().unwrap_or("INFO");
     Ok(if !logs.is_json {
         Verdict::warning("the log format is Text", [remedy])
     } else if ["WARN", "ERROR", "FATAL"].contains(&level) {
-        Verdict::warning(format!("the application log level is {level}, so lines at INFO are not kept"), [remedy])
+        Verdict::warning(
+            format!("the application log level is {level}, so lines at INFO are not kept"),
+            [remedy],
+        )
     } else {
         Verdict::ok(format!("JSON at the level {level}"))
     })

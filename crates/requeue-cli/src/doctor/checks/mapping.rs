@@ -42,8 +42,10 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Our members, and the one of an envelope. Source: the README's section about the message on the wire.
-const MEMBERS: [&str; 5] = ["retryCount", "originalMessageId", "retryTimestamp", "retryState", "retryBody"];
+/// Our members, and the one of an envelope. Source: the README's section about the message on the
+/// wire.
+const MEMBERS: [&str; 5] =
+    ["retryCount", "originalMessageId", "retryTimestamp", "retryState", "retryBody"];
 
 /// The most that `REQUEUE_CONCURRENCY` may be.
 const MAX_CONCURRENCY: u32 = 1_000;
@@ -66,8 +68,10 @@ fn partial_batch_responses(case: &Case<'_>) -> Looked {
     if mapping.reports_failures {
         return Ok(Verdict::ok("ReportBatchItemFailures"));
     }
-    let command = remedy::mapping(case, mapping, "--function-response-types ReportBatchItemFailures");
-    let line = "template, in the event: `FunctionResponseTypes: [ReportBatchItemFailures]`".to_owned();
+    let command =
+        remedy::mapping(case, mapping, "--function-response-types ReportBatchItemFailures");
+    let line =
+        "template, in the event: `FunctionResponseTypes: [ReportBatchItemFailures]`".to_owned();
     Ok(Verdict::danger("FunctionResponseTypes lacks ReportBatchItemFailures", [command, line]))
 }
 
@@ -80,7 +84,8 @@ fn filter_members(case: &Case<'_>) -> Looked {
     if filters.is_empty() {
         return Ok(Verdict::ok("no filter"));
     }
-    let named: Vec<&str> = MEMBERS.into_iter().filter(|member| filters.iter().any(|f| names(f, member))).collect();
+    let named: Vec<&str> =
+        MEMBERS.into_iter().filter(|member| filters.iter().any(|f| names(f, member))).collect();
     if named.is_empty() {
         return Ok(Verdict::ok("no filter names a member of ours"));
     }
@@ -172,7 +177,12 @@ fn batch_fits_timeout(case: &Case<'_>) -> Looked {
     }
     let needed = (longest + (*reserve).min(longest / 3)).as_secs_f64().ceil();
     if needed <= LONGEST_TIMEOUT {
-        let longer = remedy::function(case, function, "update-function-configuration", &format!("--timeout {needed}"));
+        let longer = remedy::function(
+            case,
+            function,
+            "update-function-configuration",
+            &format!("--timeout {needed}"),
+        );
         remedies.push(format!("{longer}, and then the queue's visibility timeout"));
     }
     Ok(Verdict::warning(sum, remedies))

@@ -1,5 +1,5 @@
-//! What is looked at: tables of checks, each a pure function of what was read. Numbers that AWS recommends or demands stand here with
-//! their source; nothing here asks AWS.
+//! What is looked at: tables of checks, each a pure function of what was read. Numbers that AWS
+//! recommends or demands stand here with their source; nothing here asks AWS.
 
 use std::time::Duration;
 
@@ -29,14 +29,19 @@ pub(crate) use secrets::{is_whole, reading};
 /// As in the settings of a queue: `4 days`, and shorter times as everywhere.
 fn days(time: Duration) -> String {
     let secs = time.as_secs();
-    if secs >= 2 * 86_400 && secs.is_multiple_of(86_400) { format!("{} days", secs / 86_400) } else { span(time) }
+    if secs >= 2 * 86_400 && secs.is_multiple_of(86_400) {
+        format!("{} days", secs / 86_400)
+    } else {
+        span(time)
+    }
 }
 
 /// In the order in which they are shown: first what concerns the function, then each queue.
 pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
     let whole = Case { deployment, place: None };
     let of_function = function::CHECKS.iter().chain(secrets::CHECKS);
-    let mut findings: Vec<Finding> = of_function.filter_map(|check| check.finding(&whole)).collect();
+    let mut findings: Vec<Finding> =
+        of_function.filter_map(|check| check.finding(&whole)).collect();
     let tables = [mapping::CHECKS, queue::CHECKS, dead_letters::CHECKS, permissions::CHECKS];
     for place in &deployment.places {
         let case = Case { deployment, place: Some(place) };

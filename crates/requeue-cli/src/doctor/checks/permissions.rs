@@ -1,4 +1,5 @@
-//! What the function's role may do. IAM is asked about the role's own policies; a queue's and a key's may allow more.
+//! What the function's role may do. IAM is asked about the role's own policies; a queue's and a
+//! key's may allow more.
 
 use requeue::{DeadLetterMode, Strategy};
 use serde_json::Value;
@@ -28,8 +29,12 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 /// What Lambda's poller and the function do with the queue.
-pub(crate) const TAKING: [&str; 4] =
-    ["sqs:ReceiveMessage", "sqs:GetQueueAttributes", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"];
+pub(crate) const TAKING: [&str; 4] = [
+    "sqs:ReceiveMessage",
+    "sqs:GetQueueAttributes",
+    "sqs:DeleteMessage",
+    "sqs:ChangeMessageVisibility",
+];
 pub(crate) const SENDING: &str = "sqs:SendMessage";
 const DECRYPT: &str = "kms:Decrypt";
 const ENCRYPT: &str = "kms:GenerateDataKey";
@@ -42,12 +47,13 @@ fn queue_permissions(case: &Case<'_>) -> Looked {
     permissions(case, source, &needed)
 }
 
-/// Whether the function sends to the queue from which it takes. Where its settings are not known, it may.
+/// Whether the function sends to the queue from which it takes. Where its settings are not known,
+/// it may.
 fn sends(case: &Case<'_>) -> Result<bool, Skip> {
     let is_standard = !case.source()?.arn.is_fifo();
-    let needs_none = case
-        .config()
-        .is_ok_and(|config| config.strategy == Strategy::Visibility && config.dead_letter != DeadLetterMode::Annotate);
+    let needs_none = case.config().is_ok_and(|config| {
+        config.strategy == Strategy::Visibility && config.dead_letter != DeadLetterMode::Annotate
+    });
     Ok(is_standard && !needs_none)
 }
 
@@ -71,15 +77,17 @@ fn permissions(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
     } else if !refused.not_allowed.is_empty() {
         let missing = refused.not_allowed.join(", ");
         if policy.is_some_and(|policy| may_grant(policy, &function.role)) {
-            let found =
-                format!("not checked: the role's policies do not allow {missing} on {name}, but the queue's own may");
+            let found = format!(
+                "not checked: the role's policies do not allow {missing} on {name}, but the queue's own may"
+            );
             return Err(Skip::Unknown(Verdict::unknown(found, grant())));
         }
         Verdict::danger(format!("the role may not {missing} on {name}"), grant())
     } else if !refused.depends.is_empty() {
         let depends = refused.depends.join(", ");
-        let found =
-            format!("not checked: whether the role may {depends} on {name} depends on conditions of its policies");
+        let found = format!(
+            "not checked: whether the role may {depends} on {name} depends on conditions of its policies"
+        );
         return Err(Skip::Unknown(Verdict::unknown(found, grant())));
     } else {
         Verdict::ok(format!("the role may {} on {name}", needed.join(", ")))
@@ -90,7 +98,8 @@ fn key_permissions(case: &Case<'_>) -> Looked {
     let place = case.place()?;
     let source: &[&str] = if sends(case)? { &KEY } else { &[DECRYPT] };
     let reached = [(Some(&place.source), source), (place.direct.as_ref(), &KEY[..])];
-    let looked = reached.into_iter().filter_map(|(reached, needed)| Some(key(case, reached?, needed)));
+    let looked =
+        reached.into_iter().filter_map(|(reached, needed)| Some(key(case, reached?, needed)));
     let level = |looked: &Looked| match looked {
         Ok(verdict) | Err(Skip::Unknown(verdict)) => Some(verdict.level),
         Err(Skip::NotApplicable) => None,
@@ -101,7 +110,9 @@ fn key_permissions(case: &Case<'_>) -> Looked {
 fn key(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
     let function = case.function()?;
     let (name, access) = match reached.key.as_ref().ok_or(Skip::NotApplicable)? {
-        Key::ManagedByAws => return Ok(Verdict::ok("the key that AWS manages, which the role may use through SQS")),
+        Key::ManagedByAws => {
+            return Ok(Verdict::ok("the key that AWS manages, which the role may use through SQS"));
+        }
         Key::Customer { name, access } => (name, access.as_ref()?),
     };
     let Refused { denied, not_allowed, depends } = Refused::of(access, needed);
@@ -114,18 +125,23 @@ fn key(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
     let (found, remedy) = if is_alias(name) {
         // IAM is asked about ARNs of keys, and only KMS knows which one an alias means.
         let region = case.region();
-        let arn =
-            format!("aws kms describe-key --region {region} --key-id {name} --query KeyMetadata.Arn --output text");
+        let arn = format!(
+            "aws kms describe-key --region {region} --key-id {name} --query KeyMetadata.Arn --output text"
+        );
         let (role, actions) = (&function.role, needed.join(" "));
         (
-            format!("not checked: the role may not {missing} with every key, and {name} is an alias of one"),
+            format!(
+                "not checked: the role may not {missing} with every key, and {name} is an alias of one"
+            ),
             format!(
                 "aws iam simulate-principal-policy --policy-source-arn {role} --action-names {actions} --resource-arns $({arn})"
             ),
         )
     } else if refused.is_empty() {
         (
-            format!("not checked: whether the role may {missing} with {name} depends on conditions of its policies"),
+            format!(
+                "not checked: whether the role may {missing} with {name} depends on conditions of its policies"
+            ),
             remedy::grant(function, needed, name, &policy),
         )
     } else {
@@ -169,7 +185,8 @@ impl<'a> Refused<'a> {
     }
 }
 
-/// Whether a queue's own policy allows anything to this role, or to everybody. An account that it names is no role.
+/// Whether a queue's own policy allows anything to this role, or to everybody. An account that it
+/// names is no role.
 fn may_grant(policy: &str, role: &str) -> bool {
     let Ok(policy) = serde_json::from_str::<Value>(policy) else { return true };
     let statements = match &policy["Statement"] {

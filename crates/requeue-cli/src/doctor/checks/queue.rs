@@ -12,7 +12,11 @@ use super::{LONGEST_DELAY, LONGEST_RETENTION, days};
 use crate::schedule::{retries, span};
 
 pub(super) const CHECKS: &[Check] = &[
-    Check { id: QUEUE, why: "Nothing else about a queue can be looked at unless it can be read.", look: queue },
+    Check {
+        id: QUEUE,
+        why: "Nothing else about a queue can be looked at unless it can be read.",
+        look: queue,
+    },
     Check {
         id: "visibility-timeout",
         why: "A message that becomes visible while its batch is still worked on, or tried again after a throttled invocation, is delivered twice.",
@@ -51,7 +55,8 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 pub(crate) const QUEUE: &str = "queue";
-/// How many function time-outs the visibility timeout should last. Source: Lambda developer guide, "Configuring SQS queue".
+/// How many function time-outs the visibility timeout should last. Source: Lambda developer guide,
+/// "Configuring SQS queue".
 const TIMEOUTS: u32 = 6;
 /// The least `maxReceiveCount`. Source: as above.
 pub(super) const LEAST_RECEIVES: u32 = 5;
@@ -72,7 +77,8 @@ fn queue(case: &Case<'_>) -> Looked {
 fn visibility_timeout(case: &Case<'_>) -> Looked {
     let (queue, arn) = (case.queue()?, &case.source()?.arn);
     let visibility = queue.visibility;
-    let set = |seconds: Duration| [remedy::queue_attribute(arn, "VisibilityTimeout", seconds.as_secs())];
+    let set =
+        |seconds: Duration| [remedy::queue_attribute(arn, "VisibilityTimeout", seconds.as_secs())];
     let (Ok(function), Ok(mapping)) = (case.function(), case.mapping()) else {
         return worker_visibility(case, visibility, set);
     };
@@ -84,7 +90,11 @@ fn visibility_timeout(case: &Case<'_>) -> Looked {
         span(recommended)
     );
     Ok(if visibility < function.timeout {
-        let found = format!("{}, less than the function's time-out of {}", span(visibility), span(function.timeout));
+        let found = format!(
+            "{}, less than the function's time-out of {}",
+            span(visibility),
+            span(function.timeout)
+        );
         Verdict::danger(found, set(recommended))
     } else if visibility < recommended {
         Verdict::warning(format!("{}, but {needs}", span(visibility)), set(recommended))
@@ -94,7 +104,11 @@ fn visibility_timeout(case: &Case<'_>) -> Looked {
 }
 
 /// A worker extends the visibility of what it works on, but cannot if it is none.
-fn worker_visibility(case: &Case<'_>, visibility: Duration, set: impl Fn(Duration) -> [String; 1]) -> Looked {
+fn worker_visibility(
+    case: &Case<'_>,
+    visibility: Duration,
+    set: impl Fn(Duration) -> [String; 1],
+) -> Looked {
     let timeout = case.config()?.limits.timeout;
     let enough = set(timeout.max(Duration::from_secs(30)));
     Ok(if visibility.is_zero() {
@@ -115,7 +129,12 @@ fn retention(case: &Case<'_>) -> Looked {
     let (queue, arn) = (case.queue()?, &case.source()?.arn);
     let (retention, budget) = (queue.retention, case.age_budget()?);
     let needed = budget + LONGEST_DELAY;
-    let compared = format!("{}; the policy's {} and a delay of {}", days(retention), span(budget), span(LONGEST_DELAY));
+    let compared = format!(
+        "{}; the policy's {} and a delay of {}",
+        days(retention),
+        span(budget),
+        span(LONGEST_DELAY)
+    );
     if retention > needed {
         return Ok(Verdict::ok(compared));
     }
@@ -127,7 +146,8 @@ fn retention(case: &Case<'_>) -> Looked {
             LONGEST_RETENTION.saturating_sub(LONGEST_DELAY).as_secs()
         ),
     };
-    // A copy starts its retention anew, so a queue that outlasts each single wait loses it only in a backlog.
+    // A copy starts its retention anew, so a queue that outlasts each single wait loses it only in
+    // a backlog.
     let found = format!("{compared} are longer");
     Ok(if case.waits_in_place()? || retention <= LONGEST_DELAY {
         Verdict::danger(found, [remedy])
@@ -141,7 +161,10 @@ fn message_size(case: &Case<'_>) -> Looked {
     let most = queue.maximum_message_size;
     Ok(if most < MAX_BATCH_BYTES as u64 {
         let found = format!("MaximumMessageSize is {most} bytes, and SQS allows {MAX_BATCH_BYTES}");
-        Verdict::warning(found, [remedy::queue_attribute(arn, "MaximumMessageSize", MAX_BATCH_BYTES)])
+        Verdict::warning(
+            found,
+            [remedy::queue_attribute(arn, "MaximumMessageSize", MAX_BATCH_BYTES)],
+        )
     } else {
         Verdict::ok(format!("{most} bytes"))
     })
@@ -155,9 +178,15 @@ fn max_receive_count(case: &Case<'_>) -> Looked {
     }
     let remedies = [remedy::redrive_policy(&case.source()?.arn, &redrive.target, LEAST_RECEIVES)];
     Ok(if count < 2 {
-        Verdict::danger(format!("maxReceiveCount is {count}: the first such trouble moves the message"), remedies)
+        Verdict::danger(
+            format!("maxReceiveCount is {count}: the first such trouble moves the message"),
+            remedies,
+        )
     } else {
-        Verdict::warning(format!("maxReceiveCount is {count}, and AWS asks for at least {LEAST_RECEIVES}"), remedies)
+        Verdict::warning(
+            format!("maxReceiveCount is {count}, and AWS asks for at least {LEAST_RECEIVES}"),
+            remedies,
+        )
     })
 }
 
@@ -188,7 +217,10 @@ fn queue_config(case: &Case<'_>) -> Looked {
     Ok(if found.is_empty() {
         Verdict::ok("as queueConfig names it")
     } else {
-        Verdict::warning(format!("{} as in queueConfig; one command for each", found.join("; ")), remedies)
+        Verdict::warning(
+            format!("{} as in queueConfig; one command for each", found.join("; ")),
+            remedies,
+        )
     })
 }
 
@@ -211,7 +243,9 @@ fn receives_for_retries(case: &Case<'_>) -> Looked {
         remedies.push(remedy::redrive_policy(arn, &redrive.target, needed));
     }
     if shares_batches && count > most {
-        remedies.extend(case.mapping().ok().map(|mapping| remedy::mapping(case, mapping, "--batch-size 1")));
+        remedies.extend(
+            case.mapping().ok().map(|mapping| remedy::mapping(case, mapping, "--batch-size 1")),
+        );
     }
     if count > 1 {
         let allowed = if shares_batches { count / 2 } else { count - 1 };

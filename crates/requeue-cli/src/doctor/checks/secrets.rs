@@ -1,5 +1,5 @@
-//! Whether the function's role may read the secrets that its settings name. The secret's own policy is not seen, nor is the key with which it is
-//! encrypted.
+//! Whether the function's role may read the secrets that its settings name. The secret's own policy
+//! is not seen, nor is the key with which it is encrypted.
 
 use super::super::case::Case;
 use super::super::facts::{Decision, Function, Secret};
@@ -20,8 +20,9 @@ pub(crate) fn reading(arn: &str) -> &'static str {
     if arn.split(':').nth(2) == Some("ssm") { PARAMETER } else { SECRET }
 }
 
-/// Secrets Manager ends the ARN of a secret by a hyphen and six characters. Who asks for its value may leave them out, but IAM knows it by all
-/// of it. Source: Secrets Manager API reference, `GetSecretValue`.
+/// Secrets Manager ends the ARN of a secret by a hyphen and six characters. Who asks for its value
+/// may leave them out, but IAM knows it by all of it. Source: Secrets Manager API reference,
+/// `GetSecretValue`.
 pub(crate) fn is_whole(arn: &str) -> bool {
     let is_end = |end: &str| end.len() == 6 && end.bytes().all(|byte| byte.is_ascii_alphanumeric());
     reading(arn) == PARAMETER || arn.rsplit_once('-').is_some_and(|(_, end)| is_end(end))
@@ -30,9 +31,11 @@ pub(crate) fn is_whole(arn: &str) -> bool {
 fn secret_permissions(case: &Case<'_>) -> Looked {
     let function = case.function()?;
     let is_unclear = |secret: &&Secret| {
-        !is_whole(&secret.arn) && matches!(secret.decision, Ok(Decision::NotAllowed | Decision::Depends))
+        !is_whole(&secret.arn)
+            && matches!(secret.decision, Ok(Decision::NotAllowed | Decision::Depends))
     };
-    let (unclear, clear): (Vec<&Secret>, Vec<&Secret>) = function.secrets.iter().partition(is_unclear);
+    let (unclear, clear): (Vec<&Secret>, Vec<&Secret>) =
+        function.secrets.iter().partition(is_unclear);
     let of = |decision| clear.iter().copied().filter(move |secret| secret.decision == Ok(decision));
     let [denied, not_allowed, depends, allowed] =
         [Decision::Denied, Decision::NotAllowed, Decision::Depends, Decision::Allowed]
@@ -50,7 +53,9 @@ fn secret_permissions(case: &Case<'_>) -> Looked {
         return Err(unread.into());
     }
     if !depends.is_empty() {
-        let found = format!("not checked: whether the role may {depends} depends on conditions of its policies");
+        let found = format!(
+            "not checked: whether the role may {depends} depends on conditions of its policies"
+        );
         return Err(Skip::Unknown(Verdict::unknown(found, grants(function))));
     }
     if !unclear.is_empty() {
@@ -58,27 +63,40 @@ fn secret_permissions(case: &Case<'_>) -> Looked {
             "not checked: whether the role may {} depends on the six characters that Secrets Manager puts at the end",
             told(unclear.iter().copied())
         );
-        return Err(Skip::Unknown(Verdict::unknown(found, unclear.iter().map(|secret| whole(&secret.arn)))));
+        return Err(Skip::Unknown(Verdict::unknown(
+            found,
+            unclear.iter().map(|secret| whole(&secret.arn)),
+        )));
     }
-    if allowed.is_empty() { Err(Skip::NotApplicable) } else { Ok(Verdict::ok(format!("the role may {allowed}"))) }
+    if allowed.is_empty() {
+        Err(Skip::NotApplicable)
+    } else {
+        Ok(Verdict::ok(format!("the role may {allowed}")))
+    }
 }
 
 fn told<'s>(secrets: impl Iterator<Item = &'s Secret>) -> String {
-    let told: Vec<String> = secrets.map(|Secret { arn, .. }| format!("{} on {arn}", reading(arn))).collect();
+    let told: Vec<String> =
+        secrets.map(|Secret { arn, .. }| format!("{} on {arn}", reading(arn))).collect();
     told.join(", ")
 }
 
-/// A statement for each service; or the template's parameters that make them. Of all that the settings name, since it replaces what an earlier
-/// remedy has granted under this name.
+/// A statement for each service; or the template's parameters that make them. Of all that the
+/// settings name, since it replaces what an earlier remedy has granted under this name.
 fn grants(function: &Function) -> [String; 2] {
-    let services = [(SECRET, "requeue-secrets", "SecretArns"), (PARAMETER, "requeue-parameters", "ParameterArns")];
+    let services = [
+        (SECRET, "requeue-secrets", "SecretArns"),
+        (PARAMETER, "requeue-parameters", "ParameterArns"),
+    ];
     let (commands, parameters): (Vec<String>, Vec<String>) = services
         .into_iter()
         .filter_map(|(action, policy, parameter)| {
             let arns = function.secrets.iter().map(|secret| secret.arn.as_str());
-            let arns: Vec<&str> = arns.filter(|arn| reading(arn) == action && is_whole(arn)).collect();
+            let arns: Vec<&str> =
+                arns.filter(|arn| reading(arn) == action && is_whole(arn)).collect();
             let parameter = format!("{parameter}={}", arns.join(","));
-            (!arns.is_empty()).then(|| (remedy::grant(function, &[action], arns, policy), parameter))
+            (!arns.is_empty())
+                .then(|| (remedy::grant(function, &[action], arns, policy), parameter))
         })
         .unzip();
     [commands.join(" && "), format!("template, parameters: `{}`", parameters.join(" "))]

@@ -12,8 +12,16 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Warning),
     ),
-    ("dead-letter-queue", |d| d.place().dead_letters.as_mut().unwrap().queue = Ok(None), Some(Danger)),
-    ("dead-letter-queue", |d| d.place().dead_letters.as_mut().unwrap().queue = refused(), Some(Unknown)),
+    (
+        "dead-letter-queue",
+        |d| d.place().dead_letters.as_mut().unwrap().queue = Ok(None),
+        Some(Danger),
+    ),
+    (
+        "dead-letter-queue",
+        |d| d.place().dead_letters.as_mut().unwrap().queue = refused(),
+        Some(Unknown),
+    ),
     ("redrive-allow-policy", |d| d.dead_letters().redrive_allow = RedriveAllow::None, Some(Danger)),
     (
         "redrive-allow-policy",
@@ -101,7 +109,8 @@ fn the_retention_of_a_dead_letter_queue_is_worded_by_its_type() {
         assert_eq!(finding.verdict.level, Warning);
         format!("{}: {}", finding.why, finding.verdict.found)
     });
-    let [anew, kept] = ["counted anew from when SQS moves it there", "counted from when it was first enqueued"];
+    let [anew, kept] =
+        ["counted anew from when SQS moves it there", "counted from when it was first enqueued"];
     assert!(standard.contains(kept) && !standard.contains(anew), "{standard}");
     assert!(fifo.contains(anew) && !fifo.contains(kept) && !fifo.contains("standard"), "{fifo}");
 }

@@ -5,15 +5,27 @@ use super::*;
 pub(super) const ROWS: &[Row] = &[
     ("settings", |_| {}, Some(Fine)),
     ("settings", |d| d.valid().variables = 0, Some(Fine)),
-    ("settings", |d| d.settings = Settings::Invalid(vec!["REQUEUE_X is unknown".to_owned()]), Some(Danger)),
+    (
+        "settings",
+        |d| d.settings = Settings::Invalid(vec!["REQUEUE_X is unknown".to_owned()]),
+        Some(Danger),
+    ),
     ("settings", |d| d.settings = Settings::Unread(refused::<()>().unwrap_err()), Some(Unknown)),
     ("settings", |d| d.valid().policy_file = Some("policy.json".to_owned()), Some(Unknown)),
     ("mapping", |d| d.places.clear(), Some(Danger)),
     ("mapping", |d| d.unlisted = refused::<()>().err(), Some(Unknown)),
     ("mapping", |d| d.function = None, Some(Fine)),
-    ("recursive-loop", |d| d.function().recursive_loop = Ok(RecursiveLoop::Terminate), Some(Danger)),
+    (
+        "recursive-loop",
+        |d| d.function().recursive_loop = Ok(RecursiveLoop::Terminate),
+        Some(Danger),
+    ),
     ("recursive-loop", |d| d.function().recursive_loop = refused(), Some(Unknown)),
-    ("recursive-loop", |d| d.valid().config.recursive_loop = RecursiveLoop::Terminate, Some(Warning)),
+    (
+        "recursive-loop",
+        |d| d.valid().config.recursive_loop = RecursiveLoop::Terminate,
+        Some(Warning),
+    ),
     ("recursive-loop", |d| terminated(d, 10), Some(Fine)),
     ("recursive-loop", |d| terminated(d, 11), Some(Danger)),
     (

@@ -3,7 +3,8 @@
 use super::*;
 
 fn filtered(d: &mut Deployment, pattern: &str) {
-    d.mapping().filters = Ok(vec![r#"{"body": {"kind": ["order"]}}"#.to_owned(), pattern.to_owned()]);
+    d.mapping().filters =
+        Ok(vec![r#"{"body": {"kind": ["order"]}}"#.to_owned(), pattern.to_owned()]);
 }
 
 pub(super) const ROWS: &[Row] = &[
@@ -11,9 +12,21 @@ pub(super) const ROWS: &[Row] = &[
     ("mapping-enabled", |d| d.mapping().state = "Disabling".to_owned(), Some(Warning)),
     ("mapping-enabled", |d| d.mapping().state = "Updating".to_owned(), Some(Fine)),
     ("partial-batch-responses", |d| d.mapping().reports_failures = false, Some(Danger)),
-    ("filter-members", |d| filtered(d, r#"{"body": {"retryCount": [{"numeric": ["<", 3]}]}}"#), Some(Danger)),
-    ("filter-members", |d| filtered(d, r#"{"body": {"$or": [{"retryState": [{"exists": false}]}]}}"#), Some(Danger)),
-    ("filter-members", |d| filtered(d, r#"{"$or": [{"body": {"retryBody": ["x"]}}]}"#), Some(Danger)),
+    (
+        "filter-members",
+        |d| filtered(d, r#"{"body": {"retryCount": [{"numeric": ["<", 3]}]}}"#),
+        Some(Danger),
+    ),
+    (
+        "filter-members",
+        |d| filtered(d, r#"{"body": {"$or": [{"retryState": [{"exists": false}]}]}}"#),
+        Some(Danger),
+    ),
+    (
+        "filter-members",
+        |d| filtered(d, r#"{"$or": [{"body": {"retryBody": ["x"]}}]}"#),
+        Some(Danger),
+    ),
     ("filter-members", |d| filtered(d, r#"{"body": {"order": {"retryCount": [3]}}}"#), Some(Fine)),
     ("filter-members", |d| d.mapping().filters = refused(), Some(Unknown)),
     (
@@ -34,7 +47,11 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Fine),
     ),
-    ("filter-wrapping", |d| d.mapping().filters = Ok(vec![r#"{"eventSource": ["aws:sqs"]}"#.to_owned()]), Some(Fine)),
+    (
+        "filter-wrapping",
+        |d| d.mapping().filters = Ok(vec![r#"{"eventSource": ["aws:sqs"]}"#.to_owned()]),
+        Some(Fine),
+    ),
     (
         "filter-wrapping",
         |d| {

@@ -31,7 +31,12 @@ fn arn(name: &str) -> QueueArn {
 }
 
 fn refused<T>() -> Read<T> {
-    Err(Unread { permission: "aws:Ask", resource: "it".to_owned(), code: "AccessDenied".to_owned(), is_answered: true })
+    Err(Unread {
+        permission: "aws:Ask",
+        resource: "it".to_owned(),
+        code: "AccessDenied".to_owned(),
+        is_answered: true,
+    })
 }
 
 fn allowed(actions: &[&str]) -> Access {
@@ -88,13 +93,19 @@ fn good() -> Deployment {
         reserved_concurrency: Ok(None),
         secrets: Vec::new(),
     };
-    let dead_letters = Reached { arn: arn("dead"), queue: Ok(Some(dead_letters)), access: None, key: None };
+    let dead_letters =
+        Reached { arn: arn("dead"), queue: Ok(Some(dead_letters)), access: None, key: None };
     Deployment {
         region: "eu-west-1".to_owned(),
         function: Some(function),
         settings: Settings::Valid(Box::new(Valid { config, variables: 4, ..Valid::default() })),
         queue_config: QueueConfig::default(),
-        places: vec![Place { mapping: Some(mapping), source, dead_letters: Some(dead_letters), direct: None }],
+        places: vec![Place {
+            mapping: Some(mapping),
+            source,
+            dead_letters: Some(dead_letters),
+            direct: None,
+        }],
         unlisted: None,
     }
 }
@@ -159,8 +170,12 @@ impl Parts for Deployment {
         let url = arn("given-up").url().parse().unwrap();
         self.valid().config.dead_letter = DeadLetterMode::Direct(url);
         let queue = Ok(Some(queue(retention)));
-        self.place().direct =
-            Some(Reached { arn: arn("given-up"), queue, access: Some(Ok(allowed(&[SENDING]))), key: None });
+        self.place().direct = Some(Reached {
+            arn: arn("given-up"),
+            queue,
+            access: Some(Ok(allowed(&[SENDING]))),
+            key: None,
+        });
     }
 
     fn decides(&mut self, action: &str, decision: Decision) {
@@ -181,7 +196,8 @@ fn may(decrypt: Decision, encrypt: Decision) -> Access {
     KEY.into_iter().map(str::to_owned).zip([decrypt, encrypt]).collect()
 }
 
-/// What a check finds when this is done to the template's set-up; `None` when it has nothing to look at.
+/// What a check finds when this is done to the template's set-up; `None` when it has nothing to
+/// look at.
 type Row = (&'static str, fn(&mut Deployment), Option<Level>);
 
 const ARN_OF_KEY: &str = "arn:aws:kms:eu-west-1:123456789012:key/1";
@@ -207,8 +223,14 @@ fn budget(d: &mut Deployment, secs_of_quota: u64) {
     d.valid().config.policy.quota.total_timeout = secs(secs_of_quota);
 }
 
-const TABLES: [&[Row]; 6] =
-    [function::ROWS, secrets::ROWS, mapping::ROWS, queue::ROWS, dead_letters::ROWS, permissions::ROWS];
+const TABLES: [&[Row]; 6] = [
+    function::ROWS,
+    secrets::ROWS,
+    mapping::ROWS,
+    queue::ROWS,
+    dead_letters::ROWS,
+    permissions::ROWS,
+];
 
 fn found(deployment: &Deployment, id: &str) -> Option<Finding> {
     examine(deployment).into_iter().find(|finding| finding.id == id)
@@ -240,7 +262,8 @@ fn each_check_is_seen_to_speak_and_to_be_silent() {
         let is_worse = |level: &Option<Level>| level.is_some_and(|level| level > Fine);
         rows().filter(|(_, _, level)| is_worse(level) == worse).map(|(id, ..)| *id).collect()
     };
-    let silent: BTreeSet<&str> = ids(false).into_iter().chain(examine(&good()).iter().map(|f| f.id)).collect();
+    let silent: BTreeSet<&str> =
+        ids(false).into_iter().chain(examine(&good()).iter().map(|f| f.id)).collect();
     let tables = [
         super::function::CHECKS,
         super::secrets::CHECKS,
@@ -249,7 +272,8 @@ fn each_check_is_seen_to_speak_and_to_be_silent() {
         super::dead_letters::CHECKS,
         super::permissions::CHECKS,
     ];
-    let all: BTreeSet<&str> = tables.iter().flat_map(|table| table.iter()).map(|check| check.id).collect();
+    let all: BTreeSet<&str> =
+        tables.iter().flat_map(|table| table.iter()).map(|check| check.id).collect();
     assert_eq!((&ids(true), &silent), (&all, &all));
 }
 

@@ -4,7 +4,8 @@ use super::*;
 
 fn granted(d: &mut Deployment, principal: &str) {
     d.decides(SENDING, Decision::NotAllowed);
-    let statement = r#"{"Statement": {"Effect": "Allow", "Principal": PRINCIPAL, "Action": "sqs:*"}}"#;
+    let statement =
+        r#"{"Statement": {"Effect": "Allow", "Principal": PRINCIPAL, "Action": "sqs:*"}}"#;
     d.queue().policy = Some(statement.replace("PRINCIPAL", principal));
 }
 
@@ -18,7 +19,11 @@ fn sends_nothing(d: &mut Deployment, dead_letter: DeadLetterMode) {
 pub(super) const ROWS: &[Row] = &[
     ("queue-permissions", |d| d.decides(SENDING, Decision::NotAllowed), Some(Danger)),
     ("queue-permissions", |d| d.decides("sqs:DeleteMessage", Decision::Denied), Some(Danger)),
-    ("queue-permissions", |d| d.decides("sqs:ChangeMessageVisibility", Decision::NotAllowed), Some(Danger)),
+    (
+        "queue-permissions",
+        |d| d.decides("sqs:ChangeMessageVisibility", Decision::NotAllowed),
+        Some(Danger),
+    ),
     ("queue-permissions", |d| d.decides(SENDING, Decision::Depends), Some(Unknown)),
     ("queue-permissions", |d| d.place().source.access = Some(refused()), Some(Unknown)),
     ("queue-permissions", |d| granted(d, r#"{"AWS": "*"}"#), Some(Unknown)),
@@ -28,7 +33,11 @@ pub(super) const ROWS: &[Row] = &[
         |d| granted(d, r#"{"AWS": ["arn:aws:iam::123456789012:role/service/orders-Role"]}"#),
         Some(Unknown),
     ),
-    ("queue-permissions", |d| granted(d, r#"{"AWS": "arn:aws:iam::123456789012:root"}"#), Some(Danger)),
+    (
+        "queue-permissions",
+        |d| granted(d, r#"{"AWS": "arn:aws:iam::123456789012:root"}"#),
+        Some(Danger),
+    ),
     ("queue-permissions", |d| granted(d, r#"{"Service": "sns.amazonaws.com"}"#), Some(Danger)),
     (
         "queue-permissions",
@@ -69,23 +78,48 @@ pub(super) const ROWS: &[Row] = &[
     ),
     ("key-permissions", |_| {}, None),
     ("key-permissions", |d| d.place().source.key = Some(Key::ManagedByAws), Some(Fine)),
-    ("key-permissions", |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::Allowed))), Some(Fine)),
-    ("key-permissions", |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::NotAllowed))), Some(Danger)),
-    ("key-permissions", |d| d.key(ARN_OF_KEY, Ok(may(Decision::Denied, Decision::Allowed))), Some(Danger)),
-    ("key-permissions", |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::Depends))), Some(Unknown)),
+    (
+        "key-permissions",
+        |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::Allowed))),
+        Some(Fine),
+    ),
+    (
+        "key-permissions",
+        |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::NotAllowed))),
+        Some(Danger),
+    ),
+    (
+        "key-permissions",
+        |d| d.key(ARN_OF_KEY, Ok(may(Decision::Denied, Decision::Allowed))),
+        Some(Danger),
+    ),
+    (
+        "key-permissions",
+        |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::Depends))),
+        Some(Unknown),
+    ),
     ("key-permissions", |d| d.key(ARN_OF_KEY, refused()), Some(Unknown)),
     (
         "key-permissions",
         |d| {
             d.direct(14 * DAY);
             let access = Ok(may(Decision::Allowed, Decision::NotAllowed));
-            d.place().direct.as_mut().unwrap().key = Some(Key::Customer { name: ARN_OF_KEY.to_owned(), access });
+            d.place().direct.as_mut().unwrap().key =
+                Some(Key::Customer { name: ARN_OF_KEY.to_owned(), access });
             d.place().source.key = Some(Key::ManagedByAws);
         },
         Some(Danger),
     ),
-    ("key-permissions", |d| d.key("alias/orders", Ok(may(Decision::Allowed, Decision::NotAllowed))), Some(Unknown)),
-    ("key-permissions", |d| d.key("alias/orders", Ok(may(Decision::Allowed, Decision::Allowed))), Some(Fine)),
+    (
+        "key-permissions",
+        |d| d.key("alias/orders", Ok(may(Decision::Allowed, Decision::NotAllowed))),
+        Some(Unknown),
+    ),
+    (
+        "key-permissions",
+        |d| d.key("alias/orders", Ok(may(Decision::Allowed, Decision::Allowed))),
+        Some(Fine),
+    ),
     (
         "key-permissions",
         |d| {

@@ -26,7 +26,10 @@ fn remedies_name_what_is_there() {
         ),
         (
             "queue-config",
-            |d| d.queue_config = r#"{"queueConfig": {"delaySeconds": 5, "maxReceiveCount": 6}}"#.parse().unwrap(),
+            |d| {
+                d.queue_config =
+                    r#"{"queueConfig": {"delaySeconds": 5, "maxReceiveCount": 6}}"#.parse().unwrap()
+            },
             &[
                 "aws sqs set-queue-attributes --region eu-west-1 --queue-url https://sqs.eu-west-1.amazonaws.com/123456789012/orders \
                --attributes DelaySeconds=5",
@@ -46,7 +49,9 @@ fn remedies_name_what_is_there() {
         (
             "retention",
             |d| budget(d, 14 * DAY),
-            &["policy: a `totalTimeoutSeconds` below 1208700, since SQS keeps a message for 14 days at most"],
+            &[
+                "policy: a `totalTimeoutSeconds` below 1208700, since SQS keeps a message for 14 days at most",
+            ],
         ),
         (
             "redrive-policy",
@@ -54,10 +59,12 @@ fn remedies_name_what_is_there() {
                 d.fifo();
                 d.queue().redrive = None;
             },
-            &["aws sqs create-queue --region eu-west-1 --queue-name orders-dead-letters.fifo --attributes \
+            &[
+                "aws sqs create-queue --region eu-west-1 --queue-name orders-dead-letters.fifo --attributes \
                MessageRetentionPeriod=1209600,FifoQueue=true && aws sqs set-queue-attributes --region eu-west-1 --queue-url \
                https://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo --attributes '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\
-               \\\"arn:aws:sqs:eu-west-1:123456789012:orders-dead-letters.fifo\\\",\\\"maxReceiveCount\\\":5}\"}'"],
+               \\\"arn:aws:sqs:eu-west-1:123456789012:orders-dead-letters.fifo\\\",\\\"maxReceiveCount\\\":5}\"}'",
+            ],
         ),
         (
             "recursive-loop",
@@ -70,10 +77,12 @@ fn remedies_name_what_is_there() {
         (
             "queue-permissions",
             |d| d.decides(SENDING, Decision::NotAllowed),
-            &["aws iam put-role-policy --role-name orders-Role --policy-name requeue-orders --policy-document \
+            &[
+                "aws iam put-role-policy --role-name orders-Role --policy-name requeue-orders --policy-document \
                '{\"Statement\":[{\"Action\":[\"sqs:ReceiveMessage\",\"sqs:GetQueueAttributes\",\"sqs:DeleteMessage\",\
                \"sqs:ChangeMessageVisibility\",\"sqs:SendMessage\"],\"Effect\":\"Allow\",\"Resource\":\
-               \"arn:aws:sqs:eu-west-1:123456789012:orders\"}],\"Version\":\"2012-10-17\"}'"],
+               \"arn:aws:sqs:eu-west-1:123456789012:orders\"}],\"Version\":\"2012-10-17\"}'",
+            ],
         ),
         (
             "batch-fits-timeout",

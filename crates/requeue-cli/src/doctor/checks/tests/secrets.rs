@@ -70,8 +70,10 @@ pub(super) const REMEDIES: &[Remedies] = &[
     (
         "secret-permissions",
         |d| d.secret(PARTIAL, Ok(Decision::NotAllowed)),
-        &["settings: the whole ARN, which `aws secretsmanager describe-secret --region eu-west-1 --secret-id \
-               arn:aws:secretsmanager:eu-west-1:123456789012:secret:other --query ARN --output text` prints"],
+        &[
+            "settings: the whole ARN, which `aws secretsmanager describe-secret --region eu-west-1 --secret-id \
+               arn:aws:secretsmanager:eu-west-1:123456789012:secret:other --query ARN --output text` prints",
+        ],
     ),
 ];
 
@@ -82,7 +84,8 @@ fn each_secret_that_may_not_be_read_is_named_with_its_permission() {
         deployment.secret(arn, Ok(Decision::NotAllowed));
     }
     let found = found(&deployment, "secret-permissions").unwrap().verdict.found;
-    let named = format!("secretsmanager:GetSecretValue on {SECRET}, ssm:GetParameter on {PARAMETER}");
+    let named =
+        format!("secretsmanager:GetSecretValue on {SECRET}, ssm:GetParameter on {PARAMETER}");
     assert!(found.contains(&named), "{found}");
 }
 
@@ -97,7 +100,11 @@ fn an_arn_of_a_secret_is_whole_with_a_hyphen_and_six_characters_at_its_end() {
         ("-AbCd_f", false),
     ] {
         let arn = format!("arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders{end}");
-        assert_eq!((is_whole(&arn), reading(&arn)), (expected, "secretsmanager:GetSecretValue"), "{arn}");
+        assert_eq!(
+            (is_whole(&arn), reading(&arn)),
+            (expected, "secretsmanager:GetSecretValue"),
+            "{arn}"
+        );
     }
     assert_eq!((is_whole(PARAMETER), reading(PARAMETER)), (true, "ssm:GetParameter"));
 }
