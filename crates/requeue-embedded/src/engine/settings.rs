@@ -111,7 +111,7 @@ impl Settings {
         match name {
             "DelaySeconds" => self.delay = seconds(limits::DELAY_SECS)?,
             "MaximumMessageSize" => {
-                self.max_message_bytes = number(name, value, &limits::MESSAGE_BYTES)?
+                self.max_message_bytes = number(name, value, &limits::MESSAGE_BYTES)?;
             }
             "MessageRetentionPeriod" => self.retention = seconds(limits::RETENTION_SECS)?,
             "ReceiveMessageWaitTimeSeconds" => self.wait = seconds(limits::WAIT_SECS)?,
