@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use requeue::policy::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
+use requeue::policy::{CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
 use requeue::{FailureClass, QueueConfig};
 
 use crate::output::outln;
-use crate::schedule::life::{CLASSES, Life, Waiting};
-use crate::schedule::{retries, span};
-use crate::table::table;
+use crate::policy_text::{RETRIED_CLASSES, jitter, max_retries, retries};
+use crate::schedule::life::{Life, Waiting};
+use crate::table::{span, table};
 use crate::{Error, document};
 
 #[derive(clap::Args)]
@@ -89,7 +89,7 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
         tell("visibilityTimeout", span(visibility), words);
     }
     if let Some(retention) = queue.message_retention {
-        let longest = CLASSES
+        let longest = RETRIED_CLASSES
             .iter()
             .filter_map(|class| policy.class(*class))
             .map(|class| class.total_timeout)
@@ -133,7 +133,7 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
 
 fn summary(policy: &RetryPolicy) -> comfy_table::Table {
     let mut rows = table(&["class", "waits in seconds", "jitter", "given up after", "or after"]);
-    for class in CLASSES {
+    for class in RETRIED_CLASSES {
         let Some(own) = policy.class(class) else { continue };
         rows.add_row(vec![
             class.to_string(),
@@ -150,7 +150,7 @@ fn summary(policy: &RetryPolicy) -> comfy_table::Table {
 /// leaves less than the document says.
 fn bounded(policy: &RetryPolicy) -> impl Iterator<Item = String> {
     let all = policy.max_retries;
-    CLASSES.into_iter().filter_map(move |class| {
+    RETRIED_CLASSES.into_iter().filter_map(move |class| {
         let own = policy.class(class)?.max_retries.filter(|own| *own > all)?;
         Some(format!(
             "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} bounds all classes together; raise it"
@@ -226,26 +226,6 @@ fn receiving(policy: &CallPolicy) -> String {
     )
 }
 
-pub(crate) fn jitter(jitter: Jitter) -> String {
-    match jitter {
-        Jitter::Full => "full".to_owned(),
-        Jitter::Equal => "equal".to_owned(),
-        Jitter::Proportional(share) => format!("proportional {share}"),
-        Jitter::Decorrelated => "decorrelated".to_owned(),
-        Jitter::None => "none".to_owned(),
-    }
-}
-
-pub(crate) fn backoff(backoff: &Backoff) -> &'static str {
-    match backoff {
-        Backoff::Exponential { .. } => "exponential",
-        Backoff::Linear { .. } => "linear",
-        Backoff::Fibonacci { .. } => "fibonacci",
-        Backoff::Constant { .. } => "constant",
-        Backoff::List { .. } => "list",
-    }
-}
-
 /// `50 retries, in 4 h 4 min at most`
 fn budget(policy: &RetryPolicy, class: FailureClass) -> String {
     let longest = Life::spread(policy, class, Waiting::InCopies).max;
@@ -256,11 +236,4 @@ fn budget(policy: &RetryPolicy, class: FailureClass) -> String {
         String::new()
     };
     retries(allowed) + &within
-}
-
-/// The nearer of both budgets.
-pub(crate) fn max_retries(policy: &RetryPolicy, class: FailureClass) -> u32 {
-    policy.class(class).map_or(0, |class| {
-        class.max_retries.map_or(policy.max_retries, |own| own.min(policy.max_retries))
-    })
 }

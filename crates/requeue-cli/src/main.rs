@@ -15,6 +15,7 @@ mod invoke;
 mod outage;
 mod output;
 mod places;
+mod policy_text;
 mod redrive_policy;
 mod schedule;
 mod serve;

@@ -31,3 +31,14 @@ pub(crate) fn duration(duration: Duration) -> String {
         _ => format!("{hours} h {mins} min"),
     }
 }
+
+/// `12 h`, not `12 h 0 min`: the times of a policy are round.
+pub(crate) fn span(time: Duration) -> String {
+    if time.is_zero() {
+        return "0 s".to_owned();
+    }
+    let text = duration(time);
+    text.strip_suffix(" 0 s")
+        .or_else(|| text.strip_suffix(" 0 min"))
+        .map_or(text.clone(), str::to_owned)
+}

@@ -8,8 +8,7 @@ use requeue::{Config, Mode, Strategy};
 
 use super::facts::{Deployment, Function, Mapping, Place, Queue, Reached, Settings, Valid};
 use super::finding::{Skip, Verdict};
-use crate::check::max_retries;
-use crate::schedule::life::CLASSES;
+use crate::policy_text::{RETRIED_CLASSES, max_retries};
 
 /// A deployment, and one of its queues for the checks that look at one.
 #[derive(Clone, Copy)]
@@ -80,7 +79,7 @@ impl<'d> Case<'d> {
     /// The longest time that a class allows from the first receive to the last retry.
     pub(crate) fn age_budget(&self) -> Result<Duration, Skip> {
         let policy = self.policy()?;
-        let budgets = CLASSES
+        let budgets = RETRIED_CLASSES
             .into_iter()
             .filter_map(|class| policy.class(class))
             .map(|class| class.total_timeout);
@@ -90,7 +89,11 @@ impl<'d> Case<'d> {
     /// The most retries that a class allows.
     pub(crate) fn max_retries(&self) -> Result<u32, Skip> {
         let policy = self.policy()?;
-        Ok(CLASSES.into_iter().map(|class| max_retries(policy, class)).max().unwrap_or_default())
+        Ok(RETRIED_CLASSES
+            .into_iter()
+            .map(|class| max_retries(policy, class))
+            .max()
+            .unwrap_or_default())
     }
 }
 

@@ -10,8 +10,10 @@ use requeue::FailureClass;
 
 use super::life::{Life, Retry, Spread};
 use super::panel::{Area, Axis, INK, LIMIT, Limit, Marks, Panel, Point, Unit, dashed, style};
-use super::{ClassSchedule, Schedule, retries, span};
-use crate::{Error, check};
+use super::{ClassSchedule, Schedule};
+use crate::Error;
+use crate::policy_text::{max_retries, retries};
+use crate::table::span;
 
 const SIZE: (u32, u32) = (1_280, 800);
 /// More retries than these are a line; up to these, each is a dot on it.
@@ -138,7 +140,7 @@ fn draw_ages(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result
 
 fn retry_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {
     let most = of.lives.each().map(|(_, life)| life.count()).into_iter().max().unwrap_or_default();
-    let allowed = check::max_retries(&schedule.policy, of.class);
+    let allowed = max_retries(&schedule.policy, of.class);
     let own = Limit { at: f64::from(allowed) + 0.5, name: retries(allowed) };
     let received = schedule.queue.max_receive_count;
     let queues = of.needed.filter(|needed| *needed > received).map(|_| Limit {

@@ -7,7 +7,7 @@ use super::cost::{Company, Requests};
 use super::life::{Life, Spread};
 use super::way::Way;
 use super::{ClassSchedule, Schedule};
-use crate::check;
+use crate::policy_text;
 
 pub(crate) fn of(schedule: &Schedule) -> Value {
     let Schedule { name, policy, queue, classes } = schedule;
@@ -35,11 +35,11 @@ fn of_class(schedule: &Schedule, of: &ClassSchedule) -> Value {
         of.lives.each().map(|(_, life)| life.retries.len()).into_iter().max().unwrap_or_default();
     json!({
         "class": of.class.as_str(),
-        "backoff": class.map(|class| check::backoff(&class.backoff)),
+        "backoff": class.map(|class| policy_text::backoff(&class.backoff)),
         "baseDelaySeconds": class.map(|class| class.backoff.base().as_secs_f64()),
         "maxDelaySeconds": class.map(|ClassPolicy { max_delay, .. }| max_delay.as_secs_f64()),
-        "jitter": class.map(|class| check::jitter(class.jitter)),
-        "maxRetries": check::max_retries(&schedule.policy, of.class),
+        "jitter": class.map(|class| policy_text::jitter(class.jitter)),
+        "maxRetries": policy_text::max_retries(&schedule.policy, of.class),
         "totalTimeoutSeconds": class.map(|class| class.total_timeout.as_secs_f64()),
         "retries": (0..longest).map(|at| of_retry(&of.lives, at)).collect::<Vec<_>>(),
         "end": spread(&of.lives.with(&of.ways, of_end)),

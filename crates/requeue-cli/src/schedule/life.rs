@@ -7,10 +7,6 @@ use requeue::policy::{History, RetryPolicy};
 use requeue::queue::MAX_VISIBILITY;
 use requeue::{DeadLetterReason, Disposition, Failure, FailureClass, Wait};
 
-/// The classes that are retried, in the order of the policy.
-pub(crate) const CLASSES: [FailureClass; 3] =
-    [FailureClass::RateLimit, FailureClass::Quota, FailureClass::Temporary];
-
 /// The longest wait in its place. The limit of SQS counts from the receive, which may have been up
 /// to six minutes before the invocation, and that takes up to fifteen.
 const LONGEST_IN_PLACE: Duration = MAX_VISIBILITY.saturating_sub(Duration::from_mins(6 + 15));

@@ -22,7 +22,6 @@ use life::{Life, Spread, Waiting};
 use way::Way;
 
 use crate::output::{out, outln};
-use crate::table::duration;
 use crate::{Error, document};
 
 #[derive(clap::Args)]
@@ -219,20 +218,4 @@ impl ClassSchedule {
         };
         Self { class, lives, ways, requests, needed }
     }
-}
-
-/// `12 h`, not `12 h 0 min`: the times of a policy are round.
-pub(crate) fn span(time: Duration) -> String {
-    if time.is_zero() {
-        return "0 s".to_owned();
-    }
-    let text = duration(time);
-    text.strip_suffix(" 0 s")
-        .or_else(|| text.strip_suffix(" 0 min"))
-        .map_or(text.clone(), str::to_owned)
-}
-
-/// `1 retry`, `50 retries`.
-pub(crate) fn retries(count: u32) -> String {
-    format!("{count} retr{}", if count == 1 { "y" } else { "ies" })
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::cost::Company;
 use super::life::{End, Life, Retry, Spread};
 use super::way::Way;
-use super::{ClassSchedule, Queue, Schedule, Strategy, retries, span};
-use crate::check;
-use crate::table::table;
+use super::{ClassSchedule, Queue, Schedule, Strategy};
+use crate::policy_text::{self, retries};
+use crate::table::{span, table};
 use comfy_table::{CellAlignment, Table};
 
 /// That many rows with the same delays are one.
@@ -42,9 +42,9 @@ fn head(schedule: &Schedule, of: &ClassSchedule) -> String {
         "{} in the policy {}: {} backoff, {} jitter, at most {} and {}",
         of.class,
         schedule.name,
-        check::backoff(&class.backoff),
-        check::jitter(class.jitter),
-        retries(check::max_retries(&schedule.policy, of.class)),
+        policy_text::backoff(&class.backoff),
+        policy_text::jitter(class.jitter),
+        retries(policy_text::max_retries(&schedule.policy, of.class)),
         span(class.total_timeout),
     )
 }

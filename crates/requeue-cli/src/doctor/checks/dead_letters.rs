@@ -9,7 +9,7 @@ use super::super::finding::{Check, Looked, Skip, Verdict};
 use super::super::remedy;
 use super::queue::LEAST_RECEIVES;
 use super::{LONGEST_RETENTION, days};
-use crate::schedule::span;
+use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {

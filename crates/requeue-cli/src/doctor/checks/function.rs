@@ -6,7 +6,8 @@ use super::super::case::Case;
 use super::super::facts::{Settings, Valid};
 use super::super::finding::{Check, Looked, Skip, Verdict};
 use super::super::remedy;
-use crate::schedule::{retries, span};
+use crate::policy_text::retries;
+use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {

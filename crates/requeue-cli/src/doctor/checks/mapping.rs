@@ -6,7 +6,7 @@ use serde_json::Value;
 use super::super::case::Case;
 use super::super::finding::{Check, Looked, Verdict};
 use super::super::remedy;
-use crate::schedule::span;
+use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {

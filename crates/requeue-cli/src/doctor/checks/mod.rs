@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::case::Case;
 use super::facts::Deployment;
 use super::finding::{Check, Finding};
-use crate::schedule::span;
+use crate::table::span;
 
 mod dead_letters;
 mod function;

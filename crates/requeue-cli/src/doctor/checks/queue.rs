@@ -9,7 +9,8 @@ use super::super::case::Case;
 use super::super::finding::{Check, Looked, Skip, Verdict};
 use super::super::remedy;
 use super::{LONGEST_DELAY, LONGEST_RETENTION, days};
-use crate::schedule::{retries, span};
+use crate::policy_text::retries;
+use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
