@@ -308,9 +308,9 @@ impl<'a> Copier<'a> {
             Ok(deletions) => {
                 for (id, deletion) in ids.zip(deletions) {
                     if deletion.is_ok() {
-                        carried.done.push(id)
+                        carried.done.push(id);
                     } else {
-                        carried.not_deleted.push(id)
+                        carried.not_deleted.push(id);
                     }
                 }
             }

@@ -15,7 +15,10 @@ use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use serde_json::Value;
 
 use super::checks::is_alias;
-use super::facts::{Logs, Mapping, Queue, Redrive, RedriveAllow, Settings, Unread, Valid};
+use super::facts::{
+    AllowedSources, FunctionSettings, Logs, Mapping, QueueAttributes, RedriveSettings, Unread,
+    Valid,
+};
 use crate::redrive_policy::{self, RedrivePolicy};
 
 const PREFIX: &str = "REQUEUE_";
@@ -33,7 +36,7 @@ pub(crate) fn key_name(key: &str, queue: &QueueArn) -> String {
 pub(crate) fn settings(
     configuration: &GetFunctionConfigurationOutput,
     policy: Option<&RetryPolicy>,
-) -> Settings {
+) -> FunctionSettings {
     let environment = configuration.environment();
     if let Some(error) = environment.and_then(|environment| environment.error()) {
         let resource = configuration
@@ -41,7 +44,7 @@ pub(crate) fn settings(
             .unwrap_or("the key of the function's environment")
             .to_owned();
         let code = error.error_code().unwrap_or("UnreadableEnvironment").to_owned();
-        return Settings::Unread(Unread {
+        return FunctionSettings::Unread(Unread {
             permission: "kms:Decrypt",
             resource,
             code,
@@ -60,7 +63,7 @@ pub(crate) fn settings(
 fn read_settings<'v>(
     variables: impl IntoIterator<Item = (&'v str, &'v str)>,
     policy: Option<&RetryPolicy>,
-) -> Settings {
+) -> FunctionSettings {
     let mut variables: HashMap<&str, &str> =
         variables.into_iter().filter(|(name, _)| name.starts_with(PREFIX)).collect();
     let names_strategy = variables.get("REQUEUE_STRATEGY").is_some_and(|value| !value.is_empty());
@@ -74,13 +77,13 @@ fn read_settings<'v>(
     }
     let (mut config, secrets) = match Config::from_vars_without_secrets(variables) {
         Ok(read) => read,
-        Err(invalid) => return Settings::Invalid(invalid.problems().to_vec()),
+        Err(invalid) => return FunctionSettings::Invalid(invalid.problems().to_vec()),
     };
     let policy_file = if policy.is_none() { file } else { None };
     if let Some(policy) = policy {
         config.policy = policy.clone();
     }
-    Settings::Valid(Box::new(Valid {
+    FunctionSettings::Valid(Box::new(Valid {
         config,
         secrets,
         variables: count,
@@ -144,31 +147,32 @@ const DEFAULT_BATCH: u32 = 10;
 /// What a queue has that names none. Source: SQS API reference, `SetQueueAttributes`.
 const DEFAULT_RECEIVES: u32 = 10;
 
-pub(crate) fn queue(attributes: &HashMap<QueueAttributeName, String>) -> Queue {
+pub(crate) fn queue(attributes: &HashMap<QueueAttributeName, String>) -> QueueAttributes {
     let text = |name| attributes.get(&name).filter(|text| !text.is_empty());
     let number = |name| text(name)?.parse::<u64>().ok();
     let secs = |name| Duration::from_secs(number(name).unwrap_or_default());
     let json = |name| serde_json::from_str::<Value>(text(name)?).ok();
     let redrive =
         text(QueueAttributeName::RedrivePolicy).and_then(|policy| redrive_policy::read(policy));
-    let redrive = redrive.map(|RedrivePolicy { target, max_receive_count: count }| Redrive {
-        target,
-        max_receive_count: count
-            .and_then(|count| u32::try_from(count).ok())
-            .unwrap_or(DEFAULT_RECEIVES),
-    });
+    let redrive =
+        redrive.map(|RedrivePolicy { target, max_receive_count: count }| RedriveSettings {
+            target,
+            max_receive_count: count
+                .and_then(|count| u32::try_from(count).ok())
+                .unwrap_or(DEFAULT_RECEIVES),
+        });
     let allow = json(QueueAttributeName::RedriveAllowPolicy).unwrap_or_default();
     let redrive_allow = match allow["redrivePermission"].as_str() {
-        Some("denyAll") => RedriveAllow::None,
+        Some("denyAll") => AllowedSources::None,
         Some("byQueue") => {
             let sources = allow["sourceQueueArns"].as_array().into_iter().flatten();
-            RedriveAllow::Queues(
+            AllowedSources::Queues(
                 sources.filter_map(|source| source.as_str().map(str::to_owned)).collect(),
             )
         }
-        _ => RedriveAllow::All,
+        _ => AllowedSources::All,
     };
-    Queue {
+    QueueAttributes {
         visibility: secs(QueueAttributeName::VisibilityTimeout),
         retention: secs(QueueAttributeName::MessageRetentionPeriod),
         delay: secs(QueueAttributeName::DelaySeconds),
@@ -193,13 +197,13 @@ pub(crate) fn count(number: i32) -> u32 {
 mod tests {
     use super::*;
 
-    fn read(variables: &[(&str, &str)]) -> Settings {
+    fn read(variables: &[(&str, &str)]) -> FunctionSettings {
         read_settings(variables.iter().copied(), None)
     }
 
     fn valid(variables: &[(&str, &str)]) -> Valid {
         match read(variables) {
-            Settings::Valid(valid) => *valid,
+            FunctionSettings::Valid(valid) => *valid,
             other => panic!("{other:?}"),
         }
     }
@@ -214,7 +218,8 @@ mod tests {
             5
         );
         let given = RetryPolicy { max_retries: 7, ..RetryPolicy::default() };
-        let Settings::Valid(read) = read_settings([("REQUEUE_POLICY", "Cargo.toml")], Some(&given))
+        let FunctionSettings::Valid(read) =
+            read_settings([("REQUEUE_POLICY", "Cargo.toml")], Some(&given))
         else {
             panic!()
         };
@@ -231,7 +236,7 @@ mod tests {
         let read = valid(&[("REQUEUE_HEADERS", &headers), ("REQUEUE_SIGNING_SECRET", &signing)]);
         assert_eq!(read.secrets, [secret, parameter].map(str::to_owned).into());
         assert!(!format!("{read:?}").contains("s3cret"));
-        let Settings::Invalid(problems) = self::read(&[
+        let FunctionSettings::Invalid(problems) = self::read(&[
             ("REQUEUE_HEADERS", "s3cret"),
             ("REQUEUE_SIGNING_SECRET", "whsec_s3cret"),
         ]) else {
@@ -255,12 +260,12 @@ mod tests {
             assert_eq!(redrive, Some(("arn:aws:sqs:r:1:dead".to_owned(), expected)), "{count}");
         }
         for (policy, expected) in [
-            ("", RedriveAllow::All),
-            (r#"{"redrivePermission": "allowAll"}"#, RedriveAllow::All),
-            (r#"{"redrivePermission": "denyAll"}"#, RedriveAllow::None),
+            ("", AllowedSources::All),
+            (r#"{"redrivePermission": "allowAll"}"#, AllowedSources::All),
+            (r#"{"redrivePermission": "denyAll"}"#, AllowedSources::None),
             (
                 r#"{"redrivePermission": "byQueue", "sourceQueueArns": ["a", "b"]}"#,
-                RedriveAllow::Queues(vec!["a".to_owned(), "b".to_owned()]),
+                AllowedSources::Queues(vec!["a".to_owned(), "b".to_owned()]),
             ),
         ] {
             let attributes = [(QueueAttributeName::RedriveAllowPolicy, policy.to_owned())].into();

@@ -8,7 +8,7 @@ use requeue::queue::QueueArn;
 use requeue::{Config, QueueConfig, RecursiveLoop};
 
 /// What was asked for, or why it is not known.
-pub(crate) type Read<T> = Result<T, Unread>;
+pub(crate) type Known<T> = Result<T, Unread>;
 
 /// Something that AWS did not tell.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,10 +29,10 @@ pub(crate) struct Deployment {
     pub(crate) region: String,
     /// `None` for a queue that no mapping leads from: a worker's.
     pub(crate) function: Option<Function>,
-    pub(crate) settings: Settings,
+    pub(crate) settings: FunctionSettings,
     /// What the policy document names for its queue.
     pub(crate) queue_config: QueueConfig,
-    pub(crate) places: Vec<Place>,
+    pub(crate) paths: Vec<QueuePath>,
     /// Why it is not known whether the queue has mappings.
     pub(crate) unlisted: Option<Unread>,
 }
@@ -45,8 +45,8 @@ pub(crate) struct Function {
     /// The ARN of its role.
     pub(crate) role: String,
     pub(crate) logs: Logs,
-    pub(crate) recursive_loop: Read<RecursiveLoop>,
-    pub(crate) reserved_concurrency: Read<Option<u32>>,
+    pub(crate) recursive_loop: Known<RecursiveLoop>,
+    pub(crate) reserved_concurrency: Known<Option<u32>>,
     /// Those that its settings name.
     pub(crate) secrets: Vec<Secret>,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Secret {
     /// Without what may follow it in a setting.
     pub(crate) arn: String,
     /// Whether the function's role may read it.
-    pub(crate) decision: Read<Decision>,
+    pub(crate) decision: Known<AccessDecision>,
 }
 
 /// The function's logging controls.
@@ -71,7 +71,7 @@ pub(crate) struct Logs {
 
 /// The `REQUEUE_` variables, read as the function reads them at its start, but for its secrets.
 #[derive(Clone, Debug)]
-pub(crate) enum Settings {
+pub(crate) enum FunctionSettings {
     Valid(Box<Valid>),
     /// One line for each problem.
     Invalid(Vec<String>),
@@ -94,7 +94,7 @@ pub(crate) struct Valid {
 
 /// One queue from which messages are taken, and where they go from there.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct QueuePath {
     pub(crate) mapping: Option<Mapping>,
     pub(crate) source: Reached,
     /// By the source's redrive policy.
@@ -114,7 +114,7 @@ pub(crate) struct Mapping {
     /// The most pollers of the provisioned mode.
     pub(crate) maximum_pollers: Option<u32>,
     /// The patterns, of which one has to match.
-    pub(crate) filters: Read<Vec<String>>,
+    pub(crate) filters: Known<Vec<String>>,
 }
 
 /// A queue, and what the function's role may do to it.
@@ -122,28 +122,28 @@ pub(crate) struct Mapping {
 pub(crate) struct Reached {
     pub(crate) arn: QueueArn,
     /// `None` when there is no such queue.
-    pub(crate) queue: Read<Option<Queue>>,
+    pub(crate) queue: Known<Option<QueueAttributes>>,
     /// `None` where nobody asked: there is no role, or it needs none.
-    pub(crate) access: Option<Read<Access>>,
-    pub(crate) key: Option<Key>,
+    pub(crate) access: Option<Known<Access>>,
+    pub(crate) key: Option<EncryptionKey>,
 }
 
 #[derive(Clone, Debug)]
-pub(crate) struct Queue {
+pub(crate) struct QueueAttributes {
     pub(crate) visibility: Duration,
     pub(crate) retention: Duration,
     pub(crate) delay: Duration,
     pub(crate) receive_wait: Duration,
     pub(crate) maximum_message_size: u64,
-    pub(crate) redrive: Option<Redrive>,
-    pub(crate) redrive_allow: RedriveAllow,
+    pub(crate) redrive: Option<RedriveSettings>,
+    pub(crate) redrive_allow: AllowedSources,
     /// The queue's own access policy.
     pub(crate) policy: Option<String>,
 }
 
 /// The redrive policy.
 #[derive(Clone, Debug)]
-pub(crate) struct Redrive {
+pub(crate) struct RedriveSettings {
     /// The ARN of the dead-letter queue.
     pub(crate) target: String,
     pub(crate) max_receive_count: u32,
@@ -151,7 +151,7 @@ pub(crate) struct Redrive {
 
 /// The redrive allow policy, which a dead-letter queue may have.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum RedriveAllow {
+pub(crate) enum AllowedSources {
     All,
     None,
     /// The ARNs of these.
@@ -160,22 +160,22 @@ pub(crate) enum RedriveAllow {
 
 /// The key of a queue that KMS encrypts.
 #[derive(Clone, Debug)]
-pub(crate) enum Key {
+pub(crate) enum EncryptionKey {
     /// `alias/aws/sqs`, which everybody may use through SQS.
     ManagedByAws,
     /// One with a policy of its own.
     Customer {
         /// An ARN, or the alias by which the queue knows it.
         name: String,
-        access: Read<Access>,
+        access: Known<Access>,
     },
 }
 
 /// What IAM says of each action.
-pub(crate) type Access = BTreeMap<String, Decision>;
+pub(crate) type Access = BTreeMap<String, AccessDecision>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(crate) enum AccessDecision {
     Allowed,
     /// A statement, a boundary or an organization denies it.
     Denied,

@@ -20,8 +20,8 @@ use requeue::{Config, DeadLetterMode, QueueConfig, RecursiveLoop};
 use super::answers;
 use super::checks::{KEY, SENDING, TAKING, is_alias, is_whole, reading};
 use super::facts::{
-    Access, Decision, Deployment, Function, Key, Mapping, Place, Reached, Read, Secret, Settings,
-    Unread, Valid,
+    Access, AccessDecision, Deployment, EncryptionKey, Function, FunctionSettings, Known, Mapping,
+    QueuePath, Reached, Secret, Unread, Valid,
 };
 use crate::{CREDENTIALS, Error};
 
@@ -121,7 +121,7 @@ impl Clients {
         functions.dedup();
         if functions.is_empty() {
             let settings = of_worker(policy).await;
-            let places = vec![self.place(None, source, None, &settings).await];
+            let paths = vec![self.path(None, source, None, &settings).await];
             let queue_config = QueueConfig::default();
             let region = self.region.clone();
             return Ok(vec![Deployment {
@@ -129,7 +129,7 @@ impl Clients {
                 function: None,
                 settings,
                 queue_config,
-                places,
+                paths,
                 unlisted,
             }]);
         }
@@ -152,19 +152,19 @@ impl Clients {
         let queues = mappings
             .iter()
             .filter_map(|mapping| Some((mapping, mapping.event_source_arn()?.parse().ok()?)));
-        let places = join_all(queues.map(|(mapping, queue)| async {
+        let paths = join_all(queues.map(|(mapping, queue)| async {
             let source = self.reached(queue).await;
-            self.place(Some(answers::mapping(mapping)), source, Some(&function.role), &settings)
+            self.path(Some(answers::mapping(mapping)), source, Some(&function.role), &settings)
                 .await
         }));
-        let places = places.await;
+        let paths = paths.await;
         let (region, queue_config) = (self.region.clone(), QueueConfig::default());
         Ok(Deployment {
             region,
             function: Some(function),
             settings,
             queue_config,
-            places,
+            paths,
             unlisted: None,
         })
     }
@@ -172,7 +172,7 @@ impl Clients {
     async fn properties(
         &self,
         configuration: &GetFunctionConfigurationOutput,
-        settings: &Settings,
+        settings: &FunctionSettings,
     ) -> Function {
         let name = configuration.function_name().unwrap_or_default().to_owned();
         let recursion = self.lambda.get_function_recursion_config().function_name(&name).send();
@@ -197,8 +197,8 @@ impl Clients {
     }
 
     /// Asks whether `role` may read what the settings name.
-    async fn secrets(&self, role: &str, settings: &Settings) -> Vec<Secret> {
-        let Settings::Valid(valid) = settings else { return Vec::new() };
+    async fn secrets(&self, role: &str, settings: &FunctionSettings) -> Vec<Secret> {
+        let FunctionSettings::Valid(valid) = settings else { return Vec::new() };
         let asked = valid.secrets.iter().map(async |arn| {
             let action = reading(arn);
             // Which characters the whole ARN ends with does not matter to a role that may read it
@@ -207,27 +207,27 @@ impl Clients {
             let access = self.simulate(role, &[action], &resource).await;
             // IAM answers for the action that it is asked about.
             let decision =
-                access.map(|access| access.get(action).copied().unwrap_or(Decision::Depends));
+                access.map(|access| access.get(action).copied().unwrap_or(AccessDecision::Depends));
             Secret { arn: arn.clone(), decision }
         });
         join_all(asked).await
     }
 
     /// Follows a queue to where its messages end, and asks what `role` may do on the way.
-    async fn place(
+    async fn path(
         &self,
         mapping: Option<Mapping>,
         mut source: Reached,
         role: Option<&str>,
-        settings: &Settings,
-    ) -> Place {
+        settings: &FunctionSettings,
+    ) -> QueuePath {
         let target = source.known().and_then(|queue| queue.redrive.as_ref()?.target.parse().ok());
         let direct = match settings {
-            Settings::Valid(valid) => match &valid.config.dead_letter {
+            FunctionSettings::Valid(valid) => match &valid.config.dead_letter {
                 DeadLetterMode::Direct(url) => Some(url.arn(source.arn.partition(), &self.region)),
                 DeadLetterMode::Redrive | DeadLetterMode::Annotate => None,
             },
-            Settings::Invalid(_) | Settings::Unread(_) => None,
+            FunctionSettings::Invalid(_) | FunctionSettings::Unread(_) => None,
         };
         let dead_letters = async { Some(self.reached(target?).await) };
         let direct = async { Some(self.reached(direct?).await) };
@@ -239,7 +239,7 @@ impl Clients {
                 self.ask(direct, role, &[SENDING]).await;
             }
         }
-        Place { mapping, source, dead_letters, direct }
+        QueuePath { mapping, source, dead_letters, direct }
     }
 
     async fn reached(&self, arn: QueueArn) -> Reached {
@@ -269,9 +269,12 @@ impl Clients {
                     is_answered: false,
                 };
                 if key == MANAGED_KEY || key.ends_with(&format!(":{MANAGED_KEY}")) {
-                    Key::ManagedByAws
+                    EncryptionKey::ManagedByAws
                 } else {
-                    Key::Customer { name: answers::key_name(key, &arn), access: Err(not_asked) }
+                    EncryptionKey::Customer {
+                        name: answers::key_name(key, &arn),
+                        access: Err(not_asked),
+                    }
                 }
             },
         );
@@ -284,13 +287,13 @@ impl Clients {
     /// Asks what the role may do to a queue that is there, and with its key.
     async fn ask(&self, reached: &mut Reached, role: &str, actions: &[&str]) {
         reached.access = Some(self.simulate(role, actions, &reached.arn.to_string()).await);
-        if let Some(Key::Customer { name, access }) = &mut reached.key {
+        if let Some(EncryptionKey::Customer { name, access }) = &mut reached.key {
             let resource = if is_alias(name) { "*" } else { name };
             *access = self.simulate(role, &KEY, resource).await;
         }
     }
 
-    async fn simulate(&self, role: &str, actions: &[&str], resource: &str) -> Read<Access> {
+    async fn simulate(&self, role: &str, actions: &[&str], resource: &str) -> Known<Access> {
         let actions = actions.iter().map(|action| (*action).to_owned()).collect();
         let request = self
             .iam
@@ -301,10 +304,10 @@ impl Clients {
         let answer = answer.map_err(|error| unread(SIMULATE, &role, &error))?;
         let decisions = answer.evaluation_results().iter().map(|result| {
             let decision = match result.eval_decision() {
-                PolicyEvaluationDecisionType::Allowed => Decision::Allowed,
-                _ if !result.missing_context_values().is_empty() => Decision::Depends,
-                PolicyEvaluationDecisionType::ExplicitDeny => Decision::Denied,
-                _ => Decision::NotAllowed,
+                PolicyEvaluationDecisionType::Allowed => AccessDecision::Allowed,
+                _ if !result.missing_context_values().is_empty() => AccessDecision::Depends,
+                PolicyEvaluationDecisionType::ExplicitDeny => AccessDecision::Denied,
+                _ => AccessDecision::NotAllowed,
             };
             (result.eval_action_name().to_owned(), decision)
         });
@@ -360,14 +363,14 @@ fn unread<E: ProvideErrorMetadata, R>(
 }
 
 /// What `requeue work` would read here.
-async fn of_worker(policy: Option<&RetryPolicy>) -> Settings {
+async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
     match Config::load().await {
         Ok(mut config) => {
             if let Some(policy) = policy {
                 config.policy = policy.clone();
             }
-            Settings::Valid(Box::new(Valid { config, ..Valid::default() }))
+            FunctionSettings::Valid(Box::new(Valid { config, ..Valid::default() }))
         }
-        Err(invalid) => Settings::Invalid(invalid.problems().to_vec()),
+        Err(invalid) => FunctionSettings::Invalid(invalid.problems().to_vec()),
     }
 }

@@ -9,17 +9,18 @@ use requeue::queue::QueueUrl;
 use tokio::runtime::Builder;
 
 mod answers;
-mod case;
+mod check;
+mod context;
 mod checks;
 mod facts;
 mod fetch;
-mod finding;
+mod diagnosis;
 mod remedy;
 mod show;
 
+use diagnosis::{Finding, Level};
 use facts::Deployment;
 use fetch::Clients;
-use finding::{Finding, Level};
 
 use crate::{Error, document, output};
 
@@ -118,9 +119,9 @@ async fn read(arguments: &Arguments) -> Result<Vec<Deployment>, Error> {
 }
 
 fn status(findings: &[&Finding], is_strict: bool) -> ExitCode {
-    let worst = findings.iter().map(|finding| finding.verdict.level).max().unwrap_or(Level::Ok);
+    let worst = findings.iter().map(|finding| finding.diagnosis.level).max().unwrap_or(Level::Ok);
     let is_unseen = |finding: &&&Finding| {
-        finding.id == checks::QUEUE && finding.verdict.level == Level::Unknown
+        finding.id == checks::QUEUE && finding.diagnosis.level == Level::Unknown
     };
     if worst == Level::Danger || (is_strict && worst > Level::Ok) {
         ExitCode::from(FAILED)

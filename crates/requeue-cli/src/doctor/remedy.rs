@@ -4,7 +4,7 @@ use requeue::queue::QueueArn;
 use serde::Serialize;
 use serde_json::json;
 
-use super::case::Case;
+use super::context::Context;
 use super::facts::{Function, Mapping};
 
 pub(crate) fn queue_attribute(
@@ -34,23 +34,23 @@ pub(crate) fn redrive_policy(queue: &QueueArn, target: &str, max_receive_count: 
     queue_policy(queue, "RedrivePolicy", &policy)
 }
 
-pub(crate) fn mapping(case: &Case<'_>, mapping: &Mapping, options: &str) -> String {
+pub(crate) fn mapping(context: &Context<'_>, mapping: &Mapping, options: &str) -> String {
     format!(
         "aws lambda update-event-source-mapping --region {} --uuid {} {options}",
-        case.region(),
+        context.region(),
         mapping.uuid
     )
 }
 
 pub(crate) fn function(
-    case: &Case<'_>,
+    context: &Context<'_>,
     function: &Function,
     command: &str,
     options: &str,
 ) -> String {
     format!(
         "aws lambda {command} --region {} --function-name {} {options}",
-        case.region(),
+        context.region(),
         function.name
     )
 }

@@ -5,35 +5,35 @@ use std::fmt::Write;
 use requeue::printable;
 use serde_json::{Value, json};
 
+use super::diagnosis::{Finding, Level};
 use super::facts::Deployment;
-use super::finding::{Finding, Level};
 
 /// One line for each finding, and below what is not ok: why it matters, and what to do about it.
 pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)]) -> String {
     let mut text = String::new();
     for (deployment, findings) in examined {
         let _ = writeln!(text, "{}", printable::line(&subject(deployment)));
-        let several = deployment.places.len() > 1;
+        let several = deployment.paths.len() > 1;
         let width = findings.iter().map(|finding| finding.id.len()).max().unwrap_or_default();
-        for Finding { id, why, queue, verdict } in findings {
-            let (colour, level) = (colour(verdict.level), verdict.level.as_str());
+        for Finding { id, why, queue, diagnosis } in findings {
+            let (colour, level) = (colour(diagnosis.level), diagnosis.level.as_str());
             let queue = queue
                 .as_ref()
                 .filter(|_| several)
                 .map(|queue| format!("{queue}: "))
                 .unwrap_or_default();
             // Names and values come from AWS, or from whoever answers in its place.
-            let found = format!("{queue}{}", verdict.found);
+            let found = format!("{queue}{}", diagnosis.found);
             let _ = writeln!(
                 text,
                 "{colour}{level:<7}\x1b[0m  {id:<width$}  {}",
                 printable::line(&found)
             );
-            if verdict.level == Level::Ok {
+            if diagnosis.level == Level::Ok {
                 continue;
             }
             let _ = writeln!(text, "         {why}");
-            for remedy in &verdict.remedies {
+            for remedy in &diagnosis.remedies {
                 let _ = writeln!(text, "         > {}", printable::line(remedy));
             }
         }
@@ -45,7 +45,7 @@ pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)]) -> String {
 }
 
 fn subject(deployment: &Deployment) -> String {
-    let names: Vec<&str> = deployment.places.iter().map(|place| place.source.arn.name()).collect();
+    let names: Vec<&str> = deployment.paths.iter().map(|path| path.source.arn.name()).collect();
     match &deployment.function {
         Some(function) => format!("function {} in {}", function.name, deployment.region),
         None => format!("queue {} in {}", names.join(", "), deployment.region),
@@ -64,14 +64,14 @@ fn colour(level: Level) -> &'static str {
 
 pub(crate) fn json(examined: &[(Deployment, Vec<Finding>)]) -> Value {
     let deployments = examined.iter().map(|(deployment, findings)| {
-        let findings = findings.iter().map(|Finding { id, why, queue, verdict }| {
+        let findings = findings.iter().map(|Finding { id, why, queue, diagnosis }| {
             json!({
                 "id": id,
-                "level": verdict.level.as_str(),
+                "level": diagnosis.level.as_str(),
                 "queue": queue,
-                "found": verdict.found,
+                "found": diagnosis.found,
                 "why": why,
-                "remedies": verdict.remedies,
+                "remedies": diagnosis.remedies,
             })
         });
         json!({
@@ -89,26 +89,26 @@ fn count(examined: &[(Deployment, Vec<Finding>)], level: Level) -> usize {
     examined
         .iter()
         .flat_map(|(_, findings)| findings)
-        .filter(|finding| finding.verdict.level == level)
+        .filter(|finding| finding.diagnosis.level == level)
         .count()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::facts::Settings;
-    use super::super::finding::Verdict;
+    use super::super::diagnosis::Diagnosis;
+    use super::super::facts::FunctionSettings;
     use super::*;
 
     #[test]
     fn no_value_of_a_deployment_controls_a_terminal() {
         let hostile = "x\n\u{1b}[2J\u{9b}\u{202e}y";
-        let verdict = Verdict::danger(hostile, [hostile]);
-        let finding = Finding { id: "id", why: "why", queue: Some(hostile.to_owned()), verdict };
+        let diagnosis = Diagnosis::danger(hostile, [hostile]);
+        let finding = Finding { id: "id", why: "why", queue: Some(hostile.to_owned()), diagnosis };
         let region = hostile.to_owned();
-        let settings = Settings::Valid(Box::default());
-        let (places, queue_config) = (Vec::new(), requeue::QueueConfig::default());
+        let settings = FunctionSettings::Valid(Box::default());
+        let (paths, queue_config) = (Vec::new(), requeue::QueueConfig::default());
         let deployment =
-            Deployment { region, function: None, settings, queue_config, places, unlisted: None };
+            Deployment { region, function: None, settings, queue_config, paths, unlisted: None };
         let examined = [(deployment, vec![finding])];
         let shown = text(&examined).replace(colour(Level::Danger), "").replace("\x1b[0m", "");
         assert!(shown.chars().all(|c| printable::is_printable(c) || c == '\n'), "{shown:?}");

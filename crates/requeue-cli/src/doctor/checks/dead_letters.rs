@@ -3,9 +3,10 @@
 use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode};
 
-use super::super::case::Case;
-use super::super::facts::{Queue, Reached, RedriveAllow};
-use super::super::finding::{Check, Looked, Skip, Verdict};
+use super::super::check::Check;
+use super::super::context::Context;
+use super::super::diagnosis::{Checked, Diagnosis, Skip};
+use super::super::facts::{AllowedSources, QueueAttributes, Reached};
 use super::super::remedy;
 use super::queue::LEAST_RECEIVES;
 use super::{LONGEST_RETENTION, days};
@@ -52,10 +53,10 @@ pub(super) const CHECKS: &[Check] = &[
 /// Receives for which an annotated copy comes back at once.
 const ANNOTATED_RECEIVES: u32 = 10;
 
-fn redrive_policy(case: &Case<'_>) -> Looked {
-    let (queue, arn) = (case.queue()?, &case.source()?.arn);
+fn redrive_policy(context: &Context<'_>) -> Checked {
+    let (queue, arn) = (context.queue()?, &context.source()?.arn);
     if let Some(redrive) = &queue.redrive {
-        return Ok(Verdict::ok(redrive.target.clone()));
+        return Ok(Diagnosis::ok(redrive.target.clone()));
     }
     let (name, is_fifo) =
         arn.name().strip_suffix(".fifo").map_or((arn.name(), false), |name| (name, true));
@@ -71,32 +72,33 @@ fn redrive_policy(case: &Case<'_>) -> Looked {
     );
     let remedies =
         [format!("{create} && {}", remedy::redrive_policy(arn, &target, LEAST_RECEIVES))];
-    let goes_elsewhere =
-        case.config().is_ok_and(|config| matches!(config.dead_letter, DeadLetterMode::Direct(_)));
+    let goes_elsewhere = context
+        .config()
+        .is_ok_and(|config| matches!(config.dead_letter, DeadLetterMode::Direct(_)));
     Ok(if goes_elsewhere {
         let found = "the queue has no redrive policy, for what the function cannot send to its dead-letter queue itself";
-        Verdict::warning(found, remedies)
+        Diagnosis::warning(found, remedies)
     } else {
-        Verdict::danger("the queue has no redrive policy", remedies)
+        Diagnosis::danger("the queue has no redrive policy", remedies)
     })
 }
 
-fn dead_letters<'d>(case: &Case<'d>) -> Result<&'d Reached, Skip> {
-    case.place()?.dead_letters.as_ref().ok_or(Skip::NotApplicable)
+fn dead_letters<'d>(context: &Context<'d>) -> Result<&'d Reached, Skip> {
+    context.path()?.dead_letters.as_ref().ok_or(Skip::NotApplicable)
 }
 
 /// The attributes. That there are none, `dead-letter-queue` says.
-fn attributes<'d>(case: &Case<'d>) -> Result<(&'d Queue, &'d QueueArn), Skip> {
-    let reached = dead_letters(case)?;
+fn attributes<'d>(context: &Context<'d>) -> Result<(&'d QueueAttributes, &'d QueueArn), Skip> {
+    let reached = dead_letters(context)?;
     Ok((reached.known().ok_or(Skip::NotApplicable)?, &reached.arn))
 }
 
-fn dead_letter_queue(case: &Case<'_>) -> Looked {
-    let reached = dead_letters(case)?;
+fn dead_letter_queue(context: &Context<'_>) -> Checked {
+    let reached = dead_letters(context)?;
     Ok(match reached.queue.as_ref()? {
-        Some(_) => Verdict::ok(format!("{} exists", reached.arn.name())),
+        Some(_) => Diagnosis::ok(format!("{} exists", reached.arn.name())),
         None => {
-            Verdict::danger(format!("there is no queue {}", reached.arn), [create(&reached.arn)])
+            Diagnosis::danger(format!("there is no queue {}", reached.arn), [create(&reached.arn)])
         }
     })
 }
@@ -111,33 +113,33 @@ fn create(arn: &QueueArn) -> String {
     )
 }
 
-fn redrive_allow_policy(case: &Case<'_>) -> Looked {
-    let (queue, arn) = attributes(case)?;
-    let source = case.source()?.arn.to_string();
+fn redrive_allow_policy(context: &Context<'_>) -> Checked {
+    let (queue, arn) = attributes(context)?;
+    let source = context.source()?.arn.to_string();
     let found = match &queue.redrive_allow {
-        RedriveAllow::All => return Ok(Verdict::ok("every queue of the account may use it")),
-        RedriveAllow::Queues(sources) if sources.contains(&source) => {
-            return Ok(Verdict::ok(format!("{} names {source}", arn.name())));
+        AllowedSources::All => return Ok(Diagnosis::ok("every queue of the account may use it")),
+        AllowedSources::Queues(sources) if sources.contains(&source) => {
+            return Ok(Diagnosis::ok(format!("{} names {source}", arn.name())));
         }
-        RedriveAllow::Queues(_) => {
+        AllowedSources::Queues(_) => {
             format!("the RedriveAllowPolicy of {} does not name {source}", arn.name())
         }
-        RedriveAllow::None => {
+        AllowedSources::None => {
             format!("the RedriveAllowPolicy of {} denies every queue", arn.name())
         }
     };
     let mut sources = match &queue.redrive_allow {
-        RedriveAllow::Queues(sources) => sources.clone(),
-        RedriveAllow::All | RedriveAllow::None => Vec::new(),
+        AllowedSources::Queues(sources) => sources.clone(),
+        AllowedSources::All | AllowedSources::None => Vec::new(),
     };
     sources.push(source);
     let policy = serde_json::json!({ "redrivePermission": "byQueue", "sourceQueueArns": sources });
-    Ok(Verdict::danger(found, [remedy::queue_policy(arn, "RedriveAllowPolicy", &policy)]))
+    Ok(Diagnosis::danger(found, [remedy::queue_policy(arn, "RedriveAllowPolicy", &policy)]))
 }
 
-fn retention(case: &Case<'_>) -> Looked {
-    let (queue, arn) = attributes(case)?;
-    let (own, source) = (queue.retention, case.queue()?.retention);
+fn retention(context: &Context<'_>) -> Checked {
+    let (queue, arn) = attributes(context)?;
+    let (own, source) = (queue.retention, context.queue()?.retention);
     // Source: SQS developer guide, "Using dead-letter queues in Amazon SQS", on retention.
     let counted = if arn.is_fifo() {
         "counted anew from when SQS moves it there"
@@ -153,77 +155,77 @@ fn retention(case: &Case<'_>) -> Looked {
     let remedies =
         [remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())];
     Ok(if own < source && !arn.is_fifo() {
-        Verdict::danger(
+        Diagnosis::danger(
             format!("{compared}: one that was given up late vanishes at once"),
             remedies,
         )
     } else if own < LONGEST_RETENTION {
-        Verdict::warning(format!("{compared}; SQS allows {}", days(LONGEST_RETENTION)), remedies)
+        Diagnosis::warning(format!("{compared}; SQS allows {}", days(LONGEST_RETENTION)), remedies)
     } else {
-        Verdict::ok(compared)
+        Diagnosis::ok(compared)
     })
 }
 
-fn annotate_receives(case: &Case<'_>) -> Looked {
-    let redrive = case.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
-    let arn = &case.source()?.arn;
-    if !is_annotating(case)? || arn.is_fifo() {
+fn annotate_receives(context: &Context<'_>) -> Checked {
+    let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
+    let arn = &context.source()?.arn;
+    if !is_annotating(context)? || arn.is_fifo() {
         return Err(Skip::NotApplicable);
     }
     let count = redrive.max_receive_count;
     Ok(if count > ANNOTATED_RECEIVES {
-        let rest = case.queue()?.visibility * (count - ANNOTATED_RECEIVES);
+        let rest = context.queue()?.visibility * (count - ANNOTATED_RECEIVES);
         let found = format!(
             "maxReceiveCount is {count}: an annotated copy reaches the dead-letter queue {} later",
             span(rest)
         );
         let direct = "template, below Environment: Variables: `REQUEUE_DEAD_LETTER: direct`, and REQUEUE_DEAD_LETTER_QUEUE_URL";
-        Verdict::warning(
+        Diagnosis::warning(
             found,
             [remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES), direct.to_owned()],
         )
     } else {
-        Verdict::ok(format!("maxReceiveCount is {count}, and {ANNOTATED_RECEIVES} are at once"))
+        Diagnosis::ok(format!("maxReceiveCount is {count}, and {ANNOTATED_RECEIVES} are at once"))
     })
 }
 
-fn annotate_fifo(case: &Case<'_>) -> Looked {
-    let place = case.place()?;
-    if !place.source.arn.is_fifo() {
+fn annotate_fifo(context: &Context<'_>) -> Checked {
+    let path = context.path()?;
+    if !path.source.arn.is_fifo() {
         return Err(Skip::NotApplicable);
     }
-    if !is_annotating(case)? {
-        return Ok(Verdict::ok("the mode is not annotate"));
+    if !is_annotating(context)? {
+        return Ok(Diagnosis::ok("the mode is not annotate"));
     }
     let url =
-        place.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
+        path.dead_letters.as_ref().map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
     let remedies = [format!(
         "{} and `REQUEUE_DEAD_LETTER_QUEUE_URL: {url}`, with sqs:SendMessage on it",
         remedy::variable("DEAD_LETTER", "direct")
     )];
-    Ok(Verdict::warning("REQUEUE_DEAD_LETTER is annotate, and the queue is FIFO", remedies))
+    Ok(Diagnosis::warning("REQUEUE_DEAD_LETTER is annotate, and the queue is FIFO", remedies))
 }
 
-fn is_annotating(case: &Case<'_>) -> Result<bool, Skip> {
-    let config = case.config()?;
+fn is_annotating(context: &Context<'_>) -> Result<bool, Skip> {
+    let config = context.config()?;
     Ok(config.dead_letter == DeadLetterMode::Annotate && config.mode == Mode::Requeue)
 }
 
-fn direct_queue(case: &Case<'_>) -> Looked {
-    let place = case.place()?;
-    let reached = place.direct.as_ref().ok_or(Skip::NotApplicable)?;
-    let (direct, source) = (&reached.arn, &place.source.arn);
+fn direct_queue(context: &Context<'_>) -> Checked {
+    let path = context.path()?;
+    let reached = path.direct.as_ref().ok_or(Skip::NotApplicable)?;
+    let (direct, source) = (&reached.arn, &path.source.arn);
     if direct == source {
         let found =
             "REQUEUE_DEAD_LETTER_QUEUE_URL is the queue itself: what is given up comes back";
-        let url = place
+        let url = path
             .dead_letters
             .as_ref()
             .map_or_else(|| "URL".to_owned(), |reached| reached.arn.url());
-        return Ok(Verdict::danger(found, [remedy::variable("DEAD_LETTER_QUEUE_URL", &url)]));
+        return Ok(Diagnosis::danger(found, [remedy::variable("DEAD_LETTER_QUEUE_URL", &url)]));
     }
     Ok(match reached.queue.as_ref()? {
-        None => Verdict::danger(format!("there is no queue {direct}"), [create(direct)]),
+        None => Diagnosis::danger(format!("there is no queue {direct}"), [create(direct)]),
         Some(_) if direct.is_fifo() != source.is_fifo() => {
             let kind = if source.is_fifo() { "FIFO" } else { "standard" };
             let found = format!(
@@ -231,12 +233,12 @@ fn direct_queue(case: &Case<'_>) -> Looked {
                 direct.name(),
                 source.name()
             );
-            Verdict::warning(
+            Diagnosis::warning(
                 found,
                 [format!("name a {kind} queue in REQUEUE_DEAD_LETTER_QUEUE_URL")],
             )
         }
-        Some(queue) if queue.retention < LONGEST_RETENTION => Verdict::warning(
+        Some(queue) if queue.retention < LONGEST_RETENTION => Diagnosis::warning(
             format!(
                 "{} keeps a message for {}; SQS allows {}",
                 direct.name(),
@@ -249,8 +251,10 @@ fn direct_queue(case: &Case<'_>) -> Looked {
                 LONGEST_RETENTION.as_secs(),
             )],
         ),
-        Some(queue) => {
-            Verdict::ok(format!("{} keeps a message for {}", direct.name(), days(queue.retention)))
-        }
+        Some(queue) => Diagnosis::ok(format!(
+            "{} keeps a message for {}",
+            direct.name(),
+            days(queue.retention)
+        )),
     })
 }

@@ -3,8 +3,9 @@
 use requeue::{Limits, Wrap};
 use serde_json::Value;
 
-use super::super::case::Case;
-use super::super::finding::{Check, Looked, Verdict};
+use super::super::check::Check;
+use super::super::context::Context;
+use super::super::diagnosis::{Checked, Diagnosis};
 use super::super::remedy;
 use crate::table::span;
 
@@ -52,99 +53,100 @@ const MAX_CONCURRENCY: u32 = 1_000;
 /// The longest time-out of a function, in seconds. Source: Lambda quotas.
 const LONGEST_TIMEOUT: f64 = 900.0;
 
-fn enabled(case: &Case<'_>) -> Looked {
-    let mapping = case.mapping()?;
+fn enabled(context: &Context<'_>) -> Checked {
+    let mapping = context.mapping()?;
     Ok(match mapping.state.as_str() {
-        "Disabled" | "Disabling" => Verdict::warning(
+        "Disabled" | "Disabling" => Diagnosis::warning(
             format!("the mapping {} is {}", mapping.uuid, mapping.state),
-            [remedy::mapping(case, mapping, "--enabled")],
+            [remedy::mapping(context, mapping, "--enabled")],
         ),
-        state => Verdict::ok(format!("the mapping is {state}")),
+        state => Diagnosis::ok(format!("the mapping is {state}")),
     })
 }
 
-fn partial_batch_responses(case: &Case<'_>) -> Looked {
-    let mapping = case.mapping()?;
+fn partial_batch_responses(context: &Context<'_>) -> Checked {
+    let mapping = context.mapping()?;
     if mapping.reports_failures {
-        return Ok(Verdict::ok("ReportBatchItemFailures"));
+        return Ok(Diagnosis::ok("ReportBatchItemFailures"));
     }
     let command =
-        remedy::mapping(case, mapping, "--function-response-types ReportBatchItemFailures");
+        remedy::mapping(context, mapping, "--function-response-types ReportBatchItemFailures");
     let line =
         "template, in the event: `FunctionResponseTypes: [ReportBatchItemFailures]`".to_owned();
-    Ok(Verdict::danger("FunctionResponseTypes lacks ReportBatchItemFailures", [command, line]))
+    Ok(Diagnosis::danger("FunctionResponseTypes lacks ReportBatchItemFailures", [command, line]))
 }
 
-fn filter_members(case: &Case<'_>) -> Looked {
-    let mapping = case.mapping()?;
-    if case.source()?.arn.is_fifo() {
-        return Ok(Verdict::ok("messages of a FIFO queue are not sent again"));
+fn filter_members(context: &Context<'_>) -> Checked {
+    let mapping = context.mapping()?;
+    if context.source()?.arn.is_fifo() {
+        return Ok(Diagnosis::ok("messages of a FIFO queue are not sent again"));
     }
     let filters = mapping.filters.as_ref()?;
     if filters.is_empty() {
-        return Ok(Verdict::ok("no filter"));
+        return Ok(Diagnosis::ok("no filter"));
     }
     let named: Vec<&str> =
         MEMBERS.into_iter().filter(|member| filters.iter().any(|f| names(f, member))).collect();
     if named.is_empty() {
-        return Ok(Verdict::ok("no filter names a member of ours"));
+        return Ok(Diagnosis::ok("no filter names a member of ours"));
     }
     let found = format!("a filter names {}, so that copies are deleted", named.join(", "));
-    let drop = remedy::mapping(case, mapping, "--filter-criteria '{}'");
-    Ok(Verdict::danger(
+    let drop = remedy::mapping(context, mapping, "--filter-criteria '{}'");
+    Ok(Diagnosis::danger(
         found,
         [format!("take them out of the mapping's FilterCriteria; to drop all its filters: {drop}")],
     ))
 }
 
-fn filter_wrapping(case: &Case<'_>) -> Looked {
-    let mapping = case.mapping()?;
-    if case.source()?.arn.is_fifo() {
-        return Ok(Verdict::ok("messages of a FIFO queue are not sent again"));
+fn filter_wrapping(context: &Context<'_>) -> Checked {
+    let mapping = context.mapping()?;
+    if context.source()?.arn.is_fifo() {
+        return Ok(Diagnosis::ok("messages of a FIFO queue are not sent again"));
     }
     let filters = mapping.filters.as_ref()?;
     let patterns: Vec<Value> = filters.iter().flat_map(|filter| bodies(filter)).collect();
     if patterns.is_empty() {
-        return Ok(Verdict::ok("no filter on bodies"));
+        return Ok(Diagnosis::ok("no filter on bodies"));
     }
-    if case.config()?.wrap == Wrap::Never {
-        return Ok(Verdict::ok("REQUEUE_WRAP is never"));
+    if context.config()?.wrap == Wrap::Never {
+        return Ok(Diagnosis::ok("REQUEUE_WRAP is never"));
     }
     let remedies = [remedy::variable("WRAP", "never")];
     Ok(if patterns.iter().all(Value::is_object) {
-        Verdict::warning(
+        Diagnosis::warning(
             "a filter on members of bodies lets JSON objects through; one that has a member of ours twice would be wrapped, and be deleted",
             remedies,
         )
     } else {
-        Verdict::danger(
+        Diagnosis::danger(
             "a filter on bodies as text lets through what is wrapped when it is retried, and then deleted",
             remedies,
         )
     })
 }
 
-fn maximum_concurrency(case: &Case<'_>) -> Looked {
-    let mapping = case.mapping()?;
+fn maximum_concurrency(context: &Context<'_>) -> Checked {
+    let mapping = context.mapping()?;
     if let Some(most) = mapping.maximum_concurrency {
-        return Ok(Verdict::ok(format!("{most} batches at a time")));
+        return Ok(Diagnosis::ok(format!("{most} batches at a time")));
     }
     if let Some(pollers) = mapping.maximum_pollers {
-        return Ok(Verdict::ok(format!("at most {pollers} pollers, with up to 10 batches each")));
+        return Ok(Diagnosis::ok(format!("at most {pollers} pollers, with up to 10 batches each")));
     }
-    if let Some(reserved) = *case.function()?.reserved_concurrency.as_ref()? {
-        return Ok(Verdict::ok(format!("bounded by the reserved concurrency of {reserved}")));
+    if let Some(reserved) = *context.function()?.reserved_concurrency.as_ref()? {
+        return Ok(Diagnosis::ok(format!("bounded by the reserved concurrency of {reserved}")));
     }
-    Ok(Verdict::warning(
+    Ok(Diagnosis::warning(
         "neither the mapping nor the function bounds how many batches run at a time",
-        [remedy::mapping(case, mapping, "--scaling-config MaximumConcurrency=10")],
+        [remedy::mapping(context, mapping, "--scaling-config MaximumConcurrency=10")],
     ))
 }
 
-fn batch_fits_timeout(case: &Case<'_>) -> Looked {
-    let (mapping, function, limits) = (case.mapping()?, case.function()?, &case.config()?.limits);
+fn batch_fits_timeout(context: &Context<'_>) -> Checked {
+    let (mapping, function, limits) =
+        (context.mapping()?, context.function()?, &context.config()?.limits);
     let Limits { concurrency, timeout, reserve } = limits;
-    let is_fifo = case.source()?.arn.is_fifo();
+    let is_fifo = context.source()?.arn.is_fifo();
     // On a FIFO queue a batch may be of one group, whose messages come one after the other.
     let at_once = if is_fifo { 1 } else { u32::try_from(*concurrency).unwrap_or(u32::MAX).max(1) };
     let rounds = mapping.batch_size.div_ceil(at_once);
@@ -159,13 +161,13 @@ fn batch_fits_timeout(case: &Case<'_>) -> Looked {
         span(function.timeout)
     );
     if longest <= time {
-        return Ok(Verdict::ok(sum));
+        return Ok(Diagnosis::ok(sum));
     }
     let mut remedies = Vec::new();
     let fitting = u32::try_from(time.as_millis() / timeout.as_millis().max(1)).unwrap_or(u32::MAX);
     if fitting > 0 {
         let size = fitting.saturating_mul(at_once);
-        remedies.push(remedy::mapping(case, mapping, &format!("--batch-size {size}")));
+        remedies.push(remedy::mapping(context, mapping, &format!("--batch-size {size}")));
         let concurrency = batch.div_ceil(fitting);
         if !is_fifo && concurrency <= MAX_CONCURRENCY {
             remedies.push(remedy::variable("CONCURRENCY", &concurrency.to_string()));
@@ -178,14 +180,14 @@ fn batch_fits_timeout(case: &Case<'_>) -> Looked {
     let needed = (longest + (*reserve).min(longest / 3)).as_secs_f64().ceil();
     if needed <= LONGEST_TIMEOUT {
         let longer = remedy::function(
-            case,
+            context,
             function,
             "update-function-configuration",
             &format!("--timeout {needed}"),
         );
         remedies.push(format!("{longer}, and then the queue's visibility timeout"));
     }
-    Ok(Verdict::warning(sum, remedies))
+    Ok(Diagnosis::warning(sum, remedies))
 }
 
 /// What a pattern says of bodies, in all its alternatives.

@@ -3,9 +3,10 @@
 
 use std::time::Duration;
 
-use super::case::Case;
+use super::check::Check;
+use super::context::Context;
+use super::diagnosis::Finding;
 use super::facts::Deployment;
-use super::finding::{Check, Finding};
 use crate::table::span;
 
 mod dead_letters;
@@ -38,15 +39,15 @@ fn days(time: Duration) -> String {
 
 /// In the order in which they are shown: first what concerns the function, then each queue.
 pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
-    let whole = Case { deployment, place: None };
+    let whole = Context { deployment, path: None };
     let of_function = function::CHECKS.iter().chain(secrets::CHECKS);
     let mut findings: Vec<Finding> =
         of_function.filter_map(|check| check.finding(&whole)).collect();
     let tables = [mapping::CHECKS, queue::CHECKS, dead_letters::CHECKS, permissions::CHECKS];
-    for place in &deployment.places {
-        let case = Case { deployment, place: Some(place) };
+    for path in &deployment.paths {
+        let context = Context { deployment, path: Some(path) };
         let checks = tables.iter().flat_map(|table: &&[Check]| table.iter());
-        findings.extend(checks.filter_map(|check| check.finding(&case)));
+        findings.extend(checks.filter_map(|check| check.finding(&context)));
     }
     findings
 }

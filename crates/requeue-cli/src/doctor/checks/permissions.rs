@@ -4,9 +4,10 @@
 use requeue::{DeadLetterMode, Strategy};
 use serde_json::Value;
 
-use super::super::case::Case;
-use super::super::facts::{Access, Decision, Key, Reached};
-use super::super::finding::{Check, Looked, Skip, Verdict};
+use super::super::check::Check;
+use super::super::context::Context;
+use super::super::diagnosis::{Checked, Diagnosis, Skip};
+use super::super::facts::{Access, AccessDecision, EncryptionKey, Reached};
 use super::super::remedy;
 
 pub(super) const CHECKS: &[Check] = &[
@@ -40,30 +41,30 @@ const DECRYPT: &str = "kms:Decrypt";
 const ENCRYPT: &str = "kms:GenerateDataKey";
 pub(crate) const KEY: [&str; 2] = [DECRYPT, ENCRYPT];
 
-fn queue_permissions(case: &Case<'_>) -> Looked {
-    let source = case.source()?;
-    let sending = sends(case)?.then_some(SENDING);
+fn queue_permissions(context: &Context<'_>) -> Checked {
+    let source = context.source()?;
+    let sending = sends(context)?.then_some(SENDING);
     let needed: Vec<&str> = TAKING.into_iter().chain(sending).collect();
-    permissions(case, source, &needed)
+    permissions(context, source, &needed)
 }
 
 /// Whether the function sends to the queue from which it takes. Where its settings are not known,
 /// it may.
-fn sends(case: &Case<'_>) -> Result<bool, Skip> {
-    let is_standard = !case.source()?.arn.is_fifo();
-    let needs_none = case.config().is_ok_and(|config| {
+fn sends(context: &Context<'_>) -> Result<bool, Skip> {
+    let is_standard = !context.source()?.arn.is_fifo();
+    let needs_none = context.config().is_ok_and(|config| {
         config.strategy == Strategy::Visibility && config.dead_letter != DeadLetterMode::Annotate
     });
     Ok(is_standard && !needs_none)
 }
 
-fn direct_permissions(case: &Case<'_>) -> Looked {
-    let direct = case.place()?.direct.as_ref().ok_or(Skip::NotApplicable)?;
-    permissions(case, direct, &[SENDING])
+fn direct_permissions(context: &Context<'_>) -> Checked {
+    let direct = context.path()?.direct.as_ref().ok_or(Skip::NotApplicable)?;
+    permissions(context, direct, &[SENDING])
 }
 
-fn permissions(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
-    let function = case.function()?;
+fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
+    let function = context.function()?;
     let access = reached.access.as_ref().ok_or(Skip::NotApplicable)?.as_ref()?;
     let refused = Refused::of(access, needed);
     let name = reached.arn.name();
@@ -73,58 +74,60 @@ fn permissions(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
     let grant = || [remedy::grant(function, needed, &arn, &policy_name(name))];
     Ok(if !refused.denied.is_empty() {
         let found = format!("the role is denied {} on {name}", refused.denied.join(", "));
-        Verdict::danger(found, [remedy::NO_DENY])
+        Diagnosis::danger(found, [remedy::NO_DENY])
     } else if !refused.not_allowed.is_empty() {
         let missing = refused.not_allowed.join(", ");
         if policy.is_some_and(|policy| may_grant(policy, &function.role)) {
             let found = format!(
                 "not checked: the role's policies do not allow {missing} on {name}, but the queue's own may"
             );
-            return Err(Skip::Unknown(Verdict::unknown(found, grant())));
+            return Err(Skip::Unknown(Diagnosis::unknown(found, grant())));
         }
-        Verdict::danger(format!("the role may not {missing} on {name}"), grant())
+        Diagnosis::danger(format!("the role may not {missing} on {name}"), grant())
     } else if !refused.depends.is_empty() {
         let depends = refused.depends.join(", ");
         let found = format!(
             "not checked: whether the role may {depends} on {name} depends on conditions of its policies"
         );
-        return Err(Skip::Unknown(Verdict::unknown(found, grant())));
+        return Err(Skip::Unknown(Diagnosis::unknown(found, grant())));
     } else {
-        Verdict::ok(format!("the role may {} on {name}", needed.join(", ")))
+        Diagnosis::ok(format!("the role may {} on {name}", needed.join(", ")))
     })
 }
 
-fn key_permissions(case: &Case<'_>) -> Looked {
-    let place = case.place()?;
-    let source: &[&str] = if sends(case)? { &KEY } else { &[DECRYPT] };
-    let reached = [(Some(&place.source), source), (place.direct.as_ref(), &KEY[..])];
+fn key_permissions(context: &Context<'_>) -> Checked {
+    let path = context.path()?;
+    let source: &[&str] = if sends(context)? { &KEY } else { &[DECRYPT] };
+    let reached = [(Some(&path.source), source), (path.direct.as_ref(), &KEY[..])];
     let looked =
-        reached.into_iter().filter_map(|(reached, needed)| Some(key(case, reached?, needed)));
-    let level = |looked: &Looked| match looked {
-        Ok(verdict) | Err(Skip::Unknown(verdict)) => Some(verdict.level),
+        reached.into_iter().filter_map(|(reached, needed)| Some(key(context, reached?, needed)));
+    let level = |looked: &Checked| match looked {
+        Ok(diagnosis) | Err(Skip::Unknown(diagnosis)) => Some(diagnosis.level),
         Err(Skip::NotApplicable) => None,
     };
     looked.max_by_key(level).unwrap_or(Err(Skip::NotApplicable))
 }
 
-fn key(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
-    let function = case.function()?;
+fn key(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
+    let function = context.function()?;
     let (name, access) = match reached.key.as_ref().ok_or(Skip::NotApplicable)? {
-        Key::ManagedByAws => {
-            return Ok(Verdict::ok("the key that AWS manages, which the role may use through SQS"));
+        EncryptionKey::ManagedByAws => {
+            return Ok(Diagnosis::ok(
+                "the key that AWS manages, which the role may use through SQS",
+            ));
         }
-        Key::Customer { name, access } => (name, access.as_ref()?),
+        EncryptionKey::Customer { name, access } => (name, access.as_ref()?),
     };
     let Refused { denied, not_allowed, depends } = Refused::of(access, needed);
     let refused = [denied, not_allowed].concat();
     let missing = [refused.as_slice(), &depends].concat().join(" and ");
     let policy = format!("{}-key", policy_name(reached.arn.name()));
     if missing.is_empty() {
-        return Ok(Verdict::ok(format!("the role may {} with {name}", needed.join(" and "))));
+        return Ok(Diagnosis::ok(format!("the role may {} with {name}", needed.join(" and "))));
     }
     let (found, remedy) = if is_alias(name) {
         // IAM is asked about ARNs of keys, and only KMS knows which one an alias means.
-        let region = case.region();
+        let region = context.region();
         let arn = format!(
             "aws kms describe-key --region {region} --key-id {name} --query KeyMetadata.Arn --output text"
         );
@@ -148,9 +151,9 @@ fn key(case: &Case<'_>, reached: &Reached, needed: &[&str]) -> Looked {
         let found = format!(
             "the role's policies do not allow {missing} with {name}: unless the key's own policy does, SQS refuses the role"
         );
-        return Ok(Verdict::danger(found, [remedy::grant(function, needed, name, &policy)]));
+        return Ok(Diagnosis::danger(found, [remedy::grant(function, needed, name, &policy)]));
     };
-    Err(Skip::Unknown(Verdict::unknown(found, [remedy])))
+    Err(Skip::Unknown(Diagnosis::unknown(found, [remedy])))
 }
 
 fn policy_name(queue: &str) -> String {
@@ -174,11 +177,11 @@ impl<'a> Refused<'a> {
         let mut refused = Self::default();
         for action in needed {
             match access.get(*action) {
-                Some(Decision::Allowed) => {}
-                Some(Decision::Denied) => refused.denied.push(action),
-                Some(Decision::NotAllowed) => refused.not_allowed.push(action),
+                Some(AccessDecision::Allowed) => {}
+                Some(AccessDecision::Denied) => refused.denied.push(action),
+                Some(AccessDecision::NotAllowed) => refused.not_allowed.push(action),
                 // IAM answers for each action that it is asked about.
-                Some(Decision::Depends) | None => refused.depends.push(action),
+                Some(AccessDecision::Depends) | None => refused.depends.push(action),
             }
         }
         refused

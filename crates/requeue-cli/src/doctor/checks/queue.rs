@@ -5,8 +5,9 @@ use std::time::Duration;
 use requeue::QueueConfig;
 use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY};
 
-use super::super::case::Case;
-use super::super::finding::{Check, Looked, Skip, Verdict};
+use super::super::check::Check;
+use super::super::context::Context;
+use super::super::diagnosis::{Checked, Diagnosis, Skip};
 use super::super::remedy;
 use super::{LONGEST_DELAY, LONGEST_RETENTION, days};
 use crate::policy_text::retries;
@@ -64,24 +65,24 @@ pub(super) const LEAST_RECEIVES: u32 = 5;
 /// The greatest `maxReceiveCount`. Source: SQS API reference, `SetQueueAttributes`.
 const MOST_RECEIVES: u32 = 1_000;
 
-fn queue(case: &Case<'_>) -> Looked {
-    let source = case.source()?;
+fn queue(context: &Context<'_>) -> Checked {
+    let source = context.source()?;
     Ok(match source.queue.as_ref()? {
-        Some(_) => Verdict::ok(source.arn.to_string()),
-        None => Verdict::danger(
+        Some(_) => Diagnosis::ok(source.arn.to_string()),
+        None => Diagnosis::danger(
             format!("there is no queue {}", source.arn),
             ["create it again under this name, or delete the mapping"],
         ),
     })
 }
 
-fn visibility_timeout(case: &Case<'_>) -> Looked {
-    let (queue, arn) = (case.queue()?, &case.source()?.arn);
+fn visibility_timeout(context: &Context<'_>) -> Checked {
+    let (queue, arn) = (context.queue()?, &context.source()?.arn);
     let visibility = queue.visibility;
     let set =
         |seconds: Duration| [remedy::queue_attribute(arn, "VisibilityTimeout", seconds.as_secs())];
-    let (Ok(function), Ok(mapping)) = (case.function(), case.mapping()) else {
-        return worker_visibility(case, visibility, set);
+    let (Ok(function), Ok(mapping)) = (context.function(), context.mapping()) else {
+        return worker_visibility(context, visibility, set);
     };
     let recommended = (function.timeout * TIMEOUTS + mapping.window).min(MAX_VISIBILITY);
     let needs = format!(
@@ -96,39 +97,39 @@ fn visibility_timeout(case: &Case<'_>) -> Looked {
             span(visibility),
             span(function.timeout)
         );
-        Verdict::danger(found, set(recommended))
+        Diagnosis::danger(found, set(recommended))
     } else if visibility < recommended {
-        Verdict::warning(format!("{}, but {needs}", span(visibility)), set(recommended))
+        Diagnosis::warning(format!("{}, but {needs}", span(visibility)), set(recommended))
     } else {
-        Verdict::ok(format!("{}; {needs}", span(visibility)))
+        Diagnosis::ok(format!("{}; {needs}", span(visibility)))
     })
 }
 
 /// A worker extends the visibility of what it works on, but cannot if it is none.
 fn worker_visibility(
-    case: &Case<'_>,
+    context: &Context<'_>,
     visibility: Duration,
     set: impl Fn(Duration) -> [String; 1],
-) -> Looked {
-    let timeout = case.config()?.limits.timeout;
+) -> Checked {
+    let timeout = context.config()?.limits.timeout;
     let enough = set(timeout.max(Duration::from_secs(30)));
     Ok(if visibility.is_zero() {
-        Verdict::danger("0 s: every message is delivered again while it is handled", enough)
+        Diagnosis::danger("0 s: every message is delivered again while it is handled", enough)
     } else if visibility < timeout {
         let found = format!(
             "{}, and a handler may run for {}: the worker extends it, but where that fails the message is delivered twice",
             span(visibility),
             span(timeout)
         );
-        Verdict::warning(found, enough)
+        Diagnosis::warning(found, enough)
     } else {
-        Verdict::ok(format!("{}; a handler may run for {}", span(visibility), span(timeout)))
+        Diagnosis::ok(format!("{}; a handler may run for {}", span(visibility), span(timeout)))
     })
 }
 
-fn retention(case: &Case<'_>) -> Looked {
-    let (queue, arn) = (case.queue()?, &case.source()?.arn);
-    let (retention, budget) = (queue.retention, case.age_budget()?);
+fn retention(context: &Context<'_>) -> Checked {
+    let (queue, arn) = (context.queue()?, &context.source()?.arn);
+    let (retention, budget) = (queue.retention, context.age_budget()?);
     let needed = budget + LONGEST_DELAY;
     let compared = format!(
         "{}; the policy's {} and a delay of {}",
@@ -137,7 +138,7 @@ fn retention(case: &Case<'_>) -> Looked {
         span(LONGEST_DELAY)
     );
     if retention > needed {
-        return Ok(Verdict::ok(compared));
+        return Ok(Diagnosis::ok(compared));
     }
     let days = [4, 7, 14].map(|days| Duration::from_secs(86_400 * days));
     let remedy = match days.into_iter().find(|days| *days > needed) {
@@ -150,49 +151,51 @@ fn retention(case: &Case<'_>) -> Looked {
     // A copy starts its retention anew, so a queue that outlasts each single wait loses it only in
     // a backlog.
     let found = format!("{compared} are longer");
-    Ok(if case.waits_in_place()? || retention <= LONGEST_DELAY {
-        Verdict::danger(found, [remedy])
+    Ok(if context.waits_in_place()? || retention <= LONGEST_DELAY {
+        Diagnosis::danger(found, [remedy])
     } else {
-        Verdict::warning(found, [remedy])
+        Diagnosis::warning(found, [remedy])
     })
 }
 
-fn message_size(case: &Case<'_>) -> Looked {
-    let (queue, arn) = (case.queue()?, &case.source()?.arn);
+fn message_size(context: &Context<'_>) -> Checked {
+    let (queue, arn) = (context.queue()?, &context.source()?.arn);
     let most = queue.maximum_message_size;
     Ok(if most < MAX_BATCH_BYTES as u64 {
         let found = format!("MaximumMessageSize is {most} bytes, and SQS allows {MAX_BATCH_BYTES}");
-        Verdict::warning(
+        Diagnosis::warning(
             found,
             [remedy::queue_attribute(arn, "MaximumMessageSize", MAX_BATCH_BYTES)],
         )
     } else {
-        Verdict::ok(format!("{most} bytes"))
+        Diagnosis::ok(format!("{most} bytes"))
     })
 }
 
-fn max_receive_count(case: &Case<'_>) -> Looked {
-    let redrive = case.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
+fn max_receive_count(context: &Context<'_>) -> Checked {
+    let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
     let count = redrive.max_receive_count;
     if count >= LEAST_RECEIVES {
-        return Ok(Verdict::ok(format!("maxReceiveCount is {count}")));
+        return Ok(Diagnosis::ok(format!("maxReceiveCount is {count}")));
     }
-    let remedies = [remedy::redrive_policy(&case.source()?.arn, &redrive.target, LEAST_RECEIVES)];
+    let remedies =
+        [remedy::redrive_policy(&context.source()?.arn, &redrive.target, LEAST_RECEIVES)];
     Ok(if count < 2 {
-        Verdict::danger(
+        Diagnosis::danger(
             format!("maxReceiveCount is {count}: the first such trouble moves the message"),
             remedies,
         )
     } else {
-        Verdict::warning(
+        Diagnosis::warning(
             format!("maxReceiveCount is {count}, and AWS asks for at least {LEAST_RECEIVES}"),
             remedies,
         )
     })
 }
 
-fn queue_config(case: &Case<'_>) -> Looked {
-    let (queue, arn, named) = (case.queue()?, &case.source()?.arn, &case.deployment.queue_config);
+fn queue_config(context: &Context<'_>) -> Checked {
+    let (queue, arn, named) =
+        (context.queue()?, &context.source()?.arn, &context.deployment.queue_config);
     if *named == QueueConfig::default() {
         return Err(Skip::NotApplicable);
     }
@@ -216,28 +219,28 @@ fn queue_config(case: &Case<'_>) -> Looked {
         remedies.push(remedy::redrive_policy(arn, &redrive.target, named));
     }
     Ok(if found.is_empty() {
-        Verdict::ok("as queueConfig names it")
+        Diagnosis::ok("as queueConfig names it")
     } else {
-        Verdict::warning(
+        Diagnosis::warning(
             format!("{} as in queueConfig; one command for each", found.join("; ")),
             remedies,
         )
     })
 }
 
-fn receives_for_retries(case: &Case<'_>) -> Looked {
-    let redrive = case.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
-    if !case.waits_in_place()? {
+fn receives_for_retries(context: &Context<'_>) -> Checked {
+    let redrive = context.queue()?.redrive.as_ref().ok_or(Skip::NotApplicable)?;
+    if !context.waits_in_place()? {
         return Err(Skip::NotApplicable);
     }
-    let (count, most) = (redrive.max_receive_count, case.max_retries()?);
-    let arn = &case.source()?.arn;
-    let batch_size = case.mapping().map_or(1, |mapping| mapping.batch_size);
+    let (count, most) = (redrive.max_receive_count, context.max_retries()?);
+    let arn = &context.source()?.arn;
+    let batch_size = context.mapping().map_or(1, |mapping| mapping.batch_size);
     let shares_batches = arn.is_fifo() && batch_size > 1;
     let needed = if shares_batches { most.saturating_mul(2) } else { most.saturating_add(1) };
     let compared = format!("maxReceiveCount is {count}, and the policy allows {}", retries(most));
     if count >= needed {
-        return Ok(Verdict::ok(compared));
+        return Ok(Diagnosis::ok(compared));
     }
     let mut remedies = Vec::new();
     if needed <= MOST_RECEIVES {
@@ -245,7 +248,10 @@ fn receives_for_retries(case: &Case<'_>) -> Looked {
     }
     if shares_batches && count > most {
         remedies.extend(
-            case.mapping().ok().map(|mapping| remedy::mapping(case, mapping, "--batch-size 1")),
+            context
+                .mapping()
+                .ok()
+                .map(|mapping| remedy::mapping(context, mapping, "--batch-size 1")),
         );
     }
     if count > 1 {
@@ -259,20 +265,20 @@ fn receives_for_retries(case: &Case<'_>) -> Looked {
     } else {
         format!("{compared}, which need {needed}")
     };
-    Ok(Verdict::warning(found, remedies))
+    Ok(Diagnosis::warning(found, remedies))
 }
 
-fn fifo_strategy(case: &Case<'_>) -> Looked {
-    if !case.source()?.arn.is_fifo() {
+fn fifo_strategy(context: &Context<'_>) -> Checked {
+    if !context.source()?.arn.is_fifo() {
         return Err(Skip::NotApplicable);
     }
-    let settings = case.settings()?;
-    let has_standard = case.deployment.places.iter().any(|place| !place.source.arn.is_fifo());
+    let settings = context.settings()?;
+    let has_standard = context.deployment.paths.iter().any(|path| !path.source.arn.is_fifo());
     let is_copy = settings.config.strategy == requeue::Strategy::Copy;
     Ok(if settings.names_strategy && is_copy && !has_standard {
         let found = "REQUEUE_STRATEGY is copy, which has no effect on a FIFO queue";
-        Verdict::warning(found, [remedy::variable("STRATEGY", "visibility")])
+        Diagnosis::warning(found, [remedy::variable("STRATEGY", "visibility")])
     } else {
-        Verdict::ok("by visibility")
+        Diagnosis::ok("by visibility")
     })
 }

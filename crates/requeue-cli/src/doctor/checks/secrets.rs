@@ -1,9 +1,10 @@
 //! Whether the function's role may read the secrets that its settings name. The secret's own policy
 //! is not seen, nor is the key with which it is encrypted.
 
-use super::super::case::Case;
-use super::super::facts::{Decision, Function, Secret};
-use super::super::finding::{Check, Looked, Skip, Verdict};
+use super::super::check::Check;
+use super::super::context::Context;
+use super::super::diagnosis::{Checked, Diagnosis, Skip};
+use super::super::facts::{AccessDecision, Function, Secret};
 use super::super::remedy;
 
 pub(super) const CHECKS: &[Check] = &[Check {
@@ -28,26 +29,30 @@ pub(crate) fn is_whole(arn: &str) -> bool {
     reading(arn) == PARAMETER || arn.rsplit_once('-').is_some_and(|(_, end)| is_end(end))
 }
 
-fn secret_permissions(case: &Case<'_>) -> Looked {
-    let function = case.function()?;
+fn secret_permissions(context: &Context<'_>) -> Checked {
+    let function = context.function()?;
     let is_unclear = |secret: &&Secret| {
         !is_whole(&secret.arn)
-            && matches!(secret.decision, Ok(Decision::NotAllowed | Decision::Depends))
+            && matches!(secret.decision, Ok(AccessDecision::NotAllowed | AccessDecision::Depends))
     };
     let (unclear, clear): (Vec<&Secret>, Vec<&Secret>) =
         function.secrets.iter().partition(is_unclear);
     let of = |decision| clear.iter().copied().filter(move |secret| secret.decision == Ok(decision));
-    let [denied, not_allowed, depends, allowed] =
-        [Decision::Denied, Decision::NotAllowed, Decision::Depends, Decision::Allowed]
-            .map(|decision| told(of(decision)));
+    let [denied, not_allowed, depends, allowed] = [
+        AccessDecision::Denied,
+        AccessDecision::NotAllowed,
+        AccessDecision::Depends,
+        AccessDecision::Allowed,
+    ]
+    .map(|decision| told(of(decision)));
     if !denied.is_empty() {
-        return Ok(Verdict::danger(format!("the role is denied {denied}"), [remedy::NO_DENY]));
+        return Ok(Diagnosis::danger(format!("the role is denied {denied}"), [remedy::NO_DENY]));
     }
     if !not_allowed.is_empty() {
         let found = format!(
             "the role's policies do not allow {not_allowed}: unless the secret's own policy does, the function does not start"
         );
-        return Ok(Verdict::danger(found, grants(function)));
+        return Ok(Diagnosis::danger(found, grants(function)));
     }
     if let Some(unread) = clear.iter().find_map(|secret| secret.decision.as_ref().err()) {
         return Err(unread.into());
@@ -56,14 +61,14 @@ fn secret_permissions(case: &Case<'_>) -> Looked {
         let found = format!(
             "not checked: whether the role may {depends} depends on conditions of its policies"
         );
-        return Err(Skip::Unknown(Verdict::unknown(found, grants(function))));
+        return Err(Skip::Unknown(Diagnosis::unknown(found, grants(function))));
     }
     if !unclear.is_empty() {
         let found = format!(
             "not checked: whether the role may {} depends on the six characters that Secrets Manager puts at the end",
             told(unclear.iter().copied())
         );
-        return Err(Skip::Unknown(Verdict::unknown(
+        return Err(Skip::Unknown(Diagnosis::unknown(
             found,
             unclear.iter().map(|secret| whole(&secret.arn)),
         )));
@@ -71,7 +76,7 @@ fn secret_permissions(case: &Case<'_>) -> Looked {
     if allowed.is_empty() {
         Err(Skip::NotApplicable)
     } else {
-        Ok(Verdict::ok(format!("the role may {allowed}")))
+        Ok(Diagnosis::ok(format!("the role may {allowed}")))
     }
 }
 

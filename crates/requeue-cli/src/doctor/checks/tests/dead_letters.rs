@@ -14,22 +14,26 @@ pub(super) const ROWS: &[Row] = &[
     ),
     (
         "dead-letter-queue",
-        |d| d.place().dead_letters.as_mut().unwrap().queue = Ok(None),
+        |d| d.path().dead_letters.as_mut().unwrap().queue = Ok(None),
         Some(Danger),
     ),
     (
         "dead-letter-queue",
-        |d| d.place().dead_letters.as_mut().unwrap().queue = refused(),
+        |d| d.path().dead_letters.as_mut().unwrap().queue = refused(),
         Some(Unknown),
     ),
-    ("redrive-allow-policy", |d| d.dead_letters().redrive_allow = RedriveAllow::None, Some(Danger)),
     (
         "redrive-allow-policy",
-        |d| d.dead_letters().redrive_allow = RedriveAllow::Queues(vec![arn("order").to_string()]),
+        |d| d.dead_letters().redrive_allow = AllowedSources::None,
         Some(Danger),
     ),
-    ("redrive-allow-policy", |d| d.dead_letters().redrive_allow = RedriveAllow::All, Some(Fine)),
-    ("redrive-allow-policy", |d| d.place().dead_letters.as_mut().unwrap().queue = refused(), None),
+    (
+        "redrive-allow-policy",
+        |d| d.dead_letters().redrive_allow = AllowedSources::Queues(vec![arn("order").to_string()]),
+        Some(Danger),
+    ),
+    ("redrive-allow-policy", |d| d.dead_letters().redrive_allow = AllowedSources::All, Some(Fine)),
+    ("redrive-allow-policy", |d| d.path().dead_letters.as_mut().unwrap().queue = refused(), None),
     ("dead-letter-retention", |d| d.dead_letters().retention = secs(7 * DAY - 1), Some(Danger)),
     ("dead-letter-retention", |d| d.dead_letters().retention = secs(7 * DAY), Some(Warning)),
     ("dead-letter-retention", |d| d.dead_letters().retention = secs(14 * DAY - 1), Some(Warning)),
@@ -67,7 +71,7 @@ pub(super) const ROWS: &[Row] = &[
         "direct-queue",
         |d| {
             d.direct(14 * DAY);
-            d.place().direct.as_mut().unwrap().queue = Ok(None);
+            d.path().direct.as_mut().unwrap().queue = Ok(None);
         },
         Some(Danger),
     ),
@@ -75,7 +79,7 @@ pub(super) const ROWS: &[Row] = &[
         "direct-queue",
         |d| {
             d.direct(14 * DAY);
-            d.place().direct.as_mut().unwrap().queue = refused();
+            d.path().direct.as_mut().unwrap().queue = refused();
         },
         Some(Unknown),
     ),
@@ -83,7 +87,7 @@ pub(super) const ROWS: &[Row] = &[
         "direct-queue",
         |d| {
             d.direct(14 * DAY);
-            d.place().direct.as_mut().unwrap().arn = arn("orders");
+            d.path().direct.as_mut().unwrap().arn = arn("orders");
         },
         Some(Danger),
     ),
@@ -106,8 +110,8 @@ fn the_retention_of_a_dead_letter_queue_is_worded_by_its_type() {
         }
         deployment.dead_letters().retention = secs(8 * DAY);
         let finding = found(&deployment, "dead-letter-retention").unwrap();
-        assert_eq!(finding.verdict.level, Warning);
-        format!("{}: {}", finding.why, finding.verdict.found)
+        assert_eq!(finding.diagnosis.level, Warning);
+        format!("{}: {}", finding.why, finding.diagnosis.found)
     });
     let [anew, kept] =
         ["counted anew from when SQS moves it there", "counted from when it was first enqueued"];

@@ -7,12 +7,16 @@ pub(super) const ROWS: &[Row] = &[
     ("settings", |d| d.valid().variables = 0, Some(Fine)),
     (
         "settings",
-        |d| d.settings = Settings::Invalid(vec!["REQUEUE_X is unknown".to_owned()]),
+        |d| d.settings = FunctionSettings::Invalid(vec!["REQUEUE_X is unknown".to_owned()]),
         Some(Danger),
     ),
-    ("settings", |d| d.settings = Settings::Unread(refused::<()>().unwrap_err()), Some(Unknown)),
+    (
+        "settings",
+        |d| d.settings = FunctionSettings::Unread(refused::<()>().unwrap_err()),
+        Some(Unknown),
+    ),
     ("settings", |d| d.valid().policy_file = Some("policy.json".to_owned()), Some(Unknown)),
-    ("mapping", |d| d.places.clear(), Some(Danger)),
+    ("mapping", |d| d.paths.clear(), Some(Danger)),
     ("mapping", |d| d.unlisted = refused::<()>().err(), Some(Unknown)),
     ("mapping", |d| d.function = None, Some(Fine)),
     (
@@ -44,7 +48,7 @@ pub(super) const ROWS: &[Row] = &[
         },
         Some(Fine),
     ),
-    ("recursive-loop", |d| d.settings = Settings::Invalid(Vec::new()), Some(Unknown)),
+    ("recursive-loop", |d| d.settings = FunctionSettings::Invalid(Vec::new()), Some(Unknown)),
     ("mode", |d| d.valid().config.mode = Mode::Report, Some(Warning)),
     ("reserved-concurrency", |d| d.function().reserved_concurrency = Ok(Some(0)), Some(Danger)),
     ("reserved-concurrency", |d| d.function().reserved_concurrency = Ok(Some(9)), Some(Warning)),

@@ -8,8 +8,8 @@ use std::time::Duration;
 use requeue::queue::QueueArn;
 use requeue::{Config, DeadLetterMode, Mode, QueueConfig, RecursiveLoop, Strategy, Wrap};
 
+use super::super::diagnosis::Level::{self, Danger, Ok as Fine, Unknown, Warning};
 use super::super::facts::*;
-use super::super::finding::Level::{self, Danger, Ok as Fine, Unknown, Warning};
 use super::*;
 
 mod dead_letters;
@@ -30,7 +30,7 @@ fn arn(name: &str) -> QueueArn {
     format!("arn:aws:sqs:eu-west-1:123456789012:{name}").parse().unwrap()
 }
 
-fn refused<T>() -> Read<T> {
+fn refused<T>() -> Known<T> {
     Err(Unread {
         permission: "aws:Ask",
         resource: "it".to_owned(),
@@ -40,18 +40,18 @@ fn refused<T>() -> Read<T> {
 }
 
 fn allowed(actions: &[&str]) -> Access {
-    actions.iter().map(|action| ((*action).to_owned(), Decision::Allowed)).collect()
+    actions.iter().map(|action| ((*action).to_owned(), AccessDecision::Allowed)).collect()
 }
 
-fn queue(retention: u64) -> Queue {
-    Queue {
+fn queue(retention: u64) -> QueueAttributes {
+    QueueAttributes {
         visibility: secs(380),
         retention: secs(retention),
         delay: secs(0),
         receive_wait: secs(0),
         maximum_message_size: 1_048_576,
         redrive: None,
-        redrive_allow: RedriveAllow::All,
+        redrive_allow: AllowedSources::All,
         policy: None,
     }
 }
@@ -64,16 +64,16 @@ fn good() -> Deployment {
         limits: requeue::Limits { timeout: secs(10), ..Default::default() },
         ..Config::default()
     };
-    let redrive = Redrive { target: arn("dead").to_string(), max_receive_count: 5 };
+    let redrive = RedriveSettings { target: arn("dead").to_string(), max_receive_count: 5 };
     let all = [&TAKING[..], &[SENDING]].concat();
     let source = Reached {
         arn: arn("orders"),
-        queue: Ok(Some(Queue { redrive: Some(redrive), ..queue(7 * DAY) })),
+        queue: Ok(Some(QueueAttributes { redrive: Some(redrive), ..queue(7 * DAY) })),
         access: Some(Ok(allowed(&all))),
         key: None,
     };
-    let redrive_allow = RedriveAllow::Queues(vec![source.arn.to_string()]);
-    let dead_letters = Queue { redrive_allow, ..queue(14 * DAY) };
+    let redrive_allow = AllowedSources::Queues(vec![source.arn.to_string()]);
+    let dead_letters = QueueAttributes { redrive_allow, ..queue(14 * DAY) };
     let mapping = Mapping {
         uuid: "4e1f".to_owned(),
         state: "Enabled".to_owned(),
@@ -98,9 +98,13 @@ fn good() -> Deployment {
     Deployment {
         region: "eu-west-1".to_owned(),
         function: Some(function),
-        settings: Settings::Valid(Box::new(Valid { config, variables: 4, ..Valid::default() })),
+        settings: FunctionSettings::Valid(Box::new(Valid {
+            config,
+            variables: 4,
+            ..Valid::default()
+        })),
         queue_config: QueueConfig::default(),
-        places: vec![Place {
+        paths: vec![QueuePath {
             mapping: Some(mapping),
             source,
             dead_letters: Some(dead_letters),
@@ -114,17 +118,17 @@ fn good() -> Deployment {
 trait Parts {
     fn function(&mut self) -> &mut Function;
     fn valid(&mut self) -> &mut Valid;
-    fn place(&mut self) -> &mut Place;
+    fn path(&mut self) -> &mut QueuePath;
     fn mapping(&mut self) -> &mut Mapping;
-    fn queue(&mut self) -> &mut Queue;
-    fn dead_letters(&mut self) -> &mut Queue;
+    fn queue(&mut self) -> &mut QueueAttributes;
+    fn dead_letters(&mut self) -> &mut QueueAttributes;
     fn retries(&mut self, most: u32);
     fn receives(&mut self, most: u32);
     fn fifo(&mut self);
     fn direct(&mut self, retention: u64);
-    fn decides(&mut self, action: &str, decision: Decision);
-    fn key(&mut self, name: &str, access: Read<Access>);
-    fn secret(&mut self, arn: &str, decision: Read<Decision>);
+    fn decides(&mut self, action: &str, decision: AccessDecision);
+    fn key(&mut self, name: &str, access: Known<Access>);
+    fn secret(&mut self, arn: &str, decision: Known<AccessDecision>);
 }
 
 impl Parts for Deployment {
@@ -133,24 +137,24 @@ impl Parts for Deployment {
     }
 
     fn valid(&mut self) -> &mut Valid {
-        let Settings::Valid(valid) = &mut self.settings else { unreachable!() };
+        let FunctionSettings::Valid(valid) = &mut self.settings else { unreachable!() };
         valid
     }
 
-    fn place(&mut self) -> &mut Place {
-        &mut self.places[0]
+    fn path(&mut self) -> &mut QueuePath {
+        &mut self.paths[0]
     }
 
     fn mapping(&mut self) -> &mut Mapping {
-        self.place().mapping.as_mut().unwrap()
+        self.path().mapping.as_mut().unwrap()
     }
 
-    fn queue(&mut self) -> &mut Queue {
-        self.place().source.queue.as_mut().unwrap().as_mut().unwrap()
+    fn queue(&mut self) -> &mut QueueAttributes {
+        self.path().source.queue.as_mut().unwrap().as_mut().unwrap()
     }
 
-    fn dead_letters(&mut self) -> &mut Queue {
-        self.place().dead_letters.as_mut().unwrap().queue.as_mut().unwrap().as_mut().unwrap()
+    fn dead_letters(&mut self) -> &mut QueueAttributes {
+        self.path().dead_letters.as_mut().unwrap().queue.as_mut().unwrap().as_mut().unwrap()
     }
 
     fn retries(&mut self, most: u32) {
@@ -162,15 +166,15 @@ impl Parts for Deployment {
     }
 
     fn fifo(&mut self) {
-        self.place().source.arn = arn("orders.fifo");
-        self.place().dead_letters.as_mut().unwrap().arn = arn("dead.fifo");
+        self.path().source.arn = arn("orders.fifo");
+        self.path().dead_letters.as_mut().unwrap().arn = arn("dead.fifo");
     }
 
     fn direct(&mut self, retention: u64) {
         let url = arn("given-up").url().parse().unwrap();
         self.valid().config.dead_letter = DeadLetterMode::Direct(url);
         let queue = Ok(Some(queue(retention)));
-        self.place().direct = Some(Reached {
+        self.path().direct = Some(Reached {
             arn: arn("given-up"),
             queue,
             access: Some(Ok(allowed(&[SENDING]))),
@@ -178,21 +182,21 @@ impl Parts for Deployment {
         });
     }
 
-    fn decides(&mut self, action: &str, decision: Decision) {
-        let access = self.place().source.access.as_mut().unwrap().as_mut().unwrap();
+    fn decides(&mut self, action: &str, decision: AccessDecision) {
+        let access = self.path().source.access.as_mut().unwrap().as_mut().unwrap();
         access.insert(action.to_owned(), decision);
     }
 
-    fn key(&mut self, name: &str, access: Read<Access>) {
-        self.place().source.key = Some(Key::Customer { name: name.to_owned(), access });
+    fn key(&mut self, name: &str, access: Known<Access>) {
+        self.path().source.key = Some(EncryptionKey::Customer { name: name.to_owned(), access });
     }
 
-    fn secret(&mut self, arn: &str, decision: Read<Decision>) {
+    fn secret(&mut self, arn: &str, decision: Known<AccessDecision>) {
         self.function().secrets.push(Secret { arn: arn.to_owned(), decision });
     }
 }
 
-fn may(decrypt: Decision, encrypt: Decision) -> Access {
+fn may(decrypt: AccessDecision, encrypt: AccessDecision) -> Access {
     KEY.into_iter().map(str::to_owned).zip([decrypt, encrypt]).collect()
 }
 
@@ -239,7 +243,7 @@ fn found(deployment: &Deployment, id: &str) -> Option<Finding> {
 #[test]
 fn what_the_template_deploys_is_ok() {
     let findings = examine(&good());
-    let worse: Vec<_> = findings.iter().filter(|finding| finding.verdict.level != Fine).collect();
+    let worse: Vec<_> = findings.iter().filter(|finding| finding.diagnosis.level != Fine).collect();
     assert!(worse.is_empty(), "{worse:#?}");
     assert_eq!(findings.len(), 23);
 }
@@ -250,7 +254,7 @@ fn each_check_speaks_at_its_boundary_and_not_before() {
         let mut deployment = good();
         change(&mut deployment);
         let finding = found(&deployment, id);
-        let level = finding.as_ref().map(|finding| finding.verdict.level);
+        let level = finding.as_ref().map(|finding| finding.diagnosis.level);
         assert_eq!(level, *expected, "row {at}, {id}: {finding:#?}");
     }
 }
@@ -283,8 +287,12 @@ fn a_finding_that_is_not_ok_says_what_to_do() {
         let mut deployment = good();
         change(&mut deployment);
         let Some(finding) = found(&deployment, id) else { continue };
-        let depends_on_another = finding.verdict.found.ends_with(", see settings");
-        let has_remedy = !finding.verdict.remedies.is_empty();
-        assert_eq!(has_remedy, finding.verdict.level > Fine && !depends_on_another, "{finding:#?}");
+        let depends_on_another = finding.diagnosis.found.ends_with(", see settings");
+        let has_remedy = !finding.diagnosis.remedies.is_empty();
+        assert_eq!(
+            has_remedy,
+            finding.diagnosis.level > Fine && !depends_on_another,
+            "{finding:#?}"
+        );
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 
 fn granted(d: &mut Deployment, principal: &str) {
-    d.decides(SENDING, Decision::NotAllowed);
+    d.decides(SENDING, AccessDecision::NotAllowed);
     let statement =
         r#"{"Statement": {"Effect": "Allow", "Principal": PRINCIPAL, "Action": "sqs:*"}}"#;
     d.queue().policy = Some(statement.replace("PRINCIPAL", principal));
@@ -13,19 +13,19 @@ fn granted(d: &mut Deployment, principal: &str) {
 fn sends_nothing(d: &mut Deployment, dead_letter: DeadLetterMode) {
     d.valid().config.strategy = Strategy::Visibility;
     d.valid().config.dead_letter = dead_letter;
-    d.decides(SENDING, Decision::NotAllowed);
+    d.decides(SENDING, AccessDecision::NotAllowed);
 }
 
 pub(super) const ROWS: &[Row] = &[
-    ("queue-permissions", |d| d.decides(SENDING, Decision::NotAllowed), Some(Danger)),
-    ("queue-permissions", |d| d.decides("sqs:DeleteMessage", Decision::Denied), Some(Danger)),
+    ("queue-permissions", |d| d.decides(SENDING, AccessDecision::NotAllowed), Some(Danger)),
+    ("queue-permissions", |d| d.decides("sqs:DeleteMessage", AccessDecision::Denied), Some(Danger)),
     (
         "queue-permissions",
-        |d| d.decides("sqs:ChangeMessageVisibility", Decision::NotAllowed),
+        |d| d.decides("sqs:ChangeMessageVisibility", AccessDecision::NotAllowed),
         Some(Danger),
     ),
-    ("queue-permissions", |d| d.decides(SENDING, Decision::Depends), Some(Unknown)),
-    ("queue-permissions", |d| d.place().source.access = Some(refused()), Some(Unknown)),
+    ("queue-permissions", |d| d.decides(SENDING, AccessDecision::Depends), Some(Unknown)),
+    ("queue-permissions", |d| d.path().source.access = Some(refused()), Some(Unknown)),
     ("queue-permissions", |d| granted(d, r#"{"AWS": "*"}"#), Some(Unknown)),
     ("queue-permissions", |d| granted(d, r#""*""#), Some(Unknown)),
     (
@@ -43,7 +43,7 @@ pub(super) const ROWS: &[Row] = &[
         "queue-permissions",
         |d| {
             d.fifo();
-            d.decides(SENDING, Decision::NotAllowed);
+            d.decides(SENDING, AccessDecision::NotAllowed);
         },
         Some(Fine),
     ),
@@ -52,8 +52,8 @@ pub(super) const ROWS: &[Row] = &[
     (
         "queue-permissions",
         |d| {
-            d.settings = Settings::Invalid(Vec::new());
-            d.decides(SENDING, Decision::NotAllowed);
+            d.settings = FunctionSettings::Invalid(Vec::new());
+            d.decides(SENDING, AccessDecision::NotAllowed);
         },
         Some(Danger),
     ),
@@ -63,7 +63,7 @@ pub(super) const ROWS: &[Row] = &[
         "direct-permissions",
         |d| {
             d.direct(14 * DAY);
-            d.place().direct.as_mut().unwrap().access = Some(Ok(Access::new()));
+            d.path().direct.as_mut().unwrap().access = Some(Ok(Access::new()));
         },
         Some(Unknown),
     ),
@@ -71,31 +71,31 @@ pub(super) const ROWS: &[Row] = &[
         "direct-permissions",
         |d| {
             d.direct(14 * DAY);
-            let access = [(SENDING.to_owned(), Decision::NotAllowed)].into();
-            d.place().direct.as_mut().unwrap().access = Some(Ok(access));
+            let access = [(SENDING.to_owned(), AccessDecision::NotAllowed)].into();
+            d.path().direct.as_mut().unwrap().access = Some(Ok(access));
         },
         Some(Danger),
     ),
     ("key-permissions", |_| {}, None),
-    ("key-permissions", |d| d.place().source.key = Some(Key::ManagedByAws), Some(Fine)),
+    ("key-permissions", |d| d.path().source.key = Some(EncryptionKey::ManagedByAws), Some(Fine)),
     (
         "key-permissions",
-        |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::Allowed))),
+        |d| d.key(ARN_OF_KEY, Ok(may(AccessDecision::Allowed, AccessDecision::Allowed))),
         Some(Fine),
     ),
     (
         "key-permissions",
-        |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::NotAllowed))),
+        |d| d.key(ARN_OF_KEY, Ok(may(AccessDecision::Allowed, AccessDecision::NotAllowed))),
         Some(Danger),
     ),
     (
         "key-permissions",
-        |d| d.key(ARN_OF_KEY, Ok(may(Decision::Denied, Decision::Allowed))),
+        |d| d.key(ARN_OF_KEY, Ok(may(AccessDecision::Denied, AccessDecision::Allowed))),
         Some(Danger),
     ),
     (
         "key-permissions",
-        |d| d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::Depends))),
+        |d| d.key(ARN_OF_KEY, Ok(may(AccessDecision::Allowed, AccessDecision::Depends))),
         Some(Unknown),
     ),
     ("key-permissions", |d| d.key(ARN_OF_KEY, refused()), Some(Unknown)),
@@ -103,28 +103,28 @@ pub(super) const ROWS: &[Row] = &[
         "key-permissions",
         |d| {
             d.direct(14 * DAY);
-            let access = Ok(may(Decision::Allowed, Decision::NotAllowed));
-            d.place().direct.as_mut().unwrap().key =
-                Some(Key::Customer { name: ARN_OF_KEY.to_owned(), access });
-            d.place().source.key = Some(Key::ManagedByAws);
+            let access = Ok(may(AccessDecision::Allowed, AccessDecision::NotAllowed));
+            d.path().direct.as_mut().unwrap().key =
+                Some(EncryptionKey::Customer { name: ARN_OF_KEY.to_owned(), access });
+            d.path().source.key = Some(EncryptionKey::ManagedByAws);
         },
         Some(Danger),
     ),
     (
         "key-permissions",
-        |d| d.key("alias/orders", Ok(may(Decision::Allowed, Decision::NotAllowed))),
+        |d| d.key("alias/orders", Ok(may(AccessDecision::Allowed, AccessDecision::NotAllowed))),
         Some(Unknown),
     ),
     (
         "key-permissions",
-        |d| d.key("alias/orders", Ok(may(Decision::Allowed, Decision::Allowed))),
+        |d| d.key("alias/orders", Ok(may(AccessDecision::Allowed, AccessDecision::Allowed))),
         Some(Fine),
     ),
     (
         "key-permissions",
         |d| {
             d.fifo();
-            d.key(ARN_OF_KEY, Ok(may(Decision::Allowed, Decision::NotAllowed)));
+            d.key(ARN_OF_KEY, Ok(may(AccessDecision::Allowed, AccessDecision::NotAllowed)));
         },
         Some(Fine),
     ),

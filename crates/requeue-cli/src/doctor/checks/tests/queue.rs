@@ -4,7 +4,7 @@ use super::*;
 
 fn worker(d: &mut Deployment, visibility: u64) {
     d.function = None;
-    d.place().mapping = None;
+    d.path().mapping = None;
     d.queue().visibility = secs(visibility);
 }
 
@@ -19,9 +19,9 @@ fn names(d: &mut Deployment, document: &str) {
 }
 
 pub(super) const ROWS: &[Row] = &[
-    ("queue", |d| d.place().source.queue = Ok(None), Some(Danger)),
-    ("queue", |d| d.place().source.queue = refused(), Some(Unknown)),
-    ("visibility-timeout", |d| d.place().source.queue = refused(), None),
+    ("queue", |d| d.path().source.queue = Ok(None), Some(Danger)),
+    ("queue", |d| d.path().source.queue = refused(), Some(Unknown)),
+    ("visibility-timeout", |d| d.path().source.queue = refused(), None),
     ("visibility-timeout", |d| d.queue().visibility = secs(59), Some(Danger)),
     ("visibility-timeout", |d| d.queue().visibility = secs(60), Some(Warning)),
     ("visibility-timeout", |d| d.queue().visibility = secs(379), Some(Warning)),

@@ -6,6 +6,7 @@ use super::*;
 pub(super) type Remedies = (&'static str, fn(&mut Deployment), &'static [&'static str]);
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn remedies_name_what_is_there() {
     let table: [Remedies; 10] = [
         (
@@ -27,8 +28,9 @@ fn remedies_name_what_is_there() {
         (
             "queue-config",
             |d| {
-                d.queue_config =
-                    r#"{"queueConfig": {"delaySeconds": 5, "maxReceiveCount": 6}}"#.parse().unwrap()
+                d.queue_config = r#"{"queueConfig": {"delaySeconds": 5, "maxReceiveCount": 6}}"#
+                    .parse()
+                    .unwrap();
             },
             &[
                 "aws sqs set-queue-attributes --region eu-west-1 --queue-url https://sqs.eu-west-1.amazonaws.com/123456789012/orders \
@@ -76,7 +78,7 @@ fn remedies_name_what_is_there() {
         ),
         (
             "queue-permissions",
-            |d| d.decides(SENDING, Decision::NotAllowed),
+            |d| d.decides(SENDING, AccessDecision::NotAllowed),
             &[
                 "aws iam put-role-policy --role-name orders-Role --policy-name requeue-orders --policy-document \
                '{\"Statement\":[{\"Action\":[\"sqs:ReceiveMessage\",\"sqs:GetQueueAttributes\",\"sqs:DeleteMessage\",\
@@ -111,6 +113,6 @@ fn remedies_name_what_is_there() {
         let mut deployment = good();
         change(&mut deployment);
         let finding = found(&deployment, id).unwrap();
-        assert_eq!(finding.verdict.remedies, *expected, "{id}");
+        assert_eq!(finding.diagnosis.remedies, *expected, "{id}");
     }
 }

@@ -12,32 +12,32 @@ const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/tok
 pub(super) const ROWS: &[Row] = &[
     ("secret-permissions", |_| {}, None),
     ("secret-permissions", |d| d.function = None, None),
-    ("secret-permissions", |d| d.secret(SECRET, Ok(Decision::Allowed)), Some(Fine)),
-    ("secret-permissions", |d| d.secret(SECRET, Ok(Decision::NotAllowed)), Some(Danger)),
-    ("secret-permissions", |d| d.secret(SECRET, Ok(Decision::Denied)), Some(Danger)),
-    ("secret-permissions", |d| d.secret(SECRET, Ok(Decision::Depends)), Some(Unknown)),
+    ("secret-permissions", |d| d.secret(SECRET, Ok(AccessDecision::Allowed)), Some(Fine)),
+    ("secret-permissions", |d| d.secret(SECRET, Ok(AccessDecision::NotAllowed)), Some(Danger)),
+    ("secret-permissions", |d| d.secret(SECRET, Ok(AccessDecision::Denied)), Some(Danger)),
+    ("secret-permissions", |d| d.secret(SECRET, Ok(AccessDecision::Depends)), Some(Unknown)),
     ("secret-permissions", |d| d.secret(SECRET, refused()), Some(Unknown)),
-    ("secret-permissions", |d| d.secret(PARAMETER, Ok(Decision::Allowed)), Some(Fine)),
-    ("secret-permissions", |d| d.secret(PARAMETER, Ok(Decision::NotAllowed)), Some(Danger)),
-    ("secret-permissions", |d| d.secret(PARTIAL, Ok(Decision::Allowed)), Some(Fine)),
-    ("secret-permissions", |d| d.secret(PARTIAL, Ok(Decision::NotAllowed)), Some(Unknown)),
-    ("secret-permissions", |d| d.secret(PARTIAL, Ok(Decision::Depends)), Some(Unknown)),
-    ("secret-permissions", |d| d.secret(PARTIAL, Ok(Decision::Denied)), Some(Danger)),
+    ("secret-permissions", |d| d.secret(PARAMETER, Ok(AccessDecision::Allowed)), Some(Fine)),
+    ("secret-permissions", |d| d.secret(PARAMETER, Ok(AccessDecision::NotAllowed)), Some(Danger)),
+    ("secret-permissions", |d| d.secret(PARTIAL, Ok(AccessDecision::Allowed)), Some(Fine)),
+    ("secret-permissions", |d| d.secret(PARTIAL, Ok(AccessDecision::NotAllowed)), Some(Unknown)),
+    ("secret-permissions", |d| d.secret(PARTIAL, Ok(AccessDecision::Depends)), Some(Unknown)),
+    ("secret-permissions", |d| d.secret(PARTIAL, Ok(AccessDecision::Denied)), Some(Danger)),
     // What is known to be wrong is not hidden by what is not known, nor by what is right.
     (
         "secret-permissions",
         |d| {
             d.secret(SECRET, refused());
-            d.secret(PARTIAL, Ok(Decision::NotAllowed));
-            d.secret(PARAMETER, Ok(Decision::NotAllowed));
+            d.secret(PARTIAL, Ok(AccessDecision::NotAllowed));
+            d.secret(PARAMETER, Ok(AccessDecision::NotAllowed));
         },
         Some(Danger),
     ),
     (
         "secret-permissions",
         |d| {
-            d.secret(SECRET, Ok(Decision::Allowed));
-            d.secret(PARTIAL, Ok(Decision::NotAllowed));
+            d.secret(SECRET, Ok(AccessDecision::Allowed));
+            d.secret(PARTIAL, Ok(AccessDecision::NotAllowed));
         },
         Some(Unknown),
     ),
@@ -47,9 +47,9 @@ pub(super) const REMEDIES: &[Remedies] = &[
     (
         "secret-permissions",
         |d| {
-            d.secret(SECRET, Ok(Decision::NotAllowed));
-            d.secret(PARTIAL, Ok(Decision::Allowed));
-            d.secret(PARAMETER, Ok(Decision::Allowed));
+            d.secret(SECRET, Ok(AccessDecision::NotAllowed));
+            d.secret(PARTIAL, Ok(AccessDecision::Allowed));
+            d.secret(PARAMETER, Ok(AccessDecision::Allowed));
         },
         &[
             "aws iam put-role-policy --role-name orders-Role --policy-name requeue-secrets --policy-document \
@@ -64,12 +64,12 @@ pub(super) const REMEDIES: &[Remedies] = &[
     ),
     (
         "secret-permissions",
-        |d| d.secret(SECRET, Ok(Decision::Denied)),
+        |d| d.secret(SECRET, Ok(AccessDecision::Denied)),
         &["take the Deny out of the role's policies, its boundary or the organization's"],
     ),
     (
         "secret-permissions",
-        |d| d.secret(PARTIAL, Ok(Decision::NotAllowed)),
+        |d| d.secret(PARTIAL, Ok(AccessDecision::NotAllowed)),
         &[
             "settings: the whole ARN, which `aws secretsmanager describe-secret --region eu-west-1 --secret-id \
                arn:aws:secretsmanager:eu-west-1:123456789012:secret:other --query ARN --output text` prints",
@@ -81,9 +81,9 @@ pub(super) const REMEDIES: &[Remedies] = &[
 fn each_secret_that_may_not_be_read_is_named_with_its_permission() {
     let mut deployment = good();
     for arn in [SECRET, PARAMETER] {
-        deployment.secret(arn, Ok(Decision::NotAllowed));
+        deployment.secret(arn, Ok(AccessDecision::NotAllowed));
     }
-    let found = found(&deployment, "secret-permissions").unwrap().verdict.found;
+    let found = found(&deployment, "secret-permissions").unwrap().diagnosis.found;
     let named =
         format!("secretsmanager:GetSecretValue on {SECRET}, ssm:GetParameter on {PARAMETER}");
     assert!(found.contains(&named), "{found}");

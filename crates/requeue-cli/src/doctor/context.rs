@@ -6,18 +6,20 @@ use std::time::Duration;
 use requeue::policy::RetryPolicy;
 use requeue::{Config, Mode, Strategy};
 
-use super::facts::{Deployment, Function, Mapping, Place, Queue, Reached, Settings, Valid};
-use super::finding::{Skip, Verdict};
+use super::diagnosis::{Diagnosis, Skip};
+use super::facts::{
+    Deployment, Function, FunctionSettings, Mapping, QueueAttributes, QueuePath, Reached, Valid,
+};
 use crate::policy_text::{RETRIED_CLASSES, max_retries};
 
 /// A deployment, and one of its queues for the checks that look at one.
 #[derive(Clone, Copy)]
-pub(crate) struct Case<'d> {
+pub(crate) struct Context<'d> {
     pub(crate) deployment: &'d Deployment,
-    pub(crate) place: Option<&'d Place>,
+    pub(crate) path: Option<&'d QueuePath>,
 }
 
-impl<'d> Case<'d> {
+impl<'d> Context<'d> {
     pub(crate) fn region(&self) -> &'d str {
         &self.deployment.region
     }
@@ -26,27 +28,27 @@ impl<'d> Case<'d> {
         self.deployment.function.as_ref().ok_or(Skip::NotApplicable)
     }
 
-    pub(crate) fn place(&self) -> Result<&'d Place, Skip> {
-        self.place.ok_or(Skip::NotApplicable)
+    pub(crate) fn path(&self) -> Result<&'d QueuePath, Skip> {
+        self.path.ok_or(Skip::NotApplicable)
     }
 
     pub(crate) fn mapping(&self) -> Result<&'d Mapping, Skip> {
-        self.place()?.mapping.as_ref().ok_or(Skip::NotApplicable)
+        self.path()?.mapping.as_ref().ok_or(Skip::NotApplicable)
     }
 
     pub(crate) fn source(&self) -> Result<&'d Reached, Skip> {
-        Ok(&self.place()?.source)
+        Ok(&self.path()?.source)
     }
 
     /// The source's attributes. That there are none, the check `queue` says.
-    pub(crate) fn queue(&self) -> Result<&'d Queue, Skip> {
+    pub(crate) fn queue(&self) -> Result<&'d QueueAttributes, Skip> {
         self.source()?.known().ok_or(Skip::NotApplicable)
     }
 
     pub(crate) fn settings(&self) -> Result<&'d Valid, Skip> {
         match &self.deployment.settings {
-            Settings::Valid(valid) => Ok(valid),
-            Settings::Invalid(_) | Settings::Unread(_) => {
+            FunctionSettings::Valid(valid) => Ok(valid),
+            FunctionSettings::Invalid(_) | FunctionSettings::Unread(_) => {
                 Err(not_checked("the function's settings are not known, see settings"))
             }
         }
@@ -72,7 +74,7 @@ impl<'d> Case<'d> {
     /// Whether the function sends to any of its own queues what failed.
     pub(crate) fn sends_copies(&self) -> Result<bool, Skip> {
         let config = self.config()?;
-        let has_standard = self.deployment.places.iter().any(|place| !place.source.arn.is_fifo());
+        let has_standard = self.deployment.paths.iter().any(|path| !path.source.arn.is_fifo());
         Ok(has_standard && config.strategy == Strategy::Copy && config.mode == Mode::Requeue)
     }
 
@@ -99,11 +101,11 @@ impl<'d> Case<'d> {
 
 impl Reached {
     /// Its attributes, if it is there and tells them.
-    pub(crate) fn known(&self) -> Option<&Queue> {
+    pub(crate) fn known(&self) -> Option<&QueueAttributes> {
         self.queue.as_ref().ok()?.as_ref()
     }
 }
 
 fn not_checked(reason: &str) -> Skip {
-    Skip::Unknown(Verdict::unknown(format!("not checked: {reason}"), [""; 0]))
+    Skip::Unknown(Diagnosis::unknown(format!("not checked: {reason}"), [""; 0]))
 }

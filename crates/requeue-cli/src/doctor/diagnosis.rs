@@ -1,6 +1,5 @@
 //! What a check says. It knows neither a check nor how a finding is shown.
 
-use super::case::Case;
 use super::facts::Unread;
 
 /// From good to bad. What is not known is never good.
@@ -27,14 +26,14 @@ impl Level {
 
 /// What was found, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Verdict {
+pub(crate) struct Diagnosis {
     pub(crate) level: Level,
     pub(crate) found: String,
     /// Commands and lines of a template, of which one is enough unless the finding says otherwise.
     pub(crate) remedies: Vec<String>,
 }
 
-impl Verdict {
+impl Diagnosis {
     pub(crate) fn ok(found: impl Into<String>) -> Self {
         Self { level: Level::Ok, found: found.into(), remedies: Vec::new() }
     }
@@ -62,13 +61,13 @@ impl Verdict {
     }
 }
 
-/// Why a check has no verdict of its own.
+/// Why a check has no diagnosis of its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
     /// There is nothing to look at, or another check has said that it cannot be seen.
     NotApplicable,
     /// This says why it is not known.
-    Unknown(Verdict),
+    Unknown(Diagnosis),
 }
 
 impl From<&Unread> for Skip {
@@ -76,11 +75,14 @@ impl From<&Unread> for Skip {
         let Unread { permission, resource, code, is_answered } = unread;
         Self::Unknown(if *is_answered {
             let found = format!("not checked: {permission} on {resource} was refused ({code})");
-            Verdict::unknown(found, [format!("let who runs this have {permission} on {resource}")])
+            Diagnosis::unknown(
+                found,
+                [format!("let who runs this have {permission} on {resource}")],
+            )
         } else {
             let found =
                 format!("not checked: {permission} on {resource} was not answered ({code})");
-            Verdict::unknown(
+            Diagnosis::unknown(
                 found,
                 [
                     "run it again where AWS answers; check the network, the region and AWS_ENDPOINT_URL",
@@ -90,33 +92,14 @@ impl From<&Unread> for Skip {
     }
 }
 
-pub(crate) type Looked = Result<Verdict, Skip>;
+pub(crate) type Checked = Result<Diagnosis, Skip>;
 
-/// One row of the tables in `checks/`.
-pub(crate) struct Check {
-    pub(crate) id: &'static str,
-    /// Why it matters.
-    pub(crate) why: &'static str,
-    pub(crate) look: fn(&Case<'_>) -> Looked,
-}
-
-impl Check {
-    pub(crate) fn finding(&self, case: &Case<'_>) -> Option<Finding> {
-        let verdict = match (self.look)(case) {
-            Ok(verdict) | Err(Skip::Unknown(verdict)) => verdict,
-            Err(Skip::NotApplicable) => return None,
-        };
-        let queue = case.place.map(|place| place.source.arn.name().to_owned());
-        Some(Finding { id: self.id, why: self.why, queue, verdict })
-    }
-}
-
-/// A verdict, and on what.
+/// A diagnosis, and on what.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub(crate) id: &'static str,
     pub(crate) why: &'static str,
     /// The name of the queue, where it is one of several that a function may have.
     pub(crate) queue: Option<String>,
-    pub(crate) verdict: Verdict,
+    pub(crate) diagnosis: Diagnosis,
 }
