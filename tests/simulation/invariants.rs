@@ -408,7 +408,8 @@ impl Book {
                 continue;
             }
             let is_ignored = buried.contains(&n) && track.calls_when_dead == 0;
-            if is_ignored && !track.is_troubled && !may_expire && !was_ours {
+            let may_be_ignored = may_expire || self.starved(world, n);
+            if is_ignored && !track.is_troubled && !may_be_ignored && !was_ours {
                 self.history.violate(Some(n), "a dead letter that was not handled afresh");
                 continue;
             }
@@ -439,6 +440,21 @@ impl Book {
         let group = &self.tracks[n].product.group;
         let mut before = self.tracks[..n].iter().filter(|track| track.product.group == *group);
         world.plan.is_fifo && before.any(|track| track.product.asked.not_before.is_some())
+    }
+
+    /// Whether a message before it in its FIFO group was handled in the dead-letter queue more often
+    /// than its retries allow. How often a moved message was tried in its place is known to its
+    /// environment alone: each environment that ends lets it start again, and each of its tries
+    /// uses up a receive of those behind it.
+    fn starved(&self, world: &World, n: usize) -> bool {
+        let plan = &world.plan;
+        let group = &self.tracks[n].product.group;
+        let mut before = self.tracks[..n].iter().filter(|track| track.product.group == *group);
+        plan.is_fifo
+            && before.any(|track| {
+                let retries = usize::try_from(track.product.asked.retries(plan)).expect("small");
+                track.calls_when_dead > retries + 1
+            })
     }
 
     /// What no copy can be made of uses up receives instead of retries.
