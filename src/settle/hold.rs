@@ -37,7 +37,7 @@ impl SendHold {
         let mut held_until = self.held_until();
         match error {
             Some(CallErrorKind::Ambiguous) => {
-                drop(held_until.insert(Arc::clone(queue), Instant::now() + HOLD))
+                held_until.insert(Arc::clone(queue), Instant::now() + HOLD);
             }
             None
             | Some(
