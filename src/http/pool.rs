@@ -219,7 +219,7 @@ impl<C: Connector> Pool<C> {
                 });
             }
             Connection::Http1(connection) if body.is_none() && connection.sender.is_ready() => {
-                self.keep(connection)
+                self.keep(connection);
             }
             Connection::Http1(connection) => {
                 self.0.unused().returning += 1;

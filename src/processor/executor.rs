@@ -260,7 +260,7 @@ impl<A: Attempt> Shared<A> {
             match slot {
                 Some(running) if running.due > now => {}
                 Some(running) if running.end.is_none() => {
-                    running.end(End::TimeOut, now + self.deadlines.grace)
+                    running.end(End::TimeOut, now + self.deadlines.grace);
                 }
                 slot => abandoned.extend(slot.take()),
             }

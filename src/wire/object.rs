@@ -74,7 +74,7 @@ impl<'a> Object<'a> {
                         index: object.len,
                         gap,
                         key: object.span(key).start,
-                    })
+                    });
                 }
                 Some(Key::Body) if object.body.is_none() => object.body = Some(value),
                 Some(Key::Member(_) | Key::Body) => object.ambiguous = true,

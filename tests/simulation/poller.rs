@@ -165,7 +165,7 @@ impl<Q: Queue> Environment<Q> {
             End::Answered(answer) => book.answered(world, number, answer),
             End::Died => book.died(number),
             End::Late => {
-                book.history.violate(None, format!("invocation {number} did not answer in time"))
+                book.history.violate(None, format!("invocation {number} did not answer in time"));
             }
         }
         if is_lost {

@@ -306,7 +306,7 @@ pub fn run<Q: Queue + Source>(seed: u64, connect: fn(&EmbeddedSqs) -> Q) -> Ende
             match &world.plan.host {
                 Host::Mapping => actors.extend(poller::environment(&world, environment, connect)),
                 Host::Worker(processes) => {
-                    actors.push(worker::environment(&world, environment, connect, processes))
+                    actors.push(worker::environment(&world, environment, connect, processes));
                 }
             }
         }

@@ -9,6 +9,7 @@ fn said(text: &str) -> (FailureClass, Evidence, String) {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn words_say_what_happened() {
     for (text, class, reason) in [
         // Numbers that tempt.

@@ -98,7 +98,8 @@ pub(super) async fn serve(mut stream: DuplexStream, max_streams: Option<u8>, kno
             }
             // An index into an empty table.
             "break" => {
-                write(&mut stream, HEADERS, END_HEADERS | END_STREAM, id, &[0xff, 0xff, 0x03]).await
+                write(&mut stream, HEADERS, END_HEADERS | END_STREAM, id, &[0xff, 0xff, 0x03])
+                    .await;
             }
             // A header field that HTTP/2 does not allow.
             "malform" => {

@@ -94,10 +94,10 @@ async fn invoke(step: Step, function_timeout: Duration) {
     stage.acknowledge(&batch, &ended);
     match step {
         Step::ConnectToSqs | Step::Send | Step::Visibility => {
-            assert_eq!(kept, 4, "{context}: SQS keeps them")
+            assert_eq!(kept, 4, "{context}: SQS keeps them");
         }
         Step::ConnectToTarget | Step::Target | Step::Delete => {
-            assert_eq!(kept, 0, "{context}: copies are sent")
+            assert_eq!(kept, 0, "{context}: copies are sent");
         }
     }
     let there = stage.ids();

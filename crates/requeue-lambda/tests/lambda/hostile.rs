@@ -311,7 +311,9 @@ async fn a_message_that_makes_headers_too_long_fails_no_neighbour_before_nginx()
             25 => poison.push(stage.send_with("{}", &[("Body.ContentType", &long)]).await),
             // Goes without its state.
             30 => {
-                drop(stage.send_with("{}", &[("traceparent", parent), ("tracestate", &long)]).await)
+                drop(
+                    stage.send_with("{}", &[("traceparent", parent), ("tracestate", &long)]).await,
+                );
             }
             _ => drop(stage.send("{}").await),
         }

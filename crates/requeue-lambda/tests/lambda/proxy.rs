@@ -56,7 +56,7 @@ impl Proxy {
                         None => serve(stream, manner, log).await,
                         Some(tls) => {
                             serve(tls.accept(stream).await.expect("it trusts us"), manner, log)
-                                .await
+                                .await;
                         }
                     }
                 });

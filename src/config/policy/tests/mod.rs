@@ -319,6 +319,7 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn each_problem_names_the_key_its_value_and_what_is_allowed() {
     let one_key: [(&str, &str); 36] = [
         (r#"{"maxRetrys": 5}"#, "maxRetrys is unknown; did you mean maxRetries?"),

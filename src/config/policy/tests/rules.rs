@@ -260,6 +260,7 @@ fn a_rule_beats_the_code_that_the_built_in_tables_know() {
 }
 
 #[test]
+#[allow(clippy::too_many_lines, reason = "a table")]
 fn what_is_no_rule_is_refused_in_its_place() {
     let long = format!(r#"[{{"match": {{"words": "{}"}}, "class": "QUOTA"}}]"#, "a".repeat(257));
     let long_problem = format!(
