@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use crate::message::Record;
-use crate::queue::{MAX_VISIBILITY, QueueArn};
+use crate::queue::{MAX_VISIBILITY, QueueArn, Record};
 
 /// Messages that are kept in mind. One beyond them starts afresh on each receive.
 const MAX_ARRIVALS: usize = 10_000;

@@ -87,10 +87,12 @@ struct Readme;
 // In the order of the data path; then what the path rests on.
 mod lambda;
 mod arrivals;
+mod redrive;
 mod sender;
 mod producer;
-mod message;
 mod wire;
+mod delivery;
+mod message;
 mod gate;
 mod handler;
 #[cfg(feature = "http")]
@@ -136,11 +138,13 @@ pub use lambda::{
     Error, InvocationError, SqsEvent, init_logging, init_logging_to, may_be_logged, respond, run,
     run_with,
 };
-pub use message::{Attempt, Body, Message, Raw, Record};
+pub use message::{Attempt, Body, Message, Raw};
 pub use processor::BatchProcessor;
+#[doc(inline)]
+pub use queue::{InvalidPrincipal, Principal, Record};
 pub use report::{Outcome, Report, Settlement, Unreportable};
 pub use result_ext::ResultExt;
-pub use sender::{InvalidPrincipal, Principal, TrustedSenders};
+pub use sender::TrustedSenders;
 pub use settings::{
     DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
 };

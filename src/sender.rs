@@ -1,8 +1,6 @@
 //! Who sent a message, by SQS's own word, and whose retry fields in a body are believed. Knows no
 //! field.
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -11,7 +9,7 @@ use tokio::sync::OnceCell;
 use tokio::time::{Instant, timeout_at};
 
 use crate::aws;
-use crate::message::Record;
+use crate::queue::{Principal, Record};
 use crate::wire;
 
 /// Longest time to ask STS who this process is. A batch that ends soon waits for a quarter of its
@@ -19,68 +17,6 @@ use crate::wire;
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
 /// STS is not asked again sooner after it gave no answer.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
-
-/// The unique id of a principal of IAM, as SQS names the sender of a message: `AROA…` for a role,
-/// `AIDA…` for a user, the account id for the root user. Of what SQS says, the name of the session
-/// after the colon is left out, since whoever assumes a role chooses it.
-///
-/// ```
-/// use requeue::Principal;
-/// let sender: Principal = "AROAEXAMPLEREQUEUE001:my-function".parse().unwrap();
-/// assert_eq!(sender.to_string(), "AROAEXAMPLEREQUEUE001");
-/// assert!("".parse::<Principal>().is_err());
-/// ```
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct Principal {
-    bytes: [u8; Self::MAX_LEN],
-    len: u8,
-}
-
-impl Principal {
-    /// Those of IAM have 21 characters.
-    const MAX_LEN: usize = 32;
-}
-
-/// It is no id of a principal: 12 to 32 capital letters and digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidPrincipal;
-
-impl fmt::Display for InvalidPrincipal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the id of a principal has 12 to 32 capital letters and digits, as AROA… for a role",
-        )
-    }
-}
-
-impl std::error::Error for InvalidPrincipal {}
-
-impl FromStr for Principal {
-    type Err = InvalidPrincipal;
-
-    fn from_str(text: &str) -> Result<Self, InvalidPrincipal> {
-        let id = text.split(':').next().unwrap_or_default().as_bytes();
-        let is_one = id.len() >= 12
-            && id.iter().all(|byte| byte.is_ascii_uppercase() || byte.is_ascii_digit());
-        let mut bytes = [0; Self::MAX_LEN];
-        let place = bytes.get_mut(..id.len()).filter(|_| is_one).ok_or(InvalidPrincipal)?;
-        place.copy_from_slice(id);
-        let len = u8::try_from(id.len()).map_err(|_| InvalidPrincipal)?;
-        Ok(Self { bytes, len })
-    }
-}
-
-impl fmt::Display for Principal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&String::from_utf8_lossy(&self.bytes[..usize::from(self.len)]))
-    }
-}
-
-impl fmt::Debug for Principal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
 
 /// The senders whose retry fields in a body are believed.
 ///
@@ -221,27 +157,6 @@ mod tests {
 
     fn record(sender: &str, body: &str) -> Record {
         Record { sender: sender.parse().ok(), body: Some(body.to_owned()), ..Record::default() }
-    }
-
-    #[test]
-    fn a_principal_is_known_by_its_id_and_not_by_its_session() {
-        for (text, id) in [
-            ("AROAEXAMPLEREQUEUE001:my-function", Some("AROAEXAMPLEREQUEUE001")),
-            ("AROAEXAMPLEREQUEUE001:AROAEXAMPLEOTHER00001", Some("AROAEXAMPLEREQUEUE001")),
-            ("AIDAEXAMPLEPRODUCER01", Some("AIDAEXAMPLEPRODUCER01")),
-            ("123456789012", Some("123456789012")),
-            ("12345678901", None),
-            ("A234567890123456789012345678901", Some("A234567890123456789012345678901")),
-            ("A2345678901234567890123456789012", Some("A2345678901234567890123456789012")),
-            ("A23456789012345678901234567890123", None),
-            ("aroaexamplerequeue001", None),
-            ("AROAEXAMPLE REQUEUE01", None),
-            (":AROAEXAMPLEREQUEUE001", None),
-            ("", None),
-        ] {
-            let read = text.parse::<Principal>().ok().map(|principal| principal.to_string());
-            assert_eq!(read.as_deref(), id, "{text}");
-        }
     }
 
     #[tokio::test(start_paused = true)]

@@ -6,7 +6,7 @@ use tokio::runtime::Handle;
 
 use crate::classify::Rules;
 use crate::clock::{Clock, Sampler};
-use crate::disposition::Strategy;
+use crate::disposition::{Delay, Strategy};
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
 use crate::sender::TrustedSenders;
@@ -181,6 +181,16 @@ pub enum DeadLetterMode {
     /// The copy claims one in `retryState.source`, which anybody could write: see
     /// [`Settings::trusted_senders`].
     Direct(QueueUrl),
+}
+
+impl DeadLetterMode {
+    /// How long a copy in the mode [`Annotate`](Self::Annotate) waits before its first receive. One
+    /// that is received sooner was therefore sent by somebody else: an operator's redrive.
+    pub const ANNOTATION_DELAY: Delay = Delay::secs(10);
+
+    /// On so many receives an annotated copy becomes visible again at once. A redrive policy with a
+    /// higher `maxReceiveCount`, or a queue without one, must not keep the function busy.
+    pub const MAX_SHOWN_RECEIVES: u32 = 10;
 }
 
 /// What stands in each line of metrics, which CloudWatch reads in its embedded metric format.

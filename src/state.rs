@@ -53,6 +53,18 @@ impl RetryState {
         self.counts[class as usize]
     }
 
+    /// The message starts afresh, with all its retries and all its time: only its first id, its
+    /// redrives and the reason for which it was given up remain.
+    pub(crate) fn restarted(&self, last_dead_letter: Option<String>) -> Self {
+        Self {
+            original_message_id: self.original_message_id.clone(),
+            redrives: self.redrives.saturating_add(1),
+            last_dead_letter,
+            unknown: self.unknown.clone(),
+            ..Self::default()
+        }
+    }
+
     /// The message failed and is tried again, having used `retries` before.
     pub(crate) fn note_retry(&mut self, retries: u32, class: Option<FailureClass>, wait: Duration) {
         self.retry_count = retries.saturating_add(1);

@@ -11,10 +11,10 @@ use std::time::Duration;
 use crate::classify::Rules;
 use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
-use crate::queue::QueueUrl;
+use crate::queue::{Principal, QueueUrl};
 #[cfg(feature = "http")]
 use crate::secrets::{Stored, Texts};
-use crate::sender::{Principal, TrustedSenders};
+use crate::sender::TrustedSenders;
 use crate::settings::{
     DeadLetterMode, Limits, Metrics, Mode, ProducerLimits, RecursiveLoop, Settings,
 };

@@ -3,8 +3,8 @@
 
 use std::time::SystemTime;
 
+use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Wait};
-use crate::message::Delivery;
 use crate::policy::{self, RetryPolicy};
 use crate::settings::DeadLetterMode;
 

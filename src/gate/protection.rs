@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use crate::delivery::Delivery;
 use crate::disposition::Deferral;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::policy::{CircuitBreaker, RetryPolicy};
@@ -165,8 +166,8 @@ pub(crate) struct Caller {
 }
 
 impl Caller {
-    pub(crate) fn new(original_id: Option<&str>, has_failed: bool) -> Self {
-        Self { message: hash(&original_id), has_failed }
+    pub(crate) fn of(delivery: &Delivery) -> Self {
+        Self { message: hash(&delivery.original_id()), has_failed: delivery.retries() > 0 }
     }
 }
 

@@ -6,11 +6,12 @@ use std::time::{Duration, SystemTime};
 
 use super::protection::{Caller, Change, Held, Permit, Protection, Reply, Scope};
 use super::{TimeLeft, gate};
+use crate::delivery::{Decoder, Delivery};
 use crate::disposition::Deferral::{self, CircuitOpen, Paused};
 use crate::disposition::{Disposition, Strategy, Wait};
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::message::{Decoder, Delivery, Record};
 use crate::policy::{CircuitBreaker, RetryPolicy};
+use crate::queue::Record;
 use crate::sender::{Senders, TrustedSenders};
 use crate::settings::DeadLetterMode;
 

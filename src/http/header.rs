@@ -474,7 +474,7 @@ mod tests {
             crate::Record { attributes: Some(attributes.into()), ..crate::Record::default() };
         let now = SystemTime::UNIX_EPOCH;
         let decoded =
-            crate::message::Delivery::decode(0, record, now, &crate::message::Decoder::default());
+            crate::delivery::Delivery::decode(0, record, now, &crate::delivery::Decoder::default());
         let message =
             Message::new(&decoded.into(), 5, tokio::time::Instant::now()).expect("it is raw");
 

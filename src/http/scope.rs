@@ -250,8 +250,8 @@ mod tests {
     fn messages_without_a_key_share_a_scope_that_is_not_the_one_of_all() {
         let record =
             crate::Record { body: Some(r#"{"id":null}"#.into()), ..crate::Record::default() };
-        let decoder = crate::message::Decoder::default();
-        let delivery = crate::message::Delivery::decode(
+        let decoder = crate::delivery::Decoder::default();
+        let delivery = crate::delivery::Delivery::decode(
             0,
             record,
             std::time::SystemTime::UNIX_EPOCH,

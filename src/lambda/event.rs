@@ -13,9 +13,7 @@ use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess};
 
 use super::lenient::{Lenient, Number, Shape, Text};
 use crate::clock::from_epoch_millis;
-use crate::message::Record;
-use crate::queue::{Attribute, AttributeValue, QueueArn};
-use crate::sender::Principal;
+use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
 
 /// The event that Lambda hands to a function for a batch of SQS messages.
 ///

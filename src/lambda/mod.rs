@@ -14,9 +14,10 @@ use tower::Service;
 
 use crate::clock::from_epoch_millis;
 use crate::config::{self, Config, InvalidConfig};
+use crate::delivery::MAX_LINEAGE;
 use crate::disposition::Strategy;
 use crate::handler::Handler;
-use crate::message::{Body, MAX_LINEAGE};
+use crate::message::Body;
 use crate::processor::BatchProcessor;
 use crate::queue::{Queue, SqsQueue};
 use crate::report::{Report, Unreportable};

@@ -6,9 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
+use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Delay, Wait};
 use crate::failure::{Failure, FailureClass};
-use crate::message::Delivery;
 use crate::queue::{MAX_BATCH_BYTES, Outgoing, QueueArn};
 use crate::state::RetryState;
 use crate::wire::{self, NotWrappable, Stamped, Wrap};

@@ -5,11 +5,11 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::delivery::Delivery;
 use crate::disposition::{
     DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait, whole_secs,
 };
 use crate::failure::{Failure, Reason};
-use crate::message::{ANNOTATION_DELAY, Delivery};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::{MAX_BATCH_BYTES, QueueArn, QueueUrl};
 use crate::settings::{DeadLetterMode, Mode};
@@ -18,10 +18,6 @@ use crate::wire::{self, Wrap};
 mod copy;
 
 pub(crate) use copy::{Copy, Unsendable};
-
-/// A message that was given up becomes visible at once on so many receives. A redrive policy with a
-/// higher `maxReceiveCount`, or a queue without one, must not keep the function busy.
-const MAX_SHOWN_RECEIVES: u32 = 10;
 
 /// What was decided about one delivery.
 pub(crate) struct Decision {
@@ -233,7 +229,9 @@ impl<'a> Planner<'a> {
             // Behind one that the end of the host keeps from its turn, no other is handled either.
             ReleaseReason::ShuttingDown => (show(delivery), Successors::Proceed),
             ReleaseReason::Annotated if delivery.is_fifo() => self.leave_behind(delivery),
-            ReleaseReason::Annotated if delivery.receive_count <= MAX_SHOWN_RECEIVES => {
+            ReleaseReason::Annotated
+                if delivery.receive_count <= DeadLetterMode::MAX_SHOWN_RECEIVES =>
+            {
                 (show(delivery), Successors::Wait)
             }
             ReleaseReason::GivenUp if self.is_left_behind(delivery) => self.leave_behind(delivery),
@@ -268,7 +266,14 @@ impl<'a> Planner<'a> {
             (DeadLetterMode::Annotate, Some(queue)) => {
                 let state = copy::given_up(delivery, reason, failure.as_ref(), *at);
                 let route = (Arc::clone(queue), Arc::clone(queue));
-                let copy = Copy::new(delivery, &state, ANNOTATION_DELAY, route, None, self.wrap);
+                let copy = Copy::new(
+                    delivery,
+                    &state,
+                    DeadLetterMode::ANNOTATION_DELAY,
+                    route,
+                    None,
+                    self.wrap,
+                );
                 (copy_or_keep(copy), Successors::Wait)
             }
             (DeadLetterMode::Direct(url), Some(from)) => {

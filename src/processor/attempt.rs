@@ -16,11 +16,12 @@ use tracing::{Instrument, Span};
 use super::deadlines::{Deadlines, Turn};
 use super::executor::{self, End, Slot};
 use super::{BatchProcessor, Inner};
+use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::gate::{Change, Held, Reply, TimeLeft, gate};
+use crate::gate::{Caller, Change, Held, Reply, TimeLeft, gate};
 use crate::handler::{Handler, poll_last};
-use crate::message::{Body, Delivery, Message};
+use crate::message::{Body, Message};
 use crate::plan::Decision;
 use crate::policy;
 use crate::queue::Queue;
@@ -281,7 +282,7 @@ where
             Ok(message) => message,
             Err(failure) => return Handled::Failed(failure),
         };
-        let (scope, caller, at) = (handler.scope(&message), delivery.caller(), turn.at);
+        let (scope, caller, at) = (handler.scope(&message), Caller::of(delivery), turn.at);
         let may_be_held = *mode == Mode::Requeue
             && policy::may_be_held(policy, &delivery.progress(), delivery.deferrals(), at);
         let admitted = if may_be_held {

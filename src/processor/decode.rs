@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use tokio::time::Instant;
 
 use super::Inner;
-use crate::message::{Delivery, Record};
-use crate::queue::{Queue, QueueArn};
+use crate::delivery::Delivery;
+use crate::queue::{Queue, QueueArn, Record};
 use crate::settings::RecursiveLoop;
 
 /// Reads each record, and joins those that are the same message delivered twice.

@@ -20,9 +20,9 @@ use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::deadlines::{Deadlines, Turn};
+use crate::delivery::Delivery;
 use crate::disposition::Disposition;
 use crate::gate::{Change, Permit, Reply};
-use crate::message::Delivery;
 use crate::plan::Decision;
 
 /// The clock is looked at no more often for the sake of deliveries that wait, however short a

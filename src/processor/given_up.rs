@@ -7,9 +7,9 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
+use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Disposition};
 use crate::failure::Failure;
-use crate::message::Delivery;
 use crate::plan::Decision;
 use crate::queue::QueueArn;
 use crate::report::Settlement;
@@ -109,7 +109,8 @@ impl GivenUp {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{Decoder, Record};
+    use crate::delivery::Decoder;
+    use crate::queue::Record;
 
     const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::message::Delivery;
+use crate::delivery::Delivery;
 
 /// The deliveries that go in any order, and those of each FIFO group in theirs.
 pub(super) fn groups(deliveries: Vec<Delivery>) -> (Vec<Arc<Delivery>>, Vec<Vec<Arc<Delivery>>>) {

@@ -26,14 +26,15 @@ use tokio::time::Instant;
 
 use crate::classify::Rules;
 use crate::clock::Clock;
+use crate::delivery::{Decoder, Delivery};
 use crate::disposition::{Disposition, ReleaseReason, Strategy};
 use crate::failure::Failure;
 use crate::gate::{Protection, Standstill};
 use crate::handler::Handler;
-use crate::message::{Body, Decoder, Delivery, Raw, Record};
+use crate::message::{Body, Raw};
 use crate::plan::{Decision, Plan, Planned, Planner, Successors};
 use crate::policy::{self, RetryPolicy};
-use crate::queue::Queue;
+use crate::queue::{Queue, Record};
 use crate::report::{Outcome, Report};
 use crate::sender::Senders;
 use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};

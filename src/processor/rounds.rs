@@ -2,8 +2,8 @@
 //! last time go after the others, a few at a time, so that one of them does not end the others'
 //! attempts for ever.
 
+use crate::delivery::Delivery;
 use crate::disposition::Strategy;
-use crate::message::Delivery;
 
 /// SQS delivered a message so often without hearing of it again. The count of a copy begins anew,
 /// so that some invocations ended without a response, or the message is on its way to the
@@ -52,7 +52,8 @@ mod tests {
     use std::time::SystemTime;
 
     use super::*;
-    use crate::message::{Decoder, Record};
+    use crate::delivery::Decoder;
+    use crate::queue::Record;
 
     fn delivery(position: usize, receive_count: u32, strategy: Strategy) -> Delivery {
         let record = Record {

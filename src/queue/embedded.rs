@@ -8,9 +8,8 @@ use requeue_embedded::{Delivered, EmbeddedSqs, Entry, EntryFailure, RequestFailu
 
 use super::{
     CallError, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn, ReceiveRequest,
-    Source,
+    Record, Source,
 };
-use crate::message::Record;
 
 /// The code of a call without an answer.
 const NO_ANSWER: &str = "NoAnswer";

@@ -7,14 +7,17 @@ use std::future::Future;
 use std::time::{Duration, SystemTime};
 
 use crate::disposition::Delay;
-use crate::message::Record;
 
 #[cfg(feature = "embedded")]
 mod embedded;
 mod error;
+mod principal;
+mod record;
 mod sqs;
 
 pub use error::{CallError, CallErrorKind, Confirmation, EntryError};
+pub use principal::{InvalidPrincipal, Principal};
+pub use record::Record;
 #[doc(inline)]
 pub use requeue_sqs::{
     Attribute, AttributeValue, InvalidQueueArn, InvalidQueueUrl, MAX_BATCH_BYTES,

@@ -19,11 +19,10 @@ use tokio::sync::OnceCell;
 
 use super::{
     Attribute, AttributeValue, CallError, CallErrorKind, Confirmation, Description, EntryError,
-    Outgoing, Queue, QueueArn, ReceiveRequest, Source,
+    Outgoing, Queue, QueueArn, ReceiveRequest, Record, Source,
 };
 use crate::aws;
 use crate::clock::from_epoch_millis;
-use crate::message::Record;
 
 /// SQS, by AWS's SDK.
 ///

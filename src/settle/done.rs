@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::chunks::Chunks;
 use super::{MAX_CHUNKS_IN_FLIGHT, Settled, Settler};
-use crate::message::Delivery;
+use crate::delivery::Delivery;
 use crate::queue::{Queue, QueueArn};
 use crate::report::Settlement;
 

@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep_until};
 
 use crate::clock::{Clock, Sampler};
-use crate::message::Delivery;
+use crate::delivery::Delivery;
 use crate::plan::{Decision, Plan, Unsendable};
 use crate::policy::CallPolicy;
 use crate::queue::{MAX_BATCH_ENTRIES, Queue, QueueArn};

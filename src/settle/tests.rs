@@ -13,11 +13,13 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::*;
+use crate::delivery::Decoder;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy, Wait};
-use crate::message::{Decoder, Record};
 use crate::plan::{Planned, Planner};
 use crate::policy::RetryPolicy;
-use crate::queue::{CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_BYTES, Outgoing};
+use crate::queue::{
+    CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_BYTES, Outgoing, Record,
+};
 use crate::settings::{DeadLetterMode, Mode};
 use crate::wire::Wrap;
 

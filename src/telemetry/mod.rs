@@ -6,8 +6,8 @@ use std::time::Duration;
 use tokio::time::Instant;
 use tracing::{Level, Span, event, field, info, info_span, warn};
 
+use crate::delivery::Delivery;
 use crate::disposition::Disposition;
-use crate::message::Delivery;
 use crate::printable;
 use crate::report::{Outcome, Report, Settlement};
 

@@ -1,6 +1,6 @@
 //! What the body of a message in a dead-letter queue says about it, for those who look into one and
 //! for those who work on one. Decides nothing about a message that is still on its way, which is
-//! `message.rs`.
+//! `delivery.rs`.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -239,15 +239,8 @@ impl<'a> DeadLetter<'a> {
     #[must_use]
     pub fn afresh(&self, now: SystemTime) -> Option<String> {
         let state = self.state()?;
-        let afresh = RetryState {
-            original_message_id: state.original_message_id.clone(),
-            retry_timestamp: Some(now),
-            // Counted on: a later redrive finds the limit where it was.
-            redrives: state.redrives.saturating_add(1),
-            last_dead_letter: DeadLetterInfo::to_remember(state, false, None),
-            unknown: state.unknown.clone(),
-            ..RetryState::default()
-        };
+        let last_dead_letter = DeadLetterInfo::to_remember(state, false, None);
+        let afresh = RetryState { retry_timestamp: Some(now), ..state.restarted(last_dead_letter) };
         // What could not hold our members itself is wrapped already.
         let stamped = stamp(&self.payload, &afresh, Wrap::WhenNeeded).ok()?;
         Some(stamped.as_str().to_owned())

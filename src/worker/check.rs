@@ -10,11 +10,12 @@ use super::{ANSWER_TIMEOUT, WorkerSettings};
 use crate::clock::{Clock, Sampler};
 use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, Description, QueueArn, Source};
+use crate::redrive::REDRIVE_TOLERANCE;
 use crate::settings::{DeadLetterMode, Mode, Settings};
 
 /// Our clock and that of SQS may differ by so much: half of what tells a redriven message from one
 /// that we sent.
-const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(60);
+const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(REDRIVE_TOLERANCE.as_secs() / 2);
 
 /// What it means that the queue has no redrive policy, or that its dead-letter queue does not
 /// exist.

@@ -12,10 +12,9 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
-use crate::message::Record;
 use crate::queue::{
     CallError, Confirmation, Description, EntryError, MAX_VISIBILITY, Outgoing, Queue, QueueArn,
-    ReceiveRequest, Source,
+    ReceiveRequest, Record, Source,
 };
 
 /// Extended so often within one visibility timeout: should one call fail, the next one is still in

@@ -11,10 +11,10 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::clock::{Sampler, after};
 use crate::disposition::Disposition;
 use crate::handler::Handler;
-use crate::message::{Body, Raw, Record};
+use crate::message::{Body, Raw};
 use crate::policy::CallPolicy;
 use crate::processor::{BatchProcessor, Stop};
-use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Source};
+use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Record, Source};
 use crate::report::{Outcome, Report};
 use crate::settings::{Limits, RecursiveLoop, Settings};
 

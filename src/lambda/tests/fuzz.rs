@@ -11,7 +11,8 @@ use serde_json::Value;
 use super::*;
 use crate::clock::{Clock, Sampler, from_epoch_millis};
 use crate::failure::Failure;
-use crate::message::{Message, Record};
+use crate::message::Message;
+use crate::queue::Record;
 use crate::queue::{
     Attribute, AttributeValue, CallError, Confirmation, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
 };

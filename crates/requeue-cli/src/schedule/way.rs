@@ -2,13 +2,10 @@
 
 use std::time::Duration;
 
+use requeue::DeadLetterMode;
+
 use super::life::{End, Life};
 use super::{Mode, Queue, Strategy};
-
-/// An annotated copy waits for so long before its first receive.
-const ANNOTATION_DELAY: Duration = Duration::from_secs(10);
-/// It is made visible again at once on so many of its receives; from then on it waits.
-const MAX_HURRIED_RECEIVES: u32 = 10;
 
 /// What is done to a message after its last decision, and how long that takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -30,14 +27,15 @@ impl Way {
             }
             (End::GivenUp(_), Mode::Redrive) => Self::received_again(life, queue),
             (End::GivenUp(_), Mode::Annotate) => {
-                let hurried = queue.max_receive_count.min(MAX_HURRIED_RECEIVES);
+                let hurried = queue.max_receive_count.min(DeadLetterMode::MAX_SHOWN_RECEIVES);
                 let visibility_timeouts = queue.max_receive_count - hurried;
+                let delay = Duration::from_secs(DeadLetterMode::ANNOTATION_DELAY.as_secs().into());
                 Self {
                     copies: 1,
                     receives: queue.max_receive_count,
                     visibility_changes: hurried,
                     visibility_timeouts,
-                    time: ANNOTATION_DELAY + queue.visibility_timeout * visibility_timeouts,
+                    time: delay + queue.visibility_timeout * visibility_timeouts,
                 }
             }
             (End::GivenUp(_), Mode::Direct) => Self { copies: 1, ..Self::default() },

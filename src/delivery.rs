@@ -1,0 +1,299 @@
+//! A delivery: a record decoded into the body as first delivered, the retry state and the number of
+//! the attempt. The gate, the policy and settling work with it; the handler sees `message`.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use crate::arrivals::Arrivals;
+use crate::disposition::Strategy;
+use crate::failure::{Evidence, Failure, FailureClass};
+use crate::policy::Progress;
+use crate::producer::MessageLimits;
+use crate::queue::{Attribute, Principal, QueueArn, Record};
+use crate::redrive::restart_if_redriven;
+use crate::sender::{Belief, Senders};
+use crate::settings::ProducerLimits;
+use crate::state::RetryState;
+use crate::wire::{self, Origin};
+
+/// After so many copies in a row a message waits by its visibility, unless Lambda allows loops. Its
+/// loop detection counts to about 16, by the invocation and not by the message. Source: Lambda
+/// developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
+pub(crate) const MAX_LINEAGE: u32 = 10;
+
+/// Why a body with two layers of retry fields that are not believed is not handled.
+const NESTED: &str = "the retry fields of two copies, neither by a trusted sender: REQUEUE_TRUSTED_SENDERS seems to lack the id of a \
+                      function or worker that handles this queue";
+
+/// One record after decoding: what the gate, the policy and settling work with.
+pub(crate) struct Delivery {
+    /// Its place in the batch.
+    pub(crate) position: usize,
+    pub(crate) message_id: Option<String>,
+    /// The receipt handle of this delivery first, then those of further deliveries of the same
+    /// message in the same batch.
+    pub(crate) receipt_handles: Vec<String>,
+    pub(crate) queue: Option<Arc<QueueArn>>,
+    /// How it waits for its next attempt.
+    pub(crate) strategy: Strategy,
+    /// Copies in a row up to this one, as Lambda's loop detection counts them; `None` where it is
+    /// switched off.
+    pub(crate) lineage: Option<u32>,
+    /// Whether other messages of its batch make it wait in its place, though it might have waited
+    /// in a copy.
+    waits_for_others: bool,
+    /// By SQS's count, which goes on when a redrive policy moves a message.
+    pub(crate) receive_count: u32,
+    /// Receives before it came to this queue, as far as they are known.
+    receives_before: u32,
+    /// Receives that were used up by waiting in its place for its time, or behind a message that
+    /// did.
+    waits: u32,
+    pub(crate) first_sent: SystemTime,
+    pub(crate) first_received: SystemTime,
+    /// When this copy was first received in this queue, if that is known.
+    pub(crate) copy_first_received: Option<SystemTime>,
+    pub(crate) group_id: Option<String>,
+    pub(crate) trace_header: Option<String>,
+    pub(crate) attributes: BTreeMap<String, Attribute>,
+    pub(crate) state: RetryState,
+    /// What its producer allows.
+    pub(crate) limits: MessageLimits,
+    /// Why no handler can be given this record.
+    pub(crate) defect: Option<Failure>,
+    /// Why no handler may be, though the record is whole.
+    pub(crate) refusal: Option<Failure>,
+    /// It bears our fields, and nobody knows yet whether their sender is to be believed.
+    pub(crate) is_unverified: bool,
+    /// A later version of this library wrote the message's state.
+    pub(crate) is_of_later_version: bool,
+    /// The body as first delivered.
+    payload: String,
+}
+
+/// By what records are read.
+#[derive(Default)]
+pub(crate) struct Decoder {
+    /// Bounds the count that a producer may claim.
+    pub(crate) max_retries: u32,
+    /// What a standard queue is to have.
+    pub(crate) strategy: Strategy,
+    pub(crate) producer_limits: ProducerLimits,
+    /// Whose fields are believed; `None` for everybody's.
+    pub(crate) senders: Option<Senders>,
+    pub(crate) arrivals: Arrivals,
+}
+
+impl Decoder {
+    /// Takes a body apart, and says how far its sender is to be believed.
+    fn read<'a>(&self, body: &'a str, sender: Option<Principal>) -> (wire::Body<'a>, Trust) {
+        let read = wire::read(body, self.max_retries);
+        let Some(senders) =
+            self.senders.as_ref().filter(|_| !matches!(read.origin, Origin::Fresh { .. }))
+        else {
+            return (read, Trust::Full);
+        };
+        match senders.believes(sender) {
+            Belief::Believed => (read, Trust::Full),
+            Belief::Unknown => (read, Trust::Unknown),
+            Belief::NotBelieved => {
+                let is_nested =
+                    matches!(read.origin, Origin::Ours(_)) && wire::bears_fields(&read.payload);
+                senders.warn(sender);
+                (
+                    wire::read_as_foreign(body, self.max_retries),
+                    if is_nested { Trust::Nested } else { Trust::Full },
+                )
+            }
+        }
+    }
+}
+
+/// How far the retry fields of a body are to be believed, as it was read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    Full,
+    /// STS has not said yet who we are.
+    Unknown,
+    /// They are not believed, and were put around others that were not believed either: each copy
+    /// of such a body would be one layer larger.
+    Nested,
+}
+
+impl Delivery {
+    /// Reads a record. `received` is the time of this batch, for a record that does not say.
+    pub(crate) fn decode(
+        position: usize,
+        mut record: Record,
+        received: SystemTime,
+        decoder: &Decoder,
+    ) -> Self {
+        let arrival = decoder.arrivals.of(&record, received);
+        let broken = |what| Failure::new(FailureClass::NonRetryable, Evidence::Body, what);
+        let mut defect =
+            record.attributes.is_none().then(|| broken("a message attribute cannot be read"));
+        let body = record.body.take().filter(|body| !body.is_empty()).unwrap_or_else(|| {
+            defect = Some(broken("the record has no body"));
+            String::new()
+        });
+        let is_fifo = record.queue.as_ref().is_some_and(|queue| queue.is_fifo());
+        let (read, trust) = decoder.read(&body, record.sender);
+        let is_unverified = trust == Trust::Unknown;
+        if trust == Trust::Nested {
+            defect = Some(broken(NESTED));
+        }
+        let is_of_later_version = matches!(read.origin, Origin::LaterVersion(_));
+        let mut state = match read.origin {
+            Origin::Fresh { retry_count } => RetryState { retry_count, ..RetryState::default() },
+            Origin::Ours(state) => *state,
+            Origin::LaterVersion(_) => RetryState::default(),
+        };
+        if is_fifo {
+            // It is none of ours: we count by receives there, so that a message was called before
+            // they say that it is given up.
+            state.retry_count = 0;
+        }
+        let payload = match read.payload {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(restored) => Some(restored),
+        };
+        let state = restart_if_redriven(state, &record);
+        // SQS's own times are those of the queue from which it was moved.
+        let (sent, copy_first_received) = match &arrival {
+            Some(arrival) => (None, Some(arrival.at)),
+            None => (record.sent, record.first_received),
+        };
+        let here = copy_first_received.unwrap_or(received);
+        let receive_count = record.receive_count.unwrap_or(1).max(1);
+        let attributes = record.attributes.unwrap_or_default();
+        let first_sent = state.first_sent.or(sent).unwrap_or(here);
+        let (limits, refusal) = match decoder.producer_limits {
+            ProducerLimits::On => MessageLimits::read(&attributes, first_sent).map_or_else(
+                |refusal| (MessageLimits::default(), Some(refusal)),
+                |limits| (limits, None),
+            ),
+            ProducerLimits::Off => (MessageLimits::default(), None),
+        };
+        let message_id = record.message_id.filter(|id| !id.is_empty());
+        let strategy = match decoder.strategy {
+            // Whoever wrote the fields, a copy would vouch for them.
+            _ if is_unverified => Strategy::Visibility,
+            // A copy would lose its place.
+            Strategy::Copy if is_fifo => Strategy::Visibility,
+            // Only by its id can SQS be told to keep it.
+            Strategy::Visibility if message_id.is_none() && !is_fifo => Strategy::Copy,
+            strategy @ (Strategy::Copy | Strategy::Visibility) => strategy,
+        };
+        Self {
+            position,
+            message_id,
+            receipt_handles: record
+                .receipt_handle
+                .filter(|handle| !handle.is_empty())
+                .into_iter()
+                .collect(),
+            queue: record.queue,
+            strategy,
+            lineage: None,
+            waits_for_others: false,
+            receive_count,
+            receives_before: arrival.map_or(0, |arrival| arrival.receives_before),
+            waits: limits.receives(here),
+            first_sent,
+            first_received: state.first_received.unwrap_or(here),
+            copy_first_received,
+            group_id: record.group_id,
+            trace_header: record.trace_header,
+            attributes,
+            limits,
+            refusal,
+            payload: payload.unwrap_or(body),
+            state,
+            defect,
+            is_unverified,
+            is_of_later_version,
+        }
+    }
+
+    /// Adds a further delivery of the same message: one message, one outcome. SQS honours the
+    /// receipt handle of the latest receive, so that one comes first.
+    pub(crate) fn join(&mut self, mut other: Self) {
+        if other.receive_count > self.receive_count {
+            std::mem::swap(self, &mut other);
+        }
+        self.position = self.position.min(other.position);
+        self.receipt_handles.append(&mut other.receipt_handles);
+    }
+
+    /// Notes which message is before it in its FIFO group: as long as that one is not done, both
+    /// are received together.
+    pub(crate) fn follow(&mut self, predecessor: &Self) {
+        self.waits = self.waits.max(predecessor.waits);
+    }
+
+    /// Notes how many copies in a row led to this invocation: whatever it sends continues that row.
+    pub(crate) fn descend(&mut self, lineage: u32) {
+        self.lineage = Some(lineage);
+        // Only by its id can SQS be told to keep it.
+        if self.ends_its_row() && self.message_id.is_some() && self.strategy == Strategy::Copy {
+            self.strategy = Strategy::Visibility;
+            self.waits_for_others = self.state.lineage < MAX_LINEAGE;
+        }
+    }
+
+    /// Whether nothing more may be sent for it without coming near Lambda's limit.
+    pub(crate) fn ends_its_row(&self) -> bool {
+        self.lineage.is_some_and(|lineage| lineage >= MAX_LINEAGE)
+    }
+
+    /// The body as first delivered.
+    pub(crate) fn payload(&self) -> &str {
+        &self.payload
+    }
+
+    /// The id of the first delivery.
+    pub(crate) fn original_id(&self) -> Option<&str> {
+        self.state.original_message_id.as_deref().or(self.message_id.as_deref())
+    }
+
+    pub(crate) fn is_fifo(&self) -> bool {
+        self.queue.as_ref().is_some_and(|queue| queue.is_fifo())
+    }
+
+    /// Retries used before this delivery, or more where a message waits in its place.
+    pub(crate) fn retries(&self) -> u32 {
+        self.progress().retries()
+    }
+
+    /// Receives of this copy in this queue that may have been attempts, this one included.
+    fn receives(&self) -> u32 {
+        self.receive_count.saturating_sub(self.receives_before).saturating_sub(self.waits).max(1)
+    }
+
+    /// How often it was not its turn. A message that cannot be re-sent keeps its count; its
+    /// receives count for it.
+    pub(crate) fn deferrals(&self) -> u32 {
+        self.state.deferrals.max(self.receives() - 1)
+    }
+
+    pub(crate) fn progress(&self) -> Progress<'_> {
+        Progress {
+            state: &self.state,
+            // Before its time nobody has tried anything.
+            first_received: self
+                .limits
+                .not_before
+                .map_or(self.first_received, |due| due.max(self.first_received)),
+            max_retries: self.limits.max_retries.unwrap_or(u32::MAX),
+            receive_count: self.receives(),
+            strategy: self.strategy,
+            // A message that waits for the sake of others, or for STS, may wait in a copy
+            // otherwise, so its receives say nothing.
+            counts_receives: self.strategy == Strategy::Visibility
+                && !self.waits_for_others
+                && !self.is_unverified,
+        }
+    }
+}

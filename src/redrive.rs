@@ -1,0 +1,44 @@
+//! Whether a message was brought back from a dead-letter queue, or is handled in one, so that it
+//! starts afresh. Decides by the record and its retry state; reads no clock.
+
+use std::time::{Duration, SystemTime};
+
+use crate::queue::Record;
+use crate::settings::DeadLetterMode;
+use crate::state::RetryState;
+use crate::wire::DeadLetterInfo;
+
+/// If SQS says that a copy was sent this much later than we sent it, somebody else sent it: an
+/// operator's redrive.
+pub(crate) const REDRIVE_TOLERANCE: Duration = Duration::from_secs(120);
+/// After so many redrives nothing starts afresh any more.
+const MAX_REDRIVES: u32 = 10;
+
+/// The state of a message that starts afresh if it was redriven, and else the state as it is. A
+/// time that SQS does not give is no evidence, so nothing restarts by time then. A message that SQS
+/// itself moved is in a dead-letter queue, whose consumer handles it anew and is told why it is
+/// there.
+pub(crate) fn restart_if_redriven(state: RetryState, record: &Record) -> RetryState {
+    let Record { sent, first_received, was_dead_lettered, ref dead_letter_source, .. } = *record;
+    let since = |from: Option<SystemTime>, to: Option<SystemTime>| to?.duration_since(from?).ok();
+    let enqueued_later =
+        since(state.retry_timestamp, sent).is_some_and(|later| later > REDRIVE_TOLERANCE);
+    // An annotated copy that was received before its delay was over was enqueued by somebody else,
+    // which the clock alone could not tell within the tolerance. A second less, as nobody promises
+    // that SQS keeps a delay to the millisecond.
+    let least = Duration::from_secs(u64::from(DeadLetterMode::ANNOTATION_DELAY.as_secs()) - 1);
+    let received_too_soon =
+        state.dead_letter.is_some() && since(sent, first_received).is_some_and(|time| time < least);
+    let was_sent_elsewhere = state.source.is_some();
+    let redriven = enqueued_later || received_too_soon || was_sent_elsewhere || was_dead_lettered;
+    if !redriven || state.redrives >= MAX_REDRIVES {
+        return state;
+    }
+    let last_dead_letter = DeadLetterInfo::to_remember(
+        &state,
+        was_dead_lettered,
+        dead_letter_source.as_ref().map(ToString::to_string),
+    );
+    // Nobody says that a redrive breaks off the row of copies.
+    RetryState { lineage: state.lineage, ..state.restarted(last_dead_letter) }
+}
