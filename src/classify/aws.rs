@@ -5,10 +5,9 @@ use std::error::Error;
 
 use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_types::error::ErrorMetadata;
-use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
-use super::rules::Case;
-use super::{chain, io};
+use super::chain::chain;
+use super::io;
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// Codes by class. The throttling codes and the first two transient ones are those of the SDK's own
@@ -96,26 +95,6 @@ const CODES: [(FailureClass, &str, &[&str]); 5] = [
         ],
     ),
 ];
-
-impl Failure {
-    /// Classifies an error of the AWS SDK for Rust, of any service, by its code: throttling is a
-    /// rate limit, access trouble is non-retryable. An error without a code (a time-out, no
-    /// connection) is classified as by [`Failure::classified`].
-    ///
-    /// ```
-    /// use aws_sdk_sqs::error::ErrorMetadata;
-    /// use requeue::{Failure, FailureClass};
-    ///
-    /// let error = ErrorMetadata::builder().code("ThrottlingException").message("Rate exceeded").build();
-    /// assert_eq!(Failure::aws(&error).class(), FailureClass::RateLimit);
-    /// assert_eq!(Failure::aws(&error).reason(), "throttled: ThrottlingException");
-    /// ```
-    #[must_use]
-    pub fn aws(error: &(impl ProvideErrorMetadata + Error + 'static)) -> Self {
-        let ruled = Case::error(error, error.code()).judge();
-        ruled.or_else(|| error.code().and_then(by_code)).unwrap_or_else(|| Self::classified(error))
-    }
-}
 
 /// The class of a code, whatever the protocol wraps around it:
 /// `com.amazon.coral.service#ThrottlingException:http://…`,

@@ -4,25 +4,11 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
+use super::answer::Answer;
 use super::rules::Case;
+use super::status::{class_of, told};
 use super::{aws, code, retry_after};
 use crate::failure::{Evidence, Failure, FailureClass};
-
-/// Statuses that differ from their hundred.
-const STATUSES: [(u16, FailureClass); 9] = {
-    use FailureClass::{NonRetryable, RateLimit, Temporary};
-    [
-        (408, Temporary),
-        (425, Temporary),
-        (429, RateLimit),
-        (500, Temporary),
-        (501, NonRetryable),
-        (502, Temporary),
-        (503, Temporary),
-        (504, Temporary),
-        (505, NonRetryable),
-    ]
-};
 
 /// What providers write into an error body, wherever in it they write it. The first row that
 /// matches wins.
@@ -99,63 +85,6 @@ const UNDER_WAY: [&str; 2] = [
 
 /// Some bodies are a list of errors; of a longer one the rest tells nothing new.
 const MAX_LISTED: usize = 10;
-
-/// Headers that say how many more requests are welcome.
-const REMAINING: [&str; 3] =
-    ["x-ratelimit-remaining", "ratelimit-remaining", "x-rate-limit-remaining"];
-
-/// An HTTP answer as plain data, from whatever client.
-///
-/// ```
-/// use std::time::{Duration, SystemTime};
-/// use requeue::{Failure, FailureClass};
-/// use requeue::classify::Answer;
-///
-/// let answer = Answer { status: 503, headers: &[("Retry-After", b"120")], body: b"" };
-/// let failure = Failure::from_answer(&answer, SystemTime::UNIX_EPOCH);
-/// assert_eq!(failure.class(), FailureClass::Temporary);
-/// assert_eq!(failure.delay(), Some(Duration::from_secs(120)));
-/// assert_eq!(failure.reason(), "status 503");
-///
-/// let answer = Answer { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann"}"# };
-/// assert_eq!(Failure::from_answer(&answer, SystemTime::UNIX_EPOCH).reason(), "status 422: outdated-fare");
-/// ```
-#[derive(Clone, Copy)]
-pub struct Answer<'a> {
-    /// The status.
-    pub status: u16,
-    /// Names, in any case, and values; a name may occur several times.
-    pub headers: &'a [(&'a str, &'a [u8])],
-    /// The body, or its beginning: only JSON is read, and JSON that is cut off is not.
-    pub body: &'a [u8],
-}
-
-impl<'a> Answer<'a> {
-    /// The values of a header, without surrounding white space.
-    pub(super) fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
-        self.headers
-            .iter()
-            .filter(move |header| header.0.eq_ignore_ascii_case(name))
-            .map(|header| header.1.trim_ascii())
-    }
-
-    fn says(&self, name: &str, value: &[u8]) -> bool {
-        self.values(name).any(|found| found.eq_ignore_ascii_case(value))
-    }
-
-    /// What is left of an allowance, by its header: `Some(true)` if nothing is.
-    pub(super) fn is_used_up(&self) -> Option<bool> {
-        let mut remaining = REMAINING.iter().flat_map(|name| self.values(name)).peekable();
-        remaining.peek()?;
-        Some(remaining.any(retry_after::is_nothing))
-    }
-}
-
-impl std::fmt::Debug for Answer<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answer").field("status", &self.status).finish_non_exhaustive()
-    }
-}
 
 impl Failure {
     /// Classifies an HTTP answer that is no success. `now` is the time of day, from which dates in
@@ -244,28 +173,10 @@ fn verdict(answer: &Answer<'_>, details: &Details, asks_for_patience: bool) -> F
         return told(FailureClass::Temporary, Some("asks to come back"));
     }
     // GitHub's two limits.
-    if status == 403 && (asks_for_patience || answer.is_used_up() == Some(true)) {
+    if status == 403 && (asks_for_patience || retry_after::is_used_up(answer) == Some(true)) {
         return told(FailureClass::RateLimit, Some("rate limit"));
     }
     told(class, None)
-}
-
-/// A reason: the status, our own words on it, and the error's own code.
-pub(super) fn told(status: u16, words: Option<&str>, own_code: Option<&str>) -> String {
-    match (words, own_code) {
-        (None, None) => format!("status {status}"),
-        (Some(one), None) | (None, Some(one)) => format!("status {status}: {one}"),
-        (Some(words), Some(code)) => format!("status {status}: {code}, {words}"),
-    }
-}
-
-/// The class of a status by itself.
-pub(super) fn class_of(status: u16) -> FailureClass {
-    let of_hundred = match status {
-        300..=499 => FailureClass::NonRetryable,
-        _ => FailureClass::Temporary,
-    };
-    STATUSES.iter().find(|row| row.0 == status).map_or(of_hundred, |row| row.1)
 }
 
 /// What an error body tells, as far as it is one of a known shape.

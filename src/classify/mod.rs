@@ -9,28 +9,31 @@
 //! name of a kind of error (`code.rs`).
 
 use std::error::Error;
-use std::iter::successors;
 use std::time::Duration;
+
+use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 use crate::failure::{Evidence, Failure, FailureClass};
 use rules::Case;
 
-mod aws;
-mod code;
+// Each imports only those after it.
 mod grpc;
 mod http;
-mod io;
-mod retry_after;
 mod rules;
 mod text;
+mod code;
+mod retry_after;
+mod aws;
+mod io;
+mod chain;
+mod status;
+mod answer;
 
+pub use answer::Answer;
+pub(crate) use chain::chain;
 pub use grpc::GrpcStatus;
-pub use http::Answer;
 pub use rules::Rules;
 pub(crate) use rules::{Effect, Match, Phrase};
-
-/// No honest error is nested deeper; a chain that bites its own tail ends here.
-const MAX_DEPTH: usize = 32;
 
 /// The kinds of errors that are known by their type, in no particular order: no error is of two
 /// kinds.
@@ -61,6 +64,26 @@ impl Failure {
         })
     }
 
+    /// Classifies an error of the AWS SDK for Rust, of any service, by its code: throttling is a
+    /// rate limit, access trouble is non-retryable. An error without a code (a time-out, no
+    /// connection) is classified as by [`Failure::classified`].
+    ///
+    /// ```
+    /// use aws_sdk_sqs::error::ErrorMetadata;
+    /// use requeue::{Failure, FailureClass};
+    ///
+    /// let error = ErrorMetadata::builder().code("ThrottlingException").message("Rate exceeded").build();
+    /// assert_eq!(Failure::aws(&error).class(), FailureClass::RateLimit);
+    /// assert_eq!(Failure::aws(&error).reason(), "throttled: ThrottlingException");
+    /// ```
+    #[must_use]
+    pub fn aws(error: &(impl ProvideErrorMetadata + Error + 'static)) -> Self {
+        let ruled = Case::error(error, error.code()).judge();
+        ruled
+            .or_else(|| error.code().and_then(aws::by_code))
+            .unwrap_or_else(|| Self::classified(error))
+    }
+
     /// With the delay that the callee named, unless the failure has one already or waits for
     /// nothing.
     fn told(self, delay: Option<Duration>) -> Self {
@@ -87,22 +110,6 @@ pub(crate) fn recognised(error: &(dyn Error + 'static)) -> Option<Failure> {
 /// By type alone.
 pub(crate) fn typed(error: &(dyn Error + 'static)) -> Option<Failure> {
     chain(error).find_map(|level| BY_TYPE.iter().find_map(|known| known(level)))
-}
-
-/// An error and all that caused it, outermost first.
-pub(crate) fn chain<'a>(
-    error: &'a (dyn Error + 'static),
-) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    let cause = |error: &&'a (dyn Error + 'static)| -> Option<&'a (dyn Error + 'static)> {
-        let error: &'a (dyn Error + 'static) = *error;
-        // `io::Error` names as its source the source of the error it was made from, and so would
-        // hide that one.
-        match error.downcast_ref().and_then(std::io::Error::get_ref) {
-            Some(inner) => Some(inner),
-            None => error.source(),
-        }
-    };
-    successors(Some(error), cause).take(MAX_DEPTH)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use jiff::fmt::friendly::SpanParser;
 
-use super::http::Answer;
+use super::answer::Answer;
 
 /// No named delay is longer: 136 years, so that it can be added to any time of day. The policy cuts
 /// far earlier.
@@ -33,6 +33,10 @@ const ALLOWANCES: [(&str, &str); 6] = [
     ("anthropic-ratelimit-input-tokens-remaining", "anthropic-ratelimit-input-tokens-reset"),
     ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
 ];
+
+/// Headers that say how many more requests are welcome.
+const REMAINING: [&str; 3] =
+    ["x-ratelimit-remaining", "ratelimit-remaining", "x-rate-limit-remaining"];
 
 /// `Retry-After`, the first that is valid; else one of its relatives in milliseconds.
 pub(super) fn retry_after(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
@@ -65,12 +69,19 @@ pub(super) fn reset(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
     };
     field()
         .or_else(allowances)
-        .or_else(|| if answer.is_used_up() == Some(false) { None } else { older() })
+        .or_else(|| if is_used_up(answer) == Some(false) { None } else { older() })
+}
+
+/// Whether an allowance is used up, if the response tells how much of it is left.
+pub(super) fn is_used_up(answer: &Answer<'_>) -> Option<bool> {
+    let mut remaining = REMAINING.iter().flat_map(|name| answer.values(name)).peekable();
+    remaining.peek()?;
+    Some(remaining.any(is_nothing))
 }
 
 /// Whether nothing is left: of some allowances more is taken than there was, and some have
 /// parameters, as `0;w=21600`.
-pub(super) fn is_nothing(remaining: &[u8]) -> bool {
+fn is_nothing(remaining: &[u8]) -> bool {
     let amount = remaining.split(|byte| *byte == b';').next().unwrap_or_default();
     str::from_utf8(amount)
         .is_ok_and(|amount| amount.trim().parse::<f64>().is_ok_and(|amount| amount <= 0.0))

@@ -7,9 +7,11 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::http::Answer;
+use super::answer::Answer;
+use super::aws;
+use super::chain::chain;
+use super::status::told;
 use super::text::Words;
-use super::{aws, chain, http};
 use crate::failure::{Evidence, Failure, FailureClass};
 
 tokio::task_local! {
@@ -272,9 +274,9 @@ impl Effect {
     fn of(&self, case: &Case<'_>) -> Failure {
         let place = &self.place;
         let reason = match (case.answer, &self.reason) {
-            (Some(answer), Some(reason)) => http::told(answer.status, Some(reason), None),
+            (Some(answer), Some(reason)) => told(answer.status, Some(reason), None),
             (Some(answer), None) => {
-                format!("{}, by {place}", http::told(answer.status, None, case.own_code))
+                format!("{}, by {place}", told(answer.status, None, case.own_code))
             }
             (None, Some(reason)) => reason.clone(),
             (None, None) => format!("by {place}"),

@@ -7,7 +7,8 @@
 use std::error::Error;
 use std::fmt::{self, Write};
 
-use super::{aws, http};
+use super::aws;
+use super::status::class_of;
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// Phrases in lower case, the first row that matches wins: what names the longer wait comes first,
@@ -233,7 +234,7 @@ impl Words {
         let with_its_phrase =
             || STATUS_LINES.iter().find(|line| self.hold(line)).and_then(|line| status(&line[..3]));
         let status = after_its_name.or_else(with_its_phrase)?;
-        Some(Failure::new(http::class_of(status), Evidence::Text, format_args!("status {status}")))
+        Some(Failure::new(class_of(status), Evidence::Text, format_args!("status {status}")))
     }
 }
 

@@ -1,0 +1,47 @@
+//! An HTTP response as plain data, from whatever client. Knows no class.
+
+/// An HTTP answer as plain data, from whatever client.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use requeue::{Failure, FailureClass};
+/// use requeue::classify::Answer;
+///
+/// let answer = Answer { status: 503, headers: &[("Retry-After", b"120")], body: b"" };
+/// let failure = Failure::from_answer(&answer, SystemTime::UNIX_EPOCH);
+/// assert_eq!(failure.class(), FailureClass::Temporary);
+/// assert_eq!(failure.delay(), Some(Duration::from_secs(120)));
+/// assert_eq!(failure.reason(), "status 503");
+///
+/// let answer = Answer { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann"}"# };
+/// assert_eq!(Failure::from_answer(&answer, SystemTime::UNIX_EPOCH).reason(), "status 422: outdated-fare");
+/// ```
+#[derive(Clone, Copy)]
+pub struct Answer<'a> {
+    /// The status.
+    pub status: u16,
+    /// Names, in any case, and values; a name may occur several times.
+    pub headers: &'a [(&'a str, &'a [u8])],
+    /// The body, or its beginning: only JSON is read, and JSON that is cut off is not.
+    pub body: &'a [u8],
+}
+
+impl<'a> Answer<'a> {
+    /// The values of a header, without surrounding white space.
+    pub(super) fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
+        self.headers
+            .iter()
+            .filter(move |header| header.0.eq_ignore_ascii_case(name))
+            .map(|header| header.1.trim_ascii())
+    }
+
+    pub(super) fn says(&self, name: &str, value: &[u8]) -> bool {
+        self.values(name).any(|found| found.eq_ignore_ascii_case(value))
+    }
+}
+
+impl std::fmt::Debug for Answer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Answer").field("status", &self.status).finish_non_exhaustive()
+    }
+}
