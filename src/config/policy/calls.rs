@@ -3,11 +3,14 @@
 #[cfg(test)]
 use serde_json::{Value, json};
 
+use super::bounds::{ATTEMPTS, FACTOR, PAUSE};
+use super::delays::Jitters;
 use super::json::Json;
-use super::keys::{Listed, calls, receiving};
-use super::names;
+#[cfg(test)]
+use super::key::object;
+use super::key::{Key, Listed, names, table};
 use super::section::Section;
-use super::shapes::{Shape, refuse};
+use super::shapes::{Count, Number, OFF, Seconds, Shape, refuse};
 use crate::policy::{Backoff, CallPolicy};
 
 /// Which calls to SQS.
@@ -19,13 +22,46 @@ pub(super) enum Calls {
     Receiving,
 }
 
-/// Switches something off.
-pub(super) const OFF: &str = "off";
+/// The keys of the settings for calls to SQS.
+pub(super) mod settling {
+    use super::{ATTEMPTS, Count, FACTOR, Jitters, Key, Listed, Number, PAUSE, Seconds, table};
+
+    table! {
+        MAX_ATTEMPTS, "maxAttempts", Count = ATTEMPTS,
+            "Most attempts, the first one included. Default: 5.";
+        BASE, "baseDelay", Seconds = PAUSE,
+            "The first pause, in seconds. Default: 0.1.";
+        MAX_DELAY, "maxDelay", Seconds = PAUSE,
+            "The longest pause, in seconds. Default: 5.";
+        MULTIPLIER, "multiplier", Number = FACTOR,
+            "By what the pause is multiplied each time. Default: 2.";
+        JITTER, "jitter", Jitters = Jitters,
+            "How pauses are spread. Default: {\"proportional\": 0.1}.";
+    }
+}
+
+/// The keys of the settings for receiving, which are those for other calls with other defaults.
+mod receiving {
+    use super::{ATTEMPTS, Count, FACTOR, Jitters, Key, Listed, Number, PAUSE, Seconds, table};
+
+    table! {
+        MAX_ATTEMPTS, "maxAttempts", Count = ATTEMPTS,
+            "Trouble that outlives so many attempts is an error in the log, and keeps a worker from its start. If SQS refuses for good, one attempt is enough. Default: 3.";
+        BASE, "baseDelay", Seconds = PAUSE,
+            "The first pause, in seconds. Default: 0.5.";
+        MAX_DELAY, "maxDelay", Seconds = PAUSE,
+            "The longest pause, in seconds. Default: 10.";
+        MULTIPLIER, "multiplier", Number = FACTOR,
+            "By what the pause is multiplied each time. Default: 2.";
+        JITTER, "jitter", Jitters = Jitters,
+            "How pauses are spread. Default: {\"proportional\": 0.2}.";
+    }
+}
 
 impl Calls {
     fn keys(&self) -> &'static [&'static dyn Listed] {
         match self {
-            Self::Settling => calls::ALL,
+            Self::Settling => settling::ALL,
             Self::Receiving => receiving::ALL,
         }
     }
@@ -59,11 +95,11 @@ impl Shape for Calls {
             Self::Settling | Self::Receiving => {}
         }
         let mut section = Section::open(json, path, &names(self.keys()), problems)?;
-        let max_attempts = section.read(&calls::MAX_ATTEMPTS, problems);
-        let base = section.read(&calls::BASE, problems);
-        let cap = section.read(&calls::MAX_DELAY, problems);
-        let multiplier = section.read(&calls::MULTIPLIER, problems);
-        let jitter = section.read(&calls::JITTER, problems);
+        let max_attempts = section.read(&settling::MAX_ATTEMPTS, problems);
+        let base = section.read(&settling::BASE, problems);
+        let cap = section.read(&settling::MAX_DELAY, problems);
+        let multiplier = section.read(&settling::MULTIPLIER, problems);
+        let jitter = section.read(&settling::JITTER, problems);
 
         let default = self.default();
         let longest = cap.unwrap_or(default.max_delay);
@@ -72,7 +108,7 @@ impl Shape for Calls {
         // What was refused has no value, and the default in its place contradicts nothing.
         if section.sound && first > longest {
             let [base_path, cap_path] =
-                [calls::BASE.name, calls::MAX_DELAY.name].map(|name| section.path_to(name));
+                [settling::BASE.name, settling::MAX_DELAY.name].map(|name| section.path_to(name));
             let (first, longest) = (first.as_secs_f64(), longest.as_secs_f64());
             let place = if cap.is_some() { cap_path } else { "the default of maxDelay".to_owned() };
             problems
@@ -91,7 +127,7 @@ impl Shape for Calls {
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        let object = super::schema::object(self.keys());
+        let object = object(self.keys());
         match self {
             Self::Settling => json!({ "anyOf": [{ "enum": [OFF] }, object] }),
             Self::Receiving => object,

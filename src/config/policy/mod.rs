@@ -24,7 +24,7 @@
 //! }
 //! ```
 //!
-//! Every key may be left out. The table of keys, with their bounds, is `keys.rs`, and
+//! Every key may be left out. The table of keys is `keys.rs`, their bounds are `bounds.rs`, and
 //! `infra/policy.schema.json` is the same for editors.
 //!
 //! - A value of a class beats the global one, and that beats the preset's, which replaces the whole
@@ -52,22 +52,28 @@ use std::str::FromStr;
 use crate::classify::Rules;
 use crate::policy::{Preset, RetryPolicy};
 
-mod calls;
-mod json;
-mod keys;
-mod protection;
-mod queue;
-mod resolve;
-mod rules;
+// Each imports only those after it.
 #[cfg(test)]
 mod schema;
+mod resolve;
+mod keys;
+mod classes;
+mod rules;
+mod protection;
+mod calls;
+mod queue;
 mod section;
+mod key;
+mod delays;
+mod bounds;
 mod shapes;
+mod json;
 #[cfg(test)]
 mod tests;
 
+use classes::{CLASSES, Class, class};
 pub(super) use json::Json;
-use keys::{CLASSES, Class, Listed, global};
+use key::names;
 pub use queue::QueueConfig;
 use resolve::{Entry, Globals, resolve};
 use section::Section;
@@ -108,6 +114,21 @@ impl FromStr for Rules {
     /// All problems of the document.
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
         read(document).map(|(_, rules)| rules).map_err(|problems| InvalidPolicy { problems })
+    }
+}
+
+impl FromStr for QueueConfig {
+    type Err = InvalidPolicy;
+
+    /// Reads the `queueConfig` of a policy document; a document without one names nothing.
+    ///
+    /// # Errors
+    ///
+    /// All problems of the document.
+    fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
+        self::document(document)
+            .map(|(_, _, queue)| queue)
+            .map_err(|problems| InvalidPolicy { problems })
     }
 }
 
@@ -161,23 +182,23 @@ fn document(document: &str) -> Result<Document, Vec<String>> {
 type Document = (RetryPolicy, Rules, QueueConfig);
 
 fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<Document> {
-    let mut section = Section::open(json, "", &names(global::ALL), problems)?;
-    let preset = section.read(&global::PRESET, problems).unwrap_or(Preset::STANDARD);
+    let mut section = Section::open(json, "", &names(keys::ALL), problems)?;
+    let preset = section.read(&keys::PRESET, problems).unwrap_or(Preset::STANDARD);
     let built_in = preset.policy();
-    let max_retries = section.read(&global::MAX_RETRIES, problems);
-    let max_retry_after = section.read(&global::MAX_RETRY_AFTER, problems);
-    let message_ttl = section.read(&global::MESSAGE_TTL, problems);
-    let max_deferrals = section.read(&global::MAX_DEFERRALS, problems);
-    let max_deferral = section.read(&global::MAX_DEFERRAL, problems);
-    let max_postponements = section.read(&global::MAX_POSTPONEMENTS, problems);
-    let max_pause = section.read(&global::MAX_PAUSE, problems);
-    let circuit_breaker = section.read(&global::CIRCUIT_BREAKER, problems);
+    let max_retries = section.read(&keys::MAX_RETRIES, problems);
+    let max_retry_after = section.read(&keys::MAX_RETRY_AFTER, problems);
+    let message_ttl = section.read(&keys::MESSAGE_TTL, problems);
+    let max_deferrals = section.read(&keys::MAX_DEFERRALS, problems);
+    let max_deferral = section.read(&keys::MAX_DEFERRAL, problems);
+    let max_postponements = section.read(&keys::MAX_POSTPONEMENTS, problems);
+    let max_pause = section.read(&keys::MAX_PAUSE, problems);
+    let circuit_breaker = section.read(&keys::CIRCUIT_BREAKER, problems);
     let globals = Globals::read(&mut section, preset, problems);
     let entries = entries(&section, problems);
-    let rules = section.read(&global::RULES, problems).unwrap_or_default();
-    let sqs_calls = section.read(&global::SQS_CALLS, problems);
-    let receive_calls = section.read(&global::RECEIVE_CALLS, problems);
-    let queue = section.read(&global::QUEUE_CONFIG, problems).unwrap_or_default();
+    let rules = section.read(&keys::RULES, problems).unwrap_or_default();
+    let sqs_calls = section.read(&keys::SQS_CALLS, problems);
+    let receive_calls = section.read(&keys::RECEIVE_CALLS, problems);
+    let queue = section.read(&keys::QUEUE_CONFIG, problems).unwrap_or_default();
 
     let none = Entry::default();
     let own = |class| entries.iter().find(|(name, _)| *name == class).map(|(_, entry)| entry);
@@ -211,11 +232,11 @@ fn policy(json: Json<'_>, problems: &mut Vec<String>) -> Option<Document> {
 
 /// The entries of `errorConfigs`. One that cannot be read counts as an unsound one without values.
 fn entries(section: &Section<'_>, problems: &mut Vec<String>) -> Vec<(Class, Entry)> {
-    let Some(json) = section.json(global::CLASSES.name) else {
+    let Some(json) = section.json(keys::CLASSES.name) else {
         return Vec::new();
     };
     let known = CLASSES.map(|(name, _)| name);
-    let Some(section) = Section::open(json, global::CLASSES.name, &known, problems) else {
+    let Some(section) = Section::open(json, keys::CLASSES.name, &known, problems) else {
         return Vec::new();
     };
     let mut entries: Vec<(Class, Entry)> = Vec::new();
@@ -230,15 +251,11 @@ fn entries(section: &Section<'_>, problems: &mut Vec<String>) -> Vec<(Class, Ent
                 earlier.path
             ));
         }
-        let entry = match Section::open(json, &path, &names(keys::class::ALL), problems) {
+        let entry = match Section::open(json, &path, &names(class::ALL), problems) {
             Some(mut section) => Entry::read(&mut section, path, problems),
             None => Entry::unsound(path),
         };
         entries.push((class, entry));
     }
     entries
-}
-
-fn names(keys: &[&dyn Listed]) -> Vec<&'static str> {
-    keys.iter().map(|key| key.name()).collect()
 }

@@ -5,12 +5,13 @@ use serde_json::{Value, json};
 
 use std::time::Duration;
 
-use super::calls::OFF;
+use super::bounds::{FAILURES, HOLD};
 use super::json::Json;
-use super::keys::{self, breaker};
-use super::names;
+#[cfg(test)]
+use super::key::object;
+use super::key::{Key, Listed, names, table};
 use super::section::Section;
-use super::shapes::{Shape, refuse};
+use super::shapes::{Count, OFF, Seconds, Shape, refuse};
 use crate::policy::CircuitBreaker;
 
 /// The word [`OFF`], or a number of seconds.
@@ -18,6 +19,18 @@ pub(super) struct Pauses;
 
 /// The word [`OFF`], or an object.
 pub(super) struct Breakers;
+
+/// The keys of the circuit breaker.
+mod breaker {
+    use super::{Count, FAILURES, HOLD, Key, Listed, Seconds, table};
+
+    table! {
+        THRESHOLD, "threshold", Count = FAILURES,
+            "So many failures in a row open the circuit, and up to ten times as many where some calls are answered. Default: 5.";
+        RESET_TIMEOUT, "resetTimeoutSeconds", Seconds = HOLD,
+            "The longest time between two rounds of probes. Default: 30.";
+    }
+}
 
 impl Shape for Pauses {
     type Value = Option<Duration>;
@@ -32,14 +45,14 @@ impl Shape for Pauses {
             return Some(None);
         }
         if json.number().is_none() {
-            return refuse(json, path, &format!("{OFF}, or {}", keys::HOLD.0.words()), problems);
+            return refuse(json, path, &format!("{OFF}, or {}", HOLD.0.words()), problems);
         }
-        keys::HOLD.read(json, path, problems).map(Some)
+        HOLD.read(json, path, problems).map(Some)
     }
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        json!({ "anyOf": [{ "enum": [OFF] }, keys::HOLD.schema()] })
+        json!({ "anyOf": [{ "enum": [OFF] }, HOLD.schema()] })
     }
 }
 
@@ -70,6 +83,6 @@ impl Shape for Breakers {
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        json!({ "anyOf": [{ "enum": [OFF] }, super::schema::object(breaker::ALL)] })
+        json!({ "anyOf": [{ "enum": [OFF] }, object(breaker::ALL)] })
     }
 }

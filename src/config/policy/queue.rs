@@ -1,17 +1,17 @@
 //! What a document says of its queue. It is read and told, not applied: a queue's settings belong
 //! to whoever creates it.
 
-use std::str::FromStr;
 use std::time::Duration;
 
 #[cfg(test)]
 use serde_json::Value;
 
 use super::json::Json;
-use super::keys::queue;
+#[cfg(test)]
+use super::key::object;
+use super::key::{Key, Listed, names, table};
 use super::section::Section;
-use super::shapes::Shape;
-use super::{InvalidPolicy, names};
+use super::shapes::{Count, Shape};
 
 /// The settings that a policy document names for its queue, as `queueConfig`. Requeue does not
 /// apply them: `requeue check` compares them with what the policy needs, `requeue doctor --policy`
@@ -40,18 +40,22 @@ pub struct QueueConfig {
     pub receive_wait: Option<Duration>,
 }
 
-impl FromStr for QueueConfig {
-    type Err = InvalidPolicy;
+/// The settings of a queue, within the limits of SQS. Source: API reference, `SetQueueAttributes`;
+/// `maxReceiveCount`: dead-letter queues.
+mod keys {
+    use super::{Count, Key, Listed, table};
 
-    /// Reads the `queueConfig` of a policy document; a document without one names nothing.
-    ///
-    /// # Errors
-    ///
-    /// All problems of the document.
-    fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
-        super::document(document)
-            .map(|(_, _, queue)| queue)
-            .map_err(|problems| InvalidPolicy { problems })
+    table! {
+        VISIBILITY_TIMEOUT, "visibilityTimeout", Count = Count { min: 0, max: 43_200 },
+            "How long a received message is hidden, in seconds.";
+        MESSAGE_RETENTION, "messageRetentionPeriod", Count = Count { min: 60, max: 1_209_600 },
+            "How long the queue keeps a message, in seconds.";
+        MAX_RECEIVE_COUNT, "maxReceiveCount", Count = Count { min: 1, max: 1_000 },
+            "After how many receives the redrive policy moves a message.";
+        DELAY, "delaySeconds", Count = Count { min: 0, max: 900 },
+            "How long a new message is delayed.";
+        RECEIVE_WAIT, "receiveMessageWaitTimeSeconds", Count = Count { min: 0, max: 20 },
+            "How long a receive waits for a message.";
     }
 }
 
@@ -62,19 +66,19 @@ impl Shape for QueueConfigs {
     type Value = QueueConfig;
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<QueueConfig> {
-        let mut section = Section::open(json, path, &names(queue::ALL), problems)?;
+        let mut section = Section::open(json, path, &names(keys::ALL), problems)?;
         let secs = |count: u32| Duration::from_secs(count.into());
         Some(QueueConfig {
-            visibility_timeout: section.read(&queue::VISIBILITY_TIMEOUT, problems).map(secs),
-            message_retention: section.read(&queue::MESSAGE_RETENTION, problems).map(secs),
-            max_receive_count: section.read(&queue::MAX_RECEIVE_COUNT, problems),
-            delay: section.read(&queue::DELAY, problems).map(secs),
-            receive_wait: section.read(&queue::RECEIVE_WAIT, problems).map(secs),
+            visibility_timeout: section.read(&keys::VISIBILITY_TIMEOUT, problems).map(secs),
+            message_retention: section.read(&keys::MESSAGE_RETENTION, problems).map(secs),
+            max_receive_count: section.read(&keys::MAX_RECEIVE_COUNT, problems),
+            delay: section.read(&keys::DELAY, problems).map(secs),
+            receive_wait: section.read(&keys::RECEIVE_WAIT, problems).map(secs),
         })
     }
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        super::schema::object(queue::ALL)
+        object(keys::ALL)
     }
 }

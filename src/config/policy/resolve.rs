@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use super::keys::{Class, Growth, class, global};
+use super::classes::{Class, class};
+use super::delays::Growth;
+use super::keys as global;
 use super::section::{Given, Section};
 use crate::policy::{Backoff, ClassPolicy, Jitter, Preset};
 

@@ -5,11 +5,13 @@ use std::ops::RangeInclusive;
 #[cfg(test)]
 use serde_json::{Value, json};
 
+use super::bounds::RULED;
 use super::json::{Json, shortened};
-use super::keys::{MAX_RULES, matching, rule};
-use super::names;
+#[cfg(test)]
+use super::key::object;
+use super::key::{Key, Listed, names, table};
 use super::section::Section;
-use super::shapes::{Shape, read_all, refuse};
+use super::shapes::{self, Many, Seconds, Shape, read_all, refuse};
 use crate::classify::{Effect, Match, Phrase, Rules};
 use crate::failure::FailureClass;
 
@@ -43,6 +45,53 @@ const MAX_CHARS: usize = 256;
 /// It is the heading of a group of dead letters.
 const MAX_LABEL_CHARS: usize = 64;
 const MAX_HEADERS: usize = 10;
+/// Every failure is held against every rule.
+const MAX_RULES: usize = 100;
+
+/// What a rule may make of a failure.
+const OUTCOMES: shapes::Words<FailureClass> = shapes::Words(&[
+    ("RATE_LIMIT", FailureClass::RateLimit),
+    ("RATE_LIMIT_EXCEEDED", FailureClass::RateLimit),
+    ("QUOTA", FailureClass::Quota),
+    ("QUOTA_EXCEEDED", FailureClass::Quota),
+    ("TEMPORARY", FailureClass::Temporary),
+    ("TEMPORARY_ERROR", FailureClass::Temporary),
+    ("NON_RETRYABLE", FailureClass::NonRetryable),
+]);
+
+/// The keys of one rule.
+pub(super) mod rule {
+    use super::{
+        FailureClass, Key, Label, Listed, Matches, OUTCOMES, RULED, Seconds, shapes, table,
+    };
+
+    table! {
+        MATCH, "match", Matches = Matches,
+            "What the failure must be like; all that is given must hold.";
+        CLASS, "class", shapes::Words<FailureClass> = OUTCOMES,
+            "What the failure then is.";
+        DELAY, "delaySeconds", Seconds = RULED,
+            "What the message then waits at least, whatever the answer names.";
+        REASON, "reason", Label = Label,
+            "What logs and dead letters call the failure, for example outdated-fare. Default: the place of the rule.";
+    }
+}
+
+/// The keys of what a rule matches.
+pub(super) mod matching {
+    use super::{Header, Key, Listed, Many, Status, Text, Words, table};
+
+    table! {
+        STATUS, "status", Many<Status> = Many(Status),
+            "The status of the answer, or one of a list: a number, 3xx, 4xx or 5xx.";
+        CODE, "code", Many<Text> = Many(Text),
+            "A code or reason in the answer's body, or of the error; or one of a list.";
+        HEADER, "header", Header = Header,
+            "Headers that the answer must have: true for any value, or the value, whatever its case.";
+        WORDS, "words", Many<Words> = Many(Words),
+            "Whole words in this order in the answer's body or in the error's message; or one of a list.";
+    }
+}
 
 impl Shape for RuleList {
     type Value = Rules;
@@ -58,7 +107,7 @@ impl Shape for RuleList {
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        let mut rule = super::schema::object(rule::ALL);
+        let mut rule = object(rule::ALL);
         rule["required"] = json!([rule::MATCH.name, rule::CLASS.name]);
         json!({ "type": "array", "items": rule, "maxItems": MAX_RULES })
     }
@@ -106,7 +155,7 @@ impl Shape for Matches {
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        let mut schema = super::schema::object(matching::ALL);
+        let mut schema = object(matching::ALL);
         schema["minProperties"] = 1.into();
         schema
     }

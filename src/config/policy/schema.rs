@@ -1,24 +1,20 @@
 //! The schema of the document, made from the same tables as it is read by, and held against the
 //! file that editors use.
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
-use super::keys::{Listed, class, global};
+use super::classes::class;
+use super::key::object;
+use super::keys;
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/infra/policy.schema.json");
 
 pub(super) fn schema() -> Value {
-    let mut schema = object(global::ALL);
+    let mut schema = object(keys::ALL);
     schema["$schema"] = "https://json-schema.org/draft/2020-12/schema".into();
     schema["title"] = "Retry policy of requeue".into();
     schema["$defs"] = json!({ "class": object(class::ALL) });
     schema
-}
-
-pub(super) fn object(keys: &[&dyn Listed]) -> Value {
-    let properties: Map<String, Value> =
-        keys.iter().map(|key| (key.name().to_owned(), key.schema())).collect();
-    json!({ "type": "object", "properties": properties, "additionalProperties": false })
 }
 
 /// The words that say nothing, or nothing about a value of another type.

@@ -1,7 +1,7 @@
 //! One object of the document: which of its names are known, and what stands there.
 
 use super::json::{Json, shortened};
-use super::keys::Key;
+use super::key::Key;
 use super::shapes::{Shape, refuse};
 
 /// How alike two names must be for one to be suggested for the other.

@@ -7,8 +7,11 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::json::Json;
-use super::keys::{self, Growth};
-use crate::policy::{Jitter, Preset};
+
+/// A list of more delays is a curve.
+pub(super) const MAX_LISTED: usize = 100;
+/// Switches something off.
+pub(super) const OFF: &str = "off";
 
 /// What may stand at a key.
 pub(super) trait Shape {
@@ -44,18 +47,6 @@ pub(super) struct Words<T: 'static>(pub(super) &'static [(&'static str, T)]);
 
 /// One value, or a list of them.
 pub(super) struct Many<S>(pub(super) S);
-
-/// The name of a preset.
-pub(super) struct Presets;
-
-/// One of the words of [`GROWTHS`](keys::GROWTHS), or a list of delays.
-pub(super) struct Backoffs;
-
-/// One of the words of [`JITTERS`](keys::JITTERS), or a share.
-pub(super) struct Jitters;
-
-/// An object of classes, which the parent reads.
-pub(super) struct Entries;
 
 /// For others; not read.
 pub(super) struct Ignored;
@@ -129,15 +120,15 @@ impl<S: Shape> Shape for Many<S> {
         let Some(items) = json.items() else {
             return Some(vec![self.0.read(json, path, problems)?]);
         };
-        if !(1..=keys::MAX_LISTED).contains(&items.len()) {
-            return refuse(json, path, &format!("a list of 1 to {}", keys::MAX_LISTED), problems);
+        if !(1..=MAX_LISTED).contains(&items.len()) {
+            return refuse(json, path, &format!("a list of 1 to {MAX_LISTED}"), problems);
         }
         read_all(items, path, problems, |item, path, problems| self.0.read(item, path, problems))
     }
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        let list = json!({ "type": "array", "items": self.0.schema(), "minItems": 1, "maxItems": keys::MAX_LISTED });
+        let list = json!({ "type": "array", "items": self.0.schema(), "minItems": 1, "maxItems": MAX_LISTED });
         json!({ "anyOf": [self.0.schema(), list] })
     }
 }
@@ -155,12 +146,12 @@ pub(super) fn read_all<T>(
 }
 
 impl<T: Clone> Words<T> {
-    fn find(&self, json: Json<'_>) -> Option<T> {
+    pub(super) fn find(&self, json: Json<'_>) -> Option<T> {
         let text = json.text()?;
         self.0.iter().find(|(word, _)| *word == text).map(|(_, meaning)| meaning.clone())
     }
 
-    fn list(&self) -> String {
+    pub(super) fn list(&self) -> String {
         self.0.iter().map(|(word, _)| *word).collect::<Vec<_>>().join(", ")
     }
 }
@@ -175,105 +166,6 @@ impl<T: Clone> Shape for Words<T> {
     #[cfg(test)]
     fn schema(&self) -> Value {
         json!({ "enum": self.0.iter().map(|(word, _)| *word).collect::<Vec<_>>() })
-    }
-}
-
-impl Shape for Presets {
-    type Value = Preset;
-
-    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Preset> {
-        let found =
-            json.text().and_then(|text| Preset::ALL.into_iter().find(|preset| preset.name == text));
-        found.or_else(|| {
-            refuse(json, path, &Preset::ALL.map(|preset| preset.name).join(", "), problems)
-        })
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        json!({ "enum": Preset::ALL.map(|preset| preset.name) })
-    }
-}
-
-impl Shape for Backoffs {
-    type Value = Growth;
-
-    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Growth> {
-        if let Some(growth) = keys::GROWTHS.find(json) {
-            return Some(growth);
-        }
-        let Some(items) =
-            json.items().filter(|items| (1..=keys::MAX_LISTED).contains(&items.len()))
-        else {
-            let allowed =
-                format!("{}, or a list of 1 to {} delays", keys::GROWTHS.list(), keys::MAX_LISTED);
-            return refuse(json, path, &allowed, problems);
-        };
-        let delays = read_all(items, path, problems, |item, path, problems| {
-            keys::DELAY.read(item, path, problems)
-        });
-        let mut delays = delays?.into_iter();
-        Some(Growth::List { first: delays.next()?, then: delays.collect() })
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let list = json!({ "type": "array", "items": keys::DELAY.schema(), "minItems": 1, "maxItems": keys::MAX_LISTED });
-        json!({ "anyOf": [keys::GROWTHS.schema(), list] })
-    }
-}
-
-impl Jitters {
-    const SHARE: &str = "proportional";
-}
-
-impl Shape for Jitters {
-    type Value = Jitter;
-
-    fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Jitter> {
-        if let Some(jitter) = keys::JITTERS.find(json) {
-            return Some(jitter);
-        }
-        match json.members().as_deref() {
-            Some([(name, share)]) if name == Self::SHARE => keys::SHARE
-                .read(*share, &format!("{path}.{}", Self::SHARE), problems)
-                .map(Jitter::Proportional),
-            _ => {
-                let allowed = format!(
-                    "{}, or {{\"{}\": a share from 0 to 1}}",
-                    keys::JITTERS.list(),
-                    Self::SHARE
-                );
-                refuse(json, path, &allowed, problems)
-            }
-        }
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let share = json!({
-            "type": "object",
-            "properties": { Self::SHARE: keys::SHARE.schema() },
-            "required": [Self::SHARE],
-            "additionalProperties": false,
-        });
-        json!({ "anyOf": [keys::JITTERS.schema(), share] })
-    }
-}
-
-impl Shape for Entries {
-    type Value = ();
-
-    fn read(&self, _: Json<'_>, _: &str, _: &mut Vec<String>) -> Option<()> {
-        Some(())
-    }
-
-    #[cfg(test)]
-    fn schema(&self) -> Value {
-        let names = keys::CLASSES
-            .iter()
-            .map(|(name, _)| ((*name).to_owned(), json!({ "$ref": "#/$defs/class" })));
-        json!({ "type": "object", "properties": Value::Object(names.collect()), "additionalProperties": false })
     }
 }
 

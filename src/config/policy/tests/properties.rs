@@ -7,6 +7,9 @@ use proptest::strategy::ValueTree;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
+use super::super::calls::settling;
+use super::super::classes::{CLASSES, class};
+use super::super::rules::{matching, rule};
 use super::super::schema::{allows, schema};
 use super::super::{keys, names as names_of, read};
 use super::secs;
@@ -41,11 +44,11 @@ fn words() -> impl Strategy<Value = String> {
 }
 
 fn names() -> impl Strategy<Value = String> {
-    let globals = names_of(keys::global::ALL);
-    let classes = names_of(keys::class::ALL);
-    let calls = names_of(keys::calls::ALL);
-    let rules = names_of(keys::rule::ALL).into_iter().chain(names_of(keys::matching::ALL));
-    let names = keys::CLASSES.map(|(name, _)| name);
+    let globals = names_of(keys::ALL);
+    let classes = names_of(class::ALL);
+    let calls = names_of(settling::ALL);
+    let rules = names_of(rule::ALL).into_iter().chain(names_of(matching::ALL));
+    let names = CLASSES.map(|(name, _)| name);
     let known = globals
         .into_iter()
         .chain(classes)

@@ -1,0 +1,47 @@
+//! The bounds of the document's numbers, each with its reason.
+
+use super::shapes::{Count, Number, Seconds};
+
+/// Every retry and every deferral is a message sent, received and deleted; nobody wants to pay for
+/// more of one message.
+const MAX_COPIES: u32 = 10_000;
+/// No delay, since a delay of nothing is a loop at full speed. On the wire it is rounded up to a
+/// whole second.
+const MIN_DELAY: f64 = 0.001;
+/// Allowances are renewed once a day at the latest; what waits longer is a schedule and not a
+/// retry.
+const MAX_DELAY: f64 = 86_400.0;
+/// Budgets are spent in whole seconds.
+const MIN_AGE: f64 = 1.0;
+/// A queue keeps a message for 14 days at most, and the last wait may add 900 s to a message's age.
+/// Source: SQS message quotas.
+const MAX_AGE: f64 = 14.0 * 86_400.0 - 900.0;
+/// Beyond this the second delay is the cap in any case.
+const MAX_MULTIPLIER: f64 = 100.0;
+/// With the default pauses these take 20 s; what lasts longer, the message waits for in the queue.
+const MAX_ATTEMPTS: u32 = 10;
+/// A send takes no longer, all its tries included.
+const MAX_PAUSE: f64 = 60.0;
+/// A rule names no longer delay than a callee may by default, which is the longest visibility
+/// timeout of SQS.
+const MAX_RULED: f64 = 43_200.0;
+/// A callee that is left alone for longer is not asked whether it works again.
+const MAX_HOLD: f64 = 900.0;
+/// More failures than this in a row open no circuit before the damage is done.
+const MAX_THRESHOLD: u32 = 1_000;
+
+pub(super) const COPIES: Count = Count { min: 0, max: MAX_COPIES };
+pub(super) const ATTEMPTS: Count = Count { min: 1, max: MAX_ATTEMPTS };
+pub(super) const DELAY: Seconds =
+    Seconds(Number { min: MIN_DELAY, max: MAX_DELAY, what: "a number of seconds" });
+pub(super) const RULED: Seconds =
+    Seconds(Number { min: MIN_DELAY, max: MAX_RULED, what: "a number of seconds" });
+pub(super) const PAUSE: Seconds =
+    Seconds(Number { min: MIN_DELAY, max: MAX_PAUSE, what: "a number of seconds" });
+pub(super) const HOLD: Seconds =
+    Seconds(Number { min: MIN_DELAY, max: MAX_HOLD, what: "a number of seconds" });
+pub(super) const FAILURES: Count = Count { min: 1, max: MAX_THRESHOLD };
+pub(super) const AGE: Seconds =
+    Seconds(Number { min: MIN_AGE, max: MAX_AGE, what: "a number of seconds" });
+pub(super) const FACTOR: Number = Number { min: 1.0, max: MAX_MULTIPLIER, what: "a number" };
+pub(super) const SHARE: Number = Number { min: 0.0, max: 1.0, what: "a share" };

@@ -1,0 +1,80 @@
+//! The classes of the document, and the keys of the entry of each.
+
+#[cfg(test)]
+use serde_json::{Value, json};
+
+use super::bounds::{AGE, COPIES, DELAY, FACTOR};
+use super::delays::{Backoffs, Jitters};
+use super::json::Json;
+use super::key::{Key, Listed, table};
+use super::shapes::{Count, Number, Seconds, Shape};
+
+/// The classes of the document. Both names of each are in use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    RateLimit,
+    Quota,
+    Temporary,
+    /// Serves the classes without an entry.
+    Default,
+}
+
+impl Class {
+    pub(super) fn name(self) -> &'static str {
+        let found = CLASSES.iter().find(|(_, class)| *class == self);
+        found.map_or("", |(name, _)| name)
+    }
+}
+
+pub(super) const CLASSES: [(&str, Class); 7] = [
+    ("RATE_LIMIT", Class::RateLimit),
+    ("RATE_LIMIT_EXCEEDED", Class::RateLimit),
+    ("QUOTA", Class::Quota),
+    ("QUOTA_EXCEEDED", Class::Quota),
+    ("TEMPORARY", Class::Temporary),
+    ("TEMPORARY_ERROR", Class::Temporary),
+    ("DEFAULT", Class::Default),
+];
+
+/// An object of classes, which the parent reads.
+pub(super) struct Entries;
+
+/// The keys of one class.
+pub(super) mod class {
+    use super::{
+        AGE, Backoffs, COPIES, Count, DELAY, FACTOR, Jitters, Key, Listed, Number, Seconds, table,
+    };
+
+    table! {
+        BASE, "baseDelay", Seconds = DELAY,
+            "The first delay, in seconds.";
+        MAX_DELAY, "maxDelay", Seconds = DELAY,
+            "The longest delay, in seconds.";
+        MULTIPLIER, "multiplier", Number = FACTOR,
+            "By what an exponential delay is multiplied each time.";
+        BACKOFF, "backoff", Backoffs = Backoffs,
+            "How delays grow: one of the words, or a list of seconds of which the last one repeats.";
+        JITTER, "jitter", Jitters = Jitters,
+            "How delays are spread.";
+        MAX_RETRIES, "maxRetries", Count = COPIES,
+            "Most retries for failures of this class. No effect above the policy's maxRetries, which bounds all classes together.";
+        TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
+            "No retry for a failure of this class later than this after the message was first received. It replaces the policy's totalTimeoutSeconds, shorter or longer.";
+    }
+}
+
+impl Shape for Entries {
+    type Value = ();
+
+    fn read(&self, _: Json<'_>, _: &str, _: &mut Vec<String>) -> Option<()> {
+        Some(())
+    }
+
+    #[cfg(test)]
+    fn schema(&self) -> Value {
+        let names = CLASSES
+            .iter()
+            .map(|(name, _)| ((*name).to_owned(), json!({ "$ref": "#/$defs/class" })));
+        json!({ "type": "object", "properties": Value::Object(names.collect()), "additionalProperties": false })
+    }
+}
