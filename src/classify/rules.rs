@@ -15,7 +15,9 @@ use super::text::Words;
 use crate::failure::{Evidence, Failure, FailureClass};
 
 tokio::task_local! {
-    /// The rules by which the handler that runs here classifies.
+    /// The rules by which the handler that runs here classifies. Not an argument, as
+    /// [`Failure::classified`] and `.classified()?` have none: a handler names an error and nothing
+    /// else, wherever it does so.
     static CURRENT: Rules;
 }
 
