@@ -2,8 +2,33 @@
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+
+mod imports;
+
+use imports::{circle, imports, of_rooms};
+
+/// The rooms of the library from the hosts down to the plain values: each imports only rooms of the
+/// lines below its own. A host calls the processor, and the processor calls the steps; no step calls
+/// the processor or a host.
+const FLOORS: [&[&str]; 14] = [
+    &["lambda", "worker"],
+    &["config", "measured", "processor"],
+    &["http", "settle", "telemetry"],
+    &["handler", "plan", "report"],
+    &["gate", "message"],
+    &["delivery"],
+    &["arrivals", "producer", "redrive"],
+    &["settings"],
+    &["sender", "trace"],
+    &["queue", "secrets", "wire"],
+    &["classify", "policy", "result_ext"],
+    &["state"],
+    &["failure"],
+    &["aws", "clock", "disposition", "printable"],
+];
 
 /// A name, the only places that may use it, and why.
 const ONLY_IN: [(&str, &[&str], &str); 17] = [
@@ -69,6 +94,18 @@ fn sources(directory: &Path, found: &mut Vec<PathBuf>) {
             sources(&path, found);
         } else if path.extension().is_some_and(|extension| extension == "rs") {
             found.push(path);
+        }
+    }
+}
+
+/// All files below a directory, but for those that tools have put there.
+fn everything(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        match path.is_dir() {
+            true if path.ends_with("node_modules") || path.ends_with("target") => {}
+            true => everything(&path, found),
+            false => found.push(path),
         }
     }
 }
@@ -149,10 +186,10 @@ fn the_policy_imports_std_and_plain_types_only() {
 fn planning_is_pure_and_the_executor_knows_no_policy() {
     for (path, lines) in code() {
         let forbidden: &[&str] = match path.as_str() {
-            "processor/executor.rs" => {
+            "src/processor/executor.rs" => {
                 &["crate::policy", "crate::settle", "crate::classify", "BatchProcessor", "Handler<"]
             }
-            path if path.starts_with("plan/") => {
+            path if path.starts_with("src/plan/") => {
                 &["async ", "tracing", "tokio::", "Clock", "Sampler", "Instant", "crate::settle"]
             }
             _ => continue,
@@ -161,6 +198,65 @@ fn planning_is_pure_and_the_executor_knows_no_policy() {
             assert!(!forbidden.iter().any(|name| line.contains(name)), "{path}: {line}");
         }
     }
+}
+
+/// The modules of the library by their paths in the crate, and their code.
+fn modules() -> BTreeMap<String, String> {
+    let files = code().into_iter().filter_map(|(path, lines)| {
+        let path = path.strip_prefix("src/")?.strip_suffix(".rs")?;
+        let module = path.strip_suffix("/mod").unwrap_or(path).replace('/', "::");
+        Some((if module == "lib" { String::new() } else { module }, lines.join("\n")))
+    });
+    files.collect()
+}
+
+#[test]
+fn no_files_of_the_library_import_each_other_in_a_circle() {
+    let mut modules = modules();
+    // Its rooms are drawn anew where it is going to be: with the handler that needs it.
+    modules.retain(|module, _| !module.starts_with("http::"));
+    let imports = imports(&modules);
+    assert!(imports.len() > 50 && imports["processor"].contains("plan"), "{imports:?}");
+    assert_eq!(circle(&imports), [""; 0]);
+    assert_eq!(circle(&of_rooms(&imports)), [""; 0]);
+}
+
+#[test]
+fn no_room_imports_one_above_it() {
+    let floor = |room: &str| FLOORS.iter().position(|rooms| rooms.contains(&room));
+    for (room, others) in of_rooms(&imports(&modules())) {
+        let own = floor(&room).unwrap_or_else(|| panic!("{room} stands on no floor"));
+        for other in others {
+            assert!(floor(&other) > Some(own), "{room} imports {other}, which is not below it");
+        }
+    }
+}
+
+#[test]
+fn every_file_that_a_text_names_is_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut files = Vec::new();
+    for place in ["src", "crates", "tests", "benches", "examples", "docs", "infra"] {
+        everything(&root.join(place), &mut files);
+    }
+    files.extend(["README.md", "CHANGELOG.md"].map(|name| root.join(name)));
+    let mut missing = Vec::new();
+    for file in &files {
+        let is_code = file.extension().is_some_and(|extension| extension == "rs");
+        if !is_code && file.extension().is_none_or(|extension| extension != "md") {
+            continue;
+        }
+        let text = fs::read_to_string(file).unwrap();
+        let prose = text.lines().filter(|line| !is_code || line.trim_start().starts_with("//"));
+        for name in prose.flat_map(|line| line.split('`').skip(1).step_by(2)) {
+            let is_path = name.chars().all(|c| c.is_ascii_alphanumeric() || "_-./".contains(c));
+            let is_file = [".rs", ".py", ".md", ".patch"].iter().any(|end| name.ends_with(end));
+            if is_path && is_file && !files.iter().any(|file| file.ends_with(name)) {
+                missing.push(format!("{} names {name}", file.display()));
+            }
+        }
+    }
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
 }
 
 #[test]
