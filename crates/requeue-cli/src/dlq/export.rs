@@ -11,15 +11,15 @@ use std::process::ExitCode;
 use requeue::printable;
 use serde::Serialize;
 
-use super::letter::{AttributeShape, Filter, Known, Letter};
-use super::{Place, messages, note};
+use super::letter::{AttributeJson, DeadLetterJson, Filter, Letter};
+use super::{QueueArguments, messages, note};
 use crate::stop::Stop;
 use crate::{Error, output};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    place: Place,
+    place: QueueArguments,
     /// The file; `-` is the standard output. A regular file appears at the end, whole; pipes and
     /// character devices are written into.
     file: PathBuf,
@@ -37,10 +37,10 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
+struct ExportLine<'a> {
     #[serde(flatten)]
-    known: Known<'a>,
-    message_attributes: BTreeMap<&'a str, AttributeShape<'a>>,
+    known: DeadLetterJson<'a>,
+    message_attributes: BTreeMap<&'a str, AttributeJson<'a>>,
     body: &'a str,
 }
 
@@ -87,8 +87,8 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
     let dead = letter.read();
     let attributes = letter.record.attributes.iter().flatten();
-    let line = Line {
-        known: Known::of(letter, &dead),
+    let line = ExportLine {
+        known: DeadLetterJson::of(letter, &dead),
         message_attributes: attributes.map(|(name, value)| (name.as_str(), value.into())).collect(),
         body: if unwrap { dead.payload() } else { &letter.body },
     };

@@ -9,21 +9,21 @@ use super::letter::Letter;
 
 /// The messages that are hidden by us, by their ids.
 #[derive(Default)]
-pub(crate) struct Held {
-    hidden: HashMap<String, Hidden>,
+pub(crate) struct HeldMessages {
+    hidden: HashMap<String, HeldMessage>,
     since: Option<Instant>,
     deleted: u64,
 }
 
-struct Hidden {
+struct HeldMessage {
     receipt_handle: String,
     group: Option<String>,
 }
 
-impl Held {
+impl HeldMessages {
     pub(crate) fn hold(&mut self, letter: &Letter) {
         // SQS honours the receipt handle of the latest receive.
-        let hidden = Hidden {
+        let hidden = HeldMessage {
             receipt_handle: letter.receipt_handle.clone(),
             group: letter.record.group_id.clone(),
         };
@@ -117,7 +117,7 @@ impl CutGroups {
     /// The ids and receipt handles of the next group that is worth receiving again. One receive
     /// brings ten messages, so that behind ten that are held there is nothing to reach; a group of
     /// which nothing is held is not kept back.
-    pub(crate) fn next(&mut self, held: &Held) -> Option<Vec<(String, String)>> {
+    pub(crate) fn next(&mut self, held: &HeldMessages) -> Option<Vec<(String, String)>> {
         while let Some(group) = self.waiting.pop_front() {
             self.known.remove(&group);
             let of_group = held.of_group(&group);
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     /// Messages of these groups, in this order.
-    fn received(groups: &str) -> (Vec<Letter>, Held) {
+    fn received(groups: &str) -> (Vec<Letter>, HeldMessages) {
         let letter = |(at, group): (usize, char)| {
             let id = Some(format!("{group}{at}"));
             let (receipt_handle, body) = (id.clone(), Some(String::new()));
@@ -155,7 +155,7 @@ mod tests {
             Letter::new(record, Instant::now()).expect("it has all")
         };
         let letters: Vec<Letter> = groups.chars().enumerate().map(letter).collect();
-        let mut held = Held::default();
+        let mut held = HeldMessages::default();
         for letter in &letters {
             held.hold(letter);
         }

@@ -147,7 +147,7 @@ impl Filter {
 /// What is known of a message, as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct Known<'a> {
+pub(crate) struct DeadLetterJson<'a> {
     message_id: &'a str,
     original_message_id: &'a str,
     class: &'static str,
@@ -166,7 +166,7 @@ pub(crate) struct Known<'a> {
     size_bytes: usize,
 }
 
-impl<'a> Known<'a> {
+impl<'a> DeadLetterJson<'a> {
     pub(crate) fn of(letter: &'a Letter, dead: &'a DeadLetter<'_>) -> Self {
         Self {
             message_id: &letter.id,
@@ -191,7 +191,7 @@ impl<'a> Known<'a> {
 /// A message attribute in the shape that SQS's API and the AWS CLI have for it.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
-pub(crate) struct AttributeShape<'a> {
+pub(crate) struct AttributeJson<'a> {
     data_type: &'a str,
     #[serde(skip_serializing_if = "Option::is_none")]
     string_value: Option<&'a str>,
@@ -199,7 +199,7 @@ pub(crate) struct AttributeShape<'a> {
     binary_value: Option<String>,
 }
 
-impl<'a> From<&'a Attribute> for AttributeShape<'a> {
+impl<'a> From<&'a Attribute> for AttributeJson<'a> {
     fn from(attribute: &'a Attribute) -> Self {
         let (string_value, binary_value) = match &attribute.value {
             AttributeValue::Text(text) => (Some(text.as_str()), None),

@@ -10,10 +10,11 @@ use requeue::queue::QueueArn;
 use serde::Serialize;
 
 use super::letter::{Letter, UNKNOWN, class, moment, reason};
-use super::scan::{End, Looked, Scan};
+use super::scan::Scan;
+use super::scan_result::{ScanEnd, ScanResult};
 use super::sqs::Described;
 use super::unseen::Unseen;
-use super::{Place, messages, note};
+use super::{QueueArguments, messages, note};
 use crate::stop::Stop;
 use crate::table::table;
 use crate::{Error, output};
@@ -21,7 +22,7 @@ use crate::{Error, output};
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    place: Place,
+    place: QueueArguments,
     /// JSON instead of a table.
     #[arg(long)]
     json: bool,
@@ -33,15 +34,15 @@ const MAX_KINDS: usize = 50;
 
 /// Messages by class, reason and the kind of failure.
 #[derive(Default)]
-pub(crate) struct Groups {
-    by_key: BTreeMap<Key, Group>,
+pub(crate) struct DeadLetterGroups {
+    by_key: BTreeMap<GroupKey, DeadLetterGroup>,
     sent_here: u64,
     later_version: u64,
 }
 
 /// Class, reason, and the failure's own words without what is particular to one message; `None`
 /// where nobody wrote them down.
-type Key = (&'static str, String, Option<String>);
+type GroupKey = (&'static str, String, Option<String>);
 
 /// What is left of a failure's words without those that have a digit: `order # timed out`. Our own
 /// words on a response and a rule are of few kinds as they stand, and so is a single word.
@@ -55,7 +56,7 @@ fn kind(detail: &str) -> String {
     detail.split_whitespace().map(general).collect::<Vec<_>>().join(" ")
 }
 
-struct Group {
+struct DeadLetterGroup {
     count: u64,
     oldest: Option<SystemTime>,
     /// The first one seen.
@@ -65,7 +66,7 @@ struct Group {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct GroupShape<'a> {
+pub(crate) struct GroupJson<'a> {
     class: &'a str,
     reason: &'a str,
     count: u64,
@@ -84,7 +85,7 @@ struct Listing<'a> {
     complete: bool,
     not_reached: &'a Unseen,
     sent_directly: u64,
-    groups: Vec<GroupShape<'a>>,
+    groups: Vec<GroupJson<'a>>,
 }
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -92,7 +93,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     dead_letters.warn();
     let stop = Stop::listen()?;
     let mut scan = dead_letters.scan(&arguments.place, &stop);
-    let mut groups = Groups::default();
+    let mut groups = DeadLetterGroups::default();
     let walked = scan
         .walk(async |letters, _| {
             for letter in &letters {
@@ -104,7 +105,7 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let is_released = scan.release().await;
     let looked = walked?;
     scan.tell(&looked);
-    if looked.end != End::Interrupted {
+    if looked.end != ScanEnd::Interrupted {
         show(arguments, &groups, &scan, &dead_letters.queue, &looked)?;
     }
     Ok(stop.exit_code(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
@@ -112,10 +113,10 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 
 fn show(
     arguments: &Arguments,
-    groups: &Groups,
+    groups: &DeadLetterGroups,
     scan: &Scan<'_>,
     queue: &Described,
-    looked: &Looked,
+    looked: &ScanResult,
 ) -> Result<(), Error> {
     let (complete, seen) = (looked.is_complete(), scan.looked_at());
     if arguments.json {
@@ -149,11 +150,11 @@ fn show(
     Ok(())
 }
 
-impl Groups {
+impl DeadLetterGroups {
     pub(crate) fn add(&mut self, letter: &Letter, dead: &DeadLetter<'_>) {
         let sent = letter.first_sent(dead);
         let key = self.key(class(dead), reason(dead), dead.detail());
-        let group = self.by_key.entry(key).or_insert_with(|| Group {
+        let group = self.by_key.entry(key).or_insert_with(|| DeadLetterGroup {
             count: 0,
             oldest: None,
             example: letter.id.clone(),
@@ -167,7 +168,7 @@ impl Groups {
         self.later_version += u64::from(dead.is_of_later_version());
     }
 
-    fn key(&self, class: &'static str, reason: &str, detail: Option<&str>) -> Key {
+    fn key(&self, class: &'static str, reason: &str, detail: Option<&str>) -> GroupKey {
         let key = (class, reason.to_owned(), detail.map(kind));
         let kinds = self
             .by_key
@@ -186,7 +187,7 @@ impl Groups {
     }
 
     /// The largest first.
-    fn sorted(&self) -> Vec<(&Key, &Group)> {
+    fn sorted(&self) -> Vec<(&GroupKey, &DeadLetterGroup)> {
         let mut sorted: Vec<_> = self.by_key.iter().collect();
         sorted.sort_by_key(|(_, group)| std::cmp::Reverse(group.count));
         sorted
@@ -217,10 +218,10 @@ impl Groups {
         rows
     }
 
-    pub(crate) fn shapes(&self) -> Vec<GroupShape<'_>> {
+    pub(crate) fn shapes(&self) -> Vec<GroupJson<'_>> {
         self.sorted()
             .into_iter()
-            .map(|((class, reason, _), group)| GroupShape {
+            .map(|((class, reason, _), group)| GroupJson {
                 class,
                 reason,
                 count: group.count,
@@ -279,13 +280,17 @@ mod tests {
 
     #[test]
     fn what_makes_too_many_kinds_shares_one_group() {
-        let mut groups = Groups::default();
+        let mut groups = DeadLetterGroups::default();
         let names = (0..60)
             .map(|n: u8| format!("{}{}", char::from(b'a' + n / 10), char::from(b'a' + n % 10)));
         for name in names.chain(["aa".to_owned()]) {
             let key = groups.key("temporary", "too-old", Some(&name));
-            let group =
-                Group { count: 0, oldest: None, example: String::new(), detail: Some(name) };
+            let group = DeadLetterGroup {
+                count: 0,
+                oldest: None,
+                example: String::new(),
+                detail: Some(name),
+            };
             groups.by_key.entry(key).or_insert(group).count += 1;
         }
         assert_eq!((groups.by_key.len(), groups.count()), (MAX_KINDS + 1, 61));

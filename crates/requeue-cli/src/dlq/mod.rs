@@ -8,20 +8,17 @@ use requeue::queue::{QueueArn, QueueUrl};
 use crate::{Error, output};
 
 mod confirm;
-mod copy;
-mod dry_run;
 mod export;
 mod held;
 mod letter;
 mod list;
-mod moving;
 mod peek;
-mod progress;
+mod progress_line;
 mod redrive;
 mod scan;
+mod scan_result;
 mod sqs;
 mod unseen;
-mod way;
 
 use self::scan::Scan;
 use self::sqs::{Described, Sqs};
@@ -60,7 +57,7 @@ const HIDDEN: &str = "To look at a message is to receive it: it is hidden from o
 
 /// Which queue, and how much of it.
 #[derive(clap::Args)]
-struct Place {
+struct QueueArguments {
     /// The dead-letter queue.
     #[arg(
         long,
@@ -105,7 +102,7 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {
     })
 }
 
-impl Place {
+impl QueueArguments {
     async fn find(&self) -> Result<DeadLetters, Error> {
         let sqs = Sqs::from_env().await;
         let Some(url) = &self.source_queue_url else {
@@ -159,7 +156,7 @@ impl DeadLetters {
         }
     }
 
-    fn scan<'a>(&'a self, place: &Place, stop: &'a Stop) -> Scan<'a> {
+    fn scan<'a>(&'a self, place: &QueueArguments, stop: &'a Stop) -> Scan<'a> {
         Scan::new(&self.sqs, &self.queue, place.max_messages(), stop)
     }
 }

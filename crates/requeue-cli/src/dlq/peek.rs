@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use requeue::{DeadLetter, printable};
 use serde::Serialize;
 
-use super::letter::{Filter, Known, Letter, claimed_source, class, moment, reason};
-use super::{Place, note};
+use super::letter::{DeadLetterJson, Filter, Letter, claimed_source, class, moment, reason};
+use super::{QueueArguments, note};
 use crate::stop::Stop;
 use crate::{Error, output};
 
@@ -17,7 +17,7 @@ const SHOWN: u64 = 10;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     #[command(flatten)]
-    place: Place,
+    place: QueueArguments,
     #[command(flatten)]
     filter: Filter,
     /// Shows the bodies as well, as first delivered: without the fields that Requeue added. Only
@@ -31,9 +31,9 @@ pub(crate) struct Arguments {
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Line<'a> {
+struct PeekLine<'a> {
     #[serde(flatten)]
-    known: Known<'a>,
+    known: DeadLetterJson<'a>,
     attribute_names: Vec<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     body: Option<&'a str>,
@@ -79,8 +79,8 @@ impl Arguments {
             letter.record.attributes.iter().flatten().map(|(name, _)| name.as_str()).collect();
         if self.json {
             let body = self.bodies.then(|| dead.payload());
-            return output::json_line(&Line {
-                known: Known::of(letter, dead),
+            return output::json_line(&PeekLine {
+                known: DeadLetterJson::of(letter, dead),
                 attribute_names: names,
                 body,
             });

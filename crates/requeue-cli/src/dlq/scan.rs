@@ -9,9 +9,10 @@ use futures_util::future::join_all;
 use requeue::queue::{MAX_BATCH_ENTRIES, MAX_VISIBILITY, QueueArn, ReceiveRequest};
 use tokio::time::sleep;
 
-use super::held::{CutGroups, Held};
+use super::held::{CutGroups, HeldMessages};
 use super::letter::Letter;
-use super::progress::Progress;
+use super::progress_line::ProgressLine;
+use super::scan_result::{ScanEnd, ScanResult};
 use super::sqs::{Described, Sqs, refusal};
 use super::unseen::{Cause, Comparison, PAUSE, Seen, Unseen};
 use super::{messages, note};
@@ -30,37 +31,6 @@ const LEAST_RATE: usize = 100;
 /// Looking ends so long before the first message becomes visible by itself.
 const RESERVE: Duration = Duration::from_secs(30);
 
-/// Why looking ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
-    /// There was nothing more to see.
-    Empty,
-    /// Whoever looked had seen enough.
-    Enough,
-    /// `--max-messages`.
-    MaxMessages,
-    /// The first messages would have become visible.
-    TimeUp,
-    Interrupted,
-}
-
-/// What looking has come to.
-pub(crate) struct Looked {
-    pub(crate) end: End,
-    /// Nothing if whoever looked had seen enough, or was interrupted.
-    pub(crate) unseen: Unseen,
-}
-
-impl Looked {
-    pub(crate) fn is_complete(&self) -> bool {
-        match self.end {
-            End::Enough => true,
-            End::Empty | End::MaxMessages => self.unseen.is_empty(),
-            End::TimeUp | End::Interrupted => false,
-        }
-    }
-}
-
 pub(crate) struct Scan<'a> {
     sqs: &'a Sqs,
     queue: &'a Described,
@@ -74,11 +44,11 @@ pub(crate) struct Scan<'a> {
     /// Messages that left the queue before anybody looked, of those that were counted.
     gone: u64,
     seen: HashSet<String>,
-    held: Held,
+    held: HeldMessages,
     cut: CutGroups,
     /// Messages that were made visible to be received once more, with what follows them.
     given_back: usize,
-    progress: Progress,
+    progress: ProgressLine,
 }
 
 impl<'a> Scan<'a> {
@@ -100,10 +70,10 @@ impl<'a> Scan<'a> {
             first_alone: false,
             gone: 0,
             seen: HashSet::new(),
-            held: Held::default(),
+            held: HeldMessages::default(),
             cut: CutGroups::default(),
             given_back: 0,
-            progress: Progress::new(),
+            progress: ProgressLine::new(),
         };
         scan.visibility = scan.time_for(LEAST_RATE);
         scan
@@ -145,8 +115,8 @@ impl<'a> Scan<'a> {
     /// after it.
     pub(crate) async fn walk(
         &mut self,
-        mut visit: impl AsyncFnMut(Vec<Letter>, &mut Held) -> Result<ControlFlow<()>, Error>,
-    ) -> Result<Looked, Error> {
+        mut visit: impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Result<ControlFlow<()>, Error>,
+    ) -> Result<ScanResult, Error> {
         let (mut comparison, mut is_drained) = (Comparison::default(), false);
         let looked = loop {
             if let Some(end) = self.has_to_end() {
@@ -160,7 +130,7 @@ impl<'a> Scan<'a> {
                 comparison.again();
             }
             if self.hand_over(new, &mut visit).await?.is_break() {
-                break Looked { end: End::Enough, unseen: Unseen::default() };
+                break ScanResult { end: ScanEnd::Enough, unseen: Unseen::default() };
             }
             let is_overdue = comparison.is_overdue(self.queue, self.seen());
             if is_drained && !is_overdue && self.give_back_a_cut_group().await {
@@ -168,7 +138,7 @@ impl<'a> Scan<'a> {
             }
             if is_empty || is_overdue {
                 if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
-                    break Looked { end: End::Empty, unseen };
+                    break ScanResult { end: ScanEnd::Empty, unseen };
                 }
                 self.pause().await;
             }
@@ -178,36 +148,36 @@ impl<'a> Scan<'a> {
     }
 
     /// Why nothing more is received, whatever there is.
-    fn has_to_end(&self) -> Option<End> {
+    fn has_to_end(&self) -> Option<ScanEnd> {
         if self.stop.is_told() {
-            return Some(End::Interrupted);
+            return Some(ScanEnd::Interrupted);
         }
         if self.seen.len() >= self.max_messages {
-            return Some(End::MaxMessages);
+            return Some(ScanEnd::MaxMessages);
         }
         self.held
             .since()
             .is_some_and(|since| since.elapsed() + RESERVE > self.visibility)
-            .then_some(End::TimeUp)
+            .then_some(ScanEnd::TimeUp)
     }
 
     /// With what was not reached.
-    async fn ended(&mut self, end: End) -> Result<Looked, Error> {
+    async fn ended(&mut self, end: ScanEnd) -> Result<ScanResult, Error> {
         let cause = match end {
-            End::MaxMessages => Cause::MaxMessages,
-            End::TimeUp => Cause::TimeUp,
-            End::Empty | End::Enough | End::Interrupted => {
-                return Ok(Looked { end, unseen: Unseen::default() });
+            ScanEnd::MaxMessages => Cause::MaxMessages,
+            ScanEnd::TimeUp => Cause::TimeUp,
+            ScanEnd::Empty | ScanEnd::Enough | ScanEnd::Interrupted => {
+                return Ok(ScanResult { end, unseen: Unseen::default() });
             }
         };
         let mut comparison =
-            if end == End::TimeUp { Comparison::at_once() } else { Comparison::asking_once() };
+            if end == ScanEnd::TimeUp { Comparison::at_once() } else { Comparison::asking_once() };
         loop {
             if let Some(unseen) = comparison.ask(self.sqs, self.queue, self.seen()).await? {
-                return Ok(Looked { end, unseen: unseen.because(cause) });
+                return Ok(ScanResult { end, unseen: unseen.because(cause) });
             }
             if self.stop.is_told() {
-                return Ok(Looked { end: End::Interrupted, unseen: Unseen::default() });
+                return Ok(ScanResult { end: ScanEnd::Interrupted, unseen: Unseen::default() });
             }
             self.pause().await;
         }
@@ -226,7 +196,7 @@ impl<'a> Scan<'a> {
     async fn hand_over(
         &mut self,
         mut letters: Vec<Letter>,
-        visit: &mut impl AsyncFnMut(Vec<Letter>, &mut Held) -> Result<ControlFlow<()>, Error>,
+        visit: &mut impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Result<ControlFlow<()>, Error>,
     ) -> Result<ControlFlow<()>, Error> {
         while !letters.is_empty() && !self.stop.is_told() {
             let rest = letters.split_off(letters.len().min(self.per_visit));
@@ -276,7 +246,7 @@ impl<'a> Scan<'a> {
             let ask = ReceiveRequest { max: *max, wait: WAIT, visibility: self.visibility };
             self.sqs.receive(&self.queue.arn, ask)
         }));
-        let (mut letters, mut trouble) = (Vec::new(), None);
+        let (mut letters, mut failure) = (Vec::new(), None);
         for (answer, max) in answers.await.into_iter().zip(&asks) {
             match answer {
                 Ok((records, asked)) => {
@@ -294,13 +264,13 @@ impl<'a> Scan<'a> {
                     }
                     letters.extend(received);
                 }
-                Err(error) => trouble = Some(error),
+                Err(error) => failure = Some(error),
             }
         }
         for letter in &letters {
             self.held.hold(letter);
         }
-        trouble.map_or(Ok(letters), Err)
+        failure.map_or(Ok(letters), Err)
     }
 
     /// Makes the messages of a FIFO group visible that keep back what follows them; `false` if
@@ -380,24 +350,8 @@ impl<'a> Scan<'a> {
     }
 
     /// Says what was not seen; `false` when there is such.
-    pub(crate) fn tell(&self, looked: &Looked) -> bool {
-        let (seen, name) = (messages(self.looked_at()), self.queue.arn.name());
-        match looked.end {
-            End::MaxMessages if looked.unseen.of(Cause::MaxMessages) > 0 => note(&format!(
-                "partial: {seen} looked at, about {} more in {name}; --max-messages raises the bound",
-                looked.unseen.of(Cause::MaxMessages)
-            )),
-            End::TimeUp => note(&format!(
-                "partial: {seen} looked at, about {} more; run it again for the rest",
-                looked.unseen.of(Cause::TimeUp)
-            )),
-            End::Interrupted => note(&format!(
-                "interrupted: {seen} looked at, and visible again unless brought back"
-            )),
-            End::MaxMessages | End::Empty | End::Enough => {}
-        }
-        looked.unseen.tell(name);
-        looked.is_complete()
+    pub(crate) fn tell(&self, result: &ScanResult) -> bool {
+        result.tell(self.looked_at(), self.queue.arn.name())
     }
 
     pub(crate) fn queue(&self) -> &QueueArn {

@@ -18,9 +18,9 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::{CREDENTIALS, Error, redrive_policy};
 
 /// What a call may take beyond what it waits for.
-const ANSWER: Duration = Duration::from_secs(20);
+const CALL_TIMEOUT: Duration = Duration::from_secs(20);
 /// How often a call is tried.
-const TRIES: u32 = 5;
+const MAX_ATTEMPTS: u32 = 5;
 /// Before the second try; then twice as long each time.
 const PAUSE: Duration = Duration::from_millis(200);
 
@@ -67,7 +67,7 @@ impl MoveTask {
 /// `SdkError` to the port's words.
 macro_rules! ask {
     ($operation:literal, $queue:expr, $request:expr) => {
-        match timeout(ANSWER, $request.send()).await {
+        match timeout(CALL_TIMEOUT, $request.send()).await {
             Ok(answer) => answer.map_err(|error| refusal($operation, $queue, &call_error(&error))),
             Err(_) => Err(refusal($operation, $queue, &CallError::ambiguous("TimedOut"))),
         }
@@ -119,7 +119,7 @@ impl Sqs {
 
     /// What SQS takes the time to be, to the second.
     pub(crate) async fn now(&self, queue: &QueueArn) -> Result<SystemTime, Error> {
-        let told = patiently(Again::WithoutAnswer, Duration::ZERO, async || {
+        let told = with_retries(RetryWhen::WithoutAnswer, Duration::ZERO, async || {
             self.port.describe(queue).await
         })
         .await;
@@ -189,7 +189,7 @@ impl Sqs {
         queue: &QueueArn,
         ask: ReceiveRequest,
     ) -> Result<(Vec<Record>, Instant), Error> {
-        let received = patiently(Again::WithoutAnswer, ask.wait, async || {
+        let received = with_retries(RetryWhen::WithoutAnswer, ask.wait, async || {
             let asked = Instant::now();
             Ok((self.port.receive(queue, ask).await?, asked))
         });
@@ -202,8 +202,10 @@ impl Sqs {
         queue: &QueueArn,
         entries: &[Outgoing<'_>],
     ) -> Result<Vec<Confirmation>, CallError> {
-        patiently(Again::Refused, Duration::ZERO, async || self.port.send(queue, entries).await)
-            .await
+        with_retries(RetryWhen::Refused, Duration::ZERO, async || {
+            self.port.send(queue, entries).await
+        })
+        .await
     }
 
     pub(crate) async fn delete(
@@ -231,22 +233,22 @@ impl Sqs {
 
 /// After what a call is tried again.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Again {
+enum RetryWhen {
     /// SQS says that it did nothing, and may do it later.
     Refused,
     /// Also when nobody says what became of it: for what does no harm when it is done twice.
     WithoutAnswer,
 }
 
-async fn patiently<T>(
-    again: Again,
+async fn with_retries<T>(
+    again: RetryWhen,
     wait: Duration,
     call: impl AsyncFn() -> Result<T, CallError>,
 ) -> Result<T, CallError> {
     let mut pause = PAUSE;
-    for _ in 1..TRIES {
+    for _ in 1..MAX_ATTEMPTS {
         match once(wait, &call).await {
-            Err(error) if may_help(again, error.kind) => {}
+            Err(error) if is_worth_retrying(again, error.kind) => {}
             ended => return ended,
         }
         sleep(pause).await;
@@ -255,10 +257,10 @@ async fn patiently<T>(
     once(wait, &call).await
 }
 
-fn may_help(again: Again, kind: CallErrorKind) -> bool {
+fn is_worth_retrying(again: RetryWhen, kind: CallErrorKind) -> bool {
     match kind {
         CallErrorKind::Unavailable => true,
-        CallErrorKind::Ambiguous => again == Again::WithoutAnswer,
+        CallErrorKind::Ambiguous => again == RetryWhen::WithoutAnswer,
         CallErrorKind::Refused | CallErrorKind::Malformed => false,
     }
 }
@@ -267,7 +269,9 @@ async fn once<T>(
     wait: Duration,
     call: &impl AsyncFn() -> Result<T, CallError>,
 ) -> Result<T, CallError> {
-    timeout(wait + ANSWER, call()).await.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
+    timeout(wait + CALL_TIMEOUT, call())
+        .await
+        .unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
 }
 
 /// Entries that may be carried out twice: what is not confirmed is tried again.
@@ -277,8 +281,9 @@ async fn each(
 ) -> Result<Vec<Confirmation>, CallError> {
     debug_assert!(handles.len() <= MAX_BATCH_ENTRIES);
     let mut results =
-        patiently(Again::WithoutAnswer, Duration::ZERO, async || call(handles).await).await?;
-    for _ in 1..TRIES {
+        with_retries(RetryWhen::WithoutAnswer, Duration::ZERO, async || call(handles).await)
+            .await?;
+    for _ in 1..MAX_ATTEMPTS {
         let open: Vec<usize> = (0..handles.len()).filter(|at| !is_settled(&results[*at])).collect();
         if open.is_empty() {
             break;
@@ -286,7 +291,8 @@ async fn each(
         sleep(PAUSE).await;
         let some: Vec<&str> = open.iter().map(|at| handles[*at]).collect();
         let answers =
-            patiently(Again::WithoutAnswer, Duration::ZERO, async || call(&some).await).await?;
+            with_retries(RetryWhen::WithoutAnswer, Duration::ZERO, async || call(&some).await)
+                .await?;
         for (at, answer) in open.into_iter().zip(answers) {
             results[at] = answer;
         }

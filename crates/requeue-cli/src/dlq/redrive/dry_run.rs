@@ -8,55 +8,54 @@ use requeue::queue::QueueArn;
 use requeue::{DeadLetter, printable};
 use serde::Serialize;
 
-use super::copy::Left;
-use super::letter::{Letter, claimed_source};
-use super::list::{GroupShape, Groups};
-use super::redrive::Arguments;
-use super::scan::End;
-use super::unseen::Unseen;
-use super::way::Way;
-use super::{DeadLetters, messages};
+use super::arguments::Arguments;
+use super::route::{LeftBehind, RedriveRoute};
+use crate::dlq::letter::{Letter, claimed_source};
+use crate::dlq::list::{DeadLetterGroups, GroupJson};
+use crate::dlq::scan_result::ScanEnd;
+use crate::dlq::unseen::Unseen;
+use crate::dlq::{DeadLetters, messages};
 use crate::stop::Stop;
 use crate::{Error, output};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Planned<'a> {
+struct DryRunJson<'a> {
     queue: String,
     dry_run: bool,
     #[serde(flatten)]
-    ways: &'a Ways,
+    routes: &'a PlannedRoutes,
     not_chosen: u64,
     complete: bool,
     not_reached: &'a Unseen,
-    groups: Vec<GroupShape<'a>>,
+    groups: Vec<GroupJson<'a>>,
 }
 
 /// Where how many would go.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Ways {
+struct PlannedRoutes {
     to_move: u64,
     /// By the name of the queue.
     to_copy: BTreeMap<String, u64>,
     #[serde(flatten)]
-    left: Left,
+    left: LeftBehind,
     /// By the reason for which nobody knows where to.
     not_possible: BTreeMap<String, u64>,
     /// Of those, by the queue from which they claim to come.
     not_possible_by_claim: BTreeMap<String, u64>,
 }
 
-impl Ways {
+impl PlannedRoutes {
     /// `false` of a message that stays because it belongs to another queue.
-    fn add(&mut self, way: &Way, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
-        let count = match way.of(letter, dead) {
-            _ if way.moves(letter) => &mut self.to_move,
+    fn add(&mut self, route: &RedriveRoute, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
+        let count = match route.of(letter, dead) {
+            _ if route.moves(letter) => &mut self.to_move,
             Ok(to) => self.to_copy.entry(to.name().to_owned()).or_default(),
-            Err(stays) => {
-                let Some(why) = self.left.add(stays) else { return false };
+            Err(reason_to_stay) => {
+                let Some(why) = self.left.add(reason_to_stay) else { return false };
                 if let Some(claim) = claimed_source(letter, dead) {
-                    *self.not_possible_by_claim.entry(way.shown(claim)).or_default() += 1;
+                    *self.not_possible_by_claim.entry(route.shown(claim)).or_default() += 1;
                 }
                 self.not_possible.entry(why).or_default()
             }
@@ -69,19 +68,19 @@ impl Ways {
 pub(crate) async fn run(
     arguments: &Arguments,
     dead_letters: &DeadLetters,
-    way: &Way,
+    route: &RedriveRoute,
 ) -> Result<ExitCode, Error> {
     dead_letters.warn();
     let stop = Stop::listen()?;
     let mut scan = dead_letters.scan(&arguments.place, &stop);
     let limit = arguments.filter.limit.unwrap_or(u64::MAX);
-    let (mut groups, mut ways) = (Groups::default(), Ways::default());
+    let (mut groups, mut routes) = (DeadLetterGroups::default(), PlannedRoutes::default());
     let walked = scan
         .walk(async |letters, _| {
             for letter in &letters {
                 let dead = letter.read();
                 let is_chosen = groups.count() < limit && arguments.filter.chooses(letter, &dead);
-                if is_chosen && ways.add(way, letter, &dead) {
+                if is_chosen && routes.add(route, letter, &dead) {
                     groups.add(letter, &dead);
                 }
             }
@@ -92,19 +91,19 @@ pub(crate) async fn run(
     let looked = walked?;
     let complete = scan.tell(&looked);
     let not_reached = &looked.unseen;
-    if looked.end == End::Interrupted {
+    if looked.end == ScanEnd::Interrupted {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
     let not_chosen = u64::try_from(scan.looked_at())
         .unwrap_or(u64::MAX)
-        .saturating_sub(groups.count() + ways.left.count());
+        .saturating_sub(groups.count() + routes.left.count());
     if arguments.json {
         let queue = dead_letters.queue.arn.to_string();
         let groups = groups.shapes();
-        let planned = Planned {
+        let planned = DryRunJson {
             queue,
             dry_run: true,
-            ways: &ways,
+            routes: &routes,
             not_chosen,
             complete,
             not_reached,
@@ -112,31 +111,37 @@ pub(crate) async fn run(
         };
         output::json(&planned)?;
     } else {
-        output::text(&text(way, &ways, &groups, not_chosen, not_reached))?;
+        output::text(&text(route, &routes, &groups, not_chosen, not_reached))?;
         groups.tell(&dead_letters.queue.arn);
     }
     Ok(if is_released { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn text(way: &Way, ways: &Ways, groups: &Groups, not_chosen: u64, not_reached: &Unseen) -> String {
+fn text(
+    route: &RedriveRoute,
+    routes: &PlannedRoutes,
+    groups: &DeadLetterGroups,
+    not_chosen: u64,
+    not_reached: &Unseen,
+) -> String {
     let mut lines = Vec::new();
     if groups.count() > 0 {
         lines.push(format!("{}\n", groups.table()));
     }
-    if way.by_move_task {
-        let to = way.moves_to().map_or("where they came from", QueueArn::name);
-        lines.push(format!("{} would be moved by SQS to {to}", messages(ways.to_move)));
-    } else if ways.to_copy.is_empty() {
+    if route.by_move_task {
+        let to = route.moves_to().map_or("where they came from", QueueArn::name);
+        lines.push(format!("{} would be moved by SQS to {to}", messages(routes.to_move)));
+    } else if routes.to_copy.is_empty() {
         lines.push("no message would be copied".to_owned());
     }
-    for (to, count) in &ways.to_copy {
+    for (to, count) in &routes.to_copy {
         lines.push(format!("{} would be copied to {to} and deleted here", messages(*count)));
     }
-    lines.extend(ways.left.lines("would stay here").lines().map(str::to_owned));
-    for (why, count) in &ways.not_possible {
+    lines.extend(routes.left.lines("would stay here").lines().map(str::to_owned));
+    for (why, count) in &routes.not_possible {
         lines.push(format!("{} would stay here: {why}", messages(*count)));
     }
-    for (source, count) in &ways.not_possible_by_claim {
+    for (source, count) in &routes.not_possible_by_claim {
         lines
             .push(format!("{count} of those by their claim come from {}", printable::line(source)));
     }

@@ -5,10 +5,10 @@ use std::time::Duration;
 use requeue::queue::QueueArn;
 use tokio::time::sleep;
 
-use super::progress::Progress;
-use super::sqs::{Described, MoveTask, Sqs};
-use super::unseen::{Comparison, PAUSE, Seen, Unseen};
 use crate::Error;
+use crate::dlq::progress_line::ProgressLine;
+use crate::dlq::sqs::{Described, MoveTask, Sqs};
+use crate::dlq::unseen::{Comparison, PAUSE, Seen, Unseen};
 use crate::stop::Stop;
 
 /// Between two looks at a task.
@@ -41,7 +41,7 @@ pub(crate) async fn follow(
     handle: &str,
     stop: &Stop,
 ) -> Result<Moved, Error> {
-    let mut progress = Progress::new();
+    let mut progress = ProgressLine::new();
     let mut is_cancelled = false;
     loop {
         let task = sqs.latest_move(queue).await;
@@ -62,7 +62,7 @@ pub(crate) async fn follow(
             None => format!("SQS has moved {}", task.moved),
         });
         if is_cancelled {
-            // It is on its way to an end.
+            // The cancelled task takes a moment to end.
             sleep(LOOK).await;
             continue;
         }
@@ -123,8 +123,8 @@ mod tests {
     use requeue::Clock;
     use requeue::embedded::EmbeddedSqs;
 
-    use super::super::unseen::Cause;
     use super::*;
+    use crate::dlq::unseen::Cause;
 
     #[tokio::test(start_paused = true)]
     async fn newcomers_that_were_moved_do_not_stand_for_what_a_reader_holds() {

@@ -11,13 +11,13 @@ const EVERY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_
 /// The beginning of the line, with nothing on it.
 const CLEARED: &str = "\r\x1b[2K";
 
-pub(crate) struct Progress {
+pub(crate) struct ProgressLine {
     is_terminal: bool,
     last: Instant,
     is_drawn: bool,
 }
 
-impl Progress {
+impl ProgressLine {
     /// The first line comes when something takes its time.
     pub(crate) fn new() -> Self {
         Self { is_terminal: stderr().is_terminal(), last: Instant::now(), is_drawn: false }

@@ -1,18 +1,20 @@
 //! Where messages go back to, and whether SQS can be asked to move them there. No destination is
 //! taken from a message: what a body says of its source can only keep it here.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
-use requeue::DeadLetter;
 use requeue::queue::QueueArn;
+use requeue::{DeadLetter, printable};
+use serde::Serialize;
 
-use super::letter::{Letter, claimed_source};
-use super::redrive::Arguments;
-use super::{DeadLetters, messages};
+use super::arguments::Arguments;
 use crate::Error;
+use crate::dlq::letter::{Letter, claimed_source};
+use crate::dlq::{DeadLetters, messages};
 
-/// The way back.
-pub(crate) struct Way {
+/// The destinations of a redrive.
+pub(crate) struct RedriveRoute {
     /// Where everything goes, if somebody said so.
     to: Option<QueueArn>,
     /// The queue whose messages alone are meant, if somebody chose one.
@@ -28,7 +30,7 @@ pub(crate) struct Way {
 
 /// Why a message stays.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Stays {
+pub(crate) enum StayReason {
     /// SQS moved it here from this queue, and another one was chosen.
     Of(String),
     /// It claims to come from this queue, and would go to another one.
@@ -37,10 +39,53 @@ pub(crate) enum Stays {
     Unknown(String),
 }
 
+/// Messages that stay since they belong to other queues, by the names of those.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct LeftBehind {
+    /// By SQS's word.
+    #[serde(rename = "left")]
+    of: BTreeMap<String, u64>,
+    /// By their own.
+    #[serde(rename = "leftByClaim")]
+    by_claim: BTreeMap<String, u64>,
+}
+
+impl LeftBehind {
+    /// Gives back the reason of a message that stays for another one.
+    pub(crate) fn add(&mut self, reason_to_stay: StayReason) -> Option<String> {
+        let count = match reason_to_stay {
+            StayReason::Of(queue) => self.of.entry(queue).or_default(),
+            StayReason::Claims(queue) => self.by_claim.entry(queue).or_default(),
+            StayReason::Unknown(why) => return Some(why),
+        };
+        *count += 1;
+        None
+    }
+
+    pub(crate) fn count(&self) -> u64 {
+        self.of.values().chain(self.by_claim.values()).sum()
+    }
+
+    /// A line for each queue; `left` says what has become of them.
+    pub(crate) fn lines(&self, left: &str) -> String {
+        let of =
+            self.of.iter().map(|(queue, count)| format!("{} of {queue} {left}", messages(*count)));
+        let by_claim = self.by_claim.iter().map(|(queue, count)| {
+            format!(
+                "{} {left}, by their claim to come from {}",
+                messages(*count),
+                printable::line(queue)
+            )
+        });
+        of.chain(by_claim).map(|line| line + "; --source with --to brings them back\n").collect()
+    }
+}
+
 /// Characters of a claim that are shown.
 const MAX_CLAIM_CHARS: usize = 256;
 
-impl Way {
+impl RedriveRoute {
     pub(crate) async fn find(
         arguments: &Arguments,
         dead_letters: &DeadLetters,
@@ -98,18 +143,22 @@ impl Way {
         &'a self,
         letter: &'a Letter,
         dead: &DeadLetter<'_>,
-    ) -> Result<&'a QueueArn, Stays> {
+    ) -> Result<&'a QueueArn, StayReason> {
         if let Some(to) = &self.to {
             return Ok(to);
         }
         if let Some(own) = &letter.record.dead_letter_source {
             let is_meant = self.chosen.as_ref().is_none_or(|chosen| is_same(chosen, own));
-            return if is_meant { Ok(own) } else { Err(Stays::Of(self.shown(&own.to_string()))) };
+            return if is_meant {
+                Ok(own)
+            } else {
+                Err(StayReason::Of(self.shown(&own.to_string())))
+            };
         }
-        let stray = self.strays.as_ref().map_err(|why| Stays::Unknown(why.clone()))?;
+        let stray = self.strays.as_ref().map_err(|why| StayReason::Unknown(why.clone()))?;
         let contradicts = |claim: &&str| !claim.parse().is_ok_and(|claim| is_same(&claim, stray));
         match claimed_source(letter, dead).filter(contradicts) {
-            Some(claim) => Err(Stays::Claims(self.shown(claim))),
+            Some(claim) => Err(StayReason::Claims(self.shown(claim))),
             None => Ok(stray),
         }
     }
@@ -151,7 +200,7 @@ fn is_same(one: &QueueArn, other: &QueueArn) -> bool {
     one.region() == other.region() && one.url_at("") == other.url_at("")
 }
 
-impl fmt::Display for Way {
+impl fmt::Display for RedriveRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.to.as_ref().map_or("where they came from", QueueArn::name))
     }

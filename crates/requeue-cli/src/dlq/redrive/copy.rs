@@ -8,16 +8,14 @@ use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
 use requeue::queue::{CallErrorKind, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn};
-use requeue::{Clock, Delay, printable};
-use serde::Serialize;
+use requeue::{Clock, Delay};
 use tokio::time::{Instant, sleep_until};
 
-use super::held::Held;
-use super::letter::{Filter, Letter};
-use super::messages;
-use super::sqs::{Sqs, refusal};
-use super::way::{Stays, Way};
+use super::route::{LeftBehind, RedriveRoute};
 use crate::Error;
+use crate::dlq::held::HeldMessages;
+use crate::dlq::letter::{Filter, Letter};
+use crate::dlq::sqs::{Sqs, refusal};
 use crate::stop::Stop;
 
 /// What has become of the messages so far.
@@ -27,7 +25,7 @@ pub(crate) struct Tally {
     pub(crate) copied: BTreeMap<String, u64>,
     pub(crate) not_chosen: u64,
     /// Of other queues than the one where they would go, by their sources.
-    pub(crate) left: Left,
+    pub(crate) left: LeftBehind,
     /// Sent after all this began: perhaps the same ones again.
     pub(crate) newcomers: u64,
     /// Copied, and still here: they would be copied again.
@@ -38,53 +36,10 @@ pub(crate) struct Tally {
     pub(crate) fatal: Option<Error>,
 }
 
-/// Messages that stay since they belong to other queues, by the names of those.
-#[derive(Default, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub(crate) struct Left {
-    /// By SQS's word.
-    #[serde(rename = "left")]
-    of: BTreeMap<String, u64>,
-    /// By their own.
-    #[serde(rename = "leftByClaim")]
-    by_claim: BTreeMap<String, u64>,
-}
-
-impl Left {
-    /// Gives back the reason of a message that stays for another one.
-    pub(crate) fn add(&mut self, stays: Stays) -> Option<String> {
-        let count = match stays {
-            Stays::Of(queue) => self.of.entry(queue).or_default(),
-            Stays::Claims(queue) => self.by_claim.entry(queue).or_default(),
-            Stays::Unknown(why) => return Some(why),
-        };
-        *count += 1;
-        None
-    }
-
-    pub(crate) fn count(&self) -> u64 {
-        self.of.values().chain(self.by_claim.values()).sum()
-    }
-
-    /// A line for each queue; `left` says what has become of them.
-    pub(crate) fn lines(&self, left: &str) -> String {
-        let of =
-            self.of.iter().map(|(queue, count)| format!("{} of {queue} {left}", messages(*count)));
-        let by_claim = self.by_claim.iter().map(|(queue, count)| {
-            format!(
-                "{} {left}, by their claim to come from {}",
-                messages(*count),
-                printable::line(queue)
-            )
-        });
-        of.chain(by_claim).map(|line| line + "; --source with --to brings them back\n").collect()
-    }
-}
-
 pub(crate) struct Copier<'a> {
     pub(crate) sqs: &'a Sqs,
     pub(crate) from: &'a QueueArn,
-    pub(crate) way: &'a Way,
+    pub(crate) route: &'a RedriveRoute,
     pub(crate) filter: &'a Filter,
     pub(crate) fresh_budget: bool,
     pub(crate) rate: Option<u16>,
@@ -99,12 +54,12 @@ pub(crate) struct Copier<'a> {
 }
 
 /// A copy that is ready to be sent.
-struct Draft<'a> {
+struct CopyDraft<'a> {
     letter: &'a Letter,
     body: Cow<'a, str>,
 }
 
-impl Draft<'_> {
+impl CopyDraft<'_> {
     /// `None` of a message whose attributes cannot be read.
     fn outgoing(&self, to: &QueueArn) -> Option<Outgoing<'_>> {
         let id = Some(self.letter.id.as_str()).filter(|_| to.is_fifo());
@@ -121,7 +76,7 @@ impl Draft<'_> {
 
 /// How one chunk went.
 #[derive(Default)]
-struct Carried {
+struct ChunkResult {
     done: Vec<String>,
     not_deleted: Vec<String>,
     /// The position in the chunk, and the code.
@@ -129,15 +84,19 @@ struct Carried {
     fatal: Option<Error>,
 }
 
-/// Chunks on their way at once.
+/// Chunks that are sent at the same time.
 const AT_ONCE: usize = 4;
 /// Ours, for a message that is hidden no longer for long enough.
 const LAPSED: &str = "visibility timeout over";
 
 impl<'a> Copier<'a> {
     /// Copies those that are meant of these messages.
-    pub(crate) async fn copy(&mut self, letters: Vec<Letter>, held: &mut Held) -> ControlFlow<()> {
-        let mut by_destination: BTreeMap<&QueueArn, Vec<Draft<'_>>> = BTreeMap::new();
+    pub(crate) async fn copy(
+        &mut self,
+        letters: Vec<Letter>,
+        held: &mut HeldMessages,
+    ) -> ControlFlow<()> {
+        let mut by_destination: BTreeMap<&QueueArn, Vec<CopyDraft<'_>>> = BTreeMap::new();
         for (to, draft) in self.drafts(&letters) {
             by_destination.entry(to).or_default().push(draft);
         }
@@ -154,14 +113,15 @@ impl<'a> Copier<'a> {
     async fn copy_to(
         &mut self,
         to: &QueueArn,
-        drafts: Vec<Draft<'_>>,
-        held: &mut Held,
+        drafts: Vec<CopyDraft<'_>>,
+        held: &mut HeldMessages,
     ) -> ControlFlow<()> {
         let mut chunks = chunks(drafts, to.is_fifo());
         let at_once = if to.is_fifo() { 1 } else { AT_ONCE };
         while !chunks.is_empty() {
             let some = chunks.drain(..chunks.len().min(at_once));
-            let some: Vec<Vec<Draft<'_>>> = some.map(|chunk| self.unblocked(to, chunk)).collect();
+            let some: Vec<Vec<CopyDraft<'_>>> =
+                some.map(|chunk| self.unblocked(to, chunk)).collect();
             let carried = join_all(some.iter().map(|chunk| self.carry(to, chunk))).await;
             let ends = some
                 .iter()
@@ -181,11 +141,11 @@ impl<'a> Copier<'a> {
     }
 
     /// What is to be copied, and where to.
-    fn drafts<'l>(&mut self, letters: &'l [Letter]) -> Vec<(&'l QueueArn, Draft<'l>)>
+    fn drafts<'l>(&mut self, letters: &'l [Letter]) -> Vec<(&'l QueueArn, CopyDraft<'l>)>
     where
         'a: 'l,
     {
-        let way = self.way;
+        let route = self.route;
         let mut room =
             self.filter.limit.map_or(u64::MAX, |limit| limit.saturating_sub(self.taken()));
         let mut drafts = Vec::new();
@@ -199,7 +159,7 @@ impl<'a> Copier<'a> {
                 self.tally.not_chosen += 1;
                 continue;
             }
-            let to = match way.of(letter, &dead) {
+            let to = match route.of(letter, &dead) {
                 Ok(_) if letter.record.attributes.is_none() => {
                     Err("unreadable attributes".to_owned())
                 }
@@ -207,7 +167,7 @@ impl<'a> Copier<'a> {
                     Err("written by a later version".to_owned())
                 }
                 Ok(to) => Ok(to),
-                Err(stays) => match self.tally.left.add(stays) {
+                Err(reason_to_stay) => match self.tally.left.add(reason_to_stay) {
                     Some(why) => Err(why),
                     // No failure: it does not count for --limit, and in its FIFO group the chosen
                     // queue's messages may pass it.
@@ -228,7 +188,7 @@ impl<'a> Copier<'a> {
                 .then(afresh)
                 .flatten()
                 .map_or(Cow::Borrowed(letter.body.as_str()), Cow::Owned);
-            drafts.push((to, Draft { letter, body }));
+            drafts.push((to, CopyDraft { letter, body }));
         }
         drafts
     }
@@ -239,7 +199,11 @@ impl<'a> Copier<'a> {
     }
 
     /// Without those of a FIFO group that has to wait.
-    fn unblocked<'l>(&mut self, to: &QueueArn, mut chunk: Vec<Draft<'l>>) -> Vec<Draft<'l>> {
+    fn unblocked<'l>(
+        &mut self,
+        to: &QueueArn,
+        mut chunk: Vec<CopyDraft<'l>>,
+    ) -> Vec<CopyDraft<'l>> {
         if to.is_fifo() {
             chunk.retain(|draft| {
                 let is_blocked = draft
@@ -258,8 +222,8 @@ impl<'a> Copier<'a> {
     }
 
     /// Sends, finds each entry by its name, and only then deletes.
-    async fn carry(&self, to: &QueueArn, chunk: &[Draft<'_>]) -> Carried {
-        let mut carried = Carried::default();
+    async fn carry(&self, to: &QueueArn, chunk: &[CopyDraft<'_>]) -> ChunkResult {
+        let mut carried = ChunkResult::default();
         let Some(asked) = chunk.iter().map(|draft| draft.letter.asked).min() else {
             return carried;
         };
@@ -297,7 +261,7 @@ impl<'a> Copier<'a> {
         carried
     }
 
-    async fn delete(&self, confirmed: &[&Letter], carried: &mut Carried) {
+    async fn delete(&self, confirmed: &[&Letter], carried: &mut ChunkResult) {
         if confirmed.is_empty() {
             return;
         }
@@ -324,9 +288,9 @@ impl<'a> Copier<'a> {
     fn settle(
         &mut self,
         to: &QueueArn,
-        chunk: &[Draft<'_>],
-        carried: Carried,
-        held: &mut Held,
+        chunk: &[CopyDraft<'_>],
+        carried: ChunkResult,
+        held: &mut HeldMessages,
     ) -> ControlFlow<()> {
         let copied =
             u64::try_from(carried.done.len() + carried.not_deleted.len()).unwrap_or_default();
@@ -355,14 +319,14 @@ impl<'a> Copier<'a> {
 
 /// In the order given, of at most ten messages and 1 MiB. For a FIFO queue no two of a group: one
 /// that fails must not be overtaken.
-fn chunks(drafts: Vec<Draft<'_>>, is_fifo: bool) -> Vec<Vec<Draft<'_>>> {
-    let mut chunks: Vec<Vec<Draft<'_>>> = Vec::new();
+fn chunks(drafts: Vec<CopyDraft<'_>>, is_fifo: bool) -> Vec<Vec<CopyDraft<'_>>> {
+    let mut chunks: Vec<Vec<CopyDraft<'_>>> = Vec::new();
     let mut bytes = 0;
     for draft in drafts {
         let size = draft.letter.size() - draft.letter.body.len() + draft.body.len();
         let group = draft.letter.record.group_id.as_deref();
         let has_room = chunks.last().is_some_and(|chunk| {
-            let precedes = |other: &Draft<'_>| other.letter.record.group_id.as_deref() == group;
+            let precedes = |other: &CopyDraft<'_>| other.letter.record.group_id.as_deref() == group;
             let follows = is_fifo && group.is_some() && chunk.iter().any(precedes);
             chunk.len() < MAX_BATCH_ENTRIES && bytes + size <= MAX_BATCH_BYTES && !follows
         });

@@ -1,0 +1,190 @@
+//! `requeue dlq redrive`: brings messages back, by SQS's move task or by copies.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+mod arguments;
+mod route;
+mod copy;
+mod dry_run;
+mod moving;
+mod result;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use arguments::{Arguments, HELP};
+use copy::{Copier, Tally};
+use moving::MoveEnd;
+use result::RedriveResult;
+use route::RedriveRoute;
+
+use super::letter::moment;
+use super::unseen::Unseen;
+use super::{DeadLetters, confirm, messages, note};
+use crate::stop::Stop;
+use crate::{Error, output};
+
+/// SQS tells its time in whole seconds.
+const CLOCK_GRAIN: Duration = Duration::from_secs(1);
+
+pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let dead_letters = arguments.place.find().await?;
+    if arguments.follow {
+        return follow(arguments, &dead_letters).await;
+    }
+    let route = RedriveRoute::find(arguments, &dead_letters).await?;
+    if arguments.dry_run {
+        return dry_run::run(arguments, &dead_letters, &route).await;
+    }
+    if route.by_move_task {
+        refuse_a_second_task(&dead_letters).await?;
+    }
+    if !arguments.yes && !confirm::agreed(&route.words(arguments, &dead_letters))? {
+        note("nothing was done");
+        return Ok(ExitCode::FAILURE);
+    }
+    carry_out(arguments, &dead_letters, &route).await
+}
+
+async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
+    let Some(task) = moving::running(&dead_letters.sqs, &dead_letters.queue.arn).await? else {
+        return Ok(());
+    };
+    let since = task.started.and_then(moment).unwrap_or_default();
+    Err(format!(
+        "SQS is moving messages out of {} since {since}, {} so far: --follow watches that to its end",
+        dead_letters.name(),
+        task.moved
+    )
+    .into())
+}
+
+async fn carry_out(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    route: &RedriveRoute,
+) -> Result<ExitCode, Error> {
+    let stop = Stop::listen()?;
+    let mut redrive = RedriveResult::default();
+    let mut failure = None;
+    let mut has_to_copy = !route.by_move_task;
+    if route.by_move_task {
+        let DeadLetters { sqs, queue, .. } = dead_letters;
+        let handle = sqs.start_move(&queue.arn, route.moves_to(), arguments.rate).await?;
+        let moved = moving::follow(sqs, &queue.arn, &handle, &stop).await?;
+        redrive.moved = moved.messages;
+        match moved.end {
+            MoveEnd::Completed => {
+                match moving::left(sqs, queue, moved.messages, &stop).await {
+                    Ok(unseen) => {
+                        redrive.is_complete = unseen.is_empty();
+                        redrive.unseen = unseen;
+                    }
+                    Err(error) => failure = Some(error),
+                }
+                redrive.unseen.tell(dead_letters.name());
+            }
+            MoveEnd::Cancelled => {}
+            MoveEnd::SourceUnknown if stop.is_told() => {}
+            MoveEnd::SourceUnknown => {
+                note(
+                    "SQS does not know where the others belong, since they were sent here: they are copied",
+                );
+                has_to_copy = true;
+            }
+            MoveEnd::Failed(why) => failure = Some(format!("SQS's move task failed: {why}").into()),
+        }
+    }
+    if has_to_copy {
+        match copy_all(arguments, dead_letters, route, &stop, &mut redrive).await {
+            Ok(()) => failure = redrive.copies.fatal.take(),
+            Err(error) => failure = Some(error),
+        }
+    }
+    redrive.is_complete &= !stop.is_told();
+    let told = redrive.tell(arguments, dead_letters, route.by_move_task.then_some(route));
+    if let Some(error) = failure {
+        return Err(error);
+    }
+    told?;
+    let copies = &redrive.copies;
+    let is_done =
+        copies.failed.is_empty() && copies.not_deleted.is_empty() && copies.left.count() == 0;
+    let is_done = is_done && redrive.is_complete;
+    Ok(stop.exit_code(if is_done { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
+}
+
+async fn copy_all(
+    arguments: &Arguments,
+    dead_letters: &DeadLetters,
+    route: &RedriveRoute,
+    stop: &Stop,
+    redrive: &mut RedriveResult,
+) -> Result<(), Error> {
+    let Arguments { place, filter, rate, .. } = arguments;
+    let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
+    let mut scan =
+        dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set()).after(redrive.moved);
+    let mut copier = Copier {
+        sqs: &dead_letters.sqs,
+        from: &dead_letters.queue.arn,
+        route,
+        filter,
+        fresh_budget: arguments.fresh_budget,
+        rate: *rate,
+        stop,
+        until: began + CLOCK_GRAIN,
+        time_in_hand: scan.time_in_hand(),
+        began: Instant::now(),
+        blocked: BTreeSet::new(),
+        tally: Tally::default(),
+    };
+    let walked = scan.walk(async |letters, held| Ok(copier.copy(letters, held).await)).await;
+    redrive.copies = copier.tally;
+    let is_released = scan.release().await;
+    redrive.unseen = scan.broken_off();
+    let looked = walked?;
+    if redrive.copies.fatal.is_none() {
+        redrive.is_complete = scan.tell(&looked) && is_released;
+        redrive.unseen = looked.unseen;
+    }
+    Ok(())
+}
+
+async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<ExitCode, Error> {
+    let DeadLetters { sqs, queue, .. } = dead_letters;
+    let Some(task) = moving::running(sqs, &queue.arn).await? else {
+        return Err(format!("SQS is moving nothing out of {} just now", queue.arn.name()).into());
+    };
+    let stop = Stop::listen()?;
+    let moved = moving::follow(sqs, &queue.arn, &task.handle.unwrap_or_default(), &stop).await?;
+    let mut unseen = Unseen::default();
+    if moved.end == MoveEnd::Completed {
+        unseen = moving::left(sqs, queue, moved.messages.saturating_sub(task.moved), &stop).await?;
+        unseen.tell(dead_letters.name());
+    }
+    let is_complete = moved.end == MoveEnd::Completed && unseen.is_empty() && !stop.is_told();
+    if arguments.json {
+        let redrive = RedriveResult {
+            moved: moved.messages,
+            is_complete,
+            unseen,
+            ..RedriveResult::default()
+        };
+        redrive.tell(arguments, dead_letters, None)?;
+    } else {
+        let text = format!("{} moved", messages(moved.messages));
+        output::line(&text).inspect_err(|_| output::note(&text))?;
+    }
+    match moved.end {
+        MoveEnd::Completed if is_complete => Ok(ExitCode::SUCCESS),
+        MoveEnd::Completed | MoveEnd::Cancelled => Ok(stop.exit_code(ExitCode::FAILURE)),
+        MoveEnd::SourceUnknown => {
+            Err("SQS does not know where the others belong: redrive copies them".into())
+        }
+        MoveEnd::Failed(why) => Err(format!("SQS's move task failed: {why}").into()),
+    }
+}

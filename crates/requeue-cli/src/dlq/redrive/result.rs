@@ -1,0 +1,102 @@
+//! What has become of the messages of a redrive, as text and as JSON.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::arguments::Arguments;
+use super::copy::Tally;
+use super::route::{LeftBehind, RedriveRoute};
+use crate::dlq::unseen::Unseen;
+use crate::dlq::{DeadLetters, messages};
+use crate::{Error, output};
+
+/// What has become of the messages.
+#[derive(Default)]
+pub(super) struct RedriveResult {
+    pub(super) moved: u64,
+    pub(super) copies: Tally,
+    /// Only after SQS's counts were compared with what was seen.
+    pub(super) is_complete: bool,
+    pub(super) unseen: Unseen,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RedriveJson<'a> {
+    queue: String,
+    moved: u64,
+    copied: &'a BTreeMap<String, u64>,
+    copied_not_deleted: &'a [String],
+    #[serde(flatten)]
+    left: &'a LeftBehind,
+    failed: &'a BTreeMap<String, u64>,
+    not_chosen: u64,
+    arrived_meanwhile: u64,
+    complete: bool,
+    not_reached: &'a Unseen,
+}
+
+impl RedriveResult {
+    /// `moved` is the route of SQS's move task, if there was one. Messages are moved by now: if the
+    /// standard output cannot be written, the standard error says it.
+    pub(super) fn tell(
+        &self,
+        arguments: &Arguments,
+        dead_letters: &DeadLetters,
+        moved: Option<&RedriveRoute>,
+    ) -> Result<(), Error> {
+        let Self { copies, .. } = self;
+        let text = self.text(moved);
+        let told = if arguments.json {
+            let redriven = RedriveJson {
+                queue: dead_letters.queue.arn.to_string(),
+                moved: self.moved,
+                copied: &copies.copied,
+                copied_not_deleted: &copies.not_deleted,
+                left: &copies.left,
+                failed: &copies.failed,
+                not_chosen: copies.not_chosen,
+                arrived_meanwhile: copies.newcomers,
+                complete: self.is_complete,
+                not_reached: &self.unseen,
+            };
+            output::json(&redriven)
+        } else {
+            output::text(&text)
+        };
+        told.inspect_err(|_| output::note(text.trim_end()))
+    }
+
+    fn text(&self, moved: Option<&RedriveRoute>) -> String {
+        let Self { copies, .. } = self;
+        let mut text = String::new();
+        let mut line = |line: String| text.extend([line.as_str(), "\n"]);
+        match moved {
+            Some(route) => line(format!("{} moved to {route}", messages(self.moved))),
+            None if copies.copied.is_empty() => line("no message copied".to_owned()),
+            None => {}
+        }
+        for (to, count) in &copies.copied {
+            line(format!("{} copied to {to}", messages(*count)));
+        }
+        if copies.not_chosen > 0 {
+            line(format!("{} left here, not chosen", messages(copies.not_chosen)));
+        }
+        if copies.newcomers > 0 {
+            line(format!("{} arrived meanwhile, and left here", messages(copies.newcomers)));
+        }
+        if !self.unseen.is_empty() {
+            line(format!("about {} not reached, and still here", messages(self.unseen.count())));
+        }
+        for (code, count) in &copies.failed {
+            line(format!("{} not copied, and still here: {code}", messages(*count)));
+        }
+        for id in &copies.not_deleted {
+            line(format!(
+                "{id} copied, but not deleted here: brought back again, it would be there twice"
+            ));
+        }
+        text + &copies.left.lines("left here")
+    }
+}

@@ -1,0 +1,89 @@
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+use std::time::SystemTime;
+
+use requeue::Clock;
+use requeue::embedded::{EmbeddedSqs, Fault};
+
+use super::*;
+use crate::dlq::scan::Scan;
+use crate::dlq::sqs::Sqs;
+use crate::dlq::unseen::Cause;
+
+#[derive(clap::Parser)]
+struct CommandLine {
+    #[command(flatten)]
+    arguments: Arguments,
+}
+
+#[tokio::test(start_paused = true)]
+async fn newcomers_do_not_prolong_the_wait_for_what_another_reader_holds() {
+    let sqs = EmbeddedSqs::new(Clock::starting_at(
+        SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+    ));
+    let queue = sqs.create_queue("orders-dlq", [("VisibilityTimeout", "6000")]).expect("a name");
+    let send = async || {
+        sqs.client()
+            .send_message()
+            .queue_url(queue.url())
+            .message_body("{}")
+            .send()
+            .await
+            .expect("sent");
+    };
+    send().await;
+    assert_eq!(sqs.receive(&queue, 1, Duration::ZERO).await.expect("received").len(), 1);
+    for pause in [Duration::from_millis(700), Duration::from_secs(2)] {
+        let asked = Sqs::new(sqs.client());
+        let described = asked.describe(&queue).await.expect("it is there");
+        let (stop, began) = (Stop::listen().expect("signals"), Instant::now());
+        let mut scan = Scan::new(&asked, &described, 10_000, &stop);
+        let arrivals = async {
+            loop {
+                send().await;
+                tokio::time::sleep(pause).await;
+            }
+        };
+        let looked = tokio::select! {
+            looked = scan.walk(async |_, _| Ok(ControlFlow::Continue(()))) => looked.expect("no trouble"),
+            () = arrivals => unreachable!("they go on"),
+        };
+        assert!(began.elapsed() < Duration::from_secs(70), "{:?}", began.elapsed());
+        assert!(!looked.is_complete() && looked.unseen.of(Cause::AnotherReader) >= 1);
+        assert!(scan.release().await);
+    }
+}
+
+/// Of four receives that are under way at once one is answered at its fifth try only.
+#[tokio::test(start_paused = true)]
+async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
+    let sqs = EmbeddedSqs::new(Clock::starting_at(
+        SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+    ));
+    let dead_letters = sqs.create_queue("orders-dlq", []).expect("a name");
+    let policy = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":2}}"#);
+    let queue = sqs.create_queue("orders", [("RedrivePolicy", policy.as_str())]).expect("a name");
+    for at in 0..41 {
+        let send = sqs.client().send_message().queue_url(dead_letters.url());
+        send.message_body(at.to_string()).send().await.expect("sent");
+    }
+    sqs.set_faults(|call| match (call.operation.as_str(), call.of_operation) {
+        ("ReceiveMessage", 3 | 6..=8) => Fault::Hang,
+        ("ReceiveMessage", 9) => Fault::AnswerAfter(Duration::from_secs(10)),
+        _ => Fault::None,
+    });
+    let line = ["redrive", "--queue-url", &dead_letters.url(), "--max-messages", "41", "--copy"];
+    let CommandLine { arguments } = clap::Parser::try_parse_from(line).expect("arguments");
+    let asked = Sqs::new(sqs.client());
+    let described = asked.describe(&dead_letters).await.expect("it is there");
+    let dead_letters = DeadLetters { sqs: asked, queue: described, source: None };
+    let route = RedriveRoute::find(&arguments, &dead_letters).await.expect("one queue");
+    let stop = Stop::listen().expect("signals");
+    let mut redrive = RedriveResult::default();
+    copy_all(&arguments, &dead_letters, &route, &stop, &mut redrive).await.expect("no trouble");
+
+    // The first one alone, and those whose own request was answered late.
+    assert_eq!(redrive.copies.copied, BTreeMap::from([("orders".to_owned(), 11)]));
+    assert_eq!(redrive.copies.failed, BTreeMap::from([("visibility timeout over".to_owned(), 30)]));
+    assert_eq!(sqs.message_count(&queue).expect("it is there"), 11);
+}
