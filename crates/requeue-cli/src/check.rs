@@ -10,7 +10,7 @@ use requeue::{FailureClass, QueueConfig};
 
 use crate::output::outln;
 use crate::policy_text::{RETRIED_CLASSES, jitter, max_retries, retries};
-use crate::schedule::life::{Life, Waiting};
+use crate::schedule::timeline::{Timeline, WaitMode};
 use crate::table::{span, table};
 use crate::{Error, document};
 
@@ -228,7 +228,7 @@ fn receiving(policy: &CallPolicy) -> String {
 
 /// `50 retries, in 4 h 4 min at most`
 fn budget(policy: &RetryPolicy, class: FailureClass) -> String {
-    let longest = Life::spread(policy, class, Waiting::InCopies).max;
+    let longest = Timeline::range(policy, class, WaitMode::InCopies).max;
     let allowed = max_retries(policy, class);
     let within = if allowed > 0 && longest.count() == allowed {
         format!(" in at most {}", span(longest.age()))

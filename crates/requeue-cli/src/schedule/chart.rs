@@ -8,8 +8,8 @@ use plotters::prelude::*;
 use plotters::style::text_anchor::HPos;
 use requeue::FailureClass;
 
-use super::life::{Life, Retry, Spread};
 use super::panel::{Area, Axis, INK, LIMIT, Limit, Marks, Panel, Point, Unit, dashed, style};
+use super::timeline::{JitterRange, Timeline, TimelineRetry};
 use super::{ClassSchedule, Schedule};
 use crate::Error;
 use crate::policy_text::{max_retries, retries};
@@ -67,8 +67,8 @@ const fn colour(class: FailureClass) -> RGBColor {
 fn draw_class(column: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
     let (head, panels) = column.split_vertically(56);
     head.draw_text(of.class.as_str(), &style(19, HPos::Left).color(&colour(of.class)), (20, 16))?;
-    head.draw_text(&verdict(&of.lives), &style(14, HPos::Left), (20, 38))?;
-    if of.lives.each().iter().all(|(_, life)| life.retries.is_empty()) {
+    head.draw_text(&end_summary(&of.timelines), &style(14, HPos::Left), (20, 38))?;
+    if of.timelines.each().iter().all(|(_, timeline)| timeline.retries.is_empty()) {
         panels.draw_text("never tried again", &style(14, HPos::Left), (20, 20))?;
         return Ok(());
     }
@@ -77,16 +77,16 @@ fn draw_class(column: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Res
     draw_ages(&below, schedule, of)
 }
 
-fn verdict(lives: &Spread<Life>) -> String {
-    let counts = lives.each().map(|(_, life)| life.count());
+fn end_summary(timelines: &JitterRange<Timeline>) -> String {
+    let counts = timelines.each().map(|(_, timeline)| timeline.count());
     let [least, most] =
         [counts.into_iter().min(), counts.into_iter().max()].map(Option::unwrap_or_default);
-    let reasons = lives.map(|life| life.end.as_str());
+    let reasons = timelines.map(|timeline| timeline.end.as_str());
     let reason = if reasons.min == reasons.max { reasons.max } else { "at an end" };
     if most == 0 {
         return format!("{reason} at the first failure");
     }
-    let ages = lives.map(|life| span(life.age()));
+    let ages = timelines.map(|timeline| span(timeline.age()));
     let ages =
         if ages.min == ages.max { ages.min } else { format!("{} to {}", ages.min, ages.max) };
     let from = if least == most { String::new() } else { format!("{least} to ") };
@@ -95,23 +95,24 @@ fn verdict(lives: &Spread<Life>) -> String {
 
 /// Above: the wait before each retry, as steps.
 fn draw_delays(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
-    let longest = peak(&of.lives, |retry| retry.delay);
+    let longest = peak(&of.timelines, |retry| retry.delay);
     let panel = Panel {
         title: "wait before each retry",
         unit: Unit::of(longest),
         retries: retry_axis(schedule, of),
         time: Axis { end: longest.as_secs_f64() * 1.15, limits: Vec::new() },
     };
-    let lines = of.lives.map(|life| steps(&life.retries));
-    // Beyond the retries of the shortest life there is no band: one of its edges is missing.
-    let both = of.lives.min.retries.len().min(of.lives.max.retries.len());
-    let band = band(steps(&of.lives.min.retries[..both]), &steps(&of.lives.max.retries[..both]));
+    let lines = of.timelines.map(|timeline| steps(&timeline.retries));
+    // Beyond the retries of the shortest timeline there is no band: one of its edges is missing.
+    let both = of.timelines.min.retries.len().min(of.timelines.max.retries.len());
+    let band =
+        band(steps(&of.timelines.min.retries[..both]), &steps(&of.timelines.max.retries[..both]));
     panel.draw(area, colour(of.class), &lines, &band, &Marks::default())
 }
 
 /// Below: the age of the message at each retry, and what bounds it.
 fn draw_ages(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
-    let longest = peak(&of.lives, |retry| retry.age);
+    let longest = peak(&of.timelines, |retry| retry.age);
     let budget = schedule.policy.class(of.class).map(|class| ("age limit", class.total_timeout));
     let ttl = schedule.policy.message_ttl.map(|ttl| ("TTL", ttl));
     let limits = [budget, ttl].into_iter().flatten();
@@ -127,19 +128,30 @@ fn draw_ages(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result
             }),
         ),
     };
-    let dots =
-        if of.lives.median.retries.len() <= MAX_DOTS { dots(&of.lives.median) } else { Vec::new() };
-    let lines = of.lives.map(ages);
-    // With less luck than the least jitter a message may still be tried as often, but not be older
-    // than the oldest.
+    let dots = if of.timelines.median.retries.len() <= MAX_DOTS {
+        dots(&of.timelines.median)
+    } else {
+        Vec::new()
+    };
+    let lines = of.timelines.map(ages);
+    // With mixed draws a message may still be tried as often, but not be older than the
+    // oldest.
     let mut oldest = lines.max.clone();
-    oldest.extend(lines.min.last().map(|(retry, _)| (*retry, of.lives.max.age().as_secs_f64())));
-    let marks = Marks { dots, crosses: of.lives.each().map(|(_, life)| end(life)).into() };
+    oldest
+        .extend(lines.min.last().map(|(retry, _)| (*retry, of.timelines.max.age().as_secs_f64())));
+    let marks =
+        Marks { dots, crosses: of.timelines.each().map(|(_, timeline)| end(timeline)).into() };
     panel.draw(area, colour(of.class), &lines, &band(lines.min.clone(), &oldest), &marks)
 }
 
 fn retry_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {
-    let most = of.lives.each().map(|(_, life)| life.count()).into_iter().max().unwrap_or_default();
+    let most = of
+        .timelines
+        .each()
+        .map(|(_, timeline)| timeline.count())
+        .into_iter()
+        .max()
+        .unwrap_or_default();
     let allowed = max_retries(&schedule.policy, of.class);
     let own = Limit { at: f64::from(allowed) + 0.5, name: retries(allowed) };
     let received = schedule.queue.max_receive_count;
@@ -150,8 +162,8 @@ fn retry_axis(schedule: &Schedule, of: &ClassSchedule) -> Axis {
     Axis::new(f64::from(most) + 0.5, [Some(own), queues].into_iter().flatten())
 }
 
-fn peak(lives: &Spread<Life>, of: impl Fn(&Retry) -> Duration) -> Duration {
-    let all = lives.each().into_iter().flat_map(|(_, life)| &life.retries).map(of);
+fn peak(timelines: &JitterRange<Timeline>, of: impl Fn(&TimelineRetry) -> Duration) -> Duration {
+    let all = timelines.each().into_iter().flat_map(|(_, timeline)| &timeline.retries).map(of);
     all.max().unwrap_or_default().max(Duration::from_secs(1))
 }
 
@@ -161,29 +173,29 @@ fn band(below: Vec<Point>, above: &[Point]) -> Vec<Point> {
 }
 
 /// Where the slope changes: what lies between is a straight line.
-fn ages(life: &Life) -> Vec<Point> {
+fn ages(timeline: &Timeline) -> Vec<Point> {
     let mut points = vec![(0.0, 0.0)];
     let mut number = 0;
-    for run in life.retries.chunk_by(|one, other| one.delay == other.delay) {
+    for run in timeline.retries.chunk_by(|one, other| one.delay == other.delay) {
         number += run.len();
         points.push((count(number), run[run.len() - 1].age.as_secs_f64()));
     }
     points
 }
 
-fn dots(life: &Life) -> Vec<Point> {
+fn dots(timeline: &Timeline) -> Vec<Point> {
     (1..)
-        .zip(&life.retries)
+        .zip(&timeline.retries)
         .map(|(number, retry)| (count(number), retry.age.as_secs_f64()))
         .collect()
 }
 
-fn end(life: &Life) -> Point {
-    (count(life.retries.len()), life.age().as_secs_f64())
+fn end(timeline: &Timeline) -> Point {
+    (count(timeline.retries.len()), timeline.age().as_secs_f64())
 }
 
 /// Each retry is half a step wide on both sides of its number; equal steps are one.
-fn steps(course: &[Retry]) -> Vec<Point> {
+fn steps(course: &[TimelineRetry]) -> Vec<Point> {
     let mut points = Vec::new();
     let mut from = 0;
     for run in course.chunk_by(|one, other| one.delay == other.delay) {

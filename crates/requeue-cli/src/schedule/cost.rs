@@ -3,9 +3,9 @@
 use requeue::DeadLetterReason;
 use requeue::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES};
 
-use super::life::{End, Life};
-use super::way::Way;
-use super::{Queue, Strategy};
+use super::dead_lettering::DeadLettering;
+use super::timeline::{Timeline, TimelineEnd};
+use super::{QueueModel, StrategyArgument};
 
 /// US dollars for a million requests to a standard queue, the first hundred billion of a month, in
 /// us-east-1 in 2026, after the million of each month that is free. Source:
@@ -19,9 +19,8 @@ const MAX_ENTRIES: u32 = MAX_BATCH_ENTRIES as u32;
 #[allow(clippy::cast_possible_truncation, reason = "both are far below it")]
 pub(crate) const MAX_BYTES: u32 = MAX_BATCH_BYTES as u32;
 
-/// What is done to one message over its whole life, from the producer's send until it is in the
-/// dead-letter queue. Moving it there by the redrive policy is no request, and receives that find
-/// nothing are not counted.
+/// Requests for one message, from the producer's send until it is in the dead-letter queue. Moving it
+/// there by the redrive policy is no request, and receives that find nothing are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requests {
     pub(crate) receives: u32,
@@ -37,16 +36,25 @@ pub(crate) struct Requests {
 }
 
 impl Requests {
-    pub(crate) fn of(life: &Life, way: &Way, queue: &Queue) -> Self {
-        let retries = life.count();
+    pub(crate) fn of(
+        timeline: &Timeline,
+        dead_lettering: &DeadLettering,
+        queue: &QueueModel,
+    ) -> Self {
+        let retries = timeline.count();
         let (copies, visibility_changes) = match queue.strategy {
-            Strategy::Copy => (retries + life.hops() + way.copies, way.visibility_changes),
-            Strategy::Visibility => (way.copies, retries + way.visibility_changes),
+            StrategyArgument::Copy => (
+                retries + timeline.hops() + dead_lettering.copies,
+                dead_lettering.visibility_changes,
+            ),
+            StrategyArgument::Visibility => {
+                (dead_lettering.copies, retries + dead_lettering.visibility_changes)
+            }
         };
         // What has expired is not called any more.
-        let last_call = u32::from(life.end != End::GivenUp(DeadLetterReason::Expired));
+        let last_call = u32::from(timeline.end != TimelineEnd::GivenUp(DeadLetterReason::Expired));
         Self {
-            receives: 1 + retries + life.hops() + way.receives,
+            receives: 1 + retries + timeline.hops() + dead_lettering.receives,
             sends: 1 + copies,
             deletes: copies,
             poller_deletes: copies,
@@ -56,10 +64,10 @@ impl Requests {
     }
 
     /// What is billed for it: alone in each call, or with as many others as a call holds.
-    pub(crate) fn billed(&self, queue: &Queue, company: Company) -> f64 {
-        let entries = match company {
-            Company::Alone => 1,
-            Company::Full => (MAX_BYTES / queue.message_bytes).clamp(1, MAX_ENTRIES),
+    pub(crate) fn billed(&self, queue: &QueueModel, batching: Batching) -> f64 {
+        let entries = match batching {
+            Batching::Alone => 1,
+            Batching::Full => (MAX_BYTES / queue.message_bytes).clamp(1, MAX_ENTRIES),
         };
         let chunks = (entries * queue.message_bytes).div_ceil(CHUNK_BYTES);
         let with_payload = self.receives + self.sends;
@@ -69,14 +77,14 @@ impl Requests {
     }
 
     /// What a million such messages cost, in US dollars.
-    pub(crate) fn million(&self, queue: &Queue, company: Company) -> f64 {
-        self.billed(queue, company) * queue.price
+    pub(crate) fn million(&self, queue: &QueueModel, batching: Batching) -> f64 {
+        self.billed(queue, batching) * queue.price
     }
 }
 
 /// How many messages share a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Company {
+pub(crate) enum Batching {
     Alone,
     Full,
 }

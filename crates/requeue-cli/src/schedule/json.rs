@@ -3,9 +3,9 @@
 use requeue::policy::ClassPolicy;
 use serde_json::{Value, json};
 
-use super::cost::{Company, Requests};
-use super::life::{Life, Spread};
-use super::way::Way;
+use super::cost::{Batching, Requests};
+use super::dead_lettering::DeadLettering;
+use super::timeline::{JitterRange, Timeline};
 use super::{ClassSchedule, Schedule};
 use crate::policy_text;
 
@@ -31,8 +31,13 @@ pub(crate) fn of(schedule: &Schedule) -> Value {
 
 fn of_class(schedule: &Schedule, of: &ClassSchedule) -> Value {
     let class = schedule.policy.class(of.class);
-    let longest =
-        of.lives.each().map(|(_, life)| life.retries.len()).into_iter().max().unwrap_or_default();
+    let longest = of
+        .timelines
+        .each()
+        .map(|(_, timeline)| timeline.retries.len())
+        .into_iter()
+        .max()
+        .unwrap_or_default();
     json!({
         "class": of.class.as_str(),
         "backoff": class.map(|class| policy_text::backoff(&class.backoff)),
@@ -41,38 +46,38 @@ fn of_class(schedule: &Schedule, of: &ClassSchedule) -> Value {
         "jitter": class.map(|class| policy_text::jitter(class.jitter)),
         "maxRetries": policy_text::max_retries(&schedule.policy, of.class),
         "totalTimeoutSeconds": class.map(|class| class.total_timeout.as_secs_f64()),
-        "retries": (0..longest).map(|at| of_retry(&of.lives, at)).collect::<Vec<_>>(),
-        "end": spread(&of.lives.with(&of.ways, of_end)),
+        "retries": (0..longest).map(|at| of_retry(&of.timelines, at)).collect::<Vec<_>>(),
+        "end": range(&of.timelines.with(&of.dead_lettering, of_end)),
         "neededMaxReceiveCount": of.needed,
-        "requests": spread(&of.requests.with(&of.ways, |requests, way| of_requests(schedule, requests, way))),
+        "requests": range(&of.requests.with(&of.dead_lettering, |requests, dead_lettering| of_requests(schedule, requests, dead_lettering))),
     })
 }
 
-/// A message whose luck has ended its life earlier has no value here.
-fn of_retry(lives: &Spread<Life>, at: usize) -> Value {
-    let retry = lives.map(|life| life.retries.get(at).copied());
+/// A timeline that ended before this retry has no value here.
+fn of_retry(timelines: &JitterRange<Timeline>, at: usize) -> Value {
+    let retry = timelines.map(|timeline| timeline.retries.get(at).copied());
     json!({
         "retry": at + 1,
-        "delaySeconds": spread(&retry.map(|retry| retry.map(|retry| retry.delay.as_secs()))),
-        "ageSeconds": spread(&retry.map(|retry| retry.map(|retry| retry.age.as_secs()))),
-        "hops": spread(&retry.map(|retry| retry.map(|retry| retry.hops))),
+        "delaySeconds": range(&retry.map(|retry| retry.map(|retry| retry.delay.as_secs()))),
+        "ageSeconds": range(&retry.map(|retry| retry.map(|retry| retry.age.as_secs()))),
+        "hops": range(&retry.map(|retry| retry.map(|retry| retry.hops))),
     })
 }
 
-fn of_end(life: &Life, way: &Way) -> Value {
+fn of_end(timeline: &Timeline, dead_lettering: &DeadLettering) -> Value {
     json!({
-        "reason": life.end.as_str(),
-        "afterRetries": life.count(),
-        "ageSeconds": life.age().as_secs(),
-        "ageInDeadLetterQueueSeconds": (life.age() + way.time).as_secs(),
+        "reason": timeline.end.as_str(),
+        "afterRetries": timeline.count(),
+        "ageSeconds": timeline.age().as_secs(),
+        "ageInDeadLetterQueueSeconds": (timeline.age() + dead_lettering.time).as_secs(),
     })
 }
 
-fn of_requests(schedule: &Schedule, requests: &Requests, way: &Way) -> Value {
-    let billed = |company| {
+fn of_requests(schedule: &Schedule, requests: &Requests, dead_lettering: &DeadLettering) -> Value {
+    let billed = |batching| {
         json!({
-            "billedRequests": requests.billed(&schedule.queue, company),
-            "usdPerMillionMessages": requests.million(&schedule.queue, company),
+            "billedRequests": requests.billed(&schedule.queue, batching),
+            "usdPerMillionMessages": requests.million(&schedule.queue, batching),
         })
     };
     json!({
@@ -82,12 +87,12 @@ fn of_requests(schedule: &Schedule, requests: &Requests, way: &Way) -> Value {
         "pollerDeletes": requests.poller_deletes,
         "visibilityChanges": requests.visibility_changes,
         "handlerCalls": requests.calls,
-        "visibilityTimeoutsUntilDeadLetterQueue": way.visibility_timeouts,
-        "alone": billed(Company::Alone),
-        "batched": billed(Company::Full),
+        "visibilityTimeoutsUntilDeadLetterQueue": dead_lettering.visibility_timeouts,
+        "alone": billed(Batching::Alone),
+        "batched": billed(Batching::Full),
     })
 }
 
-fn spread<T: serde::Serialize>(spread: &Spread<T>) -> Value {
-    json!({ "min": spread.min, "median": spread.median, "max": spread.max })
+fn range<T: serde::Serialize>(range: &JitterRange<T>) -> Value {
+    json!({ "min": range.min, "median": range.median, "max": range.max })
 }

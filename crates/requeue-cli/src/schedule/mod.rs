@@ -12,14 +12,14 @@ use requeue::{FailureClass, QueueConfig};
 mod chart;
 mod cost;
 mod json;
-pub(crate) mod life;
+pub(crate) mod timeline;
 mod panel;
 mod text;
-mod way;
+mod dead_lettering;
 
 use cost::Requests;
-use life::{Life, Spread, Waiting};
-use way::Way;
+use dead_lettering::DeadLettering;
+use timeline::{JitterRange, Timeline, WaitMode};
 
 use crate::output::{out, outln};
 use crate::{Error, document};
@@ -39,11 +39,11 @@ pub(crate) struct Arguments {
     svg: Option<PathBuf>,
     /// How a message waits for its next attempt, as in `REQUEUE_STRATEGY`. On a FIFO queue it is
     /// always `visibility`.
-    #[arg(long, value_enum, default_value_t = Strategy::Copy)]
-    strategy: Strategy,
+    #[arg(long, value_enum, default_value_t = StrategyArgument::Copy)]
+    strategy: StrategyArgument,
     /// How the function hands on what it gives up, as in `REQUEUE_DEAD_LETTER`.
-    #[arg(long, value_enum, default_value_t = Mode::Redrive)]
-    dead_letter: Mode,
+    #[arg(long, value_enum, default_value_t = DeadLetterArgument::Redrive)]
+    dead_letter: DeadLetterArgument,
     /// As a producer's message attribute `requeue.maxRetries`: counts where it is less than the
     /// policy allows.
     #[arg(long, value_name = "COUNT")]
@@ -76,12 +76,12 @@ const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
 
 /// The strategies, by the words of `REQUEUE_STRATEGY`.
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
-pub(crate) enum Strategy {
+pub(crate) enum StrategyArgument {
     Copy,
     Visibility,
 }
 
-impl Strategy {
+impl StrategyArgument {
     fn as_str(self) -> &'static str {
         match self {
             Self::Copy => "copy",
@@ -92,13 +92,13 @@ impl Strategy {
 
 /// The dead-letter modes, by the words of `REQUEUE_DEAD_LETTER`.
 #[derive(Clone, Copy, Debug, ValueEnum)]
-pub(crate) enum Mode {
+pub(crate) enum DeadLetterArgument {
     Redrive,
     Annotate,
     Direct,
 }
 
-impl Mode {
+impl DeadLetterArgument {
     fn as_str(self) -> &'static str {
         match self {
             Self::Redrive => "redrive",
@@ -115,20 +115,22 @@ fn price(text: &str) -> Result<f64, String> {
 
 /// What the queue and its messages are like, and how the function works on them.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Queue {
-    strategy: Strategy,
-    dead_letter: Mode,
+pub(crate) struct QueueModel {
+    strategy: StrategyArgument,
+    dead_letter: DeadLetterArgument,
     max_receive_count: u32,
     visibility_timeout: Duration,
     message_bytes: u32,
     price: f64,
 }
 
-impl Queue {
-    fn waiting(&self) -> Waiting {
+impl QueueModel {
+    fn waiting(&self) -> WaitMode {
         match self.strategy {
-            Strategy::Copy => Waiting::InCopies,
-            Strategy::Visibility => Waiting::InPlace { max_receives: self.max_receive_count },
+            StrategyArgument::Copy => WaitMode::InCopies,
+            StrategyArgument::Visibility => {
+                WaitMode::InPlace { max_receives: self.max_receive_count }
+            }
         }
     }
 }
@@ -138,16 +140,16 @@ pub(crate) struct Schedule {
     /// The name of the policy.
     name: String,
     policy: RetryPolicy,
-    queue: Queue,
+    queue: QueueModel,
     classes: Vec<ClassSchedule>,
 }
 
 struct ClassSchedule {
     class: FailureClass,
-    lives: Spread<Life>,
-    ways: Spread<Way>,
-    requests: Spread<Requests>,
-    /// The `maxReceiveCount` with which it is the policy that ends each life, where receives count
+    timelines: JitterRange<Timeline>,
+    dead_lettering: JitterRange<DeadLettering>,
+    requests: JitterRange<Requests>,
+    /// The `maxReceiveCount` with which the policy ends each timeline, where receives count
     /// as retries.
     needed: Option<u32>,
 }
@@ -187,7 +189,7 @@ impl Schedule {
         let ttl = arguments.ttl_seconds.map(|secs| Duration::from_secs(secs.into()));
         policy.message_ttl = [policy.message_ttl, ttl].into_iter().flatten().min();
         let given = arguments.visibility_timeout.map(|secs| Duration::from_secs(secs.into()));
-        let queue = Queue {
+        let queue = QueueModel {
             strategy: arguments.strategy,
             dead_letter: arguments.dead_letter,
             max_receive_count: arguments
@@ -204,18 +206,20 @@ impl Schedule {
 }
 
 impl ClassSchedule {
-    fn of(policy: &RetryPolicy, class: FailureClass, queue: &Queue) -> Self {
-        let lives = Life::spread(policy, class, queue.waiting());
-        let ways = lives.map(|life| Way::of(life, queue));
-        let requests = lives.with(&ways, |life, way| Requests::of(life, way, queue));
+    fn of(policy: &RetryPolicy, class: FailureClass, queue: &QueueModel) -> Self {
+        let timelines = Timeline::range(policy, class, queue.waiting());
+        let dead_lettering = timelines.map(|timeline| DeadLettering::of(timeline, queue));
+        let requests = timelines.with(&dead_lettering, |timeline, dead_lettering| {
+            Requests::of(timeline, dead_lettering, queue)
+        });
         let needed = match queue.strategy {
-            Strategy::Copy => None,
-            Strategy::Visibility => {
+            StrategyArgument::Copy => None,
+            StrategyArgument::Visibility => {
                 let unbounded =
-                    Life::spread(policy, class, Waiting::InPlace { max_receives: u32::MAX });
-                unbounded.each().into_iter().map(|(_, life)| life.count() + 1).max()
+                    Timeline::range(policy, class, WaitMode::InPlace { max_receives: u32::MAX });
+                unbounded.each().into_iter().map(|(_, timeline)| timeline.count() + 1).max()
             }
         };
-        Self { class, lives, ways, requests, needed }
+        Self { class, timelines, dead_lettering, requests, needed }
     }
 }

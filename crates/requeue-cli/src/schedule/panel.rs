@@ -11,7 +11,7 @@ use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::life::Spread;
+use super::timeline::JitterRange;
 use crate::Error;
 
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
@@ -20,7 +20,7 @@ const FONT: &str = "sans-serif";
 pub(super) const INK: RGBColor = RGBColor(51, 51, 51);
 const GRID: RGBColor = RGBColor(230, 230, 230);
 pub(super) const LIMIT: RGBColor = RGBColor(178, 24, 43);
-/// A budget further up than so many times the longest life is named instead of drawn: the line
+/// A budget further up than so many times the longest timeline is named instead of drawn: the line
 /// would be pressed flat.
 const FAR: f64 = 1.7;
 
@@ -137,7 +137,7 @@ impl Panel {
         &self,
         area: &Area<'_>,
         colour: RGBColor,
-        lines: &Spread<Vec<Point>>,
+        lines: &JitterRange<Vec<Point>>,
         band: &[Point],
         marks: &Marks,
     ) -> Result<(), Error> {
@@ -164,7 +164,7 @@ impl Panel {
             .x_label_formatter(&|tick| label(*tick))
             .y_label_formatter(&|tick| label(*tick))
             .draw()?;
-        let Spread { min, median, max } = lines.map(|line| scale(line));
+        let JitterRange { min, median, max } = lines.map(|line| scale(line));
         let area = chart.plotting_area();
         area.draw(&Polygon::new(scale(band), colour.mix(0.22).filled()))?;
         area.draw(&PathElement::new(min, colour.mix(0.5).stroke_width(1)))?;

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use super::cost::Company;
-use super::life::{End, Life, Retry, Spread};
-use super::way::Way;
-use super::{ClassSchedule, Queue, Schedule, Strategy};
+use super::cost::Batching;
+use super::dead_lettering::DeadLettering;
+use super::timeline::{JitterRange, Timeline, TimelineEnd, TimelineRetry};
+use super::{ClassSchedule, QueueModel, Schedule, StrategyArgument};
 use crate::policy_text::{self, retries};
 use crate::table::{span, table};
 use comfy_table::{CellAlignment, Table};
@@ -22,8 +22,8 @@ pub(crate) fn of(schedule: &Schedule) -> String {
     let mut say = |line: &str| writeln!(text, "{line}").expect("a string takes everything");
     for class in &schedule.classes {
         say(&head(schedule, class));
-        if class.lives.each().iter().any(|(_, life)| !life.retries.is_empty()) {
-            say(&course(&class.lives).to_string());
+        if class.timelines.each().iter().any(|(_, timeline)| !timeline.retries.is_empty()) {
+            say(&course(&class.timelines).to_string());
         }
         say(&end(class, &schedule.queue));
         say("");
@@ -49,7 +49,7 @@ fn head(schedule: &Schedule, of: &ClassSchedule) -> String {
     )
 }
 
-fn course(lives: &Spread<Life>) -> Table {
+fn course(timelines: &JitterRange<Timeline>) -> Table {
     let mut rows = table(&[
         "retry",
         "wait: min",
@@ -62,15 +62,20 @@ fn course(lives: &Spread<Life>) -> Table {
     for column in rows.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
-    let longest =
-        lives.each().map(|(_, life)| life.retries.len()).into_iter().max().unwrap_or_default();
-    let delays = |at: usize| lives.map(|life| life.retries.get(at).map(|retry| retry.delay));
+    let longest = timelines
+        .each()
+        .map(|(_, timeline)| timeline.retries.len())
+        .into_iter()
+        .max()
+        .unwrap_or_default();
+    let delays =
+        |at: usize| timelines.map(|timeline| timeline.retries.get(at).map(|retry| retry.delay));
     let mut at = 0;
     while at < longest {
         let run = (at..longest).take_while(|next| delays(*next) == delays(at)).count();
-        rows.add_row(row(lives, at, at));
+        rows.add_row(row(timelines, at, at));
         if run >= PLATEAU {
-            rows.add_row(row(lives, at + 1, at + run - 1));
+            rows.add_row(row(timelines, at + 1, at + run - 1));
             at += run;
         } else {
             at += 1;
@@ -80,11 +85,13 @@ fn course(lives: &Spread<Life>) -> Table {
 }
 
 /// The retries from one to another, which have the same delays; the ages are those of the last.
-fn row(lives: &Spread<Life>, from: usize, to: usize) -> Vec<String> {
+fn row(timelines: &JitterRange<Timeline>, from: usize, to: usize) -> Vec<String> {
     let number =
         if from == to { (from + 1).to_string() } else { format!("{} … {}", from + 1, to + 1) };
-    let cells = |value: fn(&Retry) -> String| {
-        lives.each().map(|(_, life)| life.retries.get(to).map_or_else(|| "–".to_owned(), value))
+    let cells = |value: fn(&TimelineRetry) -> String| {
+        timelines
+            .each()
+            .map(|(_, timeline)| timeline.retries.get(to).map_or_else(|| "–".to_owned(), value))
     };
     let delays = cells(|retry| wait(retry.delay));
     let ages = cells(|retry| span(retry.age));
@@ -96,33 +103,34 @@ fn wait(delay: Duration) -> String {
     if delay < Duration::from_hours(1) { format!("{} s", delay.as_secs()) } else { span(delay) }
 }
 
-/// Why, when and where to: in one line, or in one for each luck when they end differently. Then
+/// Why, when and where to: in one line, or in one for each draw when they end differently. Then
 /// what the queue would have to allow.
-fn end(of: &ClassSchedule, queue: &Queue) -> String {
+fn end(of: &ClassSchedule, queue: &QueueModel) -> String {
     let mut lines = Vec::new();
-    let ends = of.lives.map(|life| (life.end.as_str(), life.count()));
+    let ends = of.timelines.map(|timeline| (timeline.end.as_str(), timeline.count()));
     if ends.min == ends.median && ends.median == ends.max {
-        let Spread { min, median, max } = of.lives.map(Life::age).map(|age| span(*age));
+        let JitterRange { min, median, max } =
+            of.timelines.map(Timeline::age).map(|age| span(*age));
         let when = match ends.median.1 {
             0 => "at the first failure".to_owned(),
             count if min == max => format!("after {}: {median}", retries(count)),
             count => format!("after {}: {min} to {max}, median {median}", retries(count)),
         };
-        let way = way(&of.ways.min, &of.ways.max);
+        let later = arrival(&of.dead_lettering.min, &of.dead_lettering.max);
         lines.push(format!(
-            "{} {when}; in the dead-letter queue {way}",
-            verdict(of.lives.median.end)
+            "{} {when}; in the dead-letter queue {later}",
+            end_words(of.timelines.median.end)
         ));
     } else {
-        let each = of.lives.with(&of.ways, |life, own| {
-            let (count, age) = (retries(life.count()), span(life.age()));
+        let each = of.timelines.with(&of.dead_lettering, |timeline, own| {
+            let (count, age) = (retries(timeline.count()), span(timeline.age()));
             format!(
                 "{} after {count}, {age}; in the dead-letter queue {}",
-                verdict(life.end),
-                way(own, own)
+                end_words(timeline.end),
+                arrival(own, own)
             )
         });
-        lines.extend(each.each().map(|(luck, line)| format!("{luck}: {line}")));
+        lines.extend(each.each().map(|(draw, line)| format!("{draw}: {line}")));
     }
     if let Some(needed) = of.needed.filter(|needed| *needed > queue.max_receive_count) {
         let allowed = queue.max_receive_count;
@@ -135,16 +143,16 @@ fn end(of: &ClassSchedule, queue: &Queue) -> String {
     lines.join("\n")
 }
 
-fn verdict(end: End) -> String {
+fn end_words(end: TimelineEnd) -> String {
     let by = match end {
-        End::GivenUp(_) => "given up",
-        End::ReceivesExhausted { .. } => "moved by SQS",
+        TimelineEnd::GivenUp(_) => "given up",
+        TimelineEnd::ReceivesExhausted { .. } => "moved by SQS",
     };
     format!("{by} as {}", end.as_str())
 }
 
-/// How it gets there, with the least and with the most luck.
-fn way(min: &Way, max: &Way) -> String {
+/// When it arrives there, with the smallest and with the greatest draws.
+fn arrival(min: &DeadLettering, max: &DeadLettering) -> String {
     let (least, most) = (span(min.time), span(max.time));
     let time = if least == most { most } else { format!("{least} to {most}") };
     match max.visibility_timeouts {
@@ -175,7 +183,7 @@ fn costs(schedule: &Schedule) -> Table {
     }
     for of in &schedule.classes {
         let requests = of.requests.median;
-        let [alone, full] = [Company::Alone, Company::Full];
+        let [alone, full] = [Batching::Alone, Batching::Full];
         rows.add_row(vec![
             of.class.to_string(),
             requests.calls.to_string(),
@@ -196,11 +204,11 @@ fn costs(schedule: &Schedule) -> Table {
 fn premises(schedule: &Schedule) -> String {
     let queue = &schedule.queue;
     let counted = match queue.strategy {
-        Strategy::Copy => "Hops are counted; empty receives and Lambda itself are not.",
-        Strategy::Visibility => "Empty receives and Lambda itself are not counted.",
+        StrategyArgument::Copy => "Hops are counted; empty receives and Lambda itself are not.",
+        StrategyArgument::Visibility => "Empty receives and Lambda itself are not counted.",
     };
     format!(
-        "Strategy {}, dead-letter mode {}, maxReceiveCount {}, visibility timeout {}, messages of {} bytes,\n\
+        "StrategyArgument {}, dead-letter mode {}, maxReceiveCount {}, visibility timeout {}, messages of {} bytes,\n\
          ${:.2} per million SQS requests; one message in each request, or as many as fit, at most ten (batched).\n{counted}",
         queue.strategy.as_str(),
         queue.dead_letter.as_str(),

@@ -1,15 +1,15 @@
-//! The way from the end of a life to the dead-letter queue.
+//! How a message reaches the dead-letter queue after its last retry.
 
 use std::time::Duration;
 
 use requeue::DeadLetterMode;
 
-use super::life::{End, Life};
-use super::{Mode, Queue, Strategy};
+use super::timeline::{Timeline, TimelineEnd};
+use super::{DeadLetterArgument, QueueModel, StrategyArgument};
 
 /// What is done to a message after its last decision, and how long that takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct DeadLettering {
     /// Copies that say why it was given up.
     pub(crate) copies: u32,
     pub(crate) receives: u32,
@@ -19,14 +19,16 @@ pub(crate) struct Way {
     pub(crate) time: Duration,
 }
 
-impl Way {
-    pub(crate) fn of(life: &Life, queue: &Queue) -> Self {
-        match (life.end, queue.dead_letter) {
-            (End::ReceivesExhausted { wait }, _) => {
+impl DeadLettering {
+    pub(crate) fn of(timeline: &Timeline, queue: &QueueModel) -> Self {
+        match (timeline.end, queue.dead_letter) {
+            (TimelineEnd::ReceivesExhausted { wait }, _) => {
                 Self { visibility_changes: 1, time: wait, ..Self::default() }
             }
-            (End::GivenUp(_), Mode::Redrive) => Self::received_again(life, queue),
-            (End::GivenUp(_), Mode::Annotate) => {
+            (TimelineEnd::GivenUp(_), DeadLetterArgument::Redrive) => {
+                Self::received_again(timeline, queue)
+            }
+            (TimelineEnd::GivenUp(_), DeadLetterArgument::Annotate) => {
                 let hurried = queue.max_receive_count.min(DeadLetterMode::MAX_SHOWN_RECEIVES);
                 let visibility_timeouts = queue.max_receive_count - hurried;
                 let delay = Duration::from_secs(DeadLetterMode::ANNOTATION_DELAY.as_secs().into());
@@ -38,16 +40,18 @@ impl Way {
                     time: delay + queue.visibility_timeout * visibility_timeouts,
                 }
             }
-            (End::GivenUp(_), Mode::Direct) => Self { copies: 1, ..Self::default() },
+            (TimelineEnd::GivenUp(_), DeadLetterArgument::Direct) => {
+                Self { copies: 1, ..Self::default() }
+            }
         }
     }
 
     /// It comes back until its receives are used up. Whoever gave it up remembers that and does not
     /// call its handler again.
-    fn received_again(life: &Life, queue: &Queue) -> Self {
+    fn received_again(timeline: &Timeline, queue: &QueueModel) -> Self {
         let had = match queue.strategy {
-            Strategy::Copy => 1,
-            Strategy::Visibility => life.count() + 1,
+            StrategyArgument::Copy => 1,
+            StrategyArgument::Visibility => timeline.count() + 1,
         };
         let receives = queue.max_receive_count - had;
         let visibility_timeouts = receives + 1;

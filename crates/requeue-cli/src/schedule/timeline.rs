@@ -1,4 +1,4 @@
-//! The life of a message that fails with the same class until it is given up. The arithmetic is the
+//! The retries of a message that fails with the same class until it is given up. The arithmetic is the
 //! library's: this only calls it again and again, with a clock of its own.
 
 use std::time::{Duration, SystemTime};
@@ -14,23 +14,27 @@ const LONGEST_IN_PLACE: Duration = MAX_VISIBILITY.saturating_sub(Duration::from_
 /// What a random generator draws at most.
 const ALMOST_ONE: f64 = 1.0_f64.next_down();
 
-/// One value for each luck that a message may have with its jitter: every draw the least, the
-/// middle one, or the greatest.
+/// One value for each of three courses of the jitter: every draw the least, the middle
+/// one, or the greatest.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Spread<T> {
+pub(crate) struct JitterRange<T> {
     pub(crate) min: T,
     pub(crate) median: T,
     pub(crate) max: T,
 }
 
-impl<T> Spread<T> {
-    pub(crate) fn map<U>(&self, f: impl Fn(&T) -> U) -> Spread<U> {
-        Spread { min: f(&self.min), median: f(&self.median), max: f(&self.max) }
+impl<T> JitterRange<T> {
+    pub(crate) fn map<U>(&self, f: impl Fn(&T) -> U) -> JitterRange<U> {
+        JitterRange { min: f(&self.min), median: f(&self.median), max: f(&self.max) }
     }
 
     /// Each value of this together with its counterpart.
-    pub(crate) fn with<U, V>(&self, other: &Spread<U>, f: impl Fn(&T, &U) -> V) -> Spread<V> {
-        Spread {
+    pub(crate) fn with<U, V>(
+        &self,
+        other: &JitterRange<U>,
+        f: impl Fn(&T, &U) -> V,
+    ) -> JitterRange<V> {
+        JitterRange {
             min: f(&self.min, &other.min),
             median: f(&self.median, &other.median),
             max: f(&self.max, &other.max),
@@ -44,7 +48,7 @@ impl<T> Spread<T> {
 
 /// How a message waits, and what that bounds.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Waiting {
+pub(crate) enum WaitMode {
     InCopies,
     /// In its place in the queue, which allows it so many receives.
     InPlace {
@@ -52,9 +56,9 @@ pub(crate) enum Waiting {
     },
 }
 
-/// Why a life ends.
+/// Why a timeline ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum End {
+pub(crate) enum TimelineEnd {
     /// The policy says so.
     GivenUp(DeadLetterReason),
     /// The queue does: `maxReceiveCount` is used up, so that SQS moves the message at the end of
@@ -62,7 +66,7 @@ pub(crate) enum End {
     ReceivesExhausted { wait: Duration },
 }
 
-impl End {
+impl TimelineEnd {
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::GivenUp(reason) => reason.as_str(),
@@ -74,33 +78,33 @@ impl End {
 /// From the first receive to the last decision. Calls are taken to last no time, and messages to be
 /// received when they are due.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Life {
-    pub(crate) retries: Vec<Retry>,
-    pub(crate) end: End,
+pub(crate) struct Timeline {
+    pub(crate) retries: Vec<TimelineRetry>,
+    pub(crate) end: TimelineEnd,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Retry {
+pub(crate) struct TimelineRetry {
     /// From the failure before it to this retry.
     pub(crate) delay: Duration,
-    /// Copies on the way that only waited.
+    /// Copies before it that only waited.
     pub(crate) hops: u32,
     /// From the first receive to this retry.
     pub(crate) age: Duration,
 }
 
-impl Life {
-    /// The three lives of a message of this class.
-    pub(crate) fn spread(
+impl Timeline {
+    /// The three timelines of a message of this class.
+    pub(crate) fn range(
         policy: &RetryPolicy,
         class: FailureClass,
-        waiting: Waiting,
-    ) -> Spread<Self> {
-        Spread { min: 0.0, median: 0.5, max: ALMOST_ONE }
-            .map(|sample| Self::live(policy, class, waiting, *sample))
+        waiting: WaitMode,
+    ) -> JitterRange<Self> {
+        JitterRange { min: 0.0, median: 0.5, max: ALMOST_ONE }
+            .map(|sample| Self::simulate(policy, class, waiting, *sample))
     }
 
-    fn live(policy: &RetryPolicy, class: FailureClass, waiting: Waiting, sample: f64) -> Self {
+    fn simulate(policy: &RetryPolicy, class: FailureClass, waiting: WaitMode, sample: f64) -> Self {
         let failure = failure(class);
         let received = SystemTime::UNIX_EPOCH;
         let mut history = History::starting(received);
@@ -109,13 +113,13 @@ impl Life {
         loop {
             // It waited for nothing before its first receive, so that is when it was sent.
             if policy.message_ttl.is_some_and(|ttl| age > ttl) {
-                return Self { retries, end: End::GivenUp(DeadLetterReason::Expired) };
+                return Self { retries, end: TimelineEnd::GivenUp(DeadLetterReason::Expired) };
             }
             let now = received + age;
             let wait = match policy.decide(&history, &failure, now, sample) {
                 Disposition::Requeue { wait, .. } => wait,
                 Disposition::DeadLetter(reason) => {
-                    return Self { retries, end: End::GivenUp(reason) };
+                    return Self { retries, end: TimelineEnd::GivenUp(reason) };
                 }
                 Disposition::Complete | Disposition::Defer { .. } | Disposition::Release(_) => {
                     unreachable!("a failure that asks for nothing is retried or given up")
@@ -123,11 +127,14 @@ impl Life {
             };
             let class_policy = policy.class(class).expect("what is retried has a policy");
             let (delay, hops, previous) = match waiting {
-                Waiting::InCopies => (wait.total(), hops(wait, now), wait.total()),
-                Waiting::InPlace { max_receives } => {
+                WaitMode::InCopies => (wait.total(), hops(wait, now), wait.total()),
+                WaitMode::InPlace { max_receives } => {
                     let delay = wait.total().min(LONGEST_IN_PLACE);
                     if history.receives == max_receives {
-                        return Self { retries, end: End::ReceivesExhausted { wait: delay } };
+                        return Self {
+                            retries,
+                            end: TimelineEnd::ReceivesExhausted { wait: delay },
+                        };
                     }
                     history.receives += 1;
                     // Nothing notes it, so it is what the curve had been without its jitter.
@@ -142,7 +149,7 @@ impl Life {
                 }
             };
             age += delay;
-            retries.push(Retry { delay, hops, age });
+            retries.push(TimelineRetry { delay, hops, age });
             history.retries += 1;
             history.class_retries += 1;
             history.previous = Some(previous);
