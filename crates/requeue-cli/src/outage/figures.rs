@@ -1,0 +1,74 @@
+//! The result of a run, as rows of a table and as JSON.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use crate::table::duration;
+
+/// The result of a run.
+pub(super) struct OutageFigures {
+    pub(super) calls_while_down: u64,
+    pub(super) done_while_down: u64,
+    /// Messages done in a second, until it was back or all were done.
+    pub(super) throughput_while_down: f64,
+    pub(super) calls_afterwards: u64,
+    pub(super) peak: u64,
+    pub(super) refused: u64,
+    pub(super) drained: Duration,
+    /// To the least time for all of them; `None` when not all were delivered.
+    pub(super) ratio: Option<f64>,
+    pub(super) retries: u64,
+    pub(super) most_retries: u32,
+    pub(super) longest_open: Duration,
+    pub(super) deferrals: u64,
+    pub(super) dead: usize,
+    pub(super) requests_per_message: f64,
+}
+
+impl OutageFigures {
+    pub(super) fn json(&self) -> serde_json::Value {
+        json!({
+            "callsWhileDown": self.calls_while_down,
+            "doneWhileDown": self.done_while_down,
+            "throughputWhileDown": self.throughput_while_down,
+            "callsAfterwards": self.calls_afterwards,
+            "peakCallsPerSecond": self.peak,
+            "refused": self.refused,
+            "drainedSeconds": self.drained.as_secs_f64(),
+            "ratio": self.ratio,
+            "retries": self.retries,
+            "mostRetries": self.most_retries,
+            "longestOpenSeconds": self.longest_open.as_secs_f64(),
+            "deferrals": self.deferrals,
+            "deadLetters": self.dead,
+            "requestsPerMessage": self.requests_per_message,
+        })
+    }
+}
+
+type OutageRow = (&'static str, fn(&OutageFigures) -> String);
+
+pub(super) const ROWS: [OutageRow; 11] = [
+    ("calls while it was down", |figures| figures.calls_while_down.to_string()),
+    ("done while it was down", |figures| {
+        format!("{}, {:.1} a second", figures.done_while_down, figures.throughput_while_down)
+    }),
+    ("calls afterwards", |figures| figures.calls_afterwards.to_string()),
+    ("  most in one second", |figures| figures.peak.to_string()),
+    ("  refused by its limit", |figures| figures.refused.to_string()),
+    ("until the backlog was gone, after it was back", |figures| {
+        let drained = duration(figures.drained);
+        match figures.ratio {
+            Some(ratio) => format!("{drained}, {ratio:.2} × the least"),
+            None => format!("{drained}, without the {} that were not delivered", figures.dead),
+        }
+    }),
+    ("retries used", |figures| {
+        format!("{}, {} of one message", figures.retries, figures.most_retries)
+    }),
+    ("longest time that a circuit was open", |figures| duration(figures.longest_open)),
+    ("deferrals", |figures| figures.deferrals.to_string()),
+    ("dead letters", |figures| figures.dead.to_string()),
+    ("requests to SQS for each message", |figures| format!("{:.1}", figures.requests_per_message)),
+];

@@ -1,0 +1,56 @@
+//! `requeue simulate outage`: a backlog, a service that is down and then limits its rate, and
+//! execution environments of a function in front of it; once without and once with pause and
+//! circuit breaker. In virtual time, over the embedded queue.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use requeue::policy::RetryPolicy;
+use serde_json::json;
+
+mod arguments;
+mod figures;
+mod service;
+mod simulation;
+
+pub(crate) use arguments::Arguments;
+use figures::ROWS;
+use simulation::{CONCURRENT_CALLS, ENVIRONMENTS, simulate};
+
+use crate::output::outln;
+use crate::table::{duration, table};
+use crate::{Error, document};
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let protected = match &arguments.policy {
+        Some(file) => document::read(file)?.0,
+        None => RetryPolicy::default(),
+    };
+    let unprotected = RetryPolicy { max_pause: None, circuit_breaker: None, ..protected.clone() };
+    let without = simulate(arguments, unprotected, WITHOUT)?;
+    let with = simulate(arguments, protected, WITH)?;
+    if arguments.json {
+        outln!("{:#}", json!({ "without": without.json(), "with": with.json() }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Arguments { messages, outage, rate, availability, .. } = arguments;
+    let down = match availability {
+        0 => "is down".to_owned(),
+        some => format!("answers {some} % of the calls"),
+    };
+    outln!(
+        "{messages} messages; a service that {down} for {} and then takes {rate} calls a second, so that they need {} at \
+         least; {ENVIRONMENTS} execution environments with {CONCURRENT_CALLS} concurrent calls in all\n",
+        duration(Duration::from_secs(*outage)),
+        duration(arguments.least()),
+    )?;
+    let mut rows = table(&["", WITHOUT, WITH]);
+    for (name, value) in ROWS {
+        rows.add_row(vec![name.to_owned(), value(&without), value(&with)]);
+    }
+    outln!("{}", rows.trim_fmt())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+const WITHOUT: &str = "without pause and circuit breaker";
+const WITH: &str = "with them";

@@ -1,0 +1,97 @@
+//! The service that is called: down at first, then limited in its rate.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use requeue::classify::Answer;
+use requeue::{Clock, Failure, Sampler};
+use tokio::time::{Instant, sleep};
+
+use super::arguments::Arguments;
+
+/// What a call takes.
+const CALL: Duration = Duration::from_millis(100);
+
+#[derive(Clone)]
+pub(super) struct DownstreamService {
+    pub(super) began: Instant,
+    pub(super) back_at: Instant,
+    /// The part of the calls that it answers until then.
+    availability: f64,
+    sampler: Sampler,
+    rate: f64,
+    clock: Clock,
+    log: Arc<Mutex<ServiceLog>>,
+}
+
+#[derive(Default)]
+pub(super) struct ServiceLog {
+    pub(super) while_down: u64,
+    pub(super) done_while_down: u64,
+    /// Calls in each second since it is back.
+    pub(super) by_second: BTreeMap<u64, u64>,
+    pub(super) refused: u64,
+    tokens: f64,
+    refilled_at: Option<Instant>,
+    pub(super) last_done: Option<Instant>,
+}
+
+impl DownstreamService {
+    pub(super) fn new(arguments: &Arguments, clock: Clock) -> Self {
+        let began = Instant::now();
+        Self {
+            began,
+            back_at: began + Duration::from_secs(arguments.outage),
+            availability: f64::from(arguments.availability) / 100.0,
+            // Not the sampler of the messages: another policy must not be another outage.
+            sampler: Sampler::seeded(!arguments.seed),
+            rate: f64::from(arguments.rate),
+            clock,
+            log: Arc::default(),
+        }
+    }
+
+    pub(super) fn log(&self) -> MutexGuard<'_, ServiceLog> {
+        self.log.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) async fn call(&self) -> Result<(), Failure> {
+        let status = self.status();
+        sleep(CALL).await;
+        let headers: &[(&str, &[u8])] = match status {
+            200 => return Ok(()),
+            429 => &[("Retry-After", b"1")],
+            _ => &[],
+        };
+        Err(Failure::from_answer(&Answer { status, headers, body: b"" }, self.clock.now()))
+    }
+
+    fn status(&self) -> u16 {
+        let mut log = self.log();
+        let now = Instant::now();
+        let is_down = now < self.back_at;
+        if is_down {
+            log.while_down += 1;
+            if self.sampler.sample() >= self.availability {
+                return 503;
+            }
+        } else {
+            *log.by_second.entry((now - self.back_at).as_secs()).or_default() += 1;
+        }
+        // A bucket of as many tokens as it refills in a second.
+        let refilled =
+            now.saturating_duration_since(log.refilled_at.unwrap_or(self.began)).as_secs_f64()
+                * self.rate;
+        log.tokens = (log.tokens + refilled).min(self.rate);
+        log.refilled_at = Some(now);
+        if log.tokens < 1.0 {
+            log.refused += 1;
+            return 429;
+        }
+        log.tokens -= 1.0;
+        log.done_while_down += u64::from(is_down);
+        log.last_done = Some(now);
+        200
+    }
+}

@@ -1,0 +1,272 @@
+//! One run: the queue, the execution environments and the service, in virtual time.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
+use std::time::{Duration, SystemTime};
+
+use futures_util::future::join_all;
+use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs, Fault};
+use requeue::policy::RetryPolicy;
+use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, ReceiveRequest, Source};
+use requeue::{
+    BatchProcessor, Clock, DeadLetterMode, Deferral, Delay, Disposition, Limits, Message,
+    RecursiveLoop, Report, Sampler, Settings,
+};
+use tokio::time::Instant;
+
+use super::arguments::Arguments;
+use super::figures::OutageFigures;
+use super::service::DownstreamService;
+use crate::Error;
+use crate::output::errln;
+use crate::table::duration;
+
+/// Execution environments, and how many calls they make at once, all together.
+pub(super) const ENVIRONMENTS: usize = 10;
+pub(super) const CONCURRENT_CALLS: usize = 32;
+const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
+const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
+/// When a run begins.
+const START: Duration = Duration::from_secs(1_800_000_000);
+/// The latency of a request to SQS.
+const REQUEST: Duration = Duration::from_millis(10);
+/// Long polling, as Lambda's poller does.
+const POLL: Duration = Duration::from_secs(20);
+/// In a terminal a line says so often how far a run is.
+const BETWEEN_LINES: Duration = Duration::from_secs(5);
+
+pub(super) fn simulate(
+    arguments: &Arguments,
+    policy: RetryPolicy,
+    name: &'static str,
+) -> Result<OutageFigures, Error> {
+    let runtime =
+        tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?;
+    runtime
+        .block_on(async { OutageRun::set_up(arguments, policy, name).await?.run(arguments).await })
+}
+
+/// The parts of a run, and its counts.
+struct OutageRun {
+    sqs: EmbeddedSqs,
+    queue: QueueArn,
+    dead_letters: QueueArn,
+    settings: Settings,
+    service: DownstreamService,
+    counts: RefCell<RunCounts>,
+    progress: RefCell<RunProgress>,
+}
+
+#[derive(Default)]
+struct RunCounts {
+    retries: u64,
+    most_retries: u32,
+    longest_open: Duration,
+    deferrals: u64,
+}
+
+/// Says now and then how far a run is, on the standard error if that is a terminal. By the clock of
+/// this machine: for the simulation no time passes meanwhile.
+struct RunProgress {
+    name: &'static str,
+    began: Instant,
+    clock: Clock,
+    told: SystemTime,
+    is_on: bool,
+}
+
+impl RunProgress {
+    fn new(name: &'static str) -> Self {
+        let clock = Clock::system();
+        Self {
+            name,
+            began: Instant::now(),
+            told: clock.now(),
+            clock,
+            is_on: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn tell(&mut self, left: usize) {
+        if !self.is_on {
+            return;
+        }
+        let now = self.clock.now();
+        if now.duration_since(self.told).is_ok_and(|time| time < BETWEEN_LINES) {
+            return;
+        }
+        self.told = now;
+        errln!("{}: after {}, {left} messages left", self.name, duration(self.began.elapsed()));
+    }
+}
+
+impl OutageRun {
+    async fn set_up(
+        arguments: &Arguments,
+        policy: RetryPolicy,
+        name: &'static str,
+    ) -> Result<Self, Error> {
+        // Not the time of day: its milliseconds would make each run another.
+        let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
+        let sqs =
+            EmbeddedSqs::seeded(clock.clone(), DEFAULT_REGION, DEFAULT_ACCOUNT, arguments.seed);
+        let dead_letters = sqs.create_queue("orders-dlq", [])?;
+        let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":5}}"#);
+        let queue = sqs.create_queue("orders", [("RedrivePolicy", redrive.as_str())])?;
+        let bodies: Vec<String> =
+            (0..arguments.messages).map(|number| format!(r#"{{"order":{number}}}"#)).collect();
+        for chunk in bodies.chunks(MAX_BATCH_ENTRIES) {
+            let attributes = BTreeMap::new();
+            let outgoing = |body| Outgoing {
+                body,
+                delay: Delay::default(),
+                attributes: &attributes,
+                group_id: None,
+                deduplication_id: None,
+            };
+            let entries: Vec<Outgoing<'_>> = chunk.iter().map(|body| outgoing(body)).collect();
+            sqs.send(&queue, &entries).await?;
+        }
+        sqs.set_faults(|_| Fault::AnswerAfter(REQUEST));
+        let settings = Settings {
+            policy,
+            clock: clock.clone(),
+            sampler: Sampler::seeded(arguments.seed),
+            recursive_loop: RecursiveLoop::Allow,
+            dead_letter: DeadLetterMode::Annotate,
+            ..Settings::default()
+        };
+        let service = DownstreamService::new(arguments, clock);
+        let progress = RefCell::new(RunProgress::new(name));
+        Ok(Self {
+            sqs,
+            queue,
+            dead_letters,
+            settings,
+            service,
+            counts: RefCell::default(),
+            progress,
+        })
+    }
+
+    async fn run(&self, arguments: &Arguments) -> Result<OutageFigures, Error> {
+        let requests = self.requests();
+        let environments = (0..ENVIRONMENTS).map(|number| self.environment(number));
+        for ended in join_all(environments).await {
+            ended?;
+        }
+        let log = self.service.log();
+        let drained = log
+            .last_done
+            .map_or(Duration::ZERO, |last| last.saturating_duration_since(self.service.back_at));
+        let down = self.service.back_at.min(log.last_done.unwrap_or(self.service.back_at))
+            - self.service.began;
+        let counts = self.counts.borrow();
+        let dead = self.sqs.message_count(&self.dead_letters)?;
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+        let requests_per_message =
+            (self.requests() - requests) as f64 / f64::from(arguments.messages);
+        Ok(OutageFigures {
+            calls_while_down: log.while_down,
+            done_while_down: log.done_while_down,
+            throughput_while_down: per_second(log.done_while_down, down),
+            calls_afterwards: log.by_second.values().sum(),
+            peak: log.by_second.values().copied().max().unwrap_or_default(),
+            refused: log.refused,
+            drained,
+            ratio: (dead == 0).then(|| drained.as_secs_f64() / arguments.least().as_secs_f64()),
+            retries: counts.retries,
+            most_retries: counts.most_retries,
+            longest_open: counts.longest_open,
+            deferrals: counts.deferrals,
+            dead,
+            requests_per_message,
+        })
+    }
+
+    fn requests(&self) -> u64 {
+        let operations = [
+            "ReceiveMessage",
+            "SendMessageBatch",
+            "DeleteMessageBatch",
+            "ChangeMessageVisibilityBatch",
+        ];
+        operations.iter().map(|operation| self.sqs.call_count(operation)).sum()
+    }
+
+    /// One execution environment, which is given one batch after the other until nothing is left.
+    async fn environment(&self, number: usize) -> Result<(), Error> {
+        let concurrency =
+            CONCURRENT_CALLS / ENVIRONMENTS + usize::from(number < CONCURRENT_CALLS % ENVIRONMENTS);
+        let settings = Settings {
+            limits: Limits { concurrency, ..Limits::default() },
+            ..self.settings.clone()
+        };
+        let service = self.service.clone();
+        let handler = move |_: Message| {
+            let service = service.clone();
+            async move { service.call().await }
+        };
+        let processor = BatchProcessor::new(handler, self.sqs.clone(), settings);
+        let ask =
+            ReceiveRequest { max: MAX_BATCH_ENTRIES, wait: POLL, visibility: VISIBILITY_TIMEOUT };
+        let mut open_since = None;
+        loop {
+            let left = self.sqs.message_count(&self.queue)?;
+            if left == 0 {
+                break;
+            }
+            self.progress.borrow_mut().tell(left);
+            let records = Source::receive(&self.sqs, &self.queue, ask).await?;
+            let receipts: Vec<String> = records
+                .iter()
+                .map(|record| record.receipt_handle.clone().unwrap_or_default())
+                .collect();
+            if records.is_empty() {
+                continue;
+            }
+            let report = processor.process(records, Instant::now() + FUNCTION_TIMEOUT).await;
+            self.note(&report, &mut open_since);
+            // As the poller does.
+            let outcomes = report.outcomes.iter().zip(&receipts);
+            let done: Vec<&str> = outcomes
+                .filter(|(outcome, _)| !outcome.settlement.is_kept())
+                .map(|(_, receipt)| receipt.as_str())
+                .collect();
+            if !done.is_empty() {
+                self.sqs.delete(&self.queue, &done).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// `open_since` is when the environment deferred a message for its circuit, if that was not
+    /// followed by an answered call.
+    fn note(&self, report: &Report, open_since: &mut Option<Instant>) {
+        let mut counts = self.counts.borrow_mut();
+        for outcome in &report.outcomes {
+            if matches!(outcome.disposition, Disposition::Defer { why: Deferral::CircuitOpen, .. })
+            {
+                open_since.get_or_insert_with(Instant::now);
+            } else if matches!(outcome.disposition, Disposition::Complete)
+                && let Some(since) = open_since.take()
+            {
+                counts.longest_open = counts.longest_open.max(since.elapsed());
+            }
+            match outcome.disposition {
+                Disposition::Requeue { .. } => {
+                    counts.retries += 1;
+                    counts.most_retries = counts.most_retries.max(outcome.retry_count + 1);
+                }
+                Disposition::Defer { .. } => counts.deferrals += 1,
+                _ => {}
+            }
+        }
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "far below 2^53")]
+fn per_second(count: u64, time: Duration) -> f64 {
+    if time.is_zero() { 0.0 } else { count as f64 / time.as_secs_f64() }
+}

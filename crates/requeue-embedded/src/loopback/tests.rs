@@ -1,0 +1,185 @@
+use std::net::Ipv4Addr;
+
+use http::{HeaderMap, header};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::{Instant, sleep};
+
+use super::request::is_for_this_machine;
+use super::*;
+
+#[test]
+fn only_names_of_this_machine_are_answered() {
+    let is_ours = |hosts: &[&str]| {
+        let hosts = hosts.iter().map(|host| (header::HOST, host.parse().expect("a value")));
+        is_for_this_machine(&hosts.collect())
+    };
+    let ours = [
+        "127.0.0.1",
+        "127.0.0.1:9324",
+        "127.8.9.1:1",
+        "localhost",
+        "LocalHost:9324",
+        "sqs.eu-west-1.localhost:4566",
+        "[::1]:80",
+    ];
+    for host in ours {
+        assert!(is_ours(&[host]), "{host}");
+    }
+    let foreign = [
+        "",
+        "evil.example",
+        "evil.example:9324",
+        "localhost.evil.example",
+        "127.0.0.1.evil.example",
+        "127.0.0.1@evil.example",
+        "evil.example@127.0.0.1",
+        "notlocalhost",
+        "0.0.0.0:9324",
+        "10.0.0.1",
+        "[::2]:80",
+        "[fe80::1]",
+        "localhost evil.example",
+        "127.0.0.1, evil.example",
+    ];
+    for host in foreign {
+        assert!(!is_ours(&[host]), "{host}");
+    }
+    let mut several = HeaderMap::new();
+    several.append(header::HOST, header::HeaderValue::from_static("localhost"));
+    several.append(header::HOST, header::HeaderValue::from_static("evil.example"));
+    assert!(!is_for_this_machine(&several));
+    assert!(is_ours(&[]), "HTTP/1.0: no browser");
+}
+
+/// What is answered to a client that sends this and then nothing more, and after how long the
+/// connection is closed.
+async fn answered(sent: &str, room: &Arc<Semaphore>) -> (String, Duration) {
+    let (mut client, server) = tokio::io::duplex(1 << 16);
+    let (_stop, stopped) = watch::channel(false);
+    let echo = async |request: Request<Bytes>| Ok(Response::new(Full::from(request.into_body())));
+    let echo = move |request| Box::pin(echo(request));
+    let reader = RequestReader { max_body: 100, room: Arc::clone(room) };
+    let running =
+        tokio::spawn(serve_connection(server, reader, OpenResponses::default(), stopped, echo));
+    let began = Instant::now();
+    client.write_all(sent.as_bytes()).await.expect("it reads");
+    let mut answer = String::new();
+    client.read_to_string(&mut answer).await.expect("text");
+    running.await.expect("no panic");
+    (answer, began.elapsed())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_slow_or_large_request_ends_in_time_and_is_not_read() {
+    let (secs, room) = (Duration::from_secs, Arc::new(Semaphore::new(100)));
+    let head = "POST / HTTP/1.1\r\nhost: localhost\r\n";
+    let close = "connection: close\r\n";
+    for (sent, expected, ended) in [
+        (String::new(), "", secs(30)),
+        (head.to_owned(), "", secs(30)),
+        (format!("{head}content-length: 5\r\n\r\nhel"), "HTTP/1.1 408 ", secs(30)),
+        (format!("{head}transfer-encoding: chunked\r\n\r\n2\r\nhe\r\n"), "HTTP/1.1 408 ", secs(30)),
+        (format!("{head}{close}content-length: 5\r\n\r\nhello"), "HTTP/1.1 200 ", secs(0)),
+        (
+            format!("{head}{close}content-length: 100\r\n\r\n{}", "x".repeat(100)),
+            "HTTP/1.1 200 ",
+            secs(0),
+        ),
+        (format!("{head}content-length: 5\r\n\r\nhello"), "HTTP/1.1 200 ", secs(30)),
+        (format!("{head}content-length: 101\r\n\r\n"), "HTTP/1.1 413 ", secs(0)),
+        (format!("{head}content-length: 300000000\r\n\r\nx"), "HTTP/1.1 413 ", secs(0)),
+        (
+            format!("{head}transfer-encoding: chunked\r\n\r\n65\r\n{}\r\n", "x".repeat(101)),
+            "HTTP/1.1 413 ",
+            secs(0),
+        ),
+        ("GET / HTTP/1.1\r\nhost: evil.example\r\n\r\n".to_owned(), "HTTP/1.1 403 ", secs(0)),
+    ] {
+        let (answer, after) = answered(&sent, &room).await;
+        assert!(
+            answer.starts_with(expected) && answer.is_empty() == expected.is_empty(),
+            "{sent}: {answer}"
+        );
+        assert_eq!(after.as_secs(), ended.as_secs(), "{sent}");
+        assert_eq!(room.available_permits(), 100, "{sent}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn bodies_of_all_connections_share_one_bound() {
+    let head = "POST / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n";
+    for (room, length, expected) in
+        [(9, 9, "HTTP/1.1 200 "), (8, 9, "HTTP/1.1 503 "), (0, 0, "HTTP/1.1 200 ")]
+    {
+        let room = Arc::new(Semaphore::new(room));
+        let body = "x".repeat(length);
+        let chunks = if length == 0 { String::new() } else { format!("{length:x}\r\n{body}\r\n") };
+        for framed in [
+            format!("content-length: {length}\r\n\r\n{body}"),
+            format!("transfer-encoding: chunked\r\n\r\n{chunks}0\r\n\r\n"),
+        ] {
+            let (answer, _) = answered(&format!("{head}{framed}"), &room).await;
+            assert!(answer.starts_with(expected), "{room:?}, {framed}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_connection_answers_until_its_response_is_written() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.expect("a free port");
+    let mut client =
+        TcpStream::connect(listener.local_addr().expect("bound")).await.expect("it listens");
+    let (server, _) = listener.accept().await.expect("a connection");
+    let (_stop, stopped) = watch::channel(false);
+    // More than the buffers of both sockets hold.
+    let length = 64 << 20;
+    let answer = move |_| async move { Ok(Response::new(Full::from(vec![b'x'; length]))) };
+    let (open_responses, room) = (OpenResponses::default(), Arc::new(Semaphore::new(0)));
+    let running = tokio::spawn(serve_connection(
+        server,
+        RequestReader { max_body: 0, room },
+        open_responses.clone(),
+        stopped,
+        answer,
+    ));
+    client
+        .write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n")
+        .await
+        .expect("it reads");
+    let _ = client.read_u8().await.expect("the response begins");
+    assert!(open_responses.is_any(), "most of it is not written");
+    tokio::io::copy(&mut client, &mut tokio::io::sink()).await.expect("it ends");
+    running.await.expect("no panic");
+    assert!(!open_responses.is_any(), "all is written");
+}
+
+#[test]
+fn only_a_lack_of_files_ends_an_open_connection() {
+    for (code, expected) in
+        [(23, true), (24, true), (4, false), (12, false), (103, false), (104, false)]
+    {
+        assert_eq!(needs_room(&io::Error::from_raw_os_error(code)), expected, "{code}");
+    }
+    assert!(!needs_room(&io::Error::from(io::ErrorKind::ConnectionAborted)));
+}
+
+#[tokio::test]
+async fn connections_beyond_the_bound_take_the_place_of_idle_ones_first() {
+    let idle = || OpenConnection {
+        open_responses: OpenResponses::default(),
+        task: tokio::spawn(sleep(Duration::MAX)).abort_handle(),
+    };
+    let busy = || OpenConnection {
+        open_responses: OpenResponses(Arc::new(AtomicUsize::new(1))),
+        ..idle()
+    };
+    let mut open: VecDeque<OpenConnection> = [busy(), idle(), busy(), idle()].into();
+    let is_answering = |open: &VecDeque<OpenConnection>| -> Vec<bool> {
+        open.iter().map(|connection| connection.open_responses.is_any()).collect()
+    };
+    for expected in [&[true, true, false][..], &[true, true], &[true], &[], &[]] {
+        make_room(&mut open);
+        assert_eq!(is_answering(&open), expected);
+    }
+}
