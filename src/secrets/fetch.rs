@@ -4,14 +4,16 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use aws_sdk_secretsmanager::config::Region;
-use aws_sdk_secretsmanager::config::timeout::TimeoutConfig;
-use aws_sdk_secretsmanager::error::{ProvideErrorMetadata, SdkError};
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_types::timeout::TimeoutConfig;
 use futures_util::future::join_all;
+use requeue_aws::{CallError, Region, SdkConfig, Service, call_json};
+use serde::Deserialize;
+use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use super::{FetchError, Stored, Texts};
-use crate::aws::{self, SdkConfig};
+use crate::aws;
 
 /// For all of them, with the SDK's own retries. Lambda gives the start of a function 10 s.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -38,38 +40,58 @@ pub(crate) async fn fetch(wanted: BTreeSet<Stored>) -> Texts {
 /// Each is asked for in its own region.
 async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError> {
     let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT).build();
+    let at = |region: &str| {
+        let config = config.to_builder().timeout_config(timeouts);
+        config.region(Region::new(region.to_owned())).build()
+    };
     match stored {
         Stored::Secret { arn, region, stage, version } => {
-            let config =
-                aws_sdk_secretsmanager::config::Builder::from(config).timeout_config(timeouts);
-            let config = config.region(Region::new(region.clone())).build();
-            let request =
-                aws_sdk_secretsmanager::Client::from_conf(config).get_secret_value().secret_id(arn);
-            let request = request.set_version_stage(stage.clone()).set_version_id(version.clone());
-            let answer = request
-                .send()
-                .await
-                .map_err(|error| fetch_error(&error, "secretsmanager:GetSecretValue"))?;
+            let mut parameters = json!({ "SecretId": arn });
+            for (name, value) in [("VersionStage", stage), ("VersionId", version)] {
+                if let Some(value) = value {
+                    parameters[name] = value.as_str().into();
+                }
+            }
+            let operation = "secretsmanager.GetSecretValue";
+            let answer: SecretAnswer =
+                call_json(&at(region), Service::SecretsManager, operation, &parameters)
+                    .await
+                    .map_err(|error| fetch_error(&error, "secretsmanager:GetSecretValue"))?;
             answer.secret_string.ok_or_else(|| FetchError {
                 code: "SecretBinary".to_owned(),
                 remedy: Some("it holds no text: store it as SecretString".to_owned()),
             })
         }
         Stored::Parameter { arn, region } => {
-            let config = aws_sdk_ssm::config::Builder::from(config).timeout_config(timeouts);
-            let config = config.region(Region::new(region.clone())).build();
-            let request = aws_sdk_ssm::Client::from_conf(config)
-                .get_parameter()
-                .name(arn)
-                .with_decryption(true);
-            let answer =
-                request.send().await.map_err(|error| fetch_error(&error, "ssm:GetParameter"))?;
+            let parameters = json!({ "Name": arn, "WithDecryption": true });
+            let answer: ParameterAnswer =
+                call_json(&at(region), Service::Ssm, "AmazonSSM.GetParameter", &parameters)
+                    .await
+                    .map_err(|error| fetch_error(&error, "ssm:GetParameter"))?;
             answer.parameter.and_then(|parameter| parameter.value).ok_or_else(unreadable)
         }
     }
 }
 
-fn fetch_error<E: ProvideErrorMetadata>(error: &SdkError<E>, action: &str) -> FetchError {
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct SecretAnswer {
+    secret_string: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct ParameterAnswer {
+    parameter: Option<Parameter>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "PascalCase")]
+struct Parameter {
+    value: Option<String>,
+}
+
+fn fetch_error(error: &CallError, action: &str) -> FetchError {
     match error {
         SdkError::TimeoutError(_) => unanswered("TimedOut"),
         SdkError::DispatchFailure(failure) if failure.is_timeout() => unanswered("TimedOut"),

@@ -52,7 +52,7 @@ fn paths(code: &str) -> Vec<String> {
             .iter()
             .find_map(|start| line.trim_start().strip_prefix(start));
         match is_use {
-            Some(begin) => tree = begin.to_owned(),
+            Some(begin) => begin.clone_into(&mut tree),
             None if !tree.is_empty() => tree.push_str(line.trim()),
             None => rest.extend([line, "\n"]),
         }

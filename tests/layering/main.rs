@@ -31,7 +31,7 @@ const FLOORS: [&[&str]; 14] = [
 ];
 
 /// A name, the only places that may use it, and why.
-const ONLY_IN: [(&str, &[&str], &str); 17] = [
+const ONLY_IN: [(&str, &[&str], &str); 14] = [
     (
         "aws_sdk_sqs::",
         &[
@@ -40,13 +40,15 @@ const ONLY_IN: [(&str, &[&str], &str); 17] = [
             "crates/requeue-cli/src/dlq/sqs.rs",
             "crates/requeue-cli/src/doctor/",
             "crates/requeue-cli/src/invoke.rs",
+            "crates/requeue-aws/src/endpoint.rs",
         ],
-        "the port is the only way to the queue, but for what its owner may ask and whether there are credentials",
+        "the port is the only way to the queue, but for what its owner may ask, whether there are credentials, and where AWS is",
     ),
-    ("aws_sdk_iam::", &["crates/requeue-cli/src/doctor/"], "one place looks at deployments"),
-    ("aws_sdk_lambda::", &["crates/requeue-cli/src/doctor/"], "one place looks at deployments"),
-    ("aws_sdk_secretsmanager::", &["src/secrets/fetch.rs"], "one place asks for secrets"),
-    ("aws_sdk_ssm::", &["src/secrets/fetch.rs"], "one place asks for secrets"),
+    (
+        "requeue_aws::",
+        &["crates/requeue-cli/src/doctor/", "src/secrets/fetch.rs"],
+        "one place looks at deployments, one asks for secrets",
+    ),
     ("aws_config::", &["src/aws.rs"], "one place says what clients are made of"),
     ("lambda_runtime::", &["src/lambda/"], "the rest runs without Lambda"),
     ("aws_lambda_events::", &["src/lambda/"], "the rest runs without Lambda"),

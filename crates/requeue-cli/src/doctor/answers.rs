@@ -3,17 +3,13 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
-use aws_sdk_lambda::types::{
-    EventSourceMappingConfiguration, FilterCriteria, FunctionResponseType, LogFormat,
-};
-use aws_sdk_lambda::types::{ProvisionedPollerConfig, ScalingConfig};
 use aws_sdk_sqs::types::QueueAttributeName;
 use requeue::Config;
 use requeue::policy::RetryPolicy;
 use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
 use serde_json::Value;
 
+use super::calls::{EventSourceMapping, FunctionConfiguration};
 use super::checks::is_alias;
 use super::facts::{
     AllowedSources, FunctionSettings, Logs, Mapping, QueueAttributes, RedriveSettings, Unread,
@@ -34,16 +30,17 @@ pub(crate) fn key_name(key: &str, queue: &QueueArn) -> String {
 }
 
 pub(crate) fn settings(
-    configuration: &GetFunctionConfigurationOutput,
+    configuration: &FunctionConfiguration,
     policy: Option<&RetryPolicy>,
 ) -> FunctionSettings {
-    let environment = configuration.environment();
-    if let Some(error) = environment.and_then(|environment| environment.error()) {
+    let environment = configuration.environment.as_ref();
+    if let Some(error) = environment.and_then(|environment| environment.error.as_ref()) {
         let resource = configuration
-            .kms_key_arn()
+            .kms_key_arn
+            .as_deref()
             .unwrap_or("the key of the function's environment")
             .to_owned();
-        let code = error.error_code().unwrap_or("UnreadableEnvironment").to_owned();
+        let code = error.error_code.as_deref().unwrap_or("UnreadableEnvironment").to_owned();
         return FunctionSettings::Unread(Unread {
             permission: "kms:Decrypt",
             resource,
@@ -51,7 +48,7 @@ pub(crate) fn settings(
             is_answered: true,
         });
     }
-    let variables = environment.and_then(|environment| environment.variables());
+    let variables = environment.and_then(|environment| environment.variables.as_ref());
     read_settings(
         variables.into_iter().flatten().map(|(name, value)| (name.as_str(), value.as_str())),
         policy,
@@ -92,56 +89,55 @@ fn read_settings<'v>(
     }))
 }
 
-pub(crate) fn logs(configuration: &GetFunctionConfigurationOutput) -> Logs {
-    configuration.logging_config().map_or_else(Logs::default, |logs| Logs {
-        is_json: logs.log_format() == Some(&LogFormat::Json),
-        level: logs.application_log_level().map(|level| level.as_str().to_owned()),
-        group: logs.log_group().map(str::to_owned),
+pub(crate) fn logs(configuration: &FunctionConfiguration) -> Logs {
+    configuration.logging_config.as_ref().map_or_else(Logs::default, |logs| Logs {
+        is_json: logs.log_format.as_deref() == Some("JSON"),
+        level: logs.application_log_level.clone(),
+        group: logs.log_group.clone(),
     })
 }
 
-pub(crate) fn timeout(configuration: &GetFunctionConfigurationOutput) -> Duration {
-    seconds(configuration.timeout().or(Some(DEFAULT_TIMEOUT)))
+pub(crate) fn timeout(configuration: &FunctionConfiguration) -> Duration {
+    Duration::from_secs(configuration.timeout.unwrap_or(DEFAULT_TIMEOUT))
 }
 
-pub(crate) fn mapping(mapping: &EventSourceMappingConfiguration) -> Mapping {
-    let uuid = mapping.uuid().unwrap_or_default().to_owned();
-    let filters = if let Some(error) = mapping.filter_criteria_error() {
+pub(crate) fn mapping(mapping: &EventSourceMapping) -> Mapping {
+    let filters = if let Some(error) = &mapping.filter_criteria_error {
         Err(Unread {
             permission: "kms:Decrypt",
             resource: mapping
-                .kms_key_arn()
+                .kms_key_arn
+                .as_deref()
                 .unwrap_or("the key of the mapping's filters")
                 .to_owned(),
-            code: error.error_code().unwrap_or("UnreadableFilters").to_owned(),
+            code: error.error_code.as_deref().unwrap_or("UnreadableFilters").to_owned(),
             is_answered: true,
         })
     } else {
-        let filters = mapping.filter_criteria().map(FilterCriteria::filters).unwrap_or_default();
-        Ok(filters.iter().filter_map(|filter| filter.pattern().map(str::to_owned)).collect())
+        let filters = mapping.filter_criteria.iter().flat_map(|criteria| &criteria.filters);
+        Ok(filters.flatten().filter_map(|filter| filter.pattern.clone()).collect())
     };
+    let mut response_types = mapping.function_response_types.iter().flatten();
     Mapping {
-        uuid,
-        state: mapping.state().unwrap_or("unknown").to_owned(),
-        batch_size: mapping.batch_size().map_or(DEFAULT_BATCH, count),
-        window: seconds(mapping.maximum_batching_window_in_seconds()),
-        reports_failures: mapping
-            .function_response_types()
-            .contains(&FunctionResponseType::ReportBatchItemFailures),
+        uuid: mapping.uuid.clone().unwrap_or_default(),
+        state: mapping.state.as_deref().unwrap_or("unknown").to_owned(),
+        batch_size: mapping.batch_size.unwrap_or(DEFAULT_BATCH),
+        window: Duration::from_secs(mapping.maximum_batching_window_in_seconds.unwrap_or_default()),
+        reports_failures: response_types.any(|kind| kind == "ReportBatchItemFailures"),
         maximum_concurrency: mapping
-            .scaling_config()
-            .and_then(ScalingConfig::maximum_concurrency)
-            .map(count),
+            .scaling_config
+            .as_ref()
+            .and_then(|config| config.maximum_concurrency),
         maximum_pollers: mapping
-            .provisioned_poller_config()
-            .and_then(ProvisionedPollerConfig::maximum_pollers)
-            .map(count),
+            .provisioned_poller_config
+            .as_ref()
+            .and_then(|config| config.maximum_pollers),
         filters,
     }
 }
 
 /// In seconds. Source: Lambda API reference, `CreateFunction`.
-const DEFAULT_TIMEOUT: i32 = 3;
+const DEFAULT_TIMEOUT: u64 = 3;
 /// Source: Lambda API reference, `CreateEventSourceMapping`.
 const DEFAULT_BATCH: u32 = 10;
 /// What a queue has that names none. Source: SQS API reference, `SetQueueAttributes`.
@@ -183,14 +179,6 @@ pub(crate) fn queue(attributes: &HashMap<QueueAttributeName, String>) -> QueueAt
         redrive_allow,
         policy: text(QueueAttributeName::Policy).cloned(),
     }
-}
-
-fn seconds(count: Option<i32>) -> Duration {
-    Duration::from_secs(count.and_then(|count| u64::try_from(count).ok()).unwrap_or_default())
-}
-
-pub(crate) fn count(number: i32) -> u32 {
-    u32::try_from(number).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -3,21 +3,19 @@
 
 use std::time::Duration;
 
-use aws_sdk_iam::types::PolicyEvaluationDecisionType;
-use aws_sdk_lambda::config::Region;
-use aws_sdk_lambda::error::{ProvideErrorMetadata, SdkError};
-use aws_sdk_lambda::operation::get_function_configuration::GetFunctionConfigurationOutput;
-use aws_sdk_lambda::types::{EventSourceMappingConfiguration, RecursiveLoop as Property};
+use aws_sdk_sqs::config::Region;
+use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::operation::get_queue_attributes::GetQueueAttributesError;
 use aws_sdk_sqs::types::QueueAttributeName;
 use aws_smithy_types::timeout::TimeoutConfig;
 use futures_util::future::join_all;
-use requeue::aws;
+use requeue::aws::{self, SdkConfig};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{QueueArn, QueueUrl};
 use requeue::{Config, DeadLetterMode, QueueConfig, RecursiveLoop};
 
 use super::answers;
+use super::calls::{self, EventSourceMapping, FunctionConfiguration};
 use super::checks::{KEY, SENDING, TAKING, is_alias, is_whole, reading};
 use super::facts::{
     Access, AccessDecision, Deployment, EncryptionKey, Function, FunctionSettings, Known, Mapping,
@@ -30,9 +28,8 @@ const PATIENCE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Clients {
     region: String,
-    lambda: aws_sdk_lambda::Client,
+    sdk: SdkConfig,
     sqs: aws_sdk_sqs::Client,
-    iam: aws_sdk_iam::Client,
 }
 
 impl Clients {
@@ -46,12 +43,7 @@ impl Clients {
         let config = config.build();
         let region =
             config.region().ok_or("in which region? Set AWS_REGION, or give --region")?.to_string();
-        Ok(Self {
-            region,
-            lambda: aws_sdk_lambda::Client::new(&config),
-            sqs: aws_sdk_sqs::Client::new(&config),
-            iam: aws_sdk_iam::Client::new(&config),
-        })
+        Ok(Self { region, sqs: aws_sdk_sqs::Client::new(&config), sdk: config })
     }
 
     /// The function of this name or ARN, with everything that it takes messages from.
@@ -60,8 +52,8 @@ impl Clients {
         name: &str,
         policy: Option<&RetryPolicy>,
     ) -> Result<Deployment, Error> {
-        let request = self.lambda.get_function_configuration().function_name(name);
-        let configuration = request.send().await.map_err(|error| match code(&error).as_str() {
+        let configuration = calls::function_configuration(&self.sdk, name).await;
+        let configuration = configuration.map_err(|error| match code(&error).as_str() {
             "ResourceNotFoundException" => {
                 format!(
                     "there is no function {name} in {}: check its name and the region",
@@ -70,9 +62,7 @@ impl Clients {
             }
             _ => self.unreadable("lambda:GetFunctionConfiguration", name, &error),
         })?;
-        let request =
-            self.lambda.list_event_source_mappings().function_name(name).into_paginator().items();
-        let mappings: Result<Vec<_>, _> = request.send().collect().await;
+        let mappings = calls::event_source_mappings(&self.sdk, "FunctionName", name).await;
         let mappings = mappings
             .map_err(|error| self.unreadable("lambda:ListEventSourceMappings", name, &error))?;
         self.deployment(&configuration, mappings, policy).await
@@ -107,9 +97,8 @@ impl Clients {
                 .into());
             }
         }
-        let asked =
-            self.lambda.list_event_source_mappings().event_source_arn(source.arn.to_string());
-        let mappings: Result<Vec<_>, _> = asked.into_paginator().items().send().collect().await;
+        let arn = source.arn.to_string();
+        let mappings = calls::event_source_mappings(&self.sdk, "EventSourceArn", &arn).await;
         let (mappings, unlisted) = match mappings {
             Ok(mappings) => (mappings, None),
             Err(error) => {
@@ -117,7 +106,7 @@ impl Clients {
             }
         };
         let mut functions: Vec<&str> =
-            mappings.iter().filter_map(EventSourceMappingConfiguration::function_arn).collect();
+            mappings.iter().filter_map(|mapping| mapping.function_arn.as_deref()).collect();
         functions.dedup();
         if functions.is_empty() {
             let settings = of_worker(policy).await;
@@ -143,15 +132,15 @@ impl Clients {
 
     async fn deployment(
         &self,
-        configuration: &GetFunctionConfigurationOutput,
-        mappings: Vec<EventSourceMappingConfiguration>,
+        configuration: &FunctionConfiguration,
+        mappings: Vec<EventSourceMapping>,
         policy: Option<&RetryPolicy>,
     ) -> Result<Deployment, Error> {
         let settings = answers::settings(configuration, policy);
         let function = self.properties(configuration, &settings).await;
-        let queues = mappings
-            .iter()
-            .filter_map(|mapping| Some((mapping, mapping.event_source_arn()?.parse().ok()?)));
+        let queues = mappings.iter().filter_map(|mapping| {
+            Some((mapping, mapping.event_source_arn.as_ref()?.parse().ok()?))
+        });
         let paths = join_all(queues.map(|(mapping, queue)| async {
             let source = self.reached(queue).await;
             self.path(Some(answers::mapping(mapping)), source, Some(&function.role), &settings)
@@ -171,27 +160,23 @@ impl Clients {
 
     async fn properties(
         &self,
-        configuration: &GetFunctionConfigurationOutput,
+        configuration: &FunctionConfiguration,
         settings: &FunctionSettings,
     ) -> Function {
-        let name = configuration.function_name().unwrap_or_default().to_owned();
-        let recursion = self.lambda.get_function_recursion_config().function_name(&name).send();
-        let concurrency = self.lambda.get_function_concurrency().function_name(&name).send();
+        let name = configuration.function_name.clone().unwrap_or_default();
+        let recursion = calls::recursive_loop(&self.sdk, &name);
+        let concurrency = calls::reserved_concurrency(&self.sdk, &name);
         let (recursion, concurrency) = tokio::join!(recursion, concurrency);
         let recursive_loop = match recursion {
-            Ok(answer) if answer.recursive_loop() == Some(&Property::Allow) => {
-                Ok(RecursiveLoop::Allow)
-            }
+            Ok(Some(allow)) if allow == "Allow" => Ok(RecursiveLoop::Allow),
             Ok(_) => Ok(RecursiveLoop::Terminate),
             Err(error) => Err(unread("lambda:GetFunctionRecursionConfig", &name, &error)),
         };
-        let reserved_concurrency = match concurrency {
-            Ok(answer) => Ok(answer.reserved_concurrent_executions().map(answers::count)),
-            Err(error) => Err(unread("lambda:GetFunctionConcurrency", &name, &error)),
-        };
+        let reserved_concurrency =
+            concurrency.map_err(|error| unread("lambda:GetFunctionConcurrency", &name, &error));
         let logs = answers::logs(configuration);
         let timeout = answers::timeout(configuration);
-        let role = configuration.role().unwrap_or_default().to_owned();
+        let role = configuration.role.clone().unwrap_or_default();
         let secrets = self.secrets(&role, settings).await;
         Function { name, timeout, role, logs, recursive_loop, reserved_concurrency, secrets }
     }
@@ -294,22 +279,16 @@ impl Clients {
     }
 
     async fn simulate(&self, role: &str, actions: &[&str], resource: &str) -> Known<Access> {
-        let actions = actions.iter().map(|action| (*action).to_owned()).collect();
-        let request = self
-            .iam
-            .simulate_principal_policy()
-            .policy_source_arn(role)
-            .set_action_names(Some(actions));
-        let answer = request.resource_arns(resource).send().await;
-        let answer = answer.map_err(|error| unread(SIMULATE, &role, &error))?;
-        let decisions = answer.evaluation_results().iter().map(|result| {
-            let decision = match result.eval_decision() {
-                PolicyEvaluationDecisionType::Allowed => AccessDecision::Allowed,
-                _ if !result.missing_context_values().is_empty() => AccessDecision::Depends,
-                PolicyEvaluationDecisionType::ExplicitDeny => AccessDecision::Denied,
+        let results = calls::simulate_principal_policy(&self.sdk, role, actions, resource).await;
+        let results = results.map_err(|error| unread(SIMULATE, &role, &error))?;
+        let decisions = results.into_iter().map(|result| {
+            let decision = match result.decision.as_str() {
+                "allowed" => AccessDecision::Allowed,
+                _ if result.is_missing_context => AccessDecision::Depends,
+                "explicitDeny" => AccessDecision::Denied,
                 _ => AccessDecision::NotAllowed,
             };
-            (result.eval_action_name().to_owned(), decision)
+            (result.action, decision)
         });
         Ok(decisions.collect())
     }

@@ -9,6 +9,7 @@ use requeue::queue::QueueUrl;
 use tokio::runtime::Builder;
 
 mod answers;
+mod calls;
 mod check;
 mod context;
 mod checks;

@@ -4,11 +4,12 @@
 use std::time::{Duration, Instant};
 
 use ::http::{Response, StatusCode};
-use aws_sdk_secretsmanager::config::retry::RetryConfig;
-use aws_sdk_secretsmanager::config::{BehaviorVersion, Credentials, Region};
-use aws_sdk_secretsmanager::primitives::Blob;
-use aws_sdk_ssm::types::ParameterType;
+use aws_sdk_sqs::config::retry::RetryConfig;
+use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region, SharedCredentialsProvider};
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use http_body_util::Full;
+use requeue::aws::SdkConfig;
+use requeue_aws::{Service, call_json};
 use requeue_testkit::http;
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -21,8 +22,7 @@ const REGION: &str = "eu-west-1";
 
 /// What the emulators are asked to keep, under names of its own.
 struct Store {
-    secrets: aws_sdk_secretsmanager::Client,
-    parameters: aws_sdk_ssm::Client,
+    sdk: SdkConfig,
     url: String,
 }
 
@@ -46,50 +46,54 @@ impl Store {
             return None;
         };
         let credentials = Credentials::new("test", "test", None, None, "test");
-        let secrets = aws_sdk_secretsmanager::Config::builder()
+        let sdk = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())
             .region(Region::new(REGION))
-            .credentials_provider(credentials.clone())
+            .credentials_provider(SharedCredentialsProvider::new(credentials))
             .retry_config(RetryConfig::disabled())
             .http_client(aws_smithy_http_client::Builder::new().build_http())
-            .endpoint_url(&url);
-        let parameters = aws_sdk_ssm::Config::builder()
-            .behavior_version(BehaviorVersion::latest())
-            .region(Region::new(REGION))
-            .credentials_provider(credentials)
-            .retry_config(RetryConfig::disabled())
-            .http_client(aws_smithy_http_client::Builder::new().build_http())
-            .endpoint_url(&url);
-        let secrets = aws_sdk_secretsmanager::Client::from_conf(secrets.build());
-        Some(Self { secrets, parameters: aws_sdk_ssm::Client::from_conf(parameters.build()), url })
+            .endpoint_url(&url)
+            .build();
+        Some(Self { sdk, url })
+    }
+
+    async fn secrets(&self, operation: &'static str, parameters: Value) -> Value {
+        call_json(&self.sdk, Service::SecretsManager, operation, &parameters).await.unwrap()
+    }
+
+    async fn parameters(&self, operation: &'static str, parameters: Value) -> Value {
+        call_json(&self.sdk, Service::Ssm, operation, &parameters).await.unwrap()
+    }
+
+    async fn create(&self, kind: &str, content: &str) -> String {
+        let token = Uuid::new_v4().to_string();
+        let name = format!("orders/{token}");
+        let secret = json!({ "Name": name, kind: content, "ClientRequestToken": token });
+        let created = self.secrets("secretsmanager.CreateSecret", secret).await;
+        created["ARN"].as_str().unwrap().to_owned()
     }
 
     /// The ARN of a secret that holds the last of these texts, and before it the others.
     async fn secret(&self, texts: &[&str]) -> String {
-        let request = self.secrets.create_secret().name(format!("orders/{}", Uuid::new_v4()));
-        let arn = request.secret_string(texts[0]).send().await.unwrap().arn.unwrap();
+        let arn = self.create("SecretString", texts[0]).await;
         for text in &texts[1..] {
-            self.secrets
-                .put_secret_value()
-                .secret_id(&arn)
-                .secret_string(*text)
-                .send()
-                .await
-                .unwrap();
+            let token = Uuid::new_v4().to_string();
+            let put = json!({ "SecretId": arn, "SecretString": text, "ClientRequestToken": token });
+            self.secrets("secretsmanager.PutSecretValue", put).await;
         }
         arn
     }
 
     async fn binary(&self, bytes: &[u8]) -> String {
-        let request = self.secrets.create_secret().name(format!("orders/{}", Uuid::new_v4()));
-        request.secret_binary(Blob::new(bytes)).send().await.unwrap().arn.unwrap()
+        self.create("SecretBinary", &BASE64_STANDARD.encode(bytes)).await
     }
 
-    async fn parameter(&self, kind: ParameterType, text: &str) -> String {
+    async fn parameter(&self, kind: &str, text: &str) -> String {
         let name = format!("/orders/{}", Uuid::new_v4());
-        self.parameters.put_parameter().name(&name).r#type(kind).value(text).send().await.unwrap();
-        let stored = self.parameters.get_parameter().name(&name).send().await.unwrap();
-        stored.parameter.unwrap().arn.unwrap()
+        let parameter = json!({ "Name": name, "Type": kind, "Value": text });
+        self.parameters("AmazonSSM.PutParameter", parameter).await;
+        let stored = self.parameters("AmazonSSM.GetParameter", json!({ "Name": name })).await;
+        stored["Parameter"]["ARN"].as_str().unwrap().to_owned()
     }
 }
 
@@ -103,8 +107,8 @@ async fn requests_bear_and_are_signed_with_what_is_stored() {
     for store in Store::all() {
         let token = store.secret(&["{\"other\": 1, \"token\": \"canary-token\\n\"}"]).await;
         let plain = store.secret(&["canary-plain\n"]).await;
-        let parameter = store.parameter(ParameterType::SecureString, "canary-parameter\n").await;
-        let list = store.parameter(ParameterType::StringList, "canary-one,canary-two").await;
+        let parameter = store.parameter("SecureString", "canary-parameter\n").await;
+        let list = store.parameter("StringList", "canary-one,canary-two").await;
         let signing = store.secret(&[OTHER, OLD, NEW]).await;
         let headers = json!({
             "Authorization": format!("Bearer {token}:token::"),
@@ -154,7 +158,7 @@ async fn what_cannot_be_fetched_or_used_fails_at_start_with_all_the_rest() {
             store.secret(&["{\"token\": \"canary-token\", \"list\": [\"canary-list\"]}"]).await;
         let plain = store.secret(&["canary-plain\r\ncanary: header"]).await;
         let binary = store.binary(b"canary-binary").await;
-        let parameter = store.parameter(ParameterType::String, "whsec_canary").await;
+        let parameter = store.parameter("String", "whsec_canary").await;
         let lost =
             format!("arn:aws:secretsmanager:{REGION}:123456789012:secret:{}", Uuid::new_v4());
         let lost_parameter =

@@ -1,0 +1,155 @@
+//! Where a service is, by the settings and AWS's partitions.
+
+use aws_sdk_sqs::config::endpoint::{DefaultResolver, Params, ResolveEndpoint};
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_types::SdkConfig;
+use aws_types::region::Region;
+use aws_types::service_config::ServiceConfigKey;
+
+use crate::Service;
+
+pub(crate) struct Endpoint {
+    pub(crate) url: String,
+    /// IAM is in one region of each partition.
+    pub(crate) signing_region: Region,
+}
+
+/// Where IAM is in the partition of a region that starts so, but for AWS's own: its host, and the
+/// region of its signatures. Source: AWS General Reference, endpoints of IAM.
+const IAM: [(&str, &str, &str); 7] = [
+    ("cn-", "iam.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+    ("us-gov-", "iam.us-gov.amazonaws.com", "us-gov-west-1"),
+    ("us-iso-", "iam.us-iso-east-1.c2s.ic.gov", "us-iso-east-1"),
+    ("us-isob-", "iam.us-isob-east-1.sc2s.sgov.gov", "us-isob-east-1"),
+    ("us-isof-", "iam.us-isof-south-1.csp.hci.ic.gov", "us-isof-south-1"),
+    ("eu-isoe-", "iam.eu-isoe-west-1.cloud.adc-e.uk", "eu-isoe-west-1"),
+    ("eusc-", "iam.eusc-de-east-1.amazonaws.eu", "eusc-de-east-1"),
+];
+
+impl Endpoint {
+    pub(crate) async fn of(service: Service, sdk: &SdkConfig) -> Result<Self, BoxError> {
+        let region = sdk.region().ok_or("no region is set")?;
+        let (fips, ipv6) = (sdk.use_fips() == Some(true), sdk.use_dual_stack() == Some(true));
+        let given = given(service, sdk);
+        let is_given = given.is_some();
+        let params = Params::builder()
+            .region(region.to_string())
+            .use_fips(fips)
+            // The host of Secrets Manager is the same with IPv6.
+            .use_dual_stack(ipv6 && (is_given || service != Service::SecretsManager))
+            .set_endpoint(given)
+            .build()?;
+        let sqs = DefaultResolver::new().resolve_endpoint(&params).await?;
+        let (host, signing_region) = match service {
+            _ if is_given => return Ok(Self::at(sqs.url(), region.clone())),
+            Service::Iam => iam(region, fips, ipv6),
+            Service::Lambda | Service::SecretsManager | Service::Ssm => {
+                (beside(sqs.url(), service, fips)?, region.clone())
+            }
+        };
+        Ok(Self::at(&format!("https://{host}"), signing_region))
+    }
+
+    fn at(url: &str, signing_region: Region) -> Self {
+        Self { url: url.to_owned(), signing_region }
+    }
+}
+
+/// The host of a service in the region and the partition where SQS has this URL. In us-gov, where
+/// SQS meets FIPS under its usual host, so does Parameter Store, and the others do not.
+fn beside(sqs: &str, service: Service, fips: bool) -> Result<String, BoxError> {
+    let (sqs, domain) = sqs.split_once('.').ok_or("SQS has no host")?;
+    let fips = if service == Service::Ssm { sqs.ends_with("-fips") } else { fips };
+    Ok(format!("{}{}.{domain}", service.name(), if fips { "-fips" } else { "" }))
+}
+
+fn iam(region: &Region, fips: bool, ipv6: bool) -> (String, Region) {
+    let partition = IAM.iter().find(|(prefix, ..)| region.as_ref().starts_with(prefix));
+    let (host, signing) = match (partition, fips, ipv6) {
+        (Some((_, host, signing)), ..) => (*host, *signing),
+        (None, false, false) => ("iam.amazonaws.com", "us-east-1"),
+        (None, false, true) => ("iam.global.api.aws", "us-east-1"),
+        (None, true, false) => ("iam-fips.amazonaws.com", "us-east-1"),
+        (None, true, true) => ("iam-fips.global.api.aws", "us-east-1"),
+    };
+    (host.to_owned(), Region::from_static(signing))
+}
+
+/// What the settings say, for this service or for all. Precedence as in the SDK's clients.
+fn given(service: Service, sdk: &SdkConfig) -> Option<String> {
+    let for_all = || sdk.endpoint_url().map(str::to_owned);
+    if sdk.get_origin("endpoint_url").is_client_config() {
+        return for_all();
+    }
+    let key = ServiceConfigKey::builder()
+        .service_id(service.id())
+        .env("AWS_ENDPOINT_URL")
+        .profile("endpoint_url")
+        .build()
+        .ok()?;
+    sdk.service_config().and_then(|settings| settings.load_config(key)).or_else(for_all)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_service_is_where_the_client_of_the_sdk_finds_it() {
+        use Service::{Iam, Lambda, SecretsManager, Ssm};
+        for (service, region, fips, ipv6, expected, signing) in [
+            (Lambda, "eu-west-1", false, false, "lambda.eu-west-1.amazonaws.com", "eu-west-1"),
+            (Lambda, "eu-west-1", true, false, "lambda-fips.eu-west-1.amazonaws.com", "eu-west-1"),
+            (Lambda, "eu-west-1", false, true, "lambda.eu-west-1.api.aws", "eu-west-1"),
+            (Ssm, "cn-north-1", false, false, "ssm.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+            (Ssm, "us-gov-west-1", true, false, "ssm.us-gov-west-1.amazonaws.com", "us-gov-west-1"),
+            (
+                SecretsManager,
+                "us-gov-west-1",
+                true,
+                false,
+                "secretsmanager-fips.us-gov-west-1.amazonaws.com",
+                "us-gov-west-1",
+            ),
+            (
+                SecretsManager,
+                "eu-west-1",
+                false,
+                true,
+                "secretsmanager.eu-west-1.amazonaws.com",
+                "eu-west-1",
+            ),
+            (Iam, "eu-west-1", false, false, "iam.amazonaws.com", "us-east-1"),
+            (Iam, "eu-west-1", true, false, "iam-fips.amazonaws.com", "us-east-1"),
+            (Iam, "cn-northwest-1", false, false, "iam.cn-north-1.amazonaws.com.cn", "cn-north-1"),
+            (Iam, "us-gov-east-1", true, false, "iam.us-gov.amazonaws.com", "us-gov-west-1"),
+        ] {
+            let sdk = SdkConfig::builder()
+                .region(Region::new(region))
+                .use_fips(fips)
+                .use_dual_stack(ipv6)
+                .build();
+            let found = Endpoint::of(service, &sdk).await.expect("an endpoint");
+            let told = (found.url, found.signing_region.to_string());
+            assert_eq!(told, (format!("https://{expected}"), signing.to_owned()));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_of_the_settings_is_taken_as_it_is() {
+        let sdk = SdkConfig::builder()
+            .region(Region::new("eu-west-1"))
+            .endpoint_url("http://127.0.0.1:1")
+            .build();
+        for service in [Service::Iam, Service::Lambda] {
+            let found = Endpoint::of(service, &sdk).await.expect("an endpoint");
+            assert_eq!(
+                (found.url.as_str(), found.signing_region.as_ref()),
+                ("http://127.0.0.1:1", "eu-west-1")
+            );
+        }
+        let refused =
+            Endpoint::of(Service::Iam, &sdk.into_builder().use_fips(true).build()).await.err();
+        assert!(refused.is_some(), "FIPS cannot be had there");
+    }
+}

@@ -1,0 +1,289 @@
+//! Calls single operations of AWS services without a client crate for each. Those crates hold every
+//! operation of a service, and compile for minutes; [Requeue](https://docs.rs/requeue) needs seven
+//! operations of four services. It knows how to send a request and to read an error, and not what an
+//! operation means.
+//!
+//! Signatures, retries, timeouts and endpoints are those of the SDK: the same configuration, and the
+//! same runtime that its clients run in.
+
+mod endpoint;
+
+use std::fmt;
+
+use aws_runtime::auth::SigV4OperationSigningConfig;
+use aws_runtime::auth::sigv4::{SCHEME_ID, SigV4AuthScheme};
+use aws_runtime::invocation_id::InvocationIdInterceptor;
+use aws_runtime::request_info::RequestInfoInterceptor;
+use aws_runtime::retries::classifiers::AwsErrorCodeClassifier;
+use aws_runtime::service_clock_skew::ServiceClockSkewInterceptor;
+use aws_runtime::user_agent::{ApiMetadata, UserAgentInterceptor};
+use aws_smithy_runtime::client::orchestrator::operation::Operation;
+use aws_smithy_runtime::client::retries::classifiers::{
+    HttpStatusCodeClassifier, TransientErrorClassifier,
+};
+use aws_smithy_runtime_api::box_error::BoxError;
+use aws_smithy_runtime_api::client::auth::AuthSchemeOptionResolverParams;
+use aws_smithy_runtime_api::client::auth::static_resolver::StaticAuthSchemeOptionResolver;
+use aws_smithy_runtime_api::client::orchestrator::{
+    HttpRequest, HttpResponse, OrchestratorError, SensitiveOutput,
+};
+use aws_smithy_runtime_api::client::result::SdkError;
+use aws_smithy_runtime_api::client::runtime_components::RuntimeComponentsBuilder;
+use aws_smithy_runtime_api::client::runtime_plugin::StaticRuntimePlugin;
+use aws_smithy_types::body::SdkBody;
+use aws_smithy_types::config_bag::Layer;
+use aws_smithy_types::error::ErrorMetadata;
+use aws_types::SigningName;
+use http::header::CONTENT_TYPE;
+use http::{Method, Request};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use endpoint::Endpoint;
+
+pub use aws_types::SdkConfig;
+pub use aws_types::region::Region;
+
+/// Why a call brought no answer; the service's own errors have a code.
+pub type CallError = SdkError<ErrorMetadata, HttpResponse>;
+
+/// A service that can be called.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Service {
+    /// Identity and Access Management, one for all regions of a partition.
+    Iam,
+    /// Lambda.
+    Lambda,
+    /// Secrets Manager.
+    SecretsManager,
+    /// Systems Manager, for its Parameter Store.
+    Ssm,
+}
+
+impl Service {
+    /// Its name in host names and signatures.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Iam => "iam",
+            Self::Lambda => "lambda",
+            Self::SecretsManager => "secretsmanager",
+            Self::Ssm => "ssm",
+        }
+    }
+
+    /// Its name in settings, as in `AWS_ENDPOINT_URL_SECRETS_MANAGER`.
+    const fn id(self) -> &'static str {
+        match self {
+            Self::Iam => "IAM",
+            Self::Lambda => "Lambda",
+            Self::SecretsManager => "Secrets Manager",
+            Self::Ssm => "SSM",
+        }
+    }
+
+    /// The code and the message of an answer that is an error, if it is one of the service's.
+    fn error(self, answer: &HttpResponse) -> Result<ErrorMetadata, BoxError> {
+        let body = answer.body().bytes().unwrap_or_default();
+        match self {
+            Self::Iam => error_of_xml(body),
+            Self::Lambda | Self::SecretsManager | Self::Ssm => {
+                error_of_json(answer.headers().get("x-amzn-errortype"), body)
+            }
+        }
+    }
+}
+
+/// Sends a request whose URI is a path; `read` makes of the answer's body what the caller wants.
+///
+/// # Errors
+///
+/// As those of the SDK's clients. An answer that `read` cannot read is a
+/// [`SdkError::ResponseError`].
+pub async fn call<T: Send + Sync + 'static>(
+    sdk: &SdkConfig,
+    service: Service,
+    request: Request<String>,
+    read: fn(&[u8]) -> Result<T, BoxError>,
+) -> Result<T, CallError> {
+    let endpoint = Endpoint::of(service, sdk).await.map_err(SdkError::construction_failure)?;
+    let mut config = Layer::new("requeue-aws");
+    config.store_put(SensitiveOutput);
+    config.store_put(ApiMetadata::new(service.name(), env!("CARGO_PKG_VERSION")));
+    config.store_put(AuthSchemeOptionResolverParams::new(()));
+    config.store_put(SigV4OperationSigningConfig {
+        region: Some(endpoint.signing_region.into()),
+        name: Some(SigningName::from_static(service.name())),
+        ..SigV4OperationSigningConfig::default()
+    });
+    if let Some(retries) = sdk.retry_config() {
+        config.store_put(retries.clone());
+    }
+    if let Some(timeouts) = sdk.timeout_config() {
+        config.store_put(timeouts.clone());
+    }
+    let mut operation = Operation::builder()
+        .service_name(service.name())
+        .operation_name("call")
+        .endpoint_url(&endpoint.url)
+        .with_connection_poisoning()
+        .serializer(|request: Request<String>| {
+            Ok(HttpRequest::try_from(request.map(SdkBody::from))?)
+        })
+        .deserializer(move |answer: &HttpResponse| {
+            if !answer.status().is_success() {
+                let error = service.error(answer).map_err(OrchestratorError::other)?;
+                return Err(OrchestratorError::operation(error));
+            }
+            let body = answer.body().bytes().unwrap_or_default();
+            read(body).map(Unprinted).map_err(OrchestratorError::other)
+        })
+        .runtime_plugin(
+            StaticRuntimePlugin::new()
+                .with_config(config.freeze())
+                .with_runtime_components(components(sdk)),
+        );
+    if let Some(version) = sdk.behavior_version() {
+        operation = operation.behavior_version(version);
+    }
+    if let Some(protection) = sdk.stalled_stream_protection() {
+        operation = operation.stalled_stream_protection(protection);
+    }
+    operation.build().invoke(request).await.map(|Unprinted(read)| read)
+}
+
+/// Posts an operation of AWS's JSON protocol, as in `AmazonSSM.GetParameter`.
+///
+/// # Errors
+///
+/// As [`call`].
+pub async fn call_json<T: DeserializeOwned + Send + Sync + 'static>(
+    sdk: &SdkConfig,
+    service: Service,
+    operation: &'static str,
+    parameters: &impl Serialize,
+) -> Result<T, CallError> {
+    let request = serde_json::to_string(parameters).map_err(SdkError::construction_failure)?;
+    let request = Request::builder()
+        .method(Method::POST)
+        .uri("/")
+        .header(CONTENT_TYPE, "application/x-amz-json-1.1")
+        .header("x-amz-target", operation)
+        .body(request)
+        .map_err(SdkError::construction_failure)?;
+    call(sdk, service, request, json).await
+}
+
+/// Reads a body of JSON.
+///
+/// # Errors
+///
+/// When it is not JSON of this form.
+pub fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, BoxError> {
+    Ok(serde_json::from_slice(body)?)
+}
+
+/// The parts that a client of the SDK would take from the configuration, and its own.
+fn components(sdk: &SdkConfig) -> RuntimeComponentsBuilder {
+    let mut components = RuntimeComponentsBuilder::new("requeue-aws")
+        .with_http_client(sdk.http_client())
+        .with_identity_cache(sdk.identity_cache())
+        .with_sleep_impl(sdk.sleep_impl())
+        .with_time_source(sdk.time_source())
+        .with_auth_scheme(SigV4AuthScheme::new())
+        .with_auth_scheme_option_resolver(Some(StaticAuthSchemeOptionResolver::new(vec![
+            SCHEME_ID,
+        ])))
+        .with_retry_classifier(AwsErrorCodeClassifier::<ErrorMetadata>::new())
+        .with_retry_classifier(TransientErrorClassifier::<ErrorMetadata>::new())
+        .with_retry_classifier(HttpStatusCodeClassifier::default())
+        .with_interceptor(ServiceClockSkewInterceptor::new())
+        .with_interceptor(RequestInfoInterceptor::new())
+        .with_interceptor(UserAgentInterceptor::new())
+        .with_interceptor(InvocationIdInterceptor::new());
+    if let Some(credentials) = sdk.credentials_provider() {
+        components.set_identity_resolver(SCHEME_ID, credentials);
+    }
+    components
+}
+
+/// An answer that the SDK's runtime cannot log: it may hold a secret.
+struct Unprinted<T>(T);
+
+impl<T> fmt::Debug for Unprinted<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("…")
+    }
+}
+
+/// The header counts more than the body. Source: Smithy's AWS JSON 1.1 and REST JSON 1 protocols.
+fn error_of_json(header: Option<&str>, body: &[u8]) -> Result<ErrorMetadata, BoxError> {
+    let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(body)? };
+    let text = |names: &[&str]| names.iter().find_map(|name| body[*name].as_str());
+    // As in "aws.protocoltests#FooError:http://internal.amazon.com/coral/".
+    let code = header.or_else(|| text(&["code", "__type"])).map(|code| {
+        let code = code.split(':').next().unwrap_or_default();
+        code.rsplit('#').next().unwrap_or_default()
+    });
+    Ok(error(code, text(&["message", "Message", "errorMessage"])))
+}
+
+/// Source: Smithy's AWS query protocol.
+fn error_of_xml(body: &[u8]) -> Result<ErrorMetadata, BoxError> {
+    let body = std::str::from_utf8(body)?;
+    let text = |name: &str| {
+        let (_, rest) = body.split_once(&format!("<{name}>"))?;
+        rest.split_once('<').map(|(text, _)| text)
+    };
+    let code = text("Code").ok_or("the error has no code")?;
+    Ok(error(Some(code), text("Message")))
+}
+
+fn error(code: Option<&str>, message: Option<&str>) -> ErrorMetadata {
+    let mut error = ErrorMetadata::builder();
+    if let Some(code) = code {
+        error = error.code(code);
+    }
+    if let Some(message) = message {
+        error = error.message(message);
+    }
+    error.build()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_has_the_code_and_the_message_of_its_protocol() {
+        let url = "Denied:http://internal.amazon.com/coral/";
+        for (header, body, expected) in [
+            (
+                None,
+                r#"{"__type": "com.amazonaws.ssm#Denied", "Message": "no"}"#,
+                Some("Denied: no"),
+            ),
+            (None, r#"{"code": "Denied", "__type": "Other", "message": "no"}"#, Some("Denied: no")),
+            (Some(url), r#"{"Type": "User", "message": "no"}"#, Some("Denied: no")),
+            (Some("Denied"), "", Some("Denied: ")),
+            (None, "[]", Some(": ")),
+            (None, "", Some(": ")),
+            (Some("Denied"), "<html>", None),
+        ] {
+            assert_eq!(told(error_of_json(header, body.as_bytes())).as_deref(), expected, "{body}");
+        }
+        let xml = "<ErrorResponse><Error><Type>Sender</Type><Code>Denied</Code>\n\
+                   <Message>no</Message></Error></ErrorResponse>";
+        for (body, expected) in
+            [(xml, Some("Denied: no")), ("<Code>Denied", None), ("{}", None), ("", None)]
+        {
+            assert_eq!(told(error_of_xml(body.as_bytes())).as_deref(), expected, "{body}");
+        }
+    }
+
+    fn told(error: Result<ErrorMetadata, BoxError>) -> Option<String> {
+        let error = error.ok()?;
+        let [code, message] = [error.code(), error.message()].map(Option::unwrap_or_default);
+        Some(format!("{code}: {message}"))
+    }
+}
