@@ -148,7 +148,15 @@ impl Failure {
         Self { postponed: true, ..postponed.retry_after(delay.max(SOONEST)) }
     }
 
-    pub(crate) fn new(class: FailureClass, evidence: Evidence, reason: impl fmt::Display) -> Self {
+    /// A failure of a class that is known by `evidence`, for handlers that classify responses of
+    /// their own. On `reason` see [`Failure::rate_limit`].
+    ///
+    /// ```
+    /// use requeue::{Evidence, Failure, FailureClass};
+    /// let failure = Failure::new(FailureClass::Temporary, Evidence::Typed, "name not found");
+    /// assert_eq!(failure.evidence(), Evidence::Typed);
+    /// ```
+    pub fn new(class: FailureClass, evidence: Evidence, reason: impl fmt::Display) -> Self {
         Self { class, delay: None, postponed: false, evidence, reason: Reason::new(reason) }
     }
 

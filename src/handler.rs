@@ -17,8 +17,15 @@ pub(crate) fn poll_last<T>(poll: impl FnOnce() -> T) -> T {
 }
 
 /// Whether the handler that runs here is dropped unless it ends now: what it knows by now decides.
-#[cfg(feature = "http")]
-pub(crate) fn is_last_poll() -> bool {
+///
+/// A handler that waits for more than it needs, such as the body of a response whose status is
+/// there, asks it in its `poll` function.
+///
+/// ```
+/// assert!(!requeue::is_last_poll());
+/// ```
+#[must_use]
+pub fn is_last_poll() -> bool {
     LAST_POLL.try_with(|()| ()).is_ok()
 }
 

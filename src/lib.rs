@@ -33,7 +33,7 @@
 //! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
 //! | decode | a record becomes a delivery: the body as first delivered, and what the message has been through | `message.rs`, `wire/` |
 //! | gate | settle without a call: not due, expired, given up, no time left, paused, circuit open | `gate/` |
-//! | handle | the user's code for several messages at once, under a timeout; a FIFO group in its order | [`Handler`], [`http`], `processor/executor.rs` |
+//! | handle | the user's code for several messages at once, under a timeout; a FIFO group in its order | [`Handler`], `processor/executor.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
 //! | plan | how that is carried out for this delivery, and what the messages behind it in its FIFO group may do | `plan/` |
@@ -52,8 +52,7 @@
 //! * No body, attribute value, header, secret or receipt handle is logged, unless a handler puts it
 //!   into a [`Failure`] of its own.
 //! * The policy reads no clock and draws no random number; both are arguments.
-//! * No file but `queue/sqs.rs` calls SQS, none but `secrets/fetch.rs` asks AWS for a secret, and
-//!   none but `lambda/` knows Lambda. A test reads the sources and says so.
+//! * No file but `queue/sqs.rs` calls SQS, and none but `lambda/` knows Lambda. A test reads the sources and says so.
 //!
 //! # What to choose
 //!
@@ -64,20 +63,18 @@
 //! | in a copy, or in its place in the queue | [`Strategy`], with what each costs | in a copy; in its place on a FIFO queue |
 //! | how to the dead-letter queue | [`DeadLetterMode`], with what each costs | [`Redrive`](DeadLetterMode::Redrive) |
 //! | when to leave a callee alone, and whose messages with it | pause and [`CircuitBreaker`](policy::CircuitBreaker) of the policy, [`Handler::scope`] | 60 s at most; after five failures in a row; one scope |
-//! | all else | [`Config`] by the environment, [`Settings`] in code | |
+//! | all else | [`Settings`], by the environment or in code | |
 //!
 //! # Features
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `http` | [`http::HttpTarget`], the handler that posts each message to a URL |
-//! | `secrets` | settings may name a secret of Secrets Manager or a parameter of SSM by its ARN; [`Config::load`] fetches it; brings `http` |
 //! | `embedded` | [`embedded::EmbeddedSqs`]: SQS in this process, in virtual time, for tests |
 //!
-//! None is on by default, and a Lambda of your own needs none of them. Until the crate is on
+//! It is not on by default, and a Lambda of your own does not need it. Until the crate is on
 //! crates.io, depend on a checkout: `requeue = { path = "../requeue" }`; after that, on
-//! `requeue = "0.1"`. The ready Lambda is the package `requeue-lambda`, the command line
-//! `requeue-cli`.
+//! `requeue = "0.1"`. The ready Lambda, and the handler `HttpTarget` that posts each message to a
+//! URL, is the package `requeue-lambda`; the command line is `requeue-cli`.
 
 /// The README's examples compile.
 #[cfg(doctest)]
@@ -95,8 +92,6 @@ mod delivery;
 mod message;
 mod gate;
 mod handler;
-#[cfg(feature = "http")]
-pub mod http;
 pub mod classify;
 mod failure;
 mod result_ext;
@@ -119,21 +114,21 @@ pub mod printable;
 #[cfg(feature = "embedded")]
 #[doc(inline)]
 pub use requeue_embedded as embedded;
-#[cfg(feature = "http")]
-mod secrets;
 mod settings;
 mod state;
 mod trace;
 
 #[doc(inline)]
 pub use clock::{Clock, Sampler};
-pub use config::{Config, InvalidConfig, InvalidPolicy, QueueConfig};
+#[doc(hidden)]
+pub use config::Variables;
+pub use config::{InvalidConfig, InvalidPolicy, QueueConfig};
 pub use disposition::{
     DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Retry, Strategy, Wait,
 };
 pub use failure::{Evidence, Failure, FailureClass};
 pub use gate::Scope;
-pub use handler::Handler;
+pub use handler::{Handler, is_last_poll};
 pub use lambda::{
     Error, InvocationError, SqsEvent, init_logging, init_logging_to, may_be_logged, respond, run,
     run_with,

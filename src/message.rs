@@ -96,7 +96,7 @@ impl<T> Message<T> {
 
     /// The trace to which the message belongs, as W3C Trace Context has it: its attribute
     /// `traceparent`, or else what SQS has kept for X-Ray. With it a handler continues the trace of
-    /// who sent the message; [`HttpTarget`](crate::http::HttpTarget) does so by itself.
+    /// who sent the message; `HttpTarget` does so by itself.
     pub fn traceparent(&self) -> Option<Cow<'_, str>> {
         let kept = || self.delivery.trace_header.as_deref().and_then(trace::of_header);
         self.own_traceparent().map(Cow::Borrowed).or_else(|| kept().map(Cow::Owned))
@@ -121,7 +121,7 @@ impl<T> Message<T> {
     /// reason is known. In the dead-letter queue the class of the last retry and the source may be;
     /// of a message that was brought back, nothing is, and this is `None`.
     ///
-    /// It is the same on every attempt. [`HttpTarget`](crate::http::HttpTarget) sends it as
+    /// It is the same on every attempt. `HttpTarget` sends it as
     /// `X-Requeue-Dead-Letter-…` headers.
     ///
     /// ```
@@ -153,7 +153,7 @@ impl<T> Message<T> {
     /// - after a crash or a time-out of the function, and after a throttled invocation,
     /// - if the message was left to SQS, or its copy was not confirmed,
     /// - for each further attempt of a message that waits in its place (a FIFO queue,
-    ///   [`Strategy::Visibility`]),
+    ///   [`Strategy::Visibility`](crate::Strategy::Visibility)),
     /// - in a dead-letter queue, since the receives in its source queue count.
     pub fn receive_count(&self) -> u32 {
         self.delivery.receive_count

@@ -7,7 +7,12 @@ use std::iter::successors;
 const MAX_DEPTH: usize = 32;
 
 /// An error and all that caused it, outermost first.
-pub(crate) fn chain<'a>(
+///
+/// ```
+/// let error = std::io::Error::other(std::fmt::Error);
+/// assert_eq!(requeue::classify::chain(&error).count(), 2);
+/// ```
+pub fn chain<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     let cause = |error: &&'a (dyn Error + 'static)| -> Option<&'a (dyn Error + 'static)> {

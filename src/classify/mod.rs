@@ -30,7 +30,7 @@ mod status;
 mod answer;
 
 pub use answer::Answer;
-pub(crate) use chain::chain;
+pub use chain::chain;
 pub use grpc::GrpcStatus;
 pub use rules::Rules;
 pub(crate) use rules::{Effect, Match, Phrase};
@@ -107,8 +107,14 @@ pub(crate) fn recognised(error: &(dyn Error + 'static)) -> Option<Failure> {
     typed(error).or_else(|| text::classify(chain(error)))
 }
 
-/// By type alone.
-pub(crate) fn typed(error: &(dyn Error + 'static)) -> Option<Failure> {
+/// By type alone, as [`Failure::classified`] does first.
+///
+/// ```
+/// let error = std::io::Error::from(std::io::ErrorKind::TimedOut);
+/// assert!(requeue::classify::typed(&error).is_some());
+/// ```
+#[must_use]
+pub fn typed(error: &(dyn Error + 'static)) -> Option<Failure> {
     chain(error).find_map(|level| BY_TYPE.iter().find_map(|known| known(level)))
 }
 

@@ -1,15 +1,14 @@
 //! What the variables mean, alone and together, and what is said about those that mean nothing.
 
+use std::time::Duration;
+
 use super::*;
-#[cfg(feature = "http")]
-use crate::http::{Proxy, TargetUrl};
 
 const URL: &str = "http://127.0.0.1:9324/000000000000/orders-dlq.fifo";
-const SECRET: &str = "whsec_c2VjcmV0c2VjcmV0c2VjcmV0c2VjcmV0";
 
-fn read(vars: &[(&str, &str)]) -> Result<Config, String> {
+fn read(vars: &[(&str, &str)]) -> Result<Settings, String> {
     let vars = vars.iter().map(|(name, value)| (format!("{PREFIX}{name}"), *value));
-    Config::from_vars(vars).map_err(|error| error.to_string())
+    Settings::from_vars(vars).map_err(|error| error.to_string())
 }
 
 fn refused(problems: &[&str]) -> String {
@@ -46,7 +45,7 @@ fn a_dead_letter_queue_is_named_for_the_mode_direct_and_for_no_other() {
         ("Direct", "orders-dlq", Err(unknown)),
     ] {
         let read = read(&[("DEAD_LETTER", mode), ("DEAD_LETTER_QUEUE_URL", url)]);
-        let mode_read = read.map(|config| config.into_settings().dead_letter);
+        let mode_read = read.map(|settings| settings.dead_letter);
         assert_eq!(
             mode_read,
             expected.map_err(|problem| refused(&[problem])),
@@ -67,7 +66,7 @@ fn a_strategy_is_one_of_two_words() {
         ("fifo", Err(unknown("fifo"))),
     ] {
         assert_eq!(
-            read(&[("STRATEGY", word)]).map(|config| config.into_settings().strategy),
+            read(&[("STRATEGY", word)]).map(|settings| settings.strategy),
             expected,
             "{word:?}"
         );
@@ -76,18 +75,9 @@ fn a_strategy_is_one_of_two_words() {
 
 #[test]
 fn every_variable_reaches_its_place() {
-    let config = read(&[
-        ("TARGET_URL", "http://example.com/"),
-        ("ALLOW_HTTP", "true"),
-        ("METHOD", "PATCH"),
-        ("CONTENT_TYPE", "application/cbor"),
-        ("HEADERS", r#"{"Authorization": "Bearer x"}"#),
-        ("ATTRIBUTE_HEADERS", "tenant=X-Tenant"),
-        ("SIGNING_SECRET", SECRET),
-        ("CONNECT_TIMEOUT_SECONDS", "0.5"),
-        ("READ_TIMEOUT_SECONDS", "0.25"),
-        ("IDLE_TIMEOUT_SECONDS", "50"),
-        ("HTTP_VERSION", "1.1"),
+    let settings = read(&[
+        // Of HTTP delivery, and not read here.
+        ("TARGET_URL", "ftp://example.com/"),
         ("POLICY", r#"{"maxRetries": 7, "sqsCalls": "off", "rules": [{"match": {"status": 404}, "class": "QUOTA"}]}"#),
         ("CONCURRENCY", "3"),
         ("TIMEOUT_SECONDS", "1.5"),
@@ -100,26 +90,6 @@ fn every_variable_reaches_its_place() {
         ("RECURSIVE_LOOP", "Allow"),
     ])
     .expect("all is well");
-    #[cfg(feature = "http")]
-    {
-        assert!(config.required_target().is_ok());
-        let http = format!("{:?}", config.http);
-        for reached in [
-            "method: PATCH",
-            r#"content_type: Some("application/cbor")"#,
-            r#""authorization": Sensitive"#,
-            r#"attribute_headers: [("tenant", "x-tenant")]"#,
-            "signing_secrets: [SigningSecret(…)]",
-            " timeout: 1.5s",
-            "connect_timeout: 500ms",
-            "read_timeout: Some(250ms)",
-            "idle_timeout: 50s",
-            "http1_only: true",
-        ] {
-            assert!(http.contains(reached), "{reached}: {http}");
-        }
-    }
-    let settings = config.into_settings();
     let limits = Limits {
         concurrency: 3,
         timeout: Duration::from_millis(1_500),
@@ -196,451 +166,6 @@ fn all_problems_are_told_at_once_in_the_order_of_their_names() {
     );
 }
 
-#[cfg(feature = "http")]
-#[test]
-fn a_header_is_refused_by_its_name_and_its_value_is_not_told() {
-    for (headers, problem) in [
-        ("{}", None),
-        (r#"{"X-A": "s3cret", "X-B": "ü"}"#, None),
-        (r#"{"X-A": "s3cret\r\nX-B: s3cret"}"#, Some("has `X-A`: invalid value of header x-a")),
-        (r#"{"X-A": "s3cret\u0000"}"#, Some("has `X-A`: invalid value of header x-a")),
-        (r#"{"X A": "s3cret"}"#, Some("has `X A`: invalid header name")),
-        (r#"{"X\n": "s3cret"}"#, Some(r"has `X\n`: invalid header name")),
-        (r#"{"Host": "s3cret"}"#, Some("has `Host`: header host cannot be set")),
-        (
-            r#"{"Webhook-Signature": "s3cret"}"#,
-            Some("has `Webhook-Signature`: header webhook-signature cannot be set"),
-        ),
-        (r#"{"X-A": 3}"#, Some("has `X-A`: its value is no text")),
-        (r#"{"X-A": ["s3cret"]}"#, Some("has `X-A`: its value is no text")),
-        (r#"{"X-A": "s3cret", "x-a": "s3cret"}"#, Some("has `x-a` twice")),
-        (r#"["s3cret"]"#, Some("is no JSON object")),
-        ("X-A: s3cret", Some("is no JSON from line 1, column 1 on")),
-        ("{\"X-A\": \"s3cret\",\n\"s3cret", Some("is no JSON from line 2, column 7 on")),
-    ] {
-        let expected = problem.map(|problem| refused(&[&format!("REQUEUE_HEADERS {problem}")]));
-        assert_eq!(read(&[("HEADERS", headers)]).err(), expected, "{headers}");
-    }
-}
-
-#[cfg(feature = "http")]
-#[test]
-fn an_attribute_goes_into_a_header_that_is_free() {
-    for (list, problem) in [
-        ("tenant=X-Tenant, Body.Trace_1-a = X-Trace,tenant=X-Again", None),
-        ("tenant", Some("has `tenant`: allowed is attribute=header")),
-        ("=X-Tenant", Some("has `=X-Tenant`: allowed is attribute=header")),
-        ("the tenant=X-Tenant", Some("has `the tenant=X-Tenant`: allowed is attribute=header")),
-        ("tenant=X-Tenant,", Some("has ``: allowed is attribute=header")),
-        ("tenant=", Some("has `tenant=`: invalid header name")),
-        ("tenant=X=Y", Some("has `tenant=X=Y`: invalid header name")),
-        (
-            "tenant=Content-Length",
-            Some("has `tenant=Content-Length`: header content-length cannot be set"),
-        ),
-        (
-            "id=Idempotency-Key",
-            Some("has `id=Idempotency-Key`: header idempotency-key cannot be set"),
-        ),
-        ("tenant=X-A,user=x-a", Some("has `user=x-a`: another attribute has this header")),
-    ] {
-        let expected =
-            problem.map(|problem| refused(&[&format!("REQUEUE_ATTRIBUTE_HEADERS {problem}")]));
-        assert_eq!(read(&[("ATTRIBUTE_HEADERS", list)]).err(), expected, "{list}");
-    }
-}
-
-#[cfg(feature = "http")]
-#[test]
-fn a_signing_secret_is_refused_by_its_number_and_is_not_told() {
-    let both = format!(" {SECRET}\n{SECRET} ");
-    let second = format!("{SECRET} s3cret");
-    for (secrets, problem) in [
-        (both.as_str(), None),
-        (&second, Some("number 2 is invalid: a signing secret must begin with whsec_")),
-        (
-            "whsec_s3cret!",
-            Some(
-                "number 1 is invalid: a signing secret must be base64 after whsec_, with its padding",
-            ),
-        ),
-        ("whsec_s3crets3", Some("number 1 is invalid: a signing secret must have 24 to 64 bytes")),
-        (" ", Some("is blank")),
-    ] {
-        let expected =
-            problem.map(|problem| refused(&[&format!("REQUEUE_SIGNING_SECRET {problem}")]));
-        assert_eq!(read(&[("SIGNING_SECRET", secrets)]).err(), expected, "{secrets}");
-    }
-}
-
-#[cfg(feature = "http")]
-#[test]
-fn what_is_wrong_with_a_target_is_told_with_all_the_rest() {
-    let told = read(&[
-        ("SIGNING_SECRET", "s3cret"),
-        ("HEADERS", r#"{"Host": "s3cret", "X A": "s3cret"}"#),
-        ("METHOD", "GET"),
-        ("CONTENT_TYPE", "text/plain\r\nX: y"),
-        ("CONNECT_TIMEOUT_SECONDS", "0"),
-        ("READ_TIMEOUT_SECONDS", "901"),
-        ("IDLE_TIMEOUT_SECONDS", "soon"),
-        ("HTTP_VERSION", "2"),
-        ("CONCURRENCY", "0"),
-    ]);
-    let expected = [
-        "REQUEUE_CONCURRENCY is `0`: allowed is a whole number from 1 to 1000",
-        "REQUEUE_CONNECT_TIMEOUT_SECONDS is `0`: allowed is a number of seconds from 0.001 to 900",
-        "REQUEUE_CONTENT_TYPE is no media type: invalid value of header content-type",
-        "REQUEUE_HEADERS has `Host`: header host cannot be set",
-        "REQUEUE_HEADERS has `X A`: invalid header name",
-        "REQUEUE_HTTP_VERSION is `2`: allowed are auto, 1.1",
-        "REQUEUE_IDLE_TIMEOUT_SECONDS is `soon`: allowed is a number of seconds from 0.001 to 900",
-        "REQUEUE_METHOD is `GET`: allowed are POST, PUT, PATCH",
-        "REQUEUE_READ_TIMEOUT_SECONDS is `901`: allowed is a number of seconds from 0.001 to 900",
-        "REQUEUE_SIGNING_SECRET number 1 is invalid: a signing secret must begin with whsec_",
-    ];
-    assert_eq!(told.err(), Some(refused(&expected)));
-}
-
-#[cfg(feature = "http")]
-#[test]
-fn a_refused_target_is_told_with_the_setting_that_allows_it() {
-    let refused = |problem: &str| {
-        Err(refused(&[&format!("REQUEUE_TARGET_URL is invalid: the target URL must {problem}")]))
-    };
-    let insecure = || {
-        refused(
-            "begin with https://, unless its host is a loopback address or http is allowed explicitly; \
-             REQUEUE_ALLOW_HTTP=true allows it",
-        )
-    };
-    let link_local = || {
-        refused(
-            "not name a link-local address, where credentials are served, unless that is allowed explicitly; \
-             REQUEUE_ALLOW_LINK_LOCAL=true allows it",
-        )
-    };
-    let runtime_api = || {
-        refused(
-            "not name Lambda's Runtime API, unless that is allowed explicitly; REQUEUE_ALLOW_LINK_LOCAL=true allows it",
-        )
-    };
-    for (url, http, link, expected) in [
-        ("https://example.com/", "", "", Ok(())),
-        ("http://example.com/", "", "", insecure()),
-        ("http://example.com/", "false", "true", insecure()),
-        ("http://example.com/", "true", "", Ok(())),
-        ("https://169.254.169.254/", "true", "false", link_local()),
-        ("http://169.254.169.254/", "true", "", link_local()),
-        ("http://169.254.169.254/", "", "true", insecure()),
-        ("http://169.254.169.254/", "true", "true", Ok(())),
-        ("http://localhost:9001/", "", "", runtime_api()),
-        ("http://localhost:9001/", "", "true", Ok(())),
-        ("http://localhost:2773/", "", "", Ok(())),
-    ] {
-        let host = Host { runtime_api: Some("127.0.0.1:9001".to_owned()), ..Host::default() };
-        let vars = [("TARGET_URL", url), ("ALLOW_HTTP", http), ("ALLOW_LINK_LOCAL", link)];
-        let vars = vars.map(|(name, value)| (format!("{PREFIX}{name}"), value.to_owned()));
-        let read = Vars::new(vars.into_iter()).on(host).into_config();
-        assert_eq!(
-            read.map(|_| ()).map_err(|error| error.to_string()),
-            expected,
-            "{url} {http} {link}"
-        );
-    }
-}
-
-#[cfg(feature = "http")]
-#[test]
-fn a_proxy_is_refused_where_the_target_needs_it() {
-    let target: TargetUrl = "https://example.com/".parse().expect("it is valid");
-    let told =
-        Proxy::new("socks5://proxy", "").to(&target).expect_err("it is no HTTP proxy").to_string();
-    let invalid = || Err(refused(&[&told]));
-    for (url, proxy, exceptions, expected) in [
-        ("https://example.com/", "http://s3cret@proxy:3128", "", Ok(())),
-        ("https://example.com/", "socks5://s3cret@proxy", "", invalid()),
-        ("https://example.com/", "socks5://s3cret@proxy", "example.com", Ok(())),
-        ("http://localhost/", "socks5://s3cret@proxy", "", Ok(())),
-        ("", "socks5://s3cret@proxy", "", Ok(())),
-    ] {
-        let host = Host {
-            https_proxy: proxy.to_owned(),
-            no_proxy: exceptions.to_owned(),
-            ..Host::default()
-        };
-        let vars = [(format!("{PREFIX}TARGET_URL"), url.to_owned())];
-        let read = Vars::new(vars.into_iter()).on(host).into_config();
-        assert!(!format!("{read:?}").contains("s3cret"), "{read:?}");
-        assert_eq!(
-            read.map(|_| ()).map_err(|error| error.to_string()),
-            expected,
-            "{url} {proxy} {exceptions}"
-        );
-    }
-}
-
-#[cfg(feature = "http")]
-#[test]
-fn a_client_certificate_and_its_key_go_together() {
-    let made = rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a certificate");
-    let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-    let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
-    let no_certificate = "REQUEUE_CLIENT_CERTIFICATE is missing: REQUEUE_CLIENT_KEY needs the certificate that belongs to it";
-    let no_key = "REQUEUE_CLIENT_KEY is missing: REQUEUE_CLIENT_CERTIFICATE needs the private key that belongs to it";
-    for (certificate, key, problem) in [
-        ("", "", None),
-        (certificate.as_str(), key.as_str(), None),
-        (&certificate, "", Some(no_key)),
-        ("", &key, Some(no_certificate)),
-        (
-            " ",
-            &key,
-            Some(
-                "REQUEUE_CLIENT_CERTIFICATE is invalid: a client certificate must be X.509 in PEM, beginning with -----BEGIN CERTIFICATE-----",
-            ),
-        ),
-        (
-            &certificate,
-            "s3cret",
-            Some(
-                "REQUEUE_CLIENT_KEY is invalid: a private key must be PKCS #8, PKCS #1 or SEC 1 in PEM: RSA, ECDSA with P-256 or P-384, or Ed25519",
-            ),
-        ),
-        (
-            &certificate,
-            &encrypted,
-            Some(
-                "REQUEUE_CLIENT_KEY is invalid: the private key is encrypted: store it decrypted (openssl pkey), as a secret",
-            ),
-        ),
-    ] {
-        let read = read(&[("CLIENT_CERTIFICATE", certificate), ("CLIENT_KEY", key)]);
-        let http = read.as_ref().map(|config| format!("{:?}", config.http)).unwrap_or_default();
-        let is_set = http.contains("client_certificate: Some(ClientCertificate(…))");
-        assert_eq!(
-            (read.err(), is_set),
-            (problem.map(|problem| refused(&[problem])), problem.is_none() && !key.is_empty())
-        );
-    }
-}
-
-#[cfg(feature = "http")]
-mod named_secrets {
-    use super::*;
-    use crate::secrets::{FetchError, SecretArn};
-
-    const ARN: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
-    const OTHER: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:other-AbCdEf";
-    const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders";
-
-    fn stored(arn: &str) -> Stored {
-        SecretArn::parse(arn).expect("an ARN").expect("of a secret").stored().clone()
-    }
-
-    /// Reads them where `texts` have been fetched.
-    fn read(
-        vars: &[(&str, &str)],
-        texts: &[(&str, Result<&str, FetchError>)],
-    ) -> Result<Config, String> {
-        let mut read = Vars::new(
-            vars.iter().map(|(name, value)| (format!("{PREFIX}{name}"), (*value).to_owned())),
-        );
-        let texts = texts.iter().cloned();
-        read.texts = texts.map(|(arn, text)| (stored(arn), text.map(str::to_owned))).collect();
-        read.into_config().map_err(|error| error.to_string())
-    }
-
-    #[test]
-    fn they_take_the_place_of_their_arns_and_are_not_shown() {
-        let headers = format!(
-            r#"{{"Authorization": "Bearer  {ARN} ", "X-Two": "{ARN}:: {PARAMETER}", "X-None": "arn:aws:sqs:"}}"#
-        );
-        let signing = format!("{OTHER}\n{SECRET}");
-        let two = format!(" {SECRET} {SECRET}\n");
-        let texts =
-            [(ARN, Ok("s3cret\n")), (PARAMETER, Ok("s3cret,s3cret")), (OTHER, Ok(two.as_str()))];
-        let config = read(&[("HEADERS", &headers), ("SIGNING_SECRET", &signing)], &texts)
-            .expect("all is well");
-        let http = format!("{:?}", config.http);
-        for reached in [
-            r#""authorization": Sensitive"#,
-            r#""x-two": Sensitive"#,
-            "signing_secrets: [SigningSecret(…), SigningSecret(…), SigningSecret(…)]",
-        ] {
-            assert!(http.contains(reached), "{reached}: {http}");
-        }
-        assert!(!format!("{config:?}").contains("s3cret"));
-    }
-
-    #[test]
-    fn they_are_checked_as_what_is_written_down() {
-        let denied = FetchError {
-            code: "AccessDeniedException".to_owned(),
-            remedy: Some("do this".to_owned()),
-        };
-        let has = |problem: &str| format!("REQUEUE_HEADERS has `X-Key`: {problem}");
-        let number = |number, problem: &str| {
-            format!("REQUEUE_SIGNING_SECRET number {number} is invalid: {problem}")
-        };
-        let of = |arn: &str, problem: &str| format!("{arn}: {problem}");
-        let secret = format!("whsec_s3cret {SECRET}");
-        let key = format!("{ARN}:key::");
-        for (header, signing, text, problems) in [
-            (ARN, "", Ok("s3\ncret"), vec![has("invalid value of header x-key")]),
-            (
-                ARN,
-                ARN,
-                Ok(" "),
-                vec![
-                    has(&of(ARN, "what is stored is empty")),
-                    number(1, &of(ARN, "what is stored is empty")),
-                ],
-            ),
-            // What is fetched is not looked through again.
-            (ARN, "", Ok(OTHER), vec![]),
-            ("", ARN, Ok(OTHER), vec![number(1, "a signing secret must begin with whsec_")]),
-            (
-                "",
-                ARN,
-                Ok("whsec_s3cret!"),
-                vec![number(1, "a signing secret must be base64 after whsec_, with its padding")],
-            ),
-            (
-                "",
-                ARN,
-                Ok(&secret),
-                vec![number(1, "a signing secret must be base64 after whsec_, with its padding")],
-            ),
-            (
-                &key,
-                "",
-                Ok("s3cret"),
-                vec![has(&of(
-                    &key,
-                    "what is stored is no JSON object, so a json-key finds nothing in it",
-                ))],
-            ),
-            (
-                &key,
-                "",
-                Ok(r#"{"Key": "s3cret"}"#),
-                vec![has(&of(&key, "the stored JSON object has no `key`"))],
-            ),
-            (
-                &key,
-                "",
-                Ok(r#"{"key": {"s3cret": "s3cret"}}"#),
-                vec![has(&of(&key, "`key` of the stored JSON object is no text"))],
-            ),
-            (
-                &key,
-                ARN,
-                Err(denied),
-                vec![
-                    has(&of(&key, "AccessDeniedException: do this")),
-                    number(1, &of(ARN, "AccessDeniedException: do this")),
-                ],
-            ),
-        ] {
-            let headers = format!(r#"{{"X-Key": "{header}"}}"#);
-            let vars = [("HEADERS", headers.as_str()), ("SIGNING_SECRET", signing)];
-            let told = read(&vars, &[(ARN, text)]).err();
-            let problems: Vec<&str> = problems.iter().map(String::as_str).collect();
-            assert_eq!(
-                told,
-                (!problems.is_empty()).then(|| refused(&problems)),
-                "{header} {signing}"
-            );
-        }
-    }
-
-    #[test]
-    fn a_word_that_should_be_an_arn_is_refused_and_is_not_told() {
-        let secret = "what begins like the ARN of a secret must be one, as in ";
-        let between = "the ARN of a secret must stand between spaces";
-        for (value, problem) in [
-            ("Bearer arn:aws:secretsmanager:s3cret", secret.to_owned()),
-            ("arn:aws:ssm:s3cret", secret.replace("secret", "parameter")),
-            (&format!("token=s3cret{ARN}"), between.to_owned()),
-            (&format!("'{PARAMETER}'"), between.to_owned()),
-        ] {
-            let told = read(&[("HEADERS", &format!(r#"{{"X-Key": "{value}"}}"#))], &[])
-                .expect_err("refused");
-            let begin = format!("1 setting is invalid:\n  REQUEUE_HEADERS has `X-Key`: {problem}");
-            assert!(told.starts_with(&begin) && !told.contains("s3cret"), "{told}");
-        }
-    }
-
-    #[test]
-    fn a_client_certificate_may_be_one_and_is_left_out_if_a_part_of_it_is_skipped() {
-        let made =
-            rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a certificate");
-        let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
-        let vars = [("CLIENT_CERTIFICATE", certificate.as_str()), ("CLIENT_KEY", ARN)];
-        let read = read(&vars, &[(ARN, Ok(&key))]).expect("all is well");
-        assert!(format!("{:?}", read.http).contains("client_certificate: Some"));
-        let skipped = Config::from_vars_without_secrets(
-            vars.map(|(name, value)| (format!("{PREFIX}{name}"), value)),
-        );
-        let (config, secrets) = skipped.expect("all else is well");
-        assert_eq!(secrets, [ARN.to_owned()].into());
-        assert!(format!("{:?}", config.http).contains("client_certificate: None"));
-    }
-
-    #[test]
-    fn they_can_be_loaded_on_any_thread() {
-        fn check(_: impl Future<Output = Result<Config, InvalidConfig>> + Send + 'static) {}
-        check(Config::load());
-    }
-
-    #[test]
-    fn they_are_refused_where_nothing_is_fetched() {
-        let vars = [
-            ("HEADERS", format!(r#"{{"X-Key": "{ARN}"}}"#)),
-            ("SIGNING_SECRET", format!("{SECRET} {PARAMETER}")),
-        ];
-        let vars = vars.iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.as_str()));
-        let told = Config::from_vars(vars).map_err(|error| error.to_string()).err();
-        let not = target::NOT_FETCHED;
-        let expected = [
-            format!("REQUEUE_HEADERS has `X-Key`: {ARN}: {not}"),
-            format!("REQUEUE_SIGNING_SECRET number 2 is invalid: {PARAMETER}: {not}"),
-        ];
-        assert_eq!(told, Some(refused(&expected.each_ref().map(String::as_str))));
-    }
-
-    #[test]
-    fn they_are_left_out_and_named_where_they_are_skipped() {
-        let read = |headers: &str, signing: &str| {
-            let vars = [("HEADERS", headers), ("SIGNING_SECRET", signing)];
-            let vars = vars.map(|(name, value)| (format!("{PREFIX}{name}"), value));
-            Config::from_vars_without_secrets(vars).map_err(|error| error.to_string())
-        };
-        let headers = format!(
-            r#"{{"X-Key": "Bearer {ARN}:key::", "X-Two": "{OTHER} {PARAMETER}:3", "X-Plain": "a"}}"#
-        );
-        let (config, secrets) =
-            read(&headers, &format!("{ARN}::AWSPREVIOUS: {SECRET} {PARAMETER}:live"))
-                .expect("all else is well");
-        assert_eq!(secrets, [ARN, OTHER, PARAMETER].map(str::to_owned).into());
-        let http = format!("{:?}", config.http);
-        assert!(
-            http.contains("x-plain") && !http.contains("x-key") && !http.contains("x-two"),
-            "{http}"
-        );
-        assert!(http.contains("signing_secrets: [SigningSecret(…)]"), "{http}");
-        // What else is wrong with the same text is told.
-        let told =
-            read(&format!(r#"{{"X-Key": "{ARN} '{PARAMETER}'"}}"#), &format!("{ARN} s3cret")).err();
-        let expected = [
-            "REQUEUE_HEADERS has `X-Key`: the ARN of a secret must stand between spaces",
-            "REQUEUE_SIGNING_SECRET number 2 is invalid: a signing secret must begin with whsec_",
-        ];
-        assert_eq!(told, Some(refused(&expected)));
-    }
-}
-
 #[test]
 fn metrics_are_written_in_a_function_unless_told_otherwise_under_the_name_of_function_or_service() {
     let long = "a".repeat(255);
@@ -677,9 +202,11 @@ fn metrics_are_written_in_a_function_unless_told_otherwise_under_the_name_of_fun
         let vars = [("METRICS", metrics), ("SERVICE", service)];
         let vars =
             vars.into_iter().map(|(name, value)| (format!("{PREFIX}{name}"), value.to_owned()));
-        let read = Vars::new(vars).on(host).into_config().map_err(|error| error.to_string());
+        let mut variables = Variables::new(vars);
+        variables.host = host;
+        let read = Settings::checked(variables).map_err(|error| error.to_string());
         assert_eq!(
-            read.map(|config| config.into_settings().metrics),
+            read.map(|settings| settings.metrics),
             expected,
             "{function:?} {metrics:?} {service:?}"
         );

@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use tower::Service;
 
 use crate::clock::from_epoch_millis;
-use crate::config::{self, Config, InvalidConfig};
+use crate::config::{self, InvalidConfig};
 use crate::delivery::MAX_LINEAGE;
 use crate::disposition::Strategy;
 use crate::handler::Handler;
@@ -33,7 +33,7 @@ pub use logging::{init_logging, init_logging_to, may_be_logged};
 
 /// Runs a Lambda function that hands each SQS message to `handler`: all of its `main`.
 ///
-/// Settings come from the environment, as [`Config::load`] reads them. Handlers run on the tokio
+/// Settings come from the environment, as [`Settings::from_env`] reads them. Handlers run on the tokio
 /// runtime from which this is called, or on one of two threads if that one has fewer. The
 /// conversation with Lambda and SQS has a thread to itself, so that no handler, not even one that
 /// blocks, can keep the invocation from its answer.
@@ -61,12 +61,12 @@ where
     H: Handler<T>,
     T: Body,
 {
-    let config = Config::load().await?;
+    let settings = Settings::from_env()?;
     if config::is_in_lambda() {
         init_logging(tracing::Level::INFO);
         warn_of_http_settings();
     }
-    run_with(handler, config).await
+    run_with(handler, settings).await
 }
 
 /// As [`run`], with settings that have been read already.
@@ -74,7 +74,7 @@ where
 /// # Errors
 ///
 /// When the Runtime API cannot be reached.
-pub async fn run_with<H, T>(handler: H, config: Config) -> Result<(), Error>
+pub async fn run_with<H, T>(handler: H, settings: Settings) -> Result<(), Error>
 where
     H: Handler<T>,
     T: Body,
@@ -83,7 +83,7 @@ where
         return Err(Error::from(std::io::Error::other(NOT_IN_LAMBDA)));
     }
     init_logging(tracing::Level::INFO);
-    warn_of_loop_detection(&config);
+    warn_of_loop_detection(&settings);
     let spare = (workers() < 2).then(Spare::new).transpose()?;
     let handlers = spare.as_ref().map_or_else(Handle::current, Spare::handle);
     let (ended, end) = tokio::sync::oneshot::channel();
@@ -95,7 +95,7 @@ where
             .and_then(|runtime| {
                 runtime.block_on(async move {
                     let queue = SqsQueue::from_env();
-                    let settings = Settings { handlers: Some(handlers), ..config.into_settings() };
+                    let settings = Settings { handlers: Some(handlers), ..settings };
                     lambda_runtime::run_concurrent(BatchProcessor::new(handler, queue, settings))
                         .await
                         .map_err(Error)
@@ -128,11 +128,11 @@ const NOT_IN_LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts th
 /// The response takes a call to the Runtime API, which is in the same machine.
 const LEAST_FOR_RESPONSE: Duration = Duration::from_millis(50);
 
-fn warn_of_loop_detection(config: &Config) {
-    let copies = config.strategy == Strategy::Copy && config.policy.max_retries > MAX_LINEAGE;
-    if config.recursive_loop == RecursiveLoop::Terminate && copies {
+fn warn_of_loop_detection(settings: &Settings) {
+    let copies = settings.strategy == Strategy::Copy && settings.policy.max_retries > MAX_LINEAGE;
+    if settings.recursive_loop == RecursiveLoop::Terminate && copies {
         tracing::warn!(
-            maxRetries = config.policy.max_retries,
+            maxRetries = settings.policy.max_retries,
             "Lambda takes copies for a runaway loop and cuts a message off after about 16 of them, so after 10 it waits by its \
              visibility and gets only the queue's maxReceiveCount: set the function's property RecursiveLoop and \
              REQUEUE_RECURSIVE_LOOP to Allow, or maxRetries to 10 at most"

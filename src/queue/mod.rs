@@ -167,7 +167,11 @@ impl Outgoing<'_> {
 
 /// The characters of which SQS makes names of message attributes. Source: SQS developer guide,
 /// "Amazon SQS message metadata".
-#[cfg(feature = "http")]
-pub(crate) fn is_attribute_name(name: &str) -> bool {
+///
+/// ```
+/// assert!(requeue::queue::is_attribute_name("Body.ContentType"));
+/// ```
+#[must_use]
+pub fn is_attribute_name(name: &str) -> bool {
     !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c))
 }

@@ -112,7 +112,7 @@ pub enum Until {
 ///
 /// ```no_run
 /// use requeue::queue::{QueueUrl, SqsQueue};
-/// use requeue::{Config, Failure, Message, Worker, WorkerSettings, init_logging};
+/// use requeue::{Failure, Message, Settings, Worker, WorkerSettings, init_logging};
 /// use tokio::signal::unix::{SignalKind, signal};
 ///
 /// async fn charge(message: Message) -> Result<(), Failure> { Ok(()) }
@@ -131,7 +131,7 @@ pub enum Until {
 ///         }
 ///     };
 ///     let mut shutdown = std::pin::pin!(shutdown);
-///     let settings = Config::load().await?.into_settings();
+///     let settings = Settings::from_env()?;
 ///     let worker = tokio::select! {
 ///         worker = Worker::start(charge, SqsQueue::from_env(), &queue, settings, WorkerSettings::default()) => worker?,
 ///         () = &mut shutdown => return Ok(()),

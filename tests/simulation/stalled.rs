@@ -5,7 +5,7 @@ use std::io;
 use std::time::Duration;
 
 use requeue::Failure;
-use requeue::http::{Delivery, HttpSettings, HttpTarget, TargetUrl};
+use requeue_lambda::{Delivery, HttpSettings, HttpTarget, TargetUrl};
 use requeue_testkit::in_memory::InMemory;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 

@@ -1,7 +1,7 @@
 //! The URLs that several commands take.
 
-use requeue::http::{TargetRules, TargetUrl};
 use requeue::queue::{QueueArn, QueueUrl};
+use requeue_lambda::{TargetRules, TargetUrl};
 
 use crate::Error;
 

@@ -10,12 +10,12 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping};
-use requeue::http::{HttpSettings, HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
     BatchProcessor, Clock, DeadLetterMode, Record, RecursiveLoop, Sampler, Settings, SqsEvent,
     respond,
 };
+use requeue_lambda::{HttpSettings, HttpTarget, TargetUrl};
 use tokio::time::Instant;
 
 use crate::Error;

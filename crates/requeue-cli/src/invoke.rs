@@ -11,12 +11,12 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_sqs::config::ProvideCredentials;
 use requeue::aws;
 use requeue::embedded::{EmbeddedSqs, InFlight};
-use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, Config, DeadLetterMode, Handler, Outcome, Record, Report, Sampler,
-    Settings, Settlement, SqsEvent, respond,
+    BatchProcessor, Clock, DeadLetterMode, Handler, Outcome, Record, Report, Sampler, Settings,
+    Settlement, SqsEvent, respond,
 };
+use requeue_lambda::{Config, HttpTarget, TargetUrl};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
@@ -70,13 +70,13 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         let time = if arguments.is_embedded() { Time::Virtual } else { Time::Real };
         return runtime(time)?.block_on(async {
             let url = TargetUrl::parse(endpoint::URL)?;
-            let target = HttpTarget::with_connector(url, config.http.clone(), Endpoint::default());
-            invoke(arguments, config, records, target).await
+            let target = HttpTarget::with_connector(url, config.http, Endpoint::default());
+            invoke(arguments, config.settings, records, target).await
         });
     };
     runtime(Time::Real)?.block_on(async {
-        let target = HttpTarget::new(target, config.http.clone())?;
-        invoke(arguments, config, records, target).await
+        let target = HttpTarget::new(target, config.http)?;
+        invoke(arguments, config.settings, records, target).await
     })
 }
 
@@ -130,7 +130,7 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
 
 async fn invoke(
     arguments: &Arguments,
-    config: Config,
+    settings: Settings,
     records: Vec<Record>,
     target: impl Handler,
 ) -> Result<ExitCode, Error> {
@@ -140,7 +140,7 @@ async fn invoke(
         Clock::system()
     };
     let sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
-    let settings = Settings { clock: clock.clone(), sampler, ..config.into_settings() };
+    let settings = Settings { clock: clock.clone(), sampler, ..settings };
     if !arguments.is_embedded() {
         let queue = real_queue().await?;
         let deadline = Instant::now() + Duration::from_secs(arguments.timeout);

@@ -8,12 +8,12 @@ use std::thread;
 use std::time::Duration;
 
 use requeue::aws;
-use requeue::http::{HttpTarget, TargetUrl};
 use requeue::queue::SqsQueue;
 use requeue::{
-    Config, Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings,
-    init_logging, init_logging_to,
+    Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings, init_logging,
+    init_logging_to,
 };
+use requeue_lambda::{Config, HttpTarget, TargetUrl};
 use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, interval, sleep, timeout};
@@ -105,11 +105,9 @@ async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Er
     if let Some(secs) = arguments.wait_for_target {
         wait_for(&target, Duration::from_secs(secs)).await?;
     }
-    let handler = HttpTarget::new(target, config.http.clone())?;
+    let handler = HttpTarget::new(target, config.http)?;
     let settings = arguments.settings();
-    match Worker::start(handler, SqsQueue::from_env(), &queue, config.into_settings(), settings)
-        .await
-    {
+    match Worker::start(handler, SqsQueue::from_env(), &queue, config.settings, settings).await {
         // Looked for afterwards, as whoever hands them out may have been away for a moment only,
         // and the start tries again.
         Err(StartError::Unavailable { .. }) if !has_credentials(&aws::config().await).await => {

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use aws_sdk_sqs::types::QueueAttributeName;
-use requeue::Config;
 use requeue::policy::RetryPolicy;
 use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
+use requeue_lambda::Config;
 use serde_json::Value;
 
 use super::calls::{EventSourceMapping, FunctionConfiguration};
@@ -78,10 +78,10 @@ fn read_settings<'v>(
     };
     let policy_file = if policy.is_none() { file } else { None };
     if let Some(policy) = policy {
-        config.policy = policy.clone();
+        config.settings.policy = policy.clone();
     }
     FunctionSettings::Valid(Box::new(Valid {
-        config,
+        config: config.settings,
         secrets,
         variables: count,
         policy_file,

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use requeue::policy::RetryPolicy;
-use requeue::{Config, Mode, Strategy};
+use requeue::{Mode, Settings, Strategy};
 
 use super::diagnosis::{Diagnosis, Skip};
 use super::facts::{
@@ -54,7 +54,7 @@ impl<'d> Context<'d> {
         }
     }
 
-    pub(crate) fn config(&self) -> Result<&'d Config, Skip> {
+    pub(crate) fn config(&self) -> Result<&'d Settings, Skip> {
         Ok(&self.settings()?.config)
     }
 

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use requeue::queue::QueueArn;
-use requeue::{Config, QueueConfig, RecursiveLoop};
+use requeue::{QueueConfig, RecursiveLoop};
 
 /// What was asked for, or why it is not known.
 pub(crate) type Known<T> = Result<T, Unread>;
@@ -80,7 +80,7 @@ pub(crate) enum FunctionSettings {
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Valid {
-    pub(crate) config: Config,
+    pub(crate) config: requeue::Settings,
     /// The ARNs of those that they name, without what may follow there.
     pub(crate) secrets: BTreeSet<String>,
     /// How many variables there are.

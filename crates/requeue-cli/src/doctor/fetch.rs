@@ -12,7 +12,8 @@ use futures_util::future::join_all;
 use requeue::aws::{self, SdkConfig};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{QueueArn, QueueUrl};
-use requeue::{Config, DeadLetterMode, QueueConfig, RecursiveLoop};
+use requeue::{DeadLetterMode, QueueConfig, RecursiveLoop};
+use requeue_lambda::Config;
 
 use super::answers;
 use super::calls::{self, EventSourceMapping, FunctionConfiguration};
@@ -346,9 +347,9 @@ async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
     match Config::load().await {
         Ok(mut config) => {
             if let Some(policy) = policy {
-                config.policy = policy.clone();
+                config.settings.policy = policy.clone();
             }
-            FunctionSettings::Valid(Box::new(Valid { config, ..Valid::default() }))
+            FunctionSettings::Valid(Box::new(Valid { config: config.settings, ..Valid::default() }))
         }
         Err(invalid) => FunctionSettings::Invalid(invalid.problems().to_vec()),
     }

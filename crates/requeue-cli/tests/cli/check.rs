@@ -214,7 +214,7 @@ fn every_problem_is_told_in_the_words_of_the_start() {
     assert!(problems.contains("  errorConfigs.QUOTA.baseDelay is `-1`: allowed is "), "{problems}");
 
     let at_start =
-        requeue::Config::from_vars([("REQUEUE_POLICY", document)]).unwrap_err().to_string();
+        requeue::Settings::from_vars([("REQUEUE_POLICY", document)]).unwrap_err().to_string();
     for problem in problems.lines() {
         let problem = format!("  REQUEUE_POLICY {}", problem.trim_start());
         assert!(at_start.lines().any(|line| line == problem), "{problem:?} is in\n{at_start}");

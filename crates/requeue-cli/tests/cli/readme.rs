@@ -47,9 +47,9 @@ fn requests(class: &Value, company: &str, what: &str) -> f64 {
 
 #[test]
 fn the_settings_are_those_of_the_code() {
-    let code = text("src/config/mod.rs");
-    let rows: Vec<&str> = code.lines().filter_map(|line| line.strip_prefix("/// ")).collect();
-    let rows: Vec<&str> = rows.into_iter().filter(|row| row.starts_with("| `REQUEUE_")).collect();
+    let code = text("crates/requeue-lambda/src/config/mod.rs") + &text("src/config/mod.rs");
+    let rows = code.lines().filter_map(|line| line.trim_start().strip_prefix("/// "));
+    let rows: Vec<&str> = rows.filter(|row| row.starts_with("| `REQUEUE_")).collect();
     assert!(!rows.is_empty());
     for row in &rows {
         says(row);

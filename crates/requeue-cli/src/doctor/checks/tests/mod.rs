@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use requeue::queue::QueueArn;
-use requeue::{Config, DeadLetterMode, Mode, QueueConfig, RecursiveLoop, Strategy, Wrap};
+use requeue::{DeadLetterMode, Mode, QueueConfig, RecursiveLoop, Strategy, Wrap};
 
 use super::super::diagnosis::Level::{self, Danger, Ok as Fine, Unknown, Warning};
 use super::super::facts::*;
@@ -58,11 +58,11 @@ fn queue(retention: u64) -> QueueAttributes {
 
 /// What the template deploys, with its defaults.
 fn good() -> Deployment {
-    let config = Config {
+    let config = requeue::Settings {
         dead_letter: DeadLetterMode::Annotate,
         recursive_loop: RecursiveLoop::Allow,
         limits: requeue::Limits { timeout: secs(10), ..Default::default() },
-        ..Config::default()
+        ..requeue::Settings::default()
     };
     let redrive = RedriveSettings { target: arn("dead").to_string(), max_receive_count: 5 };
     let all = [&TAKING[..], &[SENDING]].concat();

@@ -21,7 +21,7 @@ use super::TargetUrlError;
 /// resolved, so that DNS cannot lead to a refused address.
 ///
 /// ```
-/// use requeue::http::{TargetRules, TargetUrl, TargetUrlError};
+/// use requeue_lambda::{TargetRules, TargetUrl, TargetUrlError};
 ///
 /// let imds = "http://169.254.169.254/latest/meta-data/";
 /// let rules = TargetRules::default().allow_http();

@@ -1,7 +1,8 @@
 //! Any text as an address, of a target or of a queue: `tests/fuzz address`.
 
+use requeue::queue::{QueueArn, QueueUrl};
+
 use super::*;
-use crate::queue::{QueueArn, QueueUrl};
 
 #[test]
 fn any_address_is_refused_or_says_where_it_leads_and_no_more() {

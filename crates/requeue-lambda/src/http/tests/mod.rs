@@ -12,11 +12,13 @@ use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use requeue::embedded::EmbeddedSqs;
+use requeue::{BatchProcessor, FailureClass, Record, Settings};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
+use tokio::sync::mpsc;
 
 use super::connection::{MAX_HEAD_BYTES, MAX_HEADERS, PING_INTERVAL, PING_TIMEOUT};
 use super::*;
-use crate::failure::FailureClass;
 
 mod connections;
 mod fuzz;
@@ -68,6 +70,29 @@ fn ok_and_close(_: &request::Parts) -> Response<Full<Bytes>> {
 
 fn message() -> Delivery<'static> {
     Delivery::new("id-1", r#"{"order":7}"#)
+}
+
+/// A record as a handler sees it.
+pub(super) async fn message_of(record: Record) -> Message {
+    let (sender, mut seen) = mpsc::unbounded_channel();
+    let handler = move |message: Message| {
+        sender.send(message).expect("the test waits for it");
+        std::future::ready(Ok::<_, Failure>(()))
+    };
+    let arn = "arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN");
+    let record = Record {
+        message_id: Some("id-1".to_owned()),
+        receipt_handle: Some("handle".to_owned()),
+        body: Some(record.body.unwrap_or_else(|| "{}".to_owned())),
+        queue: Some(Arc::new(arn)),
+        attributes: Some(record.attributes.unwrap_or_default()),
+        ..record
+    };
+    let queue = EmbeddedSqs::new(Clock::system());
+    let deadline = Instant::now() + Duration::from_secs(60);
+    let processor = BatchProcessor::new(handler, queue, Settings::default());
+    let report = processor.process(vec![record], deadline).await;
+    seen.try_recv().unwrap_or_else(|_| panic!("{report:?}"))
 }
 
 async fn failure(target: &HttpTarget<impl Connector>) -> Failure {

@@ -15,13 +15,13 @@ use bytes::Bytes;
 use futures_util::FutureExt;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
+use requeue::Clock;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::connection::{Address, BoxError, Connection, Http1, Http2, Stream, lock};
 use super::connector::{ConnectTimedOut, Connector};
 use super::{BODY_PATIENCE, MAX_BODY_BYTES};
-use crate::clock::Clock;
 
 /// A request waits no longer than this for a connection whose last response is being read to its
 /// end, before it opens another one.

@@ -11,7 +11,7 @@ use super::header::{self, HeaderError};
 /// One message, as [`HttpTarget::deliver`](super::HttpTarget::deliver) sends it.
 ///
 /// ```
-/// use requeue::http::Delivery;
+/// use requeue_lambda::Delivery;
 ///
 /// let delivery = Delivery { retry_count: 2, receive_count: 1, ..Delivery::new("1b5b-…", r#"{"order":7}"#) };
 /// # let _ = delivery;

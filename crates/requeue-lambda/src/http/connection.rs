@@ -23,6 +23,7 @@ use hyper::client::conn::{TrySendError, http1, http2};
 use hyper::rt::{Executor, Read, Write};
 use hyper_util::client::legacy::connect::Connection as _;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use requeue::{Clock, is_last_poll};
 use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
@@ -33,8 +34,6 @@ use super::frames::Frames;
 use super::pool::LastUse;
 use super::status_line::StatusLine;
 use super::watched::Watched;
-use crate::clock::Clock;
-use crate::handler;
 
 /// An HTTP/2 connection with requests under way is asked so often whether it is still alive, so
 /// that one that died while the environment was frozen does not hold up every message until its
@@ -307,7 +306,7 @@ impl Http1 {
         let status = || lock(&self.status).status();
         let response = poll_fn(|context| match sent.as_mut().poll(context) {
             Poll::Ready(response) => Poll::Ready(Some(response)),
-            Poll::Pending if handler::is_last_poll() && status().is_some() => Poll::Ready(None),
+            Poll::Pending if is_last_poll() && status().is_some() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         });
         let response = in_time(until, response).await.flatten();

@@ -3,14 +3,13 @@
 use std::error::Error;
 
 use h2::Reason;
+use requeue::{Evidence, Failure, FailureClass, classify};
 use rustls::AlertDescription;
 
 use super::connection::TimedOut;
 use super::connector::ConnectTimedOut;
 use super::proxy::ProxyFailed;
 use super::rules::RefusedAddress;
-use crate::classify;
-use crate::failure::{Evidence, Failure, FailureClass};
 
 /// A kind of hyper's errors, and what to call it.
 type Kind = (fn(&hyper::Error) -> bool, &'static str);

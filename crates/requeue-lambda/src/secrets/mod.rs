@@ -6,12 +6,10 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-#[cfg(feature = "secrets")]
 mod fetch;
 #[cfg(test)]
 mod tests;
 
-#[cfg(feature = "secrets")]
 pub(crate) use fetch::fetch;
 
 /// What is stored at each place that has been asked.
@@ -186,10 +184,6 @@ impl fmt::Display for Unfit {
 
 /// Why a text could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    not(feature = "secrets"),
-    allow(dead_code, reason = "nothing is fetched without the feature")
-)]
 pub(crate) struct FetchError {
     /// The service's own, or a word for what became of the request.
     pub(crate) code: String,

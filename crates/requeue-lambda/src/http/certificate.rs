@@ -14,7 +14,7 @@ use rustls::{Error, InconsistentKeys};
 /// printed.
 ///
 /// ```
-/// use requeue::http::{ClientCertificate, InvalidClientCertificate};
+/// use requeue_lambda::{ClientCertificate, InvalidClientCertificate};
 /// let refused = ClientCertificate::from_pem("s3cret", "s3cret").unwrap_err();
 /// assert_eq!(refused, InvalidClientCertificate::Certificate);
 /// ```
@@ -81,7 +81,7 @@ impl fmt::Debug for ClientCertificate {
 /// Why two texts are no [`ClientCertificate`]. It repeats nothing of them.
 ///
 /// ```
-/// let error = requeue::http::InvalidClientCertificate::Mismatch;
+/// let error = requeue_lambda::InvalidClientCertificate::Mismatch;
 /// assert_eq!(error.to_string(), "the private key is not that of the first certificate");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

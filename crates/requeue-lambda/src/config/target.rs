@@ -5,29 +5,22 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use ::http::Method;
+use requeue::queue::is_attribute_name;
 
-use super::policy::Json;
-use super::{PREFIX, Vars};
+use super::Reader;
 use crate::http::{
     CONNECT_TIMEOUT, ClientCertificate, HttpSettings, IDLE_TIMEOUT, InvalidClientCertificate,
     Proxy, TargetRules, TargetUrl,
 };
-use crate::queue::is_attribute_name;
-#[cfg(feature = "secrets")]
-use crate::secrets;
-use crate::secrets::SecretArn;
+use crate::secrets::{self, SecretArn};
 
 const METHODS: [(&str, Method); 3] =
     [("POST", Method::POST), ("PUT", Method::PUT), ("PATCH", Method::PATCH)];
 
 /// What is said of a secret where nothing is fetched.
-pub(super) const NOT_FETCHED: &str = if cfg!(feature = "secrets") {
-    "only Config::load fetches secrets"
-} else {
-    "this program fetches no secrets: it was built without the feature `secrets`"
-};
+pub(super) const NOT_FETCHED: &str = "only Config::load fetches secrets";
 
-impl Vars {
+impl Reader {
     pub(super) fn target_rules(&mut self) -> TargetRules {
         let mut rules = TargetRules::default();
         if self.is_true("ALLOW_HTTP") {
@@ -43,10 +36,10 @@ impl Vars {
     }
 
     pub(super) fn target(&mut self, rules: TargetRules) -> Option<TargetUrl> {
-        match TargetUrl::parse_with(&self.get("TARGET_URL")?, rules) {
+        match TargetUrl::parse_with(&self.vars.get("TARGET_URL")?, rules) {
             Ok(target) => {
                 if let Err(error) = self.proxy().to(&target) {
-                    self.problems.push(error.to_string());
+                    self.vars.problem_elsewhere(error);
                 }
                 Some(target)
             }
@@ -55,14 +48,14 @@ impl Vars {
                     .allowed_by()
                     .map(|name| format!("; {name}=true allows it"))
                     .unwrap_or_default();
-                self.problem("TARGET_URL", format_args!("is invalid: {error}{remedy}"));
+                self.vars.problem("TARGET_URL", format_args!("is invalid: {error}{remedy}"));
                 None
             }
         }
     }
 
     fn is_true(&mut self, name: &str) -> bool {
-        self.one_of(name, &[("true", true), ("false", false)]).unwrap_or(false)
+        self.vars.one_of(name, &[("true", true), ("false", false)]).unwrap_or(false)
     }
 
     fn proxy(&self) -> Proxy {
@@ -71,25 +64,27 @@ impl Vars {
 
     /// How to deliver, whatever the target.
     pub(super) fn http(&mut self) -> HttpSettings {
+        let proxy = self.proxy();
+        let mut seconds = |name, default| self.vars.seconds(name).unwrap_or(default);
         let mut settings = HttpSettings::default()
-            .connect_timeout(self.seconds("CONNECT_TIMEOUT_SECONDS", CONNECT_TIMEOUT))
-            .idle_timeout(self.seconds("IDLE_TIMEOUT_SECONDS", IDLE_TIMEOUT))
-            .proxy(self.proxy());
-        if let Some(timeout) = self.given_seconds("READ_TIMEOUT_SECONDS") {
+            .connect_timeout(seconds("CONNECT_TIMEOUT_SECONDS", CONNECT_TIMEOUT))
+            .idle_timeout(seconds("IDLE_TIMEOUT_SECONDS", IDLE_TIMEOUT))
+            .proxy(proxy);
+        if let Some(timeout) = self.vars.seconds("READ_TIMEOUT_SECONDS") {
             settings = settings.read_timeout(timeout);
         }
-        if self.one_of("HTTP_VERSION", &[("auto", false), ("1.1", true)]).unwrap_or(false) {
+        if self.vars.one_of("HTTP_VERSION", &[("auto", false), ("1.1", true)]).unwrap_or(false) {
             settings = settings.http1_only();
         }
-        if let Some(method) = self.one_of("METHOD", &METHODS) {
+        if let Some(method) = self.vars.one_of("METHOD", &METHODS) {
             settings = settings.method(method);
         }
-        if let Some(content_type) = self.get("CONTENT_TYPE") {
+        if let Some(content_type) = self.vars.get("CONTENT_TYPE") {
             self.change("CONTENT_TYPE", "is no media type", &mut settings, |settings| {
                 settings.content_type(&content_type)
             });
         }
-        if let Some(key) = self.get("SCOPE") {
+        if let Some(key) = self.vars.get("SCOPE") {
             let refused = format!("is `{key}`");
             self.change("SCOPE", refused, &mut settings, |settings| {
                 key.trim().parse().map(|key| settings.scope(key))
@@ -106,26 +101,14 @@ impl Vars {
 
     fn headers(&mut self, settings: &mut HttpSettings) {
         const NAME: &str = "HEADERS";
-        let Some(text) = self.get(NAME) else { return };
-        let members = match Json::parse(&text) {
-            Ok(json) => json.members(),
-            Err(error) => {
-                let (line, column) = (error.line(), error.column());
-                self.problem(NAME, format_args!("is no JSON from line {line}, column {column} on"));
-                return;
-            }
-        };
-        let Some(members) = members else {
-            self.problem(NAME, "is no JSON object");
-            return;
-        };
+        let Some(members) = self.vars.members(NAME) else { return };
         let mut names = BTreeSet::new();
         for (name, value) in members {
             let has = format!("has `{}`", name.escape_debug());
-            match value.text() {
-                None => self.problem(NAME, format_args!("{has}: its value is no text")),
+            match value {
+                None => self.vars.problem(NAME, format_args!("{has}: its value is no text")),
                 Some(_) if !names.insert(name.to_ascii_lowercase()) => {
-                    self.problem(NAME, format_args!("{has} twice"));
+                    self.vars.problem(NAME, format_args!("{has} twice"));
                 }
                 Some(value) => {
                     if let Some(value) = self.fill_in(NAME, &has, &value) {
@@ -138,16 +121,17 @@ impl Vars {
 
     fn attribute_headers(&mut self, settings: &mut HttpSettings) {
         const NAME: &str = "ATTRIBUTE_HEADERS";
-        let Some(text) = self.get(NAME) else { return };
+        let Some(text) = self.vars.get(NAME) else { return };
         let mut headers = BTreeSet::new();
         for entry in text.split(',').map(str::trim) {
             let has = format!("has `{}`", entry.escape_debug());
             let pair =
                 entry.split_once('=').map(|(attribute, header)| (attribute.trim(), header.trim()));
             match pair.filter(|(attribute, _)| is_attribute_name(attribute)) {
-                None => self.problem(NAME, format_args!("{has}: allowed is attribute=header")),
+                None => self.vars.problem(NAME, format_args!("{has}: allowed is attribute=header")),
                 Some((_, header)) if !headers.insert(header.to_ascii_lowercase()) => {
-                    self.problem(NAME, format_args!("{has}: another attribute has this header"));
+                    self.vars
+                        .problem(NAME, format_args!("{has}: another attribute has this header"));
                 }
                 Some((attribute, header)) => {
                     self.change(NAME, has, settings, |settings| {
@@ -160,10 +144,10 @@ impl Vars {
 
     fn signing_secrets(&mut self, settings: &mut HttpSettings) {
         const NAME: &str = "SIGNING_SECRET";
-        let Some(text) = self.get(NAME) else { return };
+        let Some(text) = self.vars.get(NAME) else { return };
         if text.trim().is_empty() {
             // Blank must not mean unsigned.
-            self.problem(NAME, "is blank");
+            self.vars.problem(NAME, "is blank");
         }
         for (position, word) in text.split_whitespace().enumerate() {
             let number = format!("number {} is invalid", position + 1);
@@ -179,23 +163,23 @@ impl Vars {
     fn client_certificate(&mut self) -> Option<ClientCertificate> {
         const CERTIFICATE: &str = "CLIENT_CERTIFICATE";
         const KEY: &str = "CLIENT_KEY";
-        let (certificate, key) = match (self.get(CERTIFICATE), self.get(KEY)) {
+        let (certificate, key) = match (self.vars.get(CERTIFICATE), self.vars.get(KEY)) {
             (Some(certificate), Some(key)) => (certificate, key),
             (None, None) => return None,
             (Some(_), None) => {
-                self.problem(
+                self.vars.problem(
                     KEY,
                     format_args!(
-                        "is missing: {PREFIX}{CERTIFICATE} needs the private key that belongs to it"
+                        "is missing: REQUEUE_{CERTIFICATE} needs the private key that belongs to it"
                     ),
                 );
                 return None;
             }
             (None, Some(_)) => {
-                self.problem(
+                self.vars.problem(
                     CERTIFICATE,
                     format_args!(
-                        "is missing: {PREFIX}{KEY} needs the certificate that belongs to it"
+                        "is missing: REQUEUE_{KEY} needs the certificate that belongs to it"
                     ),
                 );
                 return None;
@@ -212,16 +196,15 @@ impl Vars {
                     | InvalidClientCertificate::EncryptedKey
                     | InvalidClientCertificate::Mismatch => KEY,
                 };
-                self.problem(name, format_args!("is invalid: {error}"));
+                self.vars.problem(name, format_args!("is invalid: {error}"));
                 None
             }
         }
     }
 
     /// The same variables, with what is stored at the ARNs in them.
-    #[cfg(feature = "secrets")]
     pub(super) async fn with_secrets(self) -> Self {
-        let mut first = Self::new(self.values.clone().into_iter());
+        let mut first = Self::new(self.vars.clone());
         // Its problems are those of the second reading too, but for the texts that are missing.
         first.http();
         Self { texts: secrets::fetch(first.wanted).await, ..self }
@@ -239,7 +222,7 @@ impl Vars {
                 Err(problem) => {
                     is_whole = false;
                     if let Some(problem) = problem {
-                        self.problem(name, format_args!("{place}: {problem}"));
+                        self.vars.problem(name, format_args!("{place}: {problem}"));
                     }
                 }
             }
@@ -282,7 +265,7 @@ impl Vars {
     ) {
         match change(settings.clone()) {
             Ok(changed) => *settings = changed,
-            Err(error) => self.problem(name, format_args!("{refused}: {error}")),
+            Err(error) => self.vars.problem(name, format_args!("{refused}: {error}")),
         }
     }
 }

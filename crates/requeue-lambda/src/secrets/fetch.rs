@@ -7,13 +7,13 @@ use std::time::Duration;
 use aws_smithy_runtime_api::client::result::SdkError;
 use aws_smithy_types::timeout::TimeoutConfig;
 use futures_util::future::join_all;
+use requeue::aws;
 use requeue_aws::{CallError, Region, SdkConfig, Service, call_json};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::{Instant, timeout_at};
 
 use super::{FetchError, Stored, Texts};
-use crate::aws;
 
 /// For all of them, with the SDK's own retries. Lambda gives the start of a function 10 s.
 const PATIENCE: Duration = Duration::from_secs(8);

@@ -15,15 +15,10 @@ use std::time::Duration;
 use ::http::header::HeaderMap;
 use ::http::{HeaderName, HeaderValue, Method, response};
 use hyper::body::{Body, Incoming};
+use requeue::classify::Answer;
+use requeue::queue::AttributeValue;
+use requeue::{Clock, Evidence, Failure, Handler, Message, Scope, is_last_poll};
 use tokio::time::{Instant, timeout_at};
-
-use crate::classify::Answer;
-use crate::clock::Clock;
-use crate::failure::{Evidence, Failure};
-use crate::gate::Scope;
-use crate::handler::{self, Handler};
-use crate::message::Message;
-use crate::queue::AttributeValue;
 
 mod certificate;
 mod connection;
@@ -74,13 +69,13 @@ const BODY_PATIENCE: Duration = Duration::from_secs(2);
 ///
 /// ```
 /// use std::time::Duration;
-/// use requeue::http::HttpSettings;
+/// use requeue_lambda::HttpSettings;
 ///
 /// let settings = HttpSettings::default()
 ///     .timeout(Duration::from_secs(10))
 ///     .header("Authorization", "Bearer 2sTa1V")?;
 /// assert!(!format!("{settings:?}").contains("2sTa1V"));
-/// # Ok::<(), requeue::http::HeaderError>(())
+/// # Ok::<(), requeue_lambda::HeaderError>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct HttpSettings {
@@ -127,7 +122,7 @@ impl HttpSettings {
     /// Another method than POST.
     ///
     /// ```
-    /// # use requeue::http::HttpSettings;
+    /// # use requeue_lambda::HttpSettings;
     /// let settings = HttpSettings::default().method(http::Method::PUT);
     /// ```
     #[must_use]
@@ -147,9 +142,9 @@ impl HttpSettings {
     /// all.
     ///
     /// ```
-    /// # use requeue::http::HttpSettings;
+    /// # use requeue_lambda::HttpSettings;
     /// let settings = HttpSettings::default().scope("tenant".parse()?);
-    /// # Ok::<(), requeue::http::InvalidScopeKey>(())
+    /// # Ok::<(), requeue_lambda::InvalidScopeKey>(())
     /// ```
     #[must_use]
     pub fn scope(self, key: ScopeKey) -> Self {
@@ -162,9 +157,9 @@ impl HttpSettings {
     /// control character) is non-retryable.
     ///
     /// ```
-    /// # use requeue::http::HttpSettings;
+    /// # use requeue_lambda::HttpSettings;
     /// let settings = HttpSettings::default().attribute_header("tenant", "X-Tenant")?;
-    /// # Ok::<(), requeue::http::HeaderError>(())
+    /// # Ok::<(), requeue_lambda::HeaderError>(())
     /// ```
     pub fn attribute_header(mut self, attribute: &str, header: &str) -> Result<Self, HeaderError> {
         self.attribute_headers.push((attribute.to_owned(), header::parse_name(header)?));
@@ -177,12 +172,12 @@ impl HttpSettings {
     /// or with a dot in it, is non-retryable then.
     ///
     /// ```
-    /// use requeue::http::{HttpSettings, SigningSecret};
+    /// use requeue_lambda::{HttpSettings, SigningSecret};
     ///
     /// let secret: SigningSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse()?;
     /// let settings = HttpSettings::default().sign_with(secret);
     /// assert!(!format!("{settings:?}").contains("MfKQ"));
-    /// # Ok::<(), requeue::http::InvalidSigningSecret>(())
+    /// # Ok::<(), requeue_lambda::InvalidSigningSecret>(())
     /// ```
     #[must_use]
     pub fn sign_with(mut self, secret: SigningSecret) -> Self {
@@ -228,7 +223,7 @@ impl HttpSettings {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use requeue::http::HttpSettings;
+    /// # use requeue_lambda::HttpSettings;
     /// let settings = HttpSettings::default().read_timeout(Duration::from_secs(10));
     /// ```
     #[must_use]
@@ -243,7 +238,7 @@ impl HttpSettings {
     ///
     /// ```
     /// # use std::time::Duration;
-    /// # use requeue::http::HttpSettings;
+    /// # use requeue_lambda::HttpSettings;
     /// let settings = HttpSettings::default().idle_timeout(Duration::from_secs(50));
     /// ```
     #[must_use]
@@ -255,7 +250,7 @@ impl HttpSettings {
     /// [`HttpTarget::new`] asks for it: a connector of another making decides for itself.
     ///
     /// ```
-    /// # use requeue::http::HttpSettings;
+    /// # use requeue_lambda::HttpSettings;
     /// let settings = HttpSettings::default().http1_only();
     /// ```
     #[must_use]
@@ -297,7 +292,7 @@ impl HttpSettings {
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
-/// use requeue::http::{Delivery, HttpSettings, HttpTarget, TargetUrl};
+/// use requeue_lambda::{Delivery, HttpSettings, HttpTarget, TargetUrl};
 ///
 /// let target = HttpTarget::new(TargetUrl::parse("https://example.com/orders")?, HttpSettings::default())?;
 /// if let Err(failure) = target.deliver(Delivery::new("1b5b-…", r#"{"order":7}"#)).await {
@@ -310,7 +305,7 @@ impl HttpSettings {
 /// of a crate for that, such as `oauth2`; keep it until shortly before it expires.
 ///
 /// ```no_run
-/// use requeue::http::{Delivery, HttpTarget};
+/// use requeue_lambda::{Delivery, HttpTarget};
 /// use requeue::{Failure, Message, ResultExt};
 ///
 /// # async fn token() -> Result<String, std::io::Error> { Ok("token".to_owned()) }
@@ -496,7 +491,7 @@ async fn read_beginning(mut body: Incoming, bytes: &mut Vec<u8>, until: Instant)
     loop {
         let frame = poll_fn(|context| match Pin::new(&mut body).poll_frame(context) {
             Poll::Ready(frame) => Poll::Ready(Some(frame)),
-            Poll::Pending if handler::is_last_poll() => Poll::Ready(None),
+            Poll::Pending if is_last_poll() => Poll::Ready(None),
             Poll::Pending => Poll::Pending,
         });
         let frame = match timeout_at(until, frame).await {

@@ -4,20 +4,17 @@
 use std::fmt;
 use std::str::FromStr;
 
-use serde::de::{Deserializer as _, SeqAccess, Visitor};
+use requeue::queue::{AttributeValue, is_attribute_name};
+use requeue::{Message, Scope};
+use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
-
-use crate::gate::Scope;
-use crate::message::Message;
-use crate::queue::{AttributeValue, is_attribute_name};
-use crate::wire;
 
 /// By what the messages to one target are paused together and left alone together; without it, all
 /// of them are. Messages that have none of it share one scope.
 ///
 /// ```
-/// use requeue::http::ScopeKey;
+/// use requeue_lambda::ScopeKey;
 ///
 /// assert_eq!("tenant".parse::<ScopeKey>(), Ok(ScopeKey::Attribute("tenant".to_owned())));
 /// assert_eq!("/account/id".parse::<ScopeKey>(), Ok(ScopeKey::Pointer("/account/id".to_owned())));
@@ -80,14 +77,31 @@ fn at<'a>(body: &'a str, pointer: &str) -> Option<&'a str> {
 }
 
 fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
-    let mut found = None;
-    wire::each_member(object, |key, value| {
-        if is_named(key, name) {
-            found = Some(value);
+    let mut deserializer = serde_json::Deserializer::from_str(object);
+    let member = deserializer.deserialize_map(Member(name)).ok()?;
+    deserializer.end().ok()?;
+    member.map(RawValue::get)
+}
+
+/// The last member of this name. The others are read as well, since all of it has to be JSON.
+struct Member<'n>(&'n str);
+
+impl<'a> Visitor<'a> for Member<'_> {
+    type Value = Option<&'a RawValue>;
+
+    fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {
+        f.write_str("a JSON object")
+    }
+
+    fn visit_map<M: MapAccess<'a>>(self, mut members: M) -> Result<Self::Value, M::Error> {
+        let mut found = None;
+        while let Some((key, value)) = members.next_entry::<&RawValue, _>()? {
+            if is_named(key.get(), self.0) {
+                found = Some(value);
+            }
         }
-        Some(())
-    })?;
-    found
+        Ok(found)
+    }
 }
 
 /// `key` has its quotes.
@@ -166,7 +180,9 @@ impl std::error::Error for InvalidScopeKey {}
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use requeue::Record;
 
+    use super::super::tests::message_of;
     use super::*;
 
     /// As `serde_json` finds it, which builds the whole body.
@@ -246,19 +262,10 @@ mod tests {
         }
     }
 
-    #[test]
-    fn messages_without_a_key_share_a_scope_that_is_not_the_one_of_all() {
-        let record =
-            crate::Record { body: Some(r#"{"id":null}"#.into()), ..crate::Record::default() };
-        let decoder = crate::delivery::Decoder::default();
-        let delivery = crate::delivery::Delivery::decode(
-            0,
-            record,
-            std::time::SystemTime::UNIX_EPOCH,
-            &decoder,
-        );
-        let message =
-            Message::new(&delivery.into(), 5, tokio::time::Instant::now()).expect("it is raw");
+    #[tokio::test]
+    async fn messages_without_a_key_share_a_scope_that_is_not_the_one_of_all() {
+        let record = Record { body: Some(r#"{"id":null}"#.into()), ..Record::default() };
+        let message = message_of(record).await;
         for key in ["tenant", "/id", "/tenant"] {
             let scope = key.parse::<ScopeKey>().expect("a key").scope(&message);
             assert_eq!((scope == none(), scope == Scope::default()), (true, false), "{key}");

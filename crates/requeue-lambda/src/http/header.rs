@@ -6,14 +6,10 @@ use std::fmt;
 use std::time::SystemTime;
 
 use ::http::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, USER_AGENT};
+use requeue::queue::{Attribute, AttributeValue};
+use requeue::{DeadLetterInfo, Evidence, Failure, FailureClass, Message};
 
 use super::{Delivery, HttpSettings, signature};
-use crate::clock::epoch_millis;
-use crate::failure::{Evidence, Failure, FailureClass};
-use crate::message::Message;
-use crate::queue::{Attribute, AttributeValue};
-use crate::trace;
-use crate::wire::DeadLetterInfo;
 
 pub(super) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 const WEBHOOK_ID: HeaderName = HeaderName::from_static("webhook-id");
@@ -29,8 +25,8 @@ const DEAD_LETTER_DETAIL: HeaderName = HeaderName::from_static("x-requeue-dead-l
 const DEAD_LETTER_RETRY_COUNT: HeaderName =
     HeaderName::from_static("x-requeue-dead-letter-retry-count");
 const DEAD_LETTER_SOURCE: HeaderName = HeaderName::from_static("x-requeue-dead-letter-source");
-const TRACEPARENT: HeaderName = HeaderName::from_static(trace::TRACEPARENT);
-const TRACESTATE: HeaderName = HeaderName::from_static(trace::TRACESTATE);
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Whom the target may look for in its logs.
 const PRODUCT: HeaderValue =
@@ -73,7 +69,7 @@ const OUR_PREFIX: &str = "x-requeue-";
 /// Why a header cannot be sent. Names the header and never shows its value.
 ///
 /// ```
-/// use requeue::http::{HeaderError, HttpSettings};
+/// use requeue_lambda::{HeaderError, HttpSettings};
 ///
 /// let error = HttpSettings::default().header("X-Tenant", "a\r\nX-Admin: yes").unwrap_err();
 /// assert_eq!(error, HeaderError::Value("x-tenant".to_owned()));
@@ -295,11 +291,14 @@ fn guess(body: &[u8]) -> HeaderValue {
 }
 
 fn unix_seconds(time: SystemTime) -> u64 {
-    epoch_millis(time) / 1_000
+    time.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
 #[cfg(test)]
 mod tests {
+    use requeue::Record;
+
+    use super::super::tests::message_of;
     use super::*;
 
     #[test]
@@ -461,8 +460,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn a_trace_that_the_deployer_fixed_stays_unless_an_attribute_is_mapped_to_it() {
+    #[tokio::test]
+    async fn a_trace_that_the_deployer_fixed_stays_unless_an_attribute_is_mapped_to_it() {
         const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
         let attributes = [("traceparent", PARENT), ("tracestate", "a=b"), ("trace", "mapped")].map(
             |(name, value)| {
@@ -470,13 +469,8 @@ mod tests {
                 (name.to_owned(), Attribute { data_type: "String".to_owned(), value })
             },
         );
-        let record =
-            crate::Record { attributes: Some(attributes.into()), ..crate::Record::default() };
-        let now = SystemTime::UNIX_EPOCH;
-        let decoded =
-            crate::delivery::Delivery::decode(0, record, now, &crate::delivery::Decoder::default());
-        let message =
-            Message::new(&decoded.into(), 5, tokio::time::Instant::now()).expect("it is raw");
+        let record = Record { attributes: Some(attributes.into()), ..Record::default() };
+        let message = message_of(record).await;
 
         let plain = HttpSettings::default();
         let fixed = plain.clone().header("Traceparent", "fixed").expect("it may be set");
@@ -496,8 +490,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn why_a_message_was_given_up_is_plain_text_in_headers_that_nobody_else_can_set() {
+    #[tokio::test]
+    async fn why_a_message_was_given_up_is_plain_text_in_headers_that_nobody_else_can_set() {
         for (said, expected) in [
             ("{}", vec![]),
             (
@@ -512,7 +506,11 @@ mod tests {
             ),
             (r#"{"class":"x","source":"x","retryCount":-1}"#, vec![]),
         ] {
-            let headers = of_dead_letter(&DeadLetterInfo::read(said));
+            let body = format!(
+                r#"{{"retryCount":0,"originalMessageId":"id-1","retryTimestamp":"2026-05-12T10:00:00.000Z","retryState":{{"v":1,"firstSent":1,"firstReceived":1,"lastDeadLetter":{said}}}}}"#
+            );
+            let message = message_of(Record { body: Some(body), ..Record::default() }).await;
+            let headers = of_dead_letter(&message.dead_letter().expect("it was given up"));
             let found = headers
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.to_str().expect("it is plain")));

@@ -13,7 +13,7 @@ use super::rules::{TargetRules, literal};
 /// It is printed without path and query: with many services these are the secret.
 ///
 /// ```
-/// use requeue::http::{TargetUrl, TargetUrlError};
+/// use requeue_lambda::{TargetUrl, TargetUrlError};
 ///
 /// let url = TargetUrl::parse("https://example.com/hooks/T0KEN?key=s3cret")?;
 /// assert_eq!(url.to_string(), "https://example.com/…");
@@ -128,7 +128,7 @@ impl fmt::Debug for TargetUrl {
 /// Why a text is no [`TargetUrl`]. It repeats nothing of the text, which may hold a secret.
 ///
 /// ```
-/// use requeue::http::{TargetUrl, TargetUrlError};
+/// use requeue_lambda::{TargetUrl, TargetUrlError};
 /// assert_eq!(TargetUrl::parse("https://user:pass@example.com/"), Err(TargetUrlError::Credentials));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -32,7 +32,7 @@ use super::rules::Guarded;
 /// for the text of the URL hold.
 ///
 /// ```
-/// use requeue::http::{HttpSettings, Proxy};
+/// use requeue_lambda::{HttpSettings, Proxy};
 ///
 /// let proxy = Proxy::new("http://user:s3cret@proxy.example.com:3128", "localhost,.internal.example.com,10.0.0.0/8");
 /// let settings = HttpSettings::default().proxy(proxy);

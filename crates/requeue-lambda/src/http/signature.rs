@@ -19,7 +19,7 @@ const SECRET_BYTES: std::ops::RangeInclusive<usize> = 24..=64;
 /// printed.
 ///
 /// ```
-/// use requeue::http::{InvalidSigningSecret, SigningSecret};
+/// use requeue_lambda::{InvalidSigningSecret, SigningSecret};
 ///
 /// let secret: SigningSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse()?;
 /// assert_eq!(format!("{secret:?}"), "SigningSecret(…)");
@@ -51,7 +51,7 @@ impl fmt::Debug for SigningSecret {
 /// Why a text is no [`SigningSecret`]. It repeats nothing of the text.
 ///
 /// ```
-/// use requeue::http::{InvalidSigningSecret, SigningSecret};
+/// use requeue_lambda::{InvalidSigningSecret, SigningSecret};
 /// assert_eq!("whsec_c2hvcnQ=".parse::<SigningSecret>().unwrap_err(), InvalidSigningSecret::Length);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,0 +1,179 @@
+//! Settings: what every handler has, the target and how to deliver to it, from one environment,
+//! with all problems reported together.
+
+use std::collections::BTreeSet;
+
+use requeue::{InvalidConfig, Settings, Variables};
+
+use crate::http::{HttpSettings, TargetRules, TargetUrl};
+use crate::secrets::{Stored, Texts};
+use host::Host;
+
+mod host;
+mod target;
+#[cfg(test)]
+mod tests;
+
+/// What the environment says, checked.
+///
+/// Those of [`Settings::from_env`], and these:
+///
+/// | variable | meaning | unit, bounds | default |
+/// |---|---|---|---|
+/// | `REQUEUE_TARGET_URL` | where `requeue-lambda` and `requeue work` send each message | `https` URL; `http` to a loopback host only | none: both need it |
+/// | `REQUEUE_ALLOW_HTTP` | allows `http` to any host, in `--target-url` too | `true`, `false` | `false` |
+/// | `REQUEUE_ALLOW_LINK_LOCAL` | allows a target at a link-local address (`169.254.0.0/16`, `fe80::/10`, `fd00:ec2::/32`), where credentials are served, or at Lambda's Runtime API; in `--target-url` too | `true`, `false` | `false` |
+/// | `REQUEUE_METHOD` | the HTTP method | `POST`, `PUT`, `PATCH` | `POST` |
+/// | `REQUEUE_CONTENT_TYPE` | `Content-Type` of messages without the attribute `Body.ContentType`, which wins because the producer knows the format of the body | a media type | by the look of the body |
+/// | `REQUEUE_HEADERS` | headers of every request, for example `{"Authorization": "Bearer …"}`; the values are never printed; a message replaces none of them, its `traceparent` included, except by `REQUEUE_ATTRIBUTE_HEADERS` | JSON object of texts, in which a word may be the ARN of a secret; no header that Requeue or HTTP itself sets | none |
+/// | `REQUEUE_ATTRIBUTE_HEADERS` | message attributes that go along as headers, for example `tenant=X-Tenant, trace=X-Trace`; a message with a value that does not fit into a header is non-retryable | list of `attribute=header`; attributes of the types `String` and `Number`, without control characters, of at most 4,096 bytes | none |
+/// | `REQUEUE_SCOPE` | which messages are paused together when the target asks for a pause or is down: those with the same value of a message attribute, for example `tenant`, or at a JSON pointer into the body, for example `/account/id` | name of a message attribute, or JSON pointer | all messages |
+/// | `REQUEUE_SIGNING_SECRET` | signs every request as Standard Webhooks has it; never printed; while one secret replaces another, both, separated by a space | `whsec_` and 24 to 64 bytes in base64, or the ARN of a secret that holds it | none: not signed |
+/// | `REQUEUE_CLIENT_CERTIFICATE` | the certificate that a target over `https` is shown if it asks for one (mutual TLS), with the intermediate ones behind it | PEM, or the ARN of a secret that holds it | none |
+/// | `REQUEUE_CLIENT_KEY` | the private key of that certificate; never printed | PEM (PKCS #8, PKCS #1, SEC 1), not encrypted, or the ARN of a secret that holds it | none: needed with a certificate |
+/// | `REQUEUE_CONNECT_TIMEOUT_SECONDS` | longest time to connect, TLS included | seconds, 0.001 to 900 | 5 |
+/// | `REQUEUE_READ_TIMEOUT_SECONDS` | longest wait for the head of the target's response, once there is a connection | seconds, 0.001 to 900 | what is left of `REQUEUE_TIMEOUT_SECONDS` |
+/// | `REQUEUE_IDLE_TIMEOUT_SECONDS` | how long an unused connection to the target is kept; should be less than what the target and its proxies keep theirs (Node 5 s, nginx 75 s, an Application Load Balancer 60 s) | seconds, 0.001 to 900 | 4 |
+/// | `REQUEUE_HTTP_VERSION` | the version of HTTP: the best that the target offers over TLS, or HTTP/1.1 alone | `auto`, `1.1` | `auto` |
+///
+/// Read from the environment as well, by [`load`](Self::load), are `HTTPS_PROXY` and `NO_PROXY` as
+/// [`Proxy::new`](crate::Proxy::new) has them, both in lower case too, which wins; and
+/// `AWS_LAMBDA_RUNTIME_API`, whose address no target may have.
+///
+/// ```
+/// use requeue_lambda::Config;
+/// let vars = [("REQUEUE_METOD", "PUT"), ("REQUEUE_TARGET_URL", "http://example.com/")];
+/// let vars = vars.into_iter().chain([("REQUEUE_WRAP", "maybe")]);
+/// assert_eq!(
+///     Config::from_vars(vars).unwrap_err().problems(),
+///     [
+///         "REQUEUE_METOD is unknown; did you mean REQUEUE_METHOD?",
+///         "REQUEUE_TARGET_URL is invalid: the target URL must begin with https://, unless its host \
+///          is a loopback address or http is allowed explicitly; REQUEUE_ALLOW_HTTP=true allows it",
+///         "REQUEUE_WRAP is `maybe`: allowed are when-needed, never",
+///     ]
+/// );
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    /// What every handler has.
+    pub settings: Settings,
+    /// Where to send messages over HTTP.
+    pub target: Option<TargetUrl>,
+    /// What the URL of a target may be, also of one that another source names.
+    pub target_rules: TargetRules,
+    /// And how.
+    pub http: HttpSettings,
+}
+
+impl Config {
+    /// Reads the environment of this process, and fetches the secrets that it names by ARN.
+    ///
+    /// All secrets are asked for at once, each in the region of its ARN, with the SDK's retries and
+    /// by AWS's standard environment (credentials, `AWS_ENDPOINT_URL_SECRETS_MANAGER`,
+    /// `AWS_ENDPOINT_URL_SSM`, `AWS_ENDPOINT_URL`), and for 8 s at most. A fetched text counts
+    /// without the white space around it, and is checked as one that is written down.
+    ///
+    /// # Errors
+    ///
+    /// All problems in one message, those of fetching among them.
+    pub async fn load() -> Result<Self, InvalidConfig> {
+        let reader = Reader::new(Variables::from_env());
+        let reader = Reader { host: Host::from_env(), ..reader };
+        reader.with_secrets().await.into_config()
+    }
+
+    /// Reads variables of which each name begins with `REQUEUE_`. An empty value counts as none. A
+    /// secret named by its ARN is refused, since only [`load`](Self::load) fetches it.
+    ///
+    /// # Errors
+    ///
+    /// All problems in one message.
+    pub fn from_vars<N: Into<String>, V: Into<String>>(
+        vars: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<Self, InvalidConfig> {
+        Reader::new(Variables::new(vars)).into_config()
+    }
+
+    /// As [`from_vars`](Self::from_vars), for the settings of a program that runs elsewhere: a
+    /// secret named by its ARN is neither fetched nor refused, and left out of what it belongs to.
+    /// With the ARNs of those secrets, as the program's role needs them in its policy: without what
+    /// may follow an ARN in a setting.
+    ///
+    /// ```
+    /// use requeue_lambda::Config;
+    /// let secret = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
+    /// assert!(Config::from_vars([("REQUEUE_SIGNING_SECRET", secret)]).is_err());
+    /// let vars = [("REQUEUE_SIGNING_SECRET", format!("{secret} {secret}::AWSPREVIOUS:"))];
+    /// let (_, secrets) = Config::from_vars_without_secrets(vars).unwrap();
+    /// assert_eq!(secrets, [secret.to_owned()].into());
+    /// let vars = [("REQUEUE_SIGNING_SECRET", format!("{secret} none")), ("REQUEUE_WRAP", "never".to_owned())];
+    /// assert_eq!(Config::from_vars_without_secrets(vars).unwrap_err().problems().len(), 1);
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// All other problems in one message.
+    pub fn from_vars_without_secrets<N: Into<String>, V: Into<String>>(
+        vars: impl IntoIterator<Item = (N, V)>,
+    ) -> Result<(Self, BTreeSet<String>), InvalidConfig> {
+        let reader = Reader::new(Variables::new(vars));
+        let mut reader = Reader { skips_secrets: true, ..reader };
+        let config = reader.config();
+        let secrets = reader.wanted.iter().map(Stored::plain_arn).collect();
+        reader.vars.finish((config, secrets))
+    }
+
+    /// The target, for a program that cannot do without.
+    ///
+    /// # Errors
+    ///
+    /// When none is set, with the remedy.
+    pub fn required_target(&self) -> Result<&TargetUrl, InvalidConfig> {
+        self.target.as_ref().ok_or_else(|| {
+            InvalidConfig::of(
+                "REQUEUE_TARGET_URL is missing: set it to the URL to which each message is to be posted",
+            )
+        })
+    }
+}
+
+/// The variables, and what has to be known besides to read them.
+struct Reader {
+    vars: Variables,
+    host: Host,
+    /// What has been fetched for them.
+    texts: Texts,
+    /// What they name and is not among it.
+    wanted: BTreeSet<Stored>,
+    /// Whether that is no problem.
+    skips_secrets: bool,
+}
+
+impl Reader {
+    fn new(vars: Variables) -> Self {
+        Self {
+            vars,
+            host: Host::default(),
+            texts: Texts::new(),
+            wanted: BTreeSet::new(),
+            skips_secrets: false,
+        }
+    }
+
+    fn into_config(mut self) -> Result<Config, InvalidConfig> {
+        let config = self.config();
+        self.vars.finish(config)
+    }
+
+    fn config(&mut self) -> Config {
+        let settings = Settings::read(&mut self.vars);
+        let target_rules = self.target_rules();
+        Config {
+            target: self.target(target_rules.clone()),
+            target_rules,
+            http: self.http().timeout(settings.limits.timeout),
+            settings,
+        }
+    }
+}

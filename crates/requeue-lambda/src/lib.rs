@@ -1,0 +1,25 @@
+//! Delivery over HTTP: the handler that posts each SQS message to a URL, and its settings from the
+//! environment. The binary of this package is the ready Lambda; `requeue work` and
+//! `requeue invoke` use the same library.
+//!
+//! ```no_run
+//! use requeue_lambda::{Config, HttpTarget};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), requeue::Error> {
+//!     let config = Config::load().await?;
+//!     let target = HttpTarget::new(config.required_target()?.clone(), config.http)?;
+//!     requeue::run_with(target, config.settings).await
+//! }
+//! ```
+
+mod config;
+mod http;
+mod secrets;
+
+pub use config::Config;
+pub use http::{
+    ClientCertificate, Connector, Delivery, HeaderError, HttpSettings, HttpTarget,
+    InvalidClientCertificate, InvalidScopeKey, InvalidSigningSecret, Proxy, Route, ScopeKey,
+    SigningSecret, TargetRules, TargetUrl, TargetUrlError, TlsConnector,
+};

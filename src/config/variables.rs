@@ -1,0 +1,211 @@
+//! The variables `REQUEUE_*` of an environment, and what is wrong with them. It knows no setting
+//! but by its name.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+use std::time::Duration;
+
+use super::host::{Host, PREFIX, environment};
+use super::policy::Json;
+
+/// Longest run of a Lambda function. Source: Lambda quotas.
+const MAX_SECONDS: f64 = 900.0;
+
+/// The names of the settings for HTTP delivery, without prefix, in the order of the table.
+const HTTP_NAMES: [&str; 15] = [
+    "TARGET_URL",
+    "ALLOW_HTTP",
+    "ALLOW_LINK_LOCAL",
+    "METHOD",
+    "CONTENT_TYPE",
+    "HEADERS",
+    "ATTRIBUTE_HEADERS",
+    "SCOPE",
+    "SIGNING_SECRET",
+    "CLIENT_CERTIFICATE",
+    "CLIENT_KEY",
+    "CONNECT_TIMEOUT_SECONDS",
+    "READ_TIMEOUT_SECONDS",
+    "IDLE_TIMEOUT_SECONDS",
+    "HTTP_VERSION",
+];
+
+/// Those of all others.
+const NAMES: [&str; 14] = [
+    "POLICY",
+    "CONCURRENCY",
+    "TIMEOUT_SECONDS",
+    "RESERVE_SECONDS",
+    "STRATEGY",
+    "WRAP",
+    "PRODUCER_LIMITS",
+    "TRUSTED_SENDERS",
+    "DEAD_LETTER",
+    "DEAD_LETTER_QUEUE_URL",
+    "MODE",
+    "METRICS",
+    "SERVICE",
+    "RECURSIVE_LOOP",
+];
+
+/// The variables of this process that only HTTP delivery reads, so that they have no effect on a
+/// handler of one's own.
+pub(crate) fn http_variables() -> Vec<String> {
+    let set = environment().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name);
+    let is_http =
+        |name: &String| name.strip_prefix(PREFIX).is_some_and(|name| HTTP_NAMES.contains(&name));
+    let mut names: Vec<String> = set.filter(is_http).collect();
+    names.sort();
+    names
+}
+
+/// The variables, and what is wrong with them. Names are without their prefix. No part of the API
+/// but for `requeue-lambda`, whose settings are read from the same variables.
+#[doc(hidden)]
+#[derive(Clone)]
+#[allow(missing_debug_implementations, reason = "the values may be secrets")]
+pub struct Variables {
+    values: BTreeMap<String, String>,
+    pub(super) host: Host,
+    problems: Vec<String>,
+}
+
+impl Variables {
+    /// Those of this process.
+    #[must_use]
+    pub fn from_env() -> Self {
+        Self { host: Host::from_env(), ..Self::new(environment()) }
+    }
+
+    /// Those of an environment elsewhere.
+    pub fn new<N: Into<String>, V: Into<String>>(vars: impl IntoIterator<Item = (N, V)>) -> Self {
+        let values = vars.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
+        Self { values, host: Host::default(), problems: Vec::new() }
+    }
+
+    /// `read`, unless something is wrong with the variables.
+    pub fn finish<T>(mut self, read: T) -> Result<T, InvalidConfig> {
+        self.refuse_unknown();
+        if self.problems.is_empty() {
+            Ok(read)
+        } else {
+            Err(InvalidConfig { problems: self.problems })
+        }
+    }
+
+    /// An empty value counts as none.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<String> {
+        self.values.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
+    }
+
+    /// What is wrong with a variable.
+    pub fn problem(&mut self, name: &str, problem: impl fmt::Display) {
+        self.problem_elsewhere(format_args!("{PREFIX}{name} {problem}"));
+    }
+
+    /// What is wrong with something else that the environment says.
+    pub fn problem_elsewhere(&mut self, problem: impl fmt::Display) {
+        self.problems.push(problem.to_string());
+    }
+
+    pub(super) fn parse<T: FromStr>(
+        &mut self,
+        name: &str,
+        allowed: impl Fn(&T) -> bool,
+        what: &str,
+    ) -> Option<T> {
+        let value = self.get(name)?;
+        let parsed = value.trim().parse().ok().filter(allowed);
+        if parsed.is_none() {
+            self.problem(name, format_args!("is `{value}`: allowed is {what}"));
+        }
+        parsed
+    }
+
+    /// A number of seconds, at most as long as a function runs.
+    pub fn seconds(&mut self, name: &str) -> Option<Duration> {
+        let what = format!("a number of seconds from 0.001 to {MAX_SECONDS}");
+        let secs = self.parse(name, |secs: &f64| (0.001..=MAX_SECONDS).contains(secs), &what);
+        secs.map(Duration::from_secs_f64)
+    }
+
+    /// What one of these words stands for.
+    pub fn one_of<T: Clone>(&mut self, name: &str, values: &[(&str, T)]) -> Option<T> {
+        let value = self.get(name)?;
+        let found =
+            values.iter().find(|(word, _)| *word == value).map(|(_, meaning)| meaning.clone());
+        if found.is_none() {
+            let words: Vec<&str> = values.iter().map(|(word, _)| *word).collect();
+            self.problem(name, format_args!("is `{value}`: allowed are {}", words.join(", ")));
+        }
+        found
+    }
+
+    /// The members of a JSON object in their order, with values that are texts.
+    pub fn members(&mut self, name: &str) -> Option<Vec<(String, Option<String>)>> {
+        let text = self.get(name)?;
+        let members = match Json::parse(&text) {
+            Ok(json) => json.members(),
+            Err(error) => {
+                let (line, column) = (error.line(), error.column());
+                self.problem(name, format_args!("is no JSON from line {line}, column {column} on"));
+                return None;
+            }
+        };
+        if members.is_none() {
+            self.problem(name, "is no JSON object");
+        }
+        Some(members?.into_iter().map(|(name, value)| (name, value.text())).collect())
+    }
+
+    fn refuse_unknown(&mut self) {
+        let names = || HTTP_NAMES.into_iter().chain(NAMES);
+        let is_known = |name: &str| {
+            name.strip_prefix(PREFIX).is_some_and(|name| names().any(|known| known == name))
+        };
+        let unknown: Vec<String> =
+            self.values.keys().filter(|name| !is_known(name)).cloned().collect();
+        for name in unknown {
+            let like = |known: &str| strsim::jaro_winkler(&name, &format!("{PREFIX}{known}"));
+            let nearest = names().max_by(|one, other| like(one).total_cmp(&like(other)));
+            let hint = nearest.filter(|known| like(known) > 0.9);
+            let hint =
+                hint.map(|known| format!("; did you mean {PREFIX}{known}?")).unwrap_or_default();
+            self.problems.push(format!("{name} is unknown{hint}"));
+        }
+        self.problems.sort();
+    }
+}
+
+/// Everything that is wrong with the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InvalidConfig {
+    pub(super) problems: Vec<String>,
+}
+
+impl InvalidConfig {
+    /// One problem of a program that uses the library.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn of(problem: impl Into<String>) -> Self {
+        Self { problems: vec![problem.into()] }
+    }
+
+    /// Each on a line of its own.
+    #[must_use]
+    pub fn problems(&self) -> &[String] {
+        &self.problems
+    }
+}
+
+impl fmt::Display for InvalidConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let count = self.problems.len();
+        write!(f, "{count} setting{} invalid:", if count == 1 { " is" } else { "s are" })?;
+        self.problems.iter().try_for_each(|problem| write!(f, "\n  {problem}"))
+    }
+}
+
+impl std::error::Error for InvalidConfig {}
