@@ -78,7 +78,8 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
         let words = match visibility / VISIBILITY_FACTOR {
             timeout if timeout < Duration::from_secs(1) => {
                 format!(
-                    "too short for any function; allowed is at least {VISIBILITY_FACTOR} × its timeout and the batching window"
+                    "too short for any function; allowed is at least {VISIBILITY_FACTOR} × its \
+                     timeout and the batching window"
                 )
             }
             timeout => format!(
@@ -99,7 +100,8 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
             format!("longer than the {} that this policy may take", span(needed))
         } else {
             format!(
-                "too short; this policy may take {}, and SQS deletes what is older than the retention",
+                "too short; this policy may take {}, and SQS deletes what is older than the \
+                 retention",
                 span(needed)
             )
         };
@@ -108,10 +110,13 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
     if let Some(count) = queue.max_receive_count {
         let words = if count < MIN_RECEIVES {
             format!(
-                "too low; allowed is at least {MIN_RECEIVES}, as a receive without a call counts too"
+                "too low; allowed is at least {MIN_RECEIVES}, as a receive without a call counts \
+                 too"
             )
         } else {
-            "enough where messages wait in copies; `requeue schedule --strategy visibility` tells what they need in place".to_owned()
+            "enough where messages wait in copies; `requeue schedule --strategy visibility` tells \
+             what they need in place"
+                .to_owned()
         };
         tell("maxReceiveCount", count.to_string(), words);
     }
@@ -123,8 +128,8 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
         );
     }
     if let Some(wait) = queue.receive_wait {
-        let words = "without effect on Lambda's poller, which waits 20 s, and on `requeue work`, which waits a third of the visibility timeout, \
-                     at most 20 s"
+        let words = "without effect on Lambda's poller, which waits 20 s, and on `requeue work`, \
+                     which waits a third of the visibility timeout, at most 20 s"
             .to_owned();
         tell("receiveMessageWaitTimeSeconds", span(wait), words);
     }
@@ -153,7 +158,8 @@ fn bounded(policy: &RetryPolicy) -> impl Iterator<Item = String> {
     RETRIED_CLASSES.into_iter().filter_map(move |class| {
         let own = policy.class(class)?.max_retries.filter(|own| *own > all)?;
         Some(format!(
-            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} bounds all classes together; raise it"
+            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} bounds \
+             all classes together; raise it"
         ))
     })
 }
@@ -172,7 +178,8 @@ fn waits(class: &ClassPolicy) -> String {
     waits.join(", ") + &growth
 }
 
-/// `a pause that the callee asks for holds its messages back for at most 60 s; the circuit opens after 5 messages in a row that failed, for at most 30 s at a time`
+/// `a pause that the downstream service asks for holds its messages back for at most 60 s; the
+/// circuit opens after 5 messages in a row that failed, for at most 30 s at a time`
 fn protection(policy: &RetryPolicy) -> String {
     let pause = match policy.max_pause {
         Some(longest) => format!("holds its messages back for at most {}", span(longest)),
@@ -192,13 +199,15 @@ fn protection(policy: &RetryPolicy) -> String {
     format!("a pause that the callee asks for {pause}; the circuit {circuit}")
 }
 
-/// `at most 100 deferrals of a message in a row, each of at most 60 s or the rest of the pause, and up to as much again by chance`
+/// `at most 100 deferrals of a message in a row, each of at most 60 s or the rest of the pause, and
+/// up to as much again of jitter`
 fn deferrals(policy: &RetryPolicy) -> String {
     let count = policy.max_deferrals;
     let deferrals = if count == 1 { "deferral" } else { "deferrals" };
     let longest = span(policy.max_deferral);
     format!(
-        "at most {count} {deferrals} of a message in a row, each of at most {longest} or the rest of the pause, and up to as much again by chance"
+        "at most {count} {deferrals} of a message in a row, each of at most {longest} or the rest \
+         of the pause, and up to as much again by chance"
     )
 }
 
@@ -222,7 +231,8 @@ fn receiving(policy: &CallPolicy) -> String {
     let (first, longest) = (policy.backoff.base().as_secs_f64(), policy.max_delay.as_secs_f64());
     let jitter = jitter(policy.jitter);
     format!(
-        "a worker that cannot receive tries again after {first} to {longest} s, as long as it runs; jitter {jitter}"
+        "a worker that cannot receive tries again after {first} to {longest} s, as long as it \
+         runs; jitter {jitter}"
     )
 }
 

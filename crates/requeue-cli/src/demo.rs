@@ -86,7 +86,8 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
     let clock = Clock::starting_at(Clock::system().now());
     let demo = Demo::set_up(&clock, arguments).await?;
     say(&format!(
-        "{} messages, an endpoint that refuses {} of them at first or for ever, {CONCURRENT_INVOCATIONS} concurrent invocations; the clock is virtual",
+        "{} messages, an endpoint that refuses {} of them at first or for ever, \
+         {CONCURRENT_INVOCATIONS} concurrent invocations; the clock is virtual",
         demo.sent.len(),
         demo.sent.iter().filter(|(_, kind)| *kind != Kind::Ok).count(),
     ));
@@ -180,7 +181,8 @@ impl Demo {
         // and one that is sent again may lie there twice.
         let waiting = self.sent.len().saturating_sub(done + dead);
         let line = format!(
-            "{:>12}  {done} done, {waiting} waiting, {dead} in the dead-letter queue, {} invocations",
+            "{:>12}  {done} done, {waiting} waiting, {dead} in the dead-letter queue, {} \
+             invocations",
             duration(self.started.elapsed()),
             progress.invocations,
         );
@@ -221,7 +223,8 @@ impl Demo {
         let twice = self.sent.iter().filter(|(id, _)| self.endpoint.calls(id).accepted > 1).count();
         let left = self.sqs.message_count(&self.queue)?;
         outln!(
-            "{} sent = {} done + {} in the dead-letter queue + {left} left in the queue; {lost} lost, {twice} done twice; {} of virtual time",
+            "{} sent = {} done + {} in the dead-letter queue + {left} left in the queue; {lost} \
+             lost, {twice} done twice; {} of virtual time",
             self.sent.len(),
             self.endpoint.done(),
             dead.len(),

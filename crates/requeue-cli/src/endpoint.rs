@@ -189,7 +189,9 @@ async fn respond(kind: Kind) -> io::Result<Response<Full<Bytes>>> {
         Kind::Ok => plain(200),
         Kind::RateLimit => response(429).header("retry-after", "5").body(Full::default()),
         Kind::Quota => {
-            let body = r#"{"error":{"code":403,"errors":[{"domain":"usageLimits","reason":"quotaExceeded"}]}}"#;
+            let error = serde_json::json!({ "domain": "usageLimits", "reason": "quotaExceeded" });
+            let body =
+                serde_json::json!({ "error": { "code": 403, "errors": [error] } }).to_string();
             response(403).header("content-type", "application/json").body(Full::from(body))
         }
         Kind::Unavailable => plain(503),

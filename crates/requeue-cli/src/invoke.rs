@@ -27,10 +27,9 @@ use crate::table::{duration, table};
 use crate::{CREDENTIALS, Error, address};
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "The other settings come from the environment, as in the Lambda: REQUEUE_TARGET_URL, REQUEUE_POLICY, \
-                        REQUEUE_DEAD_LETTER and the others in the README's table."
-)]
+#[command(after_help = "The other settings come from the environment, as in the Lambda: \
+                  REQUEUE_TARGET_URL, REQUEUE_POLICY, REQUEUE_DEAD_LETTER and the others in the \
+                  README's table.")]
 pub(crate) struct Arguments {
     /// The file with the SQS event, as Lambda delivers it; `-` is the standard input.
     event: PathBuf,
@@ -117,7 +116,10 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
     let event: SqsEvent = serde_json::from_str(&text)
         .map_err(|error| format!("the event {path} is no JSON: {error}"))?;
     let mut records = event.records.ok_or_else(|| {
-        format!("the event {path} has no list `Records`: see events/single.json for the shape of an SQS event")
+        format!(
+            "the event {path} has no list `Records`: see events/single.json for the shape of \
+                 an SQS event"
+        )
     })?;
     if let Some(url) = &arguments.queue_url {
         let queue = Arc::new(address::queue(url, &arguments.region)?);
@@ -188,7 +190,13 @@ fn unsettled(report: &Report) -> Option<Error> {
     let codes: Vec<&str> = codes.collect();
     let first = codes.first()?;
     let (count, all) = (codes.len(), report.outcomes.len());
-    Some(format!("SQS did not confirm {count} of {all} messages ({first}): check the queue, the permissions and AWS_ENDPOINT_URL_SQS").into())
+    Some(
+        format!(
+            "SQS did not confirm {count} of {all} messages ({first}): check the queue, the \
+                  permissions and AWS_ENDPOINT_URL_SQS"
+        )
+        .into(),
+    )
 }
 
 /// The time at which the batch was received, by its own time stamps: an event file is replayed as
@@ -207,7 +215,8 @@ fn received(records: &[Record]) -> Result<SystemTime, Error> {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             if since >= YEAR_9999 {
                 return Err(format!(
-                    "Records[{at}] has the {name} {}: allowed are milliseconds since 1970, before the year 9999; correct the event",
+                    "Records[{at}] has the {name} {}: allowed are milliseconds since 1970, before \
+                     the year 9999; correct the event",
                     since.as_millis()
                 )
                 .into());
@@ -257,13 +266,15 @@ fn place(outcome: &Outcome) -> String {
         Settlement::MovedNotDeleted { .. } => "a copy is in the queue; Lambda deletes the original",
         Settlement::KeptNotDelayed { code } => {
             return format!(
-                "in the queue, its delay is not confirmed ({code}); it comes back after its visibility timeout"
+                "in the queue, its delay is not confirmed ({code}); it comes back after its \
+                 visibility timeout"
             );
         }
         Settlement::Kept => "in the queue; it comes back after its visibility timeout",
         Settlement::Unconfirmed { code } => {
             return format!(
-                "in the queue, no copy ({code}); it comes back after its visibility timeout at the latest"
+                "in the queue, no copy ({code}); it comes back after its visibility timeout at the \
+                 latest"
             );
         }
     };

@@ -24,8 +24,8 @@ mod table;
 mod work;
 
 /// For errors that may be for want of credentials: where they are looked for.
-const CREDENTIALS: &str = "AWS credentials in the environment or in AWS's files; `aws configure export-credentials --format env` prints those of \
-                           a single sign-on";
+const CREDENTIALS: &str = "AWS credentials in the environment or in AWS's files; `aws configure \
+                           export-credentials --format env` prints those of a single sign-on";
 
 /// The retry layer that SQS and Lambda lack.
 #[derive(Parser)]

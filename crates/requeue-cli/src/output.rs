@@ -11,7 +11,9 @@ use serde::Serialize;
 
 /// Writes a text to the standard output, scrubbed; the value is a `Result<(), Unwritten>`.
 macro_rules! out {
-    ($($arguments:tt)*) => { $crate::output::write(&requeue::printable::text(&format!($($arguments)*))) };
+    ($($arguments:tt)*) => {
+        $crate::output::write(&requeue::printable::text(&format!($($arguments)*)))
+    };
 }
 
 /// As [`out`], with an end of the line.

@@ -24,10 +24,9 @@ const BOUNDS: Bounds =
     Bounds { body: MAX_BATCH_BYTES, bodies: 64 * MAX_BATCH_BYTES, connections: 256 };
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "A body is answered as its member `answer` says: ok, rate-limit, quota, unavailable, hang, reset, invalid; with `times` so \
-                  many times, and with 200 from then on."
-)]
+#[command(after_help = "A body is answered as its member `answer` says: ok, rate-limit, quota, \
+                  unavailable, hang, reset, invalid; with `times` so many times, and with 200 from \
+                  then on.")]
 pub(crate) struct Arguments {
     /// The endpoint's port on 127.0.0.1; 0 lets the system choose one.
     #[arg(long, default_value_t = 8080)]

@@ -23,14 +23,15 @@ use crate::stop::Stop;
 use crate::{CREDENTIALS, Error, address};
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "The other settings come from the environment, as in the Lambda: REQUEUE_TARGET_URL, REQUEUE_POLICY, \
-                        REQUEUE_CONCURRENCY, REQUEUE_TIMEOUT_SECONDS and the others in the README's table; log lines by \
-                        AWS_LAMBDA_LOG_FORMAT and AWS_LAMBDA_LOG_LEVEL. SQS is found by AWS's environment: AWS_REGION, credentials, \
-                        AWS_ENDPOINT_URL_SQS for an emulator.\n\n\
-                        SIGTERM, SIGINT and SIGHUP (not under nohup) end it in peace, with status 0, also while it waits for the target or for SQS: nothing \
-                        more is received, handlers come to their end, the other messages are given back. A second signal ends it at once; SQS delivers what was in hand again."
-)]
+#[command(after_help = "The other settings come from the environment, as in the Lambda: \
+                  REQUEUE_TARGET_URL, REQUEUE_POLICY, REQUEUE_CONCURRENCY, REQUEUE_TIMEOUT_SECONDS \
+                  and the others in the README's table; log lines by AWS_LAMBDA_LOG_FORMAT and \
+                  AWS_LAMBDA_LOG_LEVEL. SQS is found by AWS's environment: AWS_REGION, \
+                  credentials, AWS_ENDPOINT_URL_SQS for an emulator.\n\n\
+                  SIGTERM, SIGINT and SIGHUP (not under nohup) end it in peace, with status 0, \
+                  also while it waits for the target or for SQS: nothing more is received, \
+                  handlers come to their end, the other messages are given back. A second signal \
+                  ends it at once; SQS delivers what was in hand again.")]
 pub(crate) struct Arguments {
     /// The queue to work on.
     #[arg(long)]
@@ -209,7 +210,8 @@ fn leave_line() {
 fn line(progress: Progress) -> String {
     let Progress { received, completed, requeued, dead_lettered, waiting, .. } = progress;
     format!(
-        "{received} received: {completed} done, {requeued} to retry, {dead_lettered} given up, {waiting} not yet"
+        "{received} received: {completed} done, {requeued} to retry, {dead_lettered} given up, \
+         {waiting} not yet"
     )
 }
 

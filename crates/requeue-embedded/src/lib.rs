@@ -12,11 +12,14 @@
 //! # use std::time::{Duration, SystemTime};
 //! # use requeue::Clock;
 //! # use requeue::embedded::EmbeddedSqs;
-//! # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
-//! let sqs = EmbeddedSqs::new(Clock::starting_at(SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000)));
+//! # let mut runtime = tokio::runtime::Builder::new_current_thread();
+//! # runtime.enable_all().start_paused(true).build()?.block_on(async {
+//! let start = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+//! let sqs = EmbeddedSqs::new(Clock::starting_at(start));
 //! let queue = sqs.create_queue("orders", [("VisibilityTimeout", "60")])?;
 //! let client = sqs.client();
-//! client.send_message().queue_url(queue.url()).message_body("{}").delay_seconds(900).send().await?;
+//! let send = client.send_message().queue_url(queue.url()).message_body("{}");
+//! send.delay_seconds(900).send().await?;
 //!
 //! let poll = || client.receive_message().queue_url(queue.url()).wait_time_seconds(20).send();
 //! let mut polls = 1;
@@ -235,7 +238,9 @@ impl EmbeddedSqs {
     /// # use requeue::{Clock, embedded::{EmbeddedSqs, Fault}};
     /// # let sqs = EmbeddedSqs::new(Clock::system());
     /// sqs.set_faults(|call| match call.operation.as_str() {
-    ///     "SendMessageBatch" if call.of_operation <= 2 => Fault::refuse(503, "ServiceUnavailable"),
+    ///     "SendMessageBatch" if call.of_operation <= 2 => {
+    ///         Fault::refuse(503, "ServiceUnavailable")
+    ///     }
     ///     _ => Fault::None,
     /// });
     /// ```

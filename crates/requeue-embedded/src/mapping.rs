@@ -100,7 +100,8 @@ impl Batch {
     /// The event that the function gets. `queue` is where the batch came from.
     #[must_use]
     pub fn event(&self, queue: &QueueArn) -> Value {
-        json!({ "Records": self.0.iter().map(|delivered| record(delivered, queue)).collect::<Vec<_>>() })
+        let records = self.0.iter().map(|delivered| record(delivered, queue));
+        json!({ "Records": records.collect::<Vec<_>>() })
     }
 }
 
@@ -134,7 +135,12 @@ fn attribute_value(attribute: &Attribute) -> Value {
         AttributeValue::Text(text) => ("stringValue", text.clone()),
         AttributeValue::Binary(bytes) => ("binaryValue", BASE64.encode(bytes)),
     };
-    json!({ name: value, "stringListValues": [], "binaryListValues": [], "dataType": attribute.data_type })
+    json!({
+        name: value,
+        "stringListValues": [],
+        "binaryListValues": [],
+        "dataType": attribute.data_type,
+    })
 }
 
 /// The ids that Lambda leaves in the queue.

@@ -6,7 +6,8 @@ use std::str::FromStr;
 /// The ARN of a queue: `arn:aws:sqs:eu-west-1:123456789012:orders`.
 ///
 /// ```
-/// let arn: requeue::queue::QueueArn = "arn:aws-cn:sqs:cn-north-1:123456789012:orders".parse().unwrap();
+/// use requeue::queue::QueueArn;
+/// let arn: QueueArn = "arn:aws-cn:sqs:cn-north-1:123456789012:orders".parse().unwrap();
 /// assert_eq!(arn.url(), "https://sqs.cn-north-1.amazonaws.com.cn/123456789012/orders");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -112,7 +113,8 @@ impl std::error::Error for InvalidQueueArn {}
 /// let aws: QueueUrl = "https://sqs.us-east-2.amazonaws.com/123456789012/dead".parse()?;
 /// let emulator: QueueUrl = "http://localhost:4566/000000000000/dead".parse()?;
 /// assert_eq!(aws.arn("aws", "eu-west-1").to_string(), "arn:aws:sqs:us-east-2:123456789012:dead");
-/// assert_eq!(emulator.arn("aws", "eu-west-1").to_string(), "arn:aws:sqs:eu-west-1:000000000000:dead");
+/// let arn = emulator.arn("aws", "eu-west-1").to_string();
+/// assert_eq!(arn, "arn:aws:sqs:eu-west-1:000000000000:dead");
 /// # Ok::<(), requeue::queue::InvalidQueueUrl>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,7 +169,10 @@ pub struct InvalidQueueUrl;
 
 impl fmt::Display for InvalidQueueUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not the URL of an SQS queue, as in https://sqs.eu-west-1.amazonaws.com/123456789012/orders")
+        f.write_str(
+            "not the URL of an SQS queue, as in \
+                     https://sqs.eu-west-1.amazonaws.com/123456789012/orders",
+        )
     }
 }
 

@@ -43,17 +43,22 @@ pub(crate) enum Command {
     Redrive(redrive::Arguments),
 }
 
-const HIDDEN: &str = "To look at a message is to receive it: it is hidden from other readers meanwhile, and made visible again at the end, also \
-                      after Ctrl-C. Only if the process is killed does it stay hidden until its visibility timeout ends, two minutes and \
-                      a second for each 100 of --max-messages.\n\n\
-                      At the end SQS's counts are compared with what was seen. A note says how many messages were not reached, why, and \
-                      what to do; with --json, list has them in notReached, and complete is false. Of a FIFO group at most the first ten \
-                      messages can be looked at.\n\n\
-                      Class and reason are what Requeue wrote into the message (REQUEUE_DEAD_LETTER=annotate or direct; on a FIFO \
-                      queue direct alone); in the mode redrive the class of the last retry is known at most. For a message that was brought back and failed again, \
-                      the time of its last redrive stands as first sent. Permissions: sqs:ReceiveMessage, \
-                      sqs:ChangeMessageVisibility, sqs:GetQueueAttributes.\n\n\
-                      Ends with status 0, with 1 on an error or if an export is not complete, and with 130 after Ctrl-C.";
+const HIDDEN: &str = "To look at a message is to receive it: it is hidden from other readers \
+                      meanwhile, and made visible again at the end, also after Ctrl-C. Only if the \
+                      process is killed does it stay hidden until its visibility timeout ends, two \
+                      minutes and a second for each 100 of --max-messages.\n\n\
+                      At the end SQS's counts are compared with what was seen. A note says how \
+                      many messages were not reached, why, and what to do; with --json, list has \
+                      them in notReached, and complete is false. Of a FIFO group at most the first \
+                      ten messages can be looked at.\n\n\
+                      Class and reason are what Requeue wrote into the message \
+                      (REQUEUE_DEAD_LETTER=annotate or direct; on a FIFO queue direct alone); in \
+                      the mode redrive the class of the last retry is known at most. For a message \
+                      that was brought back and failed again, the time of its last redrive stands \
+                      as first sent. Permissions: sqs:ReceiveMessage, sqs:ChangeMessageVisibility, \
+                      sqs:GetQueueAttributes.\n\n\
+                      Ends with status 0, with 1 on an error or if an export is not complete, and \
+                      with 130 after Ctrl-C.";
 
 /// Which queue, and how much of it.
 #[derive(clap::Args)]
@@ -73,7 +78,8 @@ struct QueueArguments {
     #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
     region: String,
     /// Looks at so many messages at most.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=MAX_IN_FLIGHT))]
+    #[arg(long, value_name = "COUNT", default_value_t = 10_000,
+          value_parser = clap::value_parser!(u32).range(1..=MAX_IN_FLIGHT))]
     max_messages: u32,
 }
 
@@ -114,7 +120,8 @@ impl QueueArguments {
         let Some((dead_letters, _)) = &source.redrive else {
             let name = source.arn.name();
             return Err(format!(
-                "{name} has no redrive policy, and so no dead-letter queue of its own: name that with --queue-url"
+                "{name} has no redrive policy, and so no dead-letter queue of its own: name that \
+                 with --queue-url"
             )
             .into());
         };
@@ -142,8 +149,8 @@ impl DeadLetters {
     fn warn(&self) {
         if let Some((next, receives)) = &self.queue.redrive {
             note(&format!(
-                "{} has a redrive policy itself: each look at a message counts as a receive, and after {receives} of them SQS moves it \
-                 on to {}",
+                "{} has a redrive policy itself: each look at a message counts as a receive, and \
+                 after {receives} of them SQS moves it on to {}",
                 self.name(),
                 next.name(),
             ));

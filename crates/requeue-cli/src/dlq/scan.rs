@@ -31,6 +31,9 @@ const LEAST_RATE: usize = 100;
 /// Looking ends so long before the first message becomes visible by itself.
 const RESERVE: Duration = Duration::from_secs(30);
 
+/// Whether whoever looks wants to see more.
+pub(crate) type Visited = Result<ControlFlow<()>, Error>;
+
 pub(crate) struct Scan<'a> {
     sqs: &'a Sqs,
     queue: &'a Described,
@@ -115,7 +118,7 @@ impl<'a> Scan<'a> {
     /// after it.
     pub(crate) async fn walk(
         &mut self,
-        mut visit: impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Result<ControlFlow<()>, Error>,
+        mut visit: impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Visited,
     ) -> Result<ScanResult, Error> {
         let (mut comparison, mut is_drained) = (Comparison::default(), false);
         let looked = loop {
@@ -196,8 +199,8 @@ impl<'a> Scan<'a> {
     async fn hand_over(
         &mut self,
         mut letters: Vec<Letter>,
-        visit: &mut impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Result<ControlFlow<()>, Error>,
-    ) -> Result<ControlFlow<()>, Error> {
+        visit: &mut impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Visited,
+    ) -> Visited {
         while !letters.is_empty() && !self.stop.is_told() {
             let rest = letters.split_off(letters.len().min(self.per_visit));
             if visit(std::mem::replace(&mut letters, rest), &mut self.held).await?.is_break() {

@@ -39,7 +39,8 @@ impl ScanResult {
         let seen = messages(looked_at);
         match self.end {
             ScanEnd::MaxMessages if self.unseen.of(Cause::MaxMessages) > 0 => note(&format!(
-                "partial: {seen} looked at, about {} more in {queue}; --max-messages raises the bound",
+                "partial: {seen} looked at, about {} more in {queue}; --max-messages raises the \
+                 bound",
                 self.unseen.of(Cause::MaxMessages)
             )),
             ScanEnd::TimeUp => note(&format!(

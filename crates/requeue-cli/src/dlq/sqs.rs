@@ -366,11 +366,13 @@ pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> E
     };
     match code {
         "AccessDenied" | "AccessDeniedException" => format!(
-            "SQS refuses {operation} on {name} ({code}): this identity needs the permission sqs:{} on {queue}",
+            "SQS refuses {operation} on {name} ({code}): this identity needs the permission sqs:{} \
+             on {queue}",
             operation.strip_suffix("Batch").unwrap_or(operation),
         ),
         "KmsAccessDenied" | "KMS.AccessDeniedException" => format!(
-            "SQS refuses {operation} on {name} ({code}): this identity needs kms:Decrypt and kms:GenerateDataKey on the queue's key"
+            "SQS refuses {operation} on {name} ({code}): this identity needs kms:Decrypt and \
+             kms:GenerateDataKey on the queue's key"
         ),
         "NonExistentQueue" | "QueueDoesNotExist" => {
             format!("there is no queue {queue}: look at the URL, the account and the region")
@@ -385,10 +387,16 @@ pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> E
             format!("{fails} ({code}){remedy}")
         }
         "UnsupportedOperation" if operation == "StartMessageMoveTask" => {
-            format!("SQS is moving messages out of {name} already: --follow watches that to its end")
+            format!(
+                "SQS is moving messages out of {name} already: --follow watches that to its \
+                     end"
+            )
         }
         "NoConnection" | "TimedOut" => {
-            format!("SQS does not answer {operation} ({code}): look at the network, the region and AWS_ENDPOINT_URL_SQS")
+            format!(
+                "SQS does not answer {operation} ({code}): look at the network, the region and \
+                     AWS_ENDPOINT_URL_SQS"
+            )
         }
         NO_CREDENTIALS => format!("there are no {CREDENTIALS}"),
         _ => format!("{fails}: {code}"),

@@ -94,15 +94,18 @@ impl Cause {
     fn words(self) -> Option<&'static str> {
         Some(match self {
             Self::FifoGroup => {
-                "SQS hands out the first ten messages of a FIFO group at most, and the rest only when those are gone; redrive the \
-                 first ones (--to sends them to a queue of your choice), then run this again"
+                "SQS hands out the first ten messages of a FIFO group at most, and the rest only \
+                 when those are gone; redrive the first ones (--to sends them to a queue of your \
+                 choice), then run this again"
             }
             Self::AnotherReader => {
-                "another reader holds what is in flight; run this again when its visibility timeout has ended"
+                "another reader holds what is in flight; run this again when its visibility \
+                 timeout has ended"
             }
             Self::Delayed => "the delay has not ended; run this again when it has",
             Self::NotReceived => {
-                "SQS counts more messages than it handed out, and its counts are approximate; run this again in a minute"
+                "SQS counts more messages than it handed out, and its counts are approximate; run \
+                 this again in a minute"
             }
             Self::MaxMessages | Self::TimeUp | Self::BrokenOff => return None,
         })

@@ -84,9 +84,8 @@ impl From<&Unread> for Skip {
                 format!("not checked: {permission} on {resource} was not answered ({code})");
             Diagnosis::unknown(
                 found,
-                [
-                    "run it again where AWS answers; check the network, the region and AWS_ENDPOINT_URL",
-                ],
+                ["run it again where AWS answers; check the network, the region and \
+                     AWS_ENDPOINT_URL"],
             )
         })
     }

@@ -75,6 +75,7 @@ pub(crate) fn grant(
     let statement = json!({ "Effect": "Allow", "Action": actions, "Resource": resource });
     let policy = json!({ "Version": "2012-10-17", "Statement": [statement] });
     format!(
-        "aws iam put-role-policy --role-name {role} --policy-name {name} --policy-document '{policy}'"
+        "aws iam put-role-policy --role-name {role} --policy-name {name} --policy-document \
+         '{policy}'"
     )
 }

@@ -82,7 +82,10 @@ pub(crate) fn json(examined: &[(Deployment, Vec<Finding>)]) -> Value {
     });
     let summary =
         Level::ALL.map(|level| (level.as_str().to_owned(), json!(count(examined, level))));
-    json!({ "deployments": deployments.collect::<Vec<_>>(), "summary": Value::Object(summary.into_iter().collect()) })
+    json!({
+        "deployments": deployments.collect::<Vec<_>>(),
+        "summary": Value::Object(summary.into_iter().collect()),
+    })
 }
 
 fn count(examined: &[(Deployment, Vec<Finding>)], level: Level) -> usize {

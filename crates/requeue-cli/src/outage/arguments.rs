@@ -6,14 +6,16 @@ use std::time::Duration;
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Messages in the queue when the service goes down.
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    #[arg(long, default_value_t = 20_000,
+          value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) messages: u32,
     /// How long it is down, in seconds.
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(super) outage: u64,
     /// Of a hundred calls while it is down, so many by chance are answered as when it works; the
     /// others get 503.
-    #[arg(long, value_name = "PERCENT", default_value_t = 0, value_parser = clap::value_parser!(u32).range(0..=100))]
+    #[arg(long, value_name = "PERCENT", default_value_t = 0,
+          value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(super) availability: u32,
     /// Calls that it takes in a second when it works, as many of them at once; it answers the
     /// others with 429 and `Retry-After: 1`.

@@ -39,8 +39,10 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         some => format!("answers {some} % of the calls"),
     };
     outln!(
-        "{messages} messages; a service that {down} for {} and then takes {rate} calls a second, so that they need {} at \
-         least; {ENVIRONMENTS} execution environments with {CONCURRENT_CALLS} concurrent calls in all\n",
+        "{messages} messages; a service that {down} for {} and then takes {rate} calls a second, \
+         so that they need {} at least; {ENVIRONMENTS} execution environments with \
+         {CONCURRENT_CALLS} concurrent calls in all\n\
+         ",
         duration(Duration::from_secs(*outage)),
         duration(arguments.least()),
     )?;

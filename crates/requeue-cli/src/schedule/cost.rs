@@ -19,8 +19,8 @@ const MAX_ENTRIES: u32 = MAX_BATCH_ENTRIES as u32;
 #[allow(clippy::cast_possible_truncation, reason = "both are far below it")]
 pub(crate) const MAX_BYTES: u32 = MAX_BATCH_BYTES as u32;
 
-/// Requests for one message, from the producer's send until it is in the dead-letter queue. Moving it
-/// there by the redrive policy is no request, and receives that find nothing are not counted.
+/// Requests for one message, from the producer's send until it is in the dead-letter queue. Moving
+/// it there by the redrive policy is no request, and receives that find nothing are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requests {
     pub(crate) receives: u32,

@@ -49,7 +49,10 @@ fn of_class(schedule: &Schedule, of: &ClassSchedule) -> Value {
         "retries": (0..longest).map(|at| of_retry(&of.timelines, at)).collect::<Vec<_>>(),
         "end": range(&of.timelines.with(&of.dead_lettering, of_end)),
         "neededMaxReceiveCount": of.needed,
-        "requests": range(&of.requests.with(&of.dead_lettering, |requests, dead_lettering| of_requests(schedule, requests, dead_lettering))),
+        "requests": range(&of.requests.with(
+            &of.dead_lettering,
+            |requests, dead_lettering| of_requests(schedule, requests, dead_lettering)
+        )),
     })
 }
 

@@ -208,8 +208,11 @@ fn premises(schedule: &Schedule) -> String {
         StrategyArgument::Visibility => "Empty receives and Lambda itself are not counted.",
     };
     format!(
-        "StrategyArgument {}, dead-letter mode {}, maxReceiveCount {}, visibility timeout {}, messages of {} bytes,\n\
-         ${:.2} per million SQS requests; one message in each request, or as many as fit, at most ten (batched).\n{counted}",
+        "StrategyArgument {}, dead-letter mode {}, maxReceiveCount {}, visibility timeout {}, \
+         messages of {} bytes,\n\
+         ${:.2} per million SQS requests; one message in each request, or as many as fit, at most \
+         ten (batched).\n\
+         {counted}",
         queue.strategy.as_str(),
         queue.dead_letter.as_str(),
         queue.max_receive_count,

@@ -1,5 +1,5 @@
-//! The retries of a message that fails with the same class until it is given up. The arithmetic is the
-//! library's: this only calls it again and again, with a clock of its own.
+//! The retries of a message that fails with the same class until it is given up. The arithmetic is
+//! the library's: this only calls it again and again, with a clock of its own.
 
 use std::time::{Duration, SystemTime};
 

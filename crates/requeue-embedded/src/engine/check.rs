@@ -17,7 +17,8 @@ pub(crate) fn draft(draft: &Draft, settings: &Settings) -> Result<(), SqsError> 
     let limit = settings.max_message_bytes;
     if draft.size() as u64 > limit {
         return Err(SqsError::invalid(format!(
-            "One or more parameters are invalid. Reason: Message must be shorter than {limit} bytes."
+            "One or more parameters are invalid. Reason: Message must be shorter than {limit} \
+             bytes."
         )));
     }
     if let Some(group) = &draft.group {
@@ -57,7 +58,8 @@ pub(crate) fn batch<'a>(
     if !ids.clone().all(is_batch_id) {
         return Err(SqsError::new(
             ErrorCode::InvalidBatchEntryId,
-            "A batch entry id can only contain alphanumeric characters, hyphens and underscores. It can be at most 80 letters long.",
+            "A batch entry id can only contain alphanumeric characters, hyphens and underscores. \
+             It can be at most 80 letters long.",
         ));
     }
     let mut seen = std::collections::HashSet::new();
@@ -102,13 +104,17 @@ fn is_batch_id(id: &str) -> bool {
 
 /// The characters that XML 1.0 can hold. Source: reference, `SendMessage`.
 fn characters(text: &str) -> Result<(), SqsError> {
-    let legal = |c: char| matches!(c, '\u{9}' | '\u{A}' | '\u{D}' | '\u{20}'..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..='\u{10FFFF}');
+    let legal = |c: char| {
+        let is_space = matches!(c, '\u{9}' | '\u{A}' | '\u{D}');
+        is_space || (c >= ' ' && !matches!(c, '\u{FFFE}' | '\u{FFFF}'))
+    };
     if text.chars().all(legal) {
         return Ok(());
     }
     Err(SqsError::new(
         ErrorCode::InvalidMessageContents,
-        "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | #xE000 to #xFFFD | #x10000 to #x10FFFF.",
+        "Invalid characters found. Valid unicode characters are #x9 | #xA | #xD | #x20 to #xD7FF | \
+         #xE000 to #xFFFD | #x10000 to #x10FFFF.",
     ))
 }
 
@@ -133,13 +139,15 @@ fn attribute_name(name: &str) -> Result<(), SqsError> {
         Some("Message (user) attribute name must be between 1 and 256 characters long.")
     } else if lower.starts_with("aws.") || lower.starts_with("amazon.") {
         Some(
-            "Message (user) attribute names starting with 'AWS.' or 'Amazon.' are reserved for use by Amazon.",
+            "Message (user) attribute names starting with 'AWS.' or 'Amazon.' are reserved for use \
+             by Amazon.",
         )
     } else if name.starts_with('.') || name.ends_with('.') || name.contains("..") {
         Some("Message (user) attribute name can not start or end with '.', or hold successive '.'.")
     } else if !name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-' | '.')) {
         Some(
-            "Message (user) attribute name can only contain A-Z, a-z, 0-9, underscore (_), hyphen (-), and period (.).",
+            "Message (user) attribute name can only contain A-Z, a-z, 0-9, underscore (_), hyphen \
+             (-), and period (.).",
         )
     } else {
         None
@@ -167,10 +175,12 @@ fn attribute_value(name: &str, attribute: &Attribute) -> Result<(), SqsError> {
         ))),
         ("Binary", AttributeValue::Binary(_)) => Ok(()),
         ("String" | "Number" | "Binary", _) => Err(SqsError::invalid(format!(
-            "The message (user) attribute '{name}' with type '{kind}' must use the field that belongs to its type."
+            "The message (user) attribute '{name}' with type '{kind}' must use the field that \
+             belongs to its type."
         ))),
         _ => Err(SqsError::invalid(format!(
-            "The type of message (user) attribute '{name}' is invalid. You must use only the following supported type prefixes: Binary, Number, String."
+            "The type of message (user) attribute '{name}' is invalid. You must use only the \
+             following supported type prefixes: Binary, Number, String."
         ))),
     }
 }
@@ -212,7 +222,8 @@ fn identifier(id: &str, parameter: &str) -> Result<(), SqsError> {
         id,
         parameter,
         format!(
-            "{parameter} can only include alphanumeric and punctuation characters. 1 to 128 in length."
+            "{parameter} can only include alphanumeric and punctuation characters. 1 to 128 in \
+             length."
         ),
     ))
 }
@@ -237,7 +248,8 @@ fn fifo_rules(draft: &Draft, content_based: bool) -> Result<(), SqsError> {
     }
     if draft.deduplication.is_none() && !content_based {
         return Err(SqsError::invalid(
-            "The queue should either have ContentBasedDeduplication enabled or MessageDeduplicationId provided explicitly",
+            "The queue should either have ContentBasedDeduplication enabled or \
+             MessageDeduplicationId provided explicitly",
         ));
     }
     Ok(())

@@ -104,7 +104,8 @@ impl Engine {
         if self.deleted.get(name).is_some_and(|at| now < *at + limits::NAME_HELD) {
             return Err(SqsError::new(
                 ErrorCode::QueueDeletedRecently,
-                "You must wait 60 seconds after deleting a queue before you can create another with the same name.",
+                "You must wait 60 seconds after deleting a queue before you can create another \
+                 with the same name.",
             ));
         }
         self.check_redrive(name, &settings)?;
@@ -302,7 +303,8 @@ impl Engine {
         let allow = target.settings.redrive_allow.as_ref();
         if allow.is_some_and(|allow| !allow.allows(&self.arn(name))) {
             return refused(
-                "The source queue is not permitted by the redrive allow policy of the dead-letter queue.",
+                "The source queue is not permitted by the redrive allow policy of the dead-letter \
+                 queue.",
             );
         }
         Ok(())
@@ -346,7 +348,8 @@ fn queue_name(name: &str, fifo: bool) -> Result<(), SqsError> {
         return Ok(());
     }
     Err(SqsError::invalid(if fifo {
-        "The name of a FIFO queue can only include alphanumeric characters, hyphens, or underscores, must end with .fifo suffix and be 1 to 80 in length."
+        "The name of a FIFO queue can only include alphanumeric characters, hyphens, or \
+         underscores, must end with .fifo suffix and be 1 to 80 in length."
     } else {
         "Can only include alphanumeric characters, hyphens, or underscores. 1 to 80 in length."
     }))
@@ -365,7 +368,8 @@ fn same_attributes(
         Some(name) => Err(SqsError::new(
             ErrorCode::QueueNameExists,
             format!(
-                "A queue already exists with the same name and a different value for attribute {name}"
+                "A queue already exists with the same name and a different value for attribute \
+                 {name}"
             ),
         )),
     }

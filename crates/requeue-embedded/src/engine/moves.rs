@@ -82,7 +82,8 @@ impl Engine {
         if self.moves.iter().any(running) {
             return Err(SqsError::new(
                 ErrorCode::UnsupportedOperation,
-                "There is already a task running. Only one active task is allowed for a source queue arn at a given time.",
+                "There is already a task running. Only one active task is allowed for a source \
+                 queue arn at a given time.",
             ));
         }
         let to_move = self.queue(&source, now)?.counts().visible;

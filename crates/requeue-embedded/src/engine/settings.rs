@@ -209,7 +209,10 @@ fn redrive_policy(value: &str) -> Result<RedrivePolicy, SqsError> {
 fn redrive_allow(value: &str) -> Result<RedriveAllow, SqsError> {
     let refused = |reason: &str| SqsError::invalid_value(value, "RedriveAllowPolicy", reason);
     let policy: RedriveAllow = serde_json::from_str(value).map_err(|_| {
-        refused("Amazon SQS can't create the redrive allow policy, as it's not in the supported format.")
+        refused(
+            "Amazon SQS can't create the redrive allow policy, as it's not in the supported \
+                 format.",
+        )
     })?;
     let by_queue = policy.redrive_permission == Permission::ByQueue;
     let named = policy.source_queue_arns.len();

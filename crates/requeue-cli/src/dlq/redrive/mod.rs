@@ -55,7 +55,8 @@ async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
     };
     let since = task.started.and_then(moment).unwrap_or_default();
     Err(format!(
-        "SQS is moving messages out of {} since {since}, {} so far: --follow watches that to its end",
+        "SQS is moving messages out of {} since {since}, {} so far: --follow watches that to its \
+         end",
         dead_letters.name(),
         task.moved
     )
@@ -91,7 +92,8 @@ async fn carry_out(
             MoveEnd::SourceUnknown if stop.is_told() => {}
             MoveEnd::SourceUnknown => {
                 note(
-                    "SQS does not know where the others belong, since they were sent here: they are copied",
+                    "SQS does not know where the others belong, since they were sent here: they \
+                     are copied",
                 );
                 has_to_copy = true;
             }

@@ -45,7 +45,9 @@ async fn newcomers_do_not_prolong_the_wait_for_what_another_reader_holds() {
             }
         };
         let looked = tokio::select! {
-            looked = scan.walk(async |_, _| Ok(ControlFlow::Continue(()))) => looked.expect("no trouble"),
+            looked = scan.walk(async |_, _| Ok(ControlFlow::Continue(()))) => {
+                looked.expect("no error")
+            }
             () = arrivals => unreachable!("they go on"),
         };
         assert!(began.elapsed() < Duration::from_secs(70), "{:?}", began.elapsed());

@@ -15,37 +15,44 @@ use crate::table::span;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "redrive-policy",
-        why: "Without a dead-letter queue a message that is given up, or that crashes the function, comes back until its retention ends, and vanishes.",
+        why: "Without a dead-letter queue a message that is given up, or that crashes the \
+              function, comes back until its retention ends, and vanishes.",
         look: redrive_policy,
     },
     Check {
         id: "dead-letter-queue",
-        why: "SQS keeps a message where it is when it cannot move it, and deletes it when its retention ends.",
+        why: "SQS keeps a message where it is when it cannot move it, and deletes it when its \
+              retention ends.",
         look: dead_letter_queue,
     },
     Check {
         id: "redrive-allow-policy",
-        why: "SQS moves nothing to a dead-letter queue whose RedriveAllowPolicy does not name the source.",
+        why: "SQS moves nothing to a dead-letter queue whose RedriveAllowPolicy does not name the \
+              source.",
         look: redrive_allow_policy,
     },
     Check {
         id: "dead-letter-retention",
-        why: "SQS deletes a message when the retention of the dead-letter queue ends, whether or not somebody has looked at it.",
+        why: "SQS deletes a message when the retention of the dead-letter queue ends, whether or \
+              not somebody has looked at it.",
         look: retention,
     },
     Check {
         id: "annotate-receives",
-        why: "An annotated copy comes back at once for its first 10 receives only, and then for each after a visibility timeout.",
+        why: "An annotated copy comes back at once for its first 10 receives only, and then for \
+              each after a visibility timeout.",
         look: annotate_receives,
     },
     Check {
         id: "annotate-fifo",
-        why: "The mode annotate sends a copy, which would lose its place: on a FIFO queue it is as redrive, and the dead-letter queue does not say why.",
+        why: "The mode annotate sends a copy, which would lose its place: on a FIFO queue it is as \
+              redrive, and the dead-letter queue does not say why.",
         look: annotate_fifo,
     },
     Check {
         id: "direct-queue",
-        why: "In the mode direct the function sends what is given up to this queue; if that fails, the message stays until SQS moves it.",
+        why: "In the mode direct the function sends what is given up to this queue; if that fails, \
+              the message stays until SQS moves it.",
         look: direct_queue,
     },
 ];
@@ -66,7 +73,8 @@ fn redrive_policy(context: &Context<'_>) -> Checked {
     let name = format!("{name}-dead-letters{suffix}");
     let target = arn.to_string().replace(&format!(":{}", arn.name()), &format!(":{name}"));
     let create = format!(
-        "aws sqs create-queue --region {} --queue-name {name} --attributes MessageRetentionPeriod={}{attribute}",
+        "aws sqs create-queue --region {} --queue-name {name} --attributes \
+         MessageRetentionPeriod={}{attribute}",
         arn.region(),
         LONGEST_RETENTION.as_secs()
     );
@@ -76,7 +84,8 @@ fn redrive_policy(context: &Context<'_>) -> Checked {
         .config()
         .is_ok_and(|config| matches!(config.dead_letter, DeadLetterMode::Direct(_)));
     Ok(if goes_elsewhere {
-        let found = "the queue has no redrive policy, for what the function cannot send to its dead-letter queue itself";
+        let found = "the queue has no redrive policy, for what the function cannot send to its \
+                     dead-letter queue itself";
         Diagnosis::warning(found, remedies)
     } else {
         Diagnosis::danger("the queue has no redrive policy", remedies)
@@ -106,7 +115,8 @@ fn dead_letter_queue(context: &Context<'_>) -> Checked {
 fn create(arn: &QueueArn) -> String {
     let fifo = if arn.is_fifo() { ",FifoQueue=true" } else { "" };
     format!(
-        "aws sqs create-queue --region {} --queue-name {} --attributes MessageRetentionPeriod={}{fifo}",
+        "aws sqs create-queue --region {} --queue-name {} --attributes \
+         MessageRetentionPeriod={}{fifo}",
         arn.region(),
         arn.name(),
         LONGEST_RETENTION.as_secs()
@@ -179,7 +189,8 @@ fn annotate_receives(context: &Context<'_>) -> Checked {
             "maxReceiveCount is {count}: an annotated copy reaches the dead-letter queue {} later",
             span(rest)
         );
-        let direct = "template, below Environment: Variables: `REQUEUE_DEAD_LETTER: direct`, and REQUEUE_DEAD_LETTER_QUEUE_URL";
+        let direct = "template, below Environment: Variables: `REQUEUE_DEAD_LETTER: direct`, and \
+                      REQUEUE_DEAD_LETTER_QUEUE_URL";
         Diagnosis::warning(
             found,
             [remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES), direct.to_owned()],

@@ -13,7 +13,8 @@ use crate::table::span;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "settings",
-        why: "A function whose settings are invalid does not start, and its messages come back until SQS gives them up.",
+        why: "A function whose settings are invalid does not start, and its messages come back \
+              until SQS gives them up.",
         look: settings,
     },
     Check {
@@ -23,8 +24,9 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "recursive-loop",
-        why: "A copy is a message that the function sends to its own queue: unless that is allowed, Lambda takes it for a runaway loop and \
-              sends the message to the dead-letter queue after about 16.",
+        why: "A copy is a message that the function sends to its own queue: unless that is \
+              allowed, Lambda takes it for a runaway loop and sends the message to the dead-letter \
+              queue after about 16.",
         look: recursive_loop,
     },
     Check {
@@ -34,12 +36,14 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "reserved-concurrency",
-        why: "An invocation for which no concurrency is left is throttled, and each of its messages has been received once more.",
+        why: "An invocation for which no concurrency is left is throttled, and each of its \
+              messages has been received once more.",
         look: reserved_concurrency,
     },
     Check {
         id: "logs",
-        why: "The log says what became of each message that did not simply succeed, at the level INFO, in fields for Logs Insights.",
+        why: "The log says what became of each message that did not simply succeed, at the level \
+              INFO, in fields for Logs Insights.",
         look: logs,
     },
 ];
@@ -61,7 +65,8 @@ fn settings(context: &Context<'_>) -> Checked {
     };
     if let Some(file) = &valid.policy_file {
         let found = format!(
-            "REQUEUE_POLICY names the file {file} in the function's package, which cannot be read from here"
+            "REQUEUE_POLICY names the file {file} in the function's package, which cannot be read \
+             from here"
         );
         return Ok(Diagnosis::unknown(found, ["requeue doctor … --policy FILE, with that file"]));
     }
@@ -69,14 +74,16 @@ fn settings(context: &Context<'_>) -> Checked {
     Ok(Diagnosis::ok(match valid.variables {
         _ if context.function().is_err() => format!("of this environment: {meaning}"),
         0 => format!(
-            "no REQUEUE_ variables, so these defaults are assumed: {meaning}; what the program sets in its code is not seen"
+            "no REQUEUE_ variables, so these defaults are assumed: {meaning}; what the program \
+             sets in its code is not seen"
         ),
         1 => format!("1 variable: {meaning}"),
         count => format!("{count} variables: {meaning}"),
     }))
 }
 
-/// `at most 50 retries and 48 h, strategy copy, dead letters by annotate, 10 handlers at once, 30 s for each`
+/// `at most 50 retries and 48 h, strategy copy, dead letters by annotate, 10 handlers at once, 30 s
+/// for each`
 fn meaning(valid: &Valid, context: &Context<'_>) -> Result<String, Skip> {
     let config = &valid.config;
     let strategy = match config.strategy {
@@ -89,7 +96,8 @@ fn meaning(valid: &Valid, context: &Context<'_>) -> Result<String, Skip> {
         DeadLetterMode::Direct(_) => "direct",
     };
     Ok(format!(
-        "at most {} and {}, strategy {strategy}, dead letters by {dead_letter}, {} handlers at once, {} for each",
+        "at most {} and {}, strategy {strategy}, dead letters by {dead_letter}, {} handlers at \
+         once, {} for each",
         retries(context.max_retries()?),
         span(context.age_budget()?),
         config.limits.concurrency,
@@ -168,12 +176,14 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
             Diagnosis::ok("allowed by the function's property and its settings")
         }
         (RecursiveLoop::Terminate, RecursiveLoop::Allow) => Diagnosis::danger(
-            "the function's property RecursiveLoop is Terminate, but REQUEUE_RECURSIVE_LOOP says Allow: Lambda cuts messages off",
+            "the function's property RecursiveLoop is Terminate, but REQUEUE_RECURSIVE_LOOP says \
+             Allow: Lambda cuts messages off",
             [allow, property_line],
         ),
         (RecursiveLoop::Allow, RecursiveLoop::Terminate) => Diagnosis::warning(
-            "the function's property RecursiveLoop is Allow, but REQUEUE_RECURSIVE_LOOP is not: after 10 copies a message waits by its \
-             visibility, and gets maxReceiveCount receives in place of its other retries",
+            "the function's property RecursiveLoop is Allow, but REQUEUE_RECURSIVE_LOOP is not: \
+             after 10 copies a message waits by its visibility, and gets maxReceiveCount receives \
+             in place of its other retries",
             [variable],
         ),
         (RecursiveLoop::Terminate, RecursiveLoop::Terminate) => match context.max_retries()? {
@@ -182,8 +192,9 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
             }
             many => Diagnosis::danger(
                 format!(
-                    "the function's property RecursiveLoop is Terminate, and the policy allows {}: after 10 copies a message waits by its \
-                     visibility, and gets maxReceiveCount receives in place of its other retries",
+                    "the function's property RecursiveLoop is Terminate, and the policy allows {}: \
+                     after 10 copies a message waits by its visibility, and gets maxReceiveCount \
+                     receives in place of its other retries",
                     retries(many)
                 ),
                 [format!("{allow}, and {variable}"), "policy: `\"maxRetries\": 10`".to_owned()],
@@ -231,7 +242,8 @@ fn reserved_concurrency(context: &Context<'_>) -> Checked {
         Diagnosis::warning(found, [reserve(needed)])
     } else if reserved < needed {
         let found = format!(
-            "{reserved} are reserved, and AWS asks for at least {LEAST_RESERVED} where the mapping has no maximum concurrency"
+            "{reserved} are reserved, and AWS asks for at least {LEAST_RESERVED} where the mapping \
+             has no maximum concurrency"
         );
         Diagnosis::warning(found, [reserve(needed)])
     } else {

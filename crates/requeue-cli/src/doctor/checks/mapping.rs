@@ -17,28 +17,32 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "partial-batch-responses",
-        why: "Without ReportBatchItemFailures Lambda takes every answer for success and deletes the messages that failed.",
+        why: "Without ReportBatchItemFailures Lambda takes every answer for success and deletes \
+              the messages that failed.",
         look: partial_batch_responses,
     },
     Check {
         id: "filter-members",
-        why: "Lambda deletes what does not match, and a copy has members that its original had not, with other values each time.",
+        why: "Lambda deletes what does not match, and a copy has members that its original had \
+              not, with other values each time.",
         look: filter_members,
     },
     Check {
         id: "filter-wrapping",
-        why: "A body that is no JSON object is wrapped into one to carry its count, and Lambda deletes what does not match the filter any more.",
+        why: "A body that is no JSON object is wrapped into one to carry its count, and Lambda \
+              deletes what does not match the filter any more.",
         look: filter_wrapping,
     },
     Check {
         id: "maximum-concurrency",
-        why: "Messages returned as failed do not slow Lambda's polling down, so without a bound it goes up to 1,250 batches at a time on what \
-              is failing already.",
+        why: "Messages returned as failed do not slow Lambda's polling down, so without a bound it \
+              goes up to 1,250 batches at a time on what is failing already.",
         look: maximum_concurrency,
     },
     Check {
         id: "batch-fits-timeout",
-        why: "A message for which an invocation has no time left is deferred, which costs requests, and where messages wait in their place a receive.",
+        why: "A message for which an invocation has no time left is deferred, which costs \
+              requests, and where messages wait in their place a receive.",
         look: batch_fits_timeout,
     },
 ];
@@ -114,12 +118,14 @@ fn filter_wrapping(context: &Context<'_>) -> Checked {
     let remedies = [remedy::variable("WRAP", "never")];
     Ok(if patterns.iter().all(Value::is_object) {
         Diagnosis::warning(
-            "a filter on members of bodies lets JSON objects through; one that has a member of ours twice would be wrapped, and be deleted",
+            "a filter on members of bodies lets JSON objects through; one that has a member of \
+             ours twice would be wrapped, and be deleted",
             remedies,
         )
     } else {
         Diagnosis::danger(
-            "a filter on bodies as text lets through what is wrapped when it is retried, and then deleted",
+            "a filter on bodies as text lets through what is wrapped when it is retried, and then \
+             deleted",
             remedies,
         )
     })
@@ -154,7 +160,8 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
     let time = function.timeout.saturating_sub((*reserve).min(function.timeout / 4));
     let batch = mapping.batch_size;
     let sum = format!(
-        "a batch of {batch}, {at_once} at once, {} each, takes up to {} of the {} that a time-out of {} leaves",
+        "a batch of {batch}, {at_once} at once, {} each, takes up to {} of the {} that a time-out \
+         of {} leaves",
         span(*timeout),
         span(longest),
         span(time),

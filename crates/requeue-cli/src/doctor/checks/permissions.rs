@@ -13,18 +13,20 @@ use super::super::remedy;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "queue-permissions",
-        why: "Lambda's poller receives and deletes as the function's role, and the function sends copies, deletes originals and changes \
-              visibility as it.",
+        why: "Lambda's poller receives and deletes as the function's role, and the function sends \
+              copies, deletes originals and changes visibility as it.",
         look: queue_permissions,
     },
     Check {
         id: "direct-permissions",
-        why: "In the mode direct the function sends what is given up to this queue; what it may not send comes back again and again.",
+        why: "In the mode direct the function sends what is given up to this queue; what it may \
+              not send comes back again and again.",
         look: direct_permissions,
     },
     Check {
         id: "key-permissions",
-        why: "Who receives from a queue that a KMS key encrypts needs kms:Decrypt on the key, and who sends to it kms:GenerateDataKey too.",
+        why: "Who receives from a queue that a KMS key encrypts needs kms:Decrypt on the key, and \
+              who sends to it kms:GenerateDataKey too.",
         look: key_permissions,
     },
 ];
@@ -79,7 +81,8 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
         let missing = refused.not_allowed.join(", ");
         if policy.is_some_and(|policy| may_grant(policy, &function.role)) {
             let found = format!(
-                "not checked: the role's policies do not allow {missing} on {name}, but the queue's own may"
+                "not checked: the role's policies do not allow {missing} on {name}, but the \
+                 queue's own may"
             );
             return Err(Skip::Unknown(Diagnosis::unknown(found, grant())));
         }
@@ -87,7 +90,8 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
     } else if !refused.depends.is_empty() {
         let depends = refused.depends.join(", ");
         let found = format!(
-            "not checked: whether the role may {depends} on {name} depends on conditions of its policies"
+            "not checked: whether the role may {depends} on {name} depends on conditions of its \
+             policies"
         );
         return Err(Skip::Unknown(Diagnosis::unknown(found, grant())));
     } else {
@@ -129,27 +133,32 @@ fn key(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
         // IAM is asked about ARNs of keys, and only KMS knows which one an alias means.
         let region = context.region();
         let arn = format!(
-            "aws kms describe-key --region {region} --key-id {name} --query KeyMetadata.Arn --output text"
+            "aws kms describe-key --region {region} --key-id {name} --query KeyMetadata.Arn \
+             --output text"
         );
         let (role, actions) = (&function.role, needed.join(" "));
         (
             format!(
-                "not checked: the role may not {missing} with every key, and {name} is an alias of one"
+                "not checked: the role may not {missing} with every key, and {name} is an alias of \
+                 one"
             ),
             format!(
-                "aws iam simulate-principal-policy --policy-source-arn {role} --action-names {actions} --resource-arns $({arn})"
+                "aws iam simulate-principal-policy --policy-source-arn {role} --action-names \
+                 {actions} --resource-arns $({arn})"
             ),
         )
     } else if refused.is_empty() {
         (
             format!(
-                "not checked: whether the role may {missing} with {name} depends on conditions of its policies"
+                "not checked: whether the role may {missing} with {name} depends on conditions of \
+                 its policies"
             ),
             remedy::grant(function, needed, name, &policy),
         )
     } else {
         let found = format!(
-            "the role's policies do not allow {missing} with {name}: unless the key's own policy does, SQS refuses the role"
+            "the role's policies do not allow {missing} with {name}: unless the key's own policy \
+             does, SQS refuses the role"
         );
         return Ok(Diagnosis::danger(found, [remedy::grant(function, needed, name, &policy)]));
     };

@@ -21,37 +21,44 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "visibility-timeout",
-        why: "A message that becomes visible while its batch is still worked on, or tried again after a throttled invocation, is delivered twice.",
+        why: "A message that becomes visible while its batch is still worked on, or tried again \
+              after a throttled invocation, is delivered twice.",
         look: visibility_timeout,
     },
     Check {
         id: "retention",
-        why: "SQS deletes a message whose retention ends while it waits, without a word and without the dead-letter queue.",
+        why: "SQS deletes a message whose retention ends while it waits, without a word and \
+              without the dead-letter queue.",
         look: retention,
     },
     Check {
         id: "message-size",
-        why: "SQS refuses a copy that is larger than the queue's own limit, and the message waits by its visibility instead.",
+        why: "SQS refuses a copy that is larger than the queue's own limit, and the message waits \
+              by its visibility instead.",
         look: message_size,
     },
     Check {
         id: "max-receive-count",
-        why: "An invocation that is throttled, crashes or runs out of time costs every message of its batch a receive.",
+        why: "An invocation that is throttled, crashes or runs out of time costs every message of \
+              its batch a receive.",
         look: max_receive_count,
     },
     Check {
         id: "queue-config",
-        why: "Requeue does not apply `queueConfig`: change the queue, or the document if the queue is right.",
+        why: "Requeue does not apply `queueConfig`: change the queue, or the document if the queue \
+              is right.",
         look: queue_config,
     },
     Check {
         id: "receives-for-retries",
-        why: "In its place each receive counts as a retry, so SQS moves the message to the dead-letter queue before the policy ends.",
+        why: "In its place each receive counts as a retry, so SQS moves the message to the \
+              dead-letter queue before the policy ends.",
         look: receives_for_retries,
     },
     Check {
         id: "fifo-strategy",
-        why: "A copy would lose its place, so messages of a FIFO queue always wait by their visibility.",
+        why: "A copy would lose its place, so messages of a FIFO queue always wait by their \
+              visibility.",
         look: fifo_strategy,
     },
 ];
@@ -117,7 +124,8 @@ fn worker_visibility(
         Diagnosis::danger("0 s: every message is delivered again while it is handled", enough)
     } else if visibility < timeout {
         let found = format!(
-            "{}, and a handler may run for {}: the worker extends it, but where that fails the message is delivered twice",
+            "{}, and a handler may run for {}: the worker extends it, but where that fails the \
+             message is delivered twice",
             span(visibility),
             span(timeout)
         );
@@ -144,7 +152,8 @@ fn retention(context: &Context<'_>) -> Checked {
     let remedy = match days.into_iter().find(|days| *days > needed) {
         Some(days) => remedy::queue_attribute(arn, "MessageRetentionPeriod", days.as_secs()),
         None => format!(
-            "policy: a `totalTimeoutSeconds` below {}, since SQS keeps a message for 14 days at most",
+            "policy: a `totalTimeoutSeconds` below {}, since SQS keeps a message for 14 days at \
+             most",
             LONGEST_RETENTION.saturating_sub(LONGEST_DELAY).as_secs()
         ),
     };
@@ -260,7 +269,8 @@ fn receives_for_retries(context: &Context<'_>) -> Checked {
     }
     let found = if shares_batches && count > most {
         format!(
-            "{compared}; in batches of {batch_size} an earlier message of the group uses up receives of the later ones: {needed} leave room"
+            "{compared}; in batches of {batch_size} an earlier message of the group uses up \
+             receives of the later ones: {needed} leave room"
         )
     } else {
         format!("{compared}, which need {needed}")

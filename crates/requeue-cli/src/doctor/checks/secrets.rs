@@ -9,7 +9,8 @@ use super::super::remedy;
 
 pub(super) const CHECKS: &[Check] = &[Check {
     id: "secret-permissions",
-    why: "A function that may not read a secret that its settings name does not start, and its messages come back until SQS gives them up.",
+    why: "A function that may not read a secret that its settings name does not start, and its \
+          messages come back until SQS gives them up.",
     look: secret_permissions,
 }];
 
@@ -50,7 +51,8 @@ fn secret_permissions(context: &Context<'_>) -> Checked {
     }
     if !not_allowed.is_empty() {
         let found = format!(
-            "the role's policies do not allow {not_allowed}: unless the secret's own policy does, the function does not start"
+            "the role's policies do not allow {not_allowed}: unless the secret's own policy does, \
+             the function does not start"
         );
         return Ok(Diagnosis::danger(found, grants(function)));
     }
@@ -65,7 +67,8 @@ fn secret_permissions(context: &Context<'_>) -> Checked {
     }
     if !unclear.is_empty() {
         let found = format!(
-            "not checked: whether the role may {} depends on the six characters that Secrets Manager puts at the end",
+            "not checked: whether the role may {} depends on the six characters that Secrets \
+             Manager puts at the end",
             told(unclear.iter().copied())
         );
         return Err(Skip::Unknown(Diagnosis::unknown(
@@ -110,7 +113,7 @@ fn grants(function: &Function) -> [String; 2] {
 fn whole(arn: &str) -> String {
     let region = arn.split(':').nth(3).unwrap_or_default();
     format!(
-        "settings: the whole ARN, which `aws secretsmanager describe-secret --region {region} --secret-id {arn} --query ARN --output text` \
-         prints"
+        "settings: the whole ARN, which `aws secretsmanager describe-secret --region {region} \
+         --secret-id {arn} --query ARN --output text` prints"
     )
 }

@@ -13,17 +13,17 @@ fn remedies_name_what_is_there() {
             "partial-batch-responses",
             |d| d.mapping().reports_failures = false,
             &[
-                "aws lambda update-event-source-mapping --region eu-west-1 --uuid 4e1f --function-response-types ReportBatchItemFailures",
+                "aws lambda update-event-source-mapping --region eu-west-1 --uuid 4e1f \
+                 --function-response-types ReportBatchItemFailures",
                 "template, in the event: `FunctionResponseTypes: [ReportBatchItemFailures]`",
             ],
         ),
         (
             "visibility-timeout",
             |d| d.queue().visibility = secs(30),
-            &[
-                "aws sqs set-queue-attributes --region eu-west-1 --queue-url https://sqs.eu-west-1.amazonaws.com/123456789012/orders \
-               --attributes VisibilityTimeout=380",
-            ],
+            &["aws sqs set-queue-attributes --region eu-west-1 --queue-url \
+                 https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
+                 VisibilityTimeout=380"],
         ),
         (
             "queue-config",
@@ -33,27 +33,26 @@ fn remedies_name_what_is_there() {
                     .unwrap();
             },
             &[
-                "aws sqs set-queue-attributes --region eu-west-1 --queue-url https://sqs.eu-west-1.amazonaws.com/123456789012/orders \
-               --attributes DelaySeconds=5",
-                "aws sqs set-queue-attributes --region eu-west-1 --queue-url https://sqs.eu-west-1.amazonaws.com/123456789012/orders \
-               --attributes '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\\\"arn:aws:sqs:eu-west-1:123456789012:dead\\\",\
-               \\\"maxReceiveCount\\\":6}\"}'",
+                "aws sqs set-queue-attributes --region eu-west-1 --queue-url \
+                 https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
+                 DelaySeconds=5",
+                "aws sqs set-queue-attributes --region eu-west-1 --queue-url \
+                 https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
+                 '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\\\"arn:aws:sqs:eu-west-1:123456789012:dead\\\",\\\"maxReceiveCount\\\":6}\"}'",
             ],
         ),
         (
             "retention",
             |d| d.queue().retention = secs(DAY),
-            &[
-                "aws sqs set-queue-attributes --region eu-west-1 --queue-url https://sqs.eu-west-1.amazonaws.com/123456789012/orders \
-               --attributes MessageRetentionPeriod=345600",
-            ],
+            &["aws sqs set-queue-attributes --region eu-west-1 --queue-url \
+                 https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
+                 MessageRetentionPeriod=345600"],
         ),
         (
             "retention",
             |d| budget(d, 14 * DAY),
-            &[
-                "policy: a `totalTimeoutSeconds` below 1208700, since SQS keeps a message for 14 days at most",
-            ],
+            &["policy: a `totalTimeoutSeconds` below 1208700, since SQS keeps a message for 14 \
+                 days at most"],
         ),
         (
             "redrive-policy",
@@ -61,50 +60,49 @@ fn remedies_name_what_is_there() {
                 d.fifo();
                 d.queue().redrive = None;
             },
-            &[
-                "aws sqs create-queue --region eu-west-1 --queue-name orders-dead-letters.fifo --attributes \
-               MessageRetentionPeriod=1209600,FifoQueue=true && aws sqs set-queue-attributes --region eu-west-1 --queue-url \
-               https://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo --attributes '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\
-               \\\"arn:aws:sqs:eu-west-1:123456789012:orders-dead-letters.fifo\\\",\\\"maxReceiveCount\\\":5}\"}'",
-            ],
+            &["aws sqs create-queue --region eu-west-1 --queue-name orders-dead-letters.fifo \
+               --attributes MessageRetentionPeriod=1209600,FifoQueue=true && aws sqs \
+               set-queue-attributes --region eu-west-1 --queue-url \
+               https://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo --attributes \
+               '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\\\"arn:aws:sqs:eu-west-1:123456789012:orders-dead-letters.fifo\\\",\\\"maxReceiveCount\\\":5}\"}'"],
         ),
         (
             "recursive-loop",
             |d| d.function().recursive_loop = Ok(RecursiveLoop::Terminate),
             &[
-                "aws lambda put-function-recursion-config --region eu-west-1 --function-name orders --recursive-loop Allow",
+                "aws lambda put-function-recursion-config --region eu-west-1 --function-name \
+                 orders --recursive-loop Allow",
                 "template, property of the function: `RecursiveLoop: Allow`",
             ],
         ),
         (
             "queue-permissions",
             |d| d.decides(SENDING, AccessDecision::NotAllowed),
-            &[
-                "aws iam put-role-policy --role-name orders-Role --policy-name requeue-orders --policy-document \
-               '{\"Statement\":[{\"Action\":[\"sqs:ReceiveMessage\",\"sqs:GetQueueAttributes\",\"sqs:DeleteMessage\",\
-               \"sqs:ChangeMessageVisibility\",\"sqs:SendMessage\"],\"Effect\":\"Allow\",\"Resource\":\
-               \"arn:aws:sqs:eu-west-1:123456789012:orders\"}],\"Version\":\"2012-10-17\"}'",
-            ],
+            &["aws iam put-role-policy --role-name orders-Role --policy-name requeue-orders \
+               --policy-document \
+               '{\"Statement\":[{\"Action\":[\"sqs:ReceiveMessage\",\"sqs:GetQueueAttributes\",\"sqs:DeleteMessage\",\"sqs:ChangeMessageVisibility\",\"sqs:SendMessage\"],\"Effect\":\"Allow\",\"Resource\":\"arn:aws:sqs:eu-west-1:123456789012:orders\"}],\"Version\":\"2012-10-17\"}'"],
         ),
         (
             "batch-fits-timeout",
             |d| batches(d, 100),
             &[
-                "aws lambda update-event-source-mapping --region eu-west-1 --uuid 4e1f --batch-size 50",
+                "aws lambda update-event-source-mapping --region eu-west-1 --uuid 4e1f \
+                 --batch-size 50",
                 "template, below Environment: Variables: `REQUEUE_CONCURRENCY: 20`",
                 "template, below Environment: Variables: `REQUEUE_TIMEOUT_SECONDS: 5`",
-                "aws lambda update-function-configuration --region eu-west-1 --function-name orders --timeout 105, and then the queue's \
-                 visibility timeout",
+                "aws lambda update-function-configuration --region eu-west-1 --function-name \
+                 orders --timeout 105, and then the queue's visibility timeout",
             ],
         ),
         (
             "receives-for-retries",
             |d| fifo(d, 10, 9),
             &[
-                "aws sqs set-queue-attributes --region eu-west-1 --queue-url https://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo \
-                 --attributes '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\\\"arn:aws:sqs:eu-west-1:123456789012:dead\\\",\
-                 \\\"maxReceiveCount\\\":16}\"}'",
-                "aws lambda update-event-source-mapping --region eu-west-1 --uuid 4e1f --batch-size 1",
+                "aws sqs set-queue-attributes --region eu-west-1 --queue-url \
+                 https://sqs.eu-west-1.amazonaws.com/123456789012/orders.fifo --attributes \
+                 '{\"RedrivePolicy\":\"{\\\"deadLetterTargetArn\\\":\\\"arn:aws:sqs:eu-west-1:123456789012:dead\\\",\\\"maxReceiveCount\\\":16}\"}'",
+                "aws lambda update-event-source-mapping --region eu-west-1 --uuid 4e1f \
+                 --batch-size 1",
                 "policy: `\"maxRetries\": 4`",
             ],
         ),

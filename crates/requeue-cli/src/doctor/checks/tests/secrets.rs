@@ -52,14 +52,15 @@ pub(super) const REMEDIES: &[Remedies] = &[
             d.secret(PARAMETER, Ok(AccessDecision::Allowed));
         },
         &[
-            "aws iam put-role-policy --role-name orders-Role --policy-name requeue-secrets --policy-document \
-                 '{\"Statement\":[{\"Action\":[\"secretsmanager:GetSecretValue\"],\"Effect\":\"Allow\",\"Resource\":\
-                 [\"arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf\"]}],\"Version\":\"2012-10-17\"}' && \
-                 aws iam put-role-policy --role-name orders-Role --policy-name requeue-parameters --policy-document \
-                 '{\"Statement\":[{\"Action\":[\"ssm:GetParameter\"],\"Effect\":\"Allow\",\"Resource\":\
-                 [\"arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token\"]}],\"Version\":\"2012-10-17\"}'",
-            "template, parameters: `SecretArns=arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf \
-                 ParameterArns=arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token`",
+            "aws iam put-role-policy --role-name orders-Role --policy-name requeue-secrets \
+             --policy-document \
+             '{\"Statement\":[{\"Action\":[\"secretsmanager:GetSecretValue\"],\"Effect\":\"Allow\",\"Resource\":[\"arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf\"]}],\"Version\":\"2012-10-17\"}' \
+             && aws iam put-role-policy --role-name orders-Role --policy-name requeue-parameters \
+             --policy-document \
+             '{\"Statement\":[{\"Action\":[\"ssm:GetParameter\"],\"Effect\":\"Allow\",\"Resource\":[\"arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token\"]}],\"Version\":\"2012-10-17\"}'",
+            "template, parameters: \
+             `SecretArns=arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf \
+             ParameterArns=arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token`",
         ],
     ),
     (
@@ -70,10 +71,9 @@ pub(super) const REMEDIES: &[Remedies] = &[
     (
         "secret-permissions",
         |d| d.secret(PARTIAL, Ok(AccessDecision::NotAllowed)),
-        &[
-            "settings: the whole ARN, which `aws secretsmanager describe-secret --region eu-west-1 --secret-id \
-               arn:aws:secretsmanager:eu-west-1:123456789012:secret:other --query ARN --output text` prints",
-        ],
+        &["settings: the whole ARN, which `aws secretsmanager describe-secret --region eu-west-1 \
+             --secret-id arn:aws:secretsmanager:eu-west-1:123456789012:secret:other --query ARN \
+             --output text` prints"],
     ),
 ];
 
