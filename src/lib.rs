@@ -109,6 +109,7 @@ pub mod measured;
 
 pub mod aws;
 mod clock;
+mod delay;
 mod config;
 pub mod printable;
 #[cfg(feature = "embedded")]
@@ -123,9 +124,8 @@ pub use clock::{Clock, Sampler};
 #[doc(hidden)]
 pub use config::Variables;
 pub use config::{InvalidConfig, InvalidPolicy, QueueConfig};
-pub use disposition::{
-    DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Retry, Strategy, Wait,
-};
+pub use delay::{Delay, Wait};
+pub use disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Retry, Strategy};
 pub use failure::{Evidence, Failure, FailureClass};
 pub use gate::Scope;
 pub use handler::{Handler, is_last_poll};

@@ -6,7 +6,8 @@ use tokio::runtime::Handle;
 
 use crate::classify::Rules;
 use crate::clock::{Clock, Sampler};
-use crate::disposition::{Delay, Strategy};
+use crate::delay::Delay;
+use crate::disposition::Strategy;
 use crate::policy::RetryPolicy;
 use crate::queue::QueueUrl;
 use crate::sender::TrustedSenders;

@@ -1,19 +1,25 @@
 //! What is settled without calling the handler. Decides by the values it is given; reads no clock.
-//! What is known of the callees is in `protection`.
+//! What is known of the downstream services is in `protection`.
 
 use std::time::SystemTime;
 
+use crate::delay::Wait;
 use crate::delivery::Delivery;
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Wait};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
 use crate::policy::{self, RetryPolicy};
 use crate::settings::DeadLetterMode;
 
 mod protection;
+mod health;
+mod hold;
+mod call;
+mod scope;
 #[cfg(test)]
 mod tests;
 
-pub use protection::Scope;
-pub(crate) use protection::{Caller, Change, Held, Permit, Protection, Reply, Standstill};
+pub(crate) use call::{Caller, Change, Held, Reply};
+pub(crate) use protection::{Permit, Protection, Standstill};
+pub use scope::Scope;
 
 /// How much of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
-use super::protection::{Caller, Change, Held, Permit, Protection, Reply, Scope};
-use super::{TimeLeft, gate};
+use super::*;
+use crate::delay::Wait;
 use crate::delivery::{Decoder, Delivery};
-use crate::disposition::Deferral::{self, CircuitOpen, Paused};
-use crate::disposition::{Disposition, Strategy, Wait};
+use crate::disposition::Deferral::{CircuitOpen, Paused};
+use crate::disposition::{Disposition, Strategy};
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::policy::{CircuitBreaker, RetryPolicy};
 use crate::queue::Record;

@@ -6,8 +6,9 @@ use std::time::{Duration, SystemTime};
 
 use serde::Serialize;
 
+use crate::delay::{Delay, Wait};
 use crate::delivery::Delivery;
-use crate::disposition::{DeadLetterReason, Deferral, Delay, Wait};
+use crate::disposition::{DeadLetterReason, Deferral};
 use crate::failure::{Failure, FailureClass};
 use crate::queue::{MAX_BATCH_BYTES, Outgoing, QueueArn};
 use crate::state::RetryState;

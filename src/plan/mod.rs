@@ -5,10 +5,9 @@
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use crate::delay::{Delay, Wait, whole_secs};
 use crate::delivery::Delivery;
-use crate::disposition::{
-    DeadLetterReason, Deferral, Delay, Disposition, ReleaseReason, Strategy, Wait, whole_secs,
-};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy};
 use crate::failure::{Failure, Reason};
 use crate::policy::{self, RetryPolicy};
 use crate::queue::{MAX_BATCH_BYTES, QueueArn, QueueUrl};

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use super::{ClassPolicy, RetryPolicy, jitter};
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, Retry, Strategy, Wait};
+use crate::delay::Wait;
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, Retry, Strategy};
 use crate::failure::{Failure, FailureClass};
 use crate::state::RetryState;
 

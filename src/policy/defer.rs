@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use super::decide::{MAX_SPREAD, Progress, max_retries, time_left};
 use super::{RetryPolicy, jitter};
-use crate::disposition::{Deferral, Disposition, Strategy, Wait};
+use crate::delay::Wait;
+use crate::disposition::{Deferral, Disposition, Strategy};
 
 /// When the circuit of a downstream service opens, so that messages are deferred without a call.
 ///

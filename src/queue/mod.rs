@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
-use crate::disposition::Delay;
+use crate::delay::Delay;
 
 #[cfg(feature = "embedded")]
 mod embedded;

@@ -13,8 +13,9 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep};
 
 use super::*;
+use crate::delay::Wait;
 use crate::delivery::Decoder;
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy, Wait};
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Strategy};
 use crate::plan::{Planned, Planner};
 use crate::policy::RetryPolicy;
 use crate::queue::{

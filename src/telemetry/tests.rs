@@ -6,7 +6,8 @@ use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
 use super::Emitter;
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Wait};
+use crate::delay::Wait;
+use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
 use crate::failure::FailureClass;
 use crate::report::{Outcome, Report, Settlement};
 use crate::settings::Metrics;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tokio::sync::{Mutex, MutexGuard};
 
-use crate::disposition::whole_secs;
+use crate::delay::whole_secs;
 use crate::gate::Standstill;
 
 /// While probes are under way, this is looked at again after so long.

@@ -25,9 +25,9 @@ const FLOORS: [&[&str]; 14] = [
     &["sender", "trace"],
     &["queue", "wire"],
     &["classify", "policy", "result_ext"],
-    &["state"],
+    &["disposition", "state"],
     &["failure"],
-    &["aws", "clock", "disposition", "printable"],
+    &["aws", "clock", "delay", "printable"],
 ];
 
 /// A name, the only places that may use it, and why.
@@ -88,9 +88,10 @@ const ONLY_IN: [(&str, &[&str], &str); 14] = [
 ];
 
 /// What the pure core may import.
-const POLICY_IMPORTS: [&str; 6] = [
+const POLICY_IMPORTS: [&str; 7] = [
     "std::",
     "super::",
+    "crate::delay::",
     "crate::disposition::",
     "crate::failure::",
     "crate::state::",

@@ -3,7 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use super::*;
-use crate::disposition::{DeadLetterReason, Deferral, Disposition, Wait};
+use crate::delay::Wait;
+use crate::disposition::{DeadLetterReason, Deferral, Disposition};
 use crate::failure::{Failure, FailureClass};
 use crate::state::RetryState;
 

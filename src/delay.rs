@@ -1,0 +1,152 @@
+//! How long a message waits, in the whole seconds that SQS counts.
+
+use std::fmt;
+use std::time::{Duration, SystemTime};
+
+/// A delay that SQS accepts for one message: whole seconds, 0 to 900.
+///
+/// Source: `DelaySeconds` of the SQS API reference, `SendMessage`.
+///
+/// ```
+/// use std::time::Duration;
+/// use requeue::Delay;
+/// assert_eq!(Delay::at_most(Duration::from_millis(1_001)).as_secs(), 2);
+/// assert_eq!(Delay::at_most(Duration::from_secs(3_600)), Delay::MAX);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Delay(u16);
+
+impl Delay {
+    /// 15 minutes, the longest that SQS holds back a message.
+    pub const MAX: Self = Self(900);
+
+    /// `delay` rounded up to whole seconds, or [`Delay::MAX`] when it is longer.
+    #[must_use]
+    pub fn at_most(delay: Duration) -> Self {
+        let secs = whole_secs(delay).min(u64::from(Self::MAX.0));
+        Self(u16::try_from(secs).unwrap_or(Self::MAX.0))
+    }
+
+    /// Whole seconds, of which there must not be more than 900.
+    pub(crate) const fn secs(secs: u16) -> Self {
+        assert!(secs <= Self::MAX.0, "SQS holds nothing back for longer");
+        Self(secs)
+    }
+
+    /// The seconds.
+    #[must_use]
+    pub const fn as_secs(self) -> u16 {
+        self.0
+    }
+}
+
+impl fmt::Display for Delay {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} s", self.0)
+    }
+}
+
+/// How long a copy is to wait: as long as SQS can hold it back, and beyond that until `not_before`,
+/// which the copy carries.
+///
+/// ```
+/// use std::time::{Duration, SystemTime};
+/// use requeue::{Delay, Wait};
+///
+/// let now = SystemTime::UNIX_EPOCH;
+/// assert_eq!(Wait::from(Duration::from_secs(900), now).not_before(), None);
+///
+/// let long = Wait::from(Duration::from_secs(901), now);
+/// assert_eq!(long.delay(), Delay::MAX);
+/// assert_eq!(long.not_before(), Some(now + Duration::from_secs(901)));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    total: Duration,
+    not_before: Option<SystemTime>,
+}
+
+impl Wait {
+    /// A wait of `total`, rounded up to whole seconds, that begins `now`.
+    #[must_use]
+    pub fn from(total: Duration, now: SystemTime) -> Self {
+        let total = Duration::from_secs(whole_secs(total));
+        let too_long = total > Duration::from_secs(u64::from(Delay::MAX.as_secs()));
+        let not_before = if too_long { now.checked_add(total) } else { None };
+        Self { total, not_before }
+    }
+
+    /// A wait until `due`, which the copy goes on carrying when it must hop once more.
+    #[must_use]
+    pub fn until(due: SystemTime, now: SystemTime) -> Self {
+        Self {
+            not_before: Some(due),
+            ..Self::from(due.duration_since(now).unwrap_or_default(), now)
+        }
+    }
+
+    /// The whole wait, in whole seconds.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.total
+    }
+
+    /// What SQS is asked to wait now.
+    #[must_use]
+    pub fn delay(&self) -> Delay {
+        Delay::at_most(self.total)
+    }
+
+    /// When the handler may see the message, if SQS cannot hold it back that long in one go.
+    #[must_use]
+    pub fn not_before(&self) -> Option<SystemTime> {
+        self.not_before
+    }
+}
+
+/// Rounded up: SQS knows no fractions, and a delay that was named is a lower bound.
+pub(crate) fn whole_secs(duration: Duration) -> u64 {
+    duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delay_is_whole_seconds_up_to_900() {
+        for (millis, secs) in [
+            (0, 0),
+            (1, 1),
+            (1_000, 1),
+            (899_001, 900),
+            (900_000, 900),
+            (900_001, 900),
+            (u64::MAX, 900),
+        ] {
+            assert_eq!(
+                Delay::at_most(Duration::from_millis(millis)).as_secs(),
+                secs,
+                "{millis} ms"
+            );
+        }
+    }
+
+    #[test]
+    fn a_wait_longer_than_sqs_can_hold_carries_its_end() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        let carried = |secs| Wait::from(Duration::from_secs(secs), now).not_before();
+        assert_eq!(carried(899), None);
+        assert_eq!(carried(900), None);
+        assert_eq!(carried(901), Some(now + Duration::from_secs(901)));
+    }
+
+    #[test]
+    fn the_last_hop_ends_at_the_time_that_was_named() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000);
+        let due = now + Duration::from_millis(1_500);
+        let hop = Wait::until(due, now);
+        assert_eq!((hop.delay().as_secs(), hop.not_before()), (2, Some(due)));
+        assert_eq!(Wait::until(due, due + Duration::from_secs(9)).delay().as_secs(), 0);
+    }
+}

@@ -1,0 +1,73 @@
+//! A call of the downstream service: the message that wants to make it, and what it then says of the
+//! service.
+
+use std::time::Duration;
+
+use super::scope::hash;
+use crate::delivery::Delivery;
+use crate::disposition::Deferral;
+use crate::failure::{Evidence, Failure, FailureClass};
+
+/// A message that wants to call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Caller {
+    /// The same for all copies of one message.
+    pub(crate) message: u64,
+    /// Whether a call of it has failed before.
+    pub(crate) has_failed: bool,
+}
+
+impl Caller {
+    pub(crate) fn of(delivery: &Delivery) -> Self {
+        Self { message: hash(&delivery.original_id()), has_failed: delivery.retries() > 0 }
+    }
+}
+
+/// A message is not to be handled now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    pub(crate) why: Deferral,
+    /// What is left of the pause, or until the circuit lets a message through; zero while one is on
+    /// probation.
+    pub(crate) rest: Duration,
+}
+
+/// What a call says of the downstream service.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    /// It works.
+    Alive,
+    /// It works, and asks for a pause.
+    Paused(Duration),
+    /// It does not work.
+    Down,
+    /// Nothing.
+    Silent,
+}
+
+/// What a call changed for the messages of its scope.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Change {
+    /// The circuit is open now.
+    Opened,
+    /// And now it is closed again.
+    Closed,
+}
+
+impl Reply {
+    pub(crate) fn of(failure: &Failure) -> Self {
+        match (failure.class(), failure.evidence(), failure.delay()) {
+            // The message was never sent, or nothing is known of what became of it.
+            (
+                _,
+                Evidence::Panic | Evidence::Unrecognised | Evidence::Body | Evidence::Connection,
+                _,
+            ) => Self::Silent,
+            (FailureClass::NonRetryable, _, _) => Self::Alive,
+            _ if failure.is_postponed() => Self::Alive,
+            (FailureClass::RateLimit | FailureClass::Quota, _, Some(delay)) => Self::Paused(delay),
+            (FailureClass::RateLimit | FailureClass::Quota, _, None) => Self::Alive,
+            (FailureClass::Temporary, _, _) => Self::Down,
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! A hold: a pause or an open circuit, which keeps messages back for a time and then lets some of
+//! them probe.
+
+use std::time::{Duration, SystemTime};
+
+use super::call::Caller;
+use crate::disposition::Deferral;
+use crate::policy::CircuitBreaker;
+
+/// How long a circuit is open at first, and by what that is multiplied when its probes fail, up to
+/// the reset timeout. So a circuit that opened by chance costs a moment.
+const FIRST_OPEN: Duration = Duration::from_secs(1);
+const OPEN_GROWTH: u32 = 3;
+/// Messages that probe together.
+const PROBES: u32 = 3;
+
+/// Messages are kept back for a time; then some of them probe.
+pub(super) struct Hold {
+    pub(super) number: u64,
+    pub(super) why: Deferral,
+    since: SystemTime,
+    length: Duration,
+    /// Messages that may probe.
+    pub(super) permits: u32,
+    /// How many of them are meant for messages that never failed, and for those that did. Either
+    /// may fail for its own reasons while the callee works for the other.
+    shares: [u32; 2],
+    /// Permits that were given out, in the same order.
+    pub(super) given: [u32; 2],
+    /// Probes that failed.
+    pub(super) failed: u32,
+}
+
+impl Hold {
+    /// A pause, after which one message is to probe, whichever it is.
+    pub(super) fn pause(number: u64, since: SystemTime, length: Duration) -> Self {
+        Self::new(number, Deferral::Paused, since, length, 1, [1, 1])
+    }
+
+    /// A circuit that opens.
+    pub(super) fn open(number: u64, breaker: &CircuitBreaker, since: SystemTime) -> Self {
+        let length = FIRST_OPEN.min(breaker.reset_timeout);
+        Self::new(number, Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2])
+    }
+
+    /// The circuit once more, after all probes failed. A service that answers some calls is probed
+    /// more often. For one that answers nothing, one message at a time is enough in the end: in turn
+    /// one that failed before and one that did not.
+    pub(super) fn reopen(
+        &self,
+        number: u64,
+        breaker: &CircuitBreaker,
+        is_down: bool,
+        since: SystemTime,
+    ) -> Self {
+        let longest =
+            if is_down { breaker.reset_timeout } else { breaker.reset_timeout / OPEN_GROWTH };
+        let length = self.length.saturating_mul(OPEN_GROWTH).min(longest);
+        if !is_down || length < longest {
+            return Self::new(number, self.why, since, length, PROBES, [PROBES - 1; 2]);
+        }
+        let shares = if self.shares == [0, 1] { [1, 0] } else { [0, 1] };
+        Self::new(number, self.why, since, length, 1, shares)
+    }
+
+    fn new(
+        number: u64,
+        why: Deferral,
+        since: SystemTime,
+        length: Duration,
+        permits: u32,
+        shares: [u32; 2],
+    ) -> Self {
+        Self { number, why, since, length, permits, shares, given: [0, 0], failed: 0 }
+    }
+
+    /// What is left of it. Should the clock be set back, it begins anew: it must not last longer
+    /// than it was meant to.
+    pub(super) fn rest(&mut self, now: SystemTime) -> Duration {
+        self.since = self.since.min(now);
+        self.length.saturating_sub(now.duration_since(self.since).unwrap_or_default())
+    }
+
+    /// Gives the message a permit to probe, or says how long it has to wait for one: zero when all
+    /// are given out. A permit that is meant for another kind of message is given to this one when
+    /// none of those came for as long again as the hold lasted.
+    pub(super) fn probe(&mut self, caller: Caller, now: SystemTime) -> Result<(), Duration> {
+        let rest = self.rest(now);
+        if !rest.is_zero() {
+            return Err(rest);
+        }
+        if self.given.iter().sum::<u32>() >= self.permits {
+            return Err(Duration::ZERO);
+        }
+        let kind = usize::from(caller.has_failed);
+        if self.given[kind] >= self.shares[kind] {
+            let age = now.duration_since(self.since).unwrap_or_default();
+            let rest = self.length.saturating_mul(2).saturating_sub(age);
+            if !rest.is_zero() {
+                return Err(rest);
+            }
+        }
+        self.given[kind] += 1;
+        Ok(())
+    }
+
+    pub(super) fn is_probed(&self) -> bool {
+        self.given != [0, 0]
+    }
+
+    /// Whether it is a pause that ended as long ago as it lasted, and nobody came to probe: that
+    /// the callee asked for one then says nothing any more. A circuit stays open: the callee did
+    /// not work.
+    pub(super) fn has_lapsed(&self, now: SystemTime) -> bool {
+        let age = now.duration_since(self.since).unwrap_or_default();
+        self.why == Deferral::Paused && !self.is_probed() && age >= self.length.saturating_mul(2)
+    }
+}
