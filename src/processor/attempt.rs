@@ -13,9 +13,10 @@ use tokio::task::yield_now;
 use tokio::time::Instant;
 use tracing::{Instrument, Span};
 
+use super::BatchProcessor;
 use super::deadlines::{Deadlines, Turn};
 use super::executor::{self, End, Slot};
-use super::{BatchProcessor, Inner};
+use super::inner::Inner;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
@@ -30,7 +31,7 @@ use crate::settle::Settler;
 use crate::telemetry;
 
 /// The attempts of one batch.
-pub(super) struct Attempt<H, Q, T> {
+pub(super) struct Attempts<H, Q, T> {
     processor: BatchProcessor<H, Q, T>,
     deadlines: Deadlines,
     /// In whose span the log lines belong.
@@ -86,7 +87,7 @@ impl Handled {
     }
 }
 
-impl<H, Q, T> executor::Attempt for Attempt<H, Q, T>
+impl<H, Q, T> executor::Runner for Attempts<H, Q, T>
 where
     H: Handler<T>,
     Q: Queue,
@@ -112,7 +113,7 @@ where
         if let Some(decision) = self.gate(delivery, turn) {
             return (decision, Reply::Silent);
         }
-        let handled = self.call(delivery, turn, slot).await;
+        let handled = self.handle(delivery, turn, slot).await;
         let reply = handled.reply(turn.limit < self.deadlines.cutoff);
         (self.decide(delivery, turn, handled), reply)
     }
@@ -148,7 +149,7 @@ where
     }
 }
 
-impl<H, Q, T> Attempt<H, Q, T>
+impl<H, Q, T> Attempts<H, Q, T>
 where
     H: Handler<T>,
     Q: Queue,
@@ -162,7 +163,7 @@ where
         }
     }
 
-    /// Gate: what is decided about a message without a call of its handler.
+    /// Step 2, gate: what is decided about a message without a call of its handler.
     fn gate(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Option<Decision> {
         let Inner { settler, policy, given_up, .. } = &*self.processor.inner;
         let Turn { began, at: now, sample, .. } = *turn;
@@ -194,7 +195,76 @@ where
         Some(Decision { elapsed: None, ..self.decide(delivery, turn, Handled::Failed(objection)) })
     }
 
-    /// Classify and decide: from how a handler ended to what is to happen to its message.
+    /// Steps 3 and 4, handle and classify: runs the handler until it ends or has to. The user's code
+    /// runs in here, and nowhere else. A panic or a time-out is classified here, any other error by
+    /// the handler.
+    async fn handle(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
+        let called = async {
+            // The user's rules come first when the handler makes something of a response or an
+            // error.
+            let mut called =
+                pin!(self.processor.inner.rules.scope(self.call(delivery, turn, slot)));
+            let ended = poll_fn(|context| match called.as_mut().poll(context) {
+                Poll::Ready(handled) => Poll::Ready(Ok(handled)),
+                Poll::Pending => slot.poll_end(context).map(Err),
+            });
+            match ended.await {
+                Ok(handled) => handled,
+                Err(End::Abandoned) => Handled::Abandoned,
+                Err(end) => {
+                    // A response may have come at the same moment, or be there but for the rest of
+                    // its body.
+                    yield_now().await;
+                    let last =
+                        poll_fn(|context| Poll::Ready(poll_last(|| called.as_mut().poll(context))));
+                    match last.await {
+                        Poll::Ready(handled) => handled,
+                        Poll::Pending => Handled::ended(end),
+                    }
+                }
+            }
+        };
+        let called = async { called.instrument(telemetry::span(&self.invocation, delivery)).await };
+        AssertUnwindSafe(called).catch_unwind().await.unwrap_or_else(|payload| {
+            // The payload is the user's, and its drop may panic too.
+            if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
+                mem::forget(another);
+            }
+            Handled::panicked()
+        })
+    }
+
+    /// Calls the handler, unless the downstream service is paused or its circuit is open.
+    async fn call(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
+        let Inner { handler, protection, policy, mode, .. } = &*self.processor.inner;
+        let max_retries = policy::max_retries(policy, &delivery.progress());
+        let message = match Message::new(delivery, max_retries, turn.limit) {
+            Ok(message) => message,
+            Err(failure) => return Handled::Failed(failure),
+        };
+        let (scope, caller, at) = (handler.scope(&message), Caller::of(delivery), turn.at);
+        let may_be_held = *mode == Mode::Requeue
+            && policy::may_be_held(policy, &delivery.progress(), delivery.deferrals(), at);
+        let admitted = if may_be_held {
+            protection.admit(scope, caller, at)
+        } else {
+            Ok(protection.permit(scope, caller))
+        };
+        let permit = match admitted {
+            Ok(permit) => permit,
+            Err(held) => return Handled::Held(held),
+        };
+        if !slot.hold(permit) {
+            // The slot knows why.
+            return pending().await;
+        }
+        match handler.handle(message).await {
+            Ok(()) => Handled::Done,
+            Err(failure) => Handled::Failed(failure),
+        }
+    }
+
+    /// Step 5, decide: from how a handler ended to what is to happen to its message.
     fn decide(&self, delivery: &Arc<Delivery>, turn: &Turn, handled: Handled) -> Decision {
         let Inner { settler, policy, .. } = &*self.processor.inner;
         let Turn { began, sample, .. } = *turn;
@@ -229,78 +299,6 @@ where
             failure,
             elapsed,
             ..Decision::uncalled(Arc::clone(delivery), disposition, now, sample)
-        }
-    }
-
-    /// Calls the handler, unless the downstream service is left alone. The user's code runs in
-    /// here, and nowhere else.
-    async fn call(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
-        let called = async {
-            // The user's rules come first when the handler makes something of a response or an
-            // error.
-            let mut called =
-                pin!(self.processor.inner.rules.scope(self.call_in_scope(delivery, turn, slot)));
-            let ended = poll_fn(|context| match called.as_mut().poll(context) {
-                Poll::Ready(handled) => Poll::Ready(Ok(handled)),
-                Poll::Pending => slot.poll_end(context).map(Err),
-            });
-            match ended.await {
-                Ok(handled) => handled,
-                Err(End::Abandoned) => Handled::Abandoned,
-                Err(end) => {
-                    // A response may have come at the same moment, or be there but for the rest of
-                    // its body.
-                    yield_now().await;
-                    let last =
-                        poll_fn(|context| Poll::Ready(poll_last(|| called.as_mut().poll(context))));
-                    match last.await {
-                        Poll::Ready(handled) => handled,
-                        Poll::Pending => Handled::ended(end),
-                    }
-                }
-            }
-        };
-        let called = async { called.instrument(telemetry::span(&self.invocation, delivery)).await };
-        AssertUnwindSafe(called).catch_unwind().await.unwrap_or_else(|payload| {
-            // The payload is the user's, and its drop may panic too.
-            if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
-                mem::forget(another);
-            }
-            Handled::panicked()
-        })
-    }
-
-    async fn call_in_scope(
-        &self,
-        delivery: &Arc<Delivery>,
-        turn: &Turn,
-        slot: &Slot<Self>,
-    ) -> Handled {
-        let Inner { handler, protection, policy, mode, .. } = &*self.processor.inner;
-        let max_retries = policy::max_retries(policy, &delivery.progress());
-        let message = match Message::new(delivery, max_retries, turn.limit) {
-            Ok(message) => message,
-            Err(failure) => return Handled::Failed(failure),
-        };
-        let (scope, caller, at) = (handler.scope(&message), Caller::of(delivery), turn.at);
-        let may_be_held = *mode == Mode::Requeue
-            && policy::may_be_held(policy, &delivery.progress(), delivery.deferrals(), at);
-        let admitted = if may_be_held {
-            protection.admit(scope, caller, at)
-        } else {
-            Ok(protection.permit(scope, caller))
-        };
-        let permit = match admitted {
-            Ok(permit) => permit,
-            Err(held) => return Handled::Held(held),
-        };
-        if !slot.hold(permit) {
-            // The slot knows why.
-            return pending().await;
-        }
-        match handler.handle(message).await {
-            Ok(()) => Handled::Done,
-            Err(failure) => Handled::Failed(failure),
         }
     }
 }

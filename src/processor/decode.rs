@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use tokio::time::Instant;
 
-use super::Inner;
+use super::inner::Inner;
 use crate::delivery::Delivery;
 use crate::queue::{Queue, QueueArn, Record};
 use crate::settings::RecursiveLoop;

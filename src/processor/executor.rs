@@ -35,8 +35,8 @@ const LONG_RUN: Duration = Duration::from_millis(1);
 /// block its slot. On a busy machine the slot may need a moment for that.
 const DECIDED_WITHIN: Duration = Duration::from_secs(1);
 
-/// What a slot does with a delivery.
-pub(super) trait Attempt: Sized + Send + Sync + 'static {
+/// Makes the attempts: what a slot does with a delivery.
+pub(super) trait Runner: Sized + Send + Sync + 'static {
     /// The turn of a delivery, now.
     fn turn(&self) -> Turn;
 
@@ -76,8 +76,8 @@ pub(super) enum End {
 
 /// Makes an attempt at each delivery, on so many threads' slots at once. Tells of each decision as
 /// soon as it is known.
-pub(super) async fn execute<A: Attempt>(
-    attempt: A,
+pub(super) async fn execute<R: Runner>(
+    runner: R,
     deliveries: Vec<Arc<Delivery>>,
     concurrency: usize,
     handlers: &Handle,
@@ -96,7 +96,7 @@ pub(super) async fn execute<A: Attempt>(
         has_waited: false,
     };
     let shared = Shared {
-        attempt,
+        runner,
         deadlines: deadlines.clone(),
         state: Mutex::new(state),
         news: Notify::new(),
@@ -145,13 +145,13 @@ pub(super) async fn execute<A: Attempt>(
 }
 
 /// The slots of one batch. None takes another delivery once this is dropped.
-struct Executor<'a, A: Attempt> {
-    shared: Arc<Shared<A>>,
+struct Executor<'a, R: Runner> {
+    shared: Arc<Shared<R>>,
     handlers: &'a Handle,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
-impl<A: Attempt> Executor<'_, A> {
+impl<R: Runner> Executor<'_, R> {
     fn spawn(&mut self, count: usize) {
         for _ in 0..count {
             let slot = Slot { shared: Arc::clone(&self.shared), number: self.shared.new_slot() };
@@ -160,7 +160,7 @@ impl<A: Attempt> Executor<'_, A> {
     }
 }
 
-impl<A: Attempt> Drop for Executor<'_, A> {
+impl<R: Runner> Drop for Executor<'_, R> {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         let queued = mem::take(&mut state.queued);
@@ -173,8 +173,8 @@ impl<A: Attempt> Drop for Executor<'_, A> {
 }
 
 /// What slots and timekeeper share.
-struct Shared<A> {
-    attempt: A,
+struct Shared<R> {
+    runner: R,
     deadlines: Deadlines,
     state: Mutex<State>,
     /// There are decisions for which somebody waits, or further slots are to be spawned.
@@ -214,7 +214,7 @@ impl Running {
     }
 }
 
-impl<A: Attempt> Shared<A> {
+impl<R: Runner> Shared<R> {
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -268,7 +268,7 @@ impl<A: Attempt> Shared<A> {
         let count = abandoned.len();
         for Running { delivery, turn, permit, end, .. } in abandoned {
             let had_its_time = end == Some(End::TimeOut) && turn.limit < self.deadlines.cutoff;
-            let (decision, reply) = self.attempt.abandoned(&delivery, &turn, had_its_time);
+            let (decision, reply) = self.runner.abandoned(&delivery, &turn, had_its_time);
             let change = give_back(permit, reply, decision.at);
             self.post(self.state(), decision);
             self.announce(change);
@@ -280,7 +280,7 @@ impl<A: Attempt> Shared<A> {
     fn close(&self) {
         let queued = mem::take(&mut self.state().queued);
         for delivery in queued {
-            let decision = self.attempt.not_started(&delivery, &self.attempt.turn());
+            let decision = self.runner.not_started(&delivery, &self.runner.turn());
             self.post(self.state(), decision);
         }
     }
@@ -299,23 +299,23 @@ impl<A: Attempt> Shared<A> {
 
     fn announce(&self, change: Option<Change>) {
         if let Some(change) = change {
-            self.attempt.announce(change);
+            self.runner.announce(change);
         }
     }
 }
 
 /// One of the tasks that make attempts, as the attempt in it sees it.
-pub(super) struct Slot<A: Attempt> {
-    shared: Arc<Shared<A>>,
+pub(super) struct Slot<R: Runner> {
+    shared: Arc<Shared<R>>,
     number: usize,
 }
 
-impl<A: Attempt> Slot<A> {
+impl<R: Runner> Slot<R> {
     /// Takes delivery after delivery, until none is left or this one has been abandoned.
     async fn work(self) {
-        let Shared { attempt, .. } = &*self.shared;
+        let Shared { runner, .. } = &*self.shared;
         while let Some((delivery, turn)) = self.take() {
-            let (decision, reply) = attempt.run(&delivery, &turn, &self).await;
+            let (decision, reply) = runner.run(&delivery, &turn, &self).await;
             let is_long = decision.elapsed.is_some_and(|elapsed| elapsed >= LONG_RUN);
             if !self.finish(decision, reply) {
                 break;
@@ -332,7 +332,7 @@ impl<A: Attempt> Slot<A> {
     fn take(&self) -> Option<(Arc<Delivery>, Turn)> {
         let mut state = self.shared.state();
         let delivery = state.queued.next()?;
-        let turn = self.shared.attempt.turn();
+        let turn = self.shared.runner.turn();
         let due = if turn.began < self.shared.deadlines.cutoff {
             turn.limit
         } else {

@@ -1,59 +1,68 @@
-//! One batch, step by step. On this page the whole path of a message can be read:
+//! One batch, in eight steps:
 //!
-//! | step | | until |
-//! |---|---|---|
-//! | decode | records become deliveries | |
-//! | gate, handle, classify, decide | an [`attempt`] at each delivery becomes a decision; the [`executor`] keeps its time | the reserve begins |
-//! | plan | the decision becomes what is carried out, and what its successors in a FIFO group may do | |
-//! | settle | the plan becomes requests to SQS | the last tenth of the reserve |
-//! | report | what became of each message, for the host to respond with and for the log | the deadline |
+//! | | step | by | becomes | time it may take |
+//! |---|---|---|---|---|
+//! | 1 | decode | [`decode`] | a [`Delivery`] for each message | none, unless STS is asked who sent them: 3 s, and a quarter of what is left |
+//! | 2 | gate | [`Attempts`], [`gate`](crate::gate) | go on, or a [`Disposition`] without a call | none |
+//! | 3 | handle | [`Attempts`], the [`Handler`] | `Ok`, or an error | `REQUEUE_TIMEOUT_SECONDS`, but no longer than until the reserve begins |
+//! | 4 | classify | the handler, [`classify`](crate::classify) | a [`Failure`] of one of four classes | none |
+//! | 5 | decide | [`Attempts`], [`policy`](crate::policy) | a [`Disposition`] | none |
+//! | 6 | plan | [`Inner`], [`plan`](crate::plan) | a [`Plan`]: done, keep, show, hide or copy | none |
+//! | 7 | settle | [`settle`](crate::settle) | a [`Settlement`], by requests to SQS | until the last tenth of the reserve |
+//! | 8 | report | [`reporting`] | the [`Report`], with which the host responds | the last tenth of the reserve, with response and log |
 //!
-//! The reserve is `REQUEUE_RESERVE_SECONDS` at the end of the invocation, and at most a quarter of
-//! it.
+//! Steps 2 to 5 are an [`attempt`] at one message. The [`executor`] makes as many at once as
+//! `REQUEUE_CONCURRENCY` says and keeps their time; messages of a FIFO group go one after the other
+//! ([`groups`]).
+//!
+//! The reserve is the end of the invocation that is kept back for settling:
+//! `REQUEUE_RESERVE_SECONDS`, 5 s by default, and at most a quarter of the time that the invocation
+//! had at its start. Once it has begun, no handler starts, and those that run are cancelled:
+//!
+//! ```text
+//! start                     deadline - reserve          deadline - reserve / 10     deadline
+//!   |  decode, gate, handle, …  |  decide, plan, settle  |  report, respond, log  |
+//! ```
+//!
+//! For example, four seconds before the deadline, with a reserve of 5 s: a message that failed in
+//! time is still settled, for 3.5 s. A message whose handler had to be cancelled has failed by a
+//! time-out, which is temporary. A message whose turn did not come is deferred and uses up no retry.
 //!
 //! Has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and knows
 //! neither Lambda nor HTTP.
 
 use std::marker::PhantomData;
-use std::sync::{Arc, Once};
+use std::sync::Arc;
 
 use futures_util::stream;
 use futures_util::{FutureExt, StreamExt};
-use tokio::runtime::Handle;
-use tokio::sync::mpsc::{self, UnboundedSender};
-use tokio::sync::oneshot;
+use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use crate::classify::Rules;
-use crate::clock::Clock;
-use crate::delivery::{Decoder, Delivery};
-use crate::disposition::{Disposition, ReleaseReason, Strategy};
-use crate::failure::Failure;
-use crate::gate::{Protection, Standstill};
+use crate::delivery::Delivery;
 use crate::handler::Handler;
 use crate::message::{Body, Raw};
-use crate::plan::{Decision, Plan, Planned, Planner, Successors};
-use crate::policy::{self, RetryPolicy};
+use crate::plan::Planned;
 use crate::queue::{Queue, Record};
-use crate::report::{Outcome, Report};
-use crate::sender::Senders;
-use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
-use crate::settle::{SendHold, Settled, Settler, Task, Waiting};
-use crate::telemetry::{self, Emitter};
-use crate::wire::Wrap;
+use crate::report::Report;
+use crate::settings::Settings;
+use crate::settle::{Settled, Task, Waiting};
 
-mod attempt;
-mod deadlines;
 mod decode;
-mod executor;
-mod given_up;
-mod groups;
 mod rounds;
+mod groups;
+mod attempt;
+mod executor;
+mod deadlines;
+mod given_up;
+mod reporting;
+mod inner;
+mod host;
 
-use attempt::Attempt;
+use attempt::Attempts;
 use deadlines::Deadlines;
 pub(crate) use deadlines::Stop;
-use given_up::GivenUp;
+use inner::Inner;
 
 /// Works on batches: the core that Lambda, the command line and the tests share.
 ///
@@ -61,25 +70,6 @@ use given_up::GivenUp;
 pub struct BatchProcessor<H, Q, T = Raw> {
     inner: Arc<Inner<H, Q>>,
     body: PhantomData<fn() -> T>,
-}
-
-struct Inner<H, Q> {
-    handler: Arc<H>,
-    protection: Arc<Protection>,
-    settler: Settler<Q>,
-    policy: RetryPolicy,
-    rules: Rules,
-    limits: Limits,
-    decoder: Decoder,
-    recursive_loop: RecursiveLoop,
-    dead_letter: DeadLetterMode,
-    mode: Mode,
-    wrap: Wrap,
-    given_up: GivenUp,
-    metrics: Option<Emitter>,
-    handlers: Handle,
-    /// Whether the host has said what it says once.
-    said: Once,
 }
 
 impl<H, Q, T> BatchProcessor<H, Q, T>
@@ -94,72 +84,8 @@ where
     ///
     /// Outside a tokio runtime, unless the settings name one for the handlers.
     pub fn new(handler: H, queue: Q, settings: Settings) -> Self {
-        let Settings {
-            policy,
-            rules,
-            limits,
-            recursive_loop,
-            dead_letter,
-            mode,
-            wrap,
-            producer_limits,
-            trusted_senders,
-            metrics,
-            clock,
-            sampler,
-            handlers,
-            ..
-        } = settings;
-        let (strategy, dead_letter) = match mode {
-            Mode::Requeue => (settings.strategy, dead_letter),
-            // Nothing is sent.
-            Mode::Report => (Strategy::Visibility, DeadLetterMode::Redrive),
-        };
-        let calls = policy.sqs_calls.clone();
-        let settler =
-            Settler { queue: Arc::new(queue), clock, sampler, calls, hold: SendHold::default() };
-        let handlers = handlers.unwrap_or_else(Handle::current);
-        let handler = Arc::new(handler);
-        let protection = Protection::new(&policy);
-        let decoder = Decoder {
-            max_retries: policy.max_retries,
-            strategy,
-            producer_limits,
-            senders: trusted_senders.map(Senders::new),
-            ..Decoder::default()
-        };
-        let inner = Inner {
-            handler,
-            protection,
-            settler,
-            policy,
-            rules,
-            limits,
-            decoder,
-            recursive_loop,
-            dead_letter,
-            mode,
-            wrap,
-            given_up: GivenUp::default(),
-            metrics: metrics.map(Emitter::new),
-            handlers,
-            said: Once::new(),
-        };
-        Self { inner: Arc::new(inner), body: PhantomData }
-    }
-
-    pub(crate) fn clock(&self) -> &Clock {
-        &self.inner.settler.clock
-    }
-
-    /// Does what is to be done once for all batches.
-    pub(crate) fn once(&self, say: impl FnOnce()) {
-        self.inner.said.call_once(say);
-    }
-
-    /// Says what became of a batch, in log and metrics, and ends when `until` has come.
-    pub(crate) fn observe(&self, report: &Report, until: Instant) {
-        telemetry::observe(report, self.inner.metrics.as_ref(), until);
+        let inner = Arc::new(Inner::new(handler, queue, settings));
+        Self { inner, body: PhantomData }
     }
 
     /// Works on one batch. Returns before `deadline` whatever handlers and queue do, as long as
@@ -171,7 +97,8 @@ where
         let until = deadlines.window.deadline;
         let mut settled: Vec<Settled> = Vec::new();
         let mut deleted = 0;
-        for round in rounds::rounds(decode::decode(&self.inner, records, deadline).await) {
+        let deliveries = decode::decode(&self.inner, records, deadline).await;
+        for round in rounds::rounds(deliveries) {
             // The next round may end the process, and the poller then deletes nothing.
             let done = stream::iter(settled[deleted..].iter().filter_map(Settled::to_delete));
             settler.delete_done(done, until).await;
@@ -200,7 +127,8 @@ where
         let deadlines = Deadlines::new(Instant::now(), deadline, &self.inner.limits, stop.clone());
         let deadlines = Deadlines { deletes_done: true, ..deadlines };
         let (mut settled, mut not_deleted) = (Vec::new(), 0);
-        for round in rounds::rounds(decode::decode(&self.inner, records, deadline).await) {
+        let deliveries = decode::decode(&self.inner, records, deadline).await;
+        for round in rounds::rounds(deliveries) {
             let (done, mut deleting) = mpsc::unbounded_channel();
             let settled = &mut settled;
             // It owns the sender, so that deleting ends when settling has.
@@ -218,14 +146,7 @@ where
         (self.inner.report(settled, deadlines.window.started), not_deleted)
     }
 
-    /// Whether most messages that come now could only be deferred, for a host that need not receive
-    /// them.
-    pub(crate) fn standstill(&self) -> Option<Standstill> {
-        let Inner { protection, settler, mode, .. } = &*self.inner;
-        if *mode == Mode::Requeue { protection.standstill(settler.clock.now()) } else { None }
-    }
-
-    /// Attempt, plan, settle: from deliveries to what became of them.
+    /// Steps 2 to 7: attempt, plan and settle, side by side, until each delivery is settled.
     async fn work(
         &self,
         deliveries: Vec<Delivery>,
@@ -250,7 +171,7 @@ where
         tokio::join!(attempting, inner.settler.settle(planned, deadlines.window, settled));
     }
 
-    /// Attempt and plan, in any order.
+    /// Steps 2 to 6: attempt and plan, in any order.
     async fn attempt(
         &self,
         deliveries: Vec<Arc<Delivery>>,
@@ -258,107 +179,10 @@ where
         mut planned: impl FnMut(Planned),
     ) {
         let Inner { limits, handlers, .. } = &*self.inner;
-        let attempt = Attempt::new(self, deadlines);
+        let attempts = Attempts::new(self, deadlines);
         let plan = |decision| planned(self.inner.plan(decision));
-        executor::execute(attempt, deliveries, limits.concurrency, handlers, deadlines, plan).await;
-    }
-
-    /// Attempt and plan, one after the other: behind a message that is to be handled again, its
-    /// successors stay in the queue too.
-    async fn attempt_in_order(
-        &self,
-        group: Vec<Arc<Delivery>>,
-        deadlines: &Deadlines,
-        tasks: &UnboundedSender<Task>,
-    ) {
-        let mut group = group.into_iter();
-        while let Some(delivery) = group.next() {
-            let mut planned = None;
-            self.attempt(vec![delivery], deadlines, |one| planned = Some(one)).await;
-            let Planned { decision, plan, successors } =
-                planned.expect("every delivery is decided");
-            let settle = |waiting| drop(tasks.send(Task { decision, plan, waiting }));
-            match successors {
-                Successors::Proceed => settle(Waiting::Nobody),
-                _ if group.as_slice().is_empty() => settle(Waiting::Nobody),
-                Successors::ProceedOnceMoved => {
-                    let (moved, is_moved) = oneshot::channel();
-                    settle(Waiting::ForMove(moved));
-                    if is_moved.await.is_err() {
-                        break;
-                    }
-                }
-                Successors::Wait => {
-                    settle(Waiting::ForVisibility(group.as_slice().to_vec()));
-                    break;
-                }
-            }
-        }
-        for delivery in group {
-            let disposition = Disposition::Release(ReleaseReason::BehindFailed);
-            let decision = Decision::uncalled(delivery, disposition, self.clock().now(), 0.0);
-            drop(tasks.send(Task {
-                decision,
-                plan: Plan::Keep { unsent: None },
-                waiting: Waiting::Nobody,
-            }));
-        }
-    }
-}
-
-impl<H, Q: Queue> Inner<H, Q> {
-    fn planner(&self) -> Planner<'_> {
-        let Self { policy, mode, dead_letter, wrap, .. } = self;
-        Planner { policy, mode: *mode, dead_letter, wrap: *wrap }
-    }
-
-    fn plan(&self, decision: Decision) -> Planned {
-        let is_lapsed = self.settler.has_lapsed(&decision.delivery);
-        self.planner().plan(decision, is_lapsed)
-    }
-
-    fn report(&self, mut settled: Vec<Settled>, started: Instant) -> Report {
-        if self.mode == Mode::Requeue {
-            settled
-                .iter()
-                .filter(|settled| settled.settlement.is_kept())
-                .for_each(|kept| self.given_up.note(kept));
-        }
-        settled.sort_unstable_by_key(|settled| settled.decision.delivery.position);
-        Report {
-            outcomes: settled.into_iter().map(|settled| self.outcome(settled)).collect(),
-            elapsed: started.elapsed(),
-        }
-    }
-
-    fn outcome(&self, settled: Settled) -> Outcome {
-        let Settled {
-            decision: Decision { delivery, disposition, failure, elapsed, at, .. },
-            settlement,
-        } = settled;
-        let retry = failure
-            .as_ref()
-            .filter(|_| matches!(disposition, Disposition::Requeue { .. }))
-            .and_then(|failure| policy::next_retry(&self.policy, &delivery.progress(), failure));
-        let failure = failure.filter(|failure| !failure.is_postponed());
-        Outcome {
-            message_id: delivery.message_id.clone(),
-            original_message_id: delivery.original_id().map(str::to_owned),
-            queue: delivery.queue.clone(),
-            retry_count: delivery.retries(),
-            hops: delivery.state.hops,
-            receive_count: delivery.receive_count,
-            is_stuck: settlement.is_kept()
-                && disposition.gives_up()
-                && policy::is_stuck(&self.policy, &delivery.progress()),
-            class: failure.as_ref().map(Failure::class),
-            reason: failure.map(|failure| failure.reason().to_owned()),
-            disposition,
-            retry,
-            settlement,
-            elapsed,
-            age: at.duration_since(delivery.first_sent).unwrap_or_default(),
-        }
+        executor::execute(attempts, deliveries, limits.concurrency, handlers, deadlines, plan)
+            .await;
     }
 }
 

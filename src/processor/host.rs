@@ -1,0 +1,43 @@
+//! What a host asks of a processor besides the work on a batch.
+
+use tokio::time::Instant;
+
+use super::BatchProcessor;
+use crate::clock::Clock;
+use crate::gate::Standstill;
+use crate::handler::Handler;
+use crate::message::Body;
+use crate::queue::Queue;
+use crate::report::Report;
+use crate::settings::Mode;
+use crate::telemetry;
+
+impl<H, Q, T> BatchProcessor<H, Q, T>
+where
+    H: Handler<T>,
+    Q: Queue,
+    T: Body,
+{
+    pub(crate) fn clock(&self) -> &Clock {
+        &self.inner.settler.clock
+    }
+
+    /// Does what is to be done once for all batches.
+    pub(crate) fn once(&self, say: impl FnOnce()) {
+        self.inner.said.call_once(say);
+    }
+
+    /// Says what became of a batch, in log and metrics, and ends when `until` has come.
+    pub(crate) fn observe(&self, report: &Report, until: Instant) {
+        telemetry::observe(report, self.inner.metrics.as_ref(), until);
+    }
+
+    /// Whether most messages that come now could only be deferred, for a host that need not receive
+    /// them.
+    pub(crate) fn standstill(&self) -> Option<Standstill> {
+        match self.inner.mode {
+            Mode::Requeue => self.inner.protection.standstill(self.clock().now()),
+            Mode::Report => None,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What all batches of a processor share.
+
+use std::sync::{Arc, Once};
+
+use tokio::runtime::Handle;
+
+use super::given_up::GivenUp;
+use crate::classify::Rules;
+use crate::delivery::Decoder;
+use crate::disposition::Strategy;
+use crate::gate::Protection;
+use crate::plan::{Decision, Planned, Planner};
+use crate::policy::RetryPolicy;
+use crate::queue::Queue;
+use crate::sender::Senders;
+use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
+use crate::settle::{SendHold, Settler};
+use crate::telemetry::Emitter;
+use crate::wire::Wrap;
+
+pub(super) struct Inner<H, Q> {
+    pub(super) handler: Arc<H>,
+    pub(super) protection: Arc<Protection>,
+    pub(super) settler: Settler<Q>,
+    pub(super) policy: RetryPolicy,
+    pub(super) rules: Rules,
+    pub(super) limits: Limits,
+    pub(super) decoder: Decoder,
+    pub(super) recursive_loop: RecursiveLoop,
+    pub(super) dead_letter: DeadLetterMode,
+    pub(super) mode: Mode,
+    pub(super) wrap: Wrap,
+    pub(super) given_up: GivenUp,
+    pub(super) metrics: Option<Emitter>,
+    pub(super) handlers: Handle,
+    /// Whether the host has said what it says once.
+    pub(super) said: Once,
+}
+
+impl<H, Q: Queue> Inner<H, Q> {
+    pub(super) fn new(handler: H, queue: Q, settings: Settings) -> Self {
+        let Settings {
+            policy,
+            rules,
+            limits,
+            recursive_loop,
+            dead_letter,
+            mode,
+            wrap,
+            producer_limits,
+            trusted_senders,
+            metrics,
+            clock,
+            sampler,
+            handlers,
+            ..
+        } = settings;
+        let (strategy, dead_letter) = match mode {
+            Mode::Requeue => (settings.strategy, dead_letter),
+            // Nothing is sent.
+            Mode::Report => (Strategy::Visibility, DeadLetterMode::Redrive),
+        };
+        let calls = policy.sqs_calls.clone();
+        let settler =
+            Settler { queue: Arc::new(queue), clock, sampler, calls, hold: SendHold::default() };
+        let handlers = handlers.unwrap_or_else(Handle::current);
+        let handler = Arc::new(handler);
+        let protection = Protection::new(&policy);
+        let decoder = Decoder {
+            max_retries: policy.max_retries,
+            strategy,
+            producer_limits,
+            senders: trusted_senders.map(Senders::new),
+            ..Decoder::default()
+        };
+        Self {
+            handler,
+            protection,
+            settler,
+            policy,
+            rules,
+            limits,
+            decoder,
+            recursive_loop,
+            dead_letter,
+            mode,
+            wrap,
+            given_up: GivenUp::default(),
+            metrics: metrics.map(Emitter::new),
+            handlers,
+            said: Once::new(),
+        }
+    }
+
+    pub(super) fn planner(&self) -> Planner<'_> {
+        let Self { policy, mode, dead_letter, wrap, .. } = self;
+        Planner { policy, mode: *mode, dead_letter, wrap: *wrap }
+    }
+
+    /// Step 6, plan: how a decision is carried out, and what its successors may do.
+    pub(super) fn plan(&self, decision: Decision) -> Planned {
+        let is_lapsed = self.settler.has_lapsed(&decision.delivery);
+        self.planner().plan(decision, is_lapsed)
+    }
+}
