@@ -9,7 +9,7 @@ use std::time::SystemTime;
 use crate::arrivals::Arrivals;
 use crate::disposition::Strategy;
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::policy::Progress;
+use crate::policy::Usage;
 use crate::producer::MessageLimits;
 use crate::queue::{Attribute, Principal, QueueArn, Record};
 use crate::redrive::restart_if_redriven;
@@ -264,7 +264,7 @@ impl Delivery {
 
     /// Retries used before this delivery, or more where a message waits in its place.
     pub(crate) fn retries(&self) -> u32 {
-        self.progress().retries()
+        self.usage().retries()
     }
 
     /// Receives of this copy in this queue that may have been attempts, this one included.
@@ -278,8 +278,8 @@ impl Delivery {
         self.state.deferrals.max(self.receives() - 1)
     }
 
-    pub(crate) fn progress(&self) -> Progress<'_> {
-        Progress {
+    pub(crate) fn usage(&self) -> Usage<'_> {
+        Usage {
             state: &self.state,
             // Before its time nobody has tried anything.
             first_received: self
@@ -291,7 +291,7 @@ impl Delivery {
             strategy: self.strategy,
             // A message that waits for the sake of others, or for STS, may wait in a copy
             // otherwise, so its receives say nothing.
-            counts_receives: self.strategy == Strategy::Visibility
+            receives_are_retries: self.strategy == Strategy::Visibility
                 && !self.waits_for_others
                 && !self.is_unverified,
         }

@@ -41,7 +41,7 @@ pub(crate) fn gate(
     sample: f64,
 ) -> Option<Disposition> {
     if delivery.is_unverified {
-        return Some(policy::defer_unverified(delivery.progress().receive_count, now, sample));
+        return Some(policy::defer_unverified(delivery.usage().receive_count, now, sample));
     }
     if delivery.is_of_later_version {
         return Some(Disposition::Release(ReleaseReason::LaterVersion));
@@ -86,9 +86,9 @@ pub(crate) fn gate(
     if is_expired {
         return Some(Disposition::DeadLetter(DeadLetterReason::Expired));
     }
-    let progress = delivery.progress();
-    if let Some(reason) = policy::given_up(policy, &progress, delivery.copy_first_received) {
-        match (dead_letter, progress.counts_receives) {
+    let usage = delivery.usage();
+    if let Some(reason) = policy::given_up(policy, &usage, delivery.copy_first_received) {
+        match (dead_letter, usage.receives_are_retries) {
             (DeadLetterMode::Direct(_), false) => return Some(Disposition::DeadLetter(reason)),
             (_, false) => return Some(Disposition::Release(ReleaseReason::GivenUp)),
             // What follows it in its group has been let past.

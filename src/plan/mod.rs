@@ -118,7 +118,7 @@ impl<'a> Planner<'a> {
         now: SystemTime,
     ) -> &'a DeadLetterMode {
         let is_copyable = delivery.defect.is_none() && delivery.queue.is_some();
-        let is_last = || delivery.is_fifo() && policy::is_spent(self.policy, &delivery.progress());
+        let is_last = || delivery.is_fifo() && policy::is_spent(self.policy, &delivery.usage());
         match self.dead_letter {
             _ if !is_copyable => &DeadLetterMode::Redrive,
             DeadLetterMode::Annotate if delivery.is_fifo() || delivery.ends_its_row() => {
@@ -293,14 +293,14 @@ impl<'a> Planner<'a> {
     /// for good may be handled again on each receive, by a process that does not know that it was
     /// given up, until its receives say that its retries are used up.
     fn is_left_behind(&self, delivery: &Delivery) -> bool {
-        delivery.is_fifo() && policy::is_spent(self.policy, &delivery.progress())
+        delivery.is_fifo() && policy::is_spent(self.policy, &delivery.usage())
     }
 
     /// A FIFO message on its way to the dead-letter queue, which those behind it pass. SQS holds
     /// them back while it is in flight, so it is to be receivable at once; but without a redrive
     /// policy it would go round and round.
     fn leave_behind(&self, delivery: &Delivery) -> (Plan, Successors) {
-        let is_stuck = policy::is_stuck(self.policy, &delivery.progress());
+        let is_stuck = policy::is_stuck(self.policy, &delivery.usage());
         (if is_stuck { Plan::Keep { unsent: None } } else { show(delivery) }, Successors::Proceed)
     }
 

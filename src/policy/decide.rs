@@ -153,7 +153,7 @@ pub(super) fn time_left(
 
 /// What the crate knows about a message.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Progress<'a> {
+pub(crate) struct Usage<'a> {
     pub(crate) state: &'a RetryState,
     /// When the message was first received, ever.
     pub(crate) first_received: SystemTime,
@@ -165,10 +165,10 @@ pub(crate) struct Progress<'a> {
     pub(crate) strategy: Strategy,
     /// Whether its receives are attempts for which it waited in its place, and so could not note
     /// them.
-    pub(crate) counts_receives: bool,
+    pub(crate) receives_are_retries: bool,
 }
 
-impl Progress<'_> {
+impl Usage<'_> {
     /// Retries used, at most.
     pub(crate) fn retries(&self) -> u32 {
         self.state.retry_count.saturating_add(self.unnoted())
@@ -177,7 +177,7 @@ impl Progress<'_> {
     /// Receives of this copy before this one, each of which counts as an attempt that failed,
     /// whatever the class, though some may have ended without a call.
     fn unnoted(&self) -> u32 {
-        if self.counts_receives { self.receive_count.saturating_sub(1) } else { 0 }
+        if self.receives_are_retries { self.receive_count.saturating_sub(1) } else { 0 }
     }
 
     fn history(&self, policy: &RetryPolicy, class: FailureClass) -> History {
@@ -197,27 +197,27 @@ impl Progress<'_> {
 /// What is to happen to a message whose handler returned `failure`.
 pub(crate) fn decide(
     policy: &RetryPolicy,
-    progress: &Progress<'_>,
+    usage: &Usage<'_>,
     failure: &Failure,
     now: SystemTime,
     sample: f64,
 ) -> Disposition {
     if failure.is_postponed() {
         // In its place, a postponement uses up a receive like everything else.
-        if progress.counts_receives && is_spent(policy, progress) {
+        if usage.receives_are_retries && is_spent(policy, usage) {
             return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
         }
-        if progress.state.postponements >= policy.max_postponements {
+        if usage.state.postponements >= policy.max_postponements {
             return Disposition::DeadLetter(DeadLetterReason::PostponedTooOften);
         }
     }
-    match policy.decide(&progress.history(policy, failure.class()), failure, now, sample) {
-        Disposition::Requeue { .. } if is_spent(policy, progress) => {
+    match policy.decide(&usage.history(policy, failure.class()), failure, now, sample) {
+        Disposition::Requeue { .. } if is_spent(policy, usage) => {
             Disposition::DeadLetter(DeadLetterReason::RetriesExhausted)
         }
         // It cannot note this retry, so that the delay grows by its receives.
         Disposition::Requeue { fallback, .. }
-            if progress.strategy == Strategy::Visibility && !progress.counts_receives =>
+            if usage.strategy == Strategy::Visibility && !usage.receives_are_retries =>
         {
             Disposition::Requeue { wait: Wait::from(fallback, now), fallback }
         }
@@ -229,13 +229,13 @@ pub(crate) fn decide(
 /// jitter. `None` for a class without retries.
 pub(crate) fn next_retry(
     policy: &RetryPolicy,
-    progress: &Progress<'_>,
+    usage: &Usage<'_>,
     failure: &Failure,
 ) -> Option<Retry> {
     let class = policy.class(failure.class())?;
-    let History { retries, class_retries, .. } = progress.history(policy, failure.class());
+    let History { retries, class_retries, .. } = usage.history(policy, failure.class());
     let by_class = class.max_retries.map(|max| (class_retries, max));
-    let budgets = [Some((retries, max_retries(policy, progress))), by_class];
+    let budgets = [Some((retries, max_retries(policy, usage))), by_class];
     let (used, max) =
         budgets.into_iter().flatten().min_by_key(|(used, max)| max.saturating_sub(*used))?;
     let delay_before_jitter = match failure.delay() {
@@ -250,47 +250,47 @@ pub(crate) fn next_retry(
 const MAX_SPARE_RECEIVES: u32 = 20;
 
 /// Whether SQS has delivered this copy so often that no redrive policy seems to move it.
-pub(crate) fn is_stuck(policy: &RetryPolicy, progress: &Progress<'_>) -> bool {
-    let asked_for = match progress.strategy {
+pub(crate) fn is_stuck(policy: &RetryPolicy, usage: &Usage<'_>) -> bool {
+    let asked_for = match usage.strategy {
         Strategy::Copy => 0,
         // A receive for each retry, and as many that end without a call.
         Strategy::Visibility => policy.max_retries.saturating_mul(2),
     };
-    progress.receive_count > asked_for.saturating_add(MAX_SPARE_RECEIVES)
+    usage.receive_count > asked_for.saturating_add(MAX_SPARE_RECEIVES)
 }
 
 /// Whether a failure of this receive finds all retries used, whatever its class.
-pub(crate) fn is_spent(policy: &RetryPolicy, progress: &Progress<'_>) -> bool {
-    progress.retries() >= max_retries(policy, progress)
+pub(crate) fn is_spent(policy: &RetryPolicy, usage: &Usage<'_>) -> bool {
+    usage.retries() >= max_retries(policy, usage)
 }
 
 /// Most retries of this message, whatever its failures.
-pub(crate) fn max_retries(policy: &RetryPolicy, progress: &Progress<'_>) -> u32 {
-    policy.max_retries.min(progress.max_retries)
+pub(crate) fn max_retries(policy: &RetryPolicy, usage: &Usage<'_>) -> u32 {
+    policy.max_retries.min(usage.max_retries)
 }
 
 /// Why the message was given up on an earlier receive of this copy already, so that its handler
 /// need not run again.
 pub(crate) fn given_up(
     policy: &RetryPolicy,
-    progress: &Progress<'_>,
+    usage: &Usage<'_>,
     copy_first_received: Option<SystemTime>,
 ) -> Option<DeadLetterReason> {
-    let state = progress.state;
-    if progress.receive_count <= 1 {
+    let state = usage.state;
+    if usage.receive_count <= 1 {
         return None;
     }
-    if progress.counts_receives {
-        let before = Progress { receive_count: progress.receive_count - 1, ..*progress };
+    if usage.receives_are_retries {
+        let before = Usage { receive_count: usage.receive_count - 1, ..*usage };
         return is_spent(policy, &before).then_some(DeadLetterReason::RetriesExhausted);
     }
     let class = state.class?;
     let budget = policy.class(class)?;
-    if is_spent(policy, progress)
+    if is_spent(policy, usage)
         || no_retry_left(policy, budget, state.retry_count, state.count(class))
     {
         return Some(DeadLetterReason::RetriesExhausted);
     }
-    let left = time_left(budget, progress.first_received, copy_first_received?);
+    let left = time_left(budget, usage.first_received, copy_first_received?);
     left.is_zero().then_some(DeadLetterReason::TooOld)
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::decide::{MAX_SPREAD, Progress, max_retries, time_left};
+use super::decide::{MAX_SPREAD, Usage, max_retries, time_left};
 use super::{RetryPolicy, jitter};
 use crate::delay::Wait;
 use crate::disposition::{Deferral, Disposition, Strategy};
@@ -106,7 +106,7 @@ pub(crate) fn defer_unverified(receives: u32, now: SystemTime, sample: f64) -> D
 /// circuit.
 pub(crate) fn hold(
     policy: &RetryPolicy,
-    progress: &Progress<'_>,
+    usage: &Usage<'_>,
     why: Deferral,
     rest: Duration,
     deferrals: u32,
@@ -115,7 +115,7 @@ pub(crate) fn hold(
 ) -> Disposition {
     let wait = spread(rest.max(doubled(policy, deferrals)), sample);
     // When its time is up it is called.
-    let wait = wait.min(patience(policy, progress, now));
+    let wait = wait.min(age_left(policy, usage, now));
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
@@ -124,22 +124,22 @@ pub(crate) fn hold(
 /// time it may get into the dead-letter queue without a call.
 pub(crate) fn may_be_held(
     policy: &RetryPolicy,
-    progress: &Progress<'_>,
+    usage: &Usage<'_>,
     deferrals: u32,
     now: SystemTime,
 ) -> bool {
     deferrals < policy.max_deferrals
-        && progress.receive_count <= 1
-        && (progress.strategy == Strategy::Copy || max_retries(policy, progress) > 0)
-        && !patience(policy, progress, now).is_zero()
+        && usage.receive_count <= 1
+        && (usage.strategy == Strategy::Copy || max_retries(policy, usage) > 0)
+        && !age_left(policy, usage, now).is_zero()
 }
 
 /// What is left of the age budget: that of the class of the last failure, or the shortest one
 /// before any.
-fn patience(policy: &RetryPolicy, progress: &Progress<'_>, now: SystemTime) -> Duration {
-    let last = progress.state.class.and_then(|class| policy.class(class));
+fn age_left(policy: &RetryPolicy, usage: &Usage<'_>, now: SystemTime) -> Duration {
+    let last = usage.state.class.and_then(|class| policy.class(class));
     let classes = [&policy.rate_limit, &policy.quota, &policy.temporary];
-    let left = |class| time_left(class, progress.first_received, now);
+    let left = |class| time_left(class, usage.first_received, now);
     last.map_or_else(|| classes.map(left).into_iter().min().unwrap_or_default(), left)
 }
 

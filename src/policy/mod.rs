@@ -17,7 +17,7 @@ mod tests;
 pub use backoff::Backoff;
 pub use calls::CallPolicy;
 pub use decide::History;
-pub(crate) use decide::{Progress, decide, given_up, is_spent, is_stuck, max_retries, next_retry};
+pub(crate) use decide::{Usage, decide, given_up, is_spent, is_stuck, max_retries, next_retry};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
     believed_due, defer, defer_unverified, deferred_in_place, hold, may_be_held,

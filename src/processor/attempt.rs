@@ -237,14 +237,14 @@ where
     /// Calls the handler, unless the downstream service is paused or its circuit is open.
     async fn call(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
         let Inner { handler, protection, policy, mode, .. } = &*self.processor.inner;
-        let max_retries = policy::max_retries(policy, &delivery.progress());
+        let max_retries = policy::max_retries(policy, &delivery.usage());
         let message = match Message::new(delivery, max_retries, turn.limit) {
             Ok(message) => message,
             Err(failure) => return Handled::Failed(failure),
         };
         let (scope, caller, at) = (handler.scope(&message), Caller::of(delivery), turn.at);
         let may_be_held = *mode == Mode::Requeue
-            && policy::may_be_held(policy, &delivery.progress(), delivery.deferrals(), at);
+            && policy::may_be_held(policy, &delivery.usage(), delivery.deferrals(), at);
         let admitted = if may_be_held {
             protection.admit(scope, caller, at)
         } else {
@@ -275,7 +275,7 @@ where
             Handled::Held(Held { why, rest }) => (
                 policy::hold(
                     policy,
-                    &delivery.progress(),
+                    &delivery.usage(),
                     why,
                     rest,
                     delivery.deferrals(),
@@ -286,7 +286,7 @@ where
             ),
             Handled::Done => (Disposition::Complete, None),
             Handled::Failed(failure) => {
-                (policy::decide(policy, &delivery.progress(), &failure, now, sample), Some(failure))
+                (policy::decide(policy, &delivery.usage(), &failure, now, sample), Some(failure))
             }
             Handled::NotStarted => (
                 policy::defer(policy, Deferral::NoTimeLeft, delivery.deferrals(), now, sample),

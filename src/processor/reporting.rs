@@ -34,7 +34,7 @@ impl<H, Q> Inner<H, Q> {
         let retry = failure
             .as_ref()
             .filter(|_| matches!(disposition, Disposition::Requeue { .. }))
-            .and_then(|failure| policy::next_retry(&self.policy, &delivery.progress(), failure));
+            .and_then(|failure| policy::next_retry(&self.policy, &delivery.usage(), failure));
         let failure = failure.filter(|failure| !failure.is_postponed());
         Outcome {
             message_id: delivery.message_id.clone(),
@@ -45,7 +45,7 @@ impl<H, Q> Inner<H, Q> {
             receive_count: delivery.receive_count,
             is_stuck: settlement.is_kept()
                 && disposition.gives_up()
-                && policy::is_stuck(&self.policy, &delivery.progress()),
+                && policy::is_stuck(&self.policy, &delivery.usage()),
             class: failure.as_ref().map(Failure::class),
             reason: failure.map(|failure| failure.reason().to_owned()),
             disposition,

@@ -113,37 +113,32 @@ fn given_up_is_what_had_no_budget_left_on_an_earlier_receive() {
     ] {
         let mut state = RetryState { retry_count: retries, class, ..RetryState::default() };
         state.counts[Temporary as usize] = class_retries;
-        let progress = Progress {
+        let usage = Usage {
             state: &state,
             first_received: received(),
             receive_count,
             strategy: Strategy::Copy,
-            counts_receives: false,
+            receives_are_retries: false,
             max_retries: u32::MAX,
         };
-        let reason = given_up(&policy, &progress, Some(received() + secs(age)));
-        assert_eq!(reason.is_some(), expected, "{progress:?} at {age}");
+        let reason = given_up(&policy, &usage, Some(received() + secs(age)));
+        assert_eq!(reason.is_some(), expected, "{usage:?} at {age}");
         // It is what the decision said on that earlier receive.
         if let Some(reason) = reason {
-            let decided = decide(
-                &policy,
-                &progress,
-                &Failure::temporary("away"),
-                received() + secs(age),
-                0.5,
-            );
+            let decided =
+                decide(&policy, &usage, &Failure::temporary("away"), received() + secs(age), 0.5);
             assert_eq!(decided, Disposition::DeadLetter(reason));
         }
     }
 }
 
-fn in_place(state: &RetryState, receive_count: u32) -> Progress<'_> {
-    Progress {
+fn in_place(state: &RetryState, receive_count: u32) -> Usage<'_> {
+    Usage {
         state,
         first_received: received(),
         receive_count,
         strategy: Strategy::Visibility,
-        counts_receives: true,
+        receives_are_retries: true,
         max_retries: u32::MAX,
     }
 }
@@ -190,21 +185,17 @@ fn what_waits_in_its_place_counts_its_receives_for_every_class() {
         (3, 2, None, None, false),
     ] {
         let state = RetryState { retry_count, ..RetryState::default() };
-        let progress = in_place(&state, receive_count);
+        let usage = in_place(&state, receive_count);
         let secs = |failure| {
-            let decided = decide(&policy, &progress, failure, received(), 1.0);
+            let decided = decide(&policy, &usage, failure, received(), 1.0);
             decided.wait().map(|wait| wait.total().as_secs())
         };
-        assert_eq!(
-            given_up(&policy, &progress, Some(received())).is_none(),
-            is_handled,
-            "{progress:?}"
-        );
-        assert_eq!(secs(&temporary), after_temporary, "{progress:?}");
+        assert_eq!(given_up(&policy, &usage, Some(received())).is_none(), is_handled, "{usage:?}");
+        assert_eq!(secs(&temporary), after_temporary, "{usage:?}");
         assert_eq!(
             secs(&quota),
             after_quota.filter(|_| retry_count + receive_count <= 3),
-            "{progress:?}"
+            "{usage:?}"
         );
     }
 }
@@ -303,22 +294,22 @@ fn a_retry_is_numbered_by_the_budget_that_ends_first_and_its_delay_is_that_befor
         let class = ClassPolicy { max_retries: class_max, jitter: Jitter::Full, ..plain() };
         let mut state = RetryState { retry_count: retries, ..RetryState::default() };
         state.counts[FailureClass::Temporary as usize] = class_retries;
-        let progress = Progress {
+        let usage = Usage {
             state: &state,
             first_received: received(),
             receive_count: 1,
             strategy: Strategy::Copy,
-            counts_receives: false,
+            receives_are_retries: false,
             max_retries: u32::MAX,
         };
         let failure = Failure::temporary("away");
         let failure = named.map_or(failure.clone(), |named| failure.retry_after(secs(named)));
         let expected = Retry { number, max, delay_before_jitter: secs(delay) };
         assert_eq!(
-            next_retry(&policy(class), &progress, &failure),
+            next_retry(&policy(class), &usage, &failure),
             Some(expected),
             "{class_max:?} {retries}"
         );
-        assert_eq!(next_retry(&policy(plain()), &progress, &Failure::non_retryable("wrong")), None);
+        assert_eq!(next_retry(&policy(plain()), &usage, &Failure::non_retryable("wrong")), None);
     }
 }

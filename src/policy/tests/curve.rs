@@ -158,18 +158,17 @@ fn another_class_begins_its_own_curve() {
         ..RetryState::default()
     };
     state.counts[FailureClass::RateLimit as usize] = 5;
-    let progress = Progress {
+    let usage = Usage {
         state: &state,
         first_received: received(),
         receive_count: 1,
         strategy: Strategy::Copy,
-        counts_receives: false,
+        receives_are_retries: false,
         max_retries: u32::MAX,
     };
     for (jitter, wait) in [(Jitter::None, 10), (Jitter::Decorrelated, 30)] {
         let policy = policy(ClassPolicy { jitter, ..plain() });
-        let decided =
-            decide(&policy, &progress, &Failure::temporary("away"), received(), ALMOST_ONE);
+        let decided = decide(&policy, &usage, &Failure::temporary("away"), received(), ALMOST_ONE);
         assert_eq!(delay_secs(decided), Some(wait), "{jitter:?}");
     }
 }

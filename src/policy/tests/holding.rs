@@ -11,14 +11,14 @@ fn failed(retry_count: u32) -> RetryState {
     RetryState { retry_count, class: Some(FailureClass::Temporary), ..RetryState::default() }
 }
 
-fn first_receive(state: &RetryState, strategy: Strategy) -> Progress<'_> {
-    let counts_receives = strategy == Strategy::Visibility;
-    Progress {
+fn first_receive(state: &RetryState, strategy: Strategy) -> Usage<'_> {
+    let receives_are_retries = strategy == Strategy::Visibility;
+    Usage {
         state,
         first_received: received(),
         receive_count: 1,
         strategy,
-        counts_receives,
+        receives_are_retries,
         max_retries: u32::MAX,
     }
 }
@@ -50,8 +50,8 @@ fn what_sqs_delivers_once_more_is_not_held() {
         for (receive_count, expected) in
             [(0, true), (1, true), (2, false), (3, false), (u32::MAX, false)]
         {
-            let progress = Progress { receive_count, ..first_receive(&state, strategy) };
-            assert_eq!(may_be_held(&policy, &progress, 0, received()), expected, "{progress:?}");
+            let usage = Usage { receive_count, ..first_receive(&state, strategy) };
+            assert_eq!(may_be_held(&policy, &usage, 0, received()), expected, "{usage:?}");
         }
     }
 }
@@ -82,22 +82,18 @@ fn whose_time_is_up_is_not_held_and_a_hold_ends_with_it() {
         (Some(FailureClass::NonRetryable), 1_000),
     ] {
         let state = RetryState { class, ..RetryState::default() };
-        let progress = first_receive(&state, Strategy::Copy);
+        let usage = first_receive(&state, Strategy::Copy);
         // milliseconds that are left → seconds that it is held
         for (left, held) in
             [(60_001, 60), (60_000, 60), (59_999, 59), (1_000, 1), (999, 0), (1, 0), (0, 0)]
         {
             let now = received() + secs(patience) - Duration::from_millis(left);
-            assert_eq!(
-                may_be_held(&policy, &progress, 0, now),
-                held > 0,
-                "{class:?}, {left} ms left"
-            );
-            let decided = hold(&policy, &progress, Deferral::Paused, secs(60), 0, now, 0.0);
+            assert_eq!(may_be_held(&policy, &usage, 0, now), held > 0, "{class:?}, {left} ms left");
+            let decided = hold(&policy, &usage, Deferral::Paused, secs(60), 0, now, 0.0);
             assert_eq!(delay_secs(decided), Some(held), "{class:?}, {left} ms left");
         }
         // A clock that runs behind SQS's.
-        assert!(may_be_held(&policy, &progress, 0, received() - secs(DAY)));
+        assert!(may_be_held(&policy, &usage, 0, received() - secs(DAY)));
     }
 }
 
@@ -128,9 +124,8 @@ fn a_hold_lasts_for_its_rest_or_twice_as_long_as_the_last_and_is_spread_over_twi
         let policy = RetryPolicy { max_deferral: secs(max_deferral), ..policy(class) };
         for (sample, expected) in [(0.0, shortest), (ALMOST_ONE, longest)] {
             for why in [Deferral::Paused, Deferral::CircuitOpen] {
-                let progress = first_receive(&state, Strategy::Copy);
-                let decided =
-                    hold(&policy, &progress, why, secs(rest), deferrals, received(), sample);
+                let usage = first_receive(&state, Strategy::Copy);
+                let decided = hold(&policy, &usage, why, secs(rest), deferrals, received(), sample);
                 let Disposition::Defer { why: said, wait } = decided else { panic!("{decided:?}") };
                 assert_eq!(said, why);
                 let secs = wait.total().as_secs_f64().round();

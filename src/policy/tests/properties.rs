@@ -102,13 +102,13 @@ proptest! {
         let offset = Duration::from_millis(age_millis.unsigned_abs());
         let now = if age_millis < 0 { received() - offset } else { received() + offset };
         let strategy = if in_place { Waits::Visibility } else { Waits::Copy };
-        let progress = Progress { state: &state, first_received: received(), receive_count, strategy, counts_receives: in_place, max_retries: u32::MAX };
+        let usage = Usage { state: &state, first_received: received(), receive_count, strategy, receives_are_retries: in_place, max_retries: u32::MAX };
         let age = now.duration_since(received()).unwrap_or_default();
 
-        match decide(&policy, &progress, &failure, now, sample) {
+        match decide(&policy, &usage, &failure, now, sample) {
             Disposition::Requeue { wait, fallback } => {
                 let class = policy.class(failure.class()).expect("retryable");
-                prop_assert!(progress.retries() < policy.max_retries);
+                prop_assert!(usage.retries() < policy.max_retries);
                 prop_assert!(class.max_retries.is_none_or(|max| state.count(failure.class()) < max));
                 prop_assert!(age + wait.total() <= class.total_timeout);
                 prop_assert!(age + fallback <= class.total_timeout);
@@ -133,6 +133,6 @@ proptest! {
 
         let deferred = defer(&policy, Deferral::NoTimeLeft, state.deferrals, now, sample).wait().expect("deferred");
         prop_assert!(deferred.total() <= policy.max_deferral.saturating_mul(2).max(secs(1)));
-        given_up(&policy, &progress, Some(now));
+        given_up(&policy, &usage, Some(now));
     }
 }
