@@ -21,7 +21,7 @@ use crate::wire::{self, Origin};
 /// After so many copies in a row a message waits by its visibility, unless Lambda allows loops. Its
 /// loop detection counts to about 16, by the invocation and not by the message. Source: Lambda
 /// developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
-pub(crate) const MAX_LINEAGE: u32 = 10;
+pub(crate) const MAX_COPIES_IN_ROW: u32 = 10;
 
 /// Why a body with two layers of retry fields that are not believed is not handled.
 const NESTED: &str = "the retry fields of two copies, neither by a trusted sender: REQUEUE_TRUSTED_SENDERS seems to lack the id of a \
@@ -40,7 +40,7 @@ pub(crate) struct Delivery {
     pub(crate) strategy: Strategy,
     /// Copies in a row up to this one, as Lambda's loop detection counts them; `None` where it is
     /// switched off.
-    pub(crate) lineage: Option<u32>,
+    pub(crate) copies_in_row: Option<u32>,
     /// Whether other messages of its batch make it wait in its place, though it might have waited
     /// in a copy.
     waits_for_others: bool,
@@ -196,7 +196,7 @@ impl Delivery {
                 .collect(),
             queue: record.queue,
             strategy,
-            lineage: None,
+            copies_in_row: None,
             waits_for_others: false,
             receive_count,
             receives_before: arrival.map_or(0, |arrival| arrival.receives_before),
@@ -229,23 +229,23 @@ impl Delivery {
 
     /// Notes which message is before it in its FIFO group: as long as that one is not done, both
     /// are received together.
-    pub(crate) fn follow(&mut self, predecessor: &Self) {
+    pub(crate) fn wait_behind(&mut self, predecessor: &Self) {
         self.waits = self.waits.max(predecessor.waits);
     }
 
     /// Notes how many copies in a row led to this invocation: whatever it sends continues that row.
-    pub(crate) fn descend(&mut self, lineage: u32) {
-        self.lineage = Some(lineage);
+    pub(crate) fn continue_row(&mut self, copies_in_row: u32) {
+        self.copies_in_row = Some(copies_in_row);
         // Only by its id can SQS be told to keep it.
         if self.ends_its_row() && self.message_id.is_some() && self.strategy == Strategy::Copy {
             self.strategy = Strategy::Visibility;
-            self.waits_for_others = self.state.lineage < MAX_LINEAGE;
+            self.waits_for_others = self.state.copies_in_row < MAX_COPIES_IN_ROW;
         }
     }
 
     /// Whether nothing more may be sent for it without coming near Lambda's limit.
     pub(crate) fn ends_its_row(&self) -> bool {
-        self.lineage.is_some_and(|lineage| lineage >= MAX_LINEAGE)
+        self.copies_in_row.is_some_and(|copies_in_row| copies_in_row >= MAX_COPIES_IN_ROW)
     }
 
     /// The body as first delivered.

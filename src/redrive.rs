@@ -40,5 +40,5 @@ pub(crate) fn restart_if_redriven(state: RetryState, record: &Record) -> RetrySt
         dead_letter_source.as_ref().map(ToString::to_string),
     );
     // Nobody says that a redrive breaks off the row of copies.
-    RetryState { lineage: state.lineage, ..state.restarted(last_dead_letter) }
+    RetryState { copies_in_row: state.copies_in_row, ..state.restarted(last_dead_letter) }
 }

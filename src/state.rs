@@ -33,7 +33,7 @@ pub(crate) struct RetryState {
     /// Copies sent on the way to a `not_before`.
     pub(crate) hops: u32,
     /// Copies in a row, as Lambda's loop detection counts them, where that is switched on.
-    pub(crate) lineage: u32,
+    pub(crate) copies_in_row: u32,
     /// Times an operator moved the message back from the dead-letter queue.
     pub(crate) redrives: u32,
     /// Why the message was given up, as JSON text.

@@ -14,7 +14,7 @@ use tower::Service;
 
 use crate::clock::from_epoch_millis;
 use crate::config::{self, InvalidConfig};
-use crate::delivery::MAX_LINEAGE;
+use crate::delivery::MAX_COPIES_IN_ROW;
 use crate::disposition::Strategy;
 use crate::handler::Handler;
 use crate::message::Body;
@@ -129,7 +129,8 @@ const NOT_IN_LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts th
 const LEAST_FOR_RESPONSE: Duration = Duration::from_millis(50);
 
 fn warn_of_loop_detection(settings: &Settings) {
-    let copies = settings.strategy == Strategy::Copy && settings.policy.max_retries > MAX_LINEAGE;
+    let copies =
+        settings.strategy == Strategy::Copy && settings.policy.max_retries > MAX_COPIES_IN_ROW;
     if settings.recursive_loop == RecursiveLoop::Terminate && copies {
         tracing::warn!(
             maxRetries = settings.policy.max_retries,

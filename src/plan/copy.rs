@@ -101,7 +101,8 @@ fn carried(delivery: &Delivery) -> RetryState {
     state.original_message_id = delivery.original_id().map(str::to_owned);
     state.first_sent = Some(delivery.first_sent);
     state.first_received = Some(delivery.first_received);
-    state.lineage = delivery.lineage.map_or(0, |lineage| lineage.saturating_add(1));
+    state.copies_in_row =
+        delivery.copies_in_row.map_or(0, |copies_in_row| copies_in_row.saturating_add(1));
     state.not_before = None;
     state
 }

@@ -25,10 +25,13 @@ pub(super) async fn decode<H, Q: Queue>(
         deliveries = joined(deliveries);
     }
     if inner.recursive_loop == RecursiveLoop::Terminate {
-        let lineage =
-            deliveries.iter().map(|delivery| delivery.state.lineage).max().unwrap_or_default();
+        let copies_in_row = deliveries
+            .iter()
+            .map(|delivery| delivery.state.copies_in_row)
+            .max()
+            .unwrap_or_default();
         for delivery in &mut deliveries {
-            delivery.descend(lineage);
+            delivery.continue_row(copies_in_row);
         }
     }
     deliveries

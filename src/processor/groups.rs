@@ -30,7 +30,7 @@ pub(super) fn groups(deliveries: Vec<Delivery>) -> (Vec<Arc<Delivery>>, Vec<Vec<
             groups.push(Vec::new());
         }
         if let Some(predecessor) = groups[number].last() {
-            delivery.follow(predecessor);
+            delivery.wait_behind(predecessor);
         }
         groups[number].push(Arc::new(delivery));
     }

@@ -50,7 +50,7 @@ struct Fields<'a> {
     deferrals: Option<&'a str>,
     postponements: Option<&'a str>,
     hops: Option<&'a str>,
-    lineage: Option<&'a str>,
+    copies_in_row: Option<&'a str>,
     redrives: Option<&'a str>,
     original: Option<&'a str>,
     dead_letter: Option<&'a str>,
@@ -86,7 +86,7 @@ impl<'a> Fields<'a> {
             "deferrals" => &mut self.deferrals,
             "postponements" => &mut self.postponements,
             "hops" => &mut self.hops,
-            "lineage" => &mut self.lineage,
+            "lineage" => &mut self.copies_in_row,
             "redrives" => &mut self.redrives,
             "original" => &mut self.original,
             "deadLetter" => &mut self.dead_letter,
@@ -107,7 +107,7 @@ impl<'a> Fields<'a> {
             deferrals: present(self.deferrals, super::count)?.unwrap_or_default(),
             postponements: present(self.postponements, super::count)?.unwrap_or_default(),
             hops: present(self.hops, super::count)?.unwrap_or_default(),
-            lineage: present(self.lineage, super::count)?.unwrap_or_default(),
+            copies_in_row: present(self.copies_in_row, super::count)?.unwrap_or_default(),
             redrives: present(self.redrives, super::count)?.unwrap_or_default(),
             dead_letter: present(self.dead_letter, object)?,
             source: present(self.source, json::string)?,
@@ -198,7 +198,7 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "deferrals", non_zero(state.deferrals))?;
         entry(&mut map, "postponements", non_zero(state.postponements))?;
         entry(&mut map, "hops", non_zero(state.hops))?;
-        entry(&mut map, "lineage", non_zero(state.lineage))?;
+        entry(&mut map, "lineage", non_zero(state.copies_in_row))?;
         entry(&mut map, "redrives", non_zero(state.redrives))?;
         entry(
             &mut map,

@@ -166,7 +166,7 @@ fn any_state() -> impl Strategy<Value = RetryState> {
         deferrals: inner.4[0],
         hops: inner.4[1],
         redrives: inner.4[2],
-        lineage: inner.4[3],
+        copies_in_row: inner.4[3],
         postponements: inner.4[4],
         dead_letter: foreign.0,
         source: foreign.1,
