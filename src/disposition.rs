@@ -57,7 +57,7 @@ pub enum Disposition {
         /// How long it waits.
         wait: Wait,
         /// How long the original stays invisible if no copy can be sent.
-        fallback: Duration,
+        hidden_if_unsent: Duration,
     },
     /// It was not its turn, and it waits likewise. In a copy that uses no retry. In its place the
     /// receive counts as one, except for a wait until the producer's `requeue.notBefore`.

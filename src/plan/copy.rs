@@ -24,7 +24,7 @@ pub(crate) struct Copy {
     delay: Delay,
     /// How long the original is hidden if SQS does not confirm the copy; `None` leaves it to its
     /// visibility timeout.
-    pub(crate) fallback: Option<Duration>,
+    pub(crate) hidden_if_unsent: Option<Duration>,
 }
 
 /// Why no copy can be sent.
@@ -63,11 +63,11 @@ impl Copy {
         state: &RetryState,
         delay: Delay,
         (from, to): (Arc<QueueArn>, Arc<QueueArn>),
-        fallback: Option<Duration>,
+        hidden_if_unsent: Option<Duration>,
         wrap: Wrap,
     ) -> Result<Self, Unsendable> {
         let body = wire::stamp(delivery.payload(), state, wrap)?;
-        let copy = Self { from, to, body, delay, fallback };
+        let copy = Self { from, to, body, delay, hidden_if_unsent };
         if copy.outgoing(delivery).size() > MAX_BATCH_BYTES {
             Err(Unsendable::MessageTooLong)
         } else {

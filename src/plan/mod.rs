@@ -95,9 +95,9 @@ impl<'a> Planner<'a> {
         decision.disposition = self.feasible(&decision, dead_letter, is_lapsed);
         let (plan, successors) = match decision.disposition {
             Disposition::Complete => (Plan::Done, Successors::Proceed),
-            Disposition::Requeue { wait, fallback } => {
-                let fallback = Duration::from_secs(whole_secs(fallback));
-                (self.wait(&decision, None, wait, fallback), Successors::Wait)
+            Disposition::Requeue { wait, hidden_if_unsent } => {
+                let hidden_if_unsent = Duration::from_secs(whole_secs(hidden_if_unsent));
+                (self.wait(&decision, None, wait, hidden_if_unsent), Successors::Wait)
             }
             Disposition::Defer { why, wait } => {
                 (self.wait(&decision, Some(why), wait, wait.total()), Successors::Wait)
@@ -201,13 +201,13 @@ impl<'a> Planner<'a> {
     }
 
     /// A message that waits, deferred if there is a reason for that, and else for its next retry;
-    /// `fallback` is how long it is hidden if no copy can be sent.
+    /// `hidden_if_unsent` is how long it is hidden if no copy can be sent.
     fn wait(
         &self,
         decision: &Decision,
         why: Option<Deferral>,
         wait: Wait,
-        fallback: Duration,
+        hidden_if_unsent: Duration,
     ) -> Plan {
         let Decision { delivery, failure, .. } = decision;
         let Some(queue) = delivery.queue.clone() else { return Plan::Keep { unsent: None } };
@@ -216,9 +216,9 @@ impl<'a> Planner<'a> {
         }
         let state = copy::waiting(delivery, why, failure.as_ref().map(Failure::class), wait);
         let route = (Arc::clone(&queue), Arc::clone(&queue));
-        match Copy::new(delivery, &state, wait.delay(), route, Some(fallback), self.wrap) {
+        match Copy::new(delivery, &state, wait.delay(), route, Some(hidden_if_unsent), self.wrap) {
             Ok(copy) => Plan::Copy(copy),
-            Err(unsent) => Plan::Hide { queue, wait: fallback, unsent: Some(unsent) },
+            Err(unsent) => Plan::Hide { queue, wait: hidden_if_unsent, unsent: Some(unsent) },
         }
     }
 

@@ -110,7 +110,7 @@ fn retry(
         }
         Some(named) => {
             let wait = spread_named(policy, named, sample).min(left);
-            Disposition::Requeue { wait: Wait::from(wait, now), fallback: wait }
+            Disposition::Requeue { wait: Wait::from(wait, now), hidden_if_unsent: wait }
         }
         None => {
             let curve = |retries| class.delay(retries, history.previous, sample).min(left);
@@ -119,7 +119,7 @@ fn retry(
             let attempts = history.retries.max(history.receives.saturating_sub(1));
             Disposition::Requeue {
                 wait: Wait::from(curve(history.class_retries), now),
-                fallback: curve(attempts),
+                hidden_if_unsent: curve(attempts),
             }
         }
     }
@@ -216,10 +216,10 @@ pub(crate) fn decide(
             Disposition::DeadLetter(DeadLetterReason::RetriesExhausted)
         }
         // It cannot note this retry, so that the delay grows by its receives.
-        Disposition::Requeue { fallback, .. }
+        Disposition::Requeue { hidden_if_unsent, .. }
             if usage.strategy == Strategy::Visibility && !usage.receives_are_retries =>
         {
-            Disposition::Requeue { wait: Wait::from(fallback, now), fallback }
+            Disposition::Requeue { wait: Wait::from(hidden_if_unsent, now), hidden_if_unsent }
         }
         decided => decided,
     }

@@ -179,7 +179,7 @@ impl<Q: Queue> Settler<Q> {
             .iter()
             .filter(|copy| !self.has_lapsed(&copy.decision.delivery))
             .filter_map(|copy| {
-                Some((copy.receipt_handles().first()?.as_str(), copy.copy.fallback?))
+                Some((copy.receipt_handles().first()?.as_str(), copy.copy.hidden_if_unsent?))
             })
             .collect();
         self.hide(queue, &entries, window).await;

@@ -42,7 +42,7 @@ fn completed(retry_count: u32, age: Duration) -> Outcome {
 
 fn failed(class: FailureClass, secs: u64) -> Outcome {
     let wait = Wait::from(Duration::from_secs(secs), std::time::UNIX_EPOCH);
-    let requeue = Disposition::Requeue { wait, fallback: Duration::from_secs(secs) };
+    let requeue = Disposition::Requeue { wait, hidden_if_unsent: Duration::from_secs(secs) };
     outcome(requeue, Some(class), Settlement::Moved)
 }
 
@@ -117,7 +117,7 @@ fn every_end_of_a_message_is_counted_under_its_name() {
     };
     let temporary = Some(FailureClass::Temporary);
     let wait = Wait::from(Duration::from_secs(7), std::time::UNIX_EPOCH);
-    let requeue = Disposition::Requeue { wait, fallback: Duration::from_secs(7) };
+    let requeue = Disposition::Requeue { wait, hidden_if_unsent: Duration::from_secs(7) };
     let code = || "ServiceUnavailable".to_owned();
     let requeued = json!({ "HandlerDuration": 20, "Failed": 1, "FailedAttempt": 1, "Requeued": 1, "RetryDelay": 7 });
     let given_up =

@@ -175,8 +175,8 @@ fn another_class_begins_its_own_curve() {
 
 #[test]
 fn a_message_that_cannot_be_sent_again_counts_its_receives() {
-    // retries, of this class, receives → wait, fallback
-    for (retries, class_retries, receives, wait, fallback) in [
+    // retries, of this class, receives → wait, hidden_if_unsent
+    for (retries, class_retries, receives, wait, hidden_if_unsent) in [
         (0, 0, 0, 10, 10),
         (0, 0, 1, 10, 10),
         (0, 0, 2, 10, 20),
@@ -188,7 +188,7 @@ fn a_message_that_cannot_be_sent_again_counts_its_receives() {
         let history = History { retries, class_retries, receives, ..after_retries(0) };
         let decided =
             policy(plain()).decide(&history, &Failure::temporary("away"), received(), 0.5);
-        assert_eq!(decided, requeued(wait, fallback), "{history:?}");
+        assert_eq!(decided, requeued(wait, hidden_if_unsent), "{history:?}");
     }
 }
 

@@ -59,6 +59,9 @@ fn delay_secs(disposition: Disposition) -> Option<u64> {
     disposition.wait().map(|wait| wait.total().as_secs())
 }
 
-fn requeued(wait: u64, fallback: u64) -> Disposition {
-    Disposition::Requeue { wait: Wait::from(secs(wait), received()), fallback: secs(fallback) }
+fn requeued(wait: u64, hidden_if_unsent: u64) -> Disposition {
+    Disposition::Requeue {
+        wait: Wait::from(secs(wait), received()),
+        hidden_if_unsent: secs(hidden_if_unsent),
+    }
 }

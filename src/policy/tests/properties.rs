@@ -106,12 +106,12 @@ proptest! {
         let age = now.duration_since(received()).unwrap_or_default();
 
         match decide(&policy, &usage, &failure, now, sample) {
-            Disposition::Requeue { wait, fallback } => {
+            Disposition::Requeue { wait, hidden_if_unsent } => {
                 let class = policy.class(failure.class()).expect("retryable");
                 prop_assert!(usage.retries() < policy.max_retries);
                 prop_assert!(class.max_retries.is_none_or(|max| state.count(failure.class()) < max));
                 prop_assert!(age + wait.total() <= class.total_timeout);
-                prop_assert!(age + fallback <= class.total_timeout);
+                prop_assert!(age + hidden_if_unsent <= class.total_timeout);
                 prop_assert!(wait.delay().as_secs() <= 900);
                 prop_assert!(wait.total() <= secs(900) || wait.not_before() == now.checked_add(wait.total()));
                 match failure.delay() {
