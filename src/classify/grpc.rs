@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rules::Case;
+use super::rules::Facts;
 use crate::failure::{Evidence, Failure, FailureClass};
 
 /// Code, name, class.
@@ -88,7 +88,7 @@ impl Failure {
             | FailureClass::NonRetryable => *class,
         };
         let built_in = || Self::new(class, Evidence::Typed, format_args!("gRPC {name}"));
-        Case::code(name).judge().unwrap_or_else(built_in).told(status.retry_delay)
+        Facts::code(name).by_rules().unwrap_or_else(built_in).told(status.retry_delay)
     }
 }
 

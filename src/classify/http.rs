@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use serde_json::Value;
 
 use super::answer::Answer;
-use super::rules::Case;
+use super::rules::Facts;
 use super::status::{class_of, told};
 use super::{aws, code, retry_after};
 use crate::failure::{Evidence, Failure, FailureClass};
@@ -129,8 +129,8 @@ impl Failure {
         }
         let details = Details::of(answer);
         let codes = details.words.iter().chain(&details.aws_code).map(String::as_str);
-        let ruled = Case::answer(answer, codes, details.own_code.as_deref()).judge();
-        let failure = ruled.unwrap_or_else(|| verdict(answer, &details, told.is_some()));
+        let ruled = Facts::answer(answer, codes, details.own_code.as_deref()).by_rules();
+        let failure = ruled.unwrap_or_else(|| built_in(answer, &details, told.is_some()));
         let told = told.or(details.retry_delay);
         match failure.class() {
             FailureClass::Temporary | FailureClass::NonRetryable => failure.told(told),
@@ -140,7 +140,7 @@ impl Failure {
     }
 }
 
-fn verdict(answer: &Answer<'_>, details: &Details, asks_for_patience: bool) -> Failure {
+fn built_in(answer: &Answer<'_>, details: &Details, names_delay: bool) -> Failure {
     let status = answer.status;
     let typed =
         |class, reason: std::fmt::Arguments<'_>| Failure::new(class, Evidence::Typed, reason);
@@ -169,11 +169,11 @@ fn verdict(answer: &Answer<'_>, details: &Details, asks_for_patience: bool) -> F
     }
     // By RFC 9110 for 413: who names a time to come back says that the obstacle passes. So does one
     // who still works on an earlier attempt.
-    if matches!(status, 409 | 413) && asks_for_patience {
+    if matches!(status, 409 | 413) && names_delay {
         return told(FailureClass::Temporary, Some("asks to come back"));
     }
     // GitHub's two limits.
-    if status == 403 && (asks_for_patience || retry_after::is_used_up(answer) == Some(true)) {
+    if status == 403 && (names_delay || retry_after::is_used_up(answer) == Some(true)) {
         return told(FailureClass::RateLimit, Some("rate limit"));
     }
     told(class, None)

@@ -14,7 +14,7 @@ use std::time::Duration;
 use aws_smithy_types::error::metadata::ProvideErrorMetadata;
 
 use crate::failure::{Evidence, Failure, FailureClass};
-use rules::Case;
+use rules::Facts;
 
 // Each imports only those after it.
 mod grpc;
@@ -59,7 +59,7 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn classified(error: &(dyn Error + 'static)) -> Self {
-        Case::error(error, None).judge().or_else(|| recognised(error)).unwrap_or_else(|| {
+        Facts::error(error, None).by_rules().or_else(|| recognised(error)).unwrap_or_else(|| {
             Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unrecognised error")
         })
     }
@@ -78,7 +78,7 @@ impl Failure {
     /// ```
     #[must_use]
     pub fn aws(error: &(impl ProvideErrorMetadata + Error + 'static)) -> Self {
-        let ruled = Case::error(error, error.code()).judge();
+        let ruled = Facts::error(error, error.code()).by_rules();
         ruled
             .or_else(|| error.code().and_then(aws::by_code))
             .unwrap_or_else(|| Self::classified(error))

@@ -183,14 +183,14 @@ impl Rules {
         self.0.is_empty()
     }
 
-    fn judge(&self, case: &Case<'_>) -> Option<Failure> {
+    fn by_rules(&self, facts: &Facts<'_>) -> Option<Failure> {
         self.0.iter().find_map(|rule| match rule {
             // Were the rules still in force, one that asks the built-in tables would be asked again
             // for ever.
             Rule::ByType(rule) => {
-                Self::new().within(|| chain(case.error?).find_map(|level| rule(level)))
+                Self::new().within(|| chain(facts.error?).find_map(|level| rule(level)))
             }
-            Rule::Matching(condition, effect) => condition.holds(case).then(|| effect.of(case)),
+            Rule::Matching(condition, effect) => condition.holds(facts).then(|| effect.of(facts)),
         })
     }
 }
@@ -203,7 +203,7 @@ impl fmt::Debug for Rules {
 
 /// All that is known of a failure and that a rule may ask for.
 #[derive(Default)]
-pub(super) struct Case<'a> {
+pub(super) struct Facts<'a> {
     answer: Option<&'a Answer<'a>>,
     error: Option<&'a (dyn Error + 'static)>,
     codes: Vec<&'a str>,
@@ -212,7 +212,7 @@ pub(super) struct Case<'a> {
     words: OnceCell<Words>,
 }
 
-impl<'a> Case<'a> {
+impl<'a> Facts<'a> {
     pub(super) fn answer(
         answer: &'a Answer<'a>,
         codes: impl Iterator<Item = &'a str>,
@@ -235,8 +235,8 @@ impl<'a> Case<'a> {
     }
 
     /// What the first matching rule of those in force here says.
-    pub(super) fn judge(&self) -> Option<Failure> {
-        CURRENT.try_with(Rules::clone).ok()?.judge(self)
+    pub(super) fn by_rules(&self) -> Option<Failure> {
+        CURRENT.try_with(Rules::clone).ok()?.by_rules(self)
     }
 
     fn words(&self) -> &Words {
@@ -249,23 +249,23 @@ impl<'a> Case<'a> {
 }
 
 impl Match {
-    fn holds(&self, case: &Case<'_>) -> bool {
+    fn holds(&self, facts: &Facts<'_>) -> bool {
         let status = |range: &RangeInclusive<u16>| {
-            case.answer.is_some_and(|answer| range.contains(&answer.status))
+            facts.answer.is_some_and(|answer| range.contains(&answer.status))
         };
         let code = |code: &String| {
-            case.codes.iter().any(|known| known == code || aws::bare(known) == code)
+            facts.codes.iter().any(|known| known == code || aws::bare(known) == code)
         };
         let header = |(name, value): &(String, Option<String>)| {
             let is_wanted = |found: &[u8]| {
                 value.as_ref().is_none_or(|value| found.eq_ignore_ascii_case(value.as_bytes()))
             };
-            case.answer.is_some_and(|answer| answer.values(name).any(is_wanted))
+            facts.answer.is_some_and(|answer| answer.values(name).any(is_wanted))
         };
         one_of(&self.statuses, status)
             && one_of(&self.codes, code)
             && self.headers.iter().all(header)
-            && one_of(&self.words, |phrase| case.words().hold(&phrase.0))
+            && one_of(&self.words, |phrase| facts.words().hold(&phrase.0))
     }
 }
 
@@ -274,12 +274,12 @@ fn one_of<T>(wanted: &[T], holds: impl Fn(&T) -> bool) -> bool {
 }
 
 impl Effect {
-    fn of(&self, case: &Case<'_>) -> Failure {
+    fn of(&self, facts: &Facts<'_>) -> Failure {
         let place = &self.place;
-        let reason = match (case.answer, &self.reason) {
+        let reason = match (facts.answer, &self.reason) {
             (Some(answer), Some(reason)) => told(answer.status, Some(reason), None),
             (Some(answer), None) => {
-                format!("{}, by {place}", told(answer.status, None, case.own_code))
+                format!("{}, by {place}", told(answer.status, None, facts.own_code))
             }
             (None, Some(reason)) => reason.clone(),
             (None, None) => format!("by {place}"),

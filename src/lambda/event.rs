@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess};
 
-use super::lenient::{Lenient, Number, Shape, Text};
+use super::lenient::{Expected, Lenient, Number, Text};
 use crate::clock::from_epoch_millis;
 use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
 
@@ -35,7 +35,7 @@ impl<'de> Deserialize<'de> for SqsEvent {
     }
 }
 
-impl Shape for SqsEvent {
+impl Expected for SqsEvent {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
         #[derive(Deserialize)]
         enum Member {
@@ -57,7 +57,7 @@ impl Shape for SqsEvent {
 #[derive(Default)]
 struct Records(Option<Vec<Record>>);
 
-impl Shape for Records {
+impl Expected for Records {
     fn list<'de, A: SeqAccess<'de>>(&mut self, mut list: A) -> Result<(), A::Error> {
         let mut records = Vec::new();
         // All records of a batch come from one queue: its ARN is read and kept once.
@@ -93,7 +93,7 @@ impl Default for LooseRecord {
     }
 }
 
-impl Shape for LooseRecord {
+impl Expected for LooseRecord {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]
@@ -148,7 +148,7 @@ struct SystemAttributes {
     dead_letter_source: Option<String>,
 }
 
-impl Shape for SystemAttributes {
+impl Expected for SystemAttributes {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
         #[derive(Deserialize)]
         enum Member {
@@ -190,7 +190,7 @@ impl Default for MessageAttributes {
     }
 }
 
-impl Shape for MessageAttributes {
+impl Expected for MessageAttributes {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
         while let Some((name, Lenient(loose))) =
             map.next_entry::<String, Lenient<LooseAttribute>>()?
@@ -227,7 +227,7 @@ impl LooseAttribute {
     }
 }
 
-impl Shape for LooseAttribute {
+impl Expected for LooseAttribute {
     fn map<'de, A: MapAccess<'de>>(&mut self, mut map: A) -> Result<(), A::Error> {
         #[derive(Deserialize)]
         #[serde(rename_all = "camelCase")]

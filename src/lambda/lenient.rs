@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
 /// What a value is expected to be. Each method stands for a kind of JSON value; those that are not
-/// overridden note the value as [`other`](Shape::other) and skip it.
-pub(super) trait Shape: Default {
+/// overridden note the value as [`other`](Expected::other) and skip it.
+pub(super) trait Expected: Default {
     fn text(&mut self, _: Cow<'_, str>) {
         self.other();
     }
@@ -34,7 +34,7 @@ pub(super) trait Shape: Default {
 /// A value of any kind, read as `S`.
 pub(super) struct Lenient<S>(pub(super) S);
 
-impl<'de, S: Shape> Deserialize<'de> for Lenient<S> {
+impl<'de, S: Expected> Deserialize<'de> for Lenient<S> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(LenientVisitor(PhantomData)).map(Self)
     }
@@ -42,7 +42,7 @@ impl<'de, S: Shape> Deserialize<'de> for Lenient<S> {
 
 struct LenientVisitor<S>(PhantomData<S>);
 
-impl<S: Shape> LenientVisitor<S> {
+impl<S: Expected> LenientVisitor<S> {
     fn other() -> S {
         let mut shape = S::default();
         shape.other();
@@ -50,7 +50,7 @@ impl<S: Shape> LenientVisitor<S> {
     }
 }
 
-impl<'de, S: Shape> Visitor<'de> for LenientVisitor<S> {
+impl<'de, S: Expected> Visitor<'de> for LenientVisitor<S> {
     type Value = S;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -106,7 +106,7 @@ impl<'de, S: Shape> Visitor<'de> for LenientVisitor<S> {
 #[derive(Default)]
 pub(super) struct Text(pub(super) Option<String>);
 
-impl Shape for Text {
+impl Expected for Text {
     fn text(&mut self, text: Cow<'_, str>) {
         self.0 = Some(text.into_owned());
     }
@@ -121,7 +121,7 @@ impl<N> Default for Number<N> {
     }
 }
 
-impl<N: FromStr> Shape for Number<N> {
+impl<N: FromStr> Expected for Number<N> {
     fn text(&mut self, text: Cow<'_, str>) {
         self.0 = text.parse().ok();
     }

@@ -35,7 +35,7 @@ const RECEIVED_BEFORE: Duration = Duration::from_secs(300 + 60);
 const MODEST_VISIBILITY: Duration = Duration::from_secs(900);
 
 impl<Q: Queue> Settler<Q> {
-    /// Sends what is pending, and leaves each copy confirmed or not. Returns the trouble that
+    /// Sends what is pending, and leaves each copy confirmed or not. Returns the failed that
     /// remains, if any.
     pub(super) async fn send(
         &self,
@@ -44,18 +44,18 @@ impl<Q: Queue> Settler<Q> {
         deadline: Instant,
     ) -> Option<CallErrorKind> {
         let deadline = deadline.min(Instant::now() + SEND_TIMEOUT);
-        let mut trouble = self.send_together(queue, copies, deadline).await;
-        if trouble == Some(CallErrorKind::Malformed) && copies.len() > 1 {
+        let mut failed = self.send_together(queue, copies, deadline).await;
+        if failed == Some(CallErrorKind::Malformed) && copies.len() > 1 {
             // One of them spoils the request for all: alone, only that one fails.
-            trouble = None;
+            failed = None;
             for copy in copies {
-                trouble = worse(
-                    trouble,
+                failed = worse(
+                    failed,
                     self.send_together(queue, std::slice::from_mut(copy), deadline).await,
                 );
             }
         }
-        trouble
+        failed
     }
 
     async fn send_together(
@@ -66,14 +66,14 @@ impl<Q: Queue> Settler<Q> {
     ) -> Option<CallErrorKind> {
         let mut tries = Tries::until(deadline.checked_sub(LEAST_FOR_SEND).unwrap_or(deadline));
         let mut ambiguous_tries = 0;
-        let mut trouble = None;
+        let mut failed = None;
         while self.begin(&mut tries).await {
             let now = self.clock.now();
             for copy in copies
                 .iter_mut()
                 .filter(|copy| copy.is_pending() && self.has_lapsed(&copy.decision.delivery))
             {
-                copy.progress = Sent::Refused("VisibilityLapsed".to_owned());
+                copy.sent = Sent::Refused("VisibilityLapsed".to_owned());
             }
             let pending = copies.iter_mut().filter(|copy| copy.is_pending());
             let mut entries: Vec<&mut Sending> = pending.collect();
@@ -85,8 +85,8 @@ impl<Q: Queue> Settler<Q> {
             }
             let outgoing: Vec<Outgoing<'_>> = entries.iter().map(|copy| copy.outgoing()).collect();
             let answer = within(deadline, self.queue.send(queue, &outgoing)).await;
-            trouble = record(answer, entries);
-            let again = match trouble {
+            failed = record(answer, entries);
+            let again = match failed {
                 None | Some(CallErrorKind::Refused | CallErrorKind::Malformed) => false,
                 Some(CallErrorKind::Unavailable) => true,
                 Some(CallErrorKind::Ambiguous) => {
@@ -98,7 +98,7 @@ impl<Q: Queue> Settler<Q> {
                 break;
             }
         }
-        trouble
+        failed
     }
 
     /// Pauses before a try that is not the first. `false`: there is to be none, by the policy or
@@ -253,31 +253,31 @@ fn worse(one: Option<CallErrorKind>, other: Option<CallErrorKind>) -> Option<Cal
     }
 }
 
-/// Notes the answer in the copies it is about; returns the trouble that remains, if any.
+/// Notes the answer in the copies it is about; returns the failed that remains, if any.
 fn record(
     answer: Result<Vec<Confirmation>, CallError>,
     copies: Vec<&mut Sending>,
 ) -> Option<CallErrorKind> {
     match answer {
         Ok(confirmations) => {
-            let mut trouble = None;
+            let mut failed = None;
             let mut confirmations = confirmations.into_iter();
             for copy in copies {
-                copy.progress = match confirmations.next() {
+                copy.sent = match confirmations.next() {
                     Some(Ok(())) => Sent::Confirmed,
                     Some(Err(error)) if !error.sender_fault => {
-                        trouble = Some(CallErrorKind::Unavailable);
+                        failed = Some(CallErrorKind::Unavailable);
                         Sent::NotYet(Some(error.code))
                     }
                     Some(Err(error)) => Sent::Refused(error.code),
                     None => Sent::Refused("Unconfirmed".to_owned()),
                 };
             }
-            trouble
+            failed
         }
         Err(error) => {
             for copy in copies {
-                copy.progress = match error.kind {
+                copy.sent = match error.kind {
                     CallErrorKind::Refused => Sent::Refused(error.code.clone()),
                     CallErrorKind::Malformed
                     | CallErrorKind::Unavailable

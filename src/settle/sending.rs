@@ -10,7 +10,7 @@ pub(super) struct Sending {
     pub(super) decision: Decision,
     pub(super) copy: Copy,
     pub(super) waiting: Waiting,
-    pub(super) progress: Sent,
+    pub(super) sent: Sent,
     /// Why the original could not be deleted.
     pub(super) not_deleted: Option<String>,
 }
@@ -28,7 +28,7 @@ pub(super) enum Sent {
 
 impl Sending {
     pub(super) fn new(decision: Decision, copy: Copy, waiting: Waiting) -> Self {
-        Self { decision, copy, waiting, progress: Sent::NotYet(None), not_deleted: None }
+        Self { decision, copy, waiting, sent: Sent::NotYet(None), not_deleted: None }
     }
 
     /// The bytes it takes in a request.
@@ -37,7 +37,7 @@ impl Sending {
     }
 
     pub(super) fn is_pending(&self) -> bool {
-        matches!(self.progress, Sent::NotYet(_))
+        matches!(self.sent, Sent::NotYet(_))
     }
 
     /// Whether the rest of its group waits for it.
@@ -46,7 +46,7 @@ impl Sending {
     }
 
     pub(super) fn is_confirmed(&self) -> bool {
-        self.progress == Sent::Confirmed
+        self.sent == Sent::Confirmed
     }
 
     pub(super) fn outgoing(&self) -> Outgoing<'_> {
@@ -58,7 +58,7 @@ impl Sending {
     }
 
     pub(super) fn into_settled(self) -> Settled {
-        let settlement = match (self.progress, self.not_deleted) {
+        let settlement = match (self.sent, self.not_deleted) {
             (Sent::Confirmed, None) => Settlement::Moved,
             (Sent::Confirmed, Some(code)) => Settlement::MovedNotDeleted { code },
             (Sent::Refused(code) | Sent::NotYet(Some(code)), _) => Settlement::Unconfirmed { code },

@@ -90,7 +90,7 @@ impl Entry for Line<'_> {
         writer.value("Failed", &Counted(counts.failed));
         writer.value("Requeued", &Counted(counts.requeued));
         writer.value("DeadLettered", &Counted(counts.dead_lettered));
-        writer.value("RetryDelay", &Spread(SECONDS, &figures.retry_delay));
+        writer.value("RetryDelay", &Distribution(SECONDS, &figures.retry_delay));
         if let Some(class) = self.class {
             writer.config(&BY_CLASS);
             writer.value(CLASS, class.as_str());
@@ -103,19 +103,19 @@ impl Entry for Line<'_> {
         writer.value("Abandoned", &Counted(counts.abandoned));
         writer.value("SendUnconfirmed", &Counted(counts.send_unconfirmed));
         writer.value("DeleteFailed", &Counted(counts.delete_failed));
-        writer.value("FailedAttempt", &Spread(COUNT, &figures.failed_attempt));
-        writer.value("RetryCount", &Spread(COUNT, &figures.retry_count));
-        writer.value("TimeToSuccess", &Spread(MILLISECONDS, &figures.time_to_success));
+        writer.value("FailedAttempt", &Distribution(COUNT, &figures.failed_attempt));
+        writer.value("RetryCount", &Distribution(COUNT, &figures.retry_count));
+        writer.value("TimeToSuccess", &Distribution(MILLISECONDS, &figures.time_to_success));
         writer.value(
             "TimeToSuccessFirstAttempt",
-            &Spread(MILLISECONDS, &figures.time_to_success_first_attempt),
+            &Distribution(MILLISECONDS, &figures.time_to_success_first_attempt),
         );
         writer.value(
             "TimeToSuccessAfterRetry",
-            &Spread(MILLISECONDS, &figures.time_to_success_after_retry),
+            &Distribution(MILLISECONDS, &figures.time_to_success_after_retry),
         );
-        writer.value("HandlerDuration", &Spread(MILLISECONDS, &figures.handler_duration));
-        writer.value("MessageAge", &Spread(SECONDS, &figures.message_age));
+        writer.value("HandlerDuration", &Distribution(MILLISECONDS, &figures.handler_duration));
+        writer.value("MessageAge", &Distribution(SECONDS, &figures.message_age));
     }
 }
 
@@ -131,9 +131,9 @@ impl Value for Counted {
 }
 
 /// The values of several messages.
-struct Spread<'a>(Unit, &'a [u64]);
+struct Distribution<'a>(Unit, &'a [u64]);
 
-impl Value for Spread<'_> {
+impl Value for Distribution<'_> {
     fn write(&self, writer: impl ValueWriter) {
         writer.metric(observations(self.1.to_vec()), self.0, [], MetricFlags::empty());
     }

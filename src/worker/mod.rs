@@ -25,7 +25,7 @@ mod standstill;
 
 pub use check::{StartError, WithoutDeadLetterQueue};
 use lease::Leased;
-use poll::{PAUSE, Trouble};
+use poll::{PAUSE, ReceiveFailures};
 use standstill::{PROBING, Standing, Turn};
 
 /// A receive that has no answer so long after its wait has failed.
@@ -285,13 +285,13 @@ where
 
     /// One receiver.
     async fn receive_and_work(&self, batch_size: usize, stop: &Stop) {
-        let mut trouble = Trouble::default();
+        let mut failures = ReceiveFailures::default();
         while !stop.starting.is_cancelled() {
             // Kept until the messages are settled.
             let Some((max, _turn)) = self.turn(batch_size, stop).await else { break };
             match self.receive(max, stop).await {
                 Ok(received) if received.records.is_empty() => {
-                    trouble = Trouble::default();
+                    failures = ReceiveFailures::default();
                     if self.settings.until == Until::Empty && self.is_empty().await {
                         stop.starting.cancel();
                     }
@@ -303,11 +303,11 @@ where
                     }
                 }
                 Ok(received) => {
-                    trouble = Trouble::default();
+                    failures = ReceiveFailures::default();
                     self.work(received, stop).await;
                 }
                 Err(error) => {
-                    let pause = trouble.add(&self.receive_calls, &self.sampler, &error);
+                    let pause = failures.add(&self.receive_calls, &self.sampler, &error);
                     tokio::select! {
                         () = sleep(pause) => {}
                         () = stop.starting.cancelled() => {}

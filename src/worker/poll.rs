@@ -28,12 +28,12 @@ pub(super) fn wait(until: Until, visibility: Duration) -> Duration {
 
 /// Receives that failed in a row.
 #[derive(Default)]
-pub(super) struct Trouble {
+pub(super) struct ReceiveFailures {
     attempts: u32,
     pause: Option<Duration>,
 }
 
-impl Trouble {
+impl ReceiveFailures {
     /// Notes a failure and says how long to pause. What SQS refuses for good may be put right by an
     /// operator, so that is asked again too, but no more often than need be.
     pub(super) fn add(
