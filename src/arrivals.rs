@@ -1,6 +1,6 @@
 //! When a message that a redrive policy moved came to the queue that is worked on. SQS goes on with
 //! its receive count and with the time of its first receive, and says nothing of the move; so each
-//! execution environment notes what it finds on its own first receive.
+//! execution environment notes the count and the time of its own first receive.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -41,7 +41,7 @@ impl Arrivals {
             return Some(Arrival { receives_before, ..arrival.clone() });
         }
         if known.len() >= MAX_ARRIVALS {
-            // Nothing waits in its place for longer.
+            // No message waits by its visibility for longer.
             known.retain(|_, arrival| {
                 now.duration_since(arrival.at).is_ok_and(|age| age < MAX_VISIBILITY)
             });

@@ -91,7 +91,7 @@ impl Wait {
         self.total
     }
 
-    /// What SQS is asked to wait now.
+    /// The delay that SQS is asked for now.
     #[must_use]
     pub fn delay(&self) -> Delay {
         Delay::at_most(self.total)

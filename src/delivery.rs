@@ -27,7 +27,7 @@ pub(crate) const MAX_COPIES_IN_ROW: u32 = 10;
 const NESTED: &str = "the retry fields of two copies, neither by a trusted sender: REQUEUE_TRUSTED_SENDERS seems to lack the id of a \
                       function or worker that handles this queue";
 
-/// One record after decoding: what the gate, the policy and settling work with.
+/// One record after decoding.
 pub(crate) struct Delivery {
     /// Its place in the batch.
     pub(crate) position: usize,
@@ -41,15 +41,14 @@ pub(crate) struct Delivery {
     /// Copies in a row up to this one, as Lambda's loop detection counts them; `None` where it is
     /// switched off.
     pub(crate) copies_in_row: Option<u32>,
-    /// Whether other messages of its batch make it wait in its place, though it might have waited
-    /// in a copy.
+    /// Whether other messages of its batch make it wait by its visibility, though it might have
+    /// waited in a copy.
     waits_for_others: bool,
     /// By SQS's count, which goes on when a redrive policy moves a message.
     pub(crate) receive_count: u32,
     /// Receives before it came to this queue, as far as they are known.
     receives_before: u32,
-    /// Receives that were used up by waiting in its place for its time, or behind a message that
-    /// did.
+    /// Receives that were used up by waiting for its time, or behind a message that did.
     waits: u32,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
@@ -59,7 +58,7 @@ pub(crate) struct Delivery {
     pub(crate) trace_header: Option<String>,
     pub(crate) attributes: BTreeMap<String, Attribute>,
     pub(crate) state: RetryState,
-    /// What its producer allows.
+    /// The limits that its producer sets.
     pub(crate) limits: MessageLimits,
     /// Why no handler can be given this record.
     pub(crate) defect: Option<Failure>,
@@ -73,12 +72,12 @@ pub(crate) struct Delivery {
     payload: String,
 }
 
-/// By what records are read.
+/// The settings by which records are read.
 #[derive(Default)]
 pub(crate) struct Decoder {
     /// Bounds the count that a producer may claim.
     pub(crate) max_retries: u32,
-    /// What a standard queue is to have.
+    /// How messages of a standard queue wait.
     pub(crate) strategy: Strategy,
     pub(crate) producer_limits: ProducerLimits,
     /// Whose fields are believed; `None` for everybody's.
@@ -262,7 +261,7 @@ impl Delivery {
         self.queue.as_ref().is_some_and(|queue| queue.is_fifo())
     }
 
-    /// Retries used before this delivery, or more where a message waits in its place.
+    /// Retries used before this delivery; more of a message that waits by its visibility.
     pub(crate) fn retries(&self) -> u32 {
         self.usage().retries()
     }

@@ -1,4 +1,4 @@
-//! What is to happen to a message. Values only: `policy/` and `gate/` make them, `settle/` carries
+//! The intent for a message. Values only: `policy/` and `gate/` make them, `settle/` carries
 //! them out.
 
 use std::fmt;
@@ -35,11 +35,11 @@ pub enum Strategy {
     /// In a copy, which is sent with a delay; the original is deleted.
     #[default]
     Copy,
-    /// In its place in the queue, invisible.
+    /// In the queue, invisible.
     Visibility,
 }
 
-/// What is to happen to a message.
+/// The intent for a message.
 ///
 /// ```
 /// use requeue::{DeadLetterReason, Disposition};
@@ -51,16 +51,16 @@ pub enum Disposition {
     /// It is done: the event source mapping deletes it.
     Complete,
     /// It failed, and waits for its next attempt: in a copy with one more retry used, whereupon the
-    /// original is deleted, or, by the strategy [`Visibility`](crate::Strategy::Visibility), in its
-    /// place.
+    /// original is deleted, or, by the strategy [`Visibility`](crate::Strategy::Visibility), by its
+    /// visibility.
     Requeue {
         /// How long it waits.
         wait: Wait,
         /// How long the original stays invisible if no copy can be sent.
         hidden_if_unsent: Duration,
     },
-    /// It was not its turn, and it waits likewise. In a copy that uses no retry. In its place the
-    /// receive counts as one, except for a wait until the producer's `requeue.notBefore`.
+    /// It was not its turn, and it waits likewise. In a copy that uses no retry. By its visibility
+    /// the receive counts as one, except for a wait until the producer's `requeue.notBefore`.
     Defer {
         /// Why.
         why: Deferral,
@@ -147,20 +147,20 @@ impl fmt::Display for Retry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deferral {
     /// Its time (`notBefore`, or the producer's `requeue.notBefore`) has not come: one more hop of
-    /// at most 900 s, or a wait in its place.
+    /// at most 900 s, or a wait by its visibility.
     NotDue,
     /// The handler asked for a later time without having failed.
     Postponed,
-    /// Its callee asked for a pause.
+    /// Its downstream service asked for a pause.
     Paused,
-    /// Its callee failed and failed.
+    /// Its downstream service kept failing.
     CircuitOpen,
     /// Too little of the invocation, or no thread, was left to start it.
     NoTimeLeft,
     /// SQS was to keep it, but the record has no message id by which Lambda could be told.
     Unreportable,
     /// It bears retry fields, and STS did not say whether this process has sent them itself. It
-    /// always waits in its place.
+    /// always waits by its visibility.
     SenderUnknown,
 }
 
@@ -236,7 +236,8 @@ pub enum DeadLetterReason {
     NonRetryable,
     /// All its retries are used.
     RetriesExhausted,
-    /// Its time is used up, or the delay that the callee named does not fit into what is left.
+    /// Its time is used up, or the delay that the downstream service named does not fit into the
+    /// rest.
     TooOld,
     /// It is older than `messageTtlSeconds`, or than its producer's own limit `requeue.ttlSeconds`.
     Expired,

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use crate::printable::is_printable;
 
-/// The four kinds of trouble, each with its own patience.
+/// The four kinds of failures, each with delays and budgets of its own.
 ///
 /// ```
 /// use requeue::FailureClass;
@@ -20,7 +20,7 @@ pub enum FailureClass {
     RateLimit,
     /// An allowance is used up, for hours perhaps.
     Quota,
-    /// Trouble that should pass: a time-out, a reset, a 503, a panic, anything unrecognised.
+    /// A failure that should pass: a timeout, a reset, a 503, a panic, anything unrecognised.
     Temporary,
     /// Trying again cannot help: the message goes to the dead-letter queue.
     NonRetryable,
@@ -54,7 +54,7 @@ impl fmt::Display for FailureClass {
     }
 }
 
-/// What a class was concluded from.
+/// The evidence from which a class was concluded.
 ///
 /// ```
 /// use requeue::{Evidence, Failure};
@@ -83,13 +83,14 @@ pub enum Evidence {
     TimeOut,
 }
 
-/// One failure: a class, perhaps a delay that the callee named, and a reason in few words.
+/// One failure: a class, perhaps a delay that the downstream service named, and a reason in few
+/// words.
 ///
 /// ```
 /// use std::time::Duration;
 /// use requeue::{Failure, FailureClass};
 ///
-/// let failure = Failure::rate_limit("the bank asks for patience").retry_after(Duration::from_secs(30));
+/// let failure = Failure::rate_limit("the bank asks to wait").retry_after(Duration::from_secs(30));
 /// assert_eq!(failure.class(), FailureClass::RateLimit);
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(30)));
 /// ```
@@ -106,9 +107,9 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The callee limits the rate. `reason` is the handler's own words: they travel in logs and to
-    /// the dead-letter queue, so they must hold no body, header or secret; they are scrubbed and
-    /// cut to 256 characters.
+    /// The downstream service limits the rate. `reason` is the handler's own words: they travel in
+    /// logs and to the dead-letter queue, so they must hold no body, header or secret; they are
+    /// scrubbed and cut to 256 characters.
     pub fn rate_limit(reason: impl fmt::Display) -> Self {
         Self::new(FailureClass::RateLimit, Evidence::Handler, reason)
     }
@@ -137,7 +138,7 @@ impl Failure {
 
     /// Nothing failed, but the message shall come again after `delay`, which is at least a second
     /// and at most the policy's `max_retry_after`. This is how work is scheduled. A message that
-    /// waits in a copy uses no retry for it. For one that waits in its place (a FIFO queue,
+    /// waits in a copy uses no retry for it. For one that waits by its visibility (a FIFO queue,
     /// [`Strategy::Visibility`](crate::Strategy::Visibility)) it is a receive, which counts as a
     /// retry.
     #[must_use]
@@ -160,13 +161,13 @@ impl Failure {
         Self { class, delay: None, postponed: false, evidence, reason: Reason::new(reason) }
     }
 
-    /// The callee named the time after which to try again, as with `Retry-After`. It wins over the
-    /// policy's curve.
+    /// The downstream service named the time after which to try again, as with `Retry-After`. It
+    /// wins over the policy's curve.
     ///
     /// The wait is at most the policy's
     /// [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after), 12 hours by default, and a
-    /// spread of up to a minute. A message that waits in its place waits for at most 41,940 s. If
-    /// the time does not fit into what is left of the class's age, the message is given up at once.
+    /// spread of up to a minute. A message that waits by its visibility waits for at most 41,940 s.
+    /// If the time does not fit into the rest of the class's age, the message is given up at once.
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { delay: Some(delay), ..self }
@@ -178,7 +179,7 @@ impl Failure {
         self.class
     }
 
-    /// The delay that the callee, or the handler, named.
+    /// The delay that the downstream service, or the handler, named.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         self.delay
@@ -190,7 +191,7 @@ impl Failure {
         self.postponed
     }
 
-    /// What the class was concluded from.
+    /// The evidence from which the class was concluded.
     #[must_use]
     pub fn evidence(&self) -> Evidence {
         self.evidence

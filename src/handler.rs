@@ -16,7 +16,8 @@ pub(crate) fn poll_last<T>(poll: impl FnOnce() -> T) -> T {
     LAST_POLL.sync_scope((), poll)
 }
 
-/// Whether the handler that runs here is dropped unless it ends now: what it knows by now decides.
+/// Whether the handler that runs here is dropped unless it ends now: the response that it has by
+/// now decides.
 ///
 /// A handler that waits for more than it needs, such as the body of a response whose status is
 /// there, asks it in its `poll` function.
@@ -52,8 +53,8 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     /// is dropped when its time is over.
     fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), Failure>> + Send;
 
-    /// What the message is going to call: a pause or an open circuit of one scope defers no message
-    /// of another. Default: one scope for all.
+    /// The downstream service that the message is going to call: a pause or an open circuit of one
+    /// scope defers no message of another. Default: one scope for all.
     ///
     /// ```
     /// # use requeue::{Failure, Handler, Message, Scope};

@@ -152,7 +152,7 @@ impl<T> Message<T> {
     ///
     /// - after a crash or a time-out of the function, and after a throttled invocation,
     /// - if the message was left to SQS, or its copy was not confirmed,
-    /// - for each further attempt of a message that waits in its place (a FIFO queue,
+    /// - for each further attempt of a message that waits by its visibility (a FIFO queue,
     ///   [`Strategy::Visibility`](crate::Strategy::Visibility)),
     /// - in a dead-letter queue, since the receives in its source queue count.
     pub fn receive_count(&self) -> u32 {
@@ -175,7 +175,7 @@ impl<T> Message<T> {
         self.delivery.first_received
     }
 
-    /// What is left until the handler is cancelled.
+    /// The time left until the handler is cancelled.
     pub fn time_left(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }

@@ -1,5 +1,5 @@
-//! What a producer asks of the retries of its own message, in message attributes. It may only ask
-//! for less than the policy allows.
+//! The limits that a producer sets for the retries of its own message, in message attributes. They
+//! can only be tighter than the policy.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -28,9 +28,9 @@ pub(crate) struct MessageLimits {
 }
 
 impl MessageLimits {
-    /// Reads the attributes of a message that was first sent then. What cannot be read is refused:
-    /// nobody knows what its producer meant to forbid, and a payment that is made too early or too
-    /// late is worse than one that waits for an operator.
+    /// Reads the attributes of a message that was first sent then. A value that cannot be read is
+    /// refused: nobody knows what its producer meant to forbid, and a payment that is made too
+    /// early or too late is worse than one that waits for an operator.
     pub(crate) fn read(
         attributes: &BTreeMap<String, Attribute>,
         first_sent: SystemTime,
@@ -57,7 +57,7 @@ impl MessageLimits {
         })
     }
 
-    /// Receives that a message uses up while it waits in its place for its time: one for each
+    /// Receives that a message uses up while it waits by its visibility for its time: one for each
     /// [`MAX_WAIT_IN_PLACE`].
     pub(crate) fn receives(&self, first_received: SystemTime) -> u32 {
         let wait = self

@@ -1,5 +1,5 @@
-//! What became of each message of a batch. All answers, to Lambda as to the log, are derived from
-//! this one value.
+//! The report of a batch: the outcome of each message. Every response, to Lambda as to the log, is
+//! derived from this one value.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use crate::disposition::{Disposition, Retry};
 use crate::failure::FailureClass;
 use crate::queue::QueueArn;
 
-/// What became of one message.
+/// The outcome of one message.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The id of the delivered message; `None` when the record had none.
@@ -30,7 +30,7 @@ pub struct Outcome {
     pub class: Option<FailureClass>,
     /// The reason of the failure, scrubbed.
     pub reason: Option<String>,
-    /// What was to happen.
+    /// The intent.
     pub disposition: Disposition,
     /// Which retry it gets; `None` unless it is requeued.
     pub retry: Option<Retry>,
@@ -105,7 +105,7 @@ impl Settlement {
     }
 }
 
-/// What became of one batch.
+/// The outcomes of one batch.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// One for each message, in the order of the batch.

@@ -1,4 +1,4 @@
-//! Words that a handler appends to a fallible call to say what its failure means.
+//! Words that a handler appends to a fallible call to name the class of its failure.
 
 use std::any::type_name;
 use std::error::Error;
@@ -21,7 +21,7 @@ use crate::failure::{Evidence, Failure};
 /// assert_eq!(failure.reason(), "core::num::error::ParseIntError");
 /// ```
 pub trait ResultExt<T, E>: Sized {
-    /// The callee limits the rate: [`Failure::rate_limit`].
+    /// The downstream service limits the rate: [`Failure::rate_limit`].
     fn rate_limit(self) -> Result<T, Failure>;
     /// An allowance is used up: [`Failure::quota`].
     fn quota(self) -> Result<T, Failure>;

@@ -15,7 +15,7 @@ use crate::wire;
 /// Longest time to ask STS who this process is. A batch that ends soon waits for a quarter of its
 /// time.
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
-/// STS is not asked again sooner after it gave no answer.
+/// STS is not asked again sooner after it gave no response.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
 /// The senders whose retry fields in a body are believed.
@@ -43,7 +43,7 @@ pub(crate) enum Belief {
     Unknown,
 }
 
-/// What is known of the senders in one execution environment.
+/// The senders that are known in one execution environment.
 pub(crate) struct Senders {
     trusted: TrustedSenders,
     own: OnceCell<Principal>,
@@ -99,7 +99,7 @@ impl Senders {
         let _ = timeout_at(until, self.own.get_or_try_init(ask)).await;
     }
 
-    /// Whether STS gave no answer lately.
+    /// Whether STS gave no response lately.
     fn rests(&self) -> bool {
         let failed = *self.failed.lock().unwrap_or_else(PoisonError::into_inner);
         failed.is_some_and(|failed| failed.elapsed() < ASK_AGAIN)

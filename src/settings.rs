@@ -1,4 +1,4 @@
-//! What a processor can be told. Plain data with defaults; read from the environment by `config/`.
+//! The settings of a processor. Plain data with defaults; read from the environment by `config/`.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::queue::QueueUrl;
 use crate::sender::TrustedSenders;
 use crate::wire::Wrap;
 
-/// Everything that a processor can be told, with its defaults.
+/// The settings of a processor, with their defaults.
 ///
 /// ```
 /// use requeue::{Limits, Settings};
@@ -76,7 +76,7 @@ impl Default for Settings {
     }
 }
 
-/// What bounds the work on a batch.
+/// The bounds of the work on a batch.
 ///
 /// ```
 /// let limits = requeue::Limits { concurrency: 4, ..Default::default() };
@@ -89,7 +89,7 @@ pub struct Limits {
     /// Longest run of one handler. Default 30 s.
     pub timeout: Duration,
     /// Kept back at the end of an invocation, for settling. Default 5 s, but never more than a
-    /// quarter of what the invocation has left at its start.
+    /// quarter of the time that the invocation has at its start.
     pub reserve: Duration,
 }
 
@@ -132,7 +132,7 @@ pub enum ProducerLimits {
     Off,
 }
 
-/// What is done about failures.
+/// How failures are treated.
 ///
 /// ```
 /// assert_eq!(requeue::Mode::default(), requeue::Mode::Requeue);
@@ -144,7 +144,7 @@ pub enum Mode {
     Requeue,
     /// Each is sorted and logged, and left to SQS as if there were no Requeue: it comes back after
     /// its visibility timeout, until the queue's redrive policy moves it. Nothing is sent, nothing
-    /// paused. What is not due waits in its place. For emergencies.
+    /// paused. A message that is not due waits by its visibility. For emergencies.
     Report,
 }
 

@@ -1,11 +1,11 @@
-//! What a message has been through: the values of our members, and how each disposition changes
-//! them. Knows nothing of their place in the body, which is `wire/`.
+//! The retry state of a message: the values of our fields in its body, and how each disposition
+//! changes them. Knows nothing of their place in the body, which is `wire/`.
 
 use std::time::{Duration, SystemTime};
 
 use crate::failure::FailureClass;
 
-/// The values of our members in a body. See the README's table "The message on the wire".
+/// The values of our fields in a body. See the README's table "The message on the wire".
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RetryState {
     /// Copies sent so far for failures.
@@ -43,7 +43,7 @@ pub(crate) struct RetryState {
     /// Why the message was given up before it was moved back or handled in a dead-letter queue, and
     /// where, as JSON text. Only the handler reads it.
     pub(crate) last_dead_letter: Option<String>,
-    /// Members that this version does not know, name and JSON text, in their order.
+    /// Fields that this version does not know, name and JSON text, in their order.
     pub(crate) unknown: Vec<(String, String)>,
 }
 

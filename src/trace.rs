@@ -13,8 +13,8 @@ pub(crate) const TRACESTATE: &str = "tracestate";
 /// The `traceparent` in an attribute, if it is well-formed:
 /// `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`.
 ///
-/// Source: W3C Trace Context, "traceparent header field values". What a later version appends goes
-/// along.
+/// Source: W3C Trace Context, "traceparent header field values". The part that a later version
+/// appends goes along.
 pub(crate) fn of_attribute(attribute: &Attribute) -> Option<&str> {
     let AttributeValue::Text(text) = &attribute.value else {
         return None;

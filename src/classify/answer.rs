@@ -1,20 +1,20 @@
 //! An HTTP response as plain data, from whatever client. Knows no class.
 
-/// An HTTP answer as plain data, from whatever client.
+/// An HTTP response as plain data, from whatever client.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
 /// use requeue::{Failure, FailureClass};
 /// use requeue::classify::Answer;
 ///
-/// let answer = Answer { status: 503, headers: &[("Retry-After", b"120")], body: b"" };
-/// let failure = Failure::from_answer(&answer, SystemTime::UNIX_EPOCH);
+/// let response = Answer { status: 503, headers: &[("Retry-After", b"120")], body: b"" };
+/// let failure = Failure::from_answer(&response, SystemTime::UNIX_EPOCH);
 /// assert_eq!(failure.class(), FailureClass::Temporary);
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(120)));
 /// assert_eq!(failure.reason(), "status 503");
 ///
-/// let answer = Answer { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann"}"# };
-/// assert_eq!(Failure::from_answer(&answer, SystemTime::UNIX_EPOCH).reason(), "status 422: outdated-fare");
+/// let response = Answer { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann"}"# };
+/// assert_eq!(Failure::from_answer(&response, SystemTime::UNIX_EPOCH).reason(), "status 422: outdated-fare");
 /// ```
 #[derive(Clone, Copy)]
 pub struct Answer<'a> {

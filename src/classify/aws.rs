@@ -1,4 +1,4 @@
-//! Errors of the AWS SDK, of any service: by code, or by what its connector says. It names no
+//! Errors of the AWS SDK, of any service: by code, or by its connector. It names no
 //! service's own types.
 
 use std::error::Error;
@@ -129,7 +129,7 @@ pub(super) fn error_metadata(error: &(dyn Error + 'static)) -> Option<Failure> {
     by_code(error.downcast_ref::<ErrorMetadata>()?.code()?)
 }
 
-/// No answer came: the SDK's connector says why.
+/// No response came: the SDK's connector says why.
 pub(super) fn connector_error(error: &(dyn Error + 'static)) -> Option<Failure> {
     let connector = error.downcast_ref::<ConnectorError>()?;
     let temporary = |reason| Failure::new(FailureClass::Temporary, Evidence::Typed, reason);

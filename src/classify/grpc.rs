@@ -1,4 +1,4 @@
-//! A gRPC status as plain data: no gRPC library is needed to say what a call ended with.
+//! A gRPC status as plain data: no gRPC library is needed to name the end of a call.
 
 use std::time::Duration;
 
@@ -29,7 +29,7 @@ const CODES: [(i32, &str, FailureClass); 17] = {
     ]
 };
 
-/// What a gRPC call ended with.
+/// The status with which a gRPC call ended.
 ///
 /// ```
 /// use std::time::Duration;

@@ -1,4 +1,5 @@
-//! An HTTP answer that is no success: status, headers and a provider's reason in the body → class.
+//! An HTTP response that is no success: status, headers and a provider's reason in the body →
+//! class.
 
 use std::time::{Duration, SystemTime};
 
@@ -10,8 +11,8 @@ use super::status::{class_of, told};
 use super::{aws, code, retry_after};
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// What providers write into an error body, wherever in it they write it. The first row that
-/// matches wins.
+/// The reasons that providers write into an error body, wherever in it they write it. The first row
+/// that matches wins.
 const REASONS: [(FailureClass, &[&str]); 3] = [
     (
         FailureClass::Quota,
@@ -67,7 +68,7 @@ const REASONS: [(FailureClass, &[&str]); 3] = [
     ),
 ];
 
-/// Reasons that ask for a pause where the answer itself names none. Source: GitHub Docs, "Rate
+/// Reasons that ask for a pause where the response itself names none. Source: GitHub Docs, "Rate
 /// limits for the REST API".
 const PAUSES: [(&str, Duration); 3] = [
     ("about-secondary-rate-limits", Duration::from_mins(1)),
@@ -87,8 +88,8 @@ const UNDER_WAY: [&str; 2] = [
 const MAX_LISTED: usize = 10;
 
 impl Failure {
-    /// Classifies an HTTP answer that is no success. `now` is the time of day, from which dates in
-    /// headers are counted if the answer has no `Date` of its own.
+    /// Classifies an HTTP response that is no success. `now` is the time of day, from which dates
+    /// in headers are counted if the response has no `Date` of its own.
     ///
     /// | evidence, the first that applies | class |
     /// |---|---|
@@ -106,7 +107,7 @@ impl Failure {
     /// A 409 is final unless the server says otherwise, by a `Retry-After` or a code such as
     /// `idempotency_key_in_use`: it may mean that an earlier attempt is still being worked on,
     /// which time heals, but as well that the object exists already, or that the `Idempotency-Key`
-    /// was seen with another body, which it does not. A server that answers a bare 409 to the
+    /// was seen with another body, which it does not. A server that returns a bare 409 to the
     /// former needs a rule.
     ///
     /// The reason is the status, and the error's own code where the JSON body has one: `code`,
@@ -179,13 +180,13 @@ fn built_in(answer: &Answer<'_>, details: &Details, names_delay: bool) -> Failur
     told(class, None)
 }
 
-/// What an error body tells, as far as it is one of a known shape.
+/// The facts of an error body, as far as it is one of a known shape.
 #[derive(Default)]
 struct Details {
     /// Words that may be reasons.
     words: Vec<String>,
     aws_code: Option<String>,
-    /// What the server calls the error, if it may be told.
+    /// The server's name for the error, if it may be told.
     own_code: Option<String>,
     retry_delay: Option<Duration>,
 }

@@ -1,4 +1,4 @@
-//! What this machine itself reports: `std::io::Error` and tokio's timer.
+//! Errors of this machine itself: `std::io::Error` and tokio's timer.
 
 use std::error::Error;
 use std::io::{self, ErrorKind};

@@ -1,8 +1,8 @@
-//! Evidence → class: what kind of trouble an error is, in tables that a reader can check.
+//! Evidence → class: the class of an error, in tables that a reader can check.
 //!
-//! The order of evidence: what the handler says itself ([`Failure::rate_limit`] and its sisters);
+//! The order of evidence: the handler's own word ([`Failure::rate_limit`] and its sisters);
 //! the user's own [`Rules`]; the type, status or code of an error, at every level of its `source()`
-//! chain; and last, the words of its message. What none of these knows is temporary.
+//! chain; and last, the words of its message. An error that none of these knows is temporary.
 //!
 //! Nothing here waits, reads a clock or logs, and no reason repeats foreign text, for an error may
 //! quote a body or a secret: of a response nothing but a short code passes, if it looks like the
@@ -46,8 +46,8 @@ impl Failure {
     /// it is temporary. [`Failure::evidence`] tells which it was.
     ///
     /// An error that is boxed is passed as `&*error`, which also does for `anyhow::Error`. An
-    /// answer of a server is classified better by [`Failure::from_answer`], an error of the AWS SDK
-    /// by [`Failure::aws`], a gRPC status by [`Failure::from_grpc`].
+    /// response of a server is classified better by [`Failure::from_answer`], an error of the AWS
+    /// SDK by [`Failure::aws`], a gRPC status by [`Failure::from_grpc`].
     ///
     /// ```
     /// use requeue::{Evidence, Failure, FailureClass};
@@ -84,7 +84,7 @@ impl Failure {
             .unwrap_or_else(|| Self::classified(error))
     }
 
-    /// With the delay that the callee named, unless the failure has one already or waits for
+    /// With the delay that the service named, unless the failure has one already or waits for
     /// nothing.
     fn told(self, delay: Option<Duration>) -> Self {
         match delay {

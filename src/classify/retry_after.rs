@@ -1,8 +1,8 @@
-//! When to come back, as answers say it: `Retry-After`, `RateLimit` and its older relatives, and
+//! When to try again, as responses say it: `Retry-After`, `RateLimit` and its older relatives, and
 //! durations in JSON.
 //!
-//! What is malformed is ignored, never an error; what is huge is cut to [`MAX_NAMED`]; what is past
-//! is zero.
+//! A malformed value is ignored, never an error; a huge one is cut to [`MAX_NAMED`]; a time that is
+//! past is zero.
 
 use std::time::{Duration, SystemTime};
 
@@ -22,7 +22,8 @@ const EPOCH_MILLIS: u64 = EPOCH_SECONDS * 1_000;
 /// In these AWS, Azure and `OpenAI` say the same as in `Retry-After`, in milliseconds.
 const MILLIS: [&str; 3] = ["x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms"];
 
-/// Where an answer tells of several allowances: what is left of each, and when it is renewed.
+/// The headers of responses that tell of several allowances: the rest of each, and when it is
+/// renewed.
 const ALLOWANCES: [(&str, &str); 6] = [
     // `OpenAI` and many that speak as it does: `6m0s`; Azure: seconds
     ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),

@@ -36,18 +36,19 @@ tokio::task_local! {
 ///
 /// | condition | holds for | holds if |
 /// |---|---|---|
-/// | `status` | answers | it is the status: a number from 300 to 999, `"3xx"`, `"4xx"` or `"5xx"` |
-/// | `code` | answers, AWS errors, gRPC names | it is a code or reason of the error body, case included, wherever the body has it; or the error's own |
-/// | `header` | answers | each of these headers is there and equal to the text, whatever its case; `true` asks for none |
-/// | `words` | answers, errors | the beginning of the answer's body (16 KiB), or of the error's messages (2,048 characters), has these whole words in this order |
+/// | `status` | responses | it is the status: a number from 300 to 999, `"3xx"`, `"4xx"` or `"5xx"` |
+/// | `code` | responses, AWS errors, gRPC names | it is a code or reason of the error body, case included, wherever the body has it; or the error's own |
+/// | `header` | responses | each of these headers is there and equal to the text, whatever its case; `true` asks for none |
+/// | `words` | responses, errors | the beginning of the response's body (16 KiB), or of the error's messages (2,048 characters), has these whole words in this order |
 ///
 /// In place of one `status`, `code` or `words` there may be a list, of which one must hold. `class`
 /// is what the failure then is, and `delaySeconds` (0.001 to 43,200) what it waits at least,
-/// whatever the answer names; without it the answer's own `Retry-After` counts. `reason` (1 to 64
-/// characters) is what logs and dead letters call it; by default they name the place of the rule.
+/// whatever the response names; without it the response's own `Retry-After` counts. `reason` (1 to
+/// 64 characters) is what logs and dead letters call it; by default they name the place of the
+/// rule.
 ///
 /// Words within an address (`https://…`) that an error's message quotes do not count, and a target
-/// that did not answer at all is a temporary failure by any rule. A postponement (429,
+/// that did not respond at all is a temporary failure by any rule. A postponement (429,
 /// `Retry-After` and `Requeue-Scope: message`), and what the handler says itself, is no matter for
 /// rules.
 ///
@@ -60,8 +61,8 @@ tokio::task_local! {
 ///     {"match": {"status": 404, "words": "not found yet"}, "class": "TEMPORARY", "delaySeconds": 30}
 /// ]}"#.parse()?;
 ///
-/// let answer = Answer { status: 404, headers: &[], body: br#"{"message": "Not found, yet."}"# };
-/// let failure = rules.within(|| Failure::from_answer(&answer, SystemTime::UNIX_EPOCH));
+/// let response = Answer { status: 404, headers: &[], body: br#"{"message": "Not found, yet."}"# };
+/// let failure = rules.within(|| Failure::from_answer(&response, SystemTime::UNIX_EPOCH));
 /// assert_eq!(failure.class(), FailureClass::Temporary);
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(30)));
 /// assert_eq!(failure.reason(), "status 404, by rules[0]");
@@ -78,7 +79,7 @@ enum Rule {
     Matching(Match, Effect),
 }
 
-/// What a rule of the document asks for. What is empty asks for nothing.
+/// The conditions of a rule of the document. An empty list asks for nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Match {
     pub(crate) statuses: Vec<RangeInclusive<u16>>,
@@ -98,7 +99,7 @@ impl Phrase {
     }
 }
 
-/// What a rule of the document makes of what it matches.
+/// The effect of a rule of the document on a failure that it matches.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Effect {
     /// Where the rule stands in the document: what a reason says of it, unless the user gave it
@@ -106,7 +107,7 @@ pub(crate) struct Effect {
     pub(crate) place: String,
     pub(crate) class: FailureClass,
     pub(crate) delay: Option<Duration>,
-    /// What the user calls it.
+    /// The user's name for it.
     pub(crate) reason: Option<String>,
 }
 
@@ -155,7 +156,7 @@ impl Rules {
         self
     }
 
-    /// What the first matching rule says, else [`Failure::classified`].
+    /// The failure that the first matching rule makes, else [`Failure::classified`].
     #[must_use]
     pub fn classify(&self, error: &(dyn Error + 'static)) -> Failure {
         self.within(|| Failure::classified(error))
@@ -207,7 +208,7 @@ pub(super) struct Facts<'a> {
     answer: Option<&'a Answer<'a>>,
     error: Option<&'a (dyn Error + 'static)>,
     codes: Vec<&'a str>,
-    /// The code of the answer that may be told.
+    /// The code of the response that may be told.
     own_code: Option<&'a str>,
     words: OnceCell<Words>,
 }
@@ -221,7 +222,7 @@ impl<'a> Facts<'a> {
         Self { answer: Some(answer), codes: codes.collect(), own_code, ..Self::default() }
     }
 
-    /// `code` is what is known besides what the error's chain shows.
+    /// `code` is known besides those that the error's chain shows.
     pub(super) fn error(error: &'a (dyn Error + 'static), code: Option<&'a str>) -> Self {
         Self {
             error: Some(error),
@@ -234,7 +235,7 @@ impl<'a> Facts<'a> {
         Self { codes: vec![code], ..Self::default() }
     }
 
-    /// What the first matching rule of those in force here says.
+    /// The failure that the first matching rule of those in force here makes.
     pub(super) fn by_rules(&self) -> Option<Failure> {
         CURRENT.try_with(Rules::clone).ok()?.by_rules(self)
     }

@@ -139,7 +139,7 @@ const MAX_CHARS: usize = 2_048;
 /// And so much of a body, for the user's own rules.
 const MAX_BODY_BYTES: usize = 16 * 1024;
 
-/// What the messages of `chain` say, if anything that is known.
+/// The failure of which the messages of `chain` tell, if it is a known one.
 pub(super) fn classify<'a>(
     chain: impl Iterator<Item = &'a (dyn Error + 'static)>,
 ) -> Option<Failure> {
@@ -165,7 +165,7 @@ impl Words {
         let mut words = Self::default();
         for error in chain {
             let mut text = Bounded::default();
-            // What could not be printed is not evidence; what was printed before that is.
+            // Only the part that could be printed is evidence.
             let _ = write!(text, "{error}");
             // The numbers and words of an address tell where, not what:
             // `https://example.com/status/404`.

@@ -1,5 +1,5 @@
-//! A call of the downstream service: the message that wants to make it, and what it then says of the
-//! service.
+//! A call of the downstream service: the message that wants to make it, and the evidence that it
+//! gives of the service.
 
 use std::time::Duration;
 
@@ -27,12 +27,12 @@ impl Caller {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) why: Deferral,
-    /// What is left of the pause, or until the circuit lets a message through; zero while one is on
-    /// probation.
+    /// The rest of the pause, or the time until the circuit lets a message through; zero while one
+    /// is on probation.
     pub(crate) rest: Duration,
 }
 
-/// What a call says of the downstream service.
+/// The evidence that a call gives of the downstream service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
     /// It works.
@@ -45,7 +45,7 @@ pub(crate) enum Reply {
     Silent,
 }
 
-/// What a call changed for the messages of its scope.
+/// A change that a call made for the messages of its scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
     /// The circuit is open now.

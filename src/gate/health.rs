@@ -1,5 +1,5 @@
-//! What the calls of a scope say of its downstream service: whether it works, and whether its circuit
-//! is to open.
+//! What the calls of a scope say of its downstream service: whether it works, and whether its
+//! circuit is to open.
 
 use super::call::Caller;
 use super::hold::Hold;
@@ -8,21 +8,21 @@ use crate::policy::CircuitBreaker;
 
 /// The calls of a scope by which its failure rate is known: a bit for each.
 const WINDOW: u32 = u128::BITS;
-/// After so many answers in a row a service works again: one that answers only some calls hardly
-/// gets there by chance.
+/// After so many responses in a row a service works again: one that responds to only some calls
+/// hardly gets there at random.
 const RECOVERED: u32 = 16;
 /// A row of failures opens the circuit when it is at most so many times as long as the threshold,
-/// however few calls are answered.
+/// however few calls get a response.
 const LONGEST_ROW: u32 = 10;
-/// What is known of a scope that failed.
+/// The calls of a scope of which one failed.
 pub(super) struct Health {
     /// The calls before the current row of failures: a bit for each, the newest one lowest, set if
-    /// it was answered.
+    /// it got a response.
     answered: u128,
-    /// Calls that failed since the last one that was answered.
+    /// Calls that failed since the last one that got a response.
     row: u32,
     /// Their messages: no more than the threshold. One that always fails says more about itself
-    /// than about the callee, and counts once.
+    /// than about the service, and counts once.
     failed: Vec<u64>,
     pub(super) hold: Option<Hold>,
 }
@@ -47,7 +47,7 @@ impl Health {
         self.hold.is_none() && self.answered == u128::MAX
     }
 
-    /// Notes a call that was answered.
+    /// Notes a call that got a response.
     pub(super) fn answer(&mut self) {
         if self.is_open() && self.is_down() {
             // How well the service worked before the outage says nothing about the time after it.
@@ -70,13 +70,14 @@ impl Health {
         }
     }
 
-    /// Whether a service whose circuit is open most likely answers nothing. One that answered up to
-    /// half of its calls may have failed by chance, unless the row is as long as the window.
+    /// Whether a service whose circuit is open most likely responds to nothing. One that responded
+    /// to up to half of its calls may have failed at random, unless the row is as long as the
+    /// window.
     pub(super) fn is_down(&self) -> bool {
         self.answered.count_ones() > WINDOW / 2 || self.row >= WINDOW
     }
 
-    /// Whether the circuit is to open: so long a row hardly comes about by chance. Where a half of
+    /// Whether the circuit is to open: so long a row hardly comes about at random. Where a half of
     /// the calls are answered, it has to be twice as long as where all are.
     pub(super) fn opens(&self, breaker: &CircuitBreaker) -> bool {
         let answered = self.answered.count_ones().max(WINDOW.div_ceil(LONGEST_ROW));

@@ -8,7 +8,7 @@ use crate::disposition::Deferral;
 use crate::policy::CircuitBreaker;
 
 /// How long a circuit is open at first, and by what that is multiplied when its probes fail, up to
-/// the reset timeout. So a circuit that opened by chance costs a moment.
+/// the reset timeout. So a circuit that opened at random costs a moment.
 const FIRST_OPEN: Duration = Duration::from_secs(1);
 const OPEN_GROWTH: u32 = 3;
 /// Messages that probe together.
@@ -23,7 +23,7 @@ pub(super) struct Hold {
     /// Messages that may probe.
     pub(super) permits: u32,
     /// How many of them are meant for messages that never failed, and for those that did. Either
-    /// may fail for its own reasons while the callee works for the other.
+    /// may fail for its own reasons while the service works for the other.
     shares: [u32; 2],
     /// Permits that were given out, in the same order.
     pub(super) given: [u32; 2],
@@ -43,9 +43,9 @@ impl Hold {
         Self::new(number, Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2])
     }
 
-    /// The circuit once more, after all probes failed. A service that answers some calls is probed
-    /// more often. For one that answers nothing, one message at a time is enough in the end: in turn
-    /// one that failed before and one that did not.
+    /// The circuit once more, after all probes failed. A service that responds to some calls is
+    /// probed more often. For one that responds to nothing, one message at a time is enough in the
+    /// end: in turn one that failed before and one that did not.
     pub(super) fn reopen(
         &self,
         number: u64,
@@ -74,7 +74,7 @@ impl Hold {
         Self { number, why, since, length, permits, shares, given: [0, 0], failed: 0 }
     }
 
-    /// What is left of it. Should the clock be set back, it begins anew: it must not last longer
+    /// The rest of it. Should the clock be set back, it begins anew: it must not last longer
     /// than it was meant to.
     pub(super) fn rest(&mut self, now: SystemTime) -> Duration {
         self.since = self.since.min(now);
@@ -109,7 +109,7 @@ impl Hold {
     }
 
     /// Whether it is a pause that ended as long ago as it lasted, and nobody came to probe: that
-    /// the callee asked for one then says nothing any more. A circuit stays open: the callee did
+    /// the service asked for one then says nothing any more. A circuit stays open: the service did
     /// not work.
     pub(super) fn has_lapsed(&self, now: SystemTime) -> bool {
         let age = now.duration_since(self.since).unwrap_or_default();

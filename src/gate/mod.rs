@@ -1,5 +1,5 @@
-//! What is settled without calling the handler. Decides by the values it is given; reads no clock.
-//! What is known of the downstream services is in `protection`.
+//! Decides which messages are settled without a call of the handler, by the values it is given;
+//! reads no clock. The health of the downstream services is in `protection`.
 
 use std::time::SystemTime;
 
@@ -46,8 +46,8 @@ pub(crate) fn gate(
     if delivery.is_of_later_version {
         return Some(Disposition::Release(ReleaseReason::LaterVersion));
     }
-    // Before all else: what was given up must not be given up again, or its annotation would be
-    // sent for ever.
+    // Before all else: a message that was given up must not be given up again, or its annotation
+    // would be sent for ever.
     if delivery.state.dead_letter.is_some() {
         return Some(match dead_letter {
             DeadLetterMode::Redrive | DeadLetterMode::Annotate => {
@@ -62,7 +62,7 @@ pub(crate) fn gate(
     let age = now.duration_since(delivery.first_sent).unwrap_or_default();
     let ttl = [policy.message_ttl, delivery.limits.ttl].into_iter().flatten().min();
     let is_expired = ttl.is_some_and(|ttl| age > ttl);
-    // Its group may pass what has expired.
+    // Its group may pass a message that has expired.
     if let Some(reason) = given_up.filter(|_| !(is_expired && delivery.is_fifo())) {
         return Some(match dead_letter {
             // A copy of it would be handled anew.

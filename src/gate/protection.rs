@@ -1,8 +1,9 @@
 //! Pause and circuit breaker: which messages may call their downstream service, by scope, shared by
 //! all batches of an execution environment. Decides by the values it is given; reads no clock.
 //!
-//! [`CircuitBreaker`] has the settings of this; the state is here. That `settle/hold.rs` holds sends
-//! back is another matter: it spares no service, and one send without a response is enough for it.
+//! [`CircuitBreaker`] has the settings of this; the state is here. That `settle/hold.rs` holds
+//! sends back is another matter: it spares no service, and one send without a response is enough
+//! for it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -16,10 +17,10 @@ use super::scope::Scope;
 use crate::disposition::Deferral;
 use crate::policy::{CircuitBreaker, RetryPolicy};
 
-/// Scopes in trouble at the same time, most of which come from messages; those beyond are not
+/// Scopes that failed lately, most of which come from messages; those beyond are not
 /// protected.
 const MAX_SCOPES: usize = 10_000;
-/// What is known of the downstream services.
+/// The health of the downstream services.
 pub(crate) struct Protection {
     max_pause: Option<Duration>,
     circuit_breaker: Option<CircuitBreaker>,
@@ -111,7 +112,7 @@ impl Protection {
         Permit { protection: Arc::clone(self), scope, caller, probes: None }
     }
 
-    /// Notes what a call said.
+    /// Notes the result of a call.
     fn note(&self, permit: &Permit, reply: Reply, now: SystemTime) -> Option<Change> {
         let mut scopes = self.scopes();
         let hold = scopes.get(&permit.scope).and_then(Health::current);
@@ -200,7 +201,7 @@ fn health_of(
         .then(|| scopes.entry(scope).or_insert_with(Health::new))
 }
 
-/// The leave to call, to be given back with what the call said.
+/// The leave to call, to be given back with the result of the call.
 pub(crate) struct Permit {
     protection: Arc<Protection>,
     scope: Scope,
@@ -220,7 +221,7 @@ impl Permit {
 }
 
 impl Drop for Permit {
-    /// Nobody heard what the call said, so another one may probe.
+    /// Nobody learned the result of the call, so another one may probe.
     fn drop(&mut self) {
         if let Some(probed) = self.probes {
             self.protection.release(self.scope, self.caller, probed);

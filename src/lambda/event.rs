@@ -53,7 +53,7 @@ impl Expected for SqsEvent {
     }
 }
 
-/// A list of records; what is no object counts as a record that lacks everything.
+/// A list of records; a value that is no object counts as a record that lacks everything.
 #[derive(Default)]
 struct Records(Option<Vec<Record>>);
 

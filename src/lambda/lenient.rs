@@ -8,8 +8,8 @@ use std::str::FromStr;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// What a value is expected to be. Each method stands for a kind of JSON value; those that are not
-/// overridden note the value as [`other`](Expected::other) and skip it.
+/// The kind of value that is expected. Each method stands for a kind of JSON value; those that are
+/// not overridden note the value as [`other`](Expected::other) and skip it.
 pub(super) trait Expected: Default {
     fn text(&mut self, _: Cow<'_, str>) {
         self.other();

@@ -36,7 +36,7 @@ pub use logging::{init_logging, init_logging_to, may_be_logged};
 /// Settings come from the environment, as [`Settings::from_env`] reads them. Handlers run on the tokio
 /// runtime from which this is called, or on one of two threads if that one has fewer. The
 /// conversation with Lambda and SQS has a thread to itself, so that no handler, not even one that
-/// blocks, can keep the invocation from its answer.
+/// blocks, can keep the invocation from its response.
 ///
 /// Log lines go to the standard output as Lambda's logging controls say. A subscriber of your own
 /// needs the filter [`may_be_logged`]. If no `tracing` subscriber is installed yet, one is, and a
@@ -216,7 +216,7 @@ const LONGEST_RUN: Duration = Duration::from_secs(900);
 /// The clocks of the Runtime API and of this process may differ by so much.
 const MAX_SKEW: Duration = Duration::from_secs(60);
 
-/// What is left until the deadline of the Runtime API; `None` if no invocation that just began can
+/// The time left until the deadline of the Runtime API; `None` if no invocation that just began can
 /// have it. `cargo lambda watch` sends the same ten minutes after 1970 to every invocation, and
 /// other emulators send 0.
 ///

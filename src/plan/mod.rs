@@ -1,6 +1,6 @@
-//! How a decision is carried out for one delivery, and what the messages behind it in its FIFO
-//! group may do. Pure: the only place that knows what FIFO queues, strategies, dead-letter modes
-//! and missing ids change about a disposition.
+//! How a decision is carried out for one delivery, and whether the messages behind it in its FIFO
+//! group may proceed. Pure: the only place that knows what FIFO queues, strategies, dead-letter
+//! modes and missing ids change about a disposition.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ mod copy;
 
 pub(crate) use copy::{Copy, Unsendable};
 
-/// What was decided about one delivery.
+/// The decision about one delivery.
 pub(crate) struct Decision {
     pub(crate) delivery: Arc<Delivery>,
     pub(crate) disposition: Disposition,
@@ -59,8 +59,8 @@ pub(crate) enum Plan {
     Copy(Copy),
 }
 
-/// What the messages behind one in its FIFO group may do. Without a group nothing is behind a
-/// message.
+/// Whether the messages behind one in its FIFO group may proceed. Without a group nothing is behind
+/// a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Successors {
     /// They may be handled.
@@ -289,7 +289,7 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether those behind a message that was given up in its place may pass it. One that failed
+    /// Whether those behind a message that was given up without a copy may pass it. One that failed
     /// for good may be handled again on each receive, by a process that does not know that it was
     /// given up, until its receives say that its retries are used up.
     fn is_left_behind(&self, delivery: &Delivery) -> bool {

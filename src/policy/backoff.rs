@@ -22,7 +22,7 @@ pub enum Backoff {
     Exponential {
         /// The first delay.
         base: Duration,
-        /// At least 1; what is less, or no number, counts as 1.
+        /// At least 1; a lower value, or no number, counts as 1.
         multiplier: f64,
     },
     /// `base · (n + 1)`

@@ -7,7 +7,7 @@ use super::{Backoff, Jitter, Spread};
 
 /// How a call to SQS that failed is tried again. It uses up no retry of a message.
 ///
-/// Whatever it says, a send without an answer is tried again at most once, since each further try
+/// Whatever it says, a send without a response is tried again at most once, since each further try
 /// may store the copies once more; a delete is tried again at most once, since the event source
 /// mapping deletes too; a send takes 60 s at most, all tries and pauses included; a change of
 /// visibility is tried again only when SQS answered that it cannot now; and neither a try nor a
@@ -17,13 +17,13 @@ use super::{Backoff, Jitter, Spread};
 /// use std::time::Duration;
 /// use requeue::policy::{Backoff, CallPolicy, Jitter, RetryPolicy};
 ///
-/// let patient = CallPolicy {
+/// let slow = CallPolicy {
 ///     max_attempts: 4,
 ///     backoff: Backoff::Exponential { base: Duration::from_millis(500), multiplier: 3.0 },
 ///     max_delay: Duration::from_secs(2),
 ///     jitter: Jitter::None,
 /// };
-/// let pauses = [1, 2, 3, 4].map(|attempts| patient.pause(attempts, None, 0.5).map(|pause| pause.as_millis()));
+/// let pauses = [1, 2, 3, 4].map(|attempts| slow.pause(attempts, None, 0.5).map(|pause| pause.as_millis()));
 /// assert_eq!(pauses, [Some(500), Some(1_500), Some(2_000), None]);
 ///
 /// let once = RetryPolicy { sqs_calls: CallPolicy::off(), ..RetryPolicy::default() };
@@ -51,8 +51,8 @@ impl CallPolicy {
         Self { max_attempts: 1, ..Self::default() }
     }
 
-    /// How a worker receives again after trouble: 500 ms × 2ⁿ, at most 10 s, shortened by up to a
-    /// fifth. It never gives up; trouble that outlives these attempts is an error in its log.
+    /// How a worker receives again after a failure: 500 ms × 2ⁿ, at most 10 s, shortened by up to a
+    /// fifth. It never gives up; a failure that outlives these attempts is an error in its log.
     #[must_use]
     pub fn receiving() -> Self {
         Self {
@@ -112,13 +112,13 @@ mod tests {
 
     #[test]
     fn a_policy_gives_its_exact_pauses() {
-        let patient = CallPolicy { max_attempts: 10, ..CallPolicy::default() };
+        let slow = CallPolicy { max_attempts: 10, ..CallPolicy::default() };
         let decorrelated = CallPolicy { jitter: Jitter::Decorrelated, ..CallPolicy::default() };
         let table: [(&CallPolicy, f64, &[u128]); 8] = [
             (&CallPolicy::default(), 0.0, &[90, 180, 360, 720]),
             (&CallPolicy::default(), 1.0, &[100, 200, 400, 800]),
-            (&patient, 1.0, &[100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000]),
-            (&patient, 0.0, &[90, 180, 360, 720, 1_440, 2_880, 4_500, 4_500, 4_500]),
+            (&slow, 1.0, &[100, 200, 400, 800, 1_600, 3_200, 5_000, 5_000, 5_000]),
+            (&slow, 0.0, &[90, 180, 360, 720, 1_440, 2_880, 4_500, 4_500, 4_500]),
             (&decorrelated, 1.0, &[300, 900, 2_700, 5_000]),
             (&CallPolicy { max_attempts: 2, ..CallPolicy::default() }, 1.0, &[100]),
             (&CallPolicy::off(), 1.0, &[]),

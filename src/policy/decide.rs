@@ -1,4 +1,6 @@
-//! The decision: what is to happen to a message that failed, or whose turn it was not.
+//! The decision about a message that failed: requeue it after a delay, defer it, or give it up.
+//! [`RetryPolicy::decide`] decides by a history; [`decide`] adds the facts that only this crate
+//! knows of a message.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,7 +13,7 @@ use crate::state::RetryState;
 /// The longest that is added to a named delay.
 pub(super) const MAX_SPREAD: Duration = Duration::from_mins(1);
 
-/// What a decision needs to know about a message: how often it was tried again, and since when.
+/// The history of a message, as a decision needs it: its retries, and since when.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -45,13 +47,13 @@ impl History {
 }
 
 impl RetryPolicy {
-    /// What is to happen to a message that failed with `failure`: it is requeued after a delay,
-    /// deferred because that was the handler's wish, or dead-lettered.
+    /// Decides about a message that failed with `failure`: it is requeued after a delay, deferred
+    /// because that was the handler's wish, or dead-lettered.
     ///
     /// Pure: `now` is the time of the decision, and `sample`, uniform in `0.0..1.0`, the only
-    /// chance in it. The delay is what the failure names, or else the [curve](ClassPolicy::delay)
-    /// of its class, cut to what is left of the age budget. A time before the first receipt counts
-    /// as that moment: clocks differ.
+    /// random number in it. The delay is the one that the failure names, or else the
+    /// [curve](ClassPolicy::delay) of its class, cut to the rest of the age budget. A time before
+    /// the first receipt counts as that moment: clocks differ.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -140,7 +142,7 @@ fn no_retry_left(
     retries >= policy.max_retries || class.max_retries.is_some_and(|max| class_retries >= max)
 }
 
-/// What is left of the age budget at the time `at`, in whole seconds: SQS knows no others, and a
+/// The rest of the age budget at the time `at`, in whole seconds: SQS knows no others, and a
 /// wait that is rounded up must not leave the budget.
 pub(super) fn time_left(
     class: &ClassPolicy,
@@ -151,7 +153,7 @@ pub(super) fn time_left(
     Duration::from_secs(class.total_timeout.saturating_sub(age).as_secs())
 }
 
-/// What the crate knows about a message.
+/// The part of its budgets that a message used, and how it counts them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Usage<'a> {
     pub(crate) state: &'a RetryState,
@@ -163,7 +165,7 @@ pub(crate) struct Usage<'a> {
     pub(crate) max_retries: u32,
     /// How it waits for its next attempt.
     pub(crate) strategy: Strategy,
-    /// Whether its receives are attempts for which it waited in its place, and so could not note
+    /// Whether its receives are retries: it waited by its visibility, and so could not note
     /// them.
     pub(crate) receives_are_retries: bool,
 }
@@ -184,7 +186,7 @@ impl Usage<'_> {
         let class_retries = self.state.count(class).saturating_add(self.unnoted());
         let previous = match self.unnoted() {
             0 => self.state.delay.filter(|_| self.state.class == Some(class)),
-            // What the curve had been without its jitter.
+            // The delay of the curve without its jitter.
             _ => policy
                 .class(class)
                 .map(|class| class.backoff.delay(class_retries - 1).min(class.max_delay)),
@@ -194,7 +196,7 @@ impl Usage<'_> {
     }
 }
 
-/// What is to happen to a message whose handler returned `failure`.
+/// Decides about a message whose handler returned `failure`.
 pub(crate) fn decide(
     policy: &RetryPolicy,
     usage: &Usage<'_>,
@@ -203,7 +205,7 @@ pub(crate) fn decide(
     sample: f64,
 ) -> Disposition {
     if failure.is_postponed() {
-        // In its place, a postponement uses up a receive like everything else.
+        // While it waits by its visibility, a postponement uses up a receive like everything else.
         if usage.receives_are_retries && is_spent(policy, usage) {
             return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
         }

@@ -11,16 +11,16 @@ use crate::disposition::{Deferral, Disposition, Strategy};
 ///
 /// Only failures of the service count, per [`Scope`](crate::Scope): temporary ones, but neither
 /// panics nor unrecognised errors. The circuit opens after [`threshold`](Self::threshold) failures
-/// in a row if the service answered its last 128 calls. The fewer of them it answered, the longer
-/// the row must be: twice as long where it answered half of them, ten times as long where it
-/// answered a tenth or less. So a service that answers some of its calls keeps most of its
-/// throughput. After 16 responses in a row a service counts as one that answers all calls.
+/// in a row if the service responded to its last 128 calls. The fewer responses it gave, the longer
+/// the row must be: twice as long where it responded to half of them, ten times as long where it
+/// responded to a tenth or less. So a service that responds to some of its calls keeps most of its
+/// throughput. After 16 responses in a row a service counts as one that responds to all calls.
 ///
 /// An open circuit lets probes through after one second, then after 3, 9 and 27 s, at most after
-/// [`reset_timeout`](Self::reset_timeout). If the service answered up to half of its last calls
+/// [`reset_timeout`](Self::reset_timeout). If the service responded to up to half of its last calls
 /// before, a third of that is the most, until 128 calls in a row have failed. Three messages probe,
-/// among them one that failed before and one that did not; a service that answers nothing is probed
-/// with one message at a time once `reset_timeout` is reached. The first success closes the
+/// among them one that failed before and one that did not; a service that responds to nothing is
+/// probed with one message at a time once `reset_timeout` is reached. The first success closes the
 /// circuit. When all probes fail, the circuit stays open.
 ///
 /// A message that fails again and again counts once, so that it cannot open the circuit by itself.
@@ -35,9 +35,9 @@ use crate::disposition::{Deferral, Disposition, Strategy};
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CircuitBreaker {
-    /// So many failures in a row, of as many messages, open the circuit of a service that answered
-    /// until then; up to ten times as many open that of a service that answers some calls. 0 counts
-    /// as 1. Default 5.
+    /// So many failures in a row, of as many messages, open the circuit of a service that responded
+    /// until then; up to ten times as many open that of a service that responds to some calls. 0
+    /// counts as 1. Default 5.
     pub threshold: u32,
     /// The longest time from one round of probes to the next. Default 30 s.
     pub reset_timeout: Duration,
@@ -49,7 +49,7 @@ impl Default for CircuitBreaker {
     }
 }
 
-/// A message that waits in its place uses up a receive each time it comes back, so it is not
+/// A message that waits by its visibility uses up a receive each time it comes back, so it is not
 /// deferred for less than this.
 const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_mins(1);
 /// Longest wait, before its spread, of a message of which nobody can say who sent it.
@@ -79,7 +79,7 @@ pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTim
     now.checked_add(longest).map_or(due, |latest| due.min(latest))
 }
 
-/// What is to happen to a message that could not be started, having been deferred so often already.
+/// Defers a message that could not be started, after so many deferrals.
 pub(crate) fn defer(
     policy: &RetryPolicy,
     why: Deferral,
@@ -94,15 +94,15 @@ pub(crate) fn defer(
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
-/// What is to happen to a message while nobody can say who sent it. It waits in its place, where
-/// each wait uses up a receive.
+/// Defers a message while nobody can say who sent it. It waits by its visibility, where each wait
+/// uses up a receive.
 pub(crate) fn defer_unverified(receives: u32, now: SystemTime, sample: f64) -> Disposition {
     let doublings = receives.saturating_sub(1).min(4);
     let wait = (LEAST_DEFERRAL_IN_PLACE * (1 << doublings)).min(MAX_UNVERIFIED);
     Disposition::Defer { why: Deferral::SenderUnknown, wait: Wait::from(spread(wait, sample), now) }
 }
 
-/// What is to happen to a message whose callee is left alone for the `rest` of a pause or an open
+/// Defers a message whose downstream service is left alone for the `rest` of a pause or an open
 /// circuit.
 pub(crate) fn hold(
     policy: &RetryPolicy,
@@ -114,7 +114,7 @@ pub(crate) fn hold(
     sample: f64,
 ) -> Disposition {
     let wait = spread(rest.max(doubled(policy, deferrals)), sample);
-    // When its time is up it is called.
+    // When its time is up, its handler is called.
     let wait = wait.min(age_left(policy, usage, now));
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
@@ -134,7 +134,7 @@ pub(crate) fn may_be_held(
         && !age_left(policy, usage, now).is_zero()
 }
 
-/// What is left of the age budget: that of the class of the last failure, or the shortest one
+/// The rest of the age budget: that of the class of the last failure, or the shortest one
 /// before any.
 fn age_left(policy: &RetryPolicy, usage: &Usage<'_>, now: SystemTime) -> Duration {
     let last = usage.state.class.and_then(|class| policy.class(class));
@@ -154,7 +154,7 @@ fn spread(wait: Duration, sample: f64) -> Duration {
     wait.saturating_add(jitter::part(wait, sample))
 }
 
-/// The wait of a deferral, for a message that waits in its place.
+/// The wait of a deferral, for a message that waits by its visibility.
 pub(crate) fn deferred_in_place(wait: Wait, now: SystemTime) -> Wait {
     Wait::from(wait.total().max(LEAST_DEFERRAL_IN_PLACE), now)
 }

@@ -1,4 +1,4 @@
-//! How a delay is spread, so that what failed together does not come back together.
+//! How a delay is spread, so that messages that failed together are not received together again.
 
 use std::time::Duration;
 
@@ -31,7 +31,7 @@ pub enum Jitter {
     None,
 }
 
-/// What a jitter spreads.
+/// The delay that a jitter spreads.
 ///
 /// ```
 /// use std::time::Duration;

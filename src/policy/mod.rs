@@ -60,7 +60,7 @@ pub struct RetryPolicy {
     /// the handler, at most: then one of them is let through to see. `None` keeps nobody. Default
     /// 60 s.
     pub max_pause: Option<Duration>,
-    /// When a callee that fails and fails is left alone; `None` for never. Default: see
+    /// When a downstream service that keeps failing is left alone; `None` for never. Default: see
     /// [`CircuitBreaker`].
     pub circuit_breaker: Option<CircuitBreaker>,
     /// For [`FailureClass::RateLimit`]. Default 60 s × 3ⁿ up to 300 s, 12 hours.
@@ -89,7 +89,7 @@ impl RetryPolicy {
     }
 }
 
-/// The patience for one class of failures.
+/// The delays and budgets of one class of failures.
 ///
 /// ```
 /// use std::time::Duration;

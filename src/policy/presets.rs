@@ -87,7 +87,8 @@ impl Preset {
 }
 
 impl RetryPolicy {
-    /// Patience for callees that recover in their own time; the default.
+    /// Long waits and many retries, for downstream services that recover in their own time; the
+    /// default.
     ///
     /// At most 50 retries. Each wait is spread from half of the delay to the whole
     /// ([`Jitter::Equal`]).
@@ -126,8 +127,8 @@ impl RetryPolicy {
         Preset::HIGH_VOLUME.policy()
     }
 
-    /// A handful of quick retries, for messages about which somebody must soon be told: what cannot
-    /// be done within a minute is dead-lettered.
+    /// A handful of quick retries, for messages about which somebody must soon be told: a
+    /// message that cannot be done within a minute is dead-lettered.
     ///
     /// At most 5 retries. Each wait is spread from four fifths of the delay to the whole
     /// ([`Jitter::Proportional`] of 0.2).

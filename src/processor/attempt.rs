@@ -69,8 +69,8 @@ impl Handled {
         Self::Failed(Failure::new(FailureClass::Temporary, Evidence::Panic, "the handler panicked"))
     }
 
-    /// What the end of a call says of the downstream service. A call that the end of the invocation
-    /// cut short says nothing.
+    /// The evidence that the end of a call gives of the downstream service. A call that the end of
+    /// the invocation cut short says nothing.
     fn reply(&self, had_its_time: bool) -> Reply {
         match self {
             Self::Done => Reply::Alive,
@@ -163,7 +163,7 @@ where
         }
     }
 
-    /// Step 2, gate: what is decided about a message without a call of its handler.
+    /// Step 2, gate: the decision about a message that is settled without a call of its handler.
     fn gate(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Option<Decision> {
         let Inner { settler, policy, given_up, .. } = &*self.processor.inner;
         let Turn { began, at: now, sample, .. } = *turn;
@@ -195,9 +195,9 @@ where
         Some(Decision { elapsed: None, ..self.decide(delivery, turn, Handled::Failed(objection)) })
     }
 
-    /// Steps 3 and 4, handle and classify: runs the handler until it ends or has to. The user's code
-    /// runs in here, and nowhere else. A panic or a time-out is classified here, any other error by
-    /// the handler.
+    /// Steps 3 and 4, handle and classify: runs the handler until it ends or has to. The user's
+    /// code runs in here, and nowhere else. A panic or a time-out is classified here, any other
+    /// error by the handler.
     async fn handle(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
         let called = async {
             // The user's rules come first when the handler makes something of a response or an
@@ -264,7 +264,7 @@ where
         }
     }
 
-    /// Step 5, decide: from how a handler ended to what is to happen to its message.
+    /// Step 5, decide: from the end of a handler to the disposition of its message.
     fn decide(&self, delivery: &Arc<Delivery>, turn: &Turn, handled: Handled) -> Decision {
         let Inner { settler, policy, .. } = &*self.processor.inner;
         let Turn { began, sample, .. } = *turn;

@@ -1,4 +1,4 @@
-//! When what must end in an invocation, and how a host ends it earlier.
+//! The deadlines of an invocation, and how a host ends its batches earlier.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,7 @@ pub(crate) struct Stop {
     pub(crate) running: CancellationToken,
 }
 
-/// When what must end in an invocation.
+/// The deadlines of an invocation.
 #[derive(Clone)]
 pub(super) struct Deadlines {
     pub(super) window: Window,

@@ -35,12 +35,12 @@ const LONG_RUN: Duration = Duration::from_millis(1);
 /// block its slot. On a busy machine the slot may need a moment for that.
 const DECIDED_WITHIN: Duration = Duration::from_secs(1);
 
-/// Makes the attempts: what a slot does with a delivery.
+/// Makes the attempts that the slots run.
 pub(super) trait Runner: Sized + Send + Sync + 'static {
     /// The turn of a delivery, now.
     fn turn(&self) -> Turn;
 
-    /// The attempt itself: what is decided, and what the call says of the downstream service.
+    /// The attempt itself: the decision, and the evidence of the downstream service.
     fn run(
         &self,
         delivery: &Arc<Delivery>,
@@ -48,10 +48,10 @@ pub(super) trait Runner: Sized + Send + Sync + 'static {
         slot: &Slot<Self>,
     ) -> impl Future<Output = (Decision, Reply)> + Send;
 
-    /// What is decided about a delivery that no slot could take in time.
+    /// The decision about a delivery that no slot could take in time.
     fn not_started(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Decision;
 
-    /// What is decided about a delivery whose handler blocks its thread.
+    /// The decision about a delivery whose handler blocks its thread.
     fn abandoned(
         &self,
         delivery: &Arc<Delivery>,
@@ -59,7 +59,7 @@ pub(super) trait Runner: Sized + Send + Sync + 'static {
         had_its_time: bool,
     ) -> (Decision, Reply);
 
-    /// Says what an attempt changed for others.
+    /// Logs the change that an attempt made for others.
     fn announce(&self, change: Change);
 }
 
@@ -363,8 +363,8 @@ impl<R: Runner> Slot<R> {
         goes_on
     }
 
-    /// From now on the handler calls what the permit is for; `false` if it is to end before it
-    /// does.
+    /// From now on the handler calls the service that the permit is for; `false` if it is to end
+    /// before it does.
     pub(super) fn hold(&self, permit: Permit) -> bool {
         match &mut self.shared.state().slots[self.number] {
             Some(running @ Running { end: None, .. }) => running.permit = Some(permit),
@@ -393,7 +393,7 @@ impl<R: Runner> Slot<R> {
     }
 }
 
-/// Notes what a call that ended says of the downstream service.
+/// Notes the evidence that a call gave of the downstream service.
 fn give_back(permit: Option<Permit>, reply: Reply, at: SystemTime) -> Option<Change> {
     permit.and_then(|permit| permit.give_back(reply, at))
 }

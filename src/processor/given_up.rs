@@ -20,9 +20,9 @@ const MAX_MESSAGES: usize = 4_096;
 /// A queue keeps no message for longer. Source: SQS API reference, `MessageRetentionPeriod`.
 const MAX_RETENTION: Duration = Duration::from_secs(14 * 86_400);
 
-/// What is forgotten, or was given up by another process, is handled once more. So the ids are kept
-/// in full: two messages whose hashes were the same could make one of them a dead letter that was
-/// never handled.
+/// A message that is forgotten, or was given up by another process, is handled once more. So the
+/// ids are kept in full: two messages whose hashes were the same could make one of them a dead
+/// letter that was never handled.
 #[derive(Default)]
 pub(super) struct GivenUp(Mutex<Memory>);
 

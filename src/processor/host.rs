@@ -1,4 +1,4 @@
-//! What a host asks of a processor besides the work on a batch.
+//! The questions of a host to a processor, besides the work on a batch.
 
 use tokio::time::Instant;
 
@@ -22,7 +22,7 @@ where
         &self.inner.settler.clock
     }
 
-    /// Does what is to be done once for all batches.
+    /// Runs `say` once for all batches.
     pub(crate) fn once(&self, say: impl FnOnce()) {
         self.inner.said.call_once(say);
     }

@@ -1,4 +1,4 @@
-//! What all batches of a processor share.
+//! The values that all batches of a processor share.
 
 use std::sync::{Arc, Once};
 
@@ -33,7 +33,7 @@ pub(super) struct Inner<H, Q> {
     pub(super) given_up: GivenUp,
     pub(super) metrics: Option<Emitter>,
     pub(super) handlers: Handle,
-    /// Whether the host has said what it says once.
+    /// Whether the host has logged the line that it logs once.
     pub(super) said: Once,
 }
 

@@ -40,9 +40,9 @@ pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     rounds
 }
 
-/// A message that waits in its place is received again for each attempt, so that its receives tell
-/// nothing. In a dead-letter queue all messages are suspects at first: one that ends the process is
-/// sure to get there.
+/// A message that waits by its visibility is received again for each attempt, so that its receives
+/// tell nothing. In a dead-letter queue all messages are suspects at first: one that ends the
+/// process is sure to get there.
 fn is_suspect(delivery: &Delivery) -> bool {
     delivery.strategy == Strategy::Copy && delivery.receive_count >= SUSPICIOUS_RECEIVES
 }

@@ -11,7 +11,7 @@ use super::{
     Record, Source,
 };
 
-/// The code of a call without an answer.
+/// The code of a call without a response.
 const NO_ANSWER: &str = "NoAnswer";
 
 impl Queue for EmbeddedSqs {

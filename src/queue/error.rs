@@ -1,10 +1,10 @@
-//! What a queue call can answer instead of carrying out what was asked.
+//! The errors of a queue call.
 
 use std::fmt;
 
 use crate::printable;
 
-/// What the service said of one entry of a call that it answered.
+/// The response of the service to one entry of a call.
 pub type Confirmation = Result<(), EntryError>;
 
 /// One entry was not carried out.
@@ -17,7 +17,7 @@ pub struct EntryError {
 }
 
 impl EntryError {
-    /// The service answered this.
+    /// The service responded with this code.
     #[must_use]
     pub fn answered(code: &str, sender_fault: bool) -> Self {
         Self { code: shown(code), sender_fault }
@@ -33,13 +33,13 @@ impl EntryError {
 /// A whole call failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallError {
-    /// The service's code, or one of ours for a call without an answer.
+    /// The service's code, or one of ours for a call without a response.
     pub code: String,
-    /// What that means.
+    /// Its meaning.
     pub kind: CallErrorKind,
 }
 
-/// What a failed call means for its entries.
+/// The meaning of a failed call for its entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallErrorKind {
     /// The service refused it, and will again: configuration, permission, encryption.
@@ -49,12 +49,12 @@ pub enum CallErrorKind {
     Malformed,
     /// The service refused it for now: throttled, or an error on its side that it names.
     Unavailable,
-    /// There is no answer of the service: it may or may not have carried it out.
+    /// There is no response of the service: it may or may not have carried it out.
     Ambiguous,
 }
 
 impl CallError {
-    /// The service answered with this HTTP status and this code.
+    /// The service responded with this HTTP status and this code.
     #[must_use]
     pub fn answered(status: u16, code: &str) -> Self {
         let code = short(code);
@@ -72,7 +72,7 @@ impl CallError {
         Self { code: shown(code), kind }
     }
 
-    /// There is no answer, for the reason that `code` names.
+    /// There is no response, for the reason that `code` names.
     #[must_use]
     pub fn ambiguous(code: &str) -> Self {
         Self { code: code.to_owned(), kind: CallErrorKind::Ambiguous }
@@ -123,15 +123,15 @@ const MALFORMED: [&str; 7] = [
 ];
 
 /// SQS prefixes some codes for the sake of old clients:
-/// `AWS.SimpleQueueService.BatchRequestTooLong`. `KMS.` stays: what the key refuses is not what the
-/// queue refuses. Source: SQS API reference, errors of `SendMessage`.
+/// `AWS.SimpleQueueService.BatchRequestTooLong`. `KMS.` stays: a key refuses for other reasons than
+/// a queue. Source: SQS API reference, errors of `SendMessage`.
 fn short(code: &str) -> &str {
     let code = code.rsplit('#').next().unwrap_or(code);
     code.strip_prefix("AWS.SimpleQueueService.").unwrap_or(code)
 }
 
-/// Codes of SQS have fewer characters. Whoever answers in its place may say anything, and codes are
-/// logged.
+/// Codes of SQS have fewer characters. Another service at its address may say anything, and codes
+/// are logged.
 const MAX_CODE_LEN: usize = 100;
 
 fn shown(code: &str) -> String {

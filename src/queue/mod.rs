@@ -1,5 +1,5 @@
-//! The port: the three calls that settling makes, the two that a worker makes besides, and what
-//! they can answer. Knows no SDK; `sqs.rs` is the adapter for the real one, `embedded.rs` that for
+//! The port: the three calls that settling makes, the two that a worker makes besides, and their
+//! responses. Knows no SDK; `sqs.rs` is the adapter for the real one, `embedded.rs` that for
 //! the embedded one.
 
 use std::collections::BTreeMap;
@@ -25,16 +25,16 @@ pub use requeue_sqs::{
 };
 pub use sqs::SqsQueue;
 
-/// The longest wait in its place that each receive allows: SQS counts [`MAX_VISIBILITY`] from the
-/// receive, which may have been a batching window of 5 minutes, a minute of delivery and an
-/// invocation of 15 minutes ago.
+/// The longest wait by its visibility that each receive allows a message: SQS counts
+/// [`MAX_VISIBILITY`] from the receive, which may have been a batching window of 5 minutes, a
+/// minute of delivery and an invocation of 15 minutes ago.
 pub(crate) const MAX_WAIT_IN_PLACE: Duration = Duration::from_secs(43_200 - 5 * 60 - 15 * 60 - 60);
 
 /// A queue as settling sees it. Each method is one request, tried once: trying again is settling's
 /// business.
 ///
-/// The answer has one [`Confirmation`] for each entry, at the entry's own position, whatever the
-/// order in which the service answered. It is `Ok(())` only when the service confirmed that very
+/// The response has one [`Confirmation`] for each entry, at the entry's own position, whatever the
+/// order in which the service responded. It is `Ok(())` only when the service confirmed that very
 /// entry.
 pub trait Queue: Send + Sync + 'static {
     /// Sends at most [`MAX_BATCH_ENTRIES`] messages of [`MAX_BATCH_BYTES`] in all.
@@ -73,7 +73,7 @@ pub trait Queue: Send + Sync + 'static {
 /// A queue as a worker sees it, which receives for itself. As with [`Queue`], each method is one
 /// request, tried once.
 pub trait Source: Send + Sync + 'static {
-    /// Asks for what a worker has to know before it begins.
+    /// Asks for the attributes that a worker has to know before it begins.
     fn describe(
         &self,
         queue: &QueueArn,
@@ -87,7 +87,7 @@ pub trait Source: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Record>, CallError>> + Send;
 }
 
-/// What to receive.
+/// A request for messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveRequest {
     /// Most messages, 1 to [`MAX_BATCH_ENTRIES`].
@@ -110,7 +110,7 @@ pub struct Description {
     pub dead_letter_queue: Option<QueueArn>,
     /// Messages in whatever state, which SQS counts approximately.
     pub messages: u64,
-    /// What the service takes the time to be, if it says so.
+    /// The time by the clock of the service, if it says so.
     pub date: Option<SystemTime>,
 }
 

@@ -214,7 +214,7 @@ fn attribute(value: MessageAttributeValue) -> Option<Attribute> {
     Some(Attribute { data_type, value })
 }
 
-/// Takes down the header `Date` of an answer, be it an error.
+/// Notes the header `Date` of a response, be it an error.
 #[derive(Clone, Debug, Default)]
 struct ServerDate(Arc<Mutex<Option<SystemTime>>>);
 
@@ -298,7 +298,7 @@ fn call_error<E: ProvideErrorMetadata>(error: &SdkError<E>) -> CallError {
                 answer.err().code().unwrap_or("Unknown"),
             );
         }
-        // An answer that cannot be read, be it one of success: the request may have been carried
+        // A response that cannot be read, be it one of success: the request may have been carried
         // out.
         _ => ("UnreadableAnswer", CallErrorKind::Ambiguous),
     };

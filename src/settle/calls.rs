@@ -22,20 +22,20 @@ const LEAST_FOR_SEND: Duration = Duration::from_millis(25);
 /// All tries of one chunk and the pauses between them, whatever the policy says: what SQS does not
 /// take for so long waits as well by its visibility.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
-/// An ambiguous answer is tried again at most once: each further try may store the copies once
-/// more.
+/// A send with an ambiguous response is tried again at most once: each further try may store the
+/// copies once more.
 const MAX_AMBIGUOUS_TRIES: u32 = 2;
-/// A delete is tried again at most once: the event source mapping does what is left.
+/// A delete is tried again at most once: the event source mapping deletes the rest.
 const MAX_DELETE_TRIES: u32 = 2;
 
 /// A message may have been received so much earlier than the invocation began: the longest batching
 /// window of an event source mapping, 300 s, and a minute for the invocation to come about.
 const RECEIVED_BEFORE: Duration = Duration::from_secs(300 + 60);
-/// What is asked for when a longer visibility is refused.
+/// The visibility that is asked for when a longer one is refused.
 const MODEST_VISIBILITY: Duration = Duration::from_secs(900);
 
 impl<Q: Queue> Settler<Q> {
-    /// Sends what is pending, and leaves each copy confirmed or not. Returns the failed that
+    /// Sends what is pending, and leaves each copy confirmed or not. Returns the error that
     /// remains, if any.
     pub(super) async fn send(
         &self,
@@ -210,8 +210,7 @@ impl<Q: Queue> Settler<Q> {
         results
     }
 
-    /// Asks for what has a chance: what SQS refuses for good is refused however often it is asked
-    /// for.
+    /// Asks until each wish is granted or refused for good, which no further request changes.
     async fn hide_as_wished(
         &self,
         queue: &QueueArn,
@@ -243,7 +242,7 @@ impl<Q: Queue> Settler<Q> {
     }
 }
 
-/// Of several sends the one without an answer counts: it may have stored its copies.
+/// Of several sends the one without a response counts: it may have stored its copies.
 fn worse(one: Option<CallErrorKind>, other: Option<CallErrorKind>) -> Option<CallErrorKind> {
     match (one, other) {
         (Some(CallErrorKind::Ambiguous), _) | (_, Some(CallErrorKind::Ambiguous)) => {
@@ -253,7 +252,7 @@ fn worse(one: Option<CallErrorKind>, other: Option<CallErrorKind>) -> Option<Cal
     }
 }
 
-/// Notes the answer in the copies it is about; returns the failed that remains, if any.
+/// Notes the response in the copies it is about; returns the error that remains, if any.
 fn record(
     answer: Result<Vec<Confirmation>, CallError>,
     copies: Vec<&mut Sending>,

@@ -1,5 +1,5 @@
-//! What shares one request: entries for one place, gathered until the request is full or the first
-//! of them has waited long enough.
+//! Entries that share one request: those for one place, gathered until the request is full or the
+//! first of them has waited long enough.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -26,8 +26,8 @@ impl<K: Ord + Clone, T> Chunks<K, T> {
         Self(BTreeMap::new())
     }
 
-    /// Adds an entry of so many bytes. Returns what must leave now: the chunk when it is full, or
-    /// all before this entry when they do not fit together.
+    /// Adds an entry of so many bytes. Returns the entries that must leave now: the chunk when it
+    /// is full, or all before this entry when they do not fit together.
     pub(super) fn push(&mut self, place: &K, entry: T, bytes: usize) -> Option<Vec<T>> {
         let chunk = self.0.entry(place.clone()).or_default();
         let overflows = chunk.bytes + bytes > MAX_BATCH_BYTES;

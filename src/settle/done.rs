@@ -1,4 +1,4 @@
-//! Deletes what is done, for want of a poller that does: a worker has none, and one whose
+//! Deletes finished messages where no poller does: a worker has none, and one whose
 //! invocation fails does not. Entries share a request by the same rule as copies.
 
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::queue::{Queue, QueueArn};
 use crate::report::Settlement;
 
 impl Settled {
-    /// What is done with and may still be in its queue.
+    /// The message, if it is finished and may still be in its queue.
     pub(crate) fn to_delete(&self) -> Option<Arc<Delivery>> {
         match self.settlement {
             Settlement::Done | Settlement::MovedNotDeleted { .. } => {

@@ -1,6 +1,15 @@
-//! Plans become queue calls, in the order that loses nothing: send the copy, see it confirmed, then
-//! delete the original. Takes no decision: a message whose plan cannot be carried out stays with
-//! SQS.
+//! Plans become queue calls. Takes no decision: a message whose plan cannot be carried out stays
+//! with SQS.
+//!
+//! - *Copy*: send the copy, see it confirmed by name, then delete the original. If the copy is not
+//!   confirmed, the original is hidden for its delay and stays.
+//! - *Hide*, *Show*: change how long SQS hides the message; those that wait behind it in its FIFO
+//!   group become receivable with it.
+//! - *Done*: no call; the host deletes the message, or `done.rs` where no host does.
+//! - *Keep*: no call.
+//!
+//! Entries for one queue share a request (`chunks.rs`), calls are tried again within bounds
+//! (`calls.rs`), and after a send without a response other sends wait (`hold.rs`).
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -165,8 +174,8 @@ impl<Q: Queue> Settler<Q> {
         moved.into_iter().chain(kept).map(Sending::into_settled).collect()
     }
 
-    /// Lets messages wait in their place, and once that is confirmed those behind them be received
-    /// when they are.
+    /// Hides messages, and once that is confirmed lets those behind them in their groups be
+    /// received with them.
     async fn settle_hidden(
         &self,
         queue: Arc<QueueArn>,

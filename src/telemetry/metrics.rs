@@ -26,7 +26,7 @@ const MILLISECONDS: Unit = Unit::Second(NegativeScale::Milli);
 /// Most values of one metric in one line. Source: CloudWatch embedded metric format specification.
 const MAX_VALUES: usize = 100;
 
-/// What is known of all messages, or of those that failed with one class.
+/// The figures of all messages, or of those that failed with one class.
 #[derive(Default)]
 pub(super) struct Figures {
     counts: Counts,

@@ -1,4 +1,4 @@
-//! What a batch looks like from outside: log lines and metrics, computed from its report alone.
+//! Log lines and metrics of a batch, computed from its report alone.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use counts::Counts;
 pub(crate) use emf::Emitter;
 
 /// The metrics of the batch, one line for each message that did not simply complete, and one for
-/// the batch. When `until` has come the lines of messages end: an answer that is late for the sake
+/// the batch. When `until` has come the lines of messages end: a response that is late for the sake
 /// of its log would be worth nothing.
 pub(crate) fn observe(report: &Report, metrics: Option<&Emitter>, until: Instant) {
     if let Some(metrics) = metrics {

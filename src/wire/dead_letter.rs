@@ -1,4 +1,4 @@
-//! What the body of a message in a dead-letter queue says about it, for those who look into one and
+//! A dead letter by its body: why it was given up, for those who look into a dead-letter queue and
 //! for those who work on one. Decides nothing about a message that is still on its way, which is
 //! `delivery.rs`.
 
@@ -150,7 +150,7 @@ fn is_arn(text: &str) -> bool {
 }
 
 impl<'a> DeadLetter<'a> {
-    /// Reads a body. Never fails: what is not ours says nothing.
+    /// Reads a body. Never fails: a body that is not ours says nothing.
     #[must_use]
     pub fn read(body: &'a str) -> Self {
         let read = super::read(body, 0);

@@ -43,7 +43,7 @@ pub(super) fn raw(text: &str) -> Option<&RawValue> {
     serde_json::from_str(text).ok()
 }
 
-/// What a JSON string says; `None` for other values and for one with half a surrogate pair, which
+/// The text of a JSON string; `None` for other values and for one with half a surrogate pair, which
 /// no Rust string can hold.
 pub(super) fn string(text: &str) -> Option<String> {
     serde_json::from_str(text).ok()

@@ -1,13 +1,13 @@
-//! Our members in the text of a body: found, taken out, put in. Edits text, never parses and
+//! Our fields in the text of a body: found, taken out, put in. Edits text, never parses and
 //! prints, so that the handler sees on every attempt the bytes that were first delivered. Knows no
 //! clock, no queue and no policy.
 //!
 //! | payload | on the wire |
 //! |---|---|
-//! | a JSON object | its own bytes, our four members before its closing brace |
+//! | a JSON object | its own bytes, our four fields before its closing brace |
 //! | … that bears one of our names itself | our value in that place, the producer's kept in `retryState.original` |
 //! | … that bears one of them twice, or `retryBody`, or a character that SQS refuses | as anything else |
-//! | anything else | `{"retryBody":"<the text>", our four members}` |
+//! | anything else | `{"retryBody":"<the text>", our four fields}` |
 
 mod dead_letter;
 mod json;
@@ -30,7 +30,7 @@ pub(crate) use self::json::each_member;
 pub use self::stamp::Wrap;
 pub(crate) use self::stamp::{NotWrappable, Stamped, stamp, timestamp_text};
 
-/// What a received body is.
+/// A received body, taken apart.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Body<'a> {
     /// The body as first delivered, byte for byte; of a later version's message the whole text.
@@ -55,7 +55,7 @@ pub(crate) enum Origin {
 }
 
 /// Takes a body apart. A producer's count above `retry_count_cap` is not believed. Never fails:
-/// what is not ours is the producer's.
+/// a body that is not ours is the producer's.
 pub(crate) fn read(body: &str, retry_count_cap: u32) -> Body<'_> {
     let Some(object) = Object::locate(body) else {
         return Body::fresh(body, 0);

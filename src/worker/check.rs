@@ -1,5 +1,5 @@
-//! What is looked at before the first message is received: what would lose messages, or deliver
-//! them twice, is said at once.
+//! The checks before the first message is received: a setting that would lose messages, or deliver
+//! them twice, is reported at once.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -17,8 +17,8 @@ use crate::settings::{DeadLetterMode, Mode, Settings};
 /// that we sent.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(REDRIVE_TOLERANCE.as_secs() / 2);
 
-/// What it means that the queue has no redrive policy, or that its dead-letter queue does not
-/// exist.
+/// Whether a worker starts on a queue that has no redrive policy, or whose dead-letter queue does
+/// not exist.
 ///
 /// ```
 /// use requeue::WithoutDeadLetterQueue;

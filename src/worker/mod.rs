@@ -28,13 +28,13 @@ use lease::Leased;
 use poll::{PAUSE, ReceiveFailures};
 use standstill::{PROBING, Standing, Turn};
 
-/// A receive that has no answer so long after its wait has failed.
+/// A receive that has no response so long after its wait has failed.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
-/// An answer that is under way when the worker is told to end is awaited for so long: the messages
+/// A response that is under way when the worker is told to end is awaited for so long: the messages
 /// in it would be invisible for nothing.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
 
-/// What a worker can be told besides the [`Settings`] of its processor.
+/// The settings of a worker besides the [`Settings`] of its processor.
 ///
 /// ```
 /// use requeue::WorkerSettings;
@@ -50,7 +50,7 @@ pub struct WorkerSettings {
     /// From the signal to the end. Shortly before it is over handlers that still run are cancelled
     /// and their messages given back. Default 30 s.
     pub shutdown_timeout: Duration,
-    /// What a queue without a redrive policy, or without its dead-letter queue, means. Default:
+    /// The meaning of a queue without a redrive policy, or without its dead-letter queue. Default:
     /// [`WithoutDeadLetterQueue::Refuse`].
     pub without_dead_letter_queue: WithoutDeadLetterQueue,
     /// When the worker ends by itself. Default: [`Until::Shutdown`].
@@ -86,9 +86,9 @@ pub enum Until {
 /// Works on a queue by long polls: the same handler and the same settings as in a Lambda, in a
 /// container or on a laptop.
 ///
-/// While what it calls asked for a pause, or has an open circuit, it receives only messages that
-/// may probe: it could only defer the others. Not if messages have a [`Scope`](crate::Scope) of a
-/// key, as the next one may have another.
+/// While the downstream service asked for a pause, or its circuit is open, it receives only
+/// messages that may probe: it could only defer the others. Not if messages have a
+/// [`Scope`](crate::Scope) of a key, as the next one may have another.
 ///
 /// It plays by the rules of Lambda's poller: what the report of a batch does not keep is deleted,
 /// what it keeps comes back after its visibility timeout. While a message is worked on its
@@ -154,7 +154,7 @@ pub struct Worker<H, Q, T = Raw> {
     standing: Standing,
 }
 
-/// What a worker has done so far.
+/// The counts of a worker's messages so far.
 ///
 /// ```
 /// assert_eq!(requeue::Progress::default().completed, 0);
@@ -266,7 +266,7 @@ where
         // The log may have to wait for its reader.
         stop.starting.cancel();
         tracing::info!("shutting down");
-        // The rest is for settling what was cancelled.
+        // The rest is for settling the messages that were cancelled.
         let rest = self.limits.reserve.min(self.settings.shutdown_timeout / 4);
         if timeout(self.settings.shutdown_timeout.saturating_sub(rest), &mut work).await.is_err() {
             stop.running.cancel();
@@ -278,7 +278,7 @@ where
         }
     }
 
-    /// What has been done so far.
+    /// The counts so far.
     pub fn progress(&self) -> Progress {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }

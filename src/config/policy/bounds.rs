@@ -8,7 +8,7 @@ const MAX_COPIES: u32 = 10_000;
 /// No delay, since a delay of nothing is a loop at full speed. On the wire it is rounded up to a
 /// whole second.
 const MIN_DELAY: f64 = 0.001;
-/// Allowances are renewed once a day at the latest; what waits longer is a schedule and not a
+/// Allowances are renewed once a day at the latest; a longer wait is a schedule and not a
 /// retry.
 const MAX_DELAY: f64 = 86_400.0;
 /// Budgets are spent in whole seconds.
@@ -22,10 +22,10 @@ const MAX_MULTIPLIER: f64 = 100.0;
 const MAX_ATTEMPTS: u32 = 10;
 /// A send takes no longer, all its tries included.
 const MAX_PAUSE: f64 = 60.0;
-/// A rule names no longer delay than a callee may by default, which is the longest visibility
+/// A rule names no longer delay than a response may by default, which is the longest visibility
 /// timeout of SQS.
 const MAX_RULED: f64 = 43_200.0;
-/// A callee that is left alone for longer is not asked whether it works again.
+/// A service that is not called for longer is not probed in time when it works again.
 const MAX_HOLD: f64 = 900.0;
 /// More failures than this in a row open no circuit before the damage is done.
 const MAX_THRESHOLD: u32 = 1_000;

@@ -105,7 +105,7 @@ impl Shape for Calls {
         let longest = cap.unwrap_or(default.max_delay);
         // The default gives way to a shorter cap.
         let first = base.unwrap_or(default.backoff.base().min(longest));
-        // What was refused has no value, and the default in its place contradicts nothing.
+        // A key that was refused has no value, and its default contradicts nothing.
         if section.sound && first > longest {
             let [base_path, cap_path] =
                 [settling::BASE.name, settling::MAX_DELAY.name].map(|name| section.path_to(name));

@@ -1,12 +1,12 @@
-//! A key of an object of the document, and the tables of such keys: the document is read by them, and
-//! its schema is made from them.
+//! A key of an object of the document, and the tables of such keys: the document is read by them,
+//! and its schema is made from them.
 
 #[cfg(test)]
 use serde_json::{Map, Value, json};
 
 use super::shapes::Shape;
 
-/// A key, and what may stand there.
+/// A key, and the shape of its values.
 pub(super) struct Key<S> {
     pub(super) name: &'static str,
     /// Shown by editors.
@@ -15,7 +15,7 @@ pub(super) struct Key<S> {
     pub(super) shape: S,
 }
 
-/// What the tables know of a key.
+/// A key as its table has it.
 pub(super) trait Listed: Sync {
     fn name(&self) -> &'static str;
     #[cfg(test)]

@@ -1,4 +1,4 @@
-//! The settings that protect what is called: each may be switched off by one word.
+//! The settings that protect the downstream service: each may be switched off by one word.
 
 #[cfg(test)]
 use serde_json::{Value, json};

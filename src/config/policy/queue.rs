@@ -1,5 +1,5 @@
-//! What a document says of its queue. It is read and told, not applied: a queue's settings belong
-//! to whoever creates it.
+//! The settings that a document names for its queue. They are read and told, not applied: a queue's
+//! settings belong to whoever creates it.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! Which value serves a class: its entry's own, else the global one, else the preset's; and what
-//! does not go together.
+//! Which value serves a class: its entry's own, else the global one, else the preset's; and which
+//! values contradict each other.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use super::keys as global;
 use super::section::{Given, Section};
 use crate::policy::{Backoff, ClassPolicy, Jitter, Preset};
 
-/// What the document says of all classes.
+/// The values of the document for all classes.
 pub(super) struct Globals {
     preset: Preset,
     max_delay: Option<Given<Duration>>,
@@ -48,7 +48,7 @@ impl Globals {
     }
 }
 
-/// What the document says of one class.
+/// The values of the document for one class.
 pub(super) struct Entry {
     pub(super) path: String,
     base: Option<Given<Duration>>,
@@ -110,8 +110,8 @@ pub(super) fn resolve(
     row: &ClassPolicy,
     problems: &mut Vec<String>,
 ) -> ClassPolicy {
-    // What was refused has no value: a value that takes its place would contradict what was never
-    // meant.
+    // A key that was refused has no value, and another value instead would contradict others that
+    // were never meant together.
     if entry.sound {
         for problem in contradictions(name, entry, globals, row) {
             if !problems.contains(&problem) {
@@ -152,7 +152,7 @@ fn nearest<T: Clone>(own: Option<&Given<T>>, global: Option<&Given<T>>) -> Optio
     own.or(global).map(|given| given.value.clone())
 }
 
-/// What the entry says that cannot be, or would have no effect.
+/// The contradictions of an entry: values that cannot be, or would have no effect.
 fn contradictions(name: Class, entry: &Entry, globals: &Globals, row: &ClassPolicy) -> Vec<String> {
     let mut problems = Vec::new();
     let Some(Given { value: growth, path }) = entry.growth.as_ref().or(globals.growth.as_ref())

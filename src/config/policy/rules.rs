@@ -1,4 +1,4 @@
-//! The user's own rules, as the document has them. What they mean, `classify/` knows.
+//! The user's own rules, as the document has them. `classify/` knows their meaning.
 
 use std::ops::RangeInclusive;
 
@@ -27,7 +27,7 @@ pub(super) struct Status;
 /// A code.
 pub(super) struct Text;
 
-/// What a user calls something.
+/// A user's name for something.
 pub(super) struct Label;
 
 /// Words in a row.
@@ -36,11 +36,11 @@ pub(super) struct Words;
 /// An object of headers.
 pub(super) struct Header;
 
-/// No answer that is a failure has a lower one, and none that is HTTP a higher one.
+/// No response that is a failure has a lower one, and none that is HTTP a higher one.
 const STATUSES: RangeInclusive<u16> = 300..=999;
 const HUNDREDS: [(&str, RangeInclusive<u16>); 3] =
     [("3xx", 300..=399), ("4xx", 400..=499), ("5xx", 500..=599)];
-/// What is longer is no code, and no phrase that a person would write down.
+/// A longer text is no code, and no phrase that a person would write down.
 const MAX_CHARS: usize = 256;
 /// It is the heading of a group of dead letters.
 const MAX_LABEL_CHARS: usize = 64;
@@ -48,7 +48,7 @@ const MAX_HEADERS: usize = 10;
 /// Every failure is held against every rule.
 const MAX_RULES: usize = 100;
 
-/// What a rule may make of a failure.
+/// The classes that a rule may give to a failure.
 const OUTCOMES: shapes::Words<FailureClass> = shapes::Words(&[
     ("RATE_LIMIT", FailureClass::RateLimit),
     ("RATE_LIMIT_EXCEEDED", FailureClass::RateLimit),
@@ -77,7 +77,7 @@ pub(super) mod rule {
     }
 }
 
-/// The keys of what a rule matches.
+/// The keys of the conditions of a rule.
 pub(super) mod matching {
     use super::{Header, Key, Listed, Many, Status, Text, Words, table};
 

@@ -1,4 +1,4 @@
-//! One object of the document: which of its names are known, and what stands there.
+//! One object of the document: its known names, and their values.
 
 use super::json::{Json, shortened};
 use super::key::Key;
@@ -23,7 +23,7 @@ pub(super) struct Given<T> {
 }
 
 impl<'d> Section<'d> {
-    /// Refuses what is no object, and every name that is unknown or stands twice.
+    /// Refuses a value that is no object, and every name that is unknown or stands twice.
     pub(super) fn open(
         json: Json<'d>,
         path: &str,

@@ -1,5 +1,5 @@
-//! What may stand at a key: how it is read, what is said when it is something else, and how a
-//! schema puts it.
+//! The shapes of values at a key: how each is read, how another value is refused, and how a schema
+//! puts it.
 
 use std::time::Duration;
 
@@ -13,9 +13,9 @@ pub(super) const MAX_LISTED: usize = 100;
 /// Switches something off.
 pub(super) const OFF: &str = "off";
 
-/// What may stand at a key.
+/// The shape of the values at a key.
 pub(super) trait Shape {
-    /// What it is read to.
+    /// The type that it is read to.
     type Value;
 
     /// Reads a value; when it is refused, the problems say why.
