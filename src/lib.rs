@@ -2,9 +2,10 @@
 //!
 //! Teams put SQS in front of a Lambda that calls something which rate-limits, runs out of quota, or
 //! is briefly down. SQS and Lambda alone retry everything alike, at a fixed pace, a handful of
-//! times. Requeue gives every kind of failure its own patience, kept in the queue itself: a message
-//! that failed is sent again as a copy with a delay and a count, and then the original is deleted.
-//! Nothing waits in memory, and nothing is lost.
+//! times. Requeue retries each class of failures with delays and budgets of its own, and keeps the
+//! state of the retries in the message: a message that failed is sent again as a copy with a delay
+//! and a count, and once SQS has confirmed the copy, the original is deleted. Nothing waits in
+//! memory, and nothing is lost.
 //!
 //! ```no_run
 //! use requeue::{Failure, Message, ResultExt};
@@ -28,21 +29,21 @@
 //!
 //! # The path of a message
 //!
-//! | step | what it does | where |
+//! | step | | where |
 //! |---|---|---|
 //! | event | Lambda's SQS event becomes records, or a worker receives them | `lambda/`, [`Worker`] |
-//! | decode | a record becomes a delivery: the body as first delivered, and what the message has been through | `message.rs`, `wire/` |
+//! | decode | a record becomes a delivery: the body as first delivered, and the retry state | `delivery.rs`, `wire/` |
 //! | gate | settle without a call: not due, expired, given up, no time left, paused, circuit open | `gate/` |
 //! | handle | the user's code for several messages at once, under a timeout; a FIFO group in its order | [`Handler`], `processor/executor.rs` |
 //! | classify | an error becomes a [`Failure`] of one of four classes | [`classify`] |
 //! | decide | policy, message, failure, time and one random number become a [`Disposition`] | [`policy`] |
-//! | plan | how that is carried out for this delivery, and what the messages behind it in its FIFO group may do | `plan/` |
+//! | plan | the disposition becomes a plan for this delivery: done, keep, show, hide or copy | `plan/` |
 //! | settle | send the copy, see it confirmed, delete the original | `settle/`, [`queue`] |
-//! | respond | the [`Report`] becomes `batchItemFailures`; a worker deletes what is done | `lambda/`, [`Worker`] |
+//! | respond | the [`Report`] becomes `batchItemFailures`; a worker deletes finished messages | `lambda/`, [`Worker`] |
 //! | observe | the same report becomes log lines and metrics | `telemetry/` |
 //!
-//! Values only move down. `processor/mod.rs` is the page on which the whole path can be read, in
-//! order.
+//! Values only move down. `processor/mod.rs` has the steps from decode to settle on one page, with
+//! the time that each may take.
 //!
 //! # What never happens
 //!
@@ -52,17 +53,18 @@
 //! * No body, attribute value, header, secret or receipt handle is logged, unless a handler puts it
 //!   into a [`Failure`] of its own.
 //! * The policy reads no clock and draws no random number; both are arguments.
-//! * No file but `queue/sqs.rs` calls SQS, and none but `lambda/` knows Lambda. A test reads the sources and says so.
+//! * No file but `queue/sqs.rs` calls SQS, and none but `lambda/` knows Lambda. A test reads the
+//!   sources and says so.
 //!
 //! # What to choose
 //!
 //! | question | choice | default |
 //! |---|---|---|
 //! | how long to wait, how often, until when | [`RetryPolicy`](policy::RetryPolicy), with the tables of the built-in ones in seconds | `standard` |
-//! | what an error or an answer means | [`Rules`](classify::Rules) of your own, of the policy document or in code | the tables of [`classify`] |
-//! | in a copy, or in its place in the queue | [`Strategy`], with what each costs | in a copy; in its place on a FIFO queue |
-//! | how to the dead-letter queue | [`DeadLetterMode`], with what each costs | [`Redrive`](DeadLetterMode::Redrive) |
-//! | when to leave a callee alone, and whose messages with it | pause and [`CircuitBreaker`](policy::CircuitBreaker) of the policy, [`Handler::scope`] | 60 s at most; after five failures in a row; one scope |
+//! | the class of an error or a response | [`Rules`](classify::Rules) of your own, of the policy document or in code | the tables of [`classify`] |
+//! | to wait in a copy, or by its visibility | [`Strategy`], with the cost of each | in a copy; by its visibility on a FIFO queue |
+//! | how to the dead-letter queue | [`DeadLetterMode`], with the cost of each | [`Redrive`](DeadLetterMode::Redrive) |
+//! | when to leave a downstream service alone, and which messages with it | pause and [`CircuitBreaker`](policy::CircuitBreaker) of the policy, [`Handler::scope`] | 60 s at most; after five failures in a row; one scope |
 //! | all else | [`Settings`], by the environment or in code | |
 //!
 //! # Features
@@ -81,13 +83,15 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-// In the order of the data path; then what the path rests on.
+// In the order of the data path; then the modules on which the path rests.
 mod lambda;
-mod arrivals;
-mod redrive;
+mod worker;
+pub mod queue;
+mod wire;
 mod sender;
 mod producer;
-mod wire;
+mod arrivals;
+mod redrive;
 mod delivery;
 mod message;
 mod gate;
@@ -100,24 +104,22 @@ mod disposition;
 mod plan;
 mod processor;
 mod settle;
-pub mod queue;
 mod report;
 mod telemetry;
-mod worker;
-#[doc(hidden)]
-pub mod measured;
 
-pub mod aws;
-mod clock;
-mod delay;
 mod config;
+mod settings;
+mod state;
+mod delay;
+mod clock;
+mod trace;
 pub mod printable;
+pub mod aws;
 #[cfg(feature = "embedded")]
 #[doc(inline)]
 pub use requeue_embedded as embedded;
-mod settings;
-mod state;
-mod trace;
+#[doc(hidden)]
+pub mod measured;
 
 #[doc(inline)]
 pub use clock::{Clock, Sampler};

@@ -26,7 +26,7 @@ tokio::task_local! {
 /// They are the list `rules` of the policy document, from which
 /// [`Settings::from_env`](crate::Settings::from_env) and [`str::parse`] read them, or made in code
 /// with [`on`](Self::on), or both. Whatever a handler classifies goes by the rules of its
-/// [`Settings`](crate::Settings): an answer
+/// [`Settings`](crate::Settings): a response
 /// ([`Failure::from_answer`], `HttpTarget`) as much as an error
 /// ([`ResultExt::classified`](crate::ResultExt::classified), [`Failure::classified`],
 /// [`Failure::aws`], [`Failure::from_grpc`]). A task that the handler starts is reached by

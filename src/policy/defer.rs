@@ -2,7 +2,9 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::decide::{MAX_SPREAD, Usage, max_retries, time_left};
+use super::budgets::{max_retries, time_left};
+use super::decide::MAX_SPREAD;
+use super::usage::Usage;
 use super::{RetryPolicy, jitter};
 use crate::delay::Wait;
 use crate::disposition::{Deferral, Disposition, Strategy};

@@ -5,25 +5,29 @@ use std::time::Duration;
 
 use crate::failure::FailureClass;
 
-mod backoff;
-mod calls;
 mod decide;
 mod defer;
-mod jitter;
+mod budgets;
+mod usage;
 mod presets;
+mod calls;
+mod jitter;
+mod backoff;
 #[cfg(test)]
 mod tests;
 
 pub use backoff::Backoff;
+pub(crate) use budgets::{given_up, is_spent, is_stuck, max_retries};
 pub use calls::CallPolicy;
-pub use decide::History;
-pub(crate) use decide::{Usage, decide, given_up, is_spent, is_stuck, max_retries, next_retry};
+pub(crate) use decide::{decide, next_retry};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
     believed_due, defer, defer_unverified, deferred_in_place, hold, may_be_held,
 };
 pub use jitter::{Jitter, Spread};
 pub(crate) use presets::Preset;
+pub use usage::History;
+pub(crate) use usage::Usage;
 
 /// Everything that bounds the retries of a message. [`RetryPolicy::default`] is the built-in
 /// `standard`.

@@ -6,7 +6,8 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{sleep, timeout};
 
-use super::{ANSWER_TIMEOUT, WorkerSettings};
+use super::ANSWER_TIMEOUT;
+use super::settings::{WithoutDeadLetterQueue, WorkerSettings};
 use crate::clock::{Clock, Sampler};
 use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, Description, QueueArn, Source};
@@ -16,23 +17,6 @@ use crate::settings::{DeadLetterMode, Mode, Settings};
 /// Our clock and that of SQS may differ by so much: half of what tells a redriven message from one
 /// that we sent.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(REDRIVE_TOLERANCE.as_secs() / 2);
-
-/// Whether a worker starts on a queue that has no redrive policy, or whose dead-letter queue does
-/// not exist.
-///
-/// ```
-/// use requeue::WithoutDeadLetterQueue;
-/// assert_eq!(WithoutDeadLetterQueue::default(), WithoutDeadLetterQueue::Refuse);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum WithoutDeadLetterQueue {
-    /// The worker does not start.
-    #[default]
-    Refuse,
-    /// A warning: a message that is given up comes back again and again, and vanishes when its
-    /// retention ends.
-    Warn,
-}
 
 /// Why a worker does not start.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,23 +9,26 @@ use futures_util::future::join_all;
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::clock::{Sampler, after};
-use crate::disposition::Disposition;
 use crate::handler::Handler;
 use crate::message::{Body, Raw};
 use crate::policy::CallPolicy;
 use crate::processor::{BatchProcessor, Stop};
 use crate::queue::{CallError, MAX_BATCH_ENTRIES, Queue, QueueArn, ReceiveRequest, Record, Source};
-use crate::report::{Outcome, Report};
+use crate::report::Report;
 use crate::settings::{Limits, RecursiveLoop, Settings};
 
+mod settings;
 mod check;
-mod lease;
 mod poll;
 mod standstill;
+mod lease;
+mod progress;
 
-pub use check::{StartError, WithoutDeadLetterQueue};
+pub use check::StartError;
 use lease::Leased;
 use poll::{PAUSE, ReceiveFailures};
+pub use progress::Progress;
+pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
 use standstill::{PROBING, Standing, Turn};
 
 /// A receive that has no response so long after its wait has failed.
@@ -33,55 +36,6 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// A response that is under way when the worker is told to end is awaited for so long: the messages
 /// in it would be invisible for nothing.
 const LAST_ANSWER: Duration = Duration::from_secs(1);
-
-/// The settings of a worker besides the [`Settings`] of its processor.
-///
-/// ```
-/// use requeue::WorkerSettings;
-/// let settings = WorkerSettings { receivers: Some(4), ..WorkerSettings::default() };
-/// assert_eq!(settings.shutdown_timeout.as_secs(), 30);
-/// ```
-#[derive(Clone, Debug)]
-pub struct WorkerSettings {
-    /// Receivers, each of which works on one batch at a time. They share [`Limits::concurrency`]
-    /// evenly, so that no message waits in memory for a handler. Default: as few as that takes with
-    /// batches of 10; never more than `concurrency`.
-    pub receivers: Option<usize>,
-    /// From the signal to the end. Shortly before it is over handlers that still run are cancelled
-    /// and their messages given back. Default 30 s.
-    pub shutdown_timeout: Duration,
-    /// The meaning of a queue without a redrive policy, or without its dead-letter queue. Default:
-    /// [`WithoutDeadLetterQueue::Refuse`].
-    pub without_dead_letter_queue: WithoutDeadLetterQueue,
-    /// When the worker ends by itself. Default: [`Until::Shutdown`].
-    pub until: Until,
-}
-
-impl Default for WorkerSettings {
-    fn default() -> Self {
-        Self {
-            receivers: None,
-            shutdown_timeout: Duration::from_secs(30),
-            without_dead_letter_queue: WithoutDeadLetterQueue::Refuse,
-            until: Until::Shutdown,
-        }
-    }
-}
-
-/// When a worker ends.
-///
-/// ```
-/// assert_eq!(requeue::Until::default(), requeue::Until::Shutdown);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Until {
-    /// When it is told to.
-    #[default]
-    Shutdown,
-    /// Also when the queue is empty, by SQS's own approximate count of its messages, those that
-    /// wait included.
-    Empty,
-}
 
 /// Works on a queue by long polls: the same handler and the same settings as in a Lambda, in a
 /// container or on a laptop.
@@ -152,42 +106,6 @@ pub struct Worker<H, Q, T = Raw> {
     settings: WorkerSettings,
     progress: Mutex<Progress>,
     standing: Standing,
-}
-
-/// The counts of a worker's messages so far.
-///
-/// ```
-/// assert_eq!(requeue::Progress::default().completed, 0);
-/// ```
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct Progress {
-    /// Messages received, those in hand included.
-    pub received: u64,
-    /// Messages that are done.
-    pub completed: u64,
-    /// Messages that are to be handled again.
-    pub requeued: u64,
-    /// Messages given up.
-    pub dead_lettered: u64,
-    /// Messages that were given back uncalled: whose turn it was not, or that were given up before
-    /// and are on their way to the dead-letter queue.
-    pub waiting: u64,
-    /// Messages that are done and could not be deleted: they are handled again.
-    pub not_deleted: u64,
-}
-
-impl Progress {
-    fn add(&mut self, outcomes: &[Outcome]) {
-        for outcome in outcomes {
-            *match outcome.disposition {
-                Disposition::Complete => &mut self.completed,
-                Disposition::Requeue { .. } => &mut self.requeued,
-                Disposition::Defer { .. } | Disposition::Release(_) => &mut self.waiting,
-                Disposition::DeadLetter(_) => &mut self.dead_lettered,
-            } += 1;
-        }
-    }
 }
 
 impl<H, Q, T> Worker<H, Q, T>

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::Until;
+use super::settings::Until;
 use crate::clock::Sampler;
 use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, MAX_WAIT};

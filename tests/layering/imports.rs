@@ -36,7 +36,10 @@ pub(crate) fn of_rooms(imports: &Imports) -> Imports {
 pub(crate) fn circle(imports: &Imports) -> Vec<&str> {
     let mut left: BTreeSet<&str> = imports.keys().map(String::as_str).collect();
     loop {
-        let ends = |module: &&str| !imports[*module].iter().any(|o| left.contains(o.as_str()));
+        let imports_none = |module: &&str| imports[*module].iter().all(|o| !left.contains(&**o));
+        let serves_none =
+            |module: &&str| left.iter().all(|other| !imports[*other].contains(*module));
+        let ends = |module: &&str| imports_none(module) || serves_none(module);
         let free: Vec<&str> = left.iter().copied().filter(ends).collect();
         if free.is_empty() {
             return left.into_iter().collect();

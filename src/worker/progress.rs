@@ -1,0 +1,40 @@
+//! The progress of a worker: how many messages it received, and their outcomes.
+
+use crate::disposition::Disposition;
+use crate::report::Outcome;
+
+/// The counts of a worker's messages so far.
+///
+/// ```
+/// assert_eq!(requeue::Progress::default().completed, 0);
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// Messages received, those in hand included.
+    pub received: u64,
+    /// Messages that are done.
+    pub completed: u64,
+    /// Messages that are to be handled again.
+    pub requeued: u64,
+    /// Messages given up.
+    pub dead_lettered: u64,
+    /// Messages that were given back uncalled: whose turn it was not, or that were given up before
+    /// and are on their way to the dead-letter queue.
+    pub waiting: u64,
+    /// Messages that are done and could not be deleted: they are handled again.
+    pub not_deleted: u64,
+}
+
+impl Progress {
+    pub(super) fn add(&mut self, outcomes: &[Outcome]) {
+        for outcome in outcomes {
+            *match outcome.disposition {
+                Disposition::Complete => &mut self.completed,
+                Disposition::Requeue { .. } => &mut self.requeued,
+                Disposition::Defer { .. } | Disposition::Release(_) => &mut self.waiting,
+                Disposition::DeadLetter(_) => &mut self.dead_lettered,
+            } += 1;
+        }
+    }
+}
