@@ -1,31 +1,35 @@
 //! A queue, its dead-letter queue, the event source mapping and a processor over the real SDK
 //! client, in virtual time.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::future::Future;
-use std::pin::Pin;
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::sqs::SqsBatchResponse;
 use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 use aws_sdk_sqs::types::QueueAttributeName;
-use base64::Engine as _;
 use lambda_runtime::{Context, LambdaEvent};
 use requeue::embedded::{
     Answer, Call, EmbeddedSqs, EventSourceMapping, Fault, InFlight, MessageState, MessageView,
 };
 use requeue::policy::RetryPolicy;
-use requeue::queue::{Attribute, AttributeValue, Queue, QueueArn, SqsQueue};
+use requeue::queue::{Queue, QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, DeadLetterInfo, Failure, Handler, InvocationError, Limits, Message,
-    Record, RecursiveLoop, Report, Sampler, Scope, Settings, SqsEvent,
+    BatchProcessor, Clock, Handler, InvocationError, Limits, RecursiveLoop, Report, Sampler,
+    Settings, SqsEvent,
 };
 use requeue_testkit::log;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::time::Instant;
 
+mod dice;
+mod invocation;
+mod script;
+
+pub use dice::Dice;
+pub use invocation::{Invocation, attributes, joined, receive_count, records, records_of};
 pub use requeue_testkit::log::Log;
+pub use script::{Act, Script, Seen};
 
 pub const VISIBILITY: Duration = Duration::from_mins(6);
 pub const MAX_RECEIVE_COUNT: u32 = 5;
@@ -111,7 +115,7 @@ impl World {
             requests: Arc::default(),
         };
         world.faults(|_| Fault::None);
-        // Most tests are about one message, whatever its neighbours make of their callee.
+        // Most tests are about one message, whatever its neighbours make of the downstream service.
         world.settings.policy.max_pause = None;
         world.settings.policy.circuit_breaker = None;
         world
@@ -437,288 +441,11 @@ pub fn epoch_millis(time: SystemTime) -> u128 {
     time.duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis()
 }
 
-/// The members that the library added to a copy.
+/// The fields that the library added to a copy.
 pub fn state(message: &MessageView) -> Value {
     // Half a surrogate pair and the largest numbers are JSON, but nothing that a value could hold.
     let body = message.body.replace(r"\ud800", "?").replace("1E+400", "1");
     let body: Value = serde_json::from_str(&body).expect("a copy is JSON");
     assert_eq!(body["retryState"]["v"], 1, "{}", message.body);
     body
-}
-
-/// The event as the library reads it.
-pub fn records_of(event: &Value) -> Vec<Record> {
-    serde_json::from_value::<SqsEvent>(event.clone()).unwrap().records.unwrap()
-}
-
-pub fn records(event: &Value) -> &[Value] {
-    event["Records"].as_array().expect("an event")
-}
-
-/// One event of the records of several.
-pub fn joined<const N: usize>(events: [&Value; N]) -> Value {
-    json!({ "Records": events.map(records).concat() })
-}
-
-fn receive_count(record: &Value) -> Option<u32> {
-    record["attributes"]["ApproximateReceiveCount"].as_str()?.parse().ok()
-}
-
-/// The message attributes of a record; what cannot be read is left out.
-pub fn attributes(record: &Value) -> BTreeMap<String, Attribute> {
-    let all = record["messageAttributes"].as_object().into_iter().flatten();
-    let read = |(name, value): (&String, &Value)| {
-        let data_type = value["dataType"].as_str()?.to_owned();
-        let value = match value["binaryValue"].as_str() {
-            Some(text) => {
-                AttributeValue::Binary(base64::prelude::BASE64_STANDARD.decode(text).ok()?)
-            }
-            None => AttributeValue::Text(value["stringValue"].as_str()?.to_owned()),
-        };
-        Some((name.clone(), Attribute { data_type, value }))
-    };
-    all.filter_map(read).collect()
-}
-
-pub struct Invocation {
-    pub answer: Result<SqsBatchResponse, InvocationError>,
-    pub elapsed: Duration,
-    /// The ids of the batch, each once.
-    pub ids: Vec<String>,
-    pub receipt_handles: Vec<String>,
-}
-
-impl Invocation {
-    fn new(
-        answer: Result<SqsBatchResponse, InvocationError>,
-        elapsed: Duration,
-        event: &Value,
-    ) -> Self {
-        let texts = |name: &str| -> Vec<String> {
-            let texts = records(event).iter().filter_map(|record| record[name].as_str());
-            texts.filter(|text| !text.is_empty()).map(str::to_owned).collect()
-        };
-        let mut ids = texts("messageId");
-        let mut known = BTreeSet::new();
-        ids.retain(|id| known.insert(id.clone()));
-        let invocation = Self { answer, elapsed, ids, receipt_handles: texts("receiptHandle") };
-        invocation.check();
-        invocation
-    }
-
-    /// Every id is one of the batch, and occurs once.
-    fn check(&self) {
-        let Ok(response) = &self.answer else {
-            return;
-        };
-        let batch: BTreeSet<&str> = self.ids.iter().map(String::as_str).collect();
-        let mut listed = BTreeSet::new();
-        for item in &response.batch_item_failures {
-            assert!(batch.contains(item.item_identifier.as_str()), "a foreign id");
-            assert!(listed.insert(&item.item_identifier), "an id occurs twice");
-        }
-    }
-
-    /// The ids in `batchItemFailures`, in the order of the batch.
-    pub fn failed(&self) -> Vec<&str> {
-        let response = self.answer.as_ref().expect("the invocation succeeded");
-        let listed: BTreeSet<&str> =
-            response.batch_item_failures.iter().map(|item| item.item_identifier.as_str()).collect();
-        let ids = self.ids.iter().map(String::as_str);
-        ids.filter(|id| listed.contains(id)).collect()
-    }
-
-    /// The response as Lambda gets it.
-    pub fn bytes(&self) -> Option<Vec<u8>> {
-        let response = self.answer.as_ref().ok()?;
-        Some(serde_json::to_vec(response).expect("JSON"))
-    }
-}
-
-/// A handler that does what a function of the message says, and remembers the messages it saw.
-#[derive(Clone)]
-pub struct Script {
-    act: Arc<dyn Fn(&Seen) -> Act + Send + Sync>,
-    scope: fn(&Message) -> Scope,
-    calls: Arc<Mutex<Vec<Seen>>>,
-    done: Arc<Mutex<Vec<String>>>,
-    running: Arc<()>,
-}
-
-/// A message as a handler saw it.
-#[derive(Clone, Debug)]
-pub struct Seen {
-    pub body: String,
-    pub id: Option<String>,
-    pub original_id: Option<String>,
-    pub attempt: u32,
-    pub receive_count: u32,
-    pub is_last: bool,
-    pub dead_letter: Option<DeadLetterInfo>,
-    pub attributes: BTreeMap<String, Attribute>,
-    pub group_id: Option<String>,
-    pub first_sent: SystemTime,
-    pub first_received: SystemTime,
-    pub time_left: Duration,
-    pub at: Instant,
-}
-
-impl Seen {
-    /// The number in a body that [`numbered`] made.
-    pub fn n(&self) -> usize {
-        let body: Value = serde_json::from_str(&self.body).expect("JSON");
-        usize::try_from(body["n"].as_u64().expect("a number")).expect("a small one")
-    }
-}
-
-/// What a scripted handler does.
-#[derive(Clone)]
-pub enum Act {
-    Done,
-    Fail(Failure),
-    Panic,
-    Hang,
-    /// Works for so long, then does the other.
-    After(Duration, Box<Act>),
-}
-
-impl Act {
-    pub fn after(time: Duration, then: Self) -> Self {
-        Self::After(time, Box::new(then))
-    }
-
-    /// Works for so long, then is done.
-    pub fn work(time: Duration) -> Self {
-        Self::after(time, Self::Done)
-    }
-}
-
-impl Script {
-    pub fn new(act: impl Fn(&Seen) -> Act + Send + Sync + 'static) -> Self {
-        let (calls, done) = Default::default();
-        Self {
-            act: Arc::new(act),
-            scope: |_| Scope::default(),
-            calls,
-            done,
-            running: Arc::default(),
-        }
-    }
-
-    pub fn scoped(self, scope: fn(&Message) -> Scope) -> Self {
-        Self { scope, ..self }
-    }
-
-    pub fn always(failure: Failure) -> Self {
-        Self::new(move |_| Act::Fail(failure.clone()))
-    }
-
-    /// Fails on the first attempts, so many of each message, and is done then.
-    pub fn failing_first(times: usize, failure: Failure) -> Self {
-        let counts: Mutex<BTreeMap<String, usize>> = Mutex::default();
-        Self::new(move |seen| {
-            let mut counts = counts.lock().expect("no panic while it is held");
-            let count = counts.entry(seen.body.clone()).or_default();
-            *count += 1;
-            if *count <= times { Act::Fail(failure.clone()) } else { Act::Done }
-        })
-    }
-
-    pub fn calls(&self) -> Vec<Seen> {
-        self.calls.lock().expect("no panic while it is held").clone()
-    }
-
-    /// The bodies in the order in which the handler saw them.
-    pub fn seen(&self) -> Vec<String> {
-        self.calls().into_iter().map(|seen| seen.body).collect()
-    }
-
-    /// The bodies of those messages of which a call came to a good end.
-    pub fn done(&self) -> Vec<String> {
-        self.done.lock().expect("no panic while it is held").clone()
-    }
-
-    /// How many handlers are running.
-    pub fn running(&self) -> usize {
-        // One belongs to the script that the processor holds, one to the test's own clone.
-        Arc::strong_count(&self.running).saturating_sub(2)
-    }
-}
-
-impl Handler for Script {
-    fn scope(&self, message: &Message) -> Scope {
-        (self.scope)(message)
-    }
-
-    fn handle(&self, message: Message) -> impl Future<Output = Result<(), Failure>> + Send {
-        let seen = Seen {
-            body: message.body().to_string(),
-            id: message.id().map(str::to_owned),
-            original_id: message.original_id().map(str::to_owned),
-            attempt: message.attempt().get(),
-            receive_count: message.receive_count(),
-            is_last: message.is_last_attempt(),
-            dead_letter: message.dead_letter(),
-            attributes: message.attributes().clone(),
-            group_id: message.group_id().map(str::to_owned),
-            first_sent: message.first_sent(),
-            first_received: message.first_received(),
-            time_left: message.time_left(),
-            at: Instant::now(),
-        };
-        let act = (self.act)(&seen);
-        let (done, body) = (Arc::clone(&self.done), seen.body.clone());
-        self.calls.lock().expect("no panic while it is held").push(seen);
-        let running = Arc::clone(&self.running);
-        let future: Pin<Box<dyn Future<Output = Result<(), Failure>> + Send>> =
-            Box::pin(async move {
-                let ended = perform(act).await;
-                if ended.is_ok() {
-                    done.lock().expect("no panic while it is held").push(body);
-                }
-                drop(running);
-                ended
-            });
-        future
-    }
-}
-
-async fn perform(mut act: Act) -> Result<(), Failure> {
-    while let Act::After(time, then) = act {
-        tokio::time::sleep(time).await;
-        act = *then;
-    }
-    match act {
-        Act::Done | Act::After(..) => Ok(()),
-        Act::Fail(failure) => Err(failure),
-        Act::Panic => panic!("as scripted"),
-        Act::Hang => std::future::pending().await,
-    }
-}
-
-/// Chance in a history.
-#[derive(Clone)]
-pub struct Dice(Sampler);
-
-impl Dice {
-    pub fn seeded(seed: u64) -> Self {
-        Self(Sampler::seeded(seed))
-    }
-
-    pub fn sampler(&self) -> Sampler {
-        self.0.clone()
-    }
-
-    /// A number from `from` to `to`.
-    pub fn roll(&self, from: u32, to: u32) -> u32 {
-        let numbers = f64::from(to - from) + 1.0;
-        let offset = (self.0.sample() * numbers).floor();
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "from 0 to the difference"
-        )]
-        let offset = offset as u32;
-        from + offset
-    }
 }
