@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use requeue::embedded::{EntryFate, EntryFault, Fault};
+use requeue::embedded::{EntryFault, EntryOutcome, Fault};
 use requeue::{Failure, Sampler};
 use tokio::time::{Instant, sleep, timeout};
 
@@ -32,8 +32,8 @@ fn unavailable() -> Fault {
 }
 
 fn entry_failed() -> Fault {
-    let fate = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
-    Fault::Entries(vec![EntryFault { position: 0, fate }])
+    let outcome = EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: false };
+    Fault::Entries(vec![EntryFault { position: 0, outcome }])
 }
 
 /// One batch in which everything fails. Returns when the requests of an operation came, in
@@ -103,7 +103,7 @@ async fn a_send_without_an_answer_is_tried_again_at_most_once_whatever_the_polic
     for (policy, tries) in [(DEFAULT, 2), (TEN, 2), (OFF, 1)] {
         for fault in [
             Fault::LoseRequest,
-            Fault::LoseAnswer,
+            Fault::LoseResponse,
             Fault::Hang,
             Fault::refuse(504, "GatewayTimeout"),
         ] {
@@ -147,7 +147,7 @@ async fn without_retries_a_request_may_still_be_followed_by_another_one() {
         (SEND, _) => unavailable(),
         (VISIBILITY_CHANGE, 1) => Fault::Entries(vec![EntryFault {
             position: 0,
-            fate: EntryFate::Refused {
+            outcome: EntryOutcome::Refused {
                 code: "InvalidParameterValue".to_owned(),
                 sender_fault: true,
             },

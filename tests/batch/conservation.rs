@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use aws_sdk_sqs::types::MessageAttributeValue;
-use requeue::embedded::{EmbeddedSqs, EntryFate, EntryFault, Fault, MessageState};
+use requeue::embedded::{EmbeddedSqs, EntryFault, EntryOutcome, Fault, MessageState};
 use requeue::queue::{Attribute, AttributeValue, QueueArn};
 use requeue::{DeadLetterMode, Failure, InvocationError, Strategy};
 use serde_json::Value;
@@ -147,28 +147,28 @@ fn nameless() -> Scenario {
     }
 }
 
-fn of_entries(fate: &EntryFate) -> Fault {
-    let fates = [0, 2].map(|position| EntryFault { position, fate: fate.clone() });
-    Fault::Entries(fates.into())
+fn of_entries(outcome: &EntryOutcome) -> Fault {
+    let faults = [0, 2].map(|position| EntryFault { position, outcome: outcome.clone() });
+    Fault::Entries(faults.into())
 }
 
 fn faults() -> Vec<Fault> {
     let refused =
-        |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
+        |sender_fault| EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault };
     vec![
         Fault::refuse(500, "InternalFailure"),
         Fault::refuse(403, "AccessDenied"),
         Fault::refuse(400, "BatchRequestTooLong"),
         Fault::refuse(400, "RequestThrottled"),
         Fault::LoseRequest,
-        Fault::LoseAnswer,
-        Fault::AnswerAfter(secs(3)),
-        Fault::AnswerAfter(secs(15)),
+        Fault::LoseResponse,
+        Fault::RespondAfter(secs(3)),
+        Fault::RespondAfter(secs(15)),
         Fault::Hang,
         of_entries(&refused(true)),
         of_entries(&refused(false)),
-        of_entries(&EntryFate::Ignored),
-        of_entries(&EntryFate::Unmentioned),
+        of_entries(&EntryOutcome::Ignored),
+        of_entries(&EntryOutcome::Unmentioned),
     ]
 }
 
@@ -381,7 +381,7 @@ async fn survives_death(scenario: &Scenario) {
                     return Fault::None;
                 }
                 bell.notify_one();
-                if is_carried_out { Fault::AnswerAfter(secs(1)) } else { Fault::Hang }
+                if is_carried_out { Fault::RespondAfter(secs(1)) } else { Fault::Hang }
             });
             let processor = run.world.processor(run.script.clone());
             let event = run.event(scenario.nameless).await;

@@ -171,7 +171,7 @@ async fn calls_that_hang_do_not_keep_the_response() {
 async fn slow_calls_are_waited_for_while_there_is_time() {
     let world = World::new();
     world.send_numbered(10).await;
-    world.faults(|_| Fault::AnswerAfter(millis(9_900)));
+    world.faults(|_| Fault::RespondAfter(millis(9_900)));
     let invocation =
         world.invoke(&world.processor(Script::always(Failure::temporary("no")))).await.unwrap();
     assert!(invocation.failed().is_empty());

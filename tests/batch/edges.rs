@@ -75,7 +75,7 @@ async fn all_that_completed_is_deleted_in_time_when_the_invocation_must_fail() {
     world.send(r#""fails""#).await;
     world.sqs.set_faults(|call| match call.operation.as_str() {
         "SendMessageBatch" => Fault::refuse(403, "AccessDeniedException"),
-        _ => Fault::AnswerAfter(Duration::from_secs(1)),
+        _ => Fault::RespondAfter(Duration::from_secs(1)),
     });
     let processor = world.processor(async |message: Message| match &**message.body() {
         r#""fails""# => Err(Failure::temporary("no")),
@@ -303,7 +303,7 @@ async fn answers_that_are_lost_for_long_do_not_breed_copies() {
     let world = World::new();
     world.send("{}").await;
     world.sqs.set_faults(|call| match call.operation.as_str() {
-        "SendMessageBatch" => Fault::LoseAnswer,
+        "SendMessageBatch" => Fault::LoseResponse,
         _ => Fault::None,
     });
     let processor = world.processor(async |_: Message| Err(Failure::temporary("no")));

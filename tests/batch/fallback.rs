@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use requeue::embedded::{EntryFate, EntryFault, Fault};
+use requeue::embedded::{EntryFault, EntryOutcome, Fault};
 use requeue::{Failure, Wrap};
 
 use crate::world::{
@@ -108,7 +108,7 @@ async fn what_is_refused_is_asked_for_once_more_with_900_seconds_at_most() {
             (SEND, _) => Fault::refuse(403, "AccessDenied"),
             (VISIBILITY_CHANGE, 1) => Fault::Entries(vec![EntryFault {
                 position: 0,
-                fate: EntryFate::Refused {
+                outcome: EntryOutcome::Refused {
                     code: "InvalidParameterValue".to_owned(),
                     sender_fault: true,
                 },

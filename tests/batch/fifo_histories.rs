@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
-use requeue::embedded::{EntryFate, EntryFault, Fault};
+use requeue::embedded::{EntryFault, EntryOutcome, Fault};
 use requeue::{BatchProcessor, DeadLetterMode, Failure};
 
 use crate::world::{Act, Dice, SEND, Script, Seen, VISIBILITY_CHANGE, World, secs};
@@ -29,11 +29,11 @@ impl Dice {
 
     fn fault(&self) -> Fault {
         let refused =
-            || EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
+            || EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: false };
         match self.roll(0, 9) {
             0 => Fault::refuse(500, "InternalFailure"),
-            1 => Fault::LoseAnswer,
-            2 => Fault::Entries(vec![EntryFault { position: 0, fate: refused() }]),
+            1 => Fault::LoseResponse,
+            2 => Fault::Entries(vec![EntryFault { position: 0, outcome: refused() }]),
             _ => Fault::None,
         }
     }

@@ -32,11 +32,11 @@ fn act(dice: &Dice) -> Act {
 fn fault(dice: &Dice) -> Fault {
     let then = match dice.roll(0, 9) {
         0 | 1 => Fault::Hang,
-        2 => Fault::LoseAnswer,
+        2 => Fault::LoseResponse,
         3 => Fault::LoseRequest,
         4 => Fault::refuse(503, "ServiceUnavailable"),
         5 => Fault::refuse(400, "KmsThrottled"),
-        6 => Fault::AnswerAfter(millis(u64::from(dice.roll(0, 30_000)))),
+        6 => Fault::RespondAfter(millis(u64::from(dice.roll(0, 30_000)))),
         _ => Fault::None,
     };
     match dice.roll(0, 4) {

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use requeue::embedded::{Answer, EntryFate, EntryFault, Fault};
+use requeue::embedded::{EntryFault, EntryOutcome, Fault, InvocationResult};
 use requeue::{
     DeadLetterMode, Deferral, Disposition, Failure, ReleaseReason, Settlement, Strategy,
 };
@@ -68,7 +68,7 @@ async fn receives_without_a_call_count_but_nothing_is_given_up_uncalled() {
     let mapping = world.mapping();
     for _ in 0..MAX_RECEIVE_COUNT - 1 {
         let batch = mapping.poll(Duration::ZERO).await.unwrap().unwrap();
-        mapping.acknowledge(&batch, &Answer::FunctionError).unwrap();
+        mapping.acknowledge(&batch, &InvocationResult::FunctionError).unwrap();
         world.sleep_until_due().await;
     }
     world.run(&world.processor(script.clone())).await;
@@ -81,7 +81,7 @@ async fn what_sqs_does_not_mention_keeps_its_delay() {
     let world = world();
     world.send("{}").await;
     let unmentioned =
-        Fault::Entries(vec![EntryFault { position: 0, fate: EntryFate::Unmentioned }]);
+        Fault::Entries(vec![EntryFault { position: 0, outcome: EntryOutcome::Unmentioned }]);
     world.faults_of(VISIBILITY_CHANGE, move |_| unmentioned.clone());
     let processor =
         world.processor(Script::always(Failure::quota("later").retry_after(secs(10_000))));
@@ -139,8 +139,8 @@ async fn what_is_deferred_uses_up_a_receive_and_so_waits_a_minute_at_least() {
 
 #[tokio::test(start_paused = true)]
 async fn a_change_that_sqs_cannot_make_now_is_tried_again() {
-    let fate = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
-    let failed = Fault::Entries(vec![EntryFault { position: 0, fate }]);
+    let outcome = EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: false };
+    let failed = Fault::Entries(vec![EntryFault { position: 0, outcome }]);
     for (fault, entries) in
         [(Fault::refuse(503, "ServiceUnavailable"), [2, 2, 2]), (failed, [1, 1, 2])]
     {

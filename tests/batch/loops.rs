@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use requeue::embedded::Answer;
+use requeue::embedded::InvocationResult;
 use requeue::{DeadLetterMode, Failure, RecursiveLoop, Settings};
 
 use crate::world::{Act, MAX_RECEIVE_COUNT, Script, World, numbered, secs, state};
@@ -33,7 +33,7 @@ async fn run_detected(world: &World, script: &Script) -> u32 {
             .unwrap_or_default();
         longest = row.max(longest);
         if row >= LIMIT {
-            mapping.acknowledge(&batch, &Answer::FunctionError).unwrap();
+            mapping.acknowledge(&batch, &InvocationResult::FunctionError).unwrap();
             continue;
         }
         let response = world.invoke_with(&processor, &batch.event(&world.queue)).await.unwrap();
@@ -44,7 +44,10 @@ async fn run_detected(world: &World, script: &Script) -> u32 {
             }
         }
         mapping
-            .acknowledge(&batch, &Answer::Response(serde_json::to_vec(&response).unwrap()))
+            .acknowledge(
+                &batch,
+                &InvocationResult::Response(serde_json::to_vec(&response).unwrap()),
+            )
             .unwrap();
     }
     longest
@@ -134,7 +137,7 @@ async fn receives_without_a_call_use_up_no_retries_of_what_waits_in_copies() {
                     .await
                     .unwrap()
                     .expect("it is not dead yet");
-                world.mapping().acknowledge(&throttled, &Answer::FunctionError).unwrap();
+                world.mapping().acknowledge(&throttled, &InvocationResult::FunctionError).unwrap();
             }
             world.sleep_until_due().await;
             world.invoke(&processor).await;

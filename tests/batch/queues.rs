@@ -117,7 +117,7 @@ async fn ten_thousand_messages_that_fail_cost_a_fifth_of_a_request_each() {
     world.function_timeout = secs(60);
     fill(&world).await;
     // Every request takes as long as a request does.
-    world.faults(|_| Fault::AnswerAfter(Duration::from_millis(20)));
+    world.faults(|_| Fault::RespondAfter(Duration::from_millis(20)));
     let script = Script::new(|_| {
         let slow = Failure::temporary("no").retry_after(secs(40));
         Act::after(Duration::from_millis(5), Act::Fail(slow))
@@ -148,7 +148,7 @@ async fn fifty_requests_are_under_way_at_once_and_no_more() {
     let mut world = World::new();
     (world.batch_size, world.settings.limits.concurrency) = (1_000, 1_000);
     world.send_numbered(600).await;
-    world.faults_of(SEND, |_| Fault::AnswerAfter(millis(1_000)));
+    world.faults_of(SEND, |_| Fault::RespondAfter(millis(1_000)));
     world.invoke(&world.processor(Script::always(Failure::temporary("no")))).await.unwrap();
     let sends: Vec<Instant> = world.requests(SEND).iter().map(|request| request.at).collect();
     let together: Vec<usize> =

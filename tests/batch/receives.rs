@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use requeue::embedded::{Answer, Batch};
+use requeue::embedded::{Batch, InvocationResult};
 
 use crate::world::{Act, DELETE, MAX_RECEIVE_COUNT, Script, Seen, World, secs};
 
@@ -29,7 +29,7 @@ async fn a_message_survives_one_receive_less_than_the_redrive_policy_allows() {
         world.send("{}").await;
         for _ in 0..lost {
             let throttled = next_batch(&world).await.unwrap();
-            world.mapping().acknowledge(&throttled, &Answer::FunctionError).unwrap();
+            world.mapping().acknowledge(&throttled, &InvocationResult::FunctionError).unwrap();
         }
         let script = Script::new(|_| Act::Done);
         world.run(&world.processor(script.clone())).await;
@@ -70,7 +70,7 @@ async fn nothing_that_was_never_attempted_is_dead_lettered_though_all_receives_b
             if worst.is_multiple_of(2) {
                 let _ = tokio::time::timeout(secs(5), world.invoke_with(&processor, &event)).await;
             }
-            world.mapping().acknowledge(&batch, &Answer::FunctionError).unwrap();
+            world.mapping().acknowledge(&batch, &InvocationResult::FunctionError).unwrap();
             continue;
         }
         let never = records.iter().filter(|record| {

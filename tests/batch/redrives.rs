@@ -99,7 +99,7 @@ async fn a_send_that_needed_every_try_is_no_redrive() {
     let late = |fault| Fault::after(millis(9_900), fault);
     let refused = late(Fault::refuse(503, "ServiceUnavailable"));
     for off in OFF {
-        for (fourth, copies) in [(refused.clone(), 1), (late(Fault::LoseAnswer), 2)] {
+        for (fourth, copies) in [(refused.clone(), 1), (late(Fault::LoseResponse), 2)] {
             let mut world = World::new();
             world.function_timeout = secs(120);
             world.send("{}").await;

@@ -53,7 +53,7 @@ async fn no_fate_of_a_message_brings_its_content_into_the_log() {
         Fault::None,
         Fault::refuse(403, "AccessDenied"),
         Fault::refuse(400, "InvalidMessageContents"),
-        Fault::LoseAnswer,
+        Fault::LoseResponse,
         Fault::Hang,
     ];
     for act in acts {

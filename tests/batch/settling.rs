@@ -1,6 +1,6 @@
 //! Send, confirm, delete: and what happens when one of them fails.
 
-use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
+use requeue::embedded::{EntryFault, EntryOutcome, Fault, MessageState};
 use requeue::{Failure, Wrap};
 use tokio::time::Instant;
 
@@ -15,8 +15,8 @@ fn later() -> Failure {
 
 fn refused(position: usize, sender_fault: bool) -> Fault {
     let code = if sender_fault { "InvalidParameterValue" } else { "InternalError" };
-    let fate = EntryFate::Refused { code: code.to_owned(), sender_fault };
-    Fault::Entries(vec![EntryFault { position, fate }])
+    let outcome = EntryOutcome::Refused { code: code.to_owned(), sender_fault };
+    Fault::Entries(vec![EntryFault { position, outcome }])
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,7 +179,7 @@ async fn chunks_are_settled_side_by_side() {
     let mut world = World::new();
     (world.batch_size, world.settings.limits.concurrency) = (100, 100);
     world.send_numbered(100).await;
-    world.faults(|_| Fault::AnswerAfter(secs(1)));
+    world.faults(|_| Fault::RespondAfter(secs(1)));
     let invocation = world.invoke(&world.processor(Script::always(later()))).await.unwrap();
     assert_eq!(world.all_calls(), (10, 10, 0));
     assert_eq!(invocation.elapsed, secs(2));
@@ -244,8 +244,8 @@ async fn a_send_without_an_answer_is_tried_at_most_twice() {
     for (fault, copies) in [
         (Fault::LoseRequest, 0),
         (Fault::Hang, 0),
-        (Fault::LoseAnswer, 2),
-        (Fault::AnswerAfter(secs(11)), 2),
+        (Fault::LoseResponse, 2),
+        (Fault::RespondAfter(secs(11)), 2),
     ] {
         let world = World::new();
         let id = world.send("{}").await;
@@ -326,16 +326,16 @@ async fn an_entry_that_sqs_could_not_store_is_sent_again_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn an_entry_that_no_list_mentions_is_neither_deleted_nor_sent_again() {
-    for (fate, copies) in [(EntryFate::Ignored, 9), (EntryFate::Unmentioned, 10)] {
+    for (outcome, copies) in [(EntryOutcome::Ignored, 9), (EntryOutcome::Unmentioned, 10)] {
         let world = World::new();
         let ids = world.send_numbered(10).await;
-        let forgotten = Fault::Entries(vec![EntryFault { position: 9, fate: fate.clone() }]);
+        let forgotten = Fault::Entries(vec![EntryFault { position: 9, outcome: outcome.clone() }]);
         world.faults_of(SEND, move |_| forgotten.clone());
         let processor = world.processor(Script::always(later()));
         let invocation = world.invoke(&processor).await.unwrap();
-        assert_eq!(invocation.failed(), [ids[9].as_str()], "{fate:?}");
+        assert_eq!(invocation.failed(), [ids[9].as_str()], "{outcome:?}");
         assert_eq!((world.entries(SEND), world.entries(DELETE)), (vec![10], vec![9]));
-        assert_eq!(world.messages().len(), copies + 1, "{fate:?}");
+        assert_eq!(world.messages().len(), copies + 1, "{outcome:?}");
     }
 }
 
@@ -465,7 +465,10 @@ async fn a_whole_batch_that_failed_is_answered_and_not_sent_twice() {
     let ids = world.send_numbered(10).await;
     let half = (0..5).map(|n| EntryFault {
         position: 2 * n,
-        fate: EntryFate::Refused { code: "InvalidParameterValue".to_owned(), sender_fault: true },
+        outcome: EntryOutcome::Refused {
+            code: "InvalidParameterValue".to_owned(),
+            sender_fault: true,
+        },
     });
     let half: Vec<EntryFault> = half.collect();
     world.faults_of(SEND, move |_| Fault::Entries(half.clone()));

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
-use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
+use requeue::embedded::{EntryFault, EntryOutcome, Fault, MessageState};
 use requeue::policy::{Backoff, CallPolicy, Jitter};
 use requeue::queue::{CallErrorKind, Source, SqsQueue};
 use requeue::{
@@ -292,7 +292,7 @@ async fn nor_of_a_message_whose_delivery_is_read_when_its_visibility_has_run_out
         let receives = world.sqs.call_count("ReceiveMessage");
         world.sqs.set_faults(move |call| match call.operation.as_str() {
             "ReceiveMessage" if call.of_operation == receives + 1 => {
-                Fault::AnswerAfter(millis(late))
+                Fault::RespondAfter(millis(late))
             }
             _ => Fault::None,
         });
@@ -407,8 +407,9 @@ async fn a_message_whose_own_extension_fails_is_released_alone() {
         if call.entries < 2 {
             return Fault::None;
         }
-        let fate = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
-        Fault::Entries(vec![EntryFault { position: 0, fate }])
+        let outcome =
+            EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: false };
+        Fault::Entries(vec![EntryFault { position: 0, outcome }])
     });
     let slow = Script::new(|seen| match (seen.attempt, seen.receive_count) {
         (1, 1) => Act::after(secs(20), Act::Fail(Failure::temporary("later"))),
@@ -428,8 +429,9 @@ async fn a_message_that_sqs_refuses_to_extend_is_no_longer_ours_whatever_the_clo
         let world = with_visibility("orders", "6");
         world.send_numbered(1).await;
         world.faults_of(VISIBILITY_CHANGE, move |_| {
-            let fate = EntryFate::Refused { code: "MessageNotInflight".to_owned(), sender_fault };
-            Fault::Entries(vec![EntryFault { position: 0, fate }])
+            let outcome =
+                EntryOutcome::Refused { code: "MessageNotInflight".to_owned(), sender_fault };
+            Fault::Entries(vec![EntryFault { position: 0, outcome }])
         });
         let script = Script::new(|seen| match (seen.attempt, seen.receive_count) {
             (1, 1) => Act::after(secs(3), Act::Fail(Failure::temporary("later"))),
@@ -617,7 +619,7 @@ async fn a_receive_under_way_at_the_signal_hides_no_message() {
     let script = Script::new(|_| Act::Done);
     let worker = start(&world, script.clone(), WorkerSettings::default()).await;
     world.sqs.set_faults(|call| match call.operation.as_str() {
-        "ReceiveMessage" => Fault::AnswerAfter(millis(500)),
+        "ReceiveMessage" => Fault::RespondAfter(millis(500)),
         _ => Fault::None,
     });
     let shutdown = async {

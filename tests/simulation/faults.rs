@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use requeue::embedded::{Call, EntryFate, EntryFault, Fault};
+use requeue::embedded::{Call, EntryFault, EntryOutcome, Fault};
 
 use crate::dice::Dice;
 use crate::plan::steps;
@@ -16,9 +16,9 @@ pub fn fault(dice: &Dice, call: &Call) -> Fault {
         3 => Fault::refuse(400, "KmsThrottled"),
         4 => Fault::refuse(400, "BatchRequestTooLong"),
         5 => Fault::LoseRequest,
-        6 => Fault::LoseAnswer,
+        6 => Fault::LoseResponse,
         7 => Fault::Hang,
-        8 => Fault::AnswerAfter(latency(dice)),
+        8 => Fault::RespondAfter(latency(dice)),
         9 => Fault::None,
         _ => Fault::Entries(
             (0..call.entries).filter_map(|position| of_entry(dice, position)).collect(),
@@ -33,13 +33,13 @@ fn latency(dice: &Dice) -> Duration {
 
 fn of_entry(dice: &Dice, position: usize) -> Option<EntryFault> {
     let refused =
-        |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
-    let fate = match dice.roll(0, 7) {
+        |sender_fault| EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault };
+    let outcome = match dice.roll(0, 7) {
         0 => refused(true),
         1 => refused(false),
-        2 => EntryFate::Ignored,
-        3 => EntryFate::Unmentioned,
+        2 => EntryOutcome::Ignored,
+        3 => EntryOutcome::Unmentioned,
         _ => return None,
     };
-    Some(EntryFault { position, fate })
+    Some(EntryFault { position, outcome })
 }

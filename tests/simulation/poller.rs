@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use aws_lambda_events::sqs::SqsBatchResponse;
 use lambda_runtime::{Context, LambdaEvent};
-use requeue::embedded::{Answer, Batch, EmbeddedSqs, EventSourceMapping};
+use requeue::embedded::{Batch, EmbeddedSqs, EventSourceMapping, InvocationResult};
 use requeue::queue::{Queue, QueueArn};
 use requeue::{BatchProcessor, Clock, InvocationError, SqsEvent};
 use serde_json::{Value, json};
@@ -155,9 +155,9 @@ impl<Q: Queue> Environment<Q> {
         let end = self.invoke(number, &event).await;
         let answer = match &end {
             End::Answered(Ok(response)) => {
-                Answer::Response(serde_json::to_vec(response).expect("JSON"))
+                InvocationResult::Response(serde_json::to_vec(response).expect("JSON"))
             }
-            End::Answered(Err(_)) | End::Died | End::Late => Answer::FunctionError,
+            End::Answered(Err(_)) | End::Died | End::Late => InvocationResult::FunctionError,
         };
         let is_lost = self.is_troubled(world.plan.trouble.errors);
         let mut book = world.book();
@@ -253,12 +253,12 @@ impl<Q: Queue> Environment<Q> {
 
 /// The answer to one of several receives that were handed over together: an id that is in none of
 /// them is for each to see.
-fn part(answer: &Answer, batch: &Batch) -> Answer {
-    let Answer::Response(bytes) = answer else {
-        return Answer::FunctionError;
+fn part(answer: &InvocationResult, batch: &Batch) -> InvocationResult {
+    let InvocationResult::Response(bytes) = answer else {
+        return InvocationResult::FunctionError;
     };
     let mut response: SqsBatchResponse = serde_json::from_slice(bytes).expect("our own answer");
     let ids = batch.message_ids();
     response.batch_item_failures.retain(|item| ids.contains(&item.item_identifier.as_str()));
-    Answer::Response(serde_json::to_vec(&response).expect("JSON"))
+    InvocationResult::Response(serde_json::to_vec(&response).expect("JSON"))
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping};
+use requeue::embedded::{EmbeddedSqs, EventSourceMapping, InvocationResult};
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
     BatchProcessor, Clock, DeadLetterMode, Record, RecursiveLoop, Sampler, Settings, SqsEvent,
@@ -158,8 +158,8 @@ impl Demo {
             let records: Vec<Record> = event.records.unwrap_or_default();
             let report = processor.process(records, Instant::now() + FUNCTION_TIMEOUT).await;
             let answer = match respond(&report) {
-                Ok(response) => Answer::Response(serde_json::to_vec(&response)?),
-                Err(_) => Answer::FunctionError,
+                Ok(response) => InvocationResult::Response(serde_json::to_vec(&response)?),
+                Err(_) => InvocationResult::FunctionError,
             };
             mapping.acknowledge(&batch, &answer)?;
             self.note()?;

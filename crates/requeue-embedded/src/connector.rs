@@ -17,7 +17,7 @@ use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::retry::ErrorKind;
 
 use crate::EmbeddedSqs;
-use crate::exchange::{Answer, CONTENT_TYPE, Reply, Request};
+use crate::exchange::{CONTENT_TYPE, ExchangeResult, Request, WireResponse};
 
 impl EmbeddedSqs {
     /// A client that talks to these queues.
@@ -96,16 +96,16 @@ async fn answer(sqs: &EmbeddedSqs, request: &HttpRequest) -> Result<HttpResponse
         })
         .await;
     match reply {
-        Reply::Answer(answer) => response(answer),
+        ExchangeResult::Response(answer) => response(answer),
         // As the SDK's own HTTP client says it when the other side hangs up.
-        Reply::Broken => Err(ConnectorError::other(
+        ExchangeResult::Broken => Err(ConnectorError::other(
             "the connection was broken by a fault".into(),
             Some(ErrorKind::TransientError),
         )),
     }
 }
 
-fn response(answer: Answer) -> Result<HttpResponse, ConnectorError> {
+fn response(answer: WireResponse) -> Result<HttpResponse, ConnectorError> {
     let response = http::Response::builder()
         .status(answer.status)
         .header("content-type", CONTENT_TYPE)

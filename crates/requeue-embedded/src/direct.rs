@@ -11,8 +11,8 @@ use requeue_sqs::{Attribute, QueueArn, message_bytes};
 use crate::engine::error::SqsError;
 use crate::engine::message::Draft;
 use crate::engine::{Engine, Receive};
-use crate::exchange::{After, Course};
-use crate::fault::{EntryFate, Fates};
+use crate::exchange::{FaultEffect, Transmission};
+use crate::fault::{EntryFaults, EntryOutcome};
 use crate::{Delivered, EmbeddedError, EmbeddedSqs};
 
 /// Requests in plain types, for a port of your own; see [`EmbeddedSqs::direct`].
@@ -175,18 +175,19 @@ impl Direct<'_> {
         queue: &QueueArn,
         carry_out: impl Future<Output = Result<T, EmbeddedError>>,
     ) -> Result<T, RequestFailure> {
-        let after = match self.0.course(operation, || (Some(queue.name().to_owned()), 0)).await {
-            Course::Refused { status, code } => {
-                return Err(RequestFailure::Answered { status, code });
-            }
-            Course::Lost => return Err(RequestFailure::Unanswered),
-            Course::CarriedOut { after, .. } => after,
-        };
+        let after =
+            match self.0.fault_effect(operation, || (Some(queue.name().to_owned()), 0)).await {
+                FaultEffect::Refused { status, code } => {
+                    return Err(RequestFailure::Answered { status, code });
+                }
+                FaultEffect::Lost => return Err(RequestFailure::Unanswered),
+                FaultEffect::CarriedOut { after, .. } => after,
+            };
         let answer = carry_out.await;
         match after {
-            After::Arrives => {}
-            After::Lost => return Err(RequestFailure::Unanswered),
-            After::Late(latency) => tokio::time::sleep(latency).await,
+            Transmission::Arrives => {}
+            Transmission::Lost => return Err(RequestFailure::Unanswered),
+            Transmission::Late(latency) => tokio::time::sleep(latency).await,
         }
         answer.map_err(|error| refused(error.code))
     }
@@ -199,20 +200,20 @@ impl Direct<'_> {
         carry_out: impl Fn(&mut Engine, SystemTime, &E) -> Result<(), SqsError>,
     ) -> Outcomes {
         let outline = || (Some(queue.name().to_owned()), entries.len());
-        let course = self.0.course(batch.operation, outline).await;
-        let (fates, after) = match course {
-            Course::Refused { status, code } => {
+        let fault_effect = self.0.fault_effect(batch.operation, outline).await;
+        let (entry_faults, after) = match fault_effect {
+            FaultEffect::Refused { status, code } => {
                 return Err(RequestFailure::Answered { status, code });
             }
-            Course::Lost => return Err(RequestFailure::Unanswered),
-            Course::CarriedOut { fates, after } => (fates, after),
+            FaultEffect::Lost => return Err(RequestFailure::Unanswered),
+            FaultEffect::CarriedOut { entry_faults, after } => (entry_faults, after),
         };
-        let outcomes = self.carry_out(&batch, queue, entries, &fates, carry_out);
+        let outcomes = self.carry_out(&batch, queue, entries, &entry_faults, carry_out);
         self.0.0.news.notify_waiters();
         match after {
-            After::Arrives => {}
-            After::Lost => return Err(RequestFailure::Unanswered),
-            After::Late(latency) => tokio::time::sleep(latency).await,
+            Transmission::Arrives => {}
+            Transmission::Lost => return Err(RequestFailure::Unanswered),
+            Transmission::Late(latency) => tokio::time::sleep(latency).await,
         }
         outcomes.map_err(|error| refused(error.code.query()))
     }
@@ -222,7 +223,7 @@ impl Direct<'_> {
         batch: &Batch,
         queue: &QueueArn,
         entries: &[E],
-        fates: &Fates,
+        entry_faults: &EntryFaults,
         carry_out: impl Fn(&mut Engine, SystemTime, &E) -> Result<(), SqsError>,
     ) -> Result<Vec<Result<(), EntryFailure>>, SqsError> {
         let now = self.0.0.clock.now();
@@ -234,12 +235,14 @@ impl Direct<'_> {
             code: code.to_owned(),
             sender_fault,
         };
-        let one = |(position, entry)| match fates.of(position) {
+        let one = |(position, entry)| match entry_faults.of(position) {
             None => carry_out(&mut engine, now, entry)
                 .map_err(|error| answered(error.code.query(), true)),
-            Some(EntryFate::Refused { code, sender_fault }) => Err(answered(code, *sender_fault)),
-            Some(EntryFate::Ignored) => Err(EntryFailure::Unmentioned),
-            Some(EntryFate::Unmentioned) => {
+            Some(EntryOutcome::Refused { code, sender_fault }) => {
+                Err(answered(code, *sender_fault))
+            }
+            Some(EntryOutcome::Ignored) => Err(EntryFailure::Unmentioned),
+            Some(EntryOutcome::Unmentioned) => {
                 let _ = carry_out(&mut engine, now, entry);
                 Err(EntryFailure::Unmentioned)
             }

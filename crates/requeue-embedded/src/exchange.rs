@@ -1,4 +1,4 @@
-//! One request and its answer: faults, carrying out, long polling. The same for every transport.
+//! One request and its response: faults, carrying out, long polling. The same for every transport.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -8,8 +8,8 @@ use tokio::time::{Instant, sleep, sleep_until};
 use crate::EmbeddedSqs;
 use crate::engine::Engine;
 use crate::engine::error::SqsError;
-use crate::fault::{Call, Fates, Fault, FaultHook};
-use crate::protocol::{self, Context, Patience};
+use crate::fault::{Call, EntryFaults, Fault, FaultHook};
+use crate::protocol::{self, Context, LongPoll};
 
 /// A request as any transport brings it.
 #[derive(Clone, Copy, Debug)]
@@ -23,17 +23,17 @@ pub(crate) struct Request<'a> {
     pub(crate) endpoint: &'a str,
 }
 
-/// What is to be answered.
+/// What the client gets.
 #[derive(Debug)]
-pub(crate) enum Reply {
-    Answer(Answer),
+pub(crate) enum ExchangeResult {
+    Response(WireResponse),
     /// The connection is to break.
     Broken,
 }
 
-/// An answer as any transport takes it back.
+/// A response as any transport takes it back.
 #[derive(Debug)]
-pub(crate) struct Answer {
+pub(crate) struct WireResponse {
     pub(crate) status: u16,
     pub(crate) body: Vec<u8>,
     /// The header `x-amzn-query-error`.
@@ -42,7 +42,7 @@ pub(crate) struct Answer {
     pub(crate) date: String,
 }
 
-/// The content type of requests and answers.
+/// The content type of requests and responses.
 pub(crate) const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
 /// No form of an HTTP date has a year before 1970 or after 9999, which a clock of the caller's may
@@ -54,63 +54,66 @@ fn http_date(time: SystemTime) -> String {
 }
 
 /// What a fault leaves of a request.
-pub(crate) enum Course {
+pub(crate) enum FaultEffect {
     /// It is refused.
     Refused { status: u16, code: String },
     /// It never arrives.
     Lost,
-    /// It is carried out, with the entries that have a fate of their own.
-    CarriedOut { fates: Fates, after: After },
+    /// It is carried out, except for the entries that have a fault of their own.
+    CarriedOut { entry_faults: EntryFaults, after: Transmission },
 }
 
-/// What happens to an answer.
-pub(crate) enum After {
+/// What happens to a response.
+pub(crate) enum Transmission {
     Arrives,
     Lost,
     Late(std::time::Duration),
 }
 
 impl EmbeddedSqs {
-    /// Answers a request; never, if a fault says so.
-    pub(crate) async fn exchange(&self, request: Request<'_>) -> Reply {
+    /// Responds to a request; never, if a fault says so.
+    pub(crate) async fn exchange(&self, request: Request<'_>) -> ExchangeResult {
         let operation = request.target.strip_prefix("AmazonSQS.").unwrap_or(request.target);
         let outline = || protocol::outline(request.body);
-        let (fates, after) = match self.course(operation, outline).await {
-            Course::Refused { status, code } => {
-                return Reply::Answer(self.refusal(status, &code, &code, REFUSED));
+        let (entry_faults, after) = match self.fault_effect(operation, outline).await {
+            FaultEffect::Refused { status, code } => {
+                return ExchangeResult::Response(self.refusal(status, &code, &code, REFUSED));
             }
-            Course::Lost => return Reply::Broken,
-            Course::CarriedOut { fates, after } => (fates, after),
+            FaultEffect::Lost => return ExchangeResult::Broken,
+            FaultEffect::CarriedOut { entry_faults, after } => (entry_faults, after),
         };
         let performed = self
-            .patiently(|engine, now| {
+            .with_long_poll(|engine, now| {
                 let context = Context {
                     now,
                     endpoint: request.endpoint,
                     trace: request.trace,
-                    fates: &fates,
+                    entry_faults: &entry_faults,
                 };
                 let performed = protocol::perform(engine, operation, request.body, &context)?;
-                Ok((performed.json, performed.news, performed.patience))
+                Ok((performed.json, performed.news, performed.long_poll))
             })
             .await;
         match after {
-            After::Arrives => {}
-            After::Lost => return Reply::Broken,
-            After::Late(latency) => sleep(latency).await,
+            Transmission::Arrives => {}
+            Transmission::Lost => return ExchangeResult::Broken,
+            Transmission::Late(latency) => sleep(latency).await,
         }
-        Reply::Answer(match performed {
-            Ok(body) => {
-                Answer { status: 200, body, query_error: None, date: http_date(self.0.clock.now()) }
-            }
+        ExchangeResult::Response(match performed {
+            Ok(body) => WireResponse {
+                status: 200,
+                body,
+                query_error: None,
+                date: http_date(self.0.clock.now()),
+            },
             Err(error) => self.refusal(400, error.code.shape(), error.code.query(), &error.message),
         })
     }
 
     /// Carries out what the engine is asked, again and again while it has nothing and may wait.
-    pub(crate) async fn patiently<T>(
+    pub(crate) async fn with_long_poll<T>(
         &self,
-        mut ask: impl FnMut(&mut Engine, SystemTime) -> Result<(T, bool, Option<Patience>), SqsError>,
+        mut ask: impl FnMut(&mut Engine, SystemTime) -> Result<(T, bool, Option<LongPoll>), SqsError>,
     ) -> Result<T, SqsError> {
         let begun = Instant::now();
         loop {
@@ -118,15 +121,16 @@ impl EmbeddedSqs {
             let mut news = std::pin::pin!(self.0.news.notified());
             news.as_mut().enable();
             let now = self.0.clock.now();
-            let (answer, is_news, patience) = ask(&mut self.engine(), now)?;
+            let (answer, is_news, long_poll) = ask(&mut self.engine(), now)?;
             if is_news {
                 self.0.news.notify_waiters();
             }
-            let Some(patience) = patience.filter(|patience| begun.elapsed() < patience.wait) else {
+            let Some(long_poll) = long_poll.filter(|long_poll| begun.elapsed() < long_poll.wait)
+            else {
                 return Ok(answer);
             };
-            let end = begun + patience.wait;
-            let due = patience
+            let end = begun + long_poll.wait;
+            let due = long_poll
                 .next_due
                 .map(|due| Instant::now() + due.duration_since(now).unwrap_or_default());
             tokio::select! {
@@ -136,12 +140,12 @@ impl EmbeddedSqs {
         }
     }
 
-    /// Counts a request and lets the faults have their way with it.
-    pub(crate) async fn course(
+    /// Counts a request and applies the faults to it.
+    pub(crate) async fn fault_effect(
         &self,
         operation: &str,
         outline: impl FnOnce() -> (Option<String>, usize),
-    ) -> Course {
+    ) -> FaultEffect {
         let (number, of_operation, hook) = self.calls().arrived(operation);
         let mut fault = hook.map_or(Fault::None, |hook| {
             // Only who decides needs to know; reading the request costs a pass over its body.
@@ -152,22 +156,26 @@ impl EmbeddedSqs {
             sleep(latency).await;
             fault = *then;
         }
-        let carried_out = |fates, after| Course::CarriedOut { fates, after };
+        let carried_out = |entry_faults, after| FaultEffect::CarriedOut { entry_faults, after };
         match fault {
             // The loop above has ended every latency.
-            Fault::None | Fault::After(..) => carried_out(Fates::default(), After::Arrives),
-            Fault::Refuse { status, code } => Course::Refused { status, code },
-            Fault::LoseRequest => Course::Lost,
-            Fault::LoseAnswer => carried_out(Fates::default(), After::Lost),
-            Fault::AnswerAfter(latency) => carried_out(Fates::default(), After::Late(latency)),
+            Fault::None | Fault::After(..) => {
+                carried_out(EntryFaults::default(), Transmission::Arrives)
+            }
+            Fault::Refuse { status, code } => FaultEffect::Refused { status, code },
+            Fault::LoseRequest => FaultEffect::Lost,
+            Fault::LoseResponse => carried_out(EntryFaults::default(), Transmission::Lost),
+            Fault::RespondAfter(latency) => {
+                carried_out(EntryFaults::default(), Transmission::Late(latency))
+            }
             Fault::Hang => std::future::pending().await,
-            Fault::Entries(faults) => carried_out(Fates::new(faults), After::Arrives),
+            Fault::Entries(faults) => carried_out(EntryFaults::new(faults), Transmission::Arrives),
         }
     }
 
-    fn refusal(&self, status: u16, shape: &str, query: &str, message: &str) -> Answer {
+    fn refusal(&self, status: u16, shape: &str, query: &str, message: &str) -> WireResponse {
         let blame = if status < 500 { "Sender" } else { "Receiver" };
-        Answer {
+        WireResponse {
             status,
             body: protocol::error_body(shape, message),
             query_error: Some(format!("{query};{blame}")),

@@ -31,7 +31,7 @@ pub struct Call {
 pub enum Fault {
     /// Nothing.
     None,
-    /// Nothing is done, and the answer is this HTTP status with this error code.
+    /// Nothing is done, and the response has this HTTP status with this error code.
     Refuse {
         /// The HTTP status.
         status: u16,
@@ -40,13 +40,13 @@ pub enum Fault {
     },
     /// Nothing is done, and the connection breaks.
     LoseRequest,
-    /// The request is carried out, and the connection breaks before the answer.
-    LoseAnswer,
-    /// The request is carried out, and the answer comes so much later.
-    AnswerAfter(Duration),
-    /// Nothing is done, and no answer ever comes.
+    /// The request is carried out, and the connection breaks before the response.
+    LoseResponse,
+    /// The request is carried out, and the response comes so much later.
+    RespondAfter(Duration),
+    /// Nothing is done, and no response ever comes.
     Hang,
-    /// These entries of a batch have their own fate; the others are carried out.
+    /// These entries of a batch have faults of their own; the others are carried out.
     Entries(Vec<EntryFault>),
     /// The request arrives so much later, and then meets the other fault.
     After(Duration, Box<Fault>),
@@ -66,44 +66,44 @@ impl Fault {
     }
 }
 
-/// The fate of one entry of a batch.
+/// A fault of one entry of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EntryFault {
     /// Its position in the request.
     pub position: usize,
     /// What becomes of it.
-    pub fate: EntryFate,
+    pub outcome: EntryOutcome,
 }
 
 /// What becomes of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum EntryFate {
-    /// It is not carried out, and is answered among the failed ones.
+pub enum EntryOutcome {
+    /// It is not carried out, and the response lists it among the failed ones.
     Refused {
         /// The error code.
         code: String,
         /// Whether the caller is to blame.
         sender_fault: bool,
     },
-    /// It is not carried out, and the answer does not mention it.
+    /// It is not carried out, and the response does not mention it.
     Ignored,
-    /// It is carried out, and the answer does not mention it.
+    /// It is carried out, and the response does not mention it.
     Unmentioned,
 }
 
 /// The caller's function that decides.
 pub(crate) type FaultHook = Arc<dyn Fn(&Call) -> Fault + Send + Sync>;
 
-/// The fate of each entry of one call.
+/// The faults of the entries of one call.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Fates(Vec<EntryFault>);
+pub(crate) struct EntryFaults(Vec<EntryFault>);
 
-impl Fates {
+impl EntryFaults {
     pub(crate) fn new(faults: Vec<EntryFault>) -> Self {
         Self(faults)
     }
 
-    pub(crate) fn of(&self, position: usize) -> Option<&EntryFate> {
-        self.0.iter().find(|fault| fault.position == position).map(|fault| &fault.fate)
+    pub(crate) fn of(&self, position: usize) -> Option<&EntryOutcome> {
+        self.0.iter().find(|fault| fault.position == position).map(|fault| &fault.outcome)
     }
 }

@@ -58,8 +58,8 @@ use requeue_sqs::{Clock, QueueArn};
 use tokio::sync::Notify;
 
 pub use direct::{Direct, Entry, EntryFailure, RequestFailure};
-pub use fault::{Call, EntryFate, EntryFault, Fault};
-pub use mapping::{Answer, Batch, EventSourceMapping};
+pub use fault::{Call, EntryFault, EntryOutcome, Fault};
+pub use mapping::{Batch, EventSourceMapping, InvocationResult};
 pub use server::Server;
 pub use view::{Delivered, InFlight, MessageState, MessageView};
 
@@ -198,16 +198,15 @@ impl EmbeddedSqs {
         queue: &QueueArn,
         asked: Receive,
     ) -> Result<Vec<Delivered>, EmbeddedError> {
-        let delivery = self
-            .patiently(|engine, now| {
-                let delivery = engine.receive(queue.name(), asked, now)?;
-                let patience =
-                    protocol::Patience { wait: delivery.wait, next_due: delivery.next_due };
-                let (news, empty) = (delivery.redrove, delivery.messages.is_empty());
-                Ok((delivery, news, empty.then_some(patience)))
+        let result = self
+            .with_long_poll(|engine, now| {
+                let result = engine.receive(queue.name(), asked, now)?;
+                let long_poll = protocol::LongPoll { wait: result.wait, next_due: result.next_due };
+                let (news, empty) = (result.redrove, result.messages.is_empty());
+                Ok((result, news, empty.then_some(long_poll)))
             })
             .await?;
-        let delivered = delivery.messages.into_iter().map(|received| Delivered {
+        let delivered = result.messages.into_iter().map(|received| Delivered {
             message: MessageView::of(&received.message),
             receipt_handle: received.receipt_handle,
         });

@@ -15,7 +15,7 @@ use requeue_sqs::{Attribute, AttributeValue, MAX_BATCH_ENTRIES, QueueArn};
 ///
 /// ```
 /// # use requeue::Clock;
-/// # use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping};
+/// # use requeue::embedded::{InvocationResult, EmbeddedSqs, EventSourceMapping};
 /// # use std::time::Duration;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let sqs = EmbeddedSqs::new(Clock::system());
@@ -25,7 +25,7 @@ use requeue_sqs::{Attribute, AttributeValue, MAX_BATCH_ENTRIES, QueueArn};
 /// let mapping = EventSourceMapping::new(sqs.clone(), queue.clone(), 10);
 /// let batch = mapping.poll(Duration::ZERO).await?.expect("one message");
 /// // … invoke the function with `batch.event()` …
-/// mapping.acknowledge(&batch, &Answer::Response(br#"{"batchItemFailures":[]}"#.to_vec()))?;
+/// mapping.acknowledge(&batch, &InvocationResult::Response(br#"{"batchItemFailures":[]}"#.to_vec()))?;
 /// assert!(sqs.messages(&queue)?.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
@@ -40,8 +40,8 @@ pub struct EventSourceMapping {
 
 /// How an invocation ended, as Lambda sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
-    /// The function answered with these bytes.
+pub enum InvocationResult {
+    /// The function responded with these bytes.
     Response(Vec<u8>),
     /// It reported an error, ran out of time or crashed.
     FunctionError,
@@ -59,25 +59,29 @@ impl EventSourceMapping {
     }
 
     /// Receives a batch; waits up to `wait` for its first message.
-    pub async fn poll(&self, wait: Duration) -> Result<Option<Batch>, EmbeddedError> {
+    pub async fn poll(&self, mut wait: Duration) -> Result<Option<Batch>, EmbeddedError> {
         let mut messages = Vec::new();
-        let mut patience = wait;
         while messages.len() < self.batch_size {
             let wanted = MAX_BATCH_ENTRIES.min(self.batch_size - messages.len());
             let wanted = u8::try_from(wanted).unwrap_or(u8::MAX);
-            let received = self.sqs.receive(&self.queue, wanted, patience).await?;
+            let received = self.sqs.receive(&self.queue, wanted, wait).await?;
             if received.is_empty() {
                 break;
             }
             messages.extend(received);
-            patience = Duration::ZERO;
+            wait = Duration::ZERO;
         }
         Ok((!messages.is_empty()).then_some(Batch(messages)))
     }
 
-    /// Deletes what the answer acknowledges; the rest comes back after its visibility timeout.
-    pub fn acknowledge(&self, batch: &Batch, answer: &Answer) -> Result<(), EmbeddedError> {
-        let kept = kept(answer, &batch.message_ids());
+    /// Deletes the messages that the result acknowledges; the rest comes back after its
+    /// visibility timeout.
+    pub fn acknowledge(
+        &self,
+        batch: &Batch,
+        result: &InvocationResult,
+    ) -> Result<(), EmbeddedError> {
+        let kept = kept(result, &batch.message_ids());
         let done =
             batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
         let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();
@@ -148,8 +152,8 @@ fn attribute_value(attribute: &Attribute) -> Value {
 /// Source: Lambda developer guide, "Handling errors for an SQS event source": success is an empty
 /// or missing list and an empty or null response; a complete failure is invalid JSON, and an item
 /// with a missing, empty or unknown id.
-fn kept<'a>(answer: &'a Answer, batch: &[&'a str]) -> Vec<&'a str> {
-    let Answer::Response(bytes) = answer else {
+fn kept<'a>(answer: &'a InvocationResult, batch: &[&'a str]) -> Vec<&'a str> {
+    let InvocationResult::Response(bytes) = answer else {
         return batch.to_vec();
     };
     if bytes.is_empty() {
@@ -189,9 +193,9 @@ mod tests {
             (r#"{"batchItemFailures":[{"foo":"b"}]}"#, all),
             ("{", all),
         ] {
-            let answer = Answer::Response(response.as_bytes().to_vec());
+            let answer = InvocationResult::Response(response.as_bytes().to_vec());
             assert_eq!(kept(&answer, &["a", "b"]), expected, "{response}");
         }
-        assert_eq!(kept(&Answer::FunctionError, &["a", "b"]), all);
+        assert_eq!(kept(&InvocationResult::FunctionError, &["a", "b"]), all);
     }
 }

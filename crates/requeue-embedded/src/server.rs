@@ -12,7 +12,7 @@ use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::EmbeddedSqs;
-use crate::exchange::{Answer, CONTENT_TYPE, Reply, Request};
+use crate::exchange::{CONTENT_TYPE, ExchangeResult, Request, WireResponse};
 use crate::loopback::{self, Bounds};
 
 const BOUNDS: Bounds = Bounds {
@@ -100,12 +100,12 @@ async fn respond(
         })
         .await;
     match reply {
-        Reply::Answer(answer) => response(answer),
-        Reply::Broken => Err(io::Error::other("the connection was broken by a fault")),
+        ExchangeResult::Response(answer) => response(answer),
+        ExchangeResult::Broken => Err(io::Error::other("the connection was broken by a fault")),
     }
 }
 
-fn response(answer: Answer) -> io::Result<Response<Full<Bytes>>> {
+fn response(answer: WireResponse) -> io::Result<Response<Full<Bytes>>> {
     let response = Response::builder()
         .status(answer.status)
         .header(header::CONTENT_TYPE, CONTENT_TYPE)

@@ -6,7 +6,7 @@ use aws_sdk_sqs::config::retry::RetryConfig;
 use requeue_sqs::Clock;
 
 use crate::EmbeddedSqs;
-use crate::exchange::{Reply, Request};
+use crate::exchange::{ExchangeResult, Request};
 
 #[tokio::test]
 async fn a_clock_outside_of_what_a_date_header_can_say_ends_no_request() {
@@ -20,7 +20,10 @@ async fn a_clock_outside_of_what_a_date_header_can_say_ends_no_request() {
         let sqs = EmbeddedSqs::new(Clock::starting_at(time));
         let refused =
             sqs.exchange(Request { target: "", trace: None, body: b"", endpoint: "" }).await;
-        assert!(matches!(refused, Reply::Answer(answer) if answer.date == said), "{time:?}");
+        assert!(
+            matches!(refused, ExchangeResult::Response(answer) if answer.date == said),
+            "{time:?}"
+        );
         let config = sqs.client_config().retry_config(RetryConfig::disabled()).build();
         let client = aws_sdk_sqs::Client::from_conf(config);
         client.list_queues().send().await.expect("it is answered");

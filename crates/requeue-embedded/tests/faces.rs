@@ -13,7 +13,7 @@ use aws_sdk_sqs::error::SdkError;
 
 use tokio::time::Instant;
 
-use requeue::embedded::{EmbeddedSqs, EntryFate, EntryFault, Fault, InFlight, MessageState};
+use requeue::embedded::{EmbeddedSqs, EntryFault, EntryOutcome, Fault, InFlight, MessageState};
 use requeue::queue::{Attribute, CallErrorKind, Outgoing, Queue, QueueArn};
 use requeue::{Clock, Delay};
 
@@ -61,8 +61,8 @@ async fn a_fault_decides_what_the_client_sees_and_what_is_stored() {
         (Fault::None, Ok(()), 1),
         (refuse(), Err("AccessDeniedException"), 0),
         (Fault::LoseRequest, Err("no connection"), 0),
-        (Fault::LoseAnswer, Err("no connection"), 1),
-        (Fault::AnswerAfter(Duration::from_mins(1)), Err("time-out"), 1),
+        (Fault::LoseResponse, Err("no connection"), 1),
+        (Fault::RespondAfter(Duration::from_mins(1)), Err("time-out"), 1),
         (Fault::Hang, Err("time-out"), 0),
         (Fault::after(Duration::from_secs(1), Fault::None), Ok(()), 1),
         (Fault::after(Duration::from_secs(1), refuse()), Err("AccessDeniedException"), 0),
@@ -95,10 +95,10 @@ async fn the_sdk_retries_what_the_fault_says_is_temporary() {
 #[tokio::test(start_paused = true)]
 async fn entries_of_a_batch_can_have_their_own_fate() {
     let (sqs, queue) = with_queue(&[]);
-    let refused = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: false };
-    let fates = [(0, refused), (1, EntryFate::Ignored), (2, EntryFate::Unmentioned)];
+    let refused = EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: false };
+    let faults = [(0, refused), (1, EntryOutcome::Ignored), (2, EntryOutcome::Unmentioned)];
     let faults: Vec<EntryFault> =
-        fates.map(|(position, fate)| EntryFault { position, fate }).into();
+        faults.map(|(position, outcome)| EntryFault { position, outcome }).into();
     sqs.set_faults(move |_| Fault::Entries(faults.clone()));
     let bodies = ["refused", "ignored", "unmentioned", "plain"];
     let entries = bodies.map(|body| outgoing(body, 0));
@@ -135,7 +135,7 @@ async fn the_port_tells_refused_from_unavailable_from_ambiguous() {
         (Fault::refuse(400, "AccessDeniedException"), CallErrorKind::Refused),
         (Fault::refuse(400, "RequestThrottled"), CallErrorKind::Unavailable),
         (Fault::refuse(500, "InternalFailure"), CallErrorKind::Unavailable),
-        (Fault::LoseAnswer, CallErrorKind::Ambiguous),
+        (Fault::LoseResponse, CallErrorKind::Ambiguous),
     ] {
         let (sqs, queue) = with_queue(&[]);
         let chosen = fault.clone();
@@ -286,7 +286,7 @@ async fn other_processes_meet_the_same_queues_and_the_same_faults() {
 
     for (fault, seen, stored) in [
         (Fault::LoseRequest, "no connection", 1),
-        (Fault::LoseAnswer, "no connection", 2),
+        (Fault::LoseResponse, "no connection", 2),
         (Fault::refuse(500, "InternalFailure"), "InternalFailure", 2),
     ] {
         let chosen = fault.clone();

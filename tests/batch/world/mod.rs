@@ -10,7 +10,8 @@ use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 use aws_sdk_sqs::types::QueueAttributeName;
 use lambda_runtime::{Context, LambdaEvent};
 use requeue::embedded::{
-    Answer, Call, EmbeddedSqs, EventSourceMapping, Fault, InFlight, MessageState, MessageView,
+    Call, EmbeddedSqs, EventSourceMapping, Fault, InFlight, InvocationResult, MessageState,
+    MessageView,
 };
 use requeue::policy::RetryPolicy;
 use requeue::queue::{Queue, QueueArn, SqsQueue};
@@ -225,7 +226,8 @@ impl World {
         let started = Instant::now();
         let answer = self.invoke_with(processor, &event).await;
         let invocation = Invocation::new(answer, started.elapsed(), &event);
-        let answer = invocation.bytes().map_or(Answer::FunctionError, Answer::Response);
+        let answer =
+            invocation.bytes().map_or(InvocationResult::FunctionError, InvocationResult::Response);
         mapping.acknowledge(&batch, &answer).expect("the queue exists");
         Some(invocation)
     }

@@ -128,7 +128,7 @@ impl OutageRun {
             let entries: Vec<Outgoing<'_>> = chunk.iter().map(|body| outgoing(body)).collect();
             sqs.send(&queue, &entries).await?;
         }
-        sqs.set_faults(|_| Fault::AnswerAfter(REQUEST));
+        sqs.set_faults(|_| Fault::RespondAfter(REQUEST));
         let settings = Settings {
             policy,
             clock: clock.clone(),

@@ -58,7 +58,7 @@ async fn interrupted_it_leaves_everything_visible_and_nothing_lost() {
             let calls = world.sqs.call_count(operation);
             world.sqs.set_faults(move |call| {
                 let late = call.operation == operation && call.of_operation == calls + number;
-                if late { Fault::AnswerAfter(Duration::from_millis(700)) } else { Fault::None }
+                if late { Fault::RespondAfter(Duration::from_millis(700)) } else { Fault::None }
             });
             let child = world.spawn(arguments);
             until(|| world.sqs.call_count(operation) >= calls + number).await;
@@ -145,7 +145,7 @@ async fn killed_between_copy_and_deletion_it_leaves_a_copy_with_the_same_first_i
     let world = World::filled("annotate").await;
     let all: BTreeSet<String> = world.ids.iter().cloned().collect();
     for (operation, fault, number, copies) in [
-        (SEND, Fault::AnswerAfter(Duration::from_secs(9)), 2, 5),
+        (SEND, Fault::RespondAfter(Duration::from_secs(9)), 2, 5),
         (SEND, Fault::Hang, 2, 1),
         (DELETE, Fault::Hang, 2, 5),
         (DELETE, Fault::Hang, 1, 1),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use requeue::embedded::{EntryFate, EntryFault, Fault, MessageView};
+use requeue::embedded::{EntryFault, EntryOutcome, Fault, MessageView};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -156,11 +156,11 @@ async fn a_fresh_budget_is_given_also_after_the_tenth_redrive() {
 /// What becomes of the first entry of the second request, which is the first that has several.
 fn entry(
     operation: &'static str,
-    fate: EntryFate,
+    outcome: EntryOutcome,
 ) -> impl Fn(&str, u64) -> Fault + Send + Sync + Clone {
     move |called: &str, number: u64| {
         if called == operation && number >= 2 {
-            Fault::Entries(vec![EntryFault { position: 0, fate: fate.clone() }])
+            Fault::Entries(vec![EntryFault { position: 0, outcome: outcome.clone() }])
         } else {
             Fault::None
         }
@@ -173,7 +173,7 @@ type Story = (Box<dyn Fn(&str, u64) -> Fault + Send + Sync>, (usize, usize), &'s
 #[tokio::test]
 async fn what_is_not_confirmed_stays_and_is_told() {
     let refused =
-        |sender_fault| EntryFate::Refused { code: "InternalError".to_owned(), sender_fault };
+        |sender_fault| EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault };
     let always = |operation: &'static str, fault: Fault| {
         Box::new(
             move |called: &str, _: u64| {
@@ -188,13 +188,13 @@ async fn what_is_not_confirmed_stays_and_is_told() {
             "1 message not copied, and still here: InternalError",
         ),
         (
-            Box::new(entry(SEND, EntryFate::Ignored)),
+            Box::new(entry(SEND, EntryOutcome::Ignored)),
             (1, 4),
             "1 message not copied, and still here: Unconfirmed",
         ),
         // It was stored, and SQS did not say so: twice rather than never.
         (
-            Box::new(entry(SEND, EntryFate::Unmentioned)),
+            Box::new(entry(SEND, EntryOutcome::Unmentioned)),
             (1, 5),
             "1 message not copied, and still here: Unconfirmed",
         ),
@@ -235,7 +235,7 @@ async fn what_is_not_confirmed_stays_and_is_told() {
         assert_eq!(originals(&both).into_keys().collect::<BTreeSet<_>>(), all, "{words}");
         world.put_back().await;
     }
-    for (fault, of) in [(Fault::refuse(503, "ServiceUnavailable"), 2), (Fault::LoseAnswer, 1)] {
+    for (fault, of) in [(Fault::refuse(503, "ServiceUnavailable"), 2), (Fault::LoseResponse, 1)] {
         let before = world.sqs.call_count(DELETE);
         world.sqs.set_faults(move |call| {
             let early = call.of_operation <= before + of;
@@ -290,9 +290,14 @@ async fn a_fifo_group_keeps_its_order_and_stops_where_one_fails() {
         let world = World::filled_with("direct", "orders.fifo", &BODIES).await;
         let before = world.sqs.call_count(SEND);
         world.sqs.set_faults(move |call| {
-            let fate = EntryFate::Refused { code: "InternalError".to_owned(), sender_fault: true };
+            let outcome =
+                EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: true };
             let hit = fails && call.operation == SEND && call.of_operation == before + 2;
-            if hit { Fault::Entries(vec![EntryFault { position: 0, fate }]) } else { Fault::None }
+            if hit {
+                Fault::Entries(vec![EntryFault { position: 0, outcome }])
+            } else {
+                Fault::None
+            }
         });
         let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
         assert_eq!(run.status, i32::from(fails), "{run:?}");

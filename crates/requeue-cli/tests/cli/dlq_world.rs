@@ -11,7 +11,7 @@ use std::time::{Duration, SystemTime};
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::MessageAttributeValue;
 use requeue::embedded::{
-    Answer, EmbeddedSqs, EventSourceMapping, MessageState, MessageView, Server,
+    EmbeddedSqs, EventSourceMapping, InvocationResult, MessageState, MessageView, Server,
 };
 use requeue::queue::{QueueArn, SqsQueue};
 use requeue::{
@@ -351,7 +351,7 @@ async fn invoke<H: requeue::Handler>(
         .map(|id| json!({ "itemIdentifier": id }))
         .collect();
     let answer = json!({ "batchItemFailures": failures }).to_string();
-    mapping.acknowledge(&batch, &Answer::Response(answer.into_bytes())).unwrap();
+    mapping.acknowledge(&batch, &InvocationResult::Response(answer.into_bytes())).unwrap();
     true
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use requeue::embedded::{Answer, EmbeddedSqs, EventSourceMapping};
+use requeue::embedded::{EmbeddedSqs, EventSourceMapping, InvocationResult};
 use requeue::policy::RetryPolicy;
 use requeue::queue::SqsQueue;
 use requeue::{
@@ -83,7 +83,8 @@ async fn live(setting: &Setting<'_>) -> (Value, u64, u64) {
         if calls.load(Ordering::Relaxed) > called {
             last_call = age.as_secs();
         }
-        let answer = Answer::Response(serde_json::to_vec(&respond(&report).unwrap()).unwrap());
+        let answer =
+            InvocationResult::Response(serde_json::to_vec(&respond(&report).unwrap()).unwrap());
         mapping.acknowledge(&batch, &answer).unwrap();
     }
     let happened = json!({

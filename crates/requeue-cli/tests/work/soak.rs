@@ -28,9 +28,9 @@ async fn memory_and_file_descriptors_of_a_worker_stay_flat() {
     let shop = Shop::open(&server.url(), "soak").await;
     sqs.set_faults(|call| match call.number % 200 {
         17 => Fault::refuse(503, "ServiceUnavailable"),
-        57 => Fault::LoseAnswer,
+        57 => Fault::LoseResponse,
         97 => Fault::LoseRequest,
-        137 => Fault::AnswerAfter(Duration::from_secs(1)),
+        137 => Fault::RespondAfter(Duration::from_secs(1)),
         _ => Fault::None,
     });
     let settings = [("REQUEUE_CONCURRENCY", "40"), ("AWS_LAMBDA_LOG_LEVEL", "ERROR")];

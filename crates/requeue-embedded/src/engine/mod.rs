@@ -49,7 +49,7 @@ pub(crate) struct Receive {
 
 /// What a receive found.
 #[derive(Debug)]
-pub(crate) struct Delivery {
+pub(crate) struct ReceiveResult {
     pub(crate) messages: Vec<Received>,
     /// How long it may wait for a message, if it found none.
     pub(crate) wait: Duration,
@@ -207,7 +207,7 @@ impl Engine {
         name: &str,
         asked: Receive,
         now: SystemTime,
-    ) -> Result<Delivery, SqsError> {
+    ) -> Result<ReceiveResult, SqsError> {
         let dead_letter = self.dead_letter_queue(name);
         let source_arn = self.arn(name);
         let queue = self.queue(name, now)?;
@@ -247,7 +247,7 @@ impl Engine {
         if let Some((dead_letter, _)) = dead_letter {
             self.dead_letter(&dead_letter, &source_arn, moved, now);
         }
-        Ok(Delivery { messages, wait, next_due: self.next_due(name, now), redrove })
+        Ok(ReceiveResult { messages, wait, next_due: self.next_due(name, now), redrove })
     }
 
     /// The queue that a queue's redrive policy names, if it exists, and the policy's bound.

@@ -8,7 +8,7 @@ use super::{Context, queue_name};
 use crate::engine::Engine;
 use crate::engine::error::SqsError;
 use crate::engine::message::Draft;
-use crate::fault::EntryFate;
+use crate::fault::EntryOutcome;
 
 pub(super) fn send(
     engine: &mut Engine,
@@ -64,7 +64,7 @@ pub(super) fn change_visibility(
     }))
 }
 
-/// Carries out each entry, or lets it meet the fate that a caller has chosen for it.
+/// Carries out each entry, or lets it meet the fault that a caller has chosen for it.
 fn each<E, T>(
     context: &Context<'_>,
     entries: Vec<(String, E)>,
@@ -72,7 +72,7 @@ fn each<E, T>(
 ) -> BatchAnswer<T> {
     let (mut successful, mut failed) = (Vec::new(), Vec::new());
     for (position, (id, entry)) in entries.into_iter().enumerate() {
-        match context.fates.of(position) {
+        match context.entry_faults.of(position) {
             None => match carry_out(id.clone(), entry) {
                 Ok(done) => successful.push(done),
                 Err(error) => failed.push(Failed {
@@ -82,14 +82,14 @@ fn each<E, T>(
                     message: error.message,
                 }),
             },
-            Some(EntryFate::Refused { code, sender_fault }) => failed.push(Failed {
+            Some(EntryOutcome::Refused { code, sender_fault }) => failed.push(Failed {
                 id,
                 sender_fault: *sender_fault,
                 code: code.clone(),
                 message: "refused by a fault".to_owned(),
             }),
-            Some(EntryFate::Ignored) => {}
-            Some(EntryFate::Unmentioned) => {
+            Some(EntryOutcome::Ignored) => {}
+            Some(EntryOutcome::Unmentioned) => {
                 let _ = carry_out(id, entry);
             }
         }

@@ -10,7 +10,7 @@ use super::shapes::{
     AttributeShape, ChangeMessageVisibility, DeleteMessage, MessageShape, MessageToSend, Messages,
     Nothing, ReceiveMessage, SendMessage, SentShape,
 };
-use super::{Context, Patience, Performed, queue_name, told};
+use super::{Context, LongPoll, Performed, queue_name, told};
 use crate::engine::error::{ErrorCode, SqsError};
 use crate::engine::message::{Draft, Received, Sent, sequence_number};
 use crate::engine::{Engine, Receive, digest};
@@ -58,13 +58,13 @@ pub(super) fn receive(
         visibility_secs: asked.visibility_timeout,
         wait_secs: asked.wait_time_seconds,
     };
-    let delivery = engine.receive(queue_name(&asked.queue_url), how, context.now)?;
-    let patience = Patience { wait: delivery.wait, next_due: delivery.next_due };
-    let empty = delivery.messages.is_empty();
-    let messages = delivery.messages.into_iter().map(|received| wanted.shape(received)).collect();
+    let result = engine.receive(queue_name(&asked.queue_url), how, context.now)?;
+    let long_poll = LongPoll { wait: result.wait, next_due: result.next_due };
+    let empty = result.messages.is_empty();
+    let messages = result.messages.into_iter().map(|received| wanted.shape(received)).collect();
     told(Messages { messages }).map(|performed| Performed {
-        news: delivery.redrove,
-        patience: empty.then_some(patience),
+        news: result.redrove,
+        long_poll: empty.then_some(long_poll),
         ..performed
     })
 }

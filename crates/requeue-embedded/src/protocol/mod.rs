@@ -14,7 +14,7 @@ use serde::de::DeserializeOwned;
 
 use super::engine::Engine;
 use super::engine::error::{ErrorCode, SqsError};
-use super::fault::Fates;
+use super::fault::EntryFaults;
 
 /// What of a request is not in its body.
 pub(crate) struct Context<'a> {
@@ -23,7 +23,7 @@ pub(crate) struct Context<'a> {
     pub(crate) endpoint: &'a str,
     /// The header `x-amzn-trace-id`.
     pub(crate) trace: Option<&'a str>,
-    pub(crate) fates: &'a Fates,
+    pub(crate) entry_faults: &'a EntryFaults,
 }
 
 /// An answer, and what it means for those who wait.
@@ -32,12 +32,12 @@ pub(crate) struct Performed {
     /// There may be news for long polls.
     pub(crate) news: bool,
     /// The answer is empty, and its request would rather wait.
-    pub(crate) patience: Option<Patience>,
+    pub(crate) long_poll: Option<LongPoll>,
 }
 
 /// How long an empty receive waits.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Patience {
+pub(crate) struct LongPoll {
     /// In all, since the request arrived.
     pub(crate) wait: Duration,
     /// When looking again is worth while.
@@ -146,7 +146,7 @@ fn to_json(value: &impl Serialize) -> Vec<u8> {
 
 #[allow(clippy::unnecessary_wraps, reason = "all arms of `perform` look alike")]
 fn told(answer: impl Serialize) -> Result<Performed, SqsError> {
-    Ok(Performed { json: to_json(&answer), news: false, patience: None })
+    Ok(Performed { json: to_json(&answer), news: false, long_poll: None })
 }
 
 fn changed(answer: impl Serialize) -> Result<Performed, SqsError> {

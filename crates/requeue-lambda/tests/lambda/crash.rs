@@ -136,7 +136,7 @@ async fn a_kill_at_any_queue_call_loses_nothing_and_doubles_only_what_was_sent_a
         }
         assert_eq!(operations, case.calls, "{}", case.name);
         for at in 1..=u64::try_from(case.calls.len()).unwrap() {
-            for fault in [Fault::LoseRequest, Fault::LoseAnswer] {
+            for fault in [Fault::LoseRequest, Fault::LoseResponse] {
                 let what = format!(
                     "{}, killed at call {at} of {}, {fault:?}",
                     case.name,

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use requeue::embedded::{EntryFate, EntryFault, Fault, MessageState};
+use requeue::embedded::{EntryFault, EntryOutcome, Fault, MessageState};
 use serde_json::json;
 
 use crate::runtime_api::{Ended, TRACE};
@@ -203,12 +203,12 @@ async fn the_target_sees_the_same_bytes_on_every_attempt() {
 async fn trouble_with_sqs_loses_nothing() {
     let refused = |position, sender_fault| EntryFault {
         position,
-        fate: EntryFate::Refused { code: "InternalError".to_owned(), sender_fault },
+        outcome: EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault },
     };
     let cases: [(&str, &str, Fault, usize, usize); 5] = [
         ("a refused send", "SendMessageBatch", Fault::refuse(403, "AccessDeniedException"), 3, 0),
         ("one entry refused", "SendMessageBatch", Fault::Entries(vec![refused(1, true)]), 1, 2),
-        ("a lost answer", "SendMessageBatch", Fault::LoseAnswer, 3, 6),
+        ("a lost answer", "SendMessageBatch", Fault::LoseResponse, 3, 6),
         (
             "a refused delete",
             "DeleteMessageBatch",

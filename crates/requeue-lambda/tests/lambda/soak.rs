@@ -16,9 +16,9 @@ async fn memory_and_file_descriptors_of_an_environment_stay_flat() {
     let mut function = stage.requeue_lambda(&settings).await;
     stage.sqs.set_faults(|call| match call.number % 200 {
         17 => Fault::refuse(503, "ServiceUnavailable"),
-        57 => Fault::LoseAnswer,
+        57 => Fault::LoseResponse,
         97 => Fault::LoseRequest,
-        137 => Fault::AnswerAfter(Duration::from_millis(500)),
+        137 => Fault::RespondAfter(Duration::from_millis(500)),
         _ => Fault::None,
     });
     let pid = function.pid().expect("it runs");

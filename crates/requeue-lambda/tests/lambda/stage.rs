@@ -9,7 +9,9 @@ use aws_sdk_sqs::types::{MessageAttributeValue, QueueAttributeName};
 use http_body_util::{BodyExt, Full};
 use hyper::body::{Bytes, Incoming};
 use requeue::Clock;
-use requeue::embedded::{Answer, Batch, EmbeddedSqs, EventSourceMapping, MessageView, Server};
+use requeue::embedded::{
+    Batch, EmbeddedSqs, EventSourceMapping, InvocationResult, MessageView, Server,
+};
 use requeue::queue::QueueArn;
 use requeue_testkit::http;
 use serde_json::Value;
@@ -157,8 +159,10 @@ impl Stage {
 
     pub fn acknowledge(&self, batch: &Batch, ended: &Ended) {
         let answer = match ended {
-            Ended::Response(response) => Answer::Response(serde_json::to_vec(response).unwrap()),
-            Ended::Error(_) | Ended::Crashed | Ended::TimedOut => Answer::FunctionError,
+            Ended::Response(response) => {
+                InvocationResult::Response(serde_json::to_vec(response).unwrap())
+            }
+            Ended::Error(_) | Ended::Crashed | Ended::TimedOut => InvocationResult::FunctionError,
         };
         self.mapping().acknowledge(batch, &answer).unwrap();
     }

@@ -71,7 +71,7 @@ async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
     }
     sqs.set_faults(|call| match (call.operation.as_str(), call.of_operation) {
         ("ReceiveMessage", 3 | 6..=8) => Fault::Hang,
-        ("ReceiveMessage", 9) => Fault::AnswerAfter(Duration::from_secs(10)),
+        ("ReceiveMessage", 9) => Fault::RespondAfter(Duration::from_secs(10)),
         _ => Fault::None,
     });
     let line = ["redrive", "--queue-url", &dead_letters.url(), "--max-messages", "41", "--copy"];
