@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::Value;
 
-use super::answer::Answer;
+use super::response::Response;
 use super::rules::Facts;
 use super::status::{class_of, told};
 use super::{aws, code, retry_after};
@@ -121,28 +121,29 @@ impl Failure {
     /// else 60 s for GitHub's secondary limit. One of zero, or a date that is past, leaves the
     /// delay to the policy's curve; a postponement then takes a second.
     #[must_use]
-    pub fn from_answer(answer: &Answer<'_>, now: SystemTime) -> Self {
-        let told = retry_after::retry_after(answer, now);
+    pub fn from_response(response: &Response<'_>, now: SystemTime) -> Self {
+        let told = retry_after::retry_after(response, now);
         if let (429, true, Some(delay)) =
-            (answer.status, answer.says("requeue-scope", b"message"), told)
+            (response.status, response.says("requeue-scope", b"message"), told)
         {
             return Self::postpone(delay);
         }
-        let details = Details::of(answer);
+        let details = Details::of(response);
         let codes = details.words.iter().chain(&details.aws_code).map(String::as_str);
-        let ruled = Facts::answer(answer, codes, details.own_code.as_deref()).by_rules();
-        let failure = ruled.unwrap_or_else(|| built_in(answer, &details, told.is_some()));
+        let ruled = Facts::response(response, codes, details.own_code.as_deref()).by_rules();
+        let failure = ruled.unwrap_or_else(|| built_in(response, &details, told.is_some()));
         let told = told.or(details.retry_delay);
         match failure.class() {
             FailureClass::Temporary | FailureClass::NonRetryable => failure.told(told),
-            FailureClass::RateLimit | FailureClass::Quota => failure
-                .told(told.or_else(|| retry_after::reset(answer, now)).or_else(|| details.pause())),
+            FailureClass::RateLimit | FailureClass::Quota => failure.told(
+                told.or_else(|| retry_after::reset(response, now)).or_else(|| details.pause()),
+            ),
         }
     }
 }
 
-fn built_in(answer: &Answer<'_>, details: &Details, names_delay: bool) -> Failure {
-    let status = answer.status;
+fn built_in(response: &Response<'_>, details: &Details, names_delay: bool) -> Failure {
+    let status = response.status;
     let typed =
         |class, reason: std::fmt::Arguments<'_>| Failure::new(class, Evidence::Typed, reason);
     if let Some((class, reason)) = details.reason() {
@@ -162,10 +163,10 @@ fn built_in(answer: &Answer<'_>, details: &Details, names_delay: bool) -> Failur
     };
     // An immediate retry is what Stripe speaks of: of no use against a rate limit, whereas waiting
     // in a queue is.
-    if status != 429 && answer.says("stripe-should-retry", b"false") {
+    if status != 429 && response.says("stripe-should-retry", b"false") {
         return told(FailureClass::NonRetryable, Some("retry not wanted"));
     }
-    if class == FailureClass::NonRetryable && answer.says("stripe-should-retry", b"true") {
+    if class == FailureClass::NonRetryable && response.says("stripe-should-retry", b"true") {
         return told(FailureClass::Temporary, Some("retry wanted"));
     }
     // By RFC 9110 for 413: who names a time to come back says that the obstacle passes. So does one
@@ -174,7 +175,7 @@ fn built_in(answer: &Answer<'_>, details: &Details, names_delay: bool) -> Failur
         return told(FailureClass::Temporary, Some("asks to come back"));
     }
     // GitHub's two limits.
-    if status == 403 && (names_delay || retry_after::is_used_up(answer) == Some(true)) {
+    if status == 403 && (names_delay || retry_after::is_used_up(response) == Some(true)) {
         return told(FailureClass::RateLimit, Some("rate limit"));
     }
     told(class, None)
@@ -192,15 +193,15 @@ struct Details {
 }
 
 impl Details {
-    fn of(answer: &Answer<'_>) -> Self {
+    fn of(response: &Response<'_>) -> Self {
         let mut details = Self::default();
-        if answer.status < 400 {
+        if response.status < 400 {
             return details;
         }
-        details.aws_code = answer
+        details.aws_code = response
             .values("x-amzn-errortype")
             .find_map(|value| String::from_utf8(value.to_vec()).ok());
-        if let Ok(body) = serde_json::from_slice::<Value>(answer.body) {
+        if let Ok(body) = serde_json::from_slice::<Value>(response.body) {
             let errors = body
                 .as_array()
                 .map_or(std::slice::from_ref(&body), |list| &list[..list.len().min(MAX_LISTED)]);
@@ -213,7 +214,7 @@ impl Details {
             }
             let objects = errors.iter().flat_map(|error| [error, &error["error"]]);
             details.own_code =
-                code::of_errors(answer.status, &objects, objects.clone().flat_map(listed));
+                code::of_errors(response.status, &objects, objects.clone().flat_map(listed));
         }
         let of_aws = || details.aws_code.as_deref().and_then(code::of_aws);
         details.own_code = details.own_code.take().or_else(of_aws);

@@ -27,11 +27,11 @@ mod aws;
 mod io;
 mod chain;
 mod status;
-mod answer;
+mod response;
 
-pub use answer::Answer;
 pub use chain::chain;
 pub use grpc::GrpcStatus;
+pub use response::Response;
 pub use rules::Rules;
 pub(crate) use rules::{Effect, Match, Phrase};
 
@@ -46,7 +46,7 @@ impl Failure {
     /// it is temporary. [`Failure::evidence`] tells which it was.
     ///
     /// An error that is boxed is passed as `&*error`, which also does for `anyhow::Error`. An
-    /// response of a server is classified better by [`Failure::from_answer`], an error of the AWS
+    /// response of a server is classified better by [`Failure::from_response`], an error of the AWS
     /// SDK by [`Failure::aws`], a gRPC status by [`Failure::from_grpc`].
     ///
     /// ```

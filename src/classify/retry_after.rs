@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use jiff::fmt::friendly::SpanParser;
 
-use super::answer::Answer;
+use super::response::Response;
 
 /// No named delay is longer: 136 years, so that it can be added to any time of day. The policy cuts
 /// far earlier.
@@ -40,42 +40,42 @@ const REMAINING: [&str; 3] =
     ["x-ratelimit-remaining", "ratelimit-remaining", "x-rate-limit-remaining"];
 
 /// `Retry-After`, the first that is valid; else one of its relatives in milliseconds.
-pub(super) fn retry_after(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
-    let reference = reference(answer, now);
+pub(super) fn retry_after(response: &Response<'_>, now: SystemTime) -> Option<Duration> {
+    let reference = reference(response, now);
     let millis = |value| Some(Duration::from_millis(number(value)?).min(MAX_NAMED));
-    answer
+    response
         .values("retry-after")
         .find_map(|value| parse(value, reference))
-        .or_else(|| MILLIS.iter().flat_map(|name| answer.values(name)).find_map(millis))
+        .or_else(|| MILLIS.iter().flat_map(|name| response.values(name)).find_map(millis))
 }
 
 /// When a used-up allowance is renewed. An allowance that is not used up says nothing about this
 /// failure.
-pub(super) fn reset(answer: &Answer<'_>, now: SystemTime) -> Option<Duration> {
-    let reference = reference(answer, now);
-    let field = || answer.values("ratelimit").filter_map(rate_limit_field).max();
+pub(super) fn reset(response: &Response<'_>, now: SystemTime) -> Option<Duration> {
+    let reference = reference(response, now);
+    let field = || response.values("ratelimit").filter_map(rate_limit_field).max();
     let allowances = || {
         let used_up =
-            ALLOWANCES.iter().filter(|(remaining, _)| answer.values(remaining).any(is_nothing));
+            ALLOWANCES.iter().filter(|(remaining, _)| response.values(remaining).any(is_nothing));
         used_up
-            .flat_map(|(_, reset)| answer.values(reset))
+            .flat_map(|(_, reset)| response.values(reset))
             .filter_map(|value| moment(value, reference))
             .max()
     };
     let older = || {
         ["ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"]
             .iter()
-            .flat_map(|name| answer.values(name))
+            .flat_map(|name| response.values(name))
             .find_map(|value| moment(value, reference))
     };
     field()
         .or_else(allowances)
-        .or_else(|| if is_used_up(answer) == Some(false) { None } else { older() })
+        .or_else(|| if is_used_up(response) == Some(false) { None } else { older() })
 }
 
 /// Whether an allowance is used up, if the response tells how much of it is left.
-pub(super) fn is_used_up(answer: &Answer<'_>) -> Option<bool> {
-    let mut remaining = REMAINING.iter().flat_map(|name| answer.values(name)).peekable();
+pub(super) fn is_used_up(response: &Response<'_>) -> Option<bool> {
+    let mut remaining = REMAINING.iter().flat_map(|name| response.values(name)).peekable();
     remaining.peek()?;
     Some(remaining.any(is_nothing))
 }
@@ -89,8 +89,8 @@ fn is_nothing(remaining: &[u8]) -> bool {
 }
 
 /// Dates are compared with the server's own clock where it shows it, so that ours may be wrong.
-fn reference(answer: &Answer<'_>, now: SystemTime) -> SystemTime {
-    answer.values("date").find_map(date).unwrap_or(now)
+fn reference(response: &Response<'_>, now: SystemTime) -> SystemTime {
+    response.values("date").find_map(date).unwrap_or(now)
 }
 
 /// Whole seconds, or a date in one of the three forms of RFC 9110.
@@ -200,8 +200,8 @@ mod tests {
         SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
     }
 
-    fn answer<'a>(headers: &'a [(&'a str, &'a [u8])]) -> Answer<'a> {
-        Answer { status: 429, headers, body: b"" }
+    fn response<'a>(headers: &'a [(&'a str, &'a [u8])]) -> Response<'a> {
+        Response { status: 429, headers, body: b"" }
     }
 
     #[test]
@@ -231,7 +231,7 @@ mod tests {
             ("٣", None),
         ] {
             let headers = [("Retry-After", value.as_bytes())];
-            let delay = retry_after(&answer(&headers), at(THEN));
+            let delay = retry_after(&response(&headers), at(THEN));
             assert_eq!(delay, expected.map(Duration::from_secs), "{value}");
         }
     }
@@ -245,9 +245,9 @@ mod tests {
             ("Retry-After", b"9"),
             ("Retry-After", b"3"),
         ];
-        assert_eq!(retry_after(&answer(&headers), at(THEN)), Some(Duration::from_secs(9)));
+        assert_eq!(retry_after(&response(&headers), at(THEN)), Some(Duration::from_secs(9)));
         let headers: [(&str, &[u8]); 2] = [("x-amz-retry-after", b"1500"), ("Retry-After", b"-1")];
-        assert_eq!(retry_after(&answer(&headers), at(THEN)), Some(Duration::from_millis(1_500)));
+        assert_eq!(retry_after(&response(&headers), at(THEN)), Some(Duration::from_millis(1_500)));
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
             ("Retry-After", b"Sun, 06 Nov 1994 08:50:37 GMT"),
         ];
         for now in [THEN - 3_600, THEN, THEN + 3_600] {
-            assert_eq!(retry_after(&answer(&headers), at(now)), Some(Duration::from_mins(1)));
+            assert_eq!(retry_after(&response(&headers), at(now)), Some(Duration::from_mins(1)));
         }
         for date in [
             "Sun, 06 Nov 1994 08:49:37 GMT",
@@ -272,13 +272,16 @@ mod tests {
             ] {
                 let headers = [("DATE", date.as_bytes()), ("RETRY-AFTER", value.as_bytes())];
                 for now in [THEN - 3_600, THEN + 3_600] {
-                    let delay = retry_after(&answer(&headers), at(now));
+                    let delay = retry_after(&response(&headers), at(now));
                     assert_eq!(delay, Some(Duration::from_secs(expected)), "{headers:?}");
                 }
             }
         }
         let headers: [(&str, &[u8]); 2] = [("Date", b"yesterday"), headers[1]];
-        assert_eq!(retry_after(&answer(&headers), at(THEN - 3_600)), Some(Duration::from_mins(61)));
+        assert_eq!(
+            retry_after(&response(&headers), at(THEN - 3_600)),
+            Some(Duration::from_mins(61))
+        );
     }
 
     #[test]
@@ -319,7 +322,7 @@ mod tests {
         ] {
             let bytes: Vec<(&str, &[u8])> =
                 headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
-            let delay = reset(&answer(&bytes), at(1_700_000_000));
+            let delay = reset(&response(&bytes), at(1_700_000_000));
             assert_eq!(delay, expected.map(Duration::from_secs), "{headers:?}");
         }
     }
@@ -350,7 +353,7 @@ mod tests {
                 .chain(RESET.iter().zip(reset))
                 .map(|(name, value)| (*name, value.as_bytes()))
                 .collect();
-            let delay = super::reset(&answer(&headers), at(1_700_000_000));
+            let delay = super::reset(&response(&headers), at(1_700_000_000));
             assert_eq!(delay, expected.map(Duration::from_millis), "{headers:?}");
         }
     }
@@ -382,7 +385,7 @@ mod tests {
         ) {
             for name in ["Retry-After", "x-amz-retry-after", "RateLimit", "X-RateLimit-Reset", ALLOWANCES[0].0, ALLOWANCES[0].1] {
                 let headers: [(&str, &[u8]); 3] = [(name, &value), ("Date", &date), (ALLOWANCES[0].0, b"0")];
-                let named = retry_after(&answer(&headers), at(now)).or(reset(&answer(&headers), at(now)));
+                let named = retry_after(&response(&headers), at(now)).or(reset(&response(&headers), at(now)));
                 prop_assert!(named.is_none_or(|delay| delay <= MAX_NAMED));
             }
             let _ = proto_duration(&String::from_utf8_lossy(&value));
@@ -391,14 +394,14 @@ mod tests {
         #[test]
         fn what_looks_like_a_date_causes_no_panic(value in "(Sun|Sunday)[, ]{1,2}(06[- ]Nov[- ]|Nov  6 |99 Feb )[0-9]{2,4}[ :0-9]{1,12}( GMT)?") {
             let headers: [(&str, &[u8]); 1] = [("Retry-After", value.as_bytes())];
-            let _ = retry_after(&answer(&headers), SystemTime::UNIX_EPOCH);
+            let _ = retry_after(&response(&headers), SystemTime::UNIX_EPOCH);
         }
 
         #[test]
         fn every_number_of_seconds_is_taken_as_it_is(seconds in any::<u32>()) {
             let value = seconds.to_string();
             let headers: [(&str, &[u8]); 1] = [("Retry-After", value.as_bytes())];
-            prop_assert_eq!(retry_after(&answer(&headers), at(THEN)), Some(Duration::from_secs(u64::from(seconds))));
+            prop_assert_eq!(retry_after(&response(&headers), at(THEN)), Some(Duration::from_secs(u64::from(seconds))));
         }
     }
 }

@@ -7,9 +7,9 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::answer::Answer;
 use super::aws;
 use super::chain::chain;
+use super::response::Response;
 use super::status::told;
 use super::text::Words;
 use crate::failure::{Evidence, Failure, FailureClass};
@@ -27,7 +27,7 @@ tokio::task_local! {
 /// [`Settings::from_env`](crate::Settings::from_env) and [`str::parse`] read them, or made in code
 /// with [`on`](Self::on), or both. Whatever a handler classifies goes by the rules of its
 /// [`Settings`](crate::Settings): a response
-/// ([`Failure::from_answer`], `HttpTarget`) as much as an error
+/// ([`Failure::from_response`], `HttpTarget`) as much as an error
 /// ([`ResultExt::classified`](crate::ResultExt::classified), [`Failure::classified`],
 /// [`Failure::aws`], [`Failure::from_grpc`]). A task that the handler starts is reached by
 /// [`scope`](Self::scope).
@@ -55,14 +55,14 @@ tokio::task_local! {
 /// ```
 /// use std::time::{Duration, SystemTime};
 /// use requeue::{Failure, FailureClass};
-/// use requeue::classify::{Answer, Rules};
+/// use requeue::classify::{Response, Rules};
 ///
 /// let rules: Rules = r#"{"rules": [
 ///     {"match": {"status": 404, "words": "not found yet"}, "class": "TEMPORARY", "delaySeconds": 30}
 /// ]}"#.parse()?;
 ///
-/// let response = Answer { status: 404, headers: &[], body: br#"{"message": "Not found, yet."}"# };
-/// let failure = rules.within(|| Failure::from_answer(&response, SystemTime::UNIX_EPOCH));
+/// let response = Response { status: 404, headers: &[], body: br#"{"message": "Not found, yet."}"# };
+/// let failure = rules.within(|| Failure::from_response(&response, SystemTime::UNIX_EPOCH));
 /// assert_eq!(failure.class(), FailureClass::Temporary);
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(30)));
 /// assert_eq!(failure.reason(), "status 404, by rules[0]");
@@ -205,7 +205,7 @@ impl fmt::Debug for Rules {
 /// All that is known of a failure and that a rule may ask for.
 #[derive(Default)]
 pub(super) struct Facts<'a> {
-    answer: Option<&'a Answer<'a>>,
+    response: Option<&'a Response<'a>>,
     error: Option<&'a (dyn Error + 'static)>,
     codes: Vec<&'a str>,
     /// The code of the response that may be told.
@@ -214,12 +214,12 @@ pub(super) struct Facts<'a> {
 }
 
 impl<'a> Facts<'a> {
-    pub(super) fn answer(
-        answer: &'a Answer<'a>,
+    pub(super) fn response(
+        response: &'a Response<'a>,
         codes: impl Iterator<Item = &'a str>,
         own_code: Option<&'a str>,
     ) -> Self {
-        Self { answer: Some(answer), codes: codes.collect(), own_code, ..Self::default() }
+        Self { response: Some(response), codes: codes.collect(), own_code, ..Self::default() }
     }
 
     /// `code` is known besides those that the error's chain shows.
@@ -241,8 +241,8 @@ impl<'a> Facts<'a> {
     }
 
     fn words(&self) -> &Words {
-        self.words.get_or_init(|| match (self.answer, self.error) {
-            (Some(answer), _) => Words::of_body(answer.body),
+        self.words.get_or_init(|| match (self.response, self.error) {
+            (Some(response), _) => Words::of_body(response.body),
             (None, Some(error)) => Words::of_errors(chain(error)),
             (None, None) => Words::default(),
         })
@@ -252,7 +252,7 @@ impl<'a> Facts<'a> {
 impl Match {
     fn holds(&self, facts: &Facts<'_>) -> bool {
         let status = |range: &RangeInclusive<u16>| {
-            facts.answer.is_some_and(|answer| range.contains(&answer.status))
+            facts.response.is_some_and(|response| range.contains(&response.status))
         };
         let code = |code: &String| {
             facts.codes.iter().any(|known| known == code || aws::bare(known) == code)
@@ -261,7 +261,7 @@ impl Match {
             let is_wanted = |found: &[u8]| {
                 value.as_ref().is_none_or(|value| found.eq_ignore_ascii_case(value.as_bytes()))
             };
-            facts.answer.is_some_and(|answer| answer.values(name).any(is_wanted))
+            facts.response.is_some_and(|response| response.values(name).any(is_wanted))
         };
         one_of(&self.statuses, status)
             && one_of(&self.codes, code)
@@ -277,10 +277,10 @@ fn one_of<T>(wanted: &[T], holds: impl Fn(&T) -> bool) -> bool {
 impl Effect {
     fn of(&self, facts: &Facts<'_>) -> Failure {
         let place = &self.place;
-        let reason = match (facts.answer, &self.reason) {
-            (Some(answer), Some(reason)) => told(answer.status, Some(reason), None),
-            (Some(answer), None) => {
-                format!("{}, by {place}", told(answer.status, None, facts.own_code))
+        let reason = match (facts.response, &self.reason) {
+            (Some(response), Some(reason)) => told(response.status, Some(reason), None),
+            (Some(response), None) => {
+                format!("{}, by {place}", told(response.status, None, facts.own_code))
             }
             (None, Some(reason)) => reason.clone(),
             (None, None) => format!("by {place}"),

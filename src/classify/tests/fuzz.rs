@@ -40,14 +40,14 @@ impl Told {
         Self { status, now: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds), headers, body }
     }
 
-    fn with_answer<T>(&self, use_it: impl FnOnce(&Answer<'_>) -> T) -> T {
+    fn with_answer<T>(&self, use_it: impl FnOnce(&Response<'_>) -> T) -> T {
         let headers: Vec<(&str, &[u8])> =
             self.headers.iter().map(|(name, value)| (name.as_str(), value.as_slice())).collect();
-        use_it(&Answer { status: self.status, headers: &headers, body: &self.body })
+        use_it(&Response { status: self.status, headers: &headers, body: &self.body })
     }
 
     fn judge(&self) -> Failure {
-        self.with_answer(|answer| Failure::from_answer(answer, self.now))
+        self.with_answer(|answer| Failure::from_response(answer, self.now))
     }
 
     fn values(&self, name: &str) -> impl Iterator<Item = &str> {

@@ -39,9 +39,11 @@ fn assert_told(rows: &[Told<'_>]) {
 fn answered(status: u16, headers: &[(&str, &str)], body: &str) -> Failure {
     let headers: Vec<(&str, &[u8])> =
         headers.iter().map(|(name, value)| (*name, value.as_bytes())).collect();
-    let answer = Answer { status, headers: &headers, body: body.as_bytes() };
-    let failure =
-        Failure::from_answer(&answer, SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000));
+    let answer = Response { status, headers: &headers, body: body.as_bytes() };
+    let failure = Failure::from_response(
+        &answer,
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000),
+    );
     assert!(
         failure.is_postponed() || matches!(failure.evidence(), Evidence::Typed | Evidence::Rule)
     );
@@ -452,8 +454,8 @@ proptest! {
 
     #[test]
     fn no_body_causes_a_panic(status: u16, body in proptest::collection::vec(any::<u8>(), 0..200)) {
-        let answer = Answer { status, headers: &[], body: &body };
-        let _ = Failure::from_answer(&answer, SystemTime::UNIX_EPOCH);
+        let answer = Response { status, headers: &[], body: &body };
+        let _ = Failure::from_response(&answer, SystemTime::UNIX_EPOCH);
     }
 
     #[test]

@@ -138,8 +138,8 @@ fn retry_after_is_read_in_all_its_forms() {
 
 #[test]
 fn an_answer_that_is_printed_shows_its_status_and_nothing_else() {
-    let answer = Answer { status: 429, headers: &[("set-cookie", b"canary")], body: b"canary" };
-    assert_eq!(format!("{answer:?}"), "Answer { status: 429, .. }");
+    let answer = Response { status: 429, headers: &[("set-cookie", b"canary")], body: b"canary" };
+    assert_eq!(format!("{answer:?}"), "Response { status: 429, .. }");
 }
 
 #[test]

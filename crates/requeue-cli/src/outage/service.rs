@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use requeue::classify::Answer;
+use requeue::classify::Response;
 use requeue::{Clock, Failure, Sampler};
 use tokio::time::{Instant, sleep};
 
@@ -64,7 +64,7 @@ impl DownstreamService {
             429 => &[("Retry-After", b"1")],
             _ => &[],
         };
-        Err(Failure::from_answer(&Answer { status, headers, body: b"" }, self.clock.now()))
+        Err(Failure::from_response(&Response { status, headers, body: b"" }, self.clock.now()))
     }
 
     fn status(&self) -> u16 {

@@ -15,7 +15,7 @@ use std::time::Duration;
 use ::http::header::HeaderMap;
 use ::http::{HeaderName, HeaderValue, Method, response};
 use hyper::body::{Body, Incoming};
-use requeue::classify::Answer;
+use requeue::classify::Response;
 use requeue::queue::AttributeValue;
 use requeue::{Clock, Evidence, Failure, Handler, Message, Scope, is_last_poll};
 use tokio::time::{Instant, timeout_at};
@@ -269,9 +269,9 @@ impl HttpSettings {
 /// Delivers messages to one URL over connections that it keeps for the next message.
 ///
 /// Any 2xx is a success, as soon as its status is there: nobody waits for the body. Whatever else
-/// is answered becomes a [`Failure`] as [`Failure::from_answer`] describes, at the latest 2 s after
-/// its head, by what there is of the body; no answer at all (no connection, no name, no trust, no
-/// time) is a temporary one.
+/// is answered becomes a [`Failure`] as [`Failure::from_response`] describes, at the latest 2 s
+/// after its head, by what there is of the body; no answer at all (no connection, no name, no
+/// trust, no time) is a temporary one.
 ///
 /// # Sent twice
 ///
@@ -443,8 +443,8 @@ impl<C: Connector> HttpTarget<C> {
     fn failure(&self, head: &response::Parts, body: &[u8]) -> Failure {
         let headers: Vec<(&str, &[u8])> =
             head.headers.iter().map(|(name, value)| (name.as_str(), value.as_bytes())).collect();
-        let answer = Answer { status: head.status.as_u16(), headers: &headers, body };
-        Failure::from_answer(&answer, self.settings.clock.now())
+        let response = Response { status: head.status.as_u16(), headers: &headers, body };
+        Failure::from_response(&response, self.settings.clock.now())
     }
 }
 

@@ -9,19 +9,19 @@ use serde_json::value::RawValue;
 use super::super::read;
 use super::super::schema::{allows, schema};
 use super::properties::{assert_bounded, is_between_values};
-use crate::classify::{Answer, Rules};
+use crate::classify::{Response, Rules};
 use crate::failure::Failure;
 use crate::policy::RetryPolicy;
 use crate::wire;
 
-const ANSWERS: [Answer<'static>; 3] = [
-    Answer {
+const ANSWERS: [Response<'static>; 3] = [
+    Response {
         status: 404,
         headers: &[("x-maintenance", b"Sunday")],
         body: br#"{"code":"a","message":"not found yet"}"#,
     },
-    Answer { status: 503, headers: &[("Retry-After", b"7")], body: b"\xff a, b" },
-    Answer { status: 302, headers: &[], body: b"" },
+    Response { status: 503, headers: &[("Retry-After", b"7")], body: b"\xff a, b" },
+    Response { status: 302, headers: &[], body: b"" },
 ];
 
 #[test]
@@ -75,7 +75,7 @@ fn any_document_is_refused_with_reasons_or_means_the_same_however_it_is_written(
 
 /// What the rules make of some answers.
 fn verdicts(rules: &Rules) -> [Failure; 3] {
-    ANSWERS.map(|answer| rules.within(|| Failure::from_answer(&answer, SystemTime::UNIX_EPOCH)))
+    ANSWERS.map(|answer| rules.within(|| Failure::from_response(&answer, SystemTime::UNIX_EPOCH)))
 }
 
 /// The same document without white space, the members of every object in the opposite order;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use crate::classify::{Answer, GrpcStatus, Rules};
+use crate::classify::{GrpcStatus, Response, Rules};
 use crate::{Evidence, Failure, FailureClass};
 use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 
@@ -15,7 +15,7 @@ fn answered() -> Failure {
     let headers: &[(&str, &[u8])] =
         &[("Content-Type", b"application/json"), ("X-Shard", b" Seven "), ("Retry-After", b"5")];
     let body = br#"{"error": {"code": 20429, "reason": "notYet", "errors": [{"reason": "deep"}]}, "message": "Not there, TRY again!"}"#;
-    Failure::from_answer(&Answer { status: 404, headers, body }, SystemTime::UNIX_EPOCH)
+    Failure::from_response(&Response { status: 404, headers, body }, SystemTime::UNIX_EPOCH)
 }
 
 #[test]
@@ -156,11 +156,13 @@ fn the_first_rule_that_matches_wins_and_its_delay_before_that_of_the_answer() {
 fn what_the_target_asks_for_explicitly_is_no_matter_for_rules() {
     let rules = rules(r#"[{"match": {"status": 429}, "class": "NON_RETRYABLE"}]"#).expect("a rule");
     let headers: &[(&str, &[u8])] = &[("Requeue-Scope", b"message"), ("Retry-After", b"5")];
-    let answer = Answer { status: 429, headers, body: b"" };
-    assert!(rules.within(|| Failure::from_answer(&answer, SystemTime::UNIX_EPOCH)).is_postponed());
-    let limited = Answer { headers: &headers[1..], ..answer };
+    let answer = Response { status: 429, headers, body: b"" };
+    assert!(
+        rules.within(|| Failure::from_response(&answer, SystemTime::UNIX_EPOCH)).is_postponed()
+    );
+    let limited = Response { headers: &headers[1..], ..answer };
     assert_eq!(
-        rules.within(|| Failure::from_answer(&limited, SystemTime::UNIX_EPOCH)).class(),
+        rules.within(|| Failure::from_response(&limited, SystemTime::UNIX_EPOCH)).class(),
         NonRetryable
     );
 }

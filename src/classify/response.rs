@@ -5,19 +5,19 @@
 /// ```
 /// use std::time::{Duration, SystemTime};
 /// use requeue::{Failure, FailureClass};
-/// use requeue::classify::Answer;
+/// use requeue::classify::Response;
 ///
-/// let response = Answer { status: 503, headers: &[("Retry-After", b"120")], body: b"" };
-/// let failure = Failure::from_answer(&response, SystemTime::UNIX_EPOCH);
+/// let response = Response { status: 503, headers: &[("Retry-After", b"120")], body: b"" };
+/// let failure = Failure::from_response(&response, SystemTime::UNIX_EPOCH);
 /// assert_eq!(failure.class(), FailureClass::Temporary);
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(120)));
 /// assert_eq!(failure.reason(), "status 503");
 ///
-/// let response = Answer { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann"}"# };
-/// assert_eq!(Failure::from_answer(&response, SystemTime::UNIX_EPOCH).reason(), "status 422: outdated-fare");
+/// let response = Response { status: 422, headers: &[], body: br#"{"code": "outdated-fare", "message": "Dear Ann"}"# };
+/// assert_eq!(Failure::from_response(&response, SystemTime::UNIX_EPOCH).reason(), "status 422: outdated-fare");
 /// ```
 #[derive(Clone, Copy)]
-pub struct Answer<'a> {
+pub struct Response<'a> {
     /// The status.
     pub status: u16,
     /// Names, in any case, and values; a name may occur several times.
@@ -26,7 +26,7 @@ pub struct Answer<'a> {
     pub body: &'a [u8],
 }
 
-impl<'a> Answer<'a> {
+impl<'a> Response<'a> {
     /// The values of a header, without surrounding white space.
     pub(super) fn values(&self, name: &str) -> impl Iterator<Item = &'a [u8]> {
         self.headers
@@ -40,8 +40,8 @@ impl<'a> Answer<'a> {
     }
 }
 
-impl std::fmt::Debug for Answer<'_> {
+impl std::fmt::Debug for Response<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Answer").field("status", &self.status).finish_non_exhaustive()
+        f.debug_struct("Response").field("status", &self.status).finish_non_exhaustive()
     }
 }
