@@ -87,7 +87,7 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// Takes a body apart, and says how far its sender is to be believed.
-    fn read<'a>(&self, body: &'a str, sender: Option<Principal>) -> (wire::Body<'a>, Trust) {
+    fn read<'a>(&self, body: &'a str, sender: Option<Principal>) -> (wire::ReadBody<'a>, Trust) {
         let read = wire::read(body, self.max_retries);
         let Some(senders) =
             self.senders.as_ref().filter(|_| !matches!(read.origin, Origin::Fresh { .. }))

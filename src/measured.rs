@@ -22,7 +22,7 @@ impl State {
 
 /// A body, taken apart.
 #[derive(Debug)]
-pub struct Read<'a>(wire::Body<'a>);
+pub struct Read<'a>(wire::ReadBody<'a>);
 
 impl Read<'_> {
     /// Whether the body is that of a copy.

@@ -11,7 +11,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, MapAccess, SeqAccess};
 
-use super::lenient::{Expected, Lenient, Number, Text};
+use super::lenient::{Expected, Lenient, LenientNumber, LenientText};
 use crate::clock::from_epoch_millis;
 use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
 
@@ -83,13 +83,13 @@ impl Expected for Records {
 
 struct LooseRecord {
     record: Record,
-    arn: Text,
+    arn: LenientText,
 }
 
 impl Default for LooseRecord {
     fn default() -> Self {
         let record = Record { attributes: Some(BTreeMap::new()), ..Record::default() };
-        Self { record, arn: Text::default() }
+        Self { record, arn: LenientText::default() }
     }
 }
 
@@ -128,7 +128,7 @@ impl Expected for LooseRecord {
                 Member::MessageAttributes => {
                     self.record.attributes = map.next_value::<Lenient<MessageAttributes>>()?.0.0;
                 }
-                Member::EventSourceArn => self.arn = map.next_value::<Lenient<Text>>()?.0,
+                Member::EventSourceArn => self.arn = map.next_value::<Lenient<LenientText>>()?.0,
                 Member::Other => skip(&mut map)?,
             }
         }
@@ -251,11 +251,11 @@ impl Expected for LooseAttribute {
 }
 
 fn text<'de, A: MapAccess<'de>>(map: &mut A) -> Result<Option<String>, A::Error> {
-    Ok(map.next_value::<Lenient<Text>>()?.0.0)
+    Ok(map.next_value::<Lenient<LenientText>>()?.0.0)
 }
 
 fn number<'de, N: FromStr, A: MapAccess<'de>>(map: &mut A) -> Result<Option<N>, A::Error> {
-    Ok(map.next_value::<Lenient<Number<N>>>()?.0.0)
+    Ok(map.next_value::<Lenient<LenientNumber<N>>>()?.0.0)
 }
 
 fn skip<'de, A: MapAccess<'de>>(map: &mut A) -> Result<(), A::Error> {

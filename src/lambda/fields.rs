@@ -15,7 +15,7 @@ pub(super) struct SpanFields;
 
 impl<'w> FormatFields<'w> for SpanFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        let mut object = Object::default();
+        let mut object = JsonObject::default();
         fields.record(&mut object);
         writer.write_str(&object.finish()?)
     }
@@ -34,16 +34,16 @@ impl<'w> FormatFields<'w> for SpanFields {
 }
 
 /// The text of a JSON object, without its last bracket.
-struct Object(Vec<u8>);
+struct JsonObject(Vec<u8>);
 
-impl Default for Object {
+impl Default for JsonObject {
     fn default() -> Self {
         // The span of a message takes about 150 bytes.
         Self(Vec::with_capacity(192))
     }
 }
 
-impl Object {
+impl JsonObject {
     fn member(&mut self, name: &str, value: &(impl Serialize + ?Sized)) {
         self.0.push(if self.0.is_empty() { b'{' } else { b',' });
         self.json(name);
@@ -65,7 +65,7 @@ impl Object {
     }
 }
 
-impl Visit for Object {
+impl Visit for JsonObject {
     fn record_f64(&mut self, field: &Field, value: f64) {
         self.member(field.name(), &value);
     }

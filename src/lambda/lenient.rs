@@ -104,24 +104,24 @@ impl<'de, S: Expected> Visitor<'de> for LenientVisitor<S> {
 
 /// A text, or nothing.
 #[derive(Default)]
-pub(super) struct Text(pub(super) Option<String>);
+pub(super) struct LenientText(pub(super) Option<String>);
 
-impl Expected for Text {
+impl Expected for LenientText {
     fn text(&mut self, text: Cow<'_, str>) {
         self.0 = Some(text.into_owned());
     }
 }
 
 /// A number that is written as a text, or nothing.
-pub(super) struct Number<N>(pub(super) Option<N>);
+pub(super) struct LenientNumber<N>(pub(super) Option<N>);
 
-impl<N> Default for Number<N> {
+impl<N> Default for LenientNumber<N> {
     fn default() -> Self {
         Self(None)
     }
 }
 
-impl<N: FromStr> Expected for Number<N> {
+impl<N: FromStr> Expected for LenientNumber<N> {
     fn text(&mut self, text: Cow<'_, str>) {
         self.0 = text.parse().ok();
     }

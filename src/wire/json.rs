@@ -15,13 +15,13 @@ pub(crate) fn each_member<'a>(
     visit: impl FnMut(&'a str, &'a str) -> Option<()>,
 ) -> Option<()> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
-    deserializer.deserialize_map(Members(visit)).ok()?;
+    deserializer.deserialize_map(MemberVisitor(visit)).ok()?;
     deserializer.end().ok()
 }
 
-struct Members<F>(F);
+struct MemberVisitor<F>(F);
 
-impl<'a, F: FnMut(&'a str, &'a str) -> Option<()>> Visitor<'a> for Members<F> {
+impl<'a, F: FnMut(&'a str, &'a str) -> Option<()>> Visitor<'a> for MemberVisitor<F> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter) -> fmt::Result {

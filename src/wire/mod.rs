@@ -32,7 +32,7 @@ pub(crate) use self::stamp::{NotWrappable, Stamped, stamp, timestamp_text};
 
 /// A received body, taken apart.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Body<'a> {
+pub(crate) struct ReadBody<'a> {
     /// The body as first delivered, byte for byte; of a later version's message the whole text.
     pub(crate) payload: Cow<'a, str>,
     /// Who wrote it.
@@ -56,26 +56,26 @@ pub(crate) enum Origin {
 
 /// Takes a body apart. A producer's count above `retry_count_cap` is not believed. Never fails:
 /// a body that is not ours is the producer's.
-pub(crate) fn read(body: &str, retry_count_cap: u32) -> Body<'_> {
+pub(crate) fn read(body: &str, retry_count_cap: u32) -> ReadBody<'_> {
     let Some(object) = Object::locate(body) else {
-        return Body::fresh(body, 0);
+        return ReadBody::fresh(body, 0);
     };
     match ours(&object) {
         Some(Ours::State(payload, state)) => {
-            Body { payload: Cow::Owned(payload), origin: Origin::Ours(state) }
+            ReadBody { payload: Cow::Owned(payload), origin: Origin::Ours(state) }
         }
         Some(Ours::Later(version)) => {
-            Body { payload: Cow::Borrowed(body), origin: Origin::LaterVersion(version) }
+            ReadBody { payload: Cow::Borrowed(body), origin: Origin::LaterVersion(version) }
         }
-        None => Body::fresh(body, believed_count(&object, retry_count_cap)),
+        None => ReadBody::fresh(body, believed_count(&object, retry_count_cap)),
     }
 }
 
 /// As [`read`], of a body whose sender is not to be believed: all of it is the producer's own.
-pub(crate) fn read_as_foreign(body: &str, retry_count_cap: u32) -> Body<'_> {
+pub(crate) fn read_as_foreign(body: &str, retry_count_cap: u32) -> ReadBody<'_> {
     let retry_count =
         Object::locate(body).map_or(0, |object| believed_count(&object, retry_count_cap));
-    Body::fresh(body, retry_count)
+    ReadBody::fresh(body, retry_count)
 }
 
 /// Whether a body bears our fields, whoever wrote them.
@@ -89,7 +89,7 @@ pub(crate) fn may_be_ours(body: &str) -> bool {
     body.contains(Name::RetryState.as_str()) || body.contains("\\u00")
 }
 
-impl<'a> Body<'a> {
+impl<'a> ReadBody<'a> {
     fn fresh(body: &'a str, retry_count: u32) -> Self {
         Self { payload: Cow::Borrowed(body), origin: Origin::Fresh { retry_count } }
     }

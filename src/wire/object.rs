@@ -66,8 +66,8 @@ impl<'a> Object<'a> {
         let mut gap = 0;
         json::each_member(text, |key, value| {
             let value_span = object.span(value);
-            match Key::of(key) {
-                Some(Key::Member(name)) if object.member(name).is_none() => {
+            match OwnKey::of(key) {
+                Some(OwnKey::Member(name)) if object.member(name).is_none() => {
                     object.members.push(Member {
                         name,
                         value: value_span.clone(),
@@ -76,8 +76,8 @@ impl<'a> Object<'a> {
                         key: object.span(key).start,
                     });
                 }
-                Some(Key::Body) if object.body.is_none() => object.body = Some(value),
-                Some(Key::Member(_) | Key::Body) => object.ambiguous = true,
+                Some(OwnKey::Body) if object.body.is_none() => object.body = Some(value),
+                Some(OwnKey::Member(_) | OwnKey::Body) => object.ambiguous = true,
                 None => {}
             }
             object.len += 1;
@@ -168,12 +168,12 @@ impl<'a> Object<'a> {
     }
 }
 
-enum Key {
+enum OwnKey {
     Member(Name),
     Body,
 }
 
-impl Key {
+impl OwnKey {
     /// The longest of our names with every character escaped, and the quotes.
     const MAX_LEN: usize = Name::OriginalMessageId.as_str().len() * "\\u0000".len() + 2;
 

@@ -193,7 +193,7 @@ impl Serialize for Printed<'_> {
         entry(&mut map, "firstReceived", state.first_received.map(millis))?;
         entry(&mut map, "class", state.class.map(FailureClass::as_str))?;
         entry(&mut map, "delay", state.delay.map(secs))?;
-        entry(&mut map, "counts", (state.counts != [0; 4]).then_some(Counts(state)))?;
+        entry(&mut map, "counts", (state.counts != [0; 4]).then_some(ClassCounts(state)))?;
         entry(&mut map, "notBefore", state.not_before.map(millis))?;
         entry(&mut map, "deferrals", non_zero(state.deferrals))?;
         entry(&mut map, "postponements", non_zero(state.postponements))?;
@@ -226,9 +226,9 @@ fn entry<M: SerializeMap>(
     }
 }
 
-struct Counts<'a>(&'a RetryState);
+struct ClassCounts<'a>(&'a RetryState);
 
-impl Serialize for Counts<'_> {
+impl Serialize for ClassCounts<'_> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let counts = FailureClass::ALL.map(|class| (class.as_str(), self.0.count(class)));
         serializer.collect_map(counts.into_iter().filter(|(_, count)| *count > 0))

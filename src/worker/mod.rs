@@ -29,7 +29,7 @@ use lease::Leased;
 use poll::{PAUSE, ReceiveFailures};
 pub use progress::Progress;
 pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
-use standstill::{PROBING, Standing, Turn};
+use standstill::{Asking, PROBING, Standing};
 
 /// A receive that has no response so long after its wait has failed.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
@@ -238,7 +238,7 @@ where
     /// Waits while messages could only be deferred, and says how many to receive then: no more than
     /// may probe, by one receiver alone, as long as the others could only be deferred. `None` when
     /// the worker is to end.
-    async fn turn(&self, batch_size: usize, stop: &Stop) -> Option<(usize, Option<Turn<'_>>)> {
+    async fn turn(&self, batch_size: usize, stop: &Stop) -> Option<(usize, Option<Asking<'_>>)> {
         let mut turn = loop {
             if self.processor.standstill().is_none() {
                 self.standing.end();

@@ -31,11 +31,11 @@ pub(super) struct Asked {
     in_vain: u32,
 }
 
-pub(super) type Turn<'a> = MutexGuard<'a, Asked>;
+pub(super) type Asking<'a> = MutexGuard<'a, Asked>;
 
 impl Standing {
     /// Only one receiver at a time.
-    pub(super) async fn turn(&self) -> Turn<'_> {
+    pub(super) async fn turn(&self) -> Asking<'_> {
         self.asked.lock().await
     }
 

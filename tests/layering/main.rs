@@ -11,8 +11,8 @@ mod imports;
 use imports::{circle, imports, of_rooms};
 
 /// The rooms of the library from the hosts down to the plain values: each imports only rooms of the
-/// lines below its own. A host calls the processor, and the processor calls the steps; no step calls
-/// the processor or a host.
+/// lines below its own. A host calls the processor, and the processor calls the steps; no step
+/// calls the processor or a host.
 const FLOORS: [&[&str]; 14] = [
     &["lambda", "worker"],
     &["config", "measured", "processor"],
@@ -237,6 +237,46 @@ fn no_room_imports_one_above_it() {
         for other in others {
             assert!(floor(&other) > Some(own), "{room} imports {other}, which is not below it");
         }
+    }
+}
+
+/// The types that a module defines outside of functions.
+fn types(code: &str) -> impl Iterator<Item = &str> {
+    code.lines().filter_map(|line| {
+        let line = ["pub(crate) ", "pub(super) ", "pub "]
+            .iter()
+            .find_map(|start| line.strip_prefix(start))
+            .unwrap_or(line);
+        let name = ["struct ", "enum ", "trait ", "type "]
+            .iter()
+            .find_map(|kind| line.strip_prefix(kind))?;
+        name.split(|c: char| !c.is_alphanumeric()).next()
+    })
+}
+
+#[test]
+fn one_name_is_one_type_of_the_library() {
+    let mut modules = modules();
+    // It wraps private types for the benchmarks under their own names.
+    modules.remove("measured");
+    let mut seen = BTreeMap::new();
+    for (module, code) in &modules {
+        for name in types(code) {
+            if let Some(other) = seen.insert(name, module) {
+                panic!("{name} is defined in {other} and in {module}");
+            }
+        }
+    }
+    assert!(seen.len() > 100);
+}
+
+#[test]
+fn no_file_of_the_library_is_longer_than_400_lines() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    for (path, _) in code().iter().filter(|(path, _)| path.starts_with("src/")) {
+        let text = fs::read_to_string(root.join(path)).unwrap();
+        let lines = text.lines().take_while(|line| *line != "mod tests {").count();
+        assert!(lines <= 401, "{path} has {lines} lines: split it by noun");
     }
 }
 

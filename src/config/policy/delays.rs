@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::bounds::{DELAY, SHARE};
 use super::json::Json;
-use super::shapes::{MAX_LISTED, Shape, Words, read_all, refuse};
+use super::shapes::{MAX_LISTED, OneOf, Shape, read_all, refuse};
 use crate::policy::{Jitter, Preset};
 
 /// How delays grow, as the document says it; a list brings its delays.
@@ -20,14 +20,14 @@ pub(super) enum Growth {
     List { first: Duration, then: Vec<Duration> },
 }
 
-pub(super) const GROWTHS: Words<Growth> = Words(&[
+pub(super) const GROWTHS: OneOf<Growth> = OneOf(&[
     ("exponential", Growth::Exponential),
     ("linear", Growth::Linear),
     ("fibonacci", Growth::Fibonacci),
     ("constant", Growth::Constant),
 ]);
 
-pub(super) const JITTERS: Words<Jitter> = Words(&[
+pub(super) const JITTERS: OneOf<Jitter> = OneOf(&[
     ("full", Jitter::Full),
     ("equal", Jitter::Equal),
     ("decorrelated", Jitter::Decorrelated),

@@ -25,13 +25,13 @@ pub(super) struct Matches;
 pub(super) struct Status;
 
 /// A code.
-pub(super) struct Text;
+pub(super) struct Code;
 
 /// A user's name for something.
 pub(super) struct Label;
 
-/// Words in a row.
-pub(super) struct Words;
+/// Phrases in a row.
+pub(super) struct Phrases;
 
 /// An object of headers.
 pub(super) struct Header;
@@ -49,7 +49,7 @@ const MAX_HEADERS: usize = 10;
 const MAX_RULES: usize = 100;
 
 /// The classes that a rule may give to a failure.
-const OUTCOMES: shapes::Words<FailureClass> = shapes::Words(&[
+const OUTCOMES: shapes::OneOf<FailureClass> = shapes::OneOf(&[
     ("RATE_LIMIT", FailureClass::RateLimit),
     ("RATE_LIMIT_EXCEEDED", FailureClass::RateLimit),
     ("QUOTA", FailureClass::Quota),
@@ -68,7 +68,7 @@ pub(super) mod rule {
     table! {
         MATCH, "match", Matches = Matches,
             "What the failure must be like; all that is given must hold.";
-        CLASS, "class", shapes::Words<FailureClass> = OUTCOMES,
+        CLASS, "class", shapes::OneOf<FailureClass> = OUTCOMES,
             "What the failure then is.";
         DELAY, "delaySeconds", Seconds = RULED,
             "What the message then waits at least, whatever the answer names.";
@@ -79,16 +79,16 @@ pub(super) mod rule {
 
 /// The keys of the conditions of a rule.
 pub(super) mod matching {
-    use super::{Header, Key, Listed, Many, Status, Text, Words, table};
+    use super::{Code, Header, Key, Listed, Many, Phrases, Status, table};
 
     table! {
         STATUS, "status", Many<Status> = Many(Status),
             "The status of the answer, or one of a list: a number, 3xx, 4xx or 5xx.";
-        CODE, "code", Many<Text> = Many(Text),
+        CODE, "code", Many<Code> = Many(Code),
             "A code or reason in the answer's body, or of the error; or one of a list.";
         HEADER, "header", Header = Header,
             "Headers that the answer must have: true for any value, or the value, whatever its case.";
-        WORDS, "words", Many<Words> = Many(Words),
+        WORDS, "words", Many<Phrases> = Many(Phrases),
             "Whole words in this order in the answer's body or in the error's message; or one of a list.";
     }
 }
@@ -191,7 +191,7 @@ impl Shape for Status {
     }
 }
 
-impl Shape for Text {
+impl Shape for Code {
     type Value = String;
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<String> {
@@ -228,11 +228,11 @@ impl Shape for Label {
     }
 }
 
-impl Shape for Words {
+impl Shape for Phrases {
     type Value = Phrase;
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Phrase> {
-        let phrase = Phrase::parse(&Text.read(json, path, problems)?);
+        let phrase = Phrase::parse(&Code.read(json, path, problems)?);
         if phrase.is_none() {
             problems.push(format!(
                 "{path} is {json}: allowed is another text, since this one has no word"
@@ -243,7 +243,7 @@ impl Shape for Words {
 
     #[cfg(test)]
     fn schema(&self) -> Value {
-        Text.schema()
+        Code.schema()
     }
 }
 

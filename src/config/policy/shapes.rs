@@ -43,7 +43,7 @@ pub(super) struct Number {
 pub(super) struct Seconds(pub(super) Number);
 
 /// One of some words.
-pub(super) struct Words<T: 'static>(pub(super) &'static [(&'static str, T)]);
+pub(super) struct OneOf<T: 'static>(pub(super) &'static [(&'static str, T)]);
 
 /// One value, or a list of them.
 pub(super) struct Many<S>(pub(super) S);
@@ -145,7 +145,7 @@ pub(super) fn read_all<T>(
     values.into_iter().collect()
 }
 
-impl<T: Clone> Words<T> {
+impl<T: Clone> OneOf<T> {
     pub(super) fn find(&self, json: Json<'_>) -> Option<T> {
         let text = json.text()?;
         self.0.iter().find(|(word, _)| *word == text).map(|(_, meaning)| meaning.clone())
@@ -156,7 +156,7 @@ impl<T: Clone> Words<T> {
     }
 }
 
-impl<T: Clone> Shape for Words<T> {
+impl<T: Clone> Shape for OneOf<T> {
     type Value = T;
 
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<T> {
