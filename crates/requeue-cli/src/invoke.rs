@@ -273,7 +273,7 @@ fn place(outcome: &Outcome) -> String {
         Settlement::Kept => "in the queue; it comes back after its visibility timeout",
         Settlement::Unconfirmed { code } => {
             return format!(
-                "in the queue, no copy ({code}); it comes back after its visibility timeout at the \
+                "in the queue, no copy confirmed ({code}); it comes back after its visibility timeout at the \
                  latest"
             );
         }
@@ -309,7 +309,7 @@ impl Embedded {
             else {
                 continue;
             };
-            if !ids.insert(id) {
+            if !ids.insert((queue, id)) {
                 // The same message, delivered twice.
                 continue;
             }
@@ -336,8 +336,12 @@ fn embedded_place(places: &Places, outcome: &Outcome) -> String {
     let (Some(id), Some(original)) = (&outcome.message_id, &outcome.original_message_id) else {
         return place(outcome);
     };
+    if outcome.settlement == Settlement::Done {
+        // A copy that names its id is one of another queue's message.
+        return place(outcome);
+    }
     let itself = places.itself(id).filter_map(|at| match &outcome.settlement {
-        Settlement::Unconfirmed { code } => Some(format!("no copy ({code}); {at}")),
+        Settlement::Unconfirmed { code } => Some(format!("no copy confirmed ({code}); {at}")),
         settlement => settlement.is_kept().then(|| at.to_owned()),
     });
     let found: Vec<String> = itself.chain(places.copies(id, original).map(str::to_owned)).collect();

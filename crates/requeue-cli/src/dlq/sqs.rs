@@ -4,7 +4,8 @@
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::config::Region;
+use aws_sdk_sqs::config::retry::RetryConfig;
+use aws_sdk_sqs::config::{Config, Region};
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::{ListMessageMoveTasksResultEntry, QueueAttributeName};
 use requeue::aws;
@@ -148,6 +149,7 @@ impl Sqs {
     }
 
     /// Starts a task that moves everything, and returns its handle.
+    /// Sent once: the SDK would repeat a request that had an effect and no response.
     pub(crate) async fn start_move(
         &self,
         queue: &QueueArn,
@@ -159,7 +161,9 @@ impl Sqs {
             .start_message_move_task()
             .source_arn(queue.to_string())
             .set_destination_arn(to.map(ToString::to_string))
-            .set_max_number_of_messages_per_second(rate.map(i32::from));
+            .set_max_number_of_messages_per_second(rate.map(i32::from))
+            .customize()
+            .config_override(Config::builder().retry_config(RetryConfig::disabled()));
         let started = ask!("StartMessageMoveTask", queue, request)?;
         Ok(started.task_handle.unwrap_or_default())
     }

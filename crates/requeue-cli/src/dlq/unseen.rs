@@ -99,8 +99,8 @@ impl Cause {
                  choice), then run this again"
             }
             Self::AnotherReader => {
-                "another reader holds what is in flight; run this again when its visibility \
-                 timeout has ended"
+                "another reader holds what is in flight, or a response with it was lost; run this \
+                 again when its visibility timeout has ended"
             }
             Self::Delayed => "the delay has not ended; run this again when it has",
             Self::NotReceived => {

@@ -190,13 +190,13 @@ async fn what_is_not_confirmed_stays_and_is_told() {
         (
             Box::new(entry(SEND, EntryOutcome::Ignored)),
             (1, 4),
-            "1 message not copied, and still here: Unconfirmed",
+            "1 message not copied, and still here: Unconfirmed, so that the copy may exist",
         ),
         // It was stored, and SQS did not say so: twice rather than never.
         (
             Box::new(entry(SEND, EntryOutcome::Unmentioned)),
             (1, 5),
-            "1 message not copied, and still here: Unconfirmed",
+            "1 message not copied, and still here: Unconfirmed, so that the copy may exist",
         ),
         (Box::new(entry(DELETE, refused(true))), (1, 5), "copied, but not deleted here"),
         (
@@ -249,6 +249,20 @@ async fn what_is_not_confirmed_stays_and_is_told() {
 }
 
 #[tokio::test]
+async fn a_move_task_is_found_whose_start_has_no_response() {
+    let world = World::filled("annotate").await;
+    let before = world.sqs.call_count("StartMessageMoveTask");
+    world.sqs.set_faults(|call| {
+        if call.operation == "StartMessageMoveTask" { Fault::LoseAnswer } else { Fault::None }
+    });
+    let run = world.dlq(&["redrive", "--yes", "--json"]).await;
+    let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
+    assert_eq!((run.status, world.counts()), (0, (0, 5)), "{run:?}");
+    assert_eq!((&redriven["moved"], &redriven["complete"]), (&5.into(), &true.into()), "{run:?}");
+    assert_eq!(world.sqs.call_count("StartMessageMoveTask"), before + 1, "sent once");
+}
+
+#[tokio::test]
 async fn on_a_terminal_it_asks_first() {
     let world = World::filled("annotate").await;
     let question = "orders-dlq has about 5 messages: SQS is to move them to where they came from. Go on? [y/N]";
@@ -270,17 +284,20 @@ async fn copies_are_no_faster_than_the_rate() {
 
 #[tokio::test]
 async fn what_fails_again_at_once_does_not_go_round() {
-    let world = World::filled("direct").await;
-    let run = tokio::select! {
-        run = world.dlq(&["redrive", "--yes", "--copy", "--rate", "2", "--json"]) => run,
-        () = world.give_up_for_ever() => unreachable!("it goes on"),
-    };
-    assert_eq!(run.status, 0, "{run:?}");
-    let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
-    // At this rate three at most come back within the second that SQS's clock does not tell.
-    assert!((5..=8).contains(&redriven["copied"]["orders"].as_u64().unwrap()), "{run:?}");
-    assert!(redriven["arrivedMeanwhile"].as_u64() >= Some(3), "{run:?}");
-    world.assert_all_visible();
+    for name in ["orders", "orders.fifo"] {
+        for options in [&[][..], &["--rate", "2"], &["--fresh-budget"]] {
+            let world = World::filled_with("direct", name, &["0", "1", "2 quota"]).await;
+            let command = [&["redrive", "--yes", "--copy", "--json"], options].concat();
+            let run = tokio::select! {
+                run = world.dlq(&command) => run,
+                () = world.give_up_for_ever() => unreachable!("it goes on"),
+            };
+            assert_eq!(run.status, 0, "{run:?}");
+            let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
+            assert_eq!(redriven["copied"][name], 3, "{name} {options:?}: {run:?}");
+            world.assert_all_visible();
+        }
+    }
 }
 
 #[tokio::test]

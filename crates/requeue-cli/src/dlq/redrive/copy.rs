@@ -7,7 +7,9 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
-use requeue::queue::{CallErrorKind, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn};
+use requeue::queue::{
+    CallErrorKind, EntryError, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
+};
 use requeue::{Clock, Delay};
 use tokio::time::{Instant, sleep_until};
 
@@ -238,9 +240,7 @@ impl<'a> Copier<'a> {
             Ok(confirmations) => confirmations,
             Err(error) => {
                 let code = match error.kind {
-                    CallErrorKind::Ambiguous => {
-                        format!("{}, so that the copy may exist", error.code)
-                    }
+                    CallErrorKind::Ambiguous => may_exist(&error.code),
                     _ => error.code.clone(),
                 };
                 carried.failed = (0..chunk.len()).map(|at| (at, code.clone())).collect();
@@ -254,6 +254,9 @@ impl<'a> Copier<'a> {
         for (at, (confirmation, draft)) in confirmations.into_iter().zip(chunk).enumerate() {
             match confirmation {
                 Ok(()) => confirmed.push(draft.letter),
+                Err(error) if error == EntryError::unconfirmed() => {
+                    carried.failed.push((at, may_exist(&error.code)));
+                }
                 Err(error) => carried.failed.push((at, error.code)),
             }
         }
@@ -315,6 +318,10 @@ impl<'a> Copier<'a> {
             () = self.stop.told() => {}
         }
     }
+}
+
+fn may_exist(code: &str) -> String {
+    format!("{code}, so that the copy may exist")
 }
 
 /// In the order given, of at most ten messages and 1 MiB. For a FIFO queue no two of a group: one

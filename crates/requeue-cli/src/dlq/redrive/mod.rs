@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::time::Instant;
+use tokio::time::{Instant, sleep};
 
 mod arguments;
 mod route;
@@ -29,6 +29,8 @@ use crate::{Error, output};
 
 /// SQS tells its time in whole seconds.
 const CLOCK_GRAIN: Duration = Duration::from_secs(1);
+/// How far apart the clocks of SQS's own hosts may be.
+const CLOCK_SKEW: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let dead_letters = arguments.place.find().await?;
@@ -74,7 +76,7 @@ async fn carry_out(
     let mut has_to_copy = !route.by_move_task;
     if route.by_move_task {
         let DeadLetters { sqs, queue, .. } = dead_letters;
-        let handle = sqs.start_move(&queue.arn, route.moves_to(), arguments.rate).await?;
+        let handle = moving::start(sqs, &queue.arn, route.moves_to(), arguments.rate).await?;
         let moved = moving::follow(sqs, &queue.arn, &handle, &stop).await?;
         redrive.moved = moved.messages;
         match moved.end {
@@ -128,6 +130,11 @@ async fn copy_all(
 ) -> Result<(), Error> {
     let Arguments { place, filter, rate, .. } = arguments;
     let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
+    // No copy may be made before `until`: one that failed at once would count as old, and go round.
+    tokio::select! {
+        () = sleep(CLOCK_GRAIN + CLOCK_SKEW) => {}
+        () = stop.told() => {}
+    }
     let mut scan =
         dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set()).after(redrive.moved);
     let mut copier = Copier {

@@ -34,6 +34,26 @@ pub(crate) async fn running(sqs: &Sqs, queue: &QueueArn) -> Result<Option<MoveTa
     Ok(sqs.latest_move(queue).await?.filter(MoveTask::is_running))
 }
 
+/// Starts a task; its handle. A request without a response may have started one: it is not sent
+/// again, since a second task would find and report nothing, but SQS is asked for its tasks.
+pub(crate) async fn start(
+    sqs: &Sqs,
+    queue: &QueueArn,
+    to: Option<&QueueArn>,
+    rate: Option<u16>,
+) -> Result<String, Error> {
+    let before = sqs.latest_move(queue).await?.and_then(|task| task.started);
+    let error = match sqs.start_move(queue, to, rate).await {
+        Ok(handle) => return Ok(handle),
+        Err(error) => error,
+    };
+    match sqs.latest_move(queue).await {
+        Ok(Some(task)) if task.started > before => Ok(task.handle.unwrap_or_default()),
+        Ok(_) => Err(error),
+        Err(_) => Err(format!("{error}; a move task may have started: --follow watches it").into()),
+    }
+}
+
 /// Watches the latest task of the queue until it has ended; when told to stop, cancels it.
 pub(crate) async fn follow(
     sqs: &Sqs,
