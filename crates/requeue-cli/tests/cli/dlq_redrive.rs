@@ -253,7 +253,7 @@ async fn a_move_task_is_found_whose_start_has_no_response() {
     let world = World::filled("annotate").await;
     let before = world.sqs.call_count("StartMessageMoveTask");
     world.sqs.set_faults(|call| {
-        if call.operation == "StartMessageMoveTask" { Fault::LoseAnswer } else { Fault::None }
+        if call.operation == "StartMessageMoveTask" { Fault::LoseResponse } else { Fault::None }
     });
     let run = world.dlq(&["redrive", "--yes", "--json"]).await;
     let redriven: Value = serde_json::from_str(&run.stdout).unwrap();
