@@ -7,8 +7,6 @@
 //! deviation that does not stand there fails, and so does a row that is no longer true. In
 //! `checks/settling.rs` and `redriven.rs` the processor itself works on all of them.
 
-#![allow(clippy::disallowed_methods, reason = "a test may read its settings from the environment")]
-
 mod bench;
 mod checks;
 mod differences;
@@ -23,6 +21,7 @@ use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
 use futures_util::{StreamExt, stream};
 use requeue::Clock;
 use requeue::embedded::EmbeddedSqs;
+use requeue_testkit::tools::tool;
 
 use bench::{Bench, Check, Pace};
 use differences::{DIFFERENCES, known};
@@ -54,14 +53,14 @@ async fn the_embedded_sqs_over_loopback_does_what_is_documented() {
 
 #[tokio::test]
 async fn moto_agrees_but_for_the_known_differences() {
-    if let Some(url) = emulator("REQUEUE_TEST_MOTO") {
+    if let Some(url) = tool("REQUEUE_TEST_MOTO") {
         judge("moto", &in_real_time(&url).await);
     }
 }
 
 #[tokio::test]
 async fn ministack_agrees_but_for_the_known_differences() {
-    if let Some(url) = emulator("REQUEUE_TEST_MINISTACK") {
+    if let Some(url) = tool("REQUEUE_TEST_MINISTACK") {
         judge("ministack", &in_real_time(&url).await);
     }
 }
@@ -74,22 +73,6 @@ fn every_difference_names_a_check_and_no_two_checks_share_a_name() {
     names.sort_unstable();
     names.dedup();
     assert_eq!(names.len(), count);
-}
-
-/// The endpoint of another implementation; `None` only where somebody chose to do without.
-fn emulator(variable: &str) -> Option<String> {
-    if let Ok(url) = std::env::var(variable) {
-        return Some(url);
-    }
-    let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
-    assert!(
-        skipped,
-        "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without"
-    );
-    eprintln!(
-        "SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; nothing was compared"
-    );
-    None
 }
 
 fn client(url: &str) -> Client {

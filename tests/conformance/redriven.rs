@@ -8,6 +8,7 @@ use futures_util::future::join_all;
 use requeue::embedded::EmbeddedSqs;
 use requeue::policy::{Backoff, Jitter};
 use requeue::{Clock, DeadLetterMode, Failure, Settings};
+use requeue_testkit::tools::tool;
 
 use crate::bench::{Bench, Observed, Queue, code, handle, pause, redrive_policy};
 use crate::differences::known;
@@ -30,7 +31,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 async fn a_redriven_message_starts_afresh_everywhere() {
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.expect("a free port");
     let others = [("moto", "REQUEUE_TEST_MOTO"), ("ministack", "REQUEUE_TEST_MINISTACK")];
-    let others = others.map(|(name, variable)| crate::emulator(variable).map(|url| (name, url)));
+    let others = others.map(|(name, variable)| tool(variable).map(|url| (name, url)));
     let all = others.into_iter().flatten().chain([("embedded", server.url())]);
     let modes =
         [(DeadLetterMode::Redrive, "null"), (DeadLetterMode::Annotate, r#""retries-exhausted""#)];

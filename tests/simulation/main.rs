@@ -6,7 +6,8 @@
 //!
 //! | command | what it does |
 //! |---|---|
-//! | `cargo test --test simulation` | 2,000 seeds through the port, 200 through the real SDK client |
+//! | `cargo test --test simulation` | 300 seeds through the port, 30 through the real SDK client |
+//! | `tests/run rust` | 2,000 seeds and 200 |
 //! | `REQUEUE_TEST_SEEDS=1000000 cargo test --profile proof --test simulation -- --nocapture` | so many through the port, a tenth of them through the client, on all cores, with a line of progress now and then |
 //! | the same with `REQUEUE_TEST_FIRST_SEED=400000` | those from that seed on, so that many can run in parts |
 //! | `REQUEUE_TEST_SEED=4711 cargo test --test simulation -- --nocapture` | that one alone, with its history |
@@ -47,7 +48,7 @@ use tokio::time::Instant;
 use history::History;
 use system::Ended;
 
-const SEEDS: u64 = 2_000;
+const SEEDS: u64 = 300;
 /// After so many there is a line of progress.
 const PROGRESS: u64 = 10_000;
 

@@ -14,6 +14,7 @@ pub mod events;
 pub mod http;
 pub mod in_memory;
 pub mod log;
+pub mod tools;
 pub mod usage;
 
 use std::path::{Path, PathBuf};

@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use requeue_testkit::tools::tool;
 use serde_json::json;
 use tokio::time::{Instant, sleep};
 
@@ -25,22 +26,6 @@ const server = require('node:http').createServer((request, response) => {
 server.keepAliveTimeout = Number(process.argv[1]);
 server.listen(0, '127.0.0.1', () => console.log(server.address().port));
 ";
-
-/// A program that `tests/run` installs.
-pub fn program(variable: &str) -> Option<String> {
-    let program = std::env::var(variable).ok();
-    if program.is_none() {
-        let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
-        assert!(
-            skipped,
-            "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without"
-        );
-        eprintln!(
-            "SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; nothing was frozen before it"
-        );
-    }
-    program
-}
 
 /// A server's process. Ends when it is dropped.
 pub struct Server {
@@ -196,7 +181,7 @@ const KEPT_TOO_LONG: [Freeze; 5] = [
 
 #[tokio::test]
 async fn what_died_while_the_function_was_frozen_fails_no_message_before_node() {
-    let Some(node) = program("REQUEUE_TEST_NODE") else { return };
+    let Some(node) = tool("REQUEUE_TEST_NODE") else { return };
     let second = Duration::from_secs(1);
     tokio::join!(
         freeze(Server::node(&node, 5 * second), &BY_DEFAULT, 7 * second, ""),
@@ -206,7 +191,7 @@ async fn what_died_while_the_function_was_frozen_fails_no_message_before_node() 
 
 #[tokio::test]
 async fn what_died_while_the_function_was_frozen_fails_no_message_before_nginx() {
-    let Some(nginx) = program("REQUEUE_TEST_NGINX") else { return };
+    let Some(nginx) = tool("REQUEUE_TEST_NGINX") else { return };
     let second = Duration::from_secs(1);
     tokio::join!(
         freeze(Server::nginx(&nginx, 5 * second, true), &BY_DEFAULT, 7 * second, ""),

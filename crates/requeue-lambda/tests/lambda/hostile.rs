@@ -8,12 +8,13 @@ use std::time::{Duration, Instant};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use requeue_testkit::http;
+use requeue_testkit::tools::tool;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::{JoinHandle, JoinSet};
 
-use crate::frozen::{Server, program};
+use crate::frozen::Server;
 use crate::stage::{Stage, TIMEOUT, UNPROTECTED, failed, json};
 
 /// By gzip, 100,000 bytes of JSON that would be a quota's if they were read.
@@ -292,7 +293,7 @@ async fn a_scope_in_the_body_costs_no_more_memory_than_none() {
 /// connection.
 #[tokio::test]
 async fn a_message_that_makes_headers_too_long_fails_no_neighbour_before_nginx() {
-    let Some(nginx) = program("REQUEUE_TEST_NGINX") else { return };
+    let Some(nginx) = tool("REQUEUE_TEST_NGINX") else { return };
     let server = Server::nginx(&nginx, TIMEOUT, true).started().await;
     let stage = Stage::new().await;
     let root = server.root().expect("it has a certificate");

@@ -11,6 +11,7 @@ use http_body_util::Full;
 use requeue::aws::SdkConfig;
 use requeue_aws::{Service, call_json};
 use requeue_testkit::http;
+use requeue_testkit::tools::tool;
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -27,24 +28,13 @@ struct Store {
 }
 
 impl Store {
-    /// One in each emulator; none only where somebody chose to do without.
+    /// One in each emulator that there is.
     fn all() -> Vec<Self> {
         ["REQUEUE_TEST_MOTO", "REQUEUE_TEST_MINISTACK"].into_iter().filter_map(Self::at).collect()
     }
 
     fn at(variable: &str) -> Option<Self> {
-        let Ok(url) = std::env::var(variable) else {
-            let skipped =
-                std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
-            assert!(
-                skipped,
-                "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without"
-            );
-            eprintln!(
-                "SKIPPED: {variable} is not set and REQUEUE_TEST_EMULATORS is skip; no secret was fetched"
-            );
-            return None;
-        };
+        let url = tool(variable)?;
         let credentials = Credentials::new("test", "test", None, None, "test");
         let sdk = SdkConfig::builder()
             .behavior_version(BehaviorVersion::latest())

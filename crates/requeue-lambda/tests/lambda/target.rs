@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use requeue_testkit::http;
+use requeue_testkit::tools::tool;
 use serde_json::{Value, json};
 
 use crate::stage::{CANARY, Stage, TIMEOUT, failed};
@@ -20,15 +21,7 @@ const AFTER_A_SECOND: &str = r#"{"maxRetries": 3, "maxDelaySeconds": 1, "baseDel
 /// Has the library of the Standard Webhooks project judge requests, each a secret, headers and a
 /// body.
 pub fn accepted(requests: &[Value]) -> Option<Vec<bool>> {
-    let variable = "REQUEUE_TEST_WEBHOOKS";
-    let Ok(python) = std::env::var(variable) else {
-        let skipped = std::env::var("REQUEUE_TEST_EMULATORS").is_ok_and(|value| value == "skip");
-        assert!(
-            skipped,
-            "{variable} is not set: run tests/run, or set REQUEUE_TEST_EMULATORS=skip to do without"
-        );
-        return None;
-    };
+    let python = tool("REQUEUE_TEST_WEBHOOKS")?;
     let script = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/lambda/verify.py");
     let mut verifier = Command::new(python)
         .arg(script)
