@@ -37,7 +37,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     outln!("{}", summary(&policy))?;
     let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = &policy;
     outln!(
-        "at most {} of a message, {} for a delay that the callee names{}",
+        "at most {} of a message, {} for a delay that the downstream service names{}",
         retries(*max_retries),
         span(*max_retry_after),
         message_ttl
@@ -196,7 +196,7 @@ fn protection(policy: &RetryPolicy) -> String {
         }
         None => "never opens".to_owned(),
     };
-    format!("a pause that the callee asks for {pause}; the circuit {circuit}")
+    format!("a pause that the downstream service asks for {pause}; the circuit {circuit}")
 }
 
 /// `at most 100 deferrals of a message in a row, each of at most 60 s or the rest of the pause, and
@@ -207,7 +207,7 @@ fn deferrals(policy: &RetryPolicy) -> String {
     let longest = span(policy.max_deferral);
     format!(
         "at most {count} {deferrals} of a message in a row, each of at most {longest} or the rest \
-         of the pause, and up to as much again by chance"
+         of the pause, and up to as much again of jitter"
     )
 }
 

@@ -1,4 +1,4 @@
-//! `requeue demo`: messages that meet every kind of trouble, until each is done or in the
+//! `requeue demo`: messages that meet every kind of failure, until each is done or in the
 //! dead-letter queue; in virtual time, with the real SDK client, the real HTTP handler and Lambda's
 //! own rules in between.
 
@@ -19,7 +19,7 @@ use requeue_lambda::{HttpSettings, HttpTarget, TargetUrl};
 use tokio::time::Instant;
 
 use crate::Error;
-use crate::endpoint::{self, Endpoint, Kind};
+use crate::endpoint::{self, Endpoint, ResponseKind};
 use crate::output::{self, errln, outln};
 use crate::table::{duration, table};
 
@@ -37,7 +37,7 @@ pub(crate) struct Arguments {
 const CONCURRENT_INVOCATIONS: usize = 5;
 const BATCH_SIZE: usize = 10;
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
-/// Six times the function's time-out, as AWS recommends.
+/// Six times the function's timeout, as AWS recommends.
 const VISIBILITY_TIMEOUT: &str = "360";
 const MAX_RECEIVE_COUNT: u32 = 5;
 /// Long polling, as Lambda's poller does.
@@ -45,17 +45,17 @@ const POLL: Duration = Duration::from_secs(20);
 
 /// What the messages ask for: so many of a hundred are answered like this, so many times (0 means
 /// always).
-const MIX: [(u32, Kind, u32); 10] = [
-    (52, Kind::Ok, 0),
-    (9, Kind::RateLimit, 1),
-    (5, Kind::RateLimit, 3),
-    (9, Kind::Unavailable, 1),
-    (6, Kind::Unavailable, 4),
-    (1, Kind::Unavailable, 0),
-    (5, Kind::Quota, 2),
-    (4, Kind::Hang, 1),
-    (5, Kind::Reset, 2),
-    (4, Kind::Invalid, 0),
+const MIX: [(u32, ResponseKind, u32); 10] = [
+    (52, ResponseKind::Ok, 0),
+    (9, ResponseKind::RateLimit, 1),
+    (5, ResponseKind::RateLimit, 3),
+    (9, ResponseKind::Unavailable, 1),
+    (6, ResponseKind::Unavailable, 4),
+    (1, ResponseKind::Unavailable, 0),
+    (5, ResponseKind::Quota, 2),
+    (4, ResponseKind::Hang, 1),
+    (5, ResponseKind::Reset, 2),
+    (4, ResponseKind::Invalid, 0),
 ];
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -64,19 +64,19 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     runtime.block_on(demo(arguments))
 }
 
-/// The stage: queues, endpoint, and what is known of each message.
+/// The queues, the endpoint, and what is known of each message.
 struct Demo {
     sqs: EmbeddedSqs,
     queue: QueueArn,
     dead_letters: QueueArn,
     endpoint: Endpoint,
     started: Instant,
-    sent: Vec<(String, Kind)>,
-    progress: RefCell<Progress>,
+    sent: Vec<(String, ResponseKind)>,
+    progress: RefCell<DemoProgress>,
 }
 
 #[derive(Default)]
-struct Progress {
+struct DemoProgress {
     invocations: u64,
     /// The virtual minute at which the next line is due.
     next_line: u64,
@@ -89,7 +89,7 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
         "{} messages, an endpoint that refuses {} of them at first or for ever, \
          {CONCURRENT_INVOCATIONS} concurrent invocations; the clock is virtual",
         demo.sent.len(),
-        demo.sent.iter().filter(|(_, kind)| *kind != Kind::Ok).count(),
+        demo.sent.iter().filter(|(_, kind)| *kind != ResponseKind::Ok).count(),
     ));
     let settings = Settings {
         clock: clock.clone(),
@@ -99,7 +99,7 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
         ..Settings::default()
     };
     let url = TargetUrl::parse(endpoint::URL)?;
-    // Each order has its own fate, so that one's trouble is none of another's.
+    // Each order is a scope, so that the failures of one hold back no other.
     let delivery = HttpSettings::default().clock(clock).scope("/orderId".parse()?);
     let target = HttpTarget::with_connector(url, delivery, demo.endpoint.clone());
     let processor = BatchProcessor::new(target, SqsQueue::new(&demo.sqs.client()), settings);
@@ -125,10 +125,10 @@ impl Demo {
         )?;
         let started = Instant::now();
         let client = sqs.client();
-        let chance = Sampler::seeded(arguments.seed);
+        let sampler = Sampler::seeded(arguments.seed);
         let mut sent = Vec::new();
         for number in 1..=arguments.messages {
-            let (kind, times) = pick(chance.sample());
+            let (kind, times) = pick(sampler.sample());
             let times = if times == 0 { String::new() } else { format!(r#","times":{times}"#) };
             let body =
                 format!(r#"{{"orderId":"A-{number:05}","answer":"{}"{times}}}"#, kind.word());
@@ -157,11 +157,11 @@ impl Demo {
             let event: SqsEvent = serde_json::from_value(batch.event(&self.queue))?;
             let records: Vec<Record> = event.records.unwrap_or_default();
             let report = processor.process(records, Instant::now() + FUNCTION_TIMEOUT).await;
-            let answer = match respond(&report) {
+            let result = match respond(&report) {
                 Ok(response) => InvocationResult::Response(serde_json::to_vec(&response)?),
                 Err(_) => InvocationResult::FunctionError,
             };
-            mapping.acknowledge(&batch, &answer)?;
+            mapping.acknowledge(&batch, &result)?;
             self.note()?;
         }
         Ok(())
@@ -201,7 +201,7 @@ impl Demo {
         }
         let dead = self.sqs.messages(&self.dead_letters)?;
         let dead: HashMap<String, String> =
-            dead.iter().filter_map(|message| epitaph(&message.body)).collect();
+            dead.iter().filter_map(|message| dead_letter_reason(&message.body)).collect();
         let mut rows = table(&[
             "endpoint answers",
             "sent",
@@ -211,7 +211,7 @@ impl Demo {
             "calls",
             "mean time",
         ]);
-        for kind in Kind::ALL {
+        for kind in ResponseKind::ALL {
             rows.add_row(self.row(kind, &dead));
         }
         outln!("{}", rows.trim_fmt())?;
@@ -233,7 +233,7 @@ impl Demo {
         Ok(if lost == 0 && left == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
     }
 
-    fn row(&self, kind: Kind, dead: &HashMap<String, String>) -> Vec<String> {
+    fn row(&self, kind: ResponseKind, dead: &HashMap<String, String>) -> Vec<String> {
         let of_kind: Vec<&String> =
             self.sent.iter().filter(|(_, k)| *k == kind).map(|(id, _)| id).collect();
         let calls = |id: &String| self.endpoint.calls(id);
@@ -250,7 +250,7 @@ impl Demo {
         let times: Vec<Duration> =
             done.iter().filter_map(|calls| Some(calls.accepted_at? - self.started)).collect();
         vec![
-            kind.deed().to_owned(),
+            kind.description().to_owned(),
             of_kind.len().to_string(),
             at_once.to_string(),
             (done.len() - at_once).to_string(),
@@ -268,7 +268,7 @@ fn mean(sum: f64, count: usize) -> Option<f64> {
     Some(sum / f64::from(count))
 }
 
-fn pick(sample: f64) -> (Kind, u32) {
+fn pick(sample: f64) -> (ResponseKind, u32) {
     let mut percent = sample * 100.0;
     for (share, kind, times) in MIX {
         percent -= f64::from(share);
@@ -276,12 +276,12 @@ fn pick(sample: f64) -> (Kind, u32) {
             return (kind, times);
         }
     }
-    (Kind::Ok, 0)
+    (ResponseKind::Ok, 0)
 }
 
 /// What the body of a dead letter says: the id it had when it was first sent, and why it was given
 /// up.
-fn epitaph(body: &str) -> Option<(String, String)> {
+fn dead_letter_reason(body: &str) -> Option<(String, String)> {
     let body: serde_json::Value = serde_json::from_str(body).ok()?;
     let reason = body["retryState"]["deadLetter"]["reason"].as_str()?;
     Some((body["originalMessageId"].as_str()?.to_owned(), reason.to_owned()))

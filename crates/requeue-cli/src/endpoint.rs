@@ -24,7 +24,7 @@ use tokio::time::{Instant, sleep};
 
 /// Where the endpoint pretends to be.
 pub(crate) const URL: &str = "http://localhost/orders";
-/// How long it takes for an answer.
+/// The latency of a response.
 const LATENCY: Duration = Duration::from_millis(80);
 /// What is under way between client and endpoint without being read.
 const BUFFER: usize = 64 * 1024;
@@ -32,14 +32,14 @@ const BUFFER: usize = 64 * 1024;
 /// What a message asks for: `{"answer": "unavailable", "times": 2}` is refused twice and then
 /// accepted; in a body that is no JSON object, `answer=unavailable&times=2` says the same.
 #[derive(Default, Deserialize)]
-struct Wish {
-    #[serde(default)]
-    answer: Kind,
-    /// So many attempts get this answer; all if it is missing.
+struct RequestedResponse {
+    #[serde(default, rename = "answer")]
+    kind: ResponseKind,
+    /// So many attempts get this response; all if it is missing.
     times: Option<u32>,
 }
 
-impl Wish {
+impl RequestedResponse {
     fn of(body: &[u8]) -> Self {
         serde_json::from_slice(body).unwrap_or_else(|_| {
             let text = String::from_utf8_lossy(body);
@@ -50,19 +50,20 @@ impl Wish {
                     .find(|(key, _)| *key == name)
                     .map(|(_, value)| value)
             };
-            let answer = Kind::ALL.into_iter().find(|kind| Some(kind.word()) == value("answer"));
+            let kind =
+                ResponseKind::ALL.into_iter().find(|kind| Some(kind.word()) == value("answer"));
             Self {
-                answer: answer.unwrap_or_default(),
+                kind: kind.unwrap_or_default(),
                 times: value("times").and_then(|times| times.parse().ok()),
             }
         })
     }
 }
 
-/// How a message is answered.
+/// How the endpoint responds to a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Kind {
+pub(crate) enum ResponseKind {
     #[default]
     Ok,
     RateLimit,
@@ -73,7 +74,7 @@ pub(crate) enum Kind {
     Invalid,
 }
 
-impl Kind {
+impl ResponseKind {
     /// All of them, in the order of the demo's table.
     pub(crate) const ALL: [Self; 7] = [
         Self::Ok,
@@ -99,7 +100,7 @@ impl Kind {
     }
 
     /// What the endpoint does.
-    pub(crate) const fn deed(self) -> &'static str {
+    pub(crate) const fn description(self) -> &'static str {
         match self {
             Self::Ok => "200",
             Self::RateLimit => "429, Retry-After",
@@ -115,19 +116,19 @@ impl Kind {
 /// The endpoint, and a connector to it. Clones share the log.
 #[derive(Clone, Default)]
 pub(crate) struct Endpoint {
-    log: Arc<Mutex<Log>>,
+    log: Arc<Mutex<EndpointLog>>,
 }
 
 #[derive(Default)]
-struct Log {
-    calls: HashMap<String, Calls>,
+struct EndpointLog {
+    calls: HashMap<String, MessageCalls>,
     /// Messages that were accepted, however often.
     done: usize,
 }
 
 /// What the endpoint saw of one message.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Calls {
+pub(crate) struct MessageCalls {
     pub(crate) count: u32,
     pub(crate) accepted: u32,
     pub(crate) accepted_at: Option<Instant>,
@@ -135,7 +136,7 @@ pub(crate) struct Calls {
 
 impl Endpoint {
     /// What it saw of the message with this original id.
-    pub(crate) fn calls(&self, original_id: &str) -> Calls {
+    pub(crate) fn calls(&self, original_id: &str) -> MessageCalls {
         self.log().calls.get(original_id).copied().unwrap_or_default()
     }
 
@@ -144,11 +145,11 @@ impl Endpoint {
         self.log().done
     }
 
-    fn log(&self) -> MutexGuard<'_, Log> {
+    fn log(&self) -> MutexGuard<'_, EndpointLog> {
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) async fn answer<B>(&self, request: Request<B>) -> io::Result<Response<Full<Bytes>>>
+    pub(crate) async fn respond<B>(&self, request: Request<B>) -> io::Result<Response<Full<Bytes>>>
     where
         B: Body<Error: std::error::Error + Send + Sync + 'static>,
     {
@@ -158,22 +159,22 @@ impl Endpoint {
             .and_then(|n| n.parse().ok())
             .unwrap_or(0);
         let body = body.collect().await.map_err(io::Error::other)?.to_bytes();
-        let wish = Wish::of(&body);
-        let kind = if wish.times.is_some_and(|times| attempts_before >= times) {
-            Kind::Ok
+        let requested = RequestedResponse::of(&body);
+        let kind = if requested.times.is_some_and(|times| attempts_before >= times) {
+            ResponseKind::Ok
         } else {
-            wish.answer
+            requested.kind
         };
         sleep(LATENCY).await;
         self.note(id, kind);
-        respond(kind).await
+        response(kind).await
     }
 
-    fn note(&self, id: String, kind: Kind) {
+    fn note(&self, id: String, kind: ResponseKind) {
         let mut log = self.log();
         let calls = log.calls.entry(id).or_default();
         calls.count += 1;
-        if kind == Kind::Ok {
+        if kind == ResponseKind::Ok {
             calls.accepted += 1;
             calls.accepted_at.get_or_insert_with(Instant::now);
             let is_first = calls.accepted == 1;
@@ -182,22 +183,22 @@ impl Endpoint {
     }
 }
 
-async fn respond(kind: Kind) -> io::Result<Response<Full<Bytes>>> {
-    let response = |status: u16| Response::builder().status(status);
-    let plain = |status| response(status).body(Full::default());
+async fn response(kind: ResponseKind) -> io::Result<Response<Full<Bytes>>> {
+    let builder = |status: u16| Response::builder().status(status);
+    let plain = |status| builder(status).body(Full::default());
     match kind {
-        Kind::Ok => plain(200),
-        Kind::RateLimit => response(429).header("retry-after", "5").body(Full::default()),
-        Kind::Quota => {
+        ResponseKind::Ok => plain(200),
+        ResponseKind::RateLimit => builder(429).header("retry-after", "5").body(Full::default()),
+        ResponseKind::Quota => {
             let error = serde_json::json!({ "domain": "usageLimits", "reason": "quotaExceeded" });
             let body =
                 serde_json::json!({ "error": { "code": 403, "errors": [error] } }).to_string();
-            response(403).header("content-type", "application/json").body(Full::from(body))
+            builder(403).header("content-type", "application/json").body(Full::from(body))
         }
-        Kind::Unavailable => plain(503),
-        Kind::Hang => pending().await,
-        Kind::Reset => return Err(io::ErrorKind::ConnectionReset.into()),
-        Kind::Invalid => plain(400),
+        ResponseKind::Unavailable => plain(503),
+        ResponseKind::Hang => pending().await,
+        ResponseKind::Reset => return Err(io::ErrorKind::ConnectionReset.into()),
+        ResponseKind::Invalid => plain(400),
     }
     .map_err(io::Error::other)
 }
@@ -220,7 +221,7 @@ impl tower::Service<Uri> for Endpoint {
         let (ours, theirs) = duplex(BUFFER);
         let endpoint = self.clone();
         tokio::spawn(async move {
-            let service = service_fn(|request| endpoint.answer(request));
+            let service = service_fn(|request| endpoint.respond(request));
             // An error is a connection that was reset on purpose, or a client that went away.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(theirs), service).await;
         });

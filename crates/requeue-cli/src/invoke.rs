@@ -49,7 +49,7 @@ pub(crate) struct Arguments {
     /// Settle in real SQS, in the queue that each record's ARN names.
     #[arg(long, conflicts_with = "queue_url")]
     sqs: bool,
-    /// The function's time-out in seconds.
+    /// The function's timeout in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=900))]
     timeout: u64,
     /// The random number of each message's jitter, from 0 to 1, instead of chance.

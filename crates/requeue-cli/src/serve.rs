@@ -61,7 +61,7 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let endpoint = Endpoint::default();
     // Nobody stops it but a signal, which ends the process.
     let (_running, stopped) = watch::channel(false);
-    loopback::serve(listener, stopped, BOUNDS, move |request| answer(endpoint.clone(), request))
+    loopback::serve(listener, stopped, BOUNDS, move |request| respond(endpoint.clone(), request))
         .await;
     Ok(ExitCode::SUCCESS)
 }
@@ -70,15 +70,15 @@ fn taken(port: u16, option: &str, error: &io::Error) -> String {
     format!("port {port} of 127.0.0.1 cannot be opened: {error}; choose another with {option}")
 }
 
-/// One line for each answer.
-async fn answer(endpoint: Endpoint, request: Request<Bytes>) -> io::Result<Response<Full<Bytes>>> {
+/// One line for each response.
+async fn respond(endpoint: Endpoint, request: Request<Bytes>) -> io::Result<Response<Full<Bytes>>> {
     let of = |name| header(request.headers(), name).unwrap_or("-").to_owned();
     let (id, retries) = (of("idempotency-key"), of("x-requeue-retry-count"));
-    let answer = endpoint.answer(request.map(Full::<Bytes>::from)).await;
-    let status = answer
+    let response = endpoint.respond(request.map(Full::<Bytes>::from)).await;
+    let status = response
         .as_ref()
         .map_or_else(|_| "reset".to_owned(), |response| response.status().as_u16().to_string());
     // Whoever is called goes on, whether anybody reads that or not.
     let _ = output::line(format_args!("{status:>5}  message {id}, retry {retries}"));
-    answer
+    response
 }

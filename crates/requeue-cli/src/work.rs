@@ -75,7 +75,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     })?;
     if is_watched {
         // The progress line says the rest.
-        init_logging_to(tracing::Level::WARN, || OverProgress);
+        init_logging_to(tracing::Level::WARN, || ProgressAwareLog);
     } else {
         init_logging(tracing::Level::INFO);
     }
@@ -151,17 +151,17 @@ impl Arguments {
 }
 
 /// Waits until somebody accepts connections there.
-async fn wait_for(target: &TargetUrl, patience: Duration) -> Result<(), Error> {
+async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
     const TRY: Duration = Duration::from_secs(2);
     const PAUSE: Duration = Duration::from_millis(200);
     let host = target.host().trim_matches(['[', ']']);
-    let end = Instant::now() + patience;
+    let end = Instant::now() + limit;
     loop {
         if let Ok(Ok(_)) = timeout(TRY, TcpStream::connect((host, target.port()))).await {
             return Ok(());
         }
         if Instant::now() + PAUSE > end {
-            let secs = patience.as_secs();
+            let secs = limit.as_secs();
             return Err(format!(
                 "the target {target} accepts no connection within {secs} s: is it running?"
             )
@@ -216,9 +216,9 @@ fn line(progress: Progress) -> String {
 }
 
 /// Log lines in the place of the progress line, which comes again below them.
-struct OverProgress;
+struct ProgressAwareLog;
 
-impl Write for OverProgress {
+impl Write for ProgressAwareLog {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
         stdout().write_all(&[CLEARED.as_bytes(), line].concat())?;
         Ok(line.len())

@@ -245,13 +245,13 @@ impl<'a> Scan<'a> {
             .take(calls)
             .map(|before| (most - before).min(self.per_receive));
         let asks: Vec<usize> = asks.collect();
-        let answers = join_all(asks.iter().map(|max| {
+        let responses = join_all(asks.iter().map(|max| {
             let ask = ReceiveRequest { max: *max, wait: WAIT, visibility: self.visibility };
             self.sqs.receive(&self.queue.arn, ask)
         }));
         let (mut letters, mut failure) = (Vec::new(), None);
-        for (answer, max) in answers.await.into_iter().zip(&asks) {
-            match answer {
+        for (response, max) in responses.await.into_iter().zip(&asks) {
+            match response {
                 Ok((records, asked)) => {
                     let is_full = records.len() >= *max;
                     let received: Vec<Letter> = records
@@ -281,13 +281,13 @@ impl<'a> Scan<'a> {
     async fn give_back_a_cut_group(&mut self) -> bool {
         let Some(of_group) = self.cut.next(&self.held) else { return false };
         let handles: Vec<&str> = of_group.iter().map(|(_, handle)| handle.as_str()).collect();
-        let Ok(answers) = self.sqs.release(&self.queue.arn, &handles).await else {
+        let Ok(responses) = self.sqs.release(&self.queue.arn, &handles).await else {
             // It is told when all are made visible.
             self.cut.give_up();
             return false;
         };
-        for ((id, _), answer) in of_group.iter().zip(answers) {
-            if answer.is_ok() {
+        for ((id, _), response) in of_group.iter().zip(responses) {
+            if response.is_ok() {
                 self.held.show(id);
                 self.given_back += 1;
             }
@@ -318,10 +318,10 @@ impl<'a> Scan<'a> {
         let chunks: Vec<&[&str]> = handles.chunks(MAX_BATCH_ENTRIES).collect();
         let (mut hidden, mut why) = (0, None);
         for some in chunks.chunks(AT_ONCE) {
-            let answers =
+            let responses =
                 join_all(some.iter().map(|chunk| self.sqs.release(&self.queue.arn, chunk))).await;
-            for (answer, chunk) in answers.into_iter().zip(some) {
-                match answer {
+            for (response, chunk) in responses.into_iter().zip(some) {
+                match response {
                     Ok(each) => {
                         let refused = each.into_iter().filter_map(Result::err);
                         for error in refused.filter(|error| !is_visible_or_gone(&error.code)) {

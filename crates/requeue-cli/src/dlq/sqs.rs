@@ -69,7 +69,9 @@ impl MoveTask {
 macro_rules! ask {
     ($operation:literal, $queue:expr, $request:expr) => {
         match timeout(CALL_TIMEOUT, $request.send()).await {
-            Ok(answer) => answer.map_err(|error| refusal($operation, $queue, &call_error(&error))),
+            Ok(response) => {
+                response.map_err(|error| refusal($operation, $queue, &call_error(&error)))
+            }
             Err(_) => Err(refusal($operation, $queue, &CallError::ambiguous("TimedOut"))),
         }
     };
@@ -98,9 +100,9 @@ impl Sqs {
             .get_queue_attributes()
             .queue_url(queue.url())
             .attribute_names(QueueAttributeName::All);
-        let answer = ask!("GetQueueAttributes", queue, request)?;
+        let response = ask!("GetQueueAttributes", queue, request)?;
         let attribute = |name: &str| {
-            answer
+            response
                 .attributes()
                 .and_then(|all| all.get(&QueueAttributeName::from(name)))
                 .map(String::as_str)
@@ -175,16 +177,16 @@ impl Sqs {
             .list_message_move_tasks()
             .source_arn(queue.to_string())
             .max_results(10);
-        let answer = ask!("ListMessageMoveTasks", queue, request)?;
-        let latest = answer.results().iter().max_by_key(|task| task.started_timestamp());
+        let response = ask!("ListMessageMoveTasks", queue, request)?;
+        let latest = response.results().iter().max_by_key(|task| task.started_timestamp());
         Ok(latest.map(move_task))
     }
 
     /// Ends a task, and returns how many messages it has moved.
     pub(crate) async fn cancel_move(&self, queue: &QueueArn, handle: &str) -> Result<u64, Error> {
         let request = self.client(queue).cancel_message_move_task().task_handle(handle);
-        let answer = ask!("CancelMessageMoveTask", queue, request)?;
-        Ok(u64::try_from(answer.approximate_number_of_messages_moved()).unwrap_or_default())
+        let response = ask!("CancelMessageMoveTask", queue, request)?;
+        Ok(u64::try_from(response.approximate_number_of_messages_moved()).unwrap_or_default())
     }
 
     /// Messages, and when the request for them was sent: SQS hides them since then at the earliest.
@@ -294,11 +296,11 @@ async fn each(
         }
         sleep(PAUSE).await;
         let some: Vec<&str> = open.iter().map(|at| handles[*at]).collect();
-        let answers =
+        let responses =
             with_retries(RetryWhen::WithoutAnswer, Duration::ZERO, async || call(&some).await)
                 .await?;
-        for (at, answer) in open.into_iter().zip(answers) {
-            results[at] = answer;
+        for (at, response) in open.into_iter().zip(responses) {
+            results[at] = response;
         }
     }
     Ok(results)
@@ -336,9 +338,9 @@ fn call_error<E: ProvideErrorMetadata + std::error::Error + 'static>(
     error: &SdkError<E>,
 ) -> CallError {
     match error {
-        SdkError::ServiceError(answer) => CallError::answered(
-            answer.raw().status().as_u16(),
-            answer.err().code().unwrap_or("Unknown"),
+        SdkError::ServiceError(response) => CallError::answered(
+            response.raw().status().as_u16(),
+            response.err().code().unwrap_or("Unknown"),
         ),
         SdkError::TimeoutError(_) => CallError::ambiguous("TimedOut"),
         other if mentions_credentials(other) => CallError::ambiguous(NO_CREDENTIALS),

@@ -110,11 +110,11 @@ pub(crate) async fn recursive_loop(
 ) -> Result<Option<String>, CallError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
-    struct Answer {
+    struct Output {
         recursive_loop: Option<String>,
     }
     let path = format!("/2024-08-31/functions/{}/recursion-config", encoded(function));
-    get(sdk, path).await.map(|answer: Answer| answer.recursive_loop)
+    get(sdk, path).await.map(|output: Output| output.recursive_loop)
 }
 
 pub(crate) async fn reserved_concurrency(
@@ -123,11 +123,11 @@ pub(crate) async fn reserved_concurrency(
 ) -> Result<Option<u32>, CallError> {
     #[derive(Deserialize)]
     #[serde(rename_all = "PascalCase")]
-    struct Answer {
+    struct Output {
         reserved_concurrent_executions: Option<u32>,
     }
     let path = format!("/2019-09-30/functions/{}/concurrency", encoded(function));
-    get(sdk, path).await.map(|answer: Answer| answer.reserved_concurrent_executions)
+    get(sdk, path).await.map(|output: Output| output.reserved_concurrent_executions)
 }
 
 /// All mappings with this `FunctionName` or `EventSourceArn`.

@@ -15,17 +15,17 @@ use requeue::queue::{QueueArn, QueueUrl};
 use requeue::{DeadLetterMode, QueueConfig, RecursiveLoop};
 use requeue_lambda::Config;
 
-use super::answers;
 use super::calls::{self, EventSourceMapping, FunctionConfiguration};
 use super::checks::{KEY, SENDING, TAKING, is_alias, is_whole, reading};
 use super::facts::{
     Access, AccessDecision, Deployment, EncryptionKey, Function, FunctionSettings, Known, Mapping,
     QueuePath, Reached, Secret, Unread, Valid,
 };
+use super::parse;
 use crate::{CREDENTIALS, Error};
 
 /// Longest wait for an answer, tries again included.
-const PATIENCE: Duration = Duration::from_secs(30);
+const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Clients {
     region: String,
@@ -36,7 +36,7 @@ pub(crate) struct Clients {
 impl Clients {
     /// By AWS's standard environment, in `region` if that is given.
     pub(crate) async fn new(region: Option<&str>) -> Result<Self, Error> {
-        let timeouts = TimeoutConfig::builder().operation_timeout(PATIENCE).build();
+        let timeouts = TimeoutConfig::builder().operation_timeout(OPERATION_TIMEOUT).build();
         let mut config = aws::config().await.into_builder().timeout_config(timeouts);
         if let Some(region) = region {
             config = config.region(Region::new(region.to_owned()));
@@ -137,15 +137,14 @@ impl Clients {
         mappings: Vec<EventSourceMapping>,
         policy: Option<&RetryPolicy>,
     ) -> Result<Deployment, Error> {
-        let settings = answers::settings(configuration, policy);
+        let settings = parse::settings(configuration, policy);
         let function = self.properties(configuration, &settings).await;
         let queues = mappings.iter().filter_map(|mapping| {
             Some((mapping, mapping.event_source_arn.as_ref()?.parse().ok()?))
         });
         let paths = join_all(queues.map(|(mapping, queue)| async {
             let source = self.reached(queue).await;
-            self.path(Some(answers::mapping(mapping)), source, Some(&function.role), &settings)
-                .await
+            self.path(Some(parse::mapping(mapping)), source, Some(&function.role), &settings).await
         }));
         let paths = paths.await;
         let (region, queue_config) = (self.region.clone(), QueueConfig::default());
@@ -175,8 +174,8 @@ impl Clients {
         };
         let reserved_concurrency =
             concurrency.map_err(|error| unread("lambda:GetFunctionConcurrency", &name, &error));
-        let logs = answers::logs(configuration);
-        let timeout = answers::timeout(configuration);
+        let logs = parse::logs(configuration);
+        let timeout = parse::timeout(configuration);
         let role = configuration.role.clone().unwrap_or_default();
         let secrets = self.secrets(&role, settings).await;
         Function { name, timeout, role, logs, recursive_loop, reserved_concurrency, secrets }
@@ -258,7 +257,7 @@ impl Clients {
                     EncryptionKey::ManagedByAws
                 } else {
                     EncryptionKey::Customer {
-                        name: answers::key_name(key, &arn),
+                        name: parse::key_name(key, &arn),
                         access: Err(not_asked),
                     }
                 }
@@ -266,7 +265,7 @@ impl Clients {
         );
         // The queue knows its partition better than a URL.
         let own = attribute(QueueAttributeName::QueueArn).and_then(|own| own.parse().ok());
-        let queue = attributes.map(|attributes| attributes.as_ref().map(answers::queue));
+        let queue = attributes.map(|attributes| attributes.as_ref().map(parse::queue));
         Reached { arn: own.unwrap_or(arn), queue, access: None, key }
     }
 
@@ -303,7 +302,8 @@ impl Clients {
         let (code, region) = (code(error), &self.region);
         if let SdkError::ServiceError(_) = error {
             return format!(
-                "{resource} in {region} cannot be read ({code}): that needs {permission}, and valid credentials"
+                "{resource} in {region} cannot be read ({code}): that needs {permission}, and \
+                 valid credentials"
             );
         }
         let mut innermost: &dyn std::error::Error = error;

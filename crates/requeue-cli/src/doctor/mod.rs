@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use requeue::queue::QueueUrl;
 use tokio::runtime::Builder;
 
-mod answers;
+mod parse;
 mod calls;
 mod check;
 mod context;
@@ -26,14 +26,15 @@ use fetch::Clients;
 use crate::{Error, document, output};
 
 #[derive(clap::Args)]
-#[command(
-    after_help = "It only reads, with lambda:GetFunctionConfiguration, lambda:ListEventSourceMappings, \
-                        lambda:GetFunctionRecursionConfig, lambda:GetFunctionConcurrency, sqs:GetQueueAttributes and \
-                        iam:SimulatePrincipalPolicy, by AWS's environment (AWS_REGION, credentials, AWS_ENDPOINT_URL for an emulator). What it \
-                        may not read is `unknown`, and the permission is named.\n\n\
-                        The exit status is 3 if there is danger, 1 if a queue or function cannot be looked at, 2 if the options are wrong, as \
-                        with every command, and else 0. With --strict a warning and what is unknown are status 3 too."
-)]
+#[command(after_help = "It only reads, with lambda:GetFunctionConfiguration, \
+                  lambda:ListEventSourceMappings, lambda:GetFunctionRecursionConfig, \
+                  lambda:GetFunctionConcurrency, sqs:GetQueueAttributes and \
+                  iam:SimulatePrincipalPolicy, by AWS's environment (AWS_REGION, credentials, \
+                  AWS_ENDPOINT_URL for an emulator). What it may not read is `unknown`, and the \
+                  permission is named.\n\n\
+                  The exit status is 3 if there is danger, 1 if a queue or function cannot be \
+                  looked at, 2 if the options are wrong, as with every command, and else 0. With \
+                  --strict a warning and what is unknown are status 3 too.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: Subject,

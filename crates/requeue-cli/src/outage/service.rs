@@ -17,7 +17,7 @@ const CALL: Duration = Duration::from_millis(100);
 pub(super) struct DownstreamService {
     pub(super) began: Instant,
     pub(super) back_at: Instant,
-    /// The part of the calls that it answers until then.
+    /// The share of the calls that it accepts until then.
     availability: f64,
     sampler: Sampler,
     rate: f64,

@@ -49,7 +49,7 @@ fn draw_title(area: &Area<'_>, schedule: &Schedule) -> Result<(), Error> {
     let strategy = schedule.queue.strategy.as_str();
     let below = format!(
         "strategy {strategy}; a message that fails each time; calls that take no time; no delay \
-         named by the callee"
+         named by the downstream service"
     );
     area.draw_text(&below, &style(14, HPos::Left), (20, 48))?;
     Ok(())

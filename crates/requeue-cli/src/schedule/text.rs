@@ -208,7 +208,7 @@ fn premises(schedule: &Schedule) -> String {
         StrategyArgument::Visibility => "Empty receives and Lambda itself are not counted.",
     };
     format!(
-        "StrategyArgument {}, dead-letter mode {}, maxReceiveCount {}, visibility timeout {}, \
+        "Strategy {}, dead-letter mode {}, maxReceiveCount {}, visibility timeout {}, \
          messages of {} bytes,\n\
          ${:.2} per million SQS requests; one message in each request, or as many as fit, at most \
          ten (batched).\n\

@@ -55,27 +55,35 @@ fn the_standard_input_is_read_for_a_hyphen() {
 }
 
 #[test]
-fn what_protects_the_callee_is_told() {
+fn what_protects_the_downstream_service_is_told() {
     for (document, expected) in [
         (
             "{}",
             [
-                "a pause that the callee asks for holds its messages back for at most 60 s; the circuit opens after 5 messages in a row that failed, for at most 30 s at a time",
-                "at most 100 deferrals of a message in a row, each of at most 60 s or the rest of the pause, and up to as much again by chance",
+                "a pause that the downstream service asks for holds its messages back for at most \
+                 60 s; the circuit opens after 5 messages in a row that failed, for at most 30 s \
+                 at a time",
+                "at most 100 deferrals of a message in a row, each of at most 60 s or the rest of \
+                 the pause, and up to as much again of jitter",
             ],
         ),
         (
             r#"{"maxPauseSeconds": "off", "circuitBreaker": "off", "maxDeferrals": 1, "maxDeferralSeconds": 900}"#,
             [
-                "a pause that the callee asks for holds no other message back; the circuit never opens",
-                "at most 1 deferral of a message in a row, each of at most 15 min or the rest of the pause, and up to as much again by chance",
+                "a pause that the downstream service asks for holds no other message back; the \
+                 circuit never opens",
+                "at most 1 deferral of a message in a row, each of at most 15 min or the rest of \
+                 the pause, and up to as much again of jitter",
             ],
         ),
         (
             r#"{"maxPauseSeconds": 90, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 0.5}}"#,
             [
-                "a pause that the callee asks for holds its messages back for at most 90 s; the circuit opens after each message that failed, for at most 500 ms at a time",
-                "at most 100 deferrals of a message in a row, each of at most 60 s or the rest of the pause, and up to as much again by chance",
+                "a pause that the downstream service asks for holds its messages back for at most \
+                 90 s; the circuit opens after each message that failed, for at most 500 ms at a \
+                 time",
+                "at most 100 deferrals of a message in a row, each of at most 60 s or the rest of \
+                 the pause, and up to as much again of jitter",
             ],
         ),
     ] {
@@ -92,7 +100,8 @@ fn what_protects_the_callee_is_told() {
 fn retries_of_a_class_beyond_those_of_the_policy_are_told_to_have_no_effect() {
     let no_effect = |own: u32, class: &str, all: u32| {
         format!(
-            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} bounds all classes together; raise it"
+            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} bounds \
+             all classes together; raise it"
         )
     };
     for (document, expected) in [
@@ -123,19 +132,27 @@ fn settings_of_the_queue_are_compared_with_what_the_policy_needs() {
             r#"{"queueConfig": {"visibilityTimeout": 300, "messageRetentionPeriod": 173700, "maxReceiveCount": 3, "delaySeconds": 5,
                 "receiveMessageWaitTimeSeconds": 10}}"#,
             &[
-                "visibilityTimeout 5 min: enough for a function timeout of 50 s at most, without a batching window",
-                "messageRetentionPeriod 48 h 15 min: too short; this policy may take 48 h 15 min, and SQS deletes what is older than the retention",
-                "maxReceiveCount 3: too low; allowed is at least 5, as a receive without a call counts too",
+                "visibilityTimeout 5 min: enough for a function timeout of 50 s at most, without a \
+                 batching window",
+                "messageRetentionPeriod 48 h 15 min: too short; this policy may take 48 h 15 min, \
+                 and SQS deletes what is older than the retention",
+                "maxReceiveCount 3: too low; allowed is at least 5, as a receive without a call \
+                 counts too",
                 "delaySeconds 5 s: delays new messages only; copies have delays of their own",
-                "receiveMessageWaitTimeSeconds 10 s: without effect on Lambda's poller, which waits 20 s, and on `requeue work`, which waits a third of the visibility timeout, at most 20 s",
+                "receiveMessageWaitTimeSeconds 10 s: without effect on Lambda's poller, which \
+                 waits 20 s, and on `requeue work`, which waits a third of the visibility timeout, \
+                 at most 20 s",
             ],
         ),
         (
             r#"{"preset": "critical", "queueConfig": {"visibilityTimeout": 5, "messageRetentionPeriod": 1501, "maxReceiveCount": 5}}"#,
             &[
-                "visibilityTimeout 5 s: too short for any function; allowed is at least 6 × its timeout and the batching window",
-                "messageRetentionPeriod 25 min 1 s: longer than the 25 min that this policy may take",
-                "maxReceiveCount 5: enough where messages wait in copies; `requeue schedule --strategy visibility` tells what they need in place",
+                "visibilityTimeout 5 s: too short for any function; allowed is at least 6 × its \
+                 timeout and the batching window",
+                "messageRetentionPeriod 25 min 1 s: longer than the 25 min that this policy may \
+                 take",
+                "maxReceiveCount 5: enough where messages wait in copies; `requeue schedule \
+                 --strategy visibility` tells what they need in place",
             ],
         ),
     ] {

@@ -82,7 +82,7 @@ async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
     let route = RedriveRoute::find(&arguments, &dead_letters).await.expect("one queue");
     let stop = Stop::listen().expect("signals");
     let mut redrive = RedriveResult::default();
-    copy_all(&arguments, &dead_letters, &route, &stop, &mut redrive).await.expect("no trouble");
+    copy_all(&arguments, &dead_letters, &route, &stop, &mut redrive).await.expect("no error");
 
     // The first one alone, and those whose own request was answered late.
     assert_eq!(redrive.copies.copied, BTreeMap::from([("orders".to_owned(), 11)]));

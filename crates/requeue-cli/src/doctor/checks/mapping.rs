@@ -54,7 +54,7 @@ const MEMBERS: [&str; 5] =
 
 /// The most that `REQUEUE_CONCURRENCY` may be.
 const MAX_CONCURRENCY: u32 = 1_000;
-/// The longest time-out of a function, in seconds. Source: Lambda quotas.
+/// The longest timeout of a function, in seconds. Source: Lambda quotas.
 const LONGEST_TIMEOUT: f64 = 900.0;
 
 fn enabled(context: &Context<'_>) -> Checked {

@@ -64,7 +64,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 pub(crate) const QUEUE: &str = "queue";
-/// How many function time-outs the visibility timeout should last. Source: Lambda developer guide,
+/// How many function timeouts the visibility timeout should last. Source: Lambda developer guide,
 /// "Configuring SQS queue".
 const TIMEOUTS: u32 = 6;
 /// The least `maxReceiveCount`. Source: as above.
