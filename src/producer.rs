@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 
 use crate::failure::{Evidence, Failure, FailureClass};
-use crate::queue::{Attribute, AttributeValue, MAX_WAIT_IN_PLACE};
+use crate::queue::{Attribute, AttributeValue, MAX_RETENTION, MAX_VISIBILITY_WAIT};
 
 /// Most retries.
 const MAX_RETRIES: &str = "requeue.maxRetries";
@@ -15,9 +15,6 @@ const MAX_RETRIES: &str = "requeue.maxRetries";
 const TTL_SECONDS: &str = "requeue.ttlSeconds";
 /// When its turn comes, at the earliest.
 const NOT_BEFORE: &str = "requeue.notBefore";
-/// A message waits no longer for its time than SQS keeps one. Source: SQS API reference,
-/// `MessageRetentionPeriod`.
-const MAX_SCHEDULE: Duration = Duration::from_hours(14 * 24);
 
 /// The limits of one message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,7 +42,8 @@ impl MessageLimits {
         let number = |name| {
             read(attributes, name, whole).ok_or_else(|| refused(name, "whole number below 2³²"))
         };
-        let latest = first_sent.checked_add(MAX_SCHEDULE);
+        // A message waits no longer for its time than SQS keeps one.
+        let latest = first_sent.checked_add(MAX_RETENTION);
         let not_before =
             read(attributes, NOT_BEFORE, time).filter(|due| *due <= latest || due.is_none());
         Ok(Self {
@@ -58,13 +56,14 @@ impl MessageLimits {
     }
 
     /// Receives that a message uses up while it waits by its visibility for its time: one for each
-    /// [`MAX_WAIT_IN_PLACE`].
+    /// [`MAX_VISIBILITY_WAIT`].
     pub(crate) fn receives(&self, first_received: SystemTime) -> u32 {
         let wait = self
             .not_before
             .and_then(|due| due.duration_since(first_received).ok())
             .filter(|wait| !wait.is_zero());
-        let waits = wait.map_or(0, |wait| wait.as_millis().div_ceil(MAX_WAIT_IN_PLACE.as_millis()));
+        let waits =
+            wait.map_or(0, |wait| wait.as_millis().div_ceil(MAX_VISIBILITY_WAIT.as_millis()));
         u32::try_from(waits).unwrap_or(u32::MAX)
     }
 }

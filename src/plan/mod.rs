@@ -173,7 +173,7 @@ impl<'a> Planner<'a> {
                     | Deferral::NoTimeLeft),
                 wait,
             } if delivery.strategy == Strategy::Visibility => {
-                Disposition::Defer { why, wait: policy::deferred_in_place(wait, *at) }
+                Disposition::Defer { why, wait: policy::deferred_by_visibility(wait, *at) }
             }
             Disposition::DeadLetter(_)
                 if *dead_letter == DeadLetterMode::Redrive

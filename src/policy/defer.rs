@@ -53,7 +53,7 @@ impl Default for CircuitBreaker {
 
 /// A message that waits by its visibility uses up a receive each time it comes back, so it is not
 /// deferred for less than this.
-const LEAST_DEFERRAL_IN_PLACE: Duration = Duration::from_mins(1);
+const LEAST_VISIBILITY_DEFERRAL: Duration = Duration::from_mins(1);
 /// Longest wait, before its spread, of a message of which nobody can say who sent it.
 const MAX_UNVERIFIED: Duration = Duration::from_mins(15);
 
@@ -100,7 +100,7 @@ pub(crate) fn defer(
 /// uses up a receive.
 pub(crate) fn defer_unverified(receives: u32, now: SystemTime, sample: f64) -> Disposition {
     let doublings = receives.saturating_sub(1).min(4);
-    let wait = (LEAST_DEFERRAL_IN_PLACE * (1 << doublings)).min(MAX_UNVERIFIED);
+    let wait = (LEAST_VISIBILITY_DEFERRAL * (1 << doublings)).min(MAX_UNVERIFIED);
     Disposition::Defer { why: Deferral::SenderUnknown, wait: Wait::from(spread(wait, sample), now) }
 }
 
@@ -157,6 +157,6 @@ fn spread(wait: Duration, sample: f64) -> Duration {
 }
 
 /// The wait of a deferral, for a message that waits by its visibility.
-pub(crate) fn deferred_in_place(wait: Wait, now: SystemTime) -> Wait {
-    Wait::from(wait.total().max(LEAST_DEFERRAL_IN_PLACE), now)
+pub(crate) fn deferred_by_visibility(wait: Wait, now: SystemTime) -> Wait {
+    Wait::from(wait.total().max(LEAST_VISIBILITY_DEFERRAL), now)
 }

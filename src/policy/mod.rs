@@ -22,7 +22,7 @@ pub use calls::CallPolicy;
 pub(crate) use decide::{decide, next_retry};
 pub use defer::CircuitBreaker;
 pub(crate) use defer::{
-    believed_due, defer, defer_unverified, deferred_in_place, hold, may_be_held,
+    believed_due, defer, defer_unverified, deferred_by_visibility, hold, may_be_held,
 };
 pub use jitter::{Jitter, Spread};
 pub(crate) use presets::Preset;

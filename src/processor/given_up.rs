@@ -5,20 +5,18 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Disposition};
 use crate::failure::Failure;
 use crate::plan::Decision;
-use crate::queue::QueueArn;
+use crate::queue::{MAX_RETENTION, QueueArn};
 use crate::report::Settlement;
 use crate::settle::Settled;
 
 /// The oldest message is forgotten for the sake of one more: about a megabyte in all.
 const MAX_MESSAGES: usize = 4_096;
-/// A queue keeps no message for longer. Source: SQS API reference, `MessageRetentionPeriod`.
-const MAX_RETENTION: Duration = Duration::from_secs(14 * 86_400);
 
 /// A message that is forgotten, or was given up by another process, is handled once more. So the
 /// ids are kept in full: two messages whose hashes were the same could make one of them a dead
@@ -108,6 +106,8 @@ impl GivenUp {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::delivery::Decoder;
     use crate::queue::Record;

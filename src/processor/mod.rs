@@ -1,6 +1,6 @@
 //! One batch, in eight steps:
 //!
-//! | | step | by | becomes | time it may take |
+//! | | step | by | result | time it may take |
 //! |---|---|---|---|---|
 //! | 1 | decode | [`decode`] | a [`Delivery`] for each message | none, unless STS is asked who sent them: 3 s, and a quarter of what is left |
 //! | 2 | gate | [`Attempts`], [`gate`](crate::gate) | go on, or a [`Disposition`] without a call | none |
@@ -8,7 +8,7 @@
 //! | 4 | classify | the handler, [`classify`](crate::classify) | a [`Failure`] of one of four classes | none |
 //! | 5 | decide | [`Attempts`], [`policy`](crate::policy) | a [`Disposition`] | none |
 //! | 6 | plan | [`Inner`], [`plan`](crate::plan) | a [`Plan`]: done, keep, show, hide or copy | none |
-//! | 7 | settle | [`settle`](crate::settle) | a [`Settlement`], by requests to SQS | until the last tenth of the reserve |
+//! | 7 | settle | [`settle`](crate::settle) | a [`Settlement`], by requests to SQS: the copy is sent, and once it is confirmed, the original is deleted | until the last tenth of the reserve |
 //! | 8 | report | [`reporting`] | the [`Report`], with which the host responds | the last tenth of the reserve, with response and log |
 //!
 //! Steps 2 to 5 are an [`attempt`] at one message. The [`executor`] makes as many at once as
@@ -24,9 +24,11 @@
 //!   |  decode, gate, handle, …  |  decide, plan, settle  |  report, respond, log  |
 //! ```
 //!
-//! For example, four seconds before the deadline, with a reserve of 5 s: a message that failed in
-//! time is still settled, for 3.5 s. A message whose handler had to be cancelled has failed by a
-//! time-out, which is temporary. A message whose turn did not come is deferred and uses up no retry.
+//! For example, four seconds before the deadline, with a reserve of 5 s: a message whose handler
+//! has failed, with a 429 say, is still settled, within 3.5 s. If no copy of it is confirmed by
+//! then, the original stays in the queue. A message whose handler had to be cancelled has failed by
+//! a time-out, which is temporary. A message whose turn did not come is deferred and uses up no
+//! retry.
 //!
 //! Has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and knows
 //! neither Lambda nor HTTP.

@@ -77,6 +77,11 @@ impl CallError {
     pub fn ambiguous(code: &str) -> Self {
         Self { code: code.to_owned(), kind: CallErrorKind::Ambiguous }
     }
+
+    /// There is no response in time.
+    pub(crate) fn timed_out() -> Self {
+        Self::ambiguous("TimedOut")
+    }
 }
 
 impl fmt::Display for CallError {

@@ -25,10 +25,18 @@ pub use requeue_sqs::{
 };
 pub use sqs::SqsQueue;
 
+/// A message may have been received so much earlier than the invocation began: the longest batching
+/// window of an event source mapping, 300 s, and a minute for the invocation to come about.
+pub(crate) const RECEIVED_BEFORE: Duration = Duration::from_secs(300 + 60);
+
 /// The longest wait by its visibility that each receive allows a message: SQS counts
-/// [`MAX_VISIBILITY`] from the receive, which may have been a batching window of 5 minutes, a
-/// minute of delivery and an invocation of 15 minutes ago.
-pub(crate) const MAX_WAIT_IN_PLACE: Duration = Duration::from_secs(43_200 - 5 * 60 - 15 * 60 - 60);
+/// [`MAX_VISIBILITY`] from the receive, which may have been [`RECEIVED_BEFORE`] an invocation of 15
+/// minutes.
+pub(crate) const MAX_VISIBILITY_WAIT: Duration =
+    Duration::from_secs(MAX_VISIBILITY.as_secs() - RECEIVED_BEFORE.as_secs() - 15 * 60);
+
+/// A queue keeps no message for longer. Source: SQS API reference, `MessageRetentionPeriod`.
+pub(crate) const MAX_RETENTION: Duration = Duration::from_hours(14 * 24);
 
 /// A queue as settling sees it. Each method is one request, tried once: trying again is settling's
 /// business.

@@ -11,7 +11,7 @@ use super::sending::{Sending, Sent};
 use super::{Settler, Window};
 use crate::queue::{
     CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, MAX_VISIBILITY,
-    MAX_WAIT_IN_PLACE, Outgoing, Queue, QueueArn,
+    MAX_VISIBILITY_WAIT, Outgoing, Queue, QueueArn, RECEIVED_BEFORE,
 };
 
 /// One try of one call.
@@ -28,9 +28,6 @@ const MAX_AMBIGUOUS_TRIES: u32 = 2;
 /// A delete is tried again at most once: the event source mapping deletes the rest.
 const MAX_DELETE_TRIES: u32 = 2;
 
-/// A message may have been received so much earlier than the invocation began: the longest batching
-/// window of an event source mapping, 300 s, and a minute for the invocation to come about.
-const RECEIVED_BEFORE: Duration = Duration::from_secs(300 + 60);
 /// The visibility that is asked for when a longer one is refused.
 const MODEST_VISIBILITY: Duration = Duration::from_secs(900);
 
@@ -84,8 +81,8 @@ impl<Q: Queue> Settler<Q> {
                 copy.copy.set_timestamp(now);
             }
             let outgoing: Vec<Outgoing<'_>> = entries.iter().map(|copy| copy.outgoing()).collect();
-            let answer = within(deadline, self.queue.send(queue, &outgoing)).await;
-            failed = record(answer, entries);
+            let response = within(deadline, self.queue.send(queue, &outgoing)).await;
+            failed = record(response, entries);
             let again = match failed {
                 None | Some(CallErrorKind::Refused | CallErrorKind::Malformed) => false,
                 Some(CallErrorKind::Unavailable) => true,
@@ -195,7 +192,7 @@ impl<Q: Queue> Settler<Q> {
         let mut results = vec![Err(EntryError::unconfirmed()); entries.len()];
         let allowed = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + window.started.elapsed());
         // Always the same, so that the receives of a long wait can be told.
-        let longest = allowed.min(MAX_WAIT_IN_PLACE);
+        let longest = allowed.min(MAX_VISIBILITY_WAIT);
         let wish = |at: usize, longest: Duration| (at, (entries[at].0, entries[at].1.min(longest)));
         let wishes = (0..entries.len()).map(|at| wish(at, longest)).collect();
         self.hide_as_wished(queue, wishes, &mut results, window.deadline).await;
@@ -254,10 +251,10 @@ fn worse(one: Option<CallErrorKind>, other: Option<CallErrorKind>) -> Option<Cal
 
 /// Notes the response in the copies it is about; returns the error that remains, if any.
 fn record(
-    answer: Result<Vec<Confirmation>, CallError>,
+    response: Result<Vec<Confirmation>, CallError>,
     copies: Vec<&mut Sending>,
 ) -> Option<CallErrorKind> {
-    match answer {
+    match response {
         Ok(confirmations) => {
             let mut failed = None;
             let mut confirmations = confirmations.into_iter();
@@ -308,5 +305,5 @@ async fn within<T>(
     call: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
     let limit = deadline.min(Instant::now() + CALL_TIMEOUT);
-    timeout_at(limit, call).await.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
+    timeout_at(limit, call).await.unwrap_or_else(|_| Err(CallError::timed_out()))
 }

@@ -1,5 +1,8 @@
 //! Deletes finished messages where no poller does: a worker has none, and one whose
 //! invocation fails does not. Entries share a request by the same rule as copies.
+//!
+//! The loop is not that of settling, though it looks alike: that one gathers two kinds of entries,
+//! which become settlements; this one gathers receipt handles, and counts those that stay.
 
 use std::sync::Arc;
 
@@ -41,8 +44,8 @@ impl<Q: Queue> Settler<Q> {
         let deleting = |queue: Arc<QueueArn>, handles: Vec<String>| {
             let deleting = async move {
                 let handles: Vec<&str> = handles.iter().map(String::as_str).collect();
-                let answers = self.delete_handles(&queue, &handles, deadline).await;
-                answers.iter().filter(|answer| answer.is_err()).count()
+                let responses = self.delete_handles(&queue, &handles, deadline).await;
+                responses.iter().filter(|response| response.is_err()).count()
             };
             // As in settling.
             deleting.boxed()

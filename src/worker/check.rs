@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use tokio::time::{sleep, timeout};
 
-use super::ANSWER_TIMEOUT;
+use super::RESPONSE_TIMEOUT;
 use super::settings::{WithoutDeadLetterQueue, WorkerSettings};
 use crate::clock::{Clock, Sampler};
 use crate::policy::CallPolicy;
@@ -200,8 +200,8 @@ async fn describe(
     let (mut attempts, mut previous) = (0, None);
     loop {
         attempts += 1;
-        let answer = timeout(ANSWER_TIMEOUT, source.describe(queue)).await;
-        let error = match answer.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut"))) {
+        let response = timeout(RESPONSE_TIMEOUT, source.describe(queue)).await;
+        let error = match response.unwrap_or_else(|_| Err(CallError::timed_out())) {
             Ok(description) => return Ok(description),
             Err(error) => error,
         };

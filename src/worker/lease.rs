@@ -90,11 +90,11 @@ impl<Q: Queue> Leased<Q> {
             let until = hidden_until(Instant::now(), visibility);
             let entries: Vec<(&str, Duration)> =
                 batch.iter().map(|handle| (handle.as_str(), visibility)).collect();
-            let answer =
+            let response =
                 timeout(CALL_TIMEOUT.min(beat), self.queue.change_visibility(queue, &entries))
                     .await;
             self.leases.end(&batch);
-            let code = match answer {
+            let code = match response {
                 Ok(Ok(confirmations)) => {
                     self.leases.hands().note(batch.iter().zip(&confirmations), until);
                     confirmations.into_iter().find_map(Result::err).map(|error| error.code)
@@ -155,12 +155,12 @@ impl Hands {
     /// clock says: it stands still while the machine sleeps.
     fn note<'a>(
         &mut self,
-        answers: impl Iterator<Item = (&'a String, &'a Confirmation)>,
+        responses: impl Iterator<Item = (&'a String, &'a Confirmation)>,
         until: Instant,
     ) {
-        for (handle, answer) in answers {
+        for (handle, response) in responses {
             // It may have been let go meanwhile.
-            match (answer, self.held.get_mut(handle)) {
+            match (response, self.held.get_mut(handle)) {
                 (Ok(()), Some(held)) => *held = until,
                 (Err(error), Some(held))
                     if error.sender_fault && *error != EntryError::unconfirmed() =>

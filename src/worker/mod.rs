@@ -32,10 +32,10 @@ pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
 use standstill::{Asking, PROBING, Standing};
 
 /// A receive that has no response so long after its wait has failed.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
 /// A response that is under way when the worker is told to end is awaited for so long: the messages
 /// in it would be invisible for nothing.
-const LAST_ANSWER: Duration = Duration::from_secs(1);
+const LAST_RESPONSE: Duration = Duration::from_secs(1);
 
 /// Works on a queue by long polls: the same handler and the same settings as in a Lambda, in a
 /// container or on a laptop.
@@ -284,16 +284,16 @@ where
         let wait = self.wait();
         let ask = ReceiveRequest { max, wait, visibility: self.visibility };
         let asked = Instant::now();
-        let mut answer =
-            std::pin::pin!(timeout(wait + ANSWER_TIMEOUT, self.leased.receive(&self.queue, ask)));
-        let answer = tokio::select! {
-            answer = &mut answer => answer,
-            () = stop.starting.cancelled() => match timeout(LAST_ANSWER, answer).await {
-                Ok(answer) => answer,
+        let mut response =
+            std::pin::pin!(timeout(wait + RESPONSE_TIMEOUT, self.leased.receive(&self.queue, ask)));
+        let response = tokio::select! {
+            response = &mut response => response,
+            () = stop.starting.cancelled() => match timeout(LAST_RESPONSE, response).await {
+                Ok(response) => response,
                 Err(_) => return Ok(Received { records: Vec::new(), asked }),
             },
         };
-        let records = answer.unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))?;
+        let records = response.unwrap_or_else(|_| Err(CallError::timed_out()))?;
         Ok(Received { records, asked })
     }
 
@@ -309,7 +309,7 @@ where
         let process = self.processor.process_and_delete(records, deadline, stop);
         let (report, not_deleted) =
             self.leased.during(&self.queue, handles, self.visibility, asked, process).await;
-        self.processor.observe(&report, Instant::now() + ANSWER_TIMEOUT);
+        self.processor.observe(&report, Instant::now() + RESPONSE_TIMEOUT);
         if not_deleted > 0 {
             tracing::warn!(
                 messages = not_deleted,
@@ -327,8 +327,9 @@ where
 
     /// Whether the queue holds nothing at all; when it cannot be asked, it may.
     async fn is_empty(&self) -> bool {
-        let description = timeout(ANSWER_TIMEOUT, self.leased.describe(&self.queue)).await;
-        description.is_ok_and(|answer| answer.is_ok_and(|description| description.messages == 0))
+        let description = timeout(RESPONSE_TIMEOUT, self.leased.describe(&self.queue)).await;
+        description
+            .is_ok_and(|response| response.is_ok_and(|description| description.messages == 0))
     }
 }
 
