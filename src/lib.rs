@@ -132,8 +132,8 @@ pub use failure::{Evidence, Failure, FailureClass};
 pub use gate::Scope;
 pub use handler::{Handler, is_last_poll};
 pub use lambda::{
-    Error, InvocationError, SqsEvent, init_logging, init_logging_to, may_be_logged, respond, run,
-    run_with,
+    BatchItemFailure, Error, InvocationError, SqsBatchResponse, SqsEvent, init_logging,
+    init_logging_to, may_be_logged, respond, run, run_with,
 };
 pub use message::{Attempt, Body, Message, Raw};
 pub use processor::BatchProcessor;

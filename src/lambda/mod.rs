@@ -6,7 +6,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::{Duration, SystemTime};
 
-use aws_lambda_events::sqs::SqsBatchResponse;
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::time::Instant;
@@ -27,9 +26,11 @@ mod event;
 mod fields;
 mod lenient;
 mod logging;
+mod response;
 
 pub use event::SqsEvent;
 pub use logging::{init_logging, init_logging_to, may_be_logged};
+pub use response::{BatchItemFailure, SqsBatchResponse};
 
 /// Runs a Lambda function that hands each SQS message to `handler`: all of its `main`.
 ///
@@ -236,9 +237,7 @@ fn time_left(deadline_millis: u64, now: SystemTime) -> Option<Duration> {
 ///
 /// [`InvocationError::Unreportable`].
 pub fn respond(report: &Report) -> Result<SqsBatchResponse, InvocationError> {
-    let mut response = SqsBatchResponse::default();
-    response.set_failures(report.failed_ids()?);
-    Ok(response)
+    Ok(SqsBatchResponse::of(report.failed_ids()?))
 }
 
 impl<H, Q, T> Service<LambdaEvent<SqsEvent>> for BatchProcessor<H, Q, T>

@@ -29,7 +29,7 @@ where
 
     /// Says what became of a batch, in log and metrics, and ends when `until` has come.
     pub(crate) fn observe(&self, report: &Report, until: Instant) {
-        telemetry::observe(report, self.inner.metrics.as_ref(), until);
+        telemetry::observe(report, self.inner.metrics.as_ref(), self.clock().now(), until);
     }
 
     /// Whether most messages that come now could only be deferred, for a host that need not receive

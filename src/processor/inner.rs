@@ -13,9 +13,8 @@ use crate::plan::{Decision, Planned, Planner};
 use crate::policy::RetryPolicy;
 use crate::queue::Queue;
 use crate::sender::Senders;
-use crate::settings::{DeadLetterMode, Limits, Mode, RecursiveLoop, Settings};
+use crate::settings::{DeadLetterMode, Limits, Metrics, Mode, RecursiveLoop, Settings};
 use crate::settle::{SendHold, Settler};
-use crate::telemetry::Emitter;
 use crate::wire::Wrap;
 
 pub(super) struct Inner<H, Q> {
@@ -31,7 +30,7 @@ pub(super) struct Inner<H, Q> {
     pub(super) mode: Mode,
     pub(super) wrap: Wrap,
     pub(super) given_up: GivenUp,
-    pub(super) metrics: Option<Emitter>,
+    pub(super) metrics: Option<Metrics>,
     pub(super) handlers: Handle,
     /// Whether the host has logged the line that it logs once.
     pub(super) said: Once,
@@ -86,7 +85,7 @@ impl<H, Q: Queue> Inner<H, Q> {
             mode,
             wrap,
             given_up: GivenUp::default(),
-            metrics: metrics.map(Emitter::new),
+            metrics,
             handlers,
             said: Once::new(),
         }

@@ -1,56 +1,123 @@
-//! Writes the metrics of a batch to the standard output, from where CloudWatch takes them, in its
-//! embedded metric format.
+//! CloudWatch's embedded metric format: one JSON object in one line of the standard output, from
+//! where CloudWatch takes the metrics that it declares. It knows no message.
+//!
+//! Source: CloudWatch user guide, "Specification: Embedded metric format".
 
-use std::collections::BTreeMap;
-use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::time::SystemTime;
 
-use metrique::emf::Emf;
-use metrique::writer::format::Format;
+use serde::ser::{Serialize, SerializeMap, Serializer};
+use serde_json::Number;
 
-use super::metrics::{Figures, Line, NAMESPACE, QUEUE, SERVICE};
-use crate::failure::FailureClass;
-use crate::report::Report;
-use crate::settings::Metrics;
+use crate::clock::epoch_millis;
 
-/// The dimension of messages whose record does not say from which queue it is. Lambda's all do.
-const UNKNOWN: &str = "unknown";
+/// Most values of one metric in one line.
+const MAX_VALUES: usize = 100;
 
-pub(crate) struct Emitter {
-    settings: Metrics,
-    format: Mutex<Emf>,
+/// One line.
+pub(super) struct Line<'a> {
+    pub(super) namespace: &'a str,
+    pub(super) time: SystemTime,
+    pub(super) metrics: Vec<Metric>,
+    /// Texts that are no dimension.
+    pub(super) properties: &'a [(&'a str, &'a str)],
+    /// By which CloudWatch tells the metrics of one line from those of others.
+    pub(super) dimensions: &'a [(&'a str, &'a str)],
 }
 
-impl Emitter {
-    pub(crate) fn new(settings: Metrics) -> Self {
-        let dimensions = vec![SERVICE.to_owned(), QUEUE.to_owned()];
-        let format = Emf::builder(NAMESPACE.to_owned(), vec![dimensions]).build();
-        Self { settings, format: Mutex::new(format) }
+/// A metric of a line.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "PascalCase")]
+pub(super) struct Metric {
+    name: &'static str,
+    unit: Unit,
+    #[serde(skip)]
+    value: Value,
+}
+
+#[derive(Clone, Copy, serde::Serialize)]
+pub(super) enum Unit {
+    Count,
+    Seconds,
+    Milliseconds,
+}
+
+#[derive(serde::Serialize)]
+#[serde(untagged)]
+enum Value {
+    One(u64),
+    #[serde(rename_all = "PascalCase")]
+    Several {
+        values: Vec<Number>,
+        counts: Vec<usize>,
+    },
+}
+
+impl Metric {
+    pub(super) fn count(name: &'static str, count: u64) -> Self {
+        Self { name, unit: Unit::Count, value: Value::One(count) }
     }
 
-    /// A line that cannot be written is lost, as a log line is.
-    pub(crate) fn emit(&self, report: &Report) {
-        let _ = std::io::stdout().lock().write_all(&self.lines(report));
-    }
-
-    /// A line for each queue, and one for each class with which messages of it failed.
-    pub(super) fn lines(&self, report: &Report) -> Vec<u8> {
-        let mut figures: BTreeMap<(&str, Option<FailureClass>), Figures> = BTreeMap::new();
-        for outcome in &report.outcomes {
-            let queue = outcome.queue.as_ref().map_or(UNKNOWN, |queue| queue.name());
-            figures.entry((queue, None)).or_default().add(outcome);
-            if outcome.class.is_some() {
-                figures.entry((queue, outcome.class)).or_default().add(outcome);
+    /// The values of several messages. Equal ones are written once, with their number. Where there
+    /// are more different ones than a line may have, neighbours share their mean; the least, the
+    /// greatest, the number and the sum remain what they are.
+    pub(super) fn values(name: &'static str, unit: Unit, mut values: Vec<u64>) -> Self {
+        values.sort_unstable();
+        let same = values.chunk_by(|one, other| one == other);
+        let shared: Vec<&[u64]> = match &values[..] {
+            [only] => return Self { name, unit, value: Value::One(*only) },
+            [least, between @ .., greatest] if same.clone().count() > MAX_VALUES => {
+                let share = between.len().div_ceil(MAX_VALUES - 2);
+                let ends = [least, greatest].map(std::slice::from_ref);
+                between.chunks(share).chain(ends).collect()
             }
-        }
-        let mut format = self.format.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut lines = Vec::new();
-        for ((queue, class), figures) in figures {
-            let Metrics { service, level } = &self.settings;
-            // Memory can be written to, and names and dimensions are fixed: a build with debug
-            // assertions, as that of the tests, checks them.
-            let _ = format.format(&Line { service, queue, class, level, figures }, &mut lines);
-        }
-        lines
+            _ => same.collect(),
+        };
+        let (values, counts) = shared.into_iter().map(|share| (mean(share), share.len())).unzip();
+        Self { name, unit, value: Value::Several { values, counts } }
     }
+}
+
+#[allow(clippy::cast_precision_loss, reason = "sums of a batch are far below 2^53")]
+fn mean(values: &[u64]) -> Number {
+    let (sum, count) = (values.iter().sum::<u64>(), values.len() as u64);
+    if sum.is_multiple_of(count) {
+        return (sum / count).into();
+    }
+    Number::from_f64(sum as f64 / count as f64).expect("a mean is finite")
+}
+
+impl Serialize for Line<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let directive = Directive {
+            namespace: self.namespace,
+            dimensions: [self.dimensions.iter().map(|(name, _)| *name).collect()],
+            metrics: &self.metrics,
+        };
+        let about = About { cloud_watch_metrics: [directive], timestamp: epoch_millis(self.time) };
+        let mut line = serializer.serialize_map(None)?;
+        line.serialize_entry("_aws", &about)?;
+        for metric in &self.metrics {
+            line.serialize_entry(metric.name, &metric.value)?;
+        }
+        for (name, text) in self.properties.iter().chain(self.dimensions) {
+            line.serialize_entry(name, text)?;
+        }
+        line.end()
+    }
+}
+
+/// What the line says of itself.
+#[derive(serde::Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct About<'a> {
+    cloud_watch_metrics: [Directive<'a>; 1],
+    timestamp: u64,
+}
+
+#[derive(serde::Serialize)]
+#[serde(rename_all = "PascalCase")]
+struct Directive<'a> {
+    namespace: &'a str,
+    dimensions: [Vec<&'a str>; 1],
+    metrics: &'a [Metric],
 }

@@ -1,34 +1,63 @@
-//! The metrics of one queue in one batch: names, units, dimensions, and what counts towards each.
+//! The metrics of one batch: names, units, dimensions, and what counts towards each.
 
-use std::borrow::Cow;
-
-use metrique::emf::EntryDimensions;
-use metrique::writer::unit::NegativeScale;
-use metrique::writer::{Entry, EntryWriter, MetricFlags, Observation, Unit, Value, ValueWriter};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::time::SystemTime;
 
 use super::counts::Counts;
+use super::emf::{Line, Metric, Unit};
 use super::millis;
 use crate::disposition::Disposition;
 use crate::failure::FailureClass;
-use crate::report::Outcome;
+use crate::report::{Outcome, Report};
+use crate::settings::Metrics;
 
-pub(super) const NAMESPACE: &str = "Requeue";
-pub(super) const SERVICE: &str = "Service";
-pub(super) const QUEUE: &str = "Queue";
+const NAMESPACE: &str = "Requeue";
+const SERVICE: &str = "Service";
+const QUEUE: &str = "Queue";
 const CLASS: &str = "Class";
 /// The level of the line in the log.
 const LEVEL: &str = "level";
+/// The dimension of messages whose record does not say from which queue it is. Lambda's all do.
+const UNKNOWN: &str = "unknown";
 
-const COUNT: Unit = Unit::Count;
-const SECONDS: Unit = Unit::Second(NegativeScale::One);
-const MILLISECONDS: Unit = Unit::Second(NegativeScale::Milli);
+/// Writes the metrics of a batch to the standard output. A line that cannot be written is lost, as
+/// a log line is.
+pub(super) fn emit(report: &Report, settings: &Metrics, now: SystemTime) {
+    let _ = std::io::stdout().lock().write_all(&lines(report, settings, now));
+}
 
-/// Most values of one metric in one line. Source: CloudWatch embedded metric format specification.
-const MAX_VALUES: usize = 100;
+/// A line for each queue, and one for each class with which messages of it failed.
+pub(super) fn lines(report: &Report, settings: &Metrics, now: SystemTime) -> Vec<u8> {
+    let mut figures: BTreeMap<(&str, Option<FailureClass>), Figures> = BTreeMap::new();
+    for outcome in &report.outcomes {
+        let queue = outcome.queue.as_ref().map_or(UNKNOWN, |queue| queue.name());
+        figures.entry((queue, None)).or_default().add(outcome);
+        if outcome.class.is_some() {
+            figures.entry((queue, outcome.class)).or_default().add(outcome);
+        }
+    }
+    let mut lines = Vec::new();
+    for ((queue, class), figures) in figures {
+        let class = class.map(|class| (CLASS, class.as_str()));
+        let mut dimensions = vec![(SERVICE, settings.service.as_str()), (QUEUE, queue)];
+        dimensions.extend(class);
+        let line = Line {
+            namespace: NAMESPACE,
+            time: now,
+            metrics: if class.is_some() { figures.of_class() } else { figures.of_queue() },
+            properties: &[(LEVEL, &settings.level)],
+            dimensions: &dimensions,
+        };
+        serde_json::to_writer(&mut lines, &line).expect("numbers and texts can be written");
+        lines.push(b'\n');
+    }
+    lines
+}
 
 /// The figures of all messages, or of those that failed with one class.
 #[derive(Default)]
-pub(super) struct Figures {
+struct Figures {
     counts: Counts,
     /// Delays of retries.
     retry_delay: Vec<u64>,
@@ -46,7 +75,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
-    pub(super) fn add(&mut self, outcome: &Outcome) {
+    fn add(&mut self, outcome: &Outcome) {
         self.counts.add(outcome);
         self.message_age.push(outcome.age.as_secs());
         self.handler_duration.extend(outcome.elapsed.map(millis));
@@ -66,102 +95,53 @@ impl Figures {
             Disposition::Defer { .. } | Disposition::Release(_) | Disposition::DeadLetter(_) => {}
         }
     }
-}
 
-/// One line: the figures of all messages of a queue, or of those that failed with one class.
-pub(super) struct Line<'a> {
-    pub(super) service: &'a str,
-    pub(super) queue: &'a str,
-    pub(super) class: Option<FailureClass>,
-    pub(super) level: &'a str,
-    pub(super) figures: Figures,
-}
+    fn of_class(self) -> Vec<Metric> {
+        let counts = [
+            ("Failed", self.counts.failed),
+            ("Requeued", self.counts.requeued),
+            ("DeadLettered", self.counts.dead_lettered),
+        ];
+        metrics(&counts, [("RetryDelay", Unit::Seconds, self.retry_delay)])
+    }
 
-static BY_CLASS: EntryDimensions =
-    EntryDimensions::new_static(&[Cow::Borrowed(&[Cow::Borrowed(CLASS)])]);
-
-impl Entry for Line<'_> {
-    fn write<'a>(&'a self, writer: &mut impl EntryWriter<'a>) {
-        writer.value(LEVEL, self.level);
-        writer.value(SERVICE, self.service);
-        writer.value(QUEUE, self.queue);
-        let figures = &self.figures;
-        let counts = &figures.counts;
-        writer.value("Failed", &Counted(counts.failed));
-        writer.value("Requeued", &Counted(counts.requeued));
-        writer.value("DeadLettered", &Counted(counts.dead_lettered));
-        writer.value("RetryDelay", &Distribution(SECONDS, &figures.retry_delay));
-        if let Some(class) = self.class {
-            writer.config(&BY_CLASS);
-            writer.value(CLASS, class.as_str());
-            return;
-        }
-        writer.value("Received", &Counted(counts.received));
-        writer.value("Completed", &Counted(counts.completed));
-        writer.value("Deferred", &Counted(counts.deferred));
-        writer.value("Released", &Counted(counts.released));
-        writer.value("Abandoned", &Counted(counts.abandoned));
-        writer.value("SendUnconfirmed", &Counted(counts.send_unconfirmed));
-        writer.value("DeleteFailed", &Counted(counts.delete_failed));
-        writer.value("FailedAttempt", &Distribution(COUNT, &figures.failed_attempt));
-        writer.value("RetryCount", &Distribution(COUNT, &figures.retry_count));
-        writer.value("TimeToSuccess", &Distribution(MILLISECONDS, &figures.time_to_success));
-        writer.value(
-            "TimeToSuccessFirstAttempt",
-            &Distribution(MILLISECONDS, &figures.time_to_success_first_attempt),
-        );
-        writer.value(
-            "TimeToSuccessAfterRetry",
-            &Distribution(MILLISECONDS, &figures.time_to_success_after_retry),
-        );
-        writer.value("HandlerDuration", &Distribution(MILLISECONDS, &figures.handler_duration));
-        writer.value("MessageAge", &Distribution(SECONDS, &figures.message_age));
+    fn of_queue(self) -> Vec<Metric> {
+        let counts = [
+            ("Failed", self.counts.failed),
+            ("Requeued", self.counts.requeued),
+            ("DeadLettered", self.counts.dead_lettered),
+            ("Received", self.counts.received),
+            ("Completed", self.counts.completed),
+            ("Deferred", self.counts.deferred),
+            ("Released", self.counts.released),
+            ("Abandoned", self.counts.abandoned),
+            ("SendUnconfirmed", self.counts.send_unconfirmed),
+            ("DeleteFailed", self.counts.delete_failed),
+        ];
+        let values = [
+            ("RetryDelay", Unit::Seconds, self.retry_delay),
+            ("FailedAttempt", Unit::Count, self.failed_attempt),
+            ("RetryCount", Unit::Count, self.retry_count),
+            ("TimeToSuccess", Unit::Milliseconds, self.time_to_success),
+            ("TimeToSuccessFirstAttempt", Unit::Milliseconds, self.time_to_success_first_attempt),
+            ("TimeToSuccessAfterRetry", Unit::Milliseconds, self.time_to_success_after_retry),
+            ("HandlerDuration", Unit::Milliseconds, self.handler_duration),
+            ("MessageAge", Unit::Seconds, self.message_age),
+        ];
+        metrics(&counts, values)
     }
 }
 
-/// How many; nothing where there were none, since CloudWatch charges for each metric in each hour
-/// in which it has a value.
-struct Counted(u64);
-
-impl Value for Counted {
-    fn write(&self, writer: impl ValueWriter) {
-        let observation = (self.0 > 0).then_some(Observation::Unsigned(self.0));
-        writer.metric(observation, COUNT, [], MetricFlags::empty());
-    }
-}
-
-/// The values of several messages.
-struct Distribution<'a>(Unit, &'a [u64]);
-
-impl Value for Distribution<'_> {
-    fn write(&self, writer: impl ValueWriter) {
-        writer.metric(observations(self.1.to_vec()), self.0, [], MetricFlags::empty());
-    }
-}
-
-/// Equal values are written once, with their number. Where there are more different ones than a
-/// line may have, neighbours share their mean; the least, the greatest, the number and the sum
-/// remain what they are.
-fn observations(mut values: Vec<u64>) -> Vec<Observation> {
-    values.sort_unstable();
-    let same = values.chunk_by(|one, other| one == other);
-    match &values[..] {
-        [least, between @ .., greatest] if same.clone().count() > MAX_VALUES => {
-            let share = between.len().div_ceil(MAX_VALUES - 2);
-            let ends = [least, greatest].map(|&end| Observation::Unsigned(end));
-            between.chunks(share).map(joined).chain(ends).collect()
-        }
-        _ => same.map(joined).collect(),
-    }
-}
-
-#[allow(clippy::cast_precision_loss, reason = "sums of a batch are far below 2^53")]
-fn joined(values: &[u64]) -> Observation {
-    match values {
-        [value] => Observation::Unsigned(*value),
-        _ => Observation::Repeated {
-            total: values.iter().sum::<u64>() as f64,
-            occurrences: u64::try_from(values.len()).unwrap_or(u64::MAX),
-        },
-    }
+/// Nothing of which there was none, since CloudWatch charges for each metric in each hour in which
+/// it has a value.
+fn metrics<const N: usize>(
+    counts: &[(&'static str, u64)],
+    values: [(&'static str, Unit, Vec<u64>); N],
+) -> Vec<Metric> {
+    let counts = counts.iter().filter(|(_, count)| *count > 0);
+    let values = values.into_iter().filter(|(_, _, values)| !values.is_empty());
+    counts
+        .map(|&(name, count)| Metric::count(name, count))
+        .chain(values.map(|(name, unit, values)| Metric::values(name, unit, values)))
+        .collect()
 }

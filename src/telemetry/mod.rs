@@ -1,7 +1,7 @@
 //! Log lines and metrics of a batch, computed from its report alone.
 
 use std::borrow::Cow;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
 use tracing::{Level, Span, event, field, info, info_span, warn};
@@ -10,20 +10,20 @@ use crate::delivery::Delivery;
 use crate::disposition::Disposition;
 use crate::printable;
 use crate::report::{Outcome, Report, Settlement};
+use crate::settings::Metrics;
 
+mod metrics;
 mod counts;
 mod emf;
-mod metrics;
 
 use counts::Counts;
-pub(crate) use emf::Emitter;
 
 /// The metrics of the batch, one line for each message that did not simply complete, and one for
 /// the batch. When `until` has come the lines of messages end: a response that is late for the sake
 /// of its log would be worth nothing.
-pub(crate) fn observe(report: &Report, metrics: Option<&Emitter>, until: Instant) {
-    if let Some(metrics) = metrics {
-        metrics.emit(report);
+pub(crate) fn observe(report: &Report, metrics: Option<&Metrics>, now: SystemTime, until: Instant) {
+    if let Some(settings) = metrics {
+        metrics::emit(report, settings, now);
     }
     let mut counts = Counts::default();
     let mut unsaid = 0_usize;

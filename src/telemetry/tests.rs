@@ -5,7 +5,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use super::Emitter;
+use super::metrics::lines as written;
 use crate::delay::Wait;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
 use crate::failure::FailureClass;
@@ -50,11 +50,13 @@ fn failed(class: FailureClass, secs: u64) -> Outcome {
 fn lines(outcomes: Vec<Outcome>) -> Vec<Map<String, Value>> {
     let report = Report { outcomes, elapsed: Duration::from_millis(30) };
     let metrics = Metrics { level: "WARN".to_owned(), ..Metrics::of("billing") };
-    let text = String::from_utf8(Emitter::new(metrics).lines(&report)).expect("UTF-8");
+    let text = String::from_utf8(written(&report, &metrics, std::time::UNIX_EPOCH)).expect("UTF-8");
     assert!(text.is_empty() || text.ends_with('\n'), "{text}");
     text.lines().map(checked).collect()
 }
 
+/// What the JSON schema of the specification asks, and the limits that its text names besides.
+///
 /// Source: CloudWatch user guide, "Specification: Embedded metric format".
 fn checked(line: &str) -> Map<String, Value> {
     assert!(line.len() <= 1_000_000);
@@ -66,16 +68,25 @@ fn checked(line: &str) -> Map<String, Value> {
     assert_eq!(directives.len(), 1);
     let directive = &directives[0];
     assert_eq!(directive["Namespace"], "Requeue");
-    for set in directive["Dimensions"].as_array().expect("a list") {
+    let sets = directive["Dimensions"].as_array().expect("a list");
+    assert!(!sets.is_empty());
+    for set in sets {
         let keys = set.as_array().expect("a list");
         assert!(keys.len() <= 30);
         for key in keys {
-            let value = line[key.as_str().expect("a name")].as_str().expect("a text");
+            let key = key.as_str().expect("a name");
+            assert!((1..=250).contains(&key.len()));
+            let value = line[key].as_str().expect("a text");
             assert!((1..=1_024).contains(&value.len()));
         }
     }
     let metrics = directive["Metrics"].as_array().expect("a list");
     assert!((1..=100).contains(&metrics.len()));
+    for metric in metrics {
+        assert_eq!(metric.as_object().expect("an object").len(), 2);
+        let unit = metric["Unit"].as_str().expect("a unit");
+        assert!(["Count", "Seconds", "Milliseconds"].contains(&unit), "{unit}");
+    }
     let names: BTreeSet<&str> =
         metrics.iter().map(|metric| metric["Name"].as_str().expect("a name")).collect();
     assert_eq!(names.len(), metrics.len(), "a name occurs twice");

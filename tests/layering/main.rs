@@ -31,7 +31,7 @@ const FLOORS: [&[&str]; 14] = [
 ];
 
 /// A name, the only places that may use it, and why.
-const ONLY_IN: [(&str, &[&str], &str); 14] = [
+const ONLY_IN: [(&str, &[&str], &str); 12] = [
     (
         "aws_sdk_sqs::",
         &[
@@ -51,7 +51,6 @@ const ONLY_IN: [(&str, &[&str], &str); 14] = [
     ),
     ("aws_config::", &["src/aws.rs"], "one place says what clients are made of"),
     ("lambda_runtime::", &["src/lambda/"], "the rest runs without Lambda"),
-    ("aws_lambda_events::", &["src/lambda/"], "the rest runs without Lambda"),
     (
         "hyper::",
         &[
@@ -71,7 +70,6 @@ const ONLY_IN: [(&str, &[&str], &str); 14] = [
         "HTTP is one handler among others",
     ),
     ("rustls::", &["crates/requeue-lambda/src/http/"], "HTTP is one handler among others"),
-    ("metrique::", &["src/telemetry/"], "what is measured is in the report"),
     ("ring::hmac", &["crates/requeue-lambda/src/http/"], "only what is posted is signed"),
     (
         "std::env",

@@ -5,10 +5,9 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
-use aws_lambda_events::sqs::SqsBatchResponse;
 use requeue::embedded::{MessageState, MessageView};
 use requeue::queue::{CallError, Confirmation, Outgoing, QueueArn};
-use requeue::{InvocationError, Message};
+use requeue::{InvocationError, Message, SqsBatchResponse};
 use tokio::time::Instant;
 
 use crate::book::{Book, Invocation, Member};

@@ -4,11 +4,10 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use aws_lambda_events::sqs::SqsBatchResponse;
 use lambda_runtime::{Context, LambdaEvent};
 use requeue::embedded::{Batch, EmbeddedSqs, EventSourceMapping, InvocationResult};
 use requeue::queue::{Queue, QueueArn};
-use requeue::{BatchProcessor, Clock, InvocationError, SqsEvent};
+use requeue::{BatchProcessor, Clock, InvocationError, SqsBatchResponse, SqsEvent};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};

@@ -3,10 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use aws_lambda_events::sqs::SqsBatchResponse;
 use base64::Engine as _;
 use requeue::queue::{Attribute, AttributeValue};
-use requeue::{InvocationError, Record, SqsEvent};
+use requeue::{InvocationError, Record, SqsBatchResponse, SqsEvent};
 use serde_json::{Value, json};
 
 /// The event as the library reads it.

@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-use aws_lambda_events::sqs::SqsBatchResponse;
 use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 use aws_sdk_sqs::types::QueueAttributeName;
 use lambda_runtime::{Context, LambdaEvent};
@@ -17,7 +16,7 @@ use requeue::policy::RetryPolicy;
 use requeue::queue::{Queue, QueueArn, SqsQueue};
 use requeue::{
     BatchProcessor, Clock, Handler, InvocationError, Limits, RecursiveLoop, Report, Sampler,
-    Settings, SqsEvent,
+    Settings, SqsBatchResponse, SqsEvent,
 };
 use requeue_testkit::log;
 use serde_json::Value;
