@@ -1,6 +1,9 @@
 //! The schema of the document, made from the same tables as it is read by, and held against the
 //! file that editors use.
 
+use std::sync::LazyLock;
+
+use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::{Value, json};
 
 use super::classes::class;
@@ -17,95 +20,16 @@ pub(super) fn schema() -> Value {
     schema
 }
 
-/// The words that say nothing, or nothing about a value of another type.
-const OTHERS: [&str; 16] = [
-    "$schema",
-    "title",
-    "description",
-    "$defs",
-    "minimum",
-    "maximum",
-    "minLength",
-    "maxLength",
-    "minProperties",
-    "maxProperties",
-    "minItems",
-    "maxItems",
-    "items",
-    "required",
-    "properties",
-    "additionalProperties",
-];
-
-/// Whether a document is valid, by the few words of JSON Schema that this schema is made of.
-pub(super) fn allows(schema: &Value, document: &Value) -> bool {
-    valid(schema, schema, document)
-}
-
-fn valid(root: &Value, schema: &Value, document: &Value) -> bool {
-    let Value::Object(schema) = schema else {
-        panic!("{schema} is no schema");
-    };
-    schema.iter().all(|(word, rule)| match (word.as_str(), document) {
-        ("$ref", _) => {
-            let pointer = rule
-                .as_str()
-                .and_then(|place| place.strip_prefix('#'))
-                .expect("a place in this file");
-            valid(root, root.pointer(pointer).expect("it exists"), document)
-        }
-        ("enum", _) => rule.as_array().expect("values").contains(document),
-        ("anyOf", _) => {
-            rule.as_array().expect("schemas").iter().any(|rule| valid(root, rule, document))
-        }
-        ("type", _) => is_of_type(rule.as_str().expect("a type"), document),
-        ("minimum", Value::Number(number)) => number.as_f64() >= rule.as_f64(),
-        ("maximum", Value::Number(number)) => number.as_f64() <= rule.as_f64(),
-        ("minLength", Value::String(text)) => {
-            text.chars().count() as u64 >= rule.as_u64().expect("a number")
-        }
-        ("maxLength", Value::String(text)) => {
-            text.chars().count() as u64 <= rule.as_u64().expect("a number")
-        }
-        ("minProperties", Value::Object(members)) => {
-            members.len() as u64 >= rule.as_u64().expect("a number")
-        }
-        ("maxProperties", Value::Object(members)) => {
-            members.len() as u64 <= rule.as_u64().expect("a number")
-        }
-        ("minItems", Value::Array(items)) => items.len() as u64 >= rule.as_u64().expect("a number"),
-        ("maxItems", Value::Array(items)) => items.len() as u64 <= rule.as_u64().expect("a number"),
-        ("items", Value::Array(items)) => items.iter().all(|item| valid(root, rule, item)),
-        ("required", Value::Object(members)) => rule
-            .as_array()
-            .expect("names")
-            .iter()
-            .all(|name| members.contains_key(name.as_str().expect("a name"))),
-        ("properties", Value::Object(members)) => members
-            .iter()
-            .all(|(name, member)| rule.get(name).is_none_or(|rule| valid(root, rule, member))),
-        ("additionalProperties", Value::Object(members)) => {
-            let listed = |name: &str| {
-                schema.get("properties").is_some_and(|known| known.get(name).is_some())
-            };
-            members
-                .iter()
-                .filter(|(name, _)| !listed(name))
-                .all(|(_, member)| *rule != false && valid(root, rule, member))
-        }
-        (other, _) => OTHERS.contains(&other) || panic!("`{other}` is not in use"),
-    })
-}
-
-fn is_of_type(name: &str, document: &Value) -> bool {
-    match name {
-        "object" => document.is_object(),
-        "array" => document.is_array(),
-        "string" => document.is_string(),
-        "number" => document.is_number(),
-        "integer" => document.as_f64().is_some_and(|number| number.fract() == 0.0),
-        other => panic!("the type {other} is not in use"),
-    }
+/// Whether the schema accepts a document.
+pub(super) fn allows(document: &Value) -> bool {
+    static COMPILED: LazyLock<(Schemas, SchemaIndex)> = LazyLock::new(|| {
+        let (mut schemas, mut compiler) = (Schemas::new(), Compiler::new());
+        compiler.add_resource("policy.json", schema()).expect("a URL");
+        let index = compiler.compile("policy.json", &mut schemas).expect("a schema");
+        (schemas, index)
+    });
+    let (schemas, index) = &*COMPILED;
+    schemas.validate(document, *index).is_ok()
 }
 
 #[test]
