@@ -18,6 +18,10 @@ impl RetryPolicy {
     /// Decides about a message that failed with `failure`: it is requeued after a delay, deferred
     /// because that was the handler's wish, or dead-lettered.
     ///
+    /// For example, by the default policy a message that fails for the third time in a row by a rate
+    /// limit without `Retry-After` has a delay of 60 s × 3², cut to 300 s, of which equal jitter
+    /// keeps 150 to 300 s.
+    ///
     /// Pure: `now` is the time of the decision, and `sample`, uniform in `0.0..1.0`, the only
     /// random number in it. The delay is the one that the failure names, or else the
     /// [curve](ClassPolicy::delay) of its class, cut to the rest of the age budget. A time before
@@ -84,12 +88,12 @@ fn retry(
         }
         None => {
             let curve = |retries| class.delay(retries, history.previous, sample).min(left);
-            // A message that cannot be re-sent keeps its count; its receives, of which each may
-            // have failed in its own way, count for it.
-            let attempts = history.retries.max(history.receives.saturating_sub(1));
+            // A message that cannot be re-sent keeps its counts, so its receives count instead.
+            // Each may have failed by another class.
+            let failures = history.retries.max(history.receives.saturating_sub(1));
             Disposition::Requeue {
                 wait: Wait::from(curve(history.class_retries), now),
-                hidden_if_unsent: curve(attempts),
+                hidden_if_unsent: curve(failures),
             }
         }
     }

@@ -3,12 +3,12 @@
 //! | | step | by | result | time it may take |
 //! |---|---|---|---|---|
 //! | 1 | decode | [`decode`] | a [`Delivery`] for each message | none, unless STS is asked who sent them: 3 s, and a quarter of what is left |
-//! | 2 | gate | [`Attempts`], [`gate`](crate::gate) | go on, or a [`Disposition`] without a call | none |
+//! | 2 | gate | [`Attempts`], [`gate`](crate::gate) | go on, or a `Disposition` without a call | none |
 //! | 3 | handle | [`Attempts`], the [`Handler`] | `Ok`, or an error | `REQUEUE_TIMEOUT_SECONDS`, but no longer than until the reserve begins |
-//! | 4 | classify | the handler, [`classify`](crate::classify) | a [`Failure`] of one of four classes | none |
-//! | 5 | decide | [`Attempts`], [`policy`](crate::policy) | a [`Disposition`] | none |
-//! | 6 | plan | [`Inner`], [`plan`](crate::plan) | a [`Plan`]: done, keep, show, hide or copy | none |
-//! | 7 | settle | [`settle`](crate::settle) | a [`Settlement`], by requests to SQS: the copy is sent, and once it is confirmed, the original is deleted | until the last tenth of the reserve |
+//! | 4 | classify | the handler, [`classify`](crate::classify) | a `Failure` of one of four classes | none |
+//! | 5 | decide | [`Attempts`], [`policy`](crate::policy) | a `Disposition` | none |
+//! | 6 | plan | [`Inner`], [`plan`](crate::plan) | a `Plan`: done, keep, show, hide or copy | none |
+//! | 7 | settle | [`settle`](crate::settle) | a `Settlement`, by requests to SQS: the copy is sent, and once it is confirmed, the original is deleted | until the last tenth of the reserve |
 //! | 8 | report | [`reporting`] | the [`Report`], with which the host responds | the last tenth of the reserve, with response and log |
 //!
 //! Steps 2 to 5 are an [`attempt`] at one message. The [`executor`] makes as many at once as
@@ -24,11 +24,13 @@
 //!   |  decode, gate, handle, …  |  decide, plan, settle  |  report, respond, log  |
 //! ```
 //!
-//! For example, four seconds before the deadline, with a reserve of 5 s: a message whose handler
-//! has failed, with a 429 say, is still settled, within 3.5 s. If no copy of it is confirmed by
-//! then, the original stays in the queue. A message whose handler had to be cancelled has failed by
-//! a time-out, which is temporary. A message whose turn did not come is deferred and uses up no
-//! retry.
+//! For example, with a reserve of 5 s and four seconds left:
+//!
+//! - A failure that came before the reserve began is settled; SQS is asked for 3.5 s at most.
+//! - A handler that still ran at 5 s was cancelled, and its message has failed by a timeout, which
+//!   is temporary. A result that was there at that moment counts, and so does one of a handler that
+//!   blocks its thread and returns within the next 2.5 s, half the reserve.
+//! - A message whose handler had not started is deferred, and uses up no retry.
 //!
 //! Has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and knows
 //! neither Lambda nor HTTP.

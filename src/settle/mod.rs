@@ -2,11 +2,26 @@
 //! with SQS.
 //!
 //! - *Copy*: send the copy, see it confirmed by name, then delete the original. If the copy is not
-//!   confirmed, the original is hidden for its delay and stays.
+//!   confirmed, the original stays, and is hidden for its delay if time is left to ask for that.
 //! - *Hide*, *Show*: change how long SQS hides the message; those that wait behind it in its FIFO
 //!   group become receivable with it.
 //! - *Done*: no call; the host deletes the message, or `done.rs` where no host does.
 //! - *Keep*: no call.
+//!
+//! How the plan *copy* can end. Lambda keeps what the last column says, by `batchItemFailures`:
+//!
+//! | SQS | sends | the original | settlement | kept |
+//! |---|---|---|---|---|
+//! | confirms the copy, deletes the original | 1 | gone | [`Settlement::Moved`] | no |
+//! | confirms, and does not delete it in two tries | 1 | the poller deletes it | [`Settlement::MovedNotDeleted`] | no |
+//! | throttles, or names an error of its own | up to 5 | hidden | [`Settlement::Unconfirmed`] | yes |
+//! | refuses the copy | 1 | hidden | [`Settlement::Unconfirmed`] | yes |
+//! | sends no response: the copy may exist beside the original | up to 2, then none to this queue for 30 s | hidden, if time is left | [`Settlement::Unconfirmed`] | yes |
+//! | was not asked: no time was left, or sends to the queue wait | 0 | hidden, if time is left | [`Settlement::Unconfirmed`], code `NotSent` | yes |
+//! | may have handed the original out again | 0 | as it is | [`Settlement::Unconfirmed`], code `VisibilityLapsed` | yes |
+//!
+//! What is not hidden comes back after its visibility timeout. A copy and its original, where both
+//! exist, have one [`Message::original_id`](crate::Message::original_id), the idempotency key.
 //!
 //! Entries for one queue share a request (`chunks.rs`), calls are tried again within bounds
 //! (`calls.rs`), and after a send without a response other sends wait (`hold.rs`).
