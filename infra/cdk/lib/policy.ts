@@ -44,7 +44,7 @@ export interface RetryPolicy {
   readonly maxRetryAfterSeconds?: number;
   /** A message older than this when its turn comes is dead-lettered without a call. */
   readonly messageTtlSeconds?: number;
-  /** Most copies in a row because it was not the message's turn. Then it is called, or left to SQS if the invocation has no time left. */
+  /** Most copies in a row because it was not the message's turn. Then its handler runs, or it is left to SQS if the invocation has no time left. */
   readonly maxDeferrals?: number;
   /** The longest wait between two of them, before it is spread over up to twice the time. */
   readonly maxDeferralSeconds?: number;
@@ -52,9 +52,9 @@ export interface RetryPolicy {
   readonly maxPostponements?: number;
   /** How long a failure that names a delay keeps other messages of its scope back, at most. */
   readonly maxPauseSeconds?: number | 'off';
-  /** When a callee that fails and fails is left alone. */
+  /** When a downstream service that keeps failing is left alone. */
   readonly circuitBreaker?: CircuitBreaker | 'off';
-  /** The patience for each class of failures. */
+  /** The delays and budgets of each class of failures. */
   readonly errorConfigs?: ErrorConfigs;
   /** What failures are, asked in this order and before anything built in: the first rule that matches wins. */
   readonly rules?: readonly Rule[];
@@ -80,7 +80,7 @@ export interface QueueConfig {
   readonly receiveMessageWaitTimeSeconds?: number;
 }
 
-/** The patience for each class of failures. Each has two names, of which one may be given; `DEFAULT` serves the classes without an entry. */
+/** The delays and budgets of each class of failures. Each has two names, of which one may be given; `DEFAULT` serves the classes without an entry. */
 export interface ErrorConfigs {
   readonly RATE_LIMIT?: ClassPolicy;
   readonly RATE_LIMIT_EXCEEDED?: ClassPolicy;

@@ -46,7 +46,7 @@ mod receiving {
 
     table! {
         MAX_ATTEMPTS, "maxAttempts", Count = ATTEMPTS,
-            "Trouble that outlives so many attempts is an error in the log, and keeps a worker from its start. If SQS refuses for good, one attempt is enough. Default: 3.";
+            "A failure that outlives so many attempts is an error in the log, and keeps a worker from its start. If SQS refuses for good, one attempt is enough. Default: 3.";
         BASE, "baseDelay", Seconds = PAUSE,
             "The first pause, in seconds. Default: 0.5.";
         MAX_DELAY, "maxDelay", Seconds = PAUSE,

@@ -34,7 +34,7 @@ table! {
     MESSAGE_TTL, "messageTtlSeconds", Seconds = AGE,
         "A message older than this when its turn comes is dead-lettered without a call.";
     MAX_DEFERRALS, "maxDeferrals", Count = COPIES,
-        "Most copies in a row because it was not the message's turn. Then it is called, or left to SQS if the invocation has no time left.";
+        "Most copies in a row because it was not the message's turn. Then its handler runs, or it is left to SQS if the invocation has no time left.";
     MAX_DEFERRAL, "maxDeferralSeconds", Seconds = DELAY,
         "The longest wait between two of them, before it is spread over up to twice the time. Default: 60.";
     MAX_POSTPONEMENTS, "maxPostponements", Count = COPIES,
@@ -42,9 +42,9 @@ table! {
     MAX_PAUSE, "maxPauseSeconds", Pauses = Pauses,
         "How long a failure that names a delay keeps other messages of its scope back, at most; then one probes: off, or a number. Default: 60.";
     CIRCUIT_BREAKER, "circuitBreaker", Breakers = Breakers,
-        "When a callee that fails and fails is left alone: off, or these keys.";
+        "When a downstream service that keeps failing is left alone: off, or these keys.";
     CLASSES, "errorConfigs", Entries = Entries,
-        "The patience for each class of failures; DEFAULT serves the classes without an entry.";
+        "The delays and budgets of each class of failures; DEFAULT serves the classes without an entry.";
     RULES, "rules", RuleList = RuleList,
         "What failures are, asked in this order and before anything built in: the first rule that matches wins.";
     SQS_CALLS, "sqsCalls", Calls = Calls::Settling,

@@ -38,11 +38,11 @@
 //! - `sqsCalls` is how calls to SQS are tried again, which no other key and no preset changes: an
 //!   object, here with its defaults, or `"off"`, which is the same as one attempt. `receiveCalls`
 //!   is the same for a worker's receiving, which it never gives up.
-//! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, say how what is called is
-//!   left alone; `"off"` switches either off. No preset changes them.
+//! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, say how a downstream
+//!   service is left alone; `"off"` switches either off. No preset changes them.
 //! - `queueConfig` is checked and told, and changes nothing: see [`QueueConfig`].
 //! - `rules` say what failures are; their conditions are described at [`Rules`].
-//! - Numbers of seconds may have fractions. What contradicts itself within a class is refused, such
+//! - Numbers of seconds may have fractions. A contradiction within a class is refused, such
 //!   as a `multiplier` beside a `backoff` that is not exponential. A class's `maxRetries` above the
 //!   policy's has no effect and is not refused: `requeue check` says so.
 
