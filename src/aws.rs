@@ -1,4 +1,4 @@
-//! What every client of the AWS SDK is made of: credentials, region and endpoints by AWS's own
+//! The parts of every client of the AWS SDK: credentials, region and endpoints by AWS's own
 //! rules, and one HTTP client. It knows no service.
 //!
 //! Clients of yours that are made of the same configuration link no second HTTP client and no

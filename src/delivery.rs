@@ -177,7 +177,7 @@ impl Delivery {
         };
         let message_id = record.message_id.filter(|id| !id.is_empty());
         let strategy = match decoder.strategy {
-            // Whoever wrote the fields, a copy would vouch for them.
+            // A copy would vouch for the fields, be they forged.
             _ if is_unverified => Strategy::Visibility,
             // A copy would lose its place.
             Strategy::Copy if is_fifo => Strategy::Visibility,

@@ -24,8 +24,8 @@ use crate::delay::Wait;
 /// invocation, or, on a FIFO queue, a failure earlier in the group. On a FIFO queue a batch size of
 /// 1 gives each message all of its attempts.
 ///
-/// What either costs with a policy and a queue of your own, and which `maxReceiveCount` the policy
-/// needs, says `requeue schedule --strategy`; the README compares them.
+/// `requeue schedule --strategy` tells the cost of either with a policy and a queue of your own,
+/// and the `maxReceiveCount` that the policy needs; the README compares them.
 ///
 /// ```
 /// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);

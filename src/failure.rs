@@ -1,4 +1,4 @@
-//! What went wrong with one message, said once.
+//! The failure of one message: its class, its reason and the delay that it names.
 //!
 //! A [`Failure`] carries no body, no header and no error text that its maker did not choose: it
 //! ends up in log lines and, in the message's `retryState`, in the dead-letter queue.

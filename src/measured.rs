@@ -1,4 +1,4 @@
-//! What `benches/` measure of the rooms that are not public. No part of the API, and nothing in the
+//! The private functions that `benches/` measure. No part of the API, and nothing in the
 //! library uses it.
 
 use crate::state::RetryState;

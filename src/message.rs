@@ -102,8 +102,8 @@ impl<T> Message<T> {
         self.own_traceparent().map(Cow::Borrowed).or_else(|| kept().map(Cow::Owned))
     }
 
-    /// What belongs to the `traceparent` of the same message: the attribute `tracestate`, if it has
-    /// both.
+    /// The companion of the `traceparent` of the same message: the attribute `tracestate`, if it
+    /// has both.
     pub fn tracestate(&self) -> Option<&str> {
         self.own_traceparent()?;
         match &self.delivery.attributes.get(trace::TRACESTATE)?.value {
@@ -181,8 +181,9 @@ impl<T> Message<T> {
     }
 }
 
-/// What can be read from a message body: every type that serde can read from JSON, and [`Raw`]. A
-/// `String` is a type that serde can read: from a JSON string. For plain text take [`Raw`].
+/// A type that can be read from a message body: every type that serde can read from JSON, and
+/// [`Raw`]. A `String` is a type that serde can read: from a JSON string. For plain text take
+/// [`Raw`].
 pub trait Body: Sized + Send + 'static {
     /// Reads the body as first delivered.
     fn read(raw: Raw) -> Result<Self, Failure>;

@@ -1,6 +1,6 @@
 //! Text from messages and services, made safe to show. Knows nothing of where the text comes from.
 //!
-//! Whoever may send to a queue chooses what its messages contain. A terminal obeys some characters
+//! A sender chooses the content of messages. A terminal obeys some characters
 //! instead of showing them: it hides text, moves the cursor, answers into the standard input. A log
 //! viewer obeys others: it reverses text or starts a new line.
 //!

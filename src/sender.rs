@@ -1,5 +1,5 @@
-//! Who sent a message, by SQS's own word, and whose retry fields in a body are believed. Knows no
-//! field.
+//! The senders of messages, by SQS's own word, and whether their retry fields in a body are
+//! believed. Knows no field.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -26,7 +26,7 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TrustedSenders {
-    /// Whether the principal of this process is one of them. Who that is, is asked of STS
+    /// Whether the principal of this process is one of them. STS is asked for it
     /// (`GetCallerIdentity`) when it is first needed.
     pub own: bool,
     /// The others. One must be this process's own where [`own`](Self::own) is `false`, or its own

@@ -30,7 +30,7 @@ pub struct Settings {
     pub limits: Limits,
     /// How a message waits for its next attempt. Default: [`Strategy::Copy`].
     pub strategy: Strategy,
-    /// What Lambda does about copies. Default: [`RecursiveLoop::Terminate`].
+    /// How Lambda treats copies. Default: [`RecursiveLoop::Terminate`].
     pub recursive_loop: RecursiveLoop,
     /// How a message that is given up reaches the dead-letter queue. Default:
     /// [`DeadLetterMode::Redrive`].
@@ -99,7 +99,7 @@ impl Default for Limits {
     }
 }
 
-/// The function's property of the same name: what Lambda does when a function sends to the queue
+/// The function's property of the same name: how Lambda acts when a function sends to the queue
 /// that invokes it.
 ///
 /// ```
@@ -194,7 +194,7 @@ impl DeadLetterMode {
     pub const MAX_SHOWN_RECEIVES: u32 = 10;
 }
 
-/// What stands in each line of metrics, which CloudWatch reads in its embedded metric format.
+/// The fixed values of each line of metrics, which CloudWatch reads in its embedded metric format.
 ///
 /// ```
 /// let metrics = requeue::Metrics::of("orders");

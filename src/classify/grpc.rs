@@ -76,7 +76,7 @@ impl Failure {
         let Some((_, name, class)) = CODES.iter().find(|row| row.0 == status.code) else {
             return Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unknown gRPC code");
         };
-        // Per-minute limits come with both details. Who can say when to come back has not run out
+        // Per-minute limits come with both details. A service that names a time has not run out
         // for the day.
         let class = match class {
             FailureClass::RateLimit if status.quota_failure && status.retry_delay.is_none() => {

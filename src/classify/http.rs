@@ -113,8 +113,8 @@ impl Failure {
     /// The reason is the status, and the error's own code where the JSON body has one: `code`,
     /// `reason`, `errorCode` or `errorType` of the body, of its member `error` or of the errors
     /// that it lists, the end of an RFC 9457 `type`, or the code of an AWS service. It has at most
-    /// 64 of the characters `A-Z a-z 0-9 _ . : / -`. What looks like an address, an id, a number of
-    /// more than six digits or a token is left out, and so are messages.
+    /// 64 of the characters `A-Z a-z 0-9 _ . : / -`. A text that looks like an address, an id, a
+    /// number of more than six digits or a token is left out, and so are messages.
     ///
     /// The delay is that of a rule, else of `Retry-After`, else `retryDelay` of a Google error,
     /// else of `RateLimit` and its relatives, of several allowances that are used up the longest;
@@ -264,7 +264,7 @@ impl Details {
     fn reason(&self) -> Option<(FailureClass, &'static str)> {
         REASONS.iter().find_map(|(class, reasons)| {
             let reason = reasons.iter().find(|reason| self.says(reason))?;
-            // Per-minute limits come with both details. Who can say when to come back has not run
+            // Per-minute limits come with both details. A service that names a time has not run
             // out for the day.
             if *reason == "QuotaFailure" && self.retry_delay.is_some() {
                 return None;

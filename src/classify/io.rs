@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// Kinds that say what happened. The others (`Other`, `InvalidData`, …) are wrappers: what they
-/// hold is looked at instead.
+/// Kinds that say what happened. The others (`Other`, `InvalidData`, …) are wrappers: the
+/// error that they hold is looked at instead.
 const KINDS: [(ErrorKind, FailureClass, &str); 28] = {
     use FailureClass::{Quota, Temporary};
     [

@@ -131,8 +131,8 @@ fn timestamp(value: &[u8]) -> Option<SystemTime> {
     Some(str::from_utf8(value).ok()?.parse::<Timestamp>().ok()?.into())
 }
 
-/// Digits and nothing else: no sign, no point, no unit. What does not fit is as good as the largest
-/// number.
+/// Digits and nothing else: no sign, no point, no unit. A number that does not fit is as good as
+/// the largest one.
 fn number(digits: &[u8]) -> Option<u64> {
     let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     all_digits.then(|| str::from_utf8(digits).ok()?.parse().ok().or(Some(u64::MAX)))?
@@ -160,7 +160,7 @@ fn rate_limit_field(field: &[u8]) -> Option<Duration> {
     Some(Duration::from_secs(seconds).min(MAX_NAMED))
 }
 
-/// The items of a list. What stands in quotes is a name that may hold anything, and is left out.
+/// The items of a list. A name in quotes may hold anything, and is left out.
 fn outside_quotes(list: &str) -> Vec<String> {
     let (mut quoted, mut escaped) = (false, false);
     let mut bare = String::with_capacity(list.len());

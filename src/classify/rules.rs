@@ -102,7 +102,7 @@ impl Phrase {
 /// The effect of a rule of the document on a failure that it matches.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Effect {
-    /// Where the rule stands in the document: what a reason says of it, unless the user gave it
+    /// Where the rule stands in the document: its default reason, unless the user gave it
     /// one.
     pub(crate) place: String,
     pub(crate) class: FailureClass,

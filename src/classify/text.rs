@@ -11,8 +11,8 @@ use super::aws;
 use super::status::class_of;
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// Phrases in lower case, the first row that matches wins: what names the longer wait comes first,
-/// what gives up comes last.
+/// Phrases in lower case, the first row that matches wins: those of the longer wait come first,
+/// those that give up come last.
 const PHRASES: [(FailureClass, &str, &[&str]); 14] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [

@@ -1,4 +1,4 @@
-//! What the calls of a scope say of its downstream service: whether it works, and whether its
+//! The health of the downstream service of a scope, by its calls: whether it works, and whether its
 //! circuit is to open.
 
 use super::call::Caller;

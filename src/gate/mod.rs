@@ -91,7 +91,7 @@ pub(crate) fn gate(
         match (dead_letter, usage.receives_are_retries) {
             (DeadLetterMode::Direct(_), false) => return Some(Disposition::DeadLetter(reason)),
             (_, false) => return Some(Disposition::Release(ReleaseReason::GivenUp)),
-            // What follows it in its group has been let past.
+            // Its successors in its group have been let past.
             (DeadLetterMode::Redrive | DeadLetterMode::Annotate, true) if delivery.is_fifo() => {
                 return Some(Disposition::Release(ReleaseReason::GivenUp));
             }

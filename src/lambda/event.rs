@@ -136,7 +136,8 @@ impl Expected for LooseRecord {
     }
 }
 
-/// What SQS itself says of a message: all values are texts, times are milliseconds since the epoch.
+/// The attributes that SQS itself gives a message: all values are texts, times are milliseconds
+/// since the epoch.
 #[derive(Default)]
 struct SystemAttributes {
     receive_count: Option<u32>,

@@ -45,7 +45,8 @@ const DISCREET: [&str; 12] = [
 ///     .init();
 /// ```
 ///
-/// What your handler logs is your own: neither this nor anything else in Requeue looks at it.
+/// The log lines of your handler are your own: neither this nor anything else in Requeue looks at
+/// it.
 #[must_use]
 pub fn may_be_logged(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What Lambda is told of a batch. It deletes all messages but those that are named here.
+/// The batch response. Lambda deletes all messages but those that are named here.
 ///
 /// Source: Lambda developer guide, "Implementing partial batch responses".
 ///

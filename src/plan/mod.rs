@@ -78,7 +78,7 @@ pub(crate) struct Planned {
     pub(crate) successors: Successors,
 }
 
-/// By what decisions are planned.
+/// The settings by which decisions are planned.
 #[derive(Clone, Copy)]
 pub(crate) struct Planner<'a> {
     pub(crate) policy: &'a RetryPolicy,

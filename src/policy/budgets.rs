@@ -6,7 +6,7 @@ use super::usage::Usage;
 use super::{ClassPolicy, RetryPolicy};
 use crate::disposition::{DeadLetterReason, Strategy};
 
-/// Who allows so many receives more than the policy asks for has most likely set no
+/// A queue that allows so many receives more than the policy asks for has most likely no
 /// `maxReceiveCount` at all: AWS recommends five.
 const MAX_SPARE_RECEIVES: u32 = 20;
 

@@ -23,7 +23,7 @@ pub enum Jitter {
     Full,
     /// v/2 … v
     Equal,
-    /// v·(1−p) … v, with p in `0.0..=1.0`; what lies outside counts as the nearer end.
+    /// v·(1−p) … v, with p in `0.0..=1.0`; a value outside counts as the nearer end.
     Proportional(f64),
     /// base … max(base, min(cap, 3 · previous delay))
     Decorrelated,
@@ -94,7 +94,7 @@ pub(super) fn part(whole: Duration, share: f64) -> Duration {
 mod tests {
     use super::*;
 
-    /// What a random generator draws at most.
+    /// The largest number that a random generator draws.
     const ALMOST_ONE: f64 = 1.0_f64.next_down();
 
     fn spread(delay: u64, previous: Option<u64>) -> Spread {

@@ -128,7 +128,7 @@ impl ClassPolicy {
     /// uniform in `0.0..1.0`. `previous` is the delay before this one, for
     /// [`Jitter::Decorrelated`].
     ///
-    /// On the wire it is rounded up to whole seconds; what exceeds 900 s is waited in several hops.
+    /// On the wire it is rounded up to whole seconds; a wait of more than 900 s takes several hops.
     ///
     /// ```
     /// use requeue::policy::RetryPolicy;

@@ -172,7 +172,7 @@ impl<R: Runner> Drop for Executor<'_, R> {
     }
 }
 
-/// What slots and timekeeper share.
+/// The state that slots and timekeeper share.
 struct Shared<R> {
     runner: R,
     deadlines: Deadlines,

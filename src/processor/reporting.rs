@@ -1,4 +1,4 @@
-//! Report: what became of each message of a batch, in the order of its records.
+//! Step 8, report: the outcome of each message of a batch, in the order of its records.
 
 use tokio::time::Instant;
 

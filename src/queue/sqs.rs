@@ -179,7 +179,7 @@ impl Source for SqsQueue {
     }
 }
 
-/// What SQS handed over, with nothing assumed of it.
+/// A message as SQS handed it over, with nothing assumed of it.
 fn record(message: aws_sdk_sqs::types::Message, queue: &Arc<QueueArn>) -> Record {
     let system = message.attributes.unwrap_or_default();
     let text = |name: System| system.get(&name).cloned();

@@ -19,8 +19,8 @@ const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 /// No send begins without more time than this: cut off, it may have been carried out, and the
 /// message would be there twice.
 const LEAST_FOR_SEND: Duration = Duration::from_millis(25);
-/// All tries of one chunk and the pauses between them, whatever the policy says: what SQS does not
-/// take for so long waits as well by its visibility.
+/// All tries of one chunk and the pauses between them, whatever the policy says: a message that SQS
+/// does not take for so long waits as well by its visibility.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// A send with an ambiguous response is tried again at most once: each further try may store the
 /// copies once more.
@@ -114,7 +114,7 @@ impl<Q: Queue> Settler<Q> {
         Instant::now() < tries.latest
     }
 
-    /// Deletes the originals of confirmed copies; what remains after one more try is left to the
+    /// Deletes the originals of confirmed copies; the rest after one more try is left to the
     /// event source mapping.
     pub(super) async fn delete(&self, queue: &QueueArn, copies: &mut [Sending], deadline: Instant) {
         let first = copies.iter().filter_map(|copy| copy.receipt_handles().first());
@@ -136,7 +136,7 @@ impl<Q: Queue> Settler<Q> {
     }
 
     /// Deletes by handle, with one more try for those that failed; it too comes after a pause, also
-    /// when only some entries failed: what went wrong with them in SQS is likelier to be over then.
+    /// when only some entries failed: the failure in SQS is likelier to be over then.
     /// The error is the code.
     pub(super) async fn delete_handles(
         &self,
@@ -196,7 +196,7 @@ impl<Q: Queue> Settler<Q> {
         let wish = |at: usize, longest: Duration| (at, (entries[at].0, entries[at].1.min(longest)));
         let wishes = (0..entries.len()).map(|at| wish(at, longest)).collect();
         self.hide_as_wished(queue, wishes, &mut results, window.deadline).await;
-        // What SQS did not mention it may have carried out, and is not to be shortened.
+        // SQS may have carried out a wish that it did not mention, so that one is not shortened.
         let unconfirmed = Err(EntryError::unconfirmed());
         let is_refused = |result: &Confirmation| {
             *result != unconfirmed && result.as_ref().is_err_and(|error| error.sender_fault)

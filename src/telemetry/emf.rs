@@ -106,7 +106,7 @@ impl Serialize for Line<'_> {
     }
 }
 
-/// What the line says of itself.
+/// The metadata of a line.
 #[derive(serde::Serialize)]
 #[serde(rename_all = "PascalCase")]
 struct About<'a> {

@@ -15,8 +15,8 @@ use crate::state::RetryState;
 /// A message in a dead-letter queue, by its body: why it was given up, and the body as first
 /// delivered.
 ///
-/// Whoever may send to the queue can write anything into a body: what is found here is for a person
-/// to read. Texts are scrubbed, so that a terminal can show them.
+/// A sender can write anything into a body: the texts found here are for a person to read. Texts
+/// are scrubbed, so that a terminal can show them.
 ///
 /// ```
 /// # use requeue::{DeadLetter, FailureClass};
@@ -40,7 +40,7 @@ pub struct DeadLetter<'a> {
 /// Why a message was given up, and where: what
 /// [`Message::dead_letter`](crate::Message::dead_letter) tells the consumer of a dead-letter queue.
 ///
-/// Whoever may send to the queue can write it: it is for people and logs, and proves nothing. Texts
+/// A sender can write it: it is for people and logs, and proves nothing. Texts
 /// are scrubbed and have at most 256 characters.
 ///
 /// ```
@@ -118,7 +118,7 @@ impl DeadLetterInfo {
         Self { reason: scrubbed(info.reason), detail: scrubbed(info.detail), source, ..info }
     }
 
-    /// What to remember of a message that is handled in a dead-letter queue, or after it was
+    /// The reason to remember of a message that is handled in a dead-letter queue, or after it was
     /// brought back from one: nothing of its state counts any more. SQS may have moved it, and
     /// names the queue `from` which it did.
     pub(crate) fn to_remember(
@@ -241,7 +241,7 @@ impl<'a> DeadLetter<'a> {
         let state = self.state()?;
         let last_dead_letter = DeadLetterInfo::to_remember(state, false, None);
         let afresh = RetryState { retry_timestamp: Some(now), ..state.restarted(last_dead_letter) };
-        // What could not hold our members itself is wrapped already.
+        // A payload that could not hold our fields itself is wrapped already.
         let stamped = stamp(&self.payload, &afresh, Wrap::WhenNeeded).ok()?;
         Some(stamped.as_str().to_owned())
     }

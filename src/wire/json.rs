@@ -1,4 +1,4 @@
-//! JSON as text: what can be learnt about it without turning it into values, and the characters
+//! JSON as text: facts about it without turning it into values, and the characters
 //! that SQS takes. Every function is iterative: nesting of any depth costs no stack.
 
 use std::fmt;

@@ -35,11 +35,11 @@ pub(crate) use self::stamp::{NotWrappable, Stamped, stamp, timestamp_text};
 pub(crate) struct ReadBody<'a> {
     /// The body as first delivered, byte for byte; of a later version's message the whole text.
     pub(crate) payload: Cow<'a, str>,
-    /// Who wrote it.
+    /// Its writer.
     pub(crate) origin: Origin,
 }
 
-/// Who wrote a received body.
+/// The writer of a received body.
 #[derive(Debug, PartialEq)]
 pub(crate) enum Origin {
     /// The producer: this is the first delivery.
@@ -101,8 +101,8 @@ enum Ours {
 }
 
 /// `None` unless our members are there, once each, and well-formed. Only the count may be missing
-/// or garbled: what tore it out shall not have torn out what ends the retries, so that it is
-/// counted anew from the state.
+/// or garbled: a consumer that tore it out must not have torn out the end of the retries,
+/// so the count is taken from the state.
 fn ours(object: &Object) -> Option<Ours> {
     if object.is_ambiguous() {
         return None;

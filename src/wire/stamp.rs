@@ -10,7 +10,7 @@ use super::state_text;
 use crate::clock::epoch_millis;
 use crate::state::RetryState;
 
-/// What to do with a body that cannot hold the retry count itself, because it is no JSON object.
+/// How to treat a body that cannot hold the retry count itself, because it is no JSON object.
 ///
 /// ```
 /// assert_eq!(requeue::Wrap::default(), requeue::Wrap::WhenNeeded);

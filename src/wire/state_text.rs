@@ -1,5 +1,5 @@
-//! The value of the member `retryState`, read and written. `v` comes first; what is absent or zero
-//! is left out; members that this version does not know are kept as they stand.
+//! The value of the member `retryState`, read and written. `v` comes first; a value that is absent
+//! or zero is left out; members that this version does not know are kept as they stand.
 
 use std::time::{Duration, SystemTime};
 
@@ -136,7 +136,7 @@ fn class(text: &str) -> Option<FailureClass> {
     FailureClass::from_name(&json::string(text)?)
 }
 
-/// A delay that exceeds 32 bits is not ours: what follows adds to it and multiplies it.
+/// A delay that exceeds 32 bits is not ours, and later steps add to it and multiply it.
 fn delay(text: &str) -> Option<Duration> {
     super::count(text).map(|secs| Duration::from_secs(u64::from(secs)))
 }

@@ -22,8 +22,8 @@ use crate::queue::{
 const BEATS: u32 = 3;
 /// Settling of these messages waits for the call that extends them, so that must not take long.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout: what is begun
-/// before that is still on its way.
+/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout: a request
+/// begun before that is still on its way.
 const LAPSED_BEFORE: Duration = Duration::from_secs(5);
 /// Extensions end so long before SQS's limit: it refuses one that arrives late and would go beyond.
 const BEFORE_LIMIT: Duration = Duration::from_secs(60);
@@ -128,7 +128,7 @@ impl<Q: Queue> Leased<Q> {
     }
 }
 
-/// What is in hand, by receipt handle.
+/// The messages in hand, by receipt handle.
 #[derive(Default)]
 struct Leases {
     hands: Mutex<Hands>,
@@ -151,8 +151,8 @@ impl Hands {
         }
     }
 
-    /// What is extended is hidden until then. What SQS refuses to extend has lapsed, whatever our
-    /// clock says: it stands still while the machine sleeps.
+    /// An extended message is hidden until then. One that SQS refuses to extend has lapsed,
+    /// whatever our clock says: it stands still while the machine sleeps.
     fn note<'a>(
         &mut self,
         responses: impl Iterator<Item = (&'a String, &'a Confirmation)>,
@@ -186,7 +186,7 @@ impl Leases {
         self.hands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that are still held, and are about to be extended. What has lapsed may be in other
+    /// Those that are still held, and are about to be extended. One that has lapsed may be in other
     /// hands, and is not hidden from them.
     fn begin(&self, handles: &[String]) -> Vec<String> {
         let mut hands = self.hands();

@@ -44,12 +44,12 @@ const LAST_RESPONSE: Duration = Duration::from_secs(1);
 /// messages that may probe: it could only defer the others. Not if messages have a
 /// [`Scope`](crate::Scope) of a key, as the next one may have another.
 ///
-/// It plays by the rules of Lambda's poller: what the report of a batch does not keep is deleted,
-/// what it keeps comes back after its visibility timeout. While a message is worked on its
-/// visibility is extended, up to SQS's 12 hours; where that fails until it has run out, no copy of
-/// the message is sent ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). What is done is
-/// deleted within 250 ms, or as soon as ten of a batch are. It does not limit copies to ten in a
-/// row, as nothing detects loops here.
+/// It plays by the rules of Lambda's poller: a message that the report of a batch does not keep is
+/// deleted, and SQS delivers the others again after their visibility timeout. While a message is
+/// worked on its visibility is extended, up to SQS's 12 hours; where that fails until it has run
+/// out, no copy of the message is sent ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). A
+/// finished message is deleted within 250 ms, or as soon as ten of a batch are. It does not limit
+/// copies to ten in a row, as nothing detects loops here.
 ///
 /// A long poll lasts for a third of the visibility timeout, at most 20 s. The time of a message
 /// counts from the request that brought it: if the response is read when the visibility has run
@@ -60,7 +60,7 @@ const LAST_RESPONSE: Duration = Duration::from_secs(1);
 /// them, nothing is extended and nothing received.
 ///
 /// It logs by `tracing`, and so nothing until a subscriber is installed:
-/// [`init_logging`](crate::init_logging) installs one. It listens to no signals: what ends it is
+/// [`init_logging`](crate::init_logging) installs one. It listens to no signals: it ends by
 /// the future that [`run`](Self::run) is given. Containers are stopped by SIGTERM, terminals send
 /// SIGINT.
 ///

@@ -14,8 +14,8 @@ pub(super) const PROBING: Duration = Duration::from_secs(1);
 /// The longest time between two receives of messages of which none may probe.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The standstill, as the receivers of a worker share it. Who receives probes keeps it locked until
-/// they are settled.
+/// The standstill, as the receivers of a worker share it. The receiver of probes keeps it locked
+/// until they are settled.
 #[derive(Default)]
 pub(super) struct Standing {
     is_still: AtomicBool,

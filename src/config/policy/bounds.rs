@@ -18,7 +18,7 @@ const MIN_AGE: f64 = 1.0;
 const MAX_AGE: f64 = 14.0 * 86_400.0 - 900.0;
 /// Beyond this the second delay is the cap in any case.
 const MAX_MULTIPLIER: f64 = 100.0;
-/// With the default pauses these take 20 s; what lasts longer, the message waits for in the queue.
+/// With the default pauses these take 20 s. A message waits for a longer outage in the queue.
 const MAX_ATTEMPTS: u32 = 10;
 /// A send takes no longer, all its tries included.
 const MAX_PAUSE: f64 = 60.0;
