@@ -4,6 +4,7 @@ import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { test } from 'node:test';
+import { Ajv2020 } from 'ajv/dist/2020.js';
 import type * as types from '../lib/index.ts';
 import { AGES, longestAge, policyProblems } from '../lib/policy.ts';
 import { shared } from '../lib/shared.ts';
@@ -200,4 +201,25 @@ test('a policy is refused for what the schema does not have', () => {
     assert.equal(problems.length, 1, JSON.stringify(policy));
     assert.match(problems[0]!, problem);
   }
+});
+
+test('an independent validator accepts the same policies', () => {
+  const accepts = new Ajv2020().compile(SCHEMA);
+  const values = [-1, 0, 0.5, 1, 1.5, 30, 1e9, '', 'off', 'full', 'x'.repeat(300), true, null, [], [1, 0], [1], {}, { proportional: 0.5 }];
+  const keys = (of: object) => Object.keys(of).flatMap((key) => values.map((value) => ({ [key]: value })));
+  const within = [
+    ...keys(CLASS_POLICY).map((errorConfig) => ({ errorConfigs: { QUOTA: errorConfig } })),
+    ...keys(BREAKER).map((circuitBreaker) => ({ circuitBreaker })),
+    ...keys(CALLS).flatMap((calls) => [{ sqsCalls: calls }, { receiveCalls: calls }]),
+    ...keys(QUEUE_CONFIG).map((queueConfig) => ({ queueConfig })),
+    ...keys(RULE).map((rule) => ({ rules: [{ match: { status: 429 }, class: 'QUOTA', ...rule }] })),
+    ...keys(MATCH).map((match) => ({ rules: [{ match, class: 'QUOTA' }] })),
+  ];
+  const policies = [...values, ...keys({ ...POLICY, unknown: true }), ...within];
+  const accepted = policies.filter((policy) => {
+    const isValid = accepts(policy);
+    assert.equal(policyProblems(policy).length === 0, isValid, JSON.stringify(policy));
+    return isValid;
+  });
+  assert.ok(accepted.length > 50 && accepted.length < policies.length / 2, `${accepted.length} of ${policies.length}`);
 });
