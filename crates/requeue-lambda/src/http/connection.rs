@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use ::http::header::{HOST, HeaderMap, HeaderValue};
-use ::http::uri::{PathAndQuery, Uri};
-use ::http::{Method, Request, Response, StatusCode, response};
+use ::http::header::HOST;
+use ::http::{Request, Response, StatusCode, response};
 use bytes::Bytes;
 use futures_util::FutureExt;
 use h2::Reason;
@@ -28,18 +27,18 @@ use tokio::task::yield_now;
 use tokio::time::{Instant, sleep, timeout_at};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::TargetUrl;
 use super::connector::Connector;
 use super::frames::Frames;
 use super::pool::LastUse;
+use super::request::{Address, Unaddressed};
 use super::status_line::StatusLine;
 use super::watched::Watched;
 
-/// An HTTP/2 connection with requests under way is asked so often whether it is still alive, so
-/// that one that died while the environment was frozen does not hold up every message until its
-/// time-out.
+/// The interval of pings over an HTTP/2 connection with requests under way. Without them a
+/// connection that died while the environment was frozen would hold up every message until its
+/// timeout.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(10);
-/// And so long it may take to answer.
+/// The longest time until the response to that ping.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
 /// A connection that was given up has this long to end in order, as TLS and HTTP/2 want it. A
 /// target that does not read would hold it forever.
@@ -52,54 +51,6 @@ pub(super) const MAX_HEAD_BYTES: usize = 256 * 1024;
 pub(super) const MAX_HEADERS: usize = 1_000;
 
 pub(super) type BoxError = Box<dyn Error + Send + Sync>;
-
-/// Where requests go, in the forms in which HTTP asks for it.
-pub(super) struct Address {
-    /// With scheme and host, as HTTP/2 and proxies want it.
-    absolute: Uri,
-    /// Path and query.
-    origin: Uri,
-    host: HeaderValue,
-}
-
-impl Address {
-    pub(super) fn of(url: &TargetUrl) -> Self {
-        let absolute = url.uri().clone();
-        let path =
-            absolute.path_and_query().cloned().unwrap_or_else(|| PathAndQuery::from_static("/"));
-        let authority = absolute.authority().expect("a target URL has a host").as_str();
-        let default_port = if url.is_https() { ":443" } else { ":80" };
-        let host = authority.strip_suffix(default_port).unwrap_or(authority);
-        Self {
-            origin: path.into(),
-            host: HeaderValue::from_str(host).expect("a host is ASCII"),
-            absolute,
-        }
-    }
-
-    /// Scheme and host alone: all that a connector needs to know.
-    pub(super) fn root(&self) -> Uri {
-        let mut parts = self.absolute.clone().into_parts();
-        parts.path_and_query = Some(PathAndQuery::from_static("/"));
-        Uri::from_parts(parts).expect("only the path was replaced")
-    }
-}
-
-/// A request whose target the connection fills in.
-pub(super) struct Outgoing {
-    pub(super) method: Method,
-    pub(super) headers: HeaderMap,
-    pub(super) body: Bytes,
-}
-
-impl Outgoing {
-    fn to(self, uri: Uri) -> Request<Full<Bytes>> {
-        let mut request = Request::new(Full::new(self.body));
-        (*request.method_mut(), *request.uri_mut(), *request.headers_mut()) =
-            (self.method, uri, self.headers);
-        request
-    }
-}
 
 /// A connection, held by one request.
 pub(super) enum Connection {
@@ -221,7 +172,7 @@ impl Connection {
     /// be cancelled, or the connection fails, a status line that is there is enough.
     pub(super) async fn send(
         &mut self,
-        request: Outgoing,
+        request: Unaddressed,
         address: &Address,
         until: Instant,
     ) -> Result<Received, NoResponse> {
@@ -295,7 +246,7 @@ impl<F: Future<Output: Send> + Send + 'static> Executor<F> for Tasks {
 impl Http1 {
     async fn send(
         &mut self,
-        mut request: Outgoing,
+        mut request: Unaddressed,
         address: &Address,
         until: Instant,
     ) -> Result<Received, NoResponse> {
@@ -328,7 +279,7 @@ impl Http1 {
 impl Stream {
     async fn send(
         &mut self,
-        request: Outgoing,
+        request: Unaddressed,
         address: &Address,
         until: Instant,
     ) -> Result<Received, NoResponse> {

@@ -1,9 +1,9 @@
-//! Delivery over HTTP: each message is sent to one fixed URL, and the answer says what became of
-//! it.
+//! Delivery over HTTP: the handler sends each message to one fixed URL, and the response decides
+//! whether it was delivered.
 //!
 //! It trusts the target with its messages and with nothing else: no redirect is followed, nothing
-//! is decompressed, and neither the size of an answer nor its slowness costs more than a bound. It
-//! knows nothing of queues and decides no retry; what an answer means, `classify/` knows.
+//! is decompressed, and neither the size nor the slowness of a response costs more than a bound.
+//! It knows nothing of queues and decides no retry; the library classifies responses.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -12,12 +12,11 @@ use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
-use ::http::header::HeaderMap;
-use ::http::{HeaderName, HeaderValue, Method, response};
+use ::http::response;
 use hyper::body::{Body, Incoming};
 use requeue::classify::Response;
 use requeue::queue::AttributeValue;
-use requeue::{Clock, Evidence, Failure, Handler, Message, Scope, is_last_poll};
+use requeue::{Evidence, Failure, Handler, Message, Scope, is_last_poll};
 use tokio::time::{Instant, timeout_at};
 
 mod certificate;
@@ -28,8 +27,11 @@ mod frames;
 mod header;
 mod pool;
 mod proxy;
+mod request;
+mod request_headers;
 mod rules;
 mod scope;
+mod settings;
 mod signature;
 mod status_line;
 mod transport;
@@ -37,240 +39,34 @@ mod url;
 mod watched;
 
 pub use certificate::{ClientCertificate, InvalidClientCertificate};
-use connection::{Address, Connection, Outgoing, Received, Repeat, TimedOut};
+use connection::{Connection, Received, Repeat, TimedOut};
 pub use connector::{Connector, TlsConnector};
 pub use delivery::Delivery;
 pub use header::HeaderError;
 use pool::{Connectors, Pool, Times};
 pub use proxy::{Proxy, Route};
+use request::{Address, Unaddressed};
 pub use rules::TargetRules;
 pub use scope::{InvalidScopeKey, ScopeKey};
+pub use settings::HttpSettings;
+pub(crate) use settings::{CONNECT_TIMEOUT, IDLE_TIMEOUT};
 pub use signature::{InvalidSigningSecret, SigningSecret};
 pub use url::{TargetUrl, TargetUrlError};
 
 /// The message attribute that names the body's media type.
 const CONTENT_TYPE_ATTRIBUTE: &str = "Body.ContentType";
-/// Default for the whole delivery, from connecting to the end of the answer.
-const TIMEOUT: Duration = Duration::from_secs(30);
 /// Nobody waits longer: with it a time-out that stands for "none" can be added to any instant.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// Default for connecting, TLS included. A host that does not answer for so long is down: a name
-/// look-up, one lost packet and two round trips around the world fit in.
-pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Default for how long an unused connection is kept. Node closes its own after 5 s, most other
-/// servers later; to write into one that the other side has just closed costs a second request.
-pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
-/// So much of an answer's body is read: enough for every error that a provider describes.
+/// The part of a response's body that is read: enough for every error that a provider describes.
 const MAX_BODY_BYTES: usize = 16 * 1024;
-/// Once the status is known the body is not worth more waiting than this.
-const BODY_PATIENCE: Duration = Duration::from_secs(2);
-
-/// How to deliver: by which method, with which headers, for how long, signed or not.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue_lambda::HttpSettings;
-///
-/// let settings = HttpSettings::default()
-///     .timeout(Duration::from_secs(10))
-///     .header("Authorization", "Bearer 2sTa1V")?;
-/// assert!(!format!("{settings:?}").contains("2sTa1V"));
-/// # Ok::<(), requeue_lambda::HeaderError>(())
-/// ```
-#[derive(Clone, Debug)]
-pub struct HttpSettings {
-    method: Method,
-    headers: HeaderMap,
-    attribute_headers: Vec<(String, HeaderName)>,
-    scope: Option<ScopeKey>,
-    signing_secrets: Vec<SigningSecret>,
-    client_certificate: Option<ClientCertificate>,
-    proxy: Proxy,
-    content_type: Option<HeaderValue>,
-    timeout: Duration,
-    connect_timeout: Duration,
-    read_timeout: Option<Duration>,
-    idle_timeout: Duration,
-    http1_only: bool,
-    clock: Clock,
-}
-
-impl Default for HttpSettings {
-    /// POST, no headers but ours, not signed, 5 s to connect, 30 s in all, unused connections kept
-    /// for 4 s.
-    fn default() -> Self {
-        Self {
-            method: Method::POST,
-            headers: HeaderMap::new(),
-            attribute_headers: Vec::new(),
-            scope: None,
-            signing_secrets: Vec::new(),
-            client_certificate: None,
-            proxy: Proxy::default(),
-            content_type: None,
-            timeout: TIMEOUT,
-            connect_timeout: CONNECT_TIMEOUT,
-            read_timeout: None,
-            idle_timeout: IDLE_TIMEOUT,
-            http1_only: false,
-            clock: Clock::system(),
-        }
-    }
-}
-
-impl HttpSettings {
-    /// Another method than POST.
-    ///
-    /// ```
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().method(http::Method::PUT);
-    /// ```
-    #[must_use]
-    pub fn method(self, method: Method) -> Self {
-        Self { method, ..self }
-    }
-
-    /// A header to send with every message. Its value counts as a secret and is never printed.
-    /// Headers that Requeue or HTTP itself sets are refused, `User-Agent` excepted.
-    pub fn header(mut self, name: &str, value: &str) -> Result<Self, HeaderError> {
-        let (name, value) = header::parse(name, value)?;
-        self.headers.append(name, value);
-        Ok(self)
-    }
-
-    /// Which messages are paused together when the target asks for a pause or is down. Default:
-    /// all.
-    ///
-    /// ```
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().scope("tenant".parse()?);
-    /// # Ok::<(), requeue_lambda::InvalidScopeKey>(())
-    /// ```
-    #[must_use]
-    pub fn scope(self, key: ScopeKey) -> Self {
-        Self { scope: Some(key), ..self }
-    }
-
-    /// A header that carries a message attribute of the type `String` or `Number`. A message
-    /// without the attribute goes with the header that [`header`](Self::header) gave this name, or
-    /// without any. One whose attribute does not fit into a header (it is binary, or holds a
-    /// control character) is non-retryable.
-    ///
-    /// ```
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().attribute_header("tenant", "X-Tenant")?;
-    /// # Ok::<(), requeue_lambda::HeaderError>(())
-    /// ```
-    pub fn attribute_header(mut self, attribute: &str, header: &str) -> Result<Self, HeaderError> {
-        self.attribute_headers.push((attribute.to_owned(), header::parse_name(header)?));
-        Ok(self)
-    }
-
-    /// Signs each request as [Standard Webhooks](https://www.standardwebhooks.com) has it, with
-    /// `webhook-timestamp` and `webhook-signature`. While a secret is replaced, give the old one
-    /// and the new one: the target accepts a request if it knows either. A message without an id,
-    /// or with a dot in it, is non-retryable then.
-    ///
-    /// ```
-    /// use requeue_lambda::{HttpSettings, SigningSecret};
-    ///
-    /// let secret: SigningSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".parse()?;
-    /// let settings = HttpSettings::default().sign_with(secret);
-    /// assert!(!format!("{settings:?}").contains("MfKQ"));
-    /// # Ok::<(), requeue_lambda::InvalidSigningSecret>(())
-    /// ```
-    #[must_use]
-    pub fn sign_with(mut self, secret: SigningSecret) -> Self {
-        self.signing_secrets.push(secret);
-        self
-    }
-
-    /// The certificate that a target over `https` is shown if it asks for one (mutual TLS).
-    /// Default: none.
-    #[must_use]
-    pub fn client_certificate(self, certificate: ClientCertificate) -> Self {
-        Self { client_certificate: Some(certificate), ..self }
-    }
-
-    /// The proxy through which a target over `https` is reached. Default: none;
-    /// [`Config`](crate::Config) reads it from the environment.
-    #[must_use]
-    pub fn proxy(self, proxy: Proxy) -> Self {
-        Self { proxy, ..self }
-    }
-
-    /// The `Content-Type` of messages that bring none. Default: `application/json` if the body
-    /// begins like a JSON object or array, else `text/plain; charset=utf-8`.
-    pub fn content_type(self, content_type: &str) -> Result<Self, HeaderError> {
-        let content_type = Some(header::content_type(content_type)?);
-        Ok(Self { content_type, ..self })
-    }
-
-    /// The longest a delivery may take, from connecting to the end of the answer. Default 30 s.
-    #[must_use]
-    pub fn timeout(self, timeout: Duration) -> Self {
-        Self { timeout, ..self }
-    }
-
-    /// The longest that connecting may take, TLS included. Default 5 s.
-    #[must_use]
-    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
-        Self { connect_timeout, ..self }
-    }
-
-    /// The longest wait for the head of the response, once there is a connection. Default: what is
-    /// left of the [`timeout`](Self::timeout).
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().read_timeout(Duration::from_secs(10));
-    /// ```
-    #[must_use]
-    pub fn read_timeout(self, read_timeout: Duration) -> Self {
-        Self { read_timeout: Some(read_timeout), ..self }
-    }
-
-    /// How long an unused connection is kept, by this machine's monotonic clock and by the
-    /// [`clock`](Self::clock), whichever says it first: while Lambda freezes the environment, one
-    /// of them may stand still. Should be below the time after which the target, or a proxy before
-    /// it, closes its end. Default 4 s.
-    ///
-    /// ```
-    /// # use std::time::Duration;
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().idle_timeout(Duration::from_secs(50));
-    /// ```
-    #[must_use]
-    pub fn idle_timeout(self, idle_timeout: Duration) -> Self {
-        Self { idle_timeout, ..self }
-    }
-
-    /// HTTP/1.1 alone, also if the target offers HTTP/2. Default: the best that it offers. Only
-    /// [`HttpTarget::new`] asks for it: a connector of another making decides for itself.
-    ///
-    /// ```
-    /// # use requeue_lambda::HttpSettings;
-    /// let settings = HttpSettings::default().http1_only();
-    /// ```
-    #[must_use]
-    pub fn http1_only(self) -> Self {
-        Self { http1_only: true, ..self }
-    }
-
-    /// The clock with which dates in an answer are compared that has no `Date` of its own, and by
-    /// which requests are signed. Default: this machine's.
-    #[must_use]
-    pub fn clock(self, clock: Clock) -> Self {
-        Self { clock, ..self }
-    }
-}
+/// The longest wait for the body of a response whose status is known.
+const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Delivers messages to one URL over connections that it keeps for the next message.
 ///
 /// Any 2xx is a success, as soon as its status is there: nobody waits for the body. Whatever else
 /// is answered becomes a [`Failure`] as [`Failure::from_response`] describes, at the latest 2 s
-/// after its head, by what there is of the body; no answer at all (no connection, no name, no
+/// after its head, by what there is of the body; no response at all (no connection, no name, no
 /// trust, no time) is a temporary one.
 ///
 /// # Sent twice
@@ -373,10 +169,10 @@ impl<C: Connector> HttpTarget<C> {
         let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
         let mut is_repeated = false;
         loop {
-            // Anew, since a signature says when it was made.
-            let headers = header::assemble(&self.settings, &delivery)?;
-            let has_key = headers.contains_key(header::IDEMPOTENCY_KEY);
-            let request = Outgoing {
+            // Assembled for each try, since a signature says when it was made.
+            let headers = request_headers::assemble(&self.settings, &delivery)?;
+            let has_key = headers.contains_key(request_headers::IDEMPOTENCY_KEY);
+            let request = Unaddressed {
                 method: self.settings.method.clone(),
                 headers,
                 body: delivery.body.clone(),
@@ -404,7 +200,7 @@ impl<C: Connector> HttpTarget<C> {
                 // Of a connection that broke nothing is known but that.
                 let is_silent = lost.repeat == Repeat::WithKey;
                 let evidence = if is_silent { Evidence::Connection } else { Evidence::Typed };
-                return Err(transport::not_answered(&*lost.error, evidence));
+                return Err(transport::no_response(&*lost.error, evidence));
             }
             is_repeated = true;
             let reason = transport::reason(&*lost.error).unwrap_or_default();
@@ -433,7 +229,7 @@ impl<C: Connector> HttpTarget<C> {
         }
         let mut bytes = Vec::new();
         if let Some(body) = body
-            && read_beginning(body, &mut bytes, deadline.min(Instant::now() + BODY_PATIENCE)).await
+            && read_beginning(body, &mut bytes, deadline.min(Instant::now() + BODY_TIMEOUT)).await
         {
             self.pool.give_back(connection, None);
         }
@@ -464,7 +260,7 @@ impl<C: Connector> Handler for HttpTarget<C> {
             receive_count: message.receive_count(),
             first_received: Some(message.first_received()),
             first_sent: Some(message.first_sent()),
-            headers: header::of_message(&self.settings, &message)?,
+            headers: request_headers::of_message(&self.settings, &message)?,
             ..Delivery::new(message.original_id().unwrap_or_default(), message.body().clone())
         };
         self.deliver(delivery).await

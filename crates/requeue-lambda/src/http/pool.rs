@@ -19,9 +19,10 @@ use requeue::Clock;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::connection::{Address, BoxError, Connection, Http1, Http2, Stream, lock};
+use super::connection::{BoxError, Connection, Http1, Http2, Stream, lock};
 use super::connector::{ConnectTimedOut, Connector};
-use super::{BODY_PATIENCE, MAX_BODY_BYTES};
+use super::request::Address;
+use super::{BODY_TIMEOUT, MAX_BODY_BYTES};
 
 /// A request waits no longer than this for a connection whose last response is being read to its
 /// end, before it opens another one.
@@ -213,7 +214,7 @@ impl<C: Connector> Pool<C> {
                 self.0.returned.notify_waiters();
                 let pool = self.clone();
                 tokio::spawn(async move {
-                    let _ = timeout(BODY_PATIENCE, read(&mut body)).await;
+                    let _ = timeout(BODY_TIMEOUT, read(&mut body)).await;
                     drop((body, stream));
                     pool.0.returned.notify_waiters();
                 });
@@ -231,7 +232,7 @@ impl<C: Connector> Pool<C> {
                         connection
                     } else {
                         drop(returning);
-                        timeout(BODY_PATIENCE, fit).await.ok().flatten()
+                        timeout(BODY_TIMEOUT, fit).await.ok().flatten()
                     };
                     if let Some(connection) = connection {
                         pool.keep(connection);
@@ -241,7 +242,7 @@ impl<C: Connector> Pool<C> {
         }
     }
 
-    /// No further request takes it. Those that are on their way over it go on.
+    /// No further request takes it. Requests that are under way over it go on.
     pub(super) fn forget(&self, connection: &Connection) {
         if let Connection::Http2(stream) = connection {
             self.0.unused().http2.retain(|other| !Arc::ptr_eq(other, &stream.connection));

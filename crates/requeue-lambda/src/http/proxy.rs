@@ -182,7 +182,7 @@ impl ProxyFailed {
         Box::new(Self(error.into()))
     }
 
-    /// Whether the proxy answered.
+    /// Whether the proxy responded.
     pub(super) fn is_refusal(&self) -> bool {
         self.refusal().is_some()
     }

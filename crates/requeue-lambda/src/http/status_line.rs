@@ -12,7 +12,7 @@ const LENGTH: usize = 13;
 #[derive(Debug, Default)]
 pub(super) struct StatusLine {
     /// Whether a byte of the request has been written. What comes earlier is no response to it: a
-    /// target may say of an idle connection that it closes it, or answer an earlier request twice.
+    /// target may say of an idle connection that it closes it, or respond to an earlier request twice.
     is_asked: bool,
     has_begun: bool,
     line: [u8; LENGTH],

@@ -35,7 +35,7 @@ pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
 }
 
 /// There is a connection, and no response.
-pub(super) fn not_answered(error: &(dyn Error + 'static), evidence: Evidence) -> Failure {
+pub(super) fn no_response(error: &(dyn Error + 'static), evidence: Evidence) -> Failure {
     // The service responded, and a head that is refused here says nothing about whether it works.
     let evidence = if is_unreadable(error) { Evidence::Connection } else { evidence };
     Failure::new(
@@ -81,7 +81,7 @@ fn known(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(http2) = error.downcast_ref::<h2::Error>() {
         return of_http2(http2);
     }
-    // Of these errors there is only the text: the connector's, and those of TLS that come by way of
+    // Of these errors there is only the text: the connector's, and those of TLS that come through
     // h2.
     let text = error.to_string();
     let is_about_us =

@@ -16,30 +16,30 @@ use tokio::time::{Instant, timeout_at};
 use super::{FetchError, Stored, Texts};
 
 /// For all of them, with the SDK's own retries. Lambda gives the start of a function 10 s.
-const PATIENCE: Duration = Duration::from_secs(8);
+const TIMEOUT: Duration = Duration::from_secs(8);
 /// For one try, so that there is time for another.
-const ATTEMPT: Duration = Duration::from_millis(2_500);
+const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(2_500);
 
 /// What is stored at each of these places. No client is made when there are none.
 pub(crate) async fn fetch(wanted: BTreeSet<Stored>) -> Texts {
     if wanted.is_empty() {
         return Texts::new();
     }
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + TIMEOUT;
     let config = timeout_at(deadline, aws::config()).await.ok();
     let fetched = wanted.into_iter().map(async |stored| {
         let fetched = match &config {
             Some(config) => timeout_at(deadline, text(&stored, config)).await.ok(),
             None => None,
         };
-        (stored, fetched.unwrap_or_else(|| Err(unanswered("TimedOut"))))
+        (stored, fetched.unwrap_or_else(|| Err(no_response("TimedOut"))))
     });
     join_all(fetched).await.into_iter().collect()
 }
 
 /// Each is asked for in its own region.
 async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError> {
-    let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT).build();
+    let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT_TIMEOUT).build();
     let at = |region: &str| {
         let config = config.to_builder().timeout_config(timeouts);
         config.region(Region::new(region.to_owned())).build()
@@ -53,35 +53,35 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError>
                 }
             }
             let operation = "secretsmanager.GetSecretValue";
-            let answer: SecretAnswer =
+            let response: SecretResponse =
                 call_json(&at(region), Service::SecretsManager, operation, &parameters)
                     .await
                     .map_err(|error| fetch_error(&error, "secretsmanager:GetSecretValue"))?;
-            answer.secret_string.ok_or_else(|| FetchError {
+            response.secret_string.ok_or_else(|| FetchError {
                 code: "SecretBinary".to_owned(),
                 remedy: Some("it holds no text: store it as SecretString".to_owned()),
             })
         }
         Stored::Parameter { arn, region } => {
             let parameters = json!({ "Name": arn, "WithDecryption": true });
-            let answer: ParameterAnswer =
+            let response: ParameterResponse =
                 call_json(&at(region), Service::Ssm, "AmazonSSM.GetParameter", &parameters)
                     .await
                     .map_err(|error| fetch_error(&error, "ssm:GetParameter"))?;
-            answer.parameter.and_then(|parameter| parameter.value).ok_or_else(unreadable)
+            response.parameter.and_then(|parameter| parameter.value).ok_or_else(unreadable)
         }
     }
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct SecretAnswer {
+struct SecretResponse {
     secret_string: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
-struct ParameterAnswer {
+struct ParameterResponse {
     parameter: Option<Parameter>,
 }
 
@@ -93,15 +93,15 @@ struct Parameter {
 
 fn fetch_error(error: &CallError, action: &str) -> FetchError {
     match error {
-        SdkError::TimeoutError(_) => unanswered("TimedOut"),
-        SdkError::DispatchFailure(failure) if failure.is_timeout() => unanswered("TimedOut"),
-        SdkError::DispatchFailure(failure) if failure.is_io() => unanswered("NoConnection"),
+        SdkError::TimeoutError(_) => no_response("TimedOut"),
+        SdkError::DispatchFailure(failure) if failure.is_timeout() => no_response("TimedOut"),
+        SdkError::DispatchFailure(failure) if failure.is_io() => no_response("NoConnection"),
         SdkError::DispatchFailure(_) | SdkError::ConstructionFailure(_) => FetchError {
             code: "RequestNotBuilt".to_owned(),
             remedy: Some("there may be no AWS credentials in the environment".to_owned()),
         },
-        SdkError::ServiceError(answer) => {
-            refused(answer.err().code(), answer.err().message(), action)
+        SdkError::ServiceError(refusal) => {
+            refused(refusal.err().code(), refusal.err().message(), action)
         }
         _ => unreadable(),
     }
@@ -136,7 +136,7 @@ fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> FetchErro
 
 const KMS: &str = "the KMS key with which it is encrypted must be enabled, and the role needs kms:Decrypt on that key";
 
-fn unanswered(code: &str) -> FetchError {
+fn no_response(code: &str) -> FetchError {
     let remedy = "a function in a VPC needs a NAT gateway or an interface endpoint of the service";
     FetchError { code: code.to_owned(), remedy: Some(remedy.to_owned()) }
 }

@@ -206,7 +206,7 @@ async fn slowness_is_bounded_by_the_time_outs() {
         ("", Some("no answer in time"), TIMEOUT),
         ("HTTP/1.1 503 Busy\r\nX: ", Some("status 503"), TIMEOUT),
         ("HTTP/1.1 200 OK\r\nX: ", None, TIMEOUT),
-        ("HTTP/1.1 503 Busy\r\nContent-Length: 9999\r\n\r\n", Some("status 503"), BODY_PATIENCE),
+        ("HTTP/1.1 503 Busy\r\nContent-Length: 9999\r\n\r\n", Some("status 503"), BODY_TIMEOUT),
         ("HTTP/1.1 200 OK\r\nContent-Length: 9999\r\n\r\n", None, Duration::ZERO),
         ("HTTP/1.1 200 OK\r\n\r\n", None, Duration::ZERO),
     ] {

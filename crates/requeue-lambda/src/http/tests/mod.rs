@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
-use ::http::{Request, Response, request};
+use ::http::{HeaderValue, Method, Request, Response, request};
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use requeue::embedded::EmbeddedSqs;
-use requeue::{BatchProcessor, FailureClass, Record, Settings};
+use requeue::{BatchProcessor, Clock, FailureClass, Record, Settings};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use super::connection::{MAX_HEAD_BYTES, MAX_HEADERS, PING_INTERVAL, PING_TIMEOUT};
+use super::settings::TIMEOUT;
 use super::*;
 
 mod connections;
