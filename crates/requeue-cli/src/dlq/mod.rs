@@ -15,6 +15,7 @@ mod list;
 mod peek;
 mod progress_line;
 mod redrive;
+mod refusal;
 mod scan;
 mod scan_result;
 mod sqs;

@@ -1,5 +1,5 @@
 //! SQS, as this command asks it: the library's port for messages, the SDK for what a queue's owner
-//! may ask. Says what a refusal means.
+//! may ask.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,8 @@ use requeue::queue::{
 use requeue::{Clock, Record};
 use tokio::time::{Instant, sleep, timeout};
 
-use crate::{CREDENTIALS, Error, redrive_policy};
+use super::refusal::{NO_CREDENTIALS, refusal};
+use crate::{Error, redrive_policy};
 
 /// What a call may take beyond what it waits for.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
@@ -350,62 +351,7 @@ fn call_error<E: ProvideErrorMetadata + std::error::Error + 'static>(
     }
 }
 
-const NO_CREDENTIALS: &str = "NoCredentials";
-
 fn mentions_credentials(error: &(dyn std::error::Error + 'static)) -> bool {
     std::iter::successors(Some(error), |error| error.source())
         .any(|error| error.to_string().contains("credentials"))
-}
-
-/// What SQS said to a whole call, and the remedy.
-pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> Error {
-    let code = error.code.as_str();
-    let name = queue.name();
-    let fails = match error.kind {
-        CallErrorKind::Refused | CallErrorKind::Malformed => {
-            format!("SQS refuses {operation} on {name}")
-        }
-        // Perhaps a gateway said it, and not SQS.
-        CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
-            format!("{operation} on {name} failed")
-        }
-    };
-    match code {
-        "AccessDenied" | "AccessDeniedException" => format!(
-            "SQS refuses {operation} on {name} ({code}): this identity needs the permission sqs:{} \
-             on {queue}",
-            operation.strip_suffix("Batch").unwrap_or(operation),
-        ),
-        "KmsAccessDenied" | "KMS.AccessDeniedException" => format!(
-            "SQS refuses {operation} on {name} ({code}): this identity needs kms:Decrypt and \
-             kms:GenerateDataKey on the queue's key"
-        ),
-        "NonExistentQueue" | "QueueDoesNotExist" => {
-            format!("there is no queue {queue}: look at the URL, the account and the region")
-        }
-        // Answers of services that speak SQS's language and know part of it.
-        "InvalidAction" | "InternalFailure" | "NotImplemented" | "Unknown" => {
-            let remedy = match operation {
-                "StartMessageMoveTask" | "ListMessageMoveTasks" => ": --copy does without it",
-                "ListDeadLetterSourceQueues" => ": --copy with --to does without it",
-                _ => "",
-            };
-            format!("{fails} ({code}){remedy}")
-        }
-        "UnsupportedOperation" if operation == "StartMessageMoveTask" => {
-            format!(
-                "SQS is moving messages out of {name} already: --follow watches that to its \
-                     end"
-            )
-        }
-        "NoConnection" | "TimedOut" => {
-            format!(
-                "SQS does not answer {operation} ({code}): look at the network, the region and \
-                     AWS_ENDPOINT_URL_SQS"
-            )
-        }
-        NO_CREDENTIALS => format!("there are no {CREDENTIALS}"),
-        _ => format!("{fails}: {code}"),
-    }
-    .into()
 }

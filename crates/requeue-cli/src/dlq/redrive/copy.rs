@@ -17,7 +17,8 @@ use super::route::{LeftBehind, RedriveRoute};
 use crate::Error;
 use crate::dlq::held::HeldMessages;
 use crate::dlq::letter::{Filter, Letter};
-use crate::dlq::sqs::{Sqs, refusal};
+use crate::dlq::refusal::refusal;
+use crate::dlq::sqs::Sqs;
 use crate::stop::Stop;
 
 /// What has become of the messages so far.

@@ -1,0 +1,61 @@
+//! Why a call to SQS failed, in a sentence with the remedy.
+
+use requeue::queue::{CallError, CallErrorKind, QueueArn};
+
+use crate::{CREDENTIALS, Error};
+
+/// The code of a call for which no credentials were found.
+pub(super) const NO_CREDENTIALS: &str = "NoCredentials";
+
+/// The error of a whole call.
+pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> Error {
+    let code = error.code.as_str();
+    let name = queue.name();
+    let fails = match error.kind {
+        CallErrorKind::Refused | CallErrorKind::Malformed => {
+            format!("SQS refuses {operation} on {name}")
+        }
+        // Perhaps a gateway said it, and not SQS.
+        CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
+            format!("{operation} on {name} failed")
+        }
+    };
+    match code {
+        "AccessDenied" | "AccessDeniedException" => format!(
+            "SQS refuses {operation} on {name} ({code}): this identity needs the permission sqs:{} \
+             on {queue}",
+            operation.strip_suffix("Batch").unwrap_or(operation),
+        ),
+        "KmsAccessDenied" | "KMS.AccessDeniedException" => format!(
+            "SQS refuses {operation} on {name} ({code}): this identity needs kms:Decrypt and \
+             kms:GenerateDataKey on the queue's key"
+        ),
+        "NonExistentQueue" | "QueueDoesNotExist" => {
+            format!("there is no queue {queue}: look at the URL, the account and the region")
+        }
+        // Answers of services that speak SQS's language and know part of it.
+        "InvalidAction" | "InternalFailure" | "NotImplemented" | "Unknown" => {
+            let remedy = match operation {
+                "StartMessageMoveTask" | "ListMessageMoveTasks" => ": --copy does without it",
+                "ListDeadLetterSourceQueues" => ": --copy with --to does without it",
+                _ => "",
+            };
+            format!("{fails} ({code}){remedy}")
+        }
+        "UnsupportedOperation" if operation == "StartMessageMoveTask" => {
+            format!(
+                "SQS is moving messages out of {name} already: --follow watches that to its \
+                     end"
+            )
+        }
+        "NoConnection" | "TimedOut" => {
+            format!(
+                "SQS does not answer {operation} ({code}): look at the network, the region and \
+                     AWS_ENDPOINT_URL_SQS"
+            )
+        }
+        NO_CREDENTIALS => format!("there are no {CREDENTIALS}"),
+        _ => format!("{fails}: {code}"),
+    }
+    .into()
+}
