@@ -91,9 +91,9 @@ impl RetryPolicy {
     /// default.
     ///
     /// At most 50 retries. Each wait is spread from half of the delay to the whole
-    /// ([`Jitter::Equal`]).
+    /// ([`Jitter::Equal`]), so the third delay of the class rate-limit is 150 to 300 s.
     ///
-    /// | class | delays in seconds | 50 of them, at most | ends after |
+    /// | class | longest delays in seconds | 50 of them, at most | ends after |
     /// |---|---|---|---|
     /// | rate-limit | 60, 180, 300, 300, … | 4 h 04 min | 12 h |
     /// | quota | 120, 360, 600, 600, … | 8 h 08 min | 48 h |

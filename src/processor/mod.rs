@@ -24,13 +24,16 @@
 //!   |  decode, gate, handle, …  |  decide, plan, settle  |  report, respond, log  |
 //! ```
 //!
-//! For example, with a reserve of 5 s and four seconds left:
+//! For example, a function with a timeout of 20 s or more has a reserve of 5 s. When four seconds
+//! are left:
 //!
-//! - A failure that came before the reserve began is settled; SQS is asked for 3.5 s at most.
-//! - A handler that still ran at 5 s was cancelled, and its message has failed by a timeout, which
-//!   is temporary. A result that was there at that moment counts, and so does one of a handler that
-//!   blocks its thread and returns within the next 2.5 s, half the reserve.
+//! - A failure that came while more than 5 s were left is settled; calls to SQS have 3.5 s more.
+//! - A handler that still ran with 5 s left was cancelled, and its message has failed by a timeout,
+//!   which is temporary. A result that was ready at that moment counts, and so does the result of a
+//!   handler that blocks its thread and returns within the next 2.5 s, half the reserve.
 //! - A message whose handler had not started is deferred, and uses up no retry.
+//!
+//! A function with a timeout of 12 s has a reserve of 3 s, and its handlers still run.
 //!
 //! Has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and knows
 //! neither Lambda nor HTTP.

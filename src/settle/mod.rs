@@ -20,7 +20,8 @@
 //! | was not asked: no time was left, or sends to the queue wait | 0 | hidden, if time is left | [`Settlement::Unconfirmed`], code `NotSent` | yes |
 //! | may have handed the original out again | 0 | as it is | [`Settlement::Unconfirmed`], code `VisibilityLapsed` | yes |
 //!
-//! What is not hidden comes back after its visibility timeout. A copy and its original, where both
+//! *Hidden* means for `hidden_if_unsent` of its disposition, by `ChangeMessageVisibility`. A send that
+//! hangs can use up the time for it. What is not hidden comes back after its visibility timeout. A copy and its original, where both
 //! exist, have one [`Message::original_id`](crate::Message::original_id), the idempotency key.
 //!
 //! Entries for one queue share a request (`chunks.rs`), calls are tried again within bounds
