@@ -84,34 +84,26 @@ impl fmt::Debug for ClientCertificate {
 /// let error = requeue_lambda::InvalidClientCertificate::Mismatch;
 /// assert_eq!(error.to_string(), "the private key is not that of the first certificate");
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidClientCertificate {
     /// There is no certificate, or one that cannot be read.
+    #[error(
+        "a client certificate must be X.509 in PEM, beginning with -----BEGIN CERTIFICATE-----"
+    )]
     Certificate,
     /// There is no private key, or one that cannot be read or used.
+    #[error(
+        "a private key must be PKCS #8, PKCS #1 or SEC 1 in PEM: RSA, ECDSA with P-256 or P-384, \
+         or Ed25519"
+    )]
     Key,
     /// The private key is encrypted.
+    #[error("the private key is encrypted: store it decrypted (openssl pkey), as a secret")]
     EncryptedKey,
     /// The private key belongs to another certificate.
+    #[error("the private key is not that of the first certificate")]
     Mismatch,
 }
-
-impl fmt::Display for InvalidClientCertificate {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Certificate => {
-                "a client certificate must be X.509 in PEM, beginning with -----BEGIN CERTIFICATE-----"
-            }
-            Self::Key => {
-                "a private key must be PKCS #8, PKCS #1 or SEC 1 in PEM: RSA, ECDSA with P-256 or P-384, or Ed25519"
-            }
-            Self::EncryptedKey => "the private key is encrypted: store it decrypted (openssl pkey), as a secret",
-            Self::Mismatch => "the private key is not that of the first certificate",
-        })
-    }
-}
-
-impl std::error::Error for InvalidClientCertificate {}
 
 #[cfg(test)]
 mod tests {

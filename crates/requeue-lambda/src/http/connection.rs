@@ -3,7 +3,6 @@
 //! decide whether a request is sent once more.
 
 use std::error::Error;
-use std::fmt;
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -351,13 +350,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// No response in time.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("no answer in time")]
 pub(super) struct TimedOut;
-
-impl fmt::Display for TimedOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("no answer in time")
-    }
-}
-
-impl Error for TimedOut {}

@@ -1,7 +1,5 @@
 //! How a connection is opened: by TCP and TLS, or whatever a test puts in their place.
 
-use std::error::Error;
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -101,13 +99,6 @@ pub(super) fn without_roots() -> TlsConnector {
 }
 
 /// No connection in time.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("connect timed out")]
 pub(super) struct ConnectTimedOut;
-
-impl fmt::Display for ConnectTimedOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("connect timed out")
-    }
-}
-
-impl Error for ConnectTimedOut {}

@@ -1,7 +1,5 @@
 //! The headers that may be set beside those of Requeue and of HTTP itself.
 
-use std::fmt;
-
 use ::http::header::{CONTENT_TYPE, HeaderName, HeaderValue};
 
 /// Headers that frame the message or name its route: HTTP sets them.
@@ -31,27 +29,18 @@ const OUR_PREFIX: &str = "x-requeue-";
 /// let error = HttpSettings::default().header("X-Tenant", "a\r\nX-Admin: yes").unwrap_err();
 /// assert_eq!(error, HeaderError::Value("x-tenant".to_owned()));
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// The name is not one.
+    #[error("invalid header name")]
     Name,
     /// The name is one that Requeue or HTTP itself sets.
+    #[error("header {0} cannot be set")]
     Reserved(String),
     /// The value of the header with this name holds characters that a header must not hold.
+    #[error("invalid value of header {0}")]
     Value(String),
 }
-
-impl fmt::Display for HeaderError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Name => f.write_str("invalid header name"),
-            Self::Reserved(name) => write!(f, "header {name} cannot be set"),
-            Self::Value(name) => write!(f, "invalid value of header {name}"),
-        }
-    }
-}
-
-impl std::error::Error for HeaderError {}
 
 /// A header that may be sent next to ours.
 pub(super) fn parse(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HeaderError> {

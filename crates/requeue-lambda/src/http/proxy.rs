@@ -83,19 +83,13 @@ impl fmt::Debug for Proxy {
 }
 
 /// The URL is not that of an HTTP proxy. It may hold a password, so it is not shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "HTTPS_PROXY is not the URL of an HTTP proxy: set it as http://host:port or \
+     http://user:password@host:port, with special characters of user and password percent-encoded, \
+     or name the target's host in NO_PROXY"
+)]
 pub(crate) struct InvalidProxy;
-
-impl fmt::Display for InvalidProxy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "HTTPS_PROXY is not the URL of an HTTP proxy: set it as http://host:port or http://user:password@host:port, with special characters \
-             of user and password percent-encoded, or name the target's host in NO_PROXY",
-        )
-    }
-}
-
-impl Error for InvalidProxy {}
 
 impl From<InvalidProxy> for io::Error {
     fn from(error: InvalidProxy) -> Self {

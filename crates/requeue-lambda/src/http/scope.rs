@@ -164,18 +164,9 @@ impl FromStr for ScopeKey {
 }
 
 /// It is neither a JSON pointer nor the name of a message attribute.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("allowed is the name of a message attribute, or a JSON pointer such as /account/id")]
 pub struct InvalidScopeKey;
-
-impl fmt::Display for InvalidScopeKey {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "allowed is the name of a message attribute, or a JSON pointer such as /account/id",
-        )
-    }
-}
-
-impl std::error::Error for InvalidScopeKey {}
 
 #[cfg(test)]
 mod tests {

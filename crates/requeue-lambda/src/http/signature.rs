@@ -54,27 +54,18 @@ impl fmt::Debug for SigningSecret {
 /// use requeue_lambda::{InvalidSigningSecret, SigningSecret};
 /// assert_eq!("whsec_c2hvcnQ=".parse::<SigningSecret>().unwrap_err(), InvalidSigningSecret::Length);
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidSigningSecret {
     /// It does not begin with `whsec_`.
+    #[error("a signing secret must begin with whsec_")]
     Prefix,
     /// What follows is no base64 with its padding.
+    #[error("a signing secret must be base64 after whsec_, with its padding")]
     Base64,
     /// Fewer than 24 bytes, or more than 64.
+    #[error("a signing secret must have 24 to 64 bytes")]
     Length,
 }
-
-impl fmt::Display for InvalidSigningSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Prefix => "a signing secret must begin with whsec_",
-            Self::Base64 => "a signing secret must be base64 after whsec_, with its padding",
-            Self::Length => "a signing secret must have 24 to 64 bytes",
-        })
-    }
-}
-
-impl std::error::Error for InvalidSigningSecret {}
 
 /// The value of `webhook-signature`: one signature for each secret.
 pub(super) fn sign(

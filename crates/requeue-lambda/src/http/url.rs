@@ -131,27 +131,43 @@ impl fmt::Debug for TargetUrl {
 /// use requeue_lambda::{TargetUrl, TargetUrlError};
 /// assert_eq!(TargetUrl::parse("https://user:pass@example.com/"), Err(TargetUrlError::Credentials));
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetUrlError {
     /// It is no URL at all.
+    #[error("the target is no valid URL")]
     Malformed,
     /// Scheme or host is missing.
+    #[error("the target URL needs a scheme and a host")]
     Relative,
     /// Neither `https` nor `http`.
+    #[error("the target URL must begin with https://")]
     Scheme,
     /// `http` to another machine.
+    #[error(
+        "the target URL must begin with https://, unless its host is a loopback address or http is \
+         allowed explicitly"
+    )]
     Insecure,
     /// A user or password before the host.
+    #[error("the target URL must not hold a user or password; send them as a header")]
     Credentials,
     /// A fragment, which HTTP does not send.
+    #[error("the target URL must not hold a fragment")]
     Fragment,
     /// No number between 1 and 65,535.
+    #[error("the port of the target URL must be a number between 1 and 65535")]
     Port,
     /// A host that ends in a number and is no IP address in its usual form.
+    #[error("the host of the target URL must be a name, or an IP address as it is usually written")]
     Address,
     /// A link-local address, or one where AWS has its services on an instance, in any form.
+    #[error(
+        "the target URL must not name a link-local address, where credentials are served, unless \
+         that is allowed explicitly"
+    )]
     LinkLocal,
     /// Lambda's own Runtime API.
+    #[error("the target URL must not name Lambda's Runtime API, unless that is allowed explicitly")]
     RuntimeApi,
 }
 
@@ -166,25 +182,6 @@ impl TargetUrlError {
         }
     }
 }
-
-impl fmt::Display for TargetUrlError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Malformed => "the target is no valid URL",
-            Self::Relative => "the target URL needs a scheme and a host",
-            Self::Scheme => "the target URL must begin with https://",
-            Self::Insecure => "the target URL must begin with https://, unless its host is a loopback address or http is allowed explicitly",
-            Self::Credentials => "the target URL must not hold a user or password; send them as a header",
-            Self::Fragment => "the target URL must not hold a fragment",
-            Self::Port => "the port of the target URL must be a number between 1 and 65535",
-            Self::Address => "the host of the target URL must be a name, or an IP address as it is usually written",
-            Self::LinkLocal => "the target URL must not name a link-local address, where credentials are served, unless that is allowed explicitly",
-            Self::RuntimeApi => "the target URL must not name Lambda's Runtime API, unless that is allowed explicitly",
-        })
-    }
-}
-
-impl std::error::Error for TargetUrlError {}
 
 #[cfg(test)]
 mod tests {

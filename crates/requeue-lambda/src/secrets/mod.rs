@@ -138,48 +138,32 @@ fn is_name(text: &str, more: &str) -> bool {
 }
 
 /// Why an ARN names no secret. It may be anything, so it is not shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidSecretArn {
+    #[error(
+        "what begins like the ARN of a secret must be one, as in \
+         arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf, which json-key, \
+         version-stage and version-id may follow, as in …:orders-AbCdEf:token::"
+    )]
     Secret,
+    #[error(
+        "what begins like the ARN of a parameter must be one, as in \
+         arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token"
+    )]
     Parameter,
 }
 
-impl fmt::Display for InvalidSecretArn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Secret => {
-                "what begins like the ARN of a secret must be one, as in arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf, which json-key, \
-                 version-stage and version-id may follow, as in …:orders-AbCdEf:token::"
-            }
-            Self::Parameter => {
-                "what begins like the ARN of a parameter must be one, as in arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token"
-            },
-        })
-    }
-}
-
 /// Why a stored text is not what its ARN says.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
+    #[error("what is stored is no JSON object, so a json-key finds nothing in it")]
     NoObject,
+    #[error("the stored JSON object has no `{}`", .0.escape_debug())]
     Lacks(String),
+    #[error("`{}` of the stored JSON object is no text", .0.escape_debug())]
     NoTextIn(String),
+    #[error("what is stored is empty")]
     Empty,
-}
-
-impl fmt::Display for Unfit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::NoObject => {
-                f.write_str("what is stored is no JSON object, so a json-key finds nothing in it")
-            }
-            Self::Lacks(key) => write!(f, "the stored JSON object has no `{}`", key.escape_debug()),
-            Self::NoTextIn(key) => {
-                write!(f, "`{}` of the stored JSON object is no text", key.escape_debug())
-            }
-            Self::Empty => f.write_str("what is stored is empty"),
-        }
-    }
 }
 
 /// Why a text could not be fetched.
