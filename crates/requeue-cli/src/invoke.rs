@@ -273,8 +273,8 @@ fn place(outcome: &Outcome) -> String {
         Settlement::Kept => "in the queue; it comes back after its visibility timeout",
         Settlement::Unconfirmed { code } => {
             return format!(
-                "in the queue, no copy confirmed ({code}); it comes back after its visibility timeout at the \
-                 latest"
+                "in the queue, no copy confirmed ({code}); it comes back after its visibility \
+                 timeout at the latest"
             );
         }
     };

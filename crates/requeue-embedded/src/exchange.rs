@@ -63,6 +63,10 @@ pub(crate) enum FaultEffect {
     CarriedOut { entry_faults: EntryFaults, after: Transmission },
 }
 
+/// What the engine found, whether others have to look again, and for how long to wait if it found
+/// nothing.
+type Asked<T> = Result<(T, bool, Option<LongPoll>), SqsError>;
+
 /// What happens to a response.
 pub(crate) enum Transmission {
     Arrives,
@@ -113,7 +117,7 @@ impl EmbeddedSqs {
     /// Carries out what the engine is asked, again and again while it has nothing and may wait.
     pub(crate) async fn with_long_poll<T>(
         &self,
-        mut ask: impl FnMut(&mut Engine, SystemTime) -> Result<(T, bool, Option<LongPoll>), SqsError>,
+        mut ask: impl FnMut(&mut Engine, SystemTime) -> Asked<T>,
     ) -> Result<T, SqsError> {
         let begun = Instant::now();
         loop {

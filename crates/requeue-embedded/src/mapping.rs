@@ -25,7 +25,8 @@ use requeue_sqs::{Attribute, AttributeValue, MAX_BATCH_ENTRIES, QueueArn};
 /// let mapping = EventSourceMapping::new(sqs.clone(), queue.clone(), 10);
 /// let batch = mapping.poll(Duration::ZERO).await?.expect("one message");
 /// // … invoke the function with `batch.event()` …
-/// mapping.acknowledge(&batch, &InvocationResult::Response(br#"{"batchItemFailures":[]}"#.to_vec()))?;
+/// let response = br#"{"batchItemFailures":[]}"#.to_vec();
+/// mapping.acknowledge(&batch, &InvocationResult::Response(response))?;
 /// assert!(sqs.messages(&queue)?.is_empty());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;

@@ -131,7 +131,8 @@ async fn trouble_on_the_way_hides_nothing() {
         _ => Fault::None,
     });
     let run = world.dlq(&["list"]).await;
-    let words = "note: 5 messages stay hidden for at most 4 minutes, then come back by themselves: SQS refuses";
+    let words = "note: 5 messages stay hidden for at most 4 minutes, then come back by themselves: \
+                 SQS refuses";
     assert!(
         run.status == 1 && run.stdout.contains("5 messages") && run.stderr.contains(words),
         "{run:?}"

@@ -152,7 +152,10 @@ async fn what_is_behind_ten_unchosen_messages_of_its_fifo_group_is_told() {
     );
     assert_eq!(planned["notReached"], json!({ "fifoGroup": 4 }), "{run:?}");
     let run = world.dlq(&["redrive", "--class", "temporary", "--yes"]).await;
-    let said = "2 messages copied to m.fifo\n10 messages left here, not chosen\nabout 4 messages not reached, and still here\n";
+    let said = "2 messages copied to m.fifo\n\
+                10 messages left here, not chosen\n\
+                about 4 messages not reached, and still here\n\
+                ";
     assert_eq!((run.status, run.stdout.as_str()), (1, said), "{run:?}");
     assert!(run.stderr.contains("note: about 4 messages of m-dlq.fifo not reached: "), "{run:?}");
     assert!(run.stderr.contains(FIFO_GROUP) && run.stderr.contains("--to sends them"), "{run:?}");

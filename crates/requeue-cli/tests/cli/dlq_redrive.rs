@@ -121,8 +121,11 @@ async fn from_a_dead_letter_queue_of_two_queues_each_copy_goes_to_its_own() {
     assert_eq!(run.status, 1, "{run:?}");
     assert_eq!(
         run.stdout,
-        "1 message copied to bills\n5 messages copied to orders\n1 message not copied, and still here: \
-         sent here, and orders-dlq belongs to bills and orders: choose one with --source-queue-url\n"
+        "1 message copied to bills\n\
+         5 messages copied to orders\n\
+         1 message not copied, and still here: sent here, and orders-dlq belongs to bills and \
+         orders: choose one with --source-queue-url\n\
+         "
     );
     assert_eq!(world.sqs.messages(&bills).unwrap()[0].body, "a bill");
     assert_eq!(world.dead()[0].id, stray);
@@ -207,7 +210,9 @@ async fn what_is_not_confirmed_stays_and_is_told() {
         (
             always(DELETE, Fault::refuse(403, "AccessDenied")),
             (5, 1),
-            "needs the permission sqs:DeleteMessage on arn:aws:sqs:us-east-1:000000000000:orders-dlq\n",
+            "needs the permission sqs:DeleteMessage on \
+             arn:aws:sqs:us-east-1:000000000000:orders-dlq\n\
+             ",
         ),
         (always(SEND, Fault::LoseRequest), (5, 0), "so that the copy may exist"),
     ];
@@ -265,7 +270,8 @@ async fn a_move_task_is_found_whose_start_has_no_response() {
 #[tokio::test]
 async fn on_a_terminal_it_asks_first() {
     let world = World::filled("annotate").await;
-    let question = "orders-dlq has about 5 messages: SQS is to move them to where they came from. Go on? [y/N]";
+    let question = "orders-dlq has about 5 messages: SQS is to move them to where they came from. \
+                    Go on? [y/N]";
     for (keys, status, counts) in [("n\n", 1, (5, 0)), ("\n", 1, (5, 0)), ("yes\n", 0, (0, 5))] {
         let (code, said) = world.typed(keys, &["redrive"]).await;
         assert!(said.contains(question), "{said}");
@@ -391,7 +397,8 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         });
         let run = world.dlq(&["redrive", "--yes"]).await;
         let words = format!(
-            "SQS refuses {operation} on orders-dlq (AccessDenied): this identity needs the permission sqs:{operation}"
+            "SQS refuses {operation} on orders-dlq (AccessDenied): this identity needs the \
+             permission sqs:{operation}"
         );
         assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
     }
@@ -410,7 +417,8 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         format!(r#"{{"deadLetterTargetArn":"{}","maxReceiveCount":2}}"#, world.dead_letters);
     world.sqs.create_queue("bills", [("RedrivePolicy", policy.as_str())]).unwrap();
     let run = world.dlq(&["redrive", "--yes"]).await;
-    let words = "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills and orders: choose one with";
+    let words = "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills \
+                 and orders: choose one with";
     assert!(run.status == 1 && run.stdout.contains(words), "{run:?}");
     let run = world.dlq(&["redrive", "--dry-run"]).await;
     assert!(run.stdout.contains("5 of those by their claim come from orders\n"), "{run:?}");

@@ -87,7 +87,8 @@ const STORIES: [Story; 11] = [
         status: 1,
         said: &[
             "1 message copied to bills",
-            "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills and orders: choose one with --source-queue-url",
+            "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills and \
+             orders: choose one with --source-queue-url",
         ],
     },
     Story {
@@ -195,7 +196,9 @@ async fn what_stays_is_told_with_the_queue_by_whose_word() {
     let Shared { world, bills } = &shared;
     let to_bills = ["redrive", "--dry-run", "--source-queue-url", &world.url(bills)];
     let run = world.run(&to_bills).await;
-    let words = "5 messages would stay here, by their claim to come from orders; --source with --to brings them back\n";
+    let words = "5 messages would stay here, by their claim to come from orders; --source with \
+                 --to brings them back\n\
+                 ";
     assert!(
         run.stdout.contains(words) && run.stdout.contains("1 message would be copied to bills"),
         "{run:?}"

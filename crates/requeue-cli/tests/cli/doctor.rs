@@ -45,7 +45,8 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
         (
             &KEYS[2..],
             function,
-            "AWS does not answer in eu-west-1 (NoAnswer: no credentials found in chain): check the network, ",
+            "AWS does not answer in eu-west-1 (NoAnswer: no credentials found in chain): check the \
+             network, ",
         ),
         (
             &with_endpoint[..],
@@ -60,7 +61,8 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
         (
             &KEYS[2..],
             nowhere,
-            "SQS does not answer in eu-west-1 (NoAnswer): check the network, AWS_ENDPOINT_URL, and that there are AWS credentials",
+            "SQS does not answer in eu-west-1 (NoAnswer): check the network, AWS_ENDPOINT_URL, and \
+             that there are AWS credentials",
         ),
         (
             &KEYS[..],

@@ -143,7 +143,8 @@ fn a_secret_that_is_named_and_cannot_be_fetched_is_told_before_any_message_is_to
     for command in [&["invoke", "events/single.json"][..], &["work", "--queue-url", queue]] {
         let run = requeue_with(&variables, command);
         let expected = format!(
-            "error: 1 setting is invalid:\n  REQUEUE_HEADERS has `Authorization`: {ARN}: NoConnection: "
+            "error: 1 setting is invalid:\n  REQUEUE_HEADERS has `Authorization`: {ARN}: \
+             NoConnection: "
         );
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{}", run.stderr);
         assert!(run.stderr.starts_with(&expected), "{}", run.stderr);
@@ -241,7 +242,8 @@ fn in_real_sqs_nothing_is_handled_without_credentials_and_what_is_not_confirmed_
     for place in [&["--sqs"][..], &["--queue-url", "http://127.0.0.1:1/000000000000/orders"]] {
         let arguments = [&["invoke", &event][..], place].concat();
         let run = requeue_with(&alone, &arguments);
-        let missing = "error: there are no AWS credentials in the environment or in AWS's files; `aws configure";
+        let missing = "error: there are no AWS credentials in the environment or in AWS's files; \
+                       `aws configure";
         assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{place:?}: {}", run.stderr);
         assert!(run.stderr.starts_with(missing), "{place:?}: {}", run.stderr);
 
@@ -300,7 +302,9 @@ fn a_time_stamp_that_no_clock_can_show_is_refused_by_name() {
             let records = [record(json!({})), record(json!({ name: millis.to_string() }))];
             let run = requeue_reading(&json!({ "Records": records }).to_string(), &["invoke", "-"]);
             let refusal = format!(
-                "error: Records[1] has the {name} {millis}: allowed are milliseconds since 1970, before the year 9999; correct the event\n"
+                "error: Records[1] has the {name} {millis}: allowed are milliseconds since 1970, \
+                 before the year 9999; correct the event\n\
+                 "
             );
             assert_eq!(
                 (run.status, run.stderr == refusal),

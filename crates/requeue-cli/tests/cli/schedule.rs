@@ -44,7 +44,11 @@ fn without_jitter_the_table_shows_the_delays_of_the_standard_policy() {
     ];
     assert_eq!(rows(&text, "rate-limit"), expected);
     assert!(
-        text.contains("\ngiven up as retries-exhausted after 50 retries: 4 h 4 min; in the dead-letter queue 5 visib"),
+        text.contains(
+            "\n\
+                       given up as retries-exhausted after 50 retries: 4 h 4 min; in the \
+                       dead-letter queue 5 visib"
+        ),
         "{text}"
     );
 }
@@ -58,10 +62,10 @@ fn the_built_in_policy_is_shown_unless_another_is_named() {
         ["3", "300 s", "450 s", "600 s", "9 min", "13 min 30 s", "18 min"]
     );
     let critical = requeue(&["schedule", "--preset", "critical"]).succeeded();
-    assert!(
-        critical
-            .contains("rate-limit in the policy critical: exponential backoff, proportional 0.2 jitter, at most 5 ret")
-    );
+    assert!(critical.contains(
+        "rate-limit in the policy critical: exponential backoff, proportional 0.2 \
+                       jitter, at most 5 ret"
+    ));
 
     let unknown = requeue(&["schedule", "--preset", "criticl"]);
     let allowed = "error: --preset is `\"criticl\"`: allowed is standard, high-volume, critical\n";
@@ -311,11 +315,15 @@ fn in_its_place_a_message_ends_when_the_queue_allows_no_more_receives() {
         let options = ["schedule", "-", "--strategy", "visibility", "--max-receive-count", count];
         requeue_reading(document, &options).succeeded()
     };
-    let five = "moved by SQS as receives-exhausted after 4 retries: 4 min; in the dead-letter queue 60 s later\n\
-                maxReceiveCount 5 allows 4 retries: the policy needs 7\n";
+    let five = "moved by SQS as receives-exhausted after 4 retries: 4 min; in the dead-letter \
+                queue 60 s later\n\
+                maxReceiveCount 5 allows 4 retries: the policy needs 7\n\
+                ";
     assert!(text(document, "5").contains(five), "{}", text(document, "5"));
     assert!(!text(document, "7").contains("the policy needs"));
-    let many = "maxReceiveCount 1000 allows 999 retries: the policy needs 1001; SQS allows 1,000 at most\n";
+    let many = "maxReceiveCount 1000 allows 999 retries: the policy needs 1001; SQS allows 1,000 \
+                at most\n\
+                ";
     assert!(text(r#"{"maxRetries": 1000, "totalTimeoutSeconds": 1000000}"#, "1000").contains(many));
 }
 

@@ -243,7 +243,8 @@ async fn it_says_why_it_does_not_begin() {
         (
             &[],
             &anonymous,
-            "error: there are no AWS credentials in the environment or in AWS's files; `aws configure",
+            "error: there are no AWS credentials in the environment or in AWS's files; `aws \
+             configure",
         ),
         (&[], &[("REQUEUE_CONCURRENCY", "0")], "REQUEUE_CONCURRENCY is `0`"),
     ];

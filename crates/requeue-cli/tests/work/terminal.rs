@@ -15,7 +15,9 @@ use crate::shop::Shop;
 const PATIENCE: Duration = Duration::from_secs(20);
 const CLEARED: &str = "\r\u{1b}[2K";
 /// Runs what follows in a terminal of its own, of so many columns.
-const IN_TERMINAL: &str = "import os, pty, sys; sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', 'stty rows 24 cols ' + sys.argv[1] + '; exec \"$@\"', '-'] + sys.argv[2:])))";
+const IN_TERMINAL: &str = "import os, pty, sys; \
+                           sys.exit(os.waitstatus_to_exitcode(pty.spawn(['sh', '-c', 'stty rows 24 \
+                           cols ' + sys.argv[1] + '; exec \"$@\"', '-'] + sys.argv[2:])))";
 
 /// Everything that comes to be on a terminal on which a worker has a failing message, trouble and
 /// then a Ctrl-C.
