@@ -9,7 +9,7 @@ use requeue::{BatchProcessor, DeadLetterMode, Failure};
 
 use crate::world::{Act, Dice, SEND, Script, Seen, VISIBILITY_CHANGE, World, secs};
 
-const BATCHES: usize = 10_000;
+const BATCHES: u64 = 10_000;
 
 impl Dice {
     fn act(&self) -> Act {
@@ -116,8 +116,9 @@ async fn live(seed: u64) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn order_is_kept_and_nothing_is_given_up_uncalled() {
+    let enough = usize::try_from(crate::share(BATCHES)).unwrap();
     let (mut batches, mut seed) = (0, 0);
-    while batches < BATCHES {
+    while batches < enough {
         batches += live(seed).await;
         seed += 1;
     }

@@ -109,7 +109,7 @@ async fn live(seed: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn the_response_is_out_in_time_and_nothing_is_lost() {
-    for seed in 0..RUNS {
+    for seed in 0..crate::share(RUNS) {
         live(seed).await;
     }
 }

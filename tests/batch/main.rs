@@ -40,3 +40,8 @@ mod stuck;
 mod tampering;
 mod wire_through;
 mod worker;
+
+/// All histories where `REQUEUE_TEST_SEEDS` is set, as by `tests/run`, and a tenth of them elsewhere.
+fn share(histories: u64) -> u64 {
+    if std::env::var_os("REQUEUE_TEST_SEEDS").is_some() { histories } else { histories / 10 }
+}
