@@ -21,8 +21,9 @@
 //! | may have handed the original out again | 0 | as it is | [`Settlement::Unconfirmed`], code `VisibilityLapsed` | yes |
 //!
 //! *Hidden* means for `hidden_if_unsent` of its disposition, by `ChangeMessageVisibility`. A send that
-//! hangs can use up the time for it. What is not hidden comes back after its visibility timeout. A copy and its original, where both
-//! exist, have one [`Message::original_id`](crate::Message::original_id), the idempotency key.
+//! hangs can use up the time for it. An original that is not hidden comes back after its visibility
+//! timeout. A copy and its original, where both exist, have one
+//! [`Message::original_id`](crate::Message::original_id), the idempotency key.
 //!
 //! Entries for one queue share a request (`chunks.rs`), calls are tried again within bounds
 //! (`calls.rs`), and after a send without a response other sends wait (`hold.rs`).

@@ -10,7 +10,7 @@ use requeue::queue::{CallError, Confirmation, Outgoing, QueueArn};
 use requeue::{InvocationError, Message, SqsBatchResponse};
 use tokio::time::Instant;
 
-use crate::book::{Book, Invocation, Member};
+use crate::book::{Book, Invocation, Member, Track};
 use crate::copies;
 use crate::letters;
 use crate::plan::{DeadLetters, secs};
@@ -436,9 +436,8 @@ impl Book {
     /// Whether receives were used up by one before it in its FIFO group that waited for its own
     /// time: once that one is gone, nobody knows of them.
     fn waited_behind_another(&self, world: &World, n: usize) -> bool {
-        let group = &self.tracks[n].product.group;
-        let mut before = self.tracks[..n].iter().filter(|track| track.product.group == *group);
-        world.plan.is_fifo && before.any(|track| track.product.asked.not_before.is_some())
+        world.plan.is_fifo
+            && self.before_in_group(n).any(|track| track.product.asked.not_before.is_some())
     }
 
     /// Whether a message before it in its FIFO group was handled in the dead-letter queue more often
@@ -447,13 +446,17 @@ impl Book {
     /// uses up a receive of those behind it.
     fn starved(&self, world: &World, n: usize) -> bool {
         let plan = &world.plan;
-        let group = &self.tracks[n].product.group;
-        let mut before = self.tracks[..n].iter().filter(|track| track.product.group == *group);
         plan.is_fifo
-            && before.any(|track| {
+            && self.before_in_group(n).any(|track| {
                 let retries = usize::try_from(track.product.asked.retries(plan)).expect("small");
                 track.calls_when_dead > retries + 1
             })
+    }
+
+    /// The messages of its group that were sent before it.
+    fn before_in_group(&self, n: usize) -> impl Iterator<Item = &Track> {
+        let group = &self.tracks[n].product.group;
+        self.tracks[..n].iter().filter(move |track| track.product.group == *group)
     }
 
     /// What no copy can be made of uses up receives instead of retries.
