@@ -151,7 +151,12 @@ class Watched(unittest.TestCase):
         # As the file is, a failure is half a year old.
         failed = self.invoke(port, "requeue-lambda", EVENTS / "every-class.json")
         self.assertEqual(failed, sorted(set(ids.values()) - {ids["ok"]}))
-        self.assertEqual(self.calls(), {order: 1 for order in orders})
+        # A connection that has brought a response before and is then reset is the connection's fault: sent once more, with the same key.
+        reset = next(json.loads(record["body"])["orderId"] for record in records if '"reset"' in record["body"])
+        calls = self.calls()
+        self.assertIn(calls.pop(reset), (1, 2))
+        self.assertEqual({call["headers"]["idempotency-key"] for call in self.target.called(reset)}, {ids["reset"]})
+        self.assertEqual(calls, {order: 1 for order in orders - {reset}})
         self.assertEqual(self.messages(), before)
 
         def renamed(place, record):
