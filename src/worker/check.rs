@@ -29,7 +29,7 @@ pub enum StartError {
         /// SQS's code.
         code: String,
     },
-    /// SQS does not answer, or cannot now.
+    /// SQS does not respond, or cannot now.
     Unavailable {
         /// SQS's code, or ours.
         code: String,
@@ -68,7 +68,7 @@ impl fmt::Display for StartError {
             ),
             Self::Unavailable { code } => write!(
                 f,
-                "SQS does not answer ({code}): check the network, the credentials, the region and AWS_ENDPOINT_URL_SQS"
+                "SQS does not respond ({code}): check the network, the credentials, the region and AWS_ENDPOINT_URL_SQS"
             ),
             Self::NoDeadLetterQueue => f.write_str(
                 "the queue has no redrive policy, so that what is given up would go round until it vanishes: give it a \

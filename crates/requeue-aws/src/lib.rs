@@ -45,7 +45,7 @@ use endpoint::Endpoint;
 pub use aws_types::SdkConfig;
 pub use aws_types::region::Region;
 
-/// Why a call brought no answer; the service's own errors have a code.
+/// Why a call brought no response; the service's own errors have a code.
 pub type CallError = SdkError<ErrorMetadata, HttpResponse>;
 
 /// A service that can be called.
@@ -94,7 +94,7 @@ impl Service {
     }
 }
 
-/// Sends a request whose URI is a path; `read` makes of the answer's body what the caller wants.
+/// Sends a request whose URI is a path; `read` makes of the response's body what the caller wants.
 ///
 /// # Errors
 ///

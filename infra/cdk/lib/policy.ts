@@ -109,7 +109,7 @@ export interface ClassPolicy {
 
 /** When the circuit of a service that fails opens: messages are deferred without a call. */
 export interface CircuitBreaker {
-  /** So many failures in a row open the circuit, and up to ten times as many where some calls are answered. */
+  /** So many failures in a row open the circuit, and up to ten times as many where some calls succeed. */
   readonly threshold?: number;
   /** The longest time between two rounds of probes. */
   readonly resetTimeoutSeconds?: number;
@@ -121,7 +121,7 @@ export interface Rule {
   readonly match: RuleMatch;
   /** What the failure then is. */
   readonly class: FailureClass;
-  /** What the message then waits at least, whatever the answer names. */
+  /** What the message then waits at least, whatever the response names. */
   readonly delaySeconds?: number;
   /** What logs and dead letters call the failure, for example `outdated-fare`. */
   readonly reason?: string;
@@ -129,13 +129,13 @@ export interface Rule {
 
 /** What a failure must be like. */
 export interface RuleMatch {
-  /** The status of the answer, or one of a list. */
+  /** The status of the response, or one of a list. */
   readonly status?: Status | readonly Status[];
-  /** A code or reason in the answer's body, or of the error; or one of a list. */
+  /** A code or reason in the response's body, or of the error; or one of a list. */
   readonly code?: string | readonly string[];
-  /** Headers that the answer must have: `true` for any value, or the value. */
+  /** Headers that the response must have: `true` for any value, or the value. */
   readonly header?: Readonly<Record<string, string | true>>;
-  /** Whole words in this order in the answer's body or in the error's message; or one of a list. */
+  /** Whole words in this order in the response's body or in the error's message; or one of a list. */
   readonly words?: string | readonly string[];
 }
 export type Status = number | StatusWord;

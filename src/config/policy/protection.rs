@@ -26,7 +26,7 @@ mod breaker {
 
     table! {
         THRESHOLD, "threshold", Count = FAILURES,
-            "So many failures in a row open the circuit, and up to ten times as many where some calls are answered. Default: 5.";
+            "So many failures in a row open the circuit, and up to ten times as many where some calls succeed. Default: 5.";
         RESET_TIMEOUT, "resetTimeoutSeconds", Seconds = HOLD,
             "The longest time between two rounds of probes. Default: 30.";
     }

@@ -71,7 +71,7 @@ pub(super) mod rule {
         CLASS, "class", shapes::OneOf<FailureClass> = OUTCOMES,
             "What the failure then is.";
         DELAY, "delaySeconds", Seconds = RULED,
-            "What the message then waits at least, whatever the answer names.";
+            "What the message then waits at least, whatever the response names.";
         REASON, "reason", Label = Label,
             "What logs and dead letters call the failure, for example outdated-fare. Default: the place of the rule.";
     }
@@ -83,13 +83,13 @@ pub(super) mod matching {
 
     table! {
         STATUS, "status", Many<Status> = Many(Status),
-            "The status of the answer, or one of a list: a number, 3xx, 4xx or 5xx.";
+            "The status of the response, or one of a list: a number, 3xx, 4xx or 5xx.";
         CODE, "code", Many<Code> = Many(Code),
-            "A code or reason in the answer's body, or of the error; or one of a list.";
+            "A code or reason in the response's body, or of the error; or one of a list.";
         HEADER, "header", Header = Header,
-            "Headers that the answer must have: true for any value, or the value, whatever its case.";
+            "Headers that the response must have: true for any value, or the value, whatever its case.";
         WORDS, "words", Many<Phrases> = Many(Phrases),
-            "Whole words in this order in the answer's body or in the error's message; or one of a list.";
+            "Whole words in this order in the response's body or in the error's message; or one of a list.";
     }
 }
 

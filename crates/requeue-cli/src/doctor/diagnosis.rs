@@ -80,8 +80,7 @@ impl From<&Unread> for Skip {
                 [format!("let who runs this have {permission} on {resource}")],
             )
         } else {
-            let found =
-                format!("not checked: {permission} on {resource} was not answered ({code})");
+            let found = format!("not checked: {permission} on {resource} had no response ({code})");
             Diagnosis::unknown(
                 found,
                 ["run it again where AWS answers; check the network, the region and \

@@ -93,7 +93,7 @@ impl Clients {
             Err(Unread { code, .. }) => {
                 let region = &self.region;
                 return Err(format!(
-                    "SQS does not answer in {region} ({code}): {CHECK} {CREDENTIALS}"
+                    "SQS does not respond in {region} ({code}): {CHECK} {CREDENTIALS}"
                 )
                 .into());
             }
@@ -312,7 +312,7 @@ impl Clients {
         }
         let reason = innermost.to_string();
         format!(
-            "AWS does not answer in {region} ({code}: {}): {CHECK} {CREDENTIALS}",
+            "AWS does not respond in {region} ({code}: {}): {CHECK} {CREDENTIALS}",
             reason.lines().next().unwrap_or_default().trim_end_matches(". Attempted:")
         )
     }

@@ -45,23 +45,23 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
         (
             &KEYS[2..],
             function,
-            "AWS does not answer in eu-west-1 (NoAnswer: no credentials found in chain): check the \
+            "AWS does not respond in eu-west-1 (NoAnswer: no credentials found in chain): check the \
              network, ",
         ),
         (
             &with_endpoint[..],
             function,
-            "AWS does not answer in eu-west-1 (NoAnswer: Connection refused",
+            "AWS does not respond in eu-west-1 (NoAnswer: Connection refused",
         ),
         (
             &with_endpoint[..],
             nowhere,
-            "SQS does not answer in eu-west-1 (NoAnswer): check the network, ",
+            "SQS does not respond in eu-west-1 (NoAnswer): check the network, ",
         ),
         (
             &KEYS[2..],
             nowhere,
-            "SQS does not answer in eu-west-1 (NoAnswer): check the network, AWS_ENDPOINT_URL, and \
+            "SQS does not respond in eu-west-1 (NoAnswer): check the network, AWS_ENDPOINT_URL, and \
              that there are AWS credentials",
         ),
         (

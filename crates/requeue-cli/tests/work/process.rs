@@ -239,7 +239,7 @@ async fn it_says_why_it_does_not_begin() {
             &[],
             "accepts no connection within 1 s",
         ),
-        (&[], &[("AWS_ENDPOINT_URL_SQS", nobody)], "SQS does not answer (NoConnection)"),
+        (&[], &[("AWS_ENDPOINT_URL_SQS", nobody)], "SQS does not respond (NoConnection)"),
         (
             &[],
             &anonymous,

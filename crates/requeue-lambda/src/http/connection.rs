@@ -351,5 +351,5 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// No response in time.
 #[derive(Debug, thiserror::Error)]
-#[error("no answer in time")]
+#[error("no response in time")]
 pub(super) struct TimedOut;

@@ -17,8 +17,8 @@ type Kind = (fn(&hyper::Error) -> bool, &'static str);
 /// What hyper itself finds wrong with a connection or a response.
 const HYPER: [Kind; 7] = [
     (hyper::Error::is_timeout, "timed out"),
-    (hyper::Error::is_parse, "head of the answer too large or not HTTP"),
-    (hyper::Error::is_incomplete_message, "connection closed before the answer"),
+    (hyper::Error::is_parse, "head of the response too large or not HTTP"),
+    (hyper::Error::is_incomplete_message, "connection closed before the response"),
     (hyper::Error::is_body_write_aborted, "body not sent"),
     (hyper::Error::is_canceled, "connection closed"),
     (hyper::Error::is_closed, "connection closed"),
@@ -95,7 +95,7 @@ fn known(error: &(dyn Error + 'static)) -> Option<String> {
 
 fn of_http2(error: &h2::Error) -> Option<String> {
     if is_unreadable(error) {
-        return Some("head of the answer too large or malformed".to_owned());
+        return Some("head of the response too large or malformed".to_owned());
     }
     if let Some(io) = error.get_io() {
         // Its source is not in the chain.

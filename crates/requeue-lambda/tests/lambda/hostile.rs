@@ -28,7 +28,7 @@ const FATES: [(&str, &str, bool, &str); 16] = [
     ("headers that do not end", "temporary", false, "status 503"),
     ("a header of a megabyte", "temporary", false, "status 503"),
     ("interim answers that do not end", "temporary", false, " time"),
-    ("no HTTP", "temporary", false, "head of the answer too large or not HTTP"),
+    ("no HTTP", "temporary", false, "head of the response too large or not HTTP"),
     ("one byte of the body at a time", "temporary", false, "status 503"),
     ("a body that does not end", "temporary", false, "status 503"),
     ("chunks that do not end", "temporary", false, "status 503"),

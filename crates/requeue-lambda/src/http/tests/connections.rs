@@ -144,7 +144,7 @@ async fn no_request_is_sent_three_times() {
     let failed = target.deliver(Delivery::new("id-2", "")).await.expect_err("all connections die");
     assert_eq!(
         (failed.evidence(), failed.reason()),
-        (Evidence::Typed, "connection closed before the answer")
+        (Evidence::Typed, "connection closed before the response")
     );
     assert_eq!((opened.load(Ordering::SeqCst), count.load(Ordering::SeqCst)), (2, 3));
 }
@@ -357,7 +357,7 @@ async fn the_head_has_a_time_out_of_its_own() {
         });
         let begun = Instant::now();
         let failed = failure(&HttpTarget::with_connector(localhost(), settings, silent)).await;
-        assert_eq!((failed.reason(), failed.evidence()), ("no answer in time", Evidence::Typed));
+        assert_eq!((failed.reason(), failed.evidence()), ("no response in time", Evidence::Typed));
         assert_eq!(begun.elapsed().as_secs(), limit);
     }
 }

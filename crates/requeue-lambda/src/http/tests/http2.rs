@@ -162,7 +162,10 @@ async fn what_befalls_one_request_or_their_connection_fails_no_other() {
         ("leave", None),
         ("close", None),
         ("each-close", typed("connection closed")),
-        ("each-malform", Some((Evidence::Connection, "head of the answer too large or malformed"))),
+        (
+            "each-malform",
+            Some((Evidence::Connection, "head of the response too large or malformed")),
+        ),
         (
             "reset",
             typed("HTTP/2 stream ended by the other side: unexpected internal error encountered"),

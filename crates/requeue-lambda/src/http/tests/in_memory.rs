@@ -155,7 +155,7 @@ async fn a_huge_head_is_refused_over_http2_too() {
                 (
                     FailureClass::Temporary,
                     Evidence::Connection,
-                    "head of the answer too large or malformed"
+                    "head of the response too large or malformed"
                 ),
                 "{length}"
             );
@@ -203,7 +203,7 @@ fn trickling(head: &'static str) -> HttpTarget<InMemory> {
 #[tokio::test(start_paused = true)]
 async fn slowness_is_bounded_by_the_time_outs() {
     for (head, reason, limit) in [
-        ("", Some("no answer in time"), TIMEOUT),
+        ("", Some("no response in time"), TIMEOUT),
         ("HTTP/1.1 503 Busy\r\nX: ", Some("status 503"), TIMEOUT),
         ("HTTP/1.1 200 OK\r\nX: ", None, TIMEOUT),
         ("HTTP/1.1 503 Busy\r\nContent-Length: 9999\r\n\r\n", Some("status 503"), BODY_TIMEOUT),

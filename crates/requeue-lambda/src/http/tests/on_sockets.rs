@@ -330,10 +330,10 @@ async fn a_status_counts_also_if_its_body_breaks_off() {
 #[tokio::test]
 async fn an_answer_that_breaks_off_is_temporary() {
     for (answer, reason) in [
-        ("", "connection closed before the answer"),
-        ("HTTP/1.1 200", "connection closed before the answer"),
+        ("", "connection closed before the response"),
+        ("HTTP/1.1 200", "connection closed before the response"),
         ("HTTP/1.1 503 No\r\nContent-Length: 10\r\n\r\nhalf", "status 503"),
-        ("SSH-2.0-OpenSSH_9.6\r\n", "head of the answer too large or not HTTP"),
+        ("SSH-2.0-OpenSSH_9.6\r\n", "head of the response too large or not HTTP"),
     ] {
         let failed = failure(&Server::canned(answer).await.target()).await;
         assert_eq!(
