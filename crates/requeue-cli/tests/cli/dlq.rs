@@ -6,7 +6,7 @@ use std::time::Duration;
 use requeue::embedded::Fault;
 use serde_json::{Value, json};
 
-use crate::dlq_world::{BODIES, GROUPS, World, lines};
+use crate::dlq_world::{BODIES, GROUPS, World, lines, side_by_side};
 use crate::run::scratch;
 
 const README: &str = include_str!("../../../../README.md");
@@ -190,31 +190,36 @@ async fn messages_are_shown_without_bodies_and_values_unless_bodies_are_asked_fo
     world.assert_all_visible();
 }
 
-#[tokio::test]
-async fn filters_choose() {
-    let world = World::filled("annotate").await;
-    let id = world.ids[1].as_str();
-    for (filter, count) in [
+#[test]
+fn filters_choose() {
+    // `{id}` stands for the id of the second message.
+    let filters = [
         (&["--class", "quota"][..], 3),
         (&["--class", "quota", "--class", "temporary"], 4),
         (&["--class", "unknown"], 0),
         (&["--reason", "non-retryable"], 1),
         (&["--class", "quota", "--reason", "non-retryable"], 0),
-        (&["--id", id], 1),
-        (&["--id", id, "--class", "temporary"], 0),
+        (&["--id", "{id}"], 1),
+        (&["--id", "{id}", "--class", "temporary"], 0),
         (&["--limit", "2"], 2),
         (&["--class", "quota", "--limit", "1"], 1),
-    ] {
+    ];
+    let choose = async |(filter, count): (&[&str], usize)| {
+        let world = World::filled("annotate").await;
+        let id = world.ids[1].as_str();
+        let filter: Vec<&str> =
+            filter.iter().map(|word| if *word == "{id}" { id } else { word }).collect();
         for command in [&["peek", "--json"][..], &["export", "-"]] {
-            let run = world.dlq(&[command, filter].concat()).await;
+            let run = world.dlq(&[command, &filter].concat()).await;
             assert_eq!(
                 (run.status, lines(&run.stdout).len()),
                 (0, count),
                 "{command:?} {filter:?}: {run:?}"
             );
         }
-    }
-    world.assert_all_visible();
+        world.assert_all_visible();
+    };
+    side_by_side(filters, choose);
 }
 
 #[tokio::test]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use requeue::embedded::Fault;
 use tokio::time::{Instant, sleep};
 
-use crate::dlq_world::{DELETE, SEND, World, originals};
+use crate::dlq_world::{DELETE, SEND, World, originals, side_by_side};
 use crate::run::{hangs_up, scratch};
 
 fn signal(child: &Child, signal: &str) {
@@ -37,20 +37,21 @@ async fn until(what: impl Fn() -> bool) {
     }
 }
 
-#[tokio::test]
-async fn interrupted_it_leaves_everything_visible_and_nothing_lost() {
-    let world = World::filled("annotate").await;
-    let all: BTreeSet<String> = world.ids.iter().cloned().collect();
+#[test]
+fn interrupted_it_leaves_everything_visible_and_nothing_lost() {
     let file = scratch("dlq-interrupted.jsonl");
     let _ = fs::remove_file(&file);
-    for (arguments, operation, number) in [
+    let interrupted = [
         (&["list"][..], "ReceiveMessage", 2),
         (&["peek"], "ReceiveMessage", 2),
         (&["export", file.to_str().unwrap()], "ReceiveMessage", 2),
         (&["redrive", "--dry-run"], "ReceiveMessage", 2),
         (&["redrive", "--yes", "--copy"], SEND, 1),
         (&["redrive", "--yes", "--copy"], DELETE, 2),
-    ] {
+    ];
+    let interrupt = async |(arguments, operation, number): (&[&str], &'static str, u64)| {
+        let world = World::filled("annotate").await;
+        let all: BTreeSet<String> = world.ids.iter().cloned().collect();
         for (name, status) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
             if name == "-HUP" && !hangs_up() {
                 continue;
@@ -76,7 +77,8 @@ async fn interrupted_it_leaves_everything_visible_and_nothing_lost() {
             );
             world.put_back().await;
         }
-    }
+    };
+    side_by_side(interrupted, interrupt);
     let beside =
         fs::read_dir(file.parent().unwrap()).unwrap().map(|entry| entry.unwrap().file_name());
     assert!(beside.into_iter().all(|name| !name.to_string_lossy().contains("dlq-interrupted")));

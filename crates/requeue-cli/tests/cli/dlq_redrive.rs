@@ -7,7 +7,7 @@ use requeue::embedded::{EntryFault, EntryOutcome, Fault, MessageView};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
-use crate::dlq_world::{BODIES, DELETE, SEND, World, originals, payloads};
+use crate::dlq_world::{BODIES, DELETE, SEND, World, originals, payloads, side_by_side};
 
 #[tokio::test]
 async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
@@ -288,9 +288,9 @@ async fn copies_are_no_faster_than_the_rate() {
     assert!(began.elapsed() >= Duration::from_millis(2_500), "{:?}", began.elapsed());
 }
 
-#[tokio::test]
-async fn what_fails_again_at_once_does_not_go_round() {
-    for name in ["orders", "orders.fifo"] {
+#[test]
+fn what_fails_again_at_once_does_not_go_round() {
+    let bring_back = async |name: &str| {
         for options in [&[][..], &["--rate", "2"], &["--fresh-budget"]] {
             let world = World::filled_with("direct", name, &["0", "1", "2 quota"]).await;
             let command = [&["redrive", "--yes", "--copy", "--json"], options].concat();
@@ -303,7 +303,8 @@ async fn what_fails_again_at_once_does_not_go_round() {
             assert_eq!(redriven["copied"][name], 3, "{name} {options:?}: {run:?}");
             world.assert_all_visible();
         }
-    }
+    };
+    side_by_side(["orders", "orders.fifo"], bring_back);
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use requeue::printable::is_printable;
 use requeue::queue::QueueArn;
 use serde_json::{Value, json};
 
-use crate::dlq_world::{World, lines};
+use crate::dlq_world::{World, lines, side_by_side};
 
 /// Five messages of `orders` in the dead-letter queue, and one that SQS moved there from `bills`.
 struct Shared {
@@ -147,9 +147,9 @@ const STORIES: [Story; 11] = [
     },
 ];
 
-#[tokio::test]
-async fn no_message_is_brought_back_to_a_queue_that_it_did_not_come_from_unless_to_says_so() {
-    for story in STORIES {
+#[test]
+fn no_message_is_brought_back_to_a_queue_that_it_did_not_come_from_unless_to_says_so() {
+    let tell = async |story: Story| {
         let shared = Shared::new(story.mode, story.orders_has_policy).await;
         let Shared { world, bills } = &shared;
         let urls = [world.url(&world.queue), world.url(bills), world.url(&world.dead_letters)];
@@ -187,7 +187,8 @@ async fn no_message_is_brought_back_to_a_queue_that_it_did_not_come_from_unless_
             assert!(run.stdout.contains(words), "{arguments:?}: {words}: {run:?}");
         }
         world.assert_all_visible();
-    }
+    };
+    side_by_side(STORIES, tell);
 }
 
 #[tokio::test]

@@ -18,6 +18,7 @@ use requeue::{
     BatchProcessor, Clock, DeadLetterMode, Failure, Message, RecursiveLoop, Settings, SqsEvent,
 };
 use serde_json::{Value, json};
+use tokio::runtime::Builder;
 use tokio::time::Instant;
 
 use crate::run::{Run, requeue_with};
@@ -49,6 +50,23 @@ pub(crate) struct World {
     pub(crate) dead_letters: QueueArn,
     /// The ids under which the bodies were first sent.
     pub(crate) ids: Vec<String>,
+}
+
+/// Runs the cases at the same time, each in a runtime with a time of its own: most of it is waiting.
+pub(crate) fn side_by_side<T: Send>(
+    cases: impl IntoIterator<Item = T>,
+    run: impl AsyncFn(T) + Sync,
+) {
+    let run = |case| {
+        let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+        runtime.block_on(run(case));
+    };
+    std::thread::scope(|scope| {
+        for case in cases {
+            let run = &run;
+            scope.spawn(move || run(case));
+        }
+    });
 }
 
 impl World {

@@ -14,7 +14,7 @@ fn text(path: &str) -> String {
 }
 
 #[track_caller]
-fn says(line: &str) {
+pub(crate) fn says(line: &str) {
     assert!(text("README.md").lines().any(|said| said == line), "the README lacks: {line}");
 }
 
@@ -130,12 +130,6 @@ fn the_tables_of_a_first_try_are_those_of_the_commands() {
     for said in [requeue(&["demo"]).stdout, invoked.stderr, invoked.stdout] {
         said.lines().for_each(|line| says(line.trim_end()));
     }
-}
-
-#[test]
-fn the_table_of_an_outage_is_that_of_the_command() {
-    let said = requeue(&["simulate", "outage", "--messages", "4000", "--rate", "10"]).succeeded();
-    said.lines().for_each(|line| says(line.trim_end()));
 }
 
 #[test]
