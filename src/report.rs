@@ -128,13 +128,9 @@ impl Report {
 }
 
 /// SQS must keep a message that has no id, and a batch response can only name ids.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a record without a message id failed and could not be re-sent: SQS delivers the whole batch \
+     again"
+)]
 pub struct Unreportable;
-
-impl std::fmt::Display for Unreportable {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("a record without a message id failed and could not be re-sent: SQS delivers the whole batch again")
-    }
-}
-
-impl std::error::Error for Unreportable {}

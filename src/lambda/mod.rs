@@ -261,26 +261,18 @@ where
 }
 
 /// Why an invocation fails as a whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvocationError {
     /// The event has no `Records`.
+    #[error(
+        "the event has no list `Records`: this function is to be invoked by an SQS event source \
+         mapping, or with an event of that shape"
+    )]
     NoRecords,
     /// A record without a message id must stay in the queue, and no response can say so.
+    #[error("{Unreportable}")]
     Unreportable,
 }
-
-impl std::fmt::Display for InvocationError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            Self::NoRecords => f.write_str(
-                "the event has no list `Records`: this function is to be invoked by an SQS event source mapping, or with an event of that shape",
-            ),
-            Self::Unreportable => Unreportable.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for InvocationError {}
 
 impl From<Unreportable> for InvocationError {
     fn from(_: Unreportable) -> Self {
@@ -300,21 +292,15 @@ impl From<InvocationError> for Diagnostic {
 
 /// Why the function cannot run. Prints the same, readable text as `Display` and as `Debug`, because
 /// that is what a `main` that returns it shows.
+#[derive(thiserror::Error)]
+#[error("{0}")]
 pub struct Error(lambda_runtime::Error);
-
-impl std::fmt::Display for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(&self.0, f)
-    }
-}
 
 impl std::fmt::Debug for Error {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         std::fmt::Display::fmt(&self.0, f)
     }
 }
-
-impl std::error::Error for Error {}
 
 impl From<InvalidConfig> for Error {
     fn from(error: InvalidConfig) -> Self {

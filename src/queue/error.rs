@@ -1,7 +1,5 @@
 //! The errors of a queue call.
 
-use std::fmt;
-
 use crate::printable;
 
 /// The response of the service to one entry of a call.
@@ -31,7 +29,8 @@ impl EntryError {
 }
 
 /// A whole call failed.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code}")]
 pub struct CallError {
     /// The service's code, or one of ours for a call without a response.
     pub code: String,
@@ -83,14 +82,6 @@ impl CallError {
         Self::ambiguous("TimedOut")
     }
 }
-
-impl fmt::Display for CallError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.code)
-    }
-}
-
-impl std::error::Error for CallError {}
 
 /// Codes that mean "later". Source: SQS API reference, `SendMessageBatch` and common errors; the
 /// SDK's list of throttling codes.

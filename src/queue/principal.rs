@@ -25,18 +25,9 @@ impl Principal {
 }
 
 /// It is no id of a principal: 12 to 32 capital letters and digits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the id of a principal has 12 to 32 capital letters and digits, as AROA… for a role")]
 pub struct InvalidPrincipal;
-
-impl fmt::Display for InvalidPrincipal {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "the id of a principal has 12 to 32 capital letters and digits, as AROA… for a role",
-        )
-    }
-}
-
-impl std::error::Error for InvalidPrincipal {}
 
 impl FromStr for Principal {
     type Err = InvalidPrincipal;

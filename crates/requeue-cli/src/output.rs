@@ -34,16 +34,9 @@ pub(crate) use {errln, out, outln};
 const CLOSED_PIPE: u8 = 141;
 
 /// The standard output takes no more.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[error("the standard output cannot be written: {0}")]
 pub(crate) struct Unwritten(io::Error);
-
-impl fmt::Display for Unwritten {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the standard output cannot be written: {}", self.0)
-    }
-}
-
-impl Error for Unwritten {}
 
 /// As it is: whoever calls this answers for each character.
 pub(crate) fn write(text: &str) -> Result<(), Unwritten> {

@@ -284,7 +284,8 @@ fn arn(engine: &Engine, name: &str) -> QueueArn {
 }
 
 /// What SQS would have answered instead of obeying.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{code}: {message}")]
 pub struct EmbeddedError {
     /// The error code, as in `AWS.SimpleQueueService.NonExistentQueue`.
     pub code: &'static str,
@@ -297,11 +298,3 @@ impl From<SqsError> for EmbeddedError {
         Self { code: error.code.query(), message: error.message }
     }
 }
-
-impl fmt::Display for EmbeddedError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code, self.message)
-    }
-}
-
-impl std::error::Error for EmbeddedError {}

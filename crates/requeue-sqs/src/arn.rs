@@ -94,16 +94,9 @@ impl FromStr for QueueArn {
 }
 
 /// The text is no ARN of an SQS queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not the ARN of an SQS queue, as in arn:aws:sqs:eu-west-1:123456789012:orders")]
 pub struct InvalidQueueArn;
-
-impl fmt::Display for InvalidQueueArn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not the ARN of an SQS queue, as in arn:aws:sqs:eu-west-1:123456789012:orders")
-    }
-}
-
-impl std::error::Error for InvalidQueueArn {}
 
 /// The URL of a queue: `https://sqs.eu-west-1.amazonaws.com/123456789012/orders`. Another host than
 /// AWS's, as that of an emulator, does not say the region.
@@ -164,19 +157,12 @@ impl FromStr for QueueUrl {
 }
 
 /// The text is no URL of an SQS queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "not the URL of an SQS queue, as in \
+     https://sqs.eu-west-1.amazonaws.com/123456789012/orders"
+)]
 pub struct InvalidQueueUrl;
-
-impl fmt::Display for InvalidQueueUrl {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(
-            "not the URL of an SQS queue, as in \
-                     https://sqs.eu-west-1.amazonaws.com/123456789012/orders",
-        )
-    }
-}
-
-impl std::error::Error for InvalidQueueUrl {}
 
 #[cfg(test)]
 mod tests {
