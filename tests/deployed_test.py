@@ -77,24 +77,15 @@ def run(*command, **environment):
 def build_application():
     """`sam build`; the directory with the built template."""
     architecture = ["--parameter-overrides", f"Architecture={ARCHITECTURE}"]
-    run("sam", "build", "--template", "template.yaml", "--build-dir", BUILD, *architecture)
+    # Other tests run beside it, and look at the clock.
+    run("nice", "sam", "build", "--template", "template.yaml", "--build-dir", BUILD, *architecture)
     return BUILD
 
 
-def build_trouble():
-    """The packaged example whose handler panics, blocks and hangs on command; the path of its bootstrap."""
-    machine = ["--arm64"] if ARCHITECTURE == "arm64" else []
-    # A panic must unwind as in a release; how fast the rest is does not matter, but how long it takes to build does.
-    soon = {"OPT_LEVEL": "0", "LTO": "off", "CODEGEN_UNITS": "16"}
-    soon = {f"CARGO_PROFILE_RELEASE_{key}": value for key, value in soon.items()}
-    run("cargo", "lambda", "build", "--release", "--locked", *machine, "--example", "trouble", **soon)
-    return ROOT / "target" / "lambda" / "trouble" / "bootstrap"
-
-
-def command_line():
-    """The command line, built for tests."""
-    run("cargo", "build", "--locked", "--bin", "requeue")
-    return ROOT / "target" / "debug" / "requeue"
+def build_for_tests():
+    """The command line and the example whose handler panics, blocks and hangs; their directory. As `cargo test` builds them."""
+    run("cargo", "build", "--locked", "--bin", "requeue", "--example", "trouble")
+    return ROOT / "target" / "debug"
 
 
 def complaints():
@@ -460,26 +451,30 @@ class Deployed(unittest.TestCase):
             "AWS_ACCESS_KEY_ID": "test",
             "AWS_SECRET_ACCESS_KEY": "test",
         }
-        command = [command_line(), "doctor", "--function", self.queue.function, "--strict"]
+        command = [build_for_tests() / "requeue", "doctor", "--function", self.queue.function, "--strict"]
         done = subprocess.run(command, env=environment, capture_output=True, text=True)
         self.assertEqual((done.returncode, done.stderr), (0, ""), done.stdout)
         self.assertNotIn(TOKEN, done.stdout)
 
     def test_the_package_is_without_the_embedded_queue_and_the_command_line(self):
-        command, bootstrap = command_line().read_bytes(), self.bootstrap.read_bytes()
+        command, bootstrap = (build_for_tests() / "requeue").read_bytes(), self.bootstrap.read_bytes()
         for marker in MARKERS:
             self.assertTrue(marker in command, f"nothing contains {marker} any more")
             self.assertFalse(marker in bootstrap, f"the package contains {marker}")
 
+    def test_a_panic_in_the_package_unwinds(self):
+        # Otherwise one handler's panic would end the whole batch. A program that aborts does not link this function.
+        self.assertIn(b"_Unwind_RaiseException", self.bootstrap.read_bytes())
+
 
 class Trouble(unittest.TestCase):
-    """A packaged release Lambda on the library whose handler does what a message says: {"do":"panic"} and the like."""
+    """A Lambda on the library whose handler does what a message says: {"do":"panic"} and the like."""
 
     NAME = "trouble"
 
     @classmethod
     def setUpClass(cls):
-        bootstrap = build_trouble()
+        bootstrap = build_for_tests() / "examples" / "trouble"
         sqs = aws("sqs")
         dead_letters = sqs.create_queue(QueueName=f"{cls.NAME}-dead-letters")["QueueUrl"]
         redrive = {"deadLetterTargetArn": cls.arn(f"{cls.NAME}-dead-letters"), "maxReceiveCount": 5}

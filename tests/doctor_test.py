@@ -16,7 +16,8 @@ from pathlib import Path
 
 import boto3
 
-ROOT = Path(__file__).resolve().parent.parent
+from deployed_test import ROOT, build_for_tests
+
 COMMAND = ROOT / "target" / "debug" / "requeue"
 MINISTACK = os.environ.get("REQUEUE_TEST_MINISTACK", "")
 MOTO = os.environ.get("REQUEUE_TEST_MOTO", "")
@@ -277,5 +278,5 @@ class OnMoto(unittest.TestCase):
 if __name__ == "__main__":
     if not MINISTACK or not MOTO:
         sys.exit("REQUEUE_TEST_MINISTACK and REQUEUE_TEST_MOTO are not set; run `tests/run deployed`")
-    subprocess.run(["cargo", "build", "--locked", "--bin", "requeue"], cwd=ROOT, check=True)
+    build_for_tests()
     unittest.main()
