@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`requeue doctor` as a shell runs it, on functions and queues of an emulator: good ones, and one for each thing that can be wrong.
 
-Needs $REQUEUE_TEST_MINISTACK (endpoint URL; IAM's simulator is there) and $REQUEUE_TEST_MOTO (it is not); `tests/run deployed` sees to both.
+Needs $REQUEUE_TEST_MINISTACK (endpoint URL; IAM's simulator is there) and $REQUEUE_TEST_MOTO (it is not); `tests/run doctor` sees to both.
 """
 
 import io
@@ -277,6 +277,6 @@ class OnMoto(unittest.TestCase):
 
 if __name__ == "__main__":
     if not MINISTACK or not MOTO:
-        sys.exit("REQUEUE_TEST_MINISTACK and REQUEUE_TEST_MOTO are not set; run `tests/run deployed`")
+        sys.exit("REQUEUE_TEST_MINISTACK and REQUEUE_TEST_MOTO are not set; run `tests/run doctor`")
     build_for_tests()
     unittest.main()

@@ -3,7 +3,7 @@
 
 Its Runtime API names a deadline of 1970, which that of our other tests does not.
 
-Needs cargo-lambda on the PATH; `tests/run deployed` sees to that.
+Needs cargo-lambda on the PATH; `tests/run watch` sees to that.
 """
 
 import json
