@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
 
+use memchr::memmem;
 use requeue::embedded::{MessageState, MessageView};
 use requeue::queue::{CallError, Confirmation, Outgoing, QueueArn};
 use requeue::{InvocationError, Message, SqsBatchResponse};
@@ -377,11 +378,12 @@ impl Book {
     /// Nothing of what was logged quotes a message, or lets somebody else delete it.
     pub fn secrecy(&mut self, world: &World) {
         let lines = world.log.take();
-        let leak = lines.lines().find(|line| {
-            line.contains(CANARY)
-                || self.all_handles.iter().any(|handle| line.contains(handle.as_str()))
-        });
-        if let Some(line) = leak {
+        let mut secrets = self.all_handles.iter().map(String::as_str).chain([CANARY]);
+        let leaked =
+            secrets.find(|secret| memmem::find(lines.as_bytes(), secret.as_bytes()).is_some());
+        if let Some(line) =
+            leaked.and_then(|leaked| lines.lines().find(|line| line.contains(leaked)))
+        {
             self.history.violate(None, format!("logged: {line}"));
         }
     }
