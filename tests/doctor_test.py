@@ -12,7 +12,6 @@ import subprocess
 import sys
 import unittest
 import zipfile
-from pathlib import Path
 
 import boto3
 

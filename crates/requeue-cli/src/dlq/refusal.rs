@@ -50,7 +50,7 @@ pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> E
         }
         "NoConnection" | "TimedOut" => {
             format!(
-                "SQS does not respond {operation} ({code}): look at the network, the region and \
+                "SQS does not respond to {operation} ({code}): look at the network, the region and \
                      AWS_ENDPOINT_URL_SQS"
             )
         }
