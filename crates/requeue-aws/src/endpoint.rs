@@ -14,6 +14,29 @@ pub(crate) struct Endpoint {
     pub(crate) signing_region: Region,
 }
 
+/// Where a client of SQS sends its requests, whatever host a queue's URL names.
+#[derive(Clone, Debug)]
+pub struct SqsEndpoint {
+    /// As in `https://sqs.eu-west-1.amazonaws.com`.
+    pub url: String,
+    /// Whether the settings name it.
+    pub is_set: bool,
+}
+
+impl SqsEndpoint {
+    /// That of a region.
+    ///
+    /// # Errors
+    ///
+    /// When the settings contradict each other.
+    pub async fn of(sdk: &SdkConfig, region: &str) -> Result<Self, BoxError> {
+        let given = given("SQS", sdk);
+        let is_set = given.is_some();
+        let (fips, ipv6) = (sdk.use_fips() == Some(true), sdk.use_dual_stack() == Some(true));
+        Ok(Self { url: sqs(region, fips, ipv6, given).await?, is_set })
+    }
+}
+
 /// Where IAM is in the partition of a region that starts so, but for AWS's own: its host, and the
 /// region of its signatures. Source: AWS General Reference, endpoints of IAM.
 const IAM: [(&str, &str, &str); 7] = [
@@ -30,21 +53,16 @@ impl Endpoint {
     pub(crate) async fn of(service: Service, sdk: &SdkConfig) -> Result<Self, BoxError> {
         let region = sdk.region().ok_or("no region is set")?;
         let (fips, ipv6) = (sdk.use_fips() == Some(true), sdk.use_dual_stack() == Some(true));
-        let given = given(service, sdk);
+        let given = given(service.id(), sdk);
         let is_given = given.is_some();
-        let params = Params::builder()
-            .region(region.to_string())
-            .use_fips(fips)
-            // The host of Secrets Manager is the same with IPv6.
-            .use_dual_stack(ipv6 && (is_given || service != Service::SecretsManager))
-            .set_endpoint(given)
-            .build()?;
-        let sqs = DefaultResolver::new().resolve_endpoint(&params).await?;
+        // The host of Secrets Manager is the same with IPv6.
+        let sqs_ipv6 = ipv6 && (is_given || service != Service::SecretsManager);
+        let sqs = sqs(region.as_ref(), fips, sqs_ipv6, given).await?;
         let (host, signing_region) = match service {
-            _ if is_given => return Ok(Self::at(sqs.url(), region.clone())),
+            _ if is_given => return Ok(Self::at(&sqs, region.clone())),
             Service::Iam => iam(region, fips, ipv6),
             Service::Lambda | Service::SecretsManager | Service::Ssm => {
-                (beside(sqs.url(), service, fips)?, region.clone())
+                (beside(&sqs, service, fips)?, region.clone())
             }
         };
         Ok(Self::at(&format!("https://{host}"), signing_region))
@@ -53,6 +71,21 @@ impl Endpoint {
     fn at(url: &str, signing_region: Region) -> Self {
         Self { url: url.to_owned(), signing_region }
     }
+}
+
+async fn sqs(
+    region: &str,
+    fips: bool,
+    ipv6: bool,
+    given: Option<String>,
+) -> Result<String, BoxError> {
+    let params = Params::builder()
+        .region(region.to_owned())
+        .use_fips(fips)
+        .use_dual_stack(ipv6)
+        .set_endpoint(given)
+        .build()?;
+    Ok(DefaultResolver::new().resolve_endpoint(&params).await?.url().to_owned())
 }
 
 /// The host of a service in the region and the partition where SQS has this URL. In us-gov, where
@@ -75,14 +108,14 @@ fn iam(region: &Region, fips: bool, ipv6: bool) -> (String, Region) {
     (host.to_owned(), Region::from_static(signing))
 }
 
-/// What the settings say, for this service or for all. Precedence as in the SDK's clients.
-fn given(service: Service, sdk: &SdkConfig) -> Option<String> {
+/// What the settings say, for the service of this id or for all. Precedence as in the SDK's clients.
+fn given(service_id: &'static str, sdk: &SdkConfig) -> Option<String> {
     let for_all = || sdk.endpoint_url().map(str::to_owned);
     if sdk.get_origin("endpoint_url").is_client_config() {
         return for_all();
     }
     let key = ServiceConfigKey::builder()
-        .service_id(service.id())
+        .service_id(service_id)
         .env("AWS_ENDPOINT_URL")
         .profile("endpoint_url")
         .build()
@@ -133,6 +166,9 @@ mod tests {
             let told = (found.url, found.signing_region.to_string());
             assert_eq!(told, (format!("https://{expected}"), signing.to_owned()));
         }
+        let china = SqsEndpoint::of(&SdkConfig::builder().build(), "cn-north-1").await;
+        let china = china.expect("an endpoint");
+        assert_eq!((&*china.url, china.is_set), ("https://sqs.cn-north-1.amazonaws.com.cn", false));
     }
 
     #[tokio::test]
@@ -148,6 +184,8 @@ mod tests {
                 ("http://127.0.0.1:1", "eu-west-1")
             );
         }
+        let sqs = SqsEndpoint::of(&sdk, "us-east-2").await.expect("an endpoint");
+        assert_eq!((&*sqs.url, sqs.is_set), ("http://127.0.0.1:1", true));
         let refused =
             Endpoint::of(Service::Iam, &sdk.into_builder().use_fips(true).build()).await.err();
         assert!(refused.is_some(), "FIPS cannot be had there");

@@ -42,6 +42,8 @@ use serde_json::Value;
 
 use endpoint::Endpoint;
 
+pub use endpoint::SqsEndpoint;
+
 pub use aws_types::SdkConfig;
 pub use aws_types::region::Region;
 

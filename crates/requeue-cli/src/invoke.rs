@@ -20,11 +20,12 @@ use requeue_lambda::{Config, HttpTarget, TargetUrl};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 
+use crate::address::{self, Asked};
 use crate::endpoint::{self, Endpoint};
 use crate::output::{self, errln};
 use crate::places::Places;
 use crate::table::{duration, table};
-use crate::{CREDENTIALS, Error, address};
+use crate::{CREDENTIALS, Error};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -122,7 +123,7 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
         )
     })?;
     if let Some(url) = &arguments.queue_url {
-        let queue = Arc::new(address::queue(url, &arguments.region)?);
+        let queue = Arc::new(address::queue("--queue-url", url, &arguments.region)?);
         for record in &mut records {
             record.queue = Some(Arc::clone(&queue));
         }
@@ -144,7 +145,7 @@ async fn invoke(
     let sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
     let settings = Settings { clock: clock.clone(), sampler, ..settings };
     if !arguments.is_embedded() {
-        let queue = real_queue().await?;
+        let queue = real_queue(arguments).await?;
         let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
         let report = BatchProcessor::new(target, queue, settings).process(records, deadline).await;
         conclude(&report, place)?;
@@ -161,8 +162,14 @@ async fn invoke(
 
 /// SQS by AWS's environment. Without credentials no message could be settled, and so none is
 /// handled.
-async fn real_queue() -> Result<SqsQueue, Error> {
+async fn real_queue(arguments: &Arguments) -> Result<SqsQueue, Error> {
     let config = aws::config().await;
+    if let Some(url) = &arguments.queue_url {
+        let queue = address::queue("--queue-url", url, &arguments.region)?;
+        if let Some(note) = Asked::of("--queue-url", url, &queue, &config).await?.note {
+            errln!("note: {note}");
+        }
+    }
     if !has_credentials(&config).await {
         return Err(format!("there are no {CREDENTIALS}").into());
     }

@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use aws_sdk_sqs::Client;
 use requeue::aws;
 use requeue::queue::SqsQueue;
 use requeue::{
@@ -18,9 +19,10 @@ use tokio::net::TcpStream;
 use tokio::runtime::Builder;
 use tokio::time::{Instant, interval, sleep, timeout};
 
+use crate::address::{self, Asked};
 use crate::invoke::has_credentials;
 use crate::stop::Stop;
-use crate::{CREDENTIALS, Error, address};
+use crate::{CREDENTIALS, Error};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
@@ -102,17 +104,33 @@ async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Er
         Some(url) => address::target(url, config.target_rules.clone())?,
         None => config.required_target()?.clone(),
     };
-    let queue = address::queue(&arguments.queue_url, &arguments.region)?;
+    let queue = address::queue("--queue-url", &arguments.queue_url, &arguments.region)?;
+    let sdk = aws::config().await;
+    let asked = Asked::of("--queue-url", &arguments.queue_url, &queue, &sdk).await?;
+    if let Some(note) = &asked.note {
+        tracing::warn!("{note}");
+    }
     if let Some(secs) = arguments.wait_for_target {
         wait_for(&target, Duration::from_secs(secs)).await?;
     }
     let handler = HttpTarget::new(target, config.http)?;
     let settings = arguments.settings();
-    match Worker::start(handler, SqsQueue::from_env(), &queue, config.settings, settings).await {
+    match Worker::start(
+        handler,
+        SqsQueue::new(&Client::new(&sdk)),
+        &queue,
+        config.settings,
+        settings,
+    )
+    .await
+    {
         // Looked for afterwards, as whoever hands them out may have been away for a moment only,
         // and the start tries again.
-        Err(StartError::Unavailable { .. }) if !has_credentials(&aws::config().await).await => {
+        Err(StartError::Unavailable { .. }) if !has_credentials(&sdk).await => {
             Err(format!("there are no {CREDENTIALS}").into())
+        }
+        Err(error @ StartError::Unavailable { .. }) => {
+            Err(format!("{error}; it was asked at {}", asked.endpoint).into())
         }
         started => Ok(started?),
     }

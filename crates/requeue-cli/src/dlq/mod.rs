@@ -3,8 +3,11 @@
 
 use std::process::ExitCode;
 
-use requeue::queue::{QueueArn, QueueUrl};
+use aws_sdk_sqs::Client;
+use requeue::aws;
+use requeue::queue::QueueArn;
 
+use crate::address::{self, Asked};
 use crate::{Error, output};
 
 mod confirm;
@@ -111,15 +114,23 @@ pub(crate) fn run(command: &Command) -> Result<ExitCode, Error> {
 
 impl QueueArguments {
     async fn find(&self) -> Result<DeadLetters, Error> {
-        let sqs = Sqs::from_env().await;
-        let Some(url) = &self.source_queue_url else {
-            let url = self.queue_url.as_deref().unwrap_or_default();
-            let queue = sqs.describe(&self.arn("--queue-url", url)?).await?;
-            return Ok(DeadLetters { sqs, queue, source: None });
+        let (option, url) = match (&self.queue_url, &self.source_queue_url) {
+            (None, Some(url)) => ("--source-queue-url", url.as_str()),
+            (url, _) => ("--queue-url", url.as_deref().unwrap_or_default()),
         };
-        let source = sqs.describe(&self.arn("--source-queue-url", url)?).await?;
-        let Some((dead_letters, _)) = &source.redrive else {
-            let name = source.arn.name();
+        let arn = self.arn(option, url)?;
+        let sdk = aws::config().await;
+        let asked = Asked::of(option, url, &arn, &sdk).await?;
+        if let Some(text) = &asked.note {
+            note(text);
+        }
+        let sqs = Sqs::new(Client::new(&sdk)).at(asked.endpoint);
+        let described = sqs.describe(&arn).await?;
+        if self.source_queue_url.is_none() {
+            return Ok(DeadLetters { sqs, queue: described, source: None });
+        }
+        let Some((dead_letters, _)) = &described.redrive else {
+            let name = described.arn.name();
             return Err(format!(
                 "{name} has no redrive policy, and so no dead-letter queue of its own: name that \
                  with --queue-url"
@@ -127,13 +138,12 @@ impl QueueArguments {
             .into());
         };
         let queue = sqs.describe(dead_letters).await?;
-        Ok(DeadLetters { sqs, queue, source: Some(source.arn) })
+        Ok(DeadLetters { sqs, queue, source: Some(described.arn) })
     }
 
     /// The queue of a URL that was given as this option.
     fn arn(&self, option: &str, url: &str) -> Result<QueueArn, Error> {
-        let parsed: QueueUrl = url.parse().map_err(|error| format!("{option} {url} is {error}"))?;
-        Ok(parsed.arn("aws", &self.region))
+        address::queue(option, url, &self.region)
     }
 
     fn max_messages(&self) -> usize {

@@ -2,25 +2,28 @@
 
 use requeue::queue::{CallError, CallErrorKind, QueueArn};
 
+use super::sqs::Sqs;
 use crate::{CREDENTIALS, Error};
 
 /// The code of a call for which no credentials were found.
 pub(super) const NO_CREDENTIALS: &str = "NoCredentials";
 
-/// The error of a whole call.
-pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> Error {
-    let code = error.code.as_str();
-    let name = queue.name();
-    let fails = match error.kind {
-        CallErrorKind::Refused | CallErrorKind::Malformed => {
-            format!("SQS refuses {operation} on {name}")
-        }
-        // Perhaps a gateway said it, and not SQS.
-        CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
-            format!("{operation} on {name} failed")
-        }
-    };
-    match code {
+impl Sqs {
+    /// The error of a whole call.
+    pub(crate) fn refusal(&self, operation: &str, queue: &QueueArn, error: &CallError) -> Error {
+        let endpoint = &self.endpoint;
+        let code = error.code.as_str();
+        let name = queue.name();
+        let fails = match error.kind {
+            CallErrorKind::Refused | CallErrorKind::Malformed => {
+                format!("SQS refuses {operation} on {name}")
+            }
+            // Perhaps a gateway said it, and not SQS.
+            CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
+                format!("{operation} on {name} failed")
+            }
+        };
+        match code {
         "AccessDenied" | "AccessDeniedException" => format!(
             "SQS refuses {operation} on {name} ({code}): this identity needs the permission sqs:{} \
              on {queue}",
@@ -31,7 +34,7 @@ pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> E
              kms:GenerateDataKey on the queue's key"
         ),
         "NonExistentQueue" | "QueueDoesNotExist" => {
-            format!("there is no queue {queue}: look at the URL, the account and the region")
+            format!("there is no queue {queue} at {endpoint}: look at the URL, the account and the region")
         }
         // Answers of services that speak SQS's language and know part of it.
         "InvalidAction" | "InternalFailure" | "NotImplemented" | "Unknown" => {
@@ -50,12 +53,13 @@ pub(crate) fn refusal(operation: &str, queue: &QueueArn, error: &CallError) -> E
         }
         "NoConnection" | "TimedOut" => {
             format!(
-                "SQS does not respond to {operation} ({code}): look at the network, the region and \
-                     AWS_ENDPOINT_URL_SQS"
+                "SQS does not respond to {operation} at {endpoint} ({code}): look at the network, the \
+                     region and AWS_ENDPOINT_URL_SQS"
             )
         }
         NO_CREDENTIALS => format!("there are no {CREDENTIALS}"),
         _ => format!("{fails}: {code}"),
     }
     .into()
+    }
 }

@@ -12,7 +12,6 @@ use tokio::time::sleep;
 use super::held::{CutGroups, HeldMessages};
 use super::letter::Letter;
 use super::progress_line::ProgressLine;
-use super::refusal::refusal;
 use super::scan_result::{ScanEnd, ScanResult};
 use super::sqs::{Described, Sqs};
 use super::unseen::{Cause, Comparison, PAUSE, Seen, Unseen};
@@ -336,7 +335,8 @@ impl<'a> Scan<'a> {
                     Err(error) => {
                         hidden += chunk.len();
                         why = Some(
-                            refusal("ChangeMessageVisibilityBatch", &self.queue.arn, &error)
+                            self.sqs
+                                .refusal("ChangeMessageVisibilityBatch", &self.queue.arn, &error)
                                 .to_string(),
                         );
                     }

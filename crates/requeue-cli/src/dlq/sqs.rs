@@ -8,7 +8,6 @@ use aws_sdk_sqs::config::retry::RetryConfig;
 use aws_sdk_sqs::config::{Config, Region};
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::{ListMessageMoveTasksResultEntry, QueueAttributeName};
-use requeue::aws;
 use requeue::queue::{
     CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, Outgoing, Queue,
     QueueArn, QueueUrl, ReceiveRequest, Source, SqsQueue,
@@ -16,7 +15,7 @@ use requeue::queue::{
 use requeue::{Clock, Record};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::refusal::{NO_CREDENTIALS, refusal};
+use super::refusal::NO_CREDENTIALS;
 use crate::{Error, redrive_policy};
 
 /// What a call may take beyond what it waits for.
@@ -29,6 +28,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Sqs {
     port: SqsQueue,
     client: Client,
+    pub(super) endpoint: String,
 }
 
 /// A queue by its attributes.
@@ -68,24 +68,24 @@ impl MoveTask {
 
 /// `SdkError` to the port's words.
 macro_rules! ask {
-    ($operation:literal, $queue:expr, $request:expr) => {
+    ($sqs:ident, $operation:literal, $queue:expr, $request:expr) => {
         match timeout(CALL_TIMEOUT, $request.send()).await {
             Ok(response) => {
-                response.map_err(|error| refusal($operation, $queue, &call_error(&error)))
+                response.map_err(|error| $sqs.refusal($operation, $queue, &call_error(&error)))
             }
-            Err(_) => Err(refusal($operation, $queue, &CallError::ambiguous("TimedOut"))),
+            Err(_) => Err($sqs.refusal($operation, $queue, &CallError::ambiguous("TimedOut"))),
         }
     };
 }
 
 impl Sqs {
-    pub(crate) async fn from_env() -> Self {
-        let config: aws::SdkConfig = aws::config().await;
-        Self::new(Client::new(&config))
+    pub(crate) fn new(client: Client) -> Self {
+        Self { port: SqsQueue::new(&client), client, endpoint: "its endpoint".to_owned() }
     }
 
-    pub(crate) fn new(client: Client) -> Self {
-        Self { port: SqsQueue::new(&client), client }
+    /// With the client's endpoint, for errors.
+    pub(crate) fn at(self, endpoint: String) -> Self {
+        Self { endpoint, ..self }
     }
 
     /// The SDK's client, with its own retries, in the queue's region.
@@ -101,7 +101,7 @@ impl Sqs {
             .get_queue_attributes()
             .queue_url(queue.url())
             .attribute_names(QueueAttributeName::All);
-        let response = ask!("GetQueueAttributes", queue, request)?;
+        let response = ask!(self, "GetQueueAttributes", queue, request)?;
         let attribute = |name: &str| {
             response
                 .attributes()
@@ -127,7 +127,7 @@ impl Sqs {
             self.port.describe(queue).await
         })
         .await;
-        let told = told.map_err(|error| refusal("GetQueueAttributes", queue, &error))?;
+        let told = told.map_err(|error| self.refusal("GetQueueAttributes", queue, &error))?;
         Ok(told.date.unwrap_or_else(|| Clock::system().now()))
     }
 
@@ -139,7 +139,8 @@ impl Sqs {
         loop {
             let request =
                 client.list_dead_letter_source_queues().queue_url(queue.url()).max_results(1_000);
-            let page = ask!("ListDeadLetterSourceQueues", queue, request.set_next_token(token))?;
+            let page =
+                ask!(self, "ListDeadLetterSourceQueues", queue, request.set_next_token(token))?;
             let arn = |url: &String| {
                 Some(url.parse::<QueueUrl>().ok()?.arn(queue.partition(), queue.region()))
             };
@@ -167,7 +168,7 @@ impl Sqs {
             .set_max_number_of_messages_per_second(rate.map(i32::from))
             .customize()
             .config_override(Config::builder().retry_config(RetryConfig::disabled()));
-        let started = ask!("StartMessageMoveTask", queue, request)?;
+        let started = ask!(self, "StartMessageMoveTask", queue, request)?;
         Ok(started.task_handle.unwrap_or_default())
     }
 
@@ -178,7 +179,7 @@ impl Sqs {
             .list_message_move_tasks()
             .source_arn(queue.to_string())
             .max_results(10);
-        let response = ask!("ListMessageMoveTasks", queue, request)?;
+        let response = ask!(self, "ListMessageMoveTasks", queue, request)?;
         let latest = response.results().iter().max_by_key(|task| task.started_timestamp());
         Ok(latest.map(move_task))
     }
@@ -186,7 +187,7 @@ impl Sqs {
     /// Ends a task, and returns how many messages it has moved.
     pub(crate) async fn cancel_move(&self, queue: &QueueArn, handle: &str) -> Result<u64, Error> {
         let request = self.client(queue).cancel_message_move_task().task_handle(handle);
-        let response = ask!("CancelMessageMoveTask", queue, request)?;
+        let response = ask!(self, "CancelMessageMoveTask", queue, request)?;
         Ok(u64::try_from(response.approximate_number_of_messages_moved()).unwrap_or_default())
     }
 
@@ -200,7 +201,7 @@ impl Sqs {
             let asked = Instant::now();
             Ok((self.port.receive(queue, ask).await?, asked))
         });
-        received.await.map_err(|error| refusal("ReceiveMessage", queue, &error))
+        received.await.map_err(|error| self.refusal("ReceiveMessage", queue, &error))
     }
 
     /// Sends at most [`MAX_BATCH_ENTRIES`] messages; never again what may have been stored.

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::dlq_world::{BODIES, DELETE, SEND, World, originals, payloads, side_by_side};
+use crate::run::requeue_with;
 
 #[tokio::test]
 async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
@@ -360,7 +361,10 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         ),
         (
             &["list", "--queue-url", &nowhere],
-            "there is no queue arn:aws:sqs:us-east-1:000000000000:nowhere",
+            &format!(
+                "there is no queue arn:aws:sqs:us-east-1:000000000000:nowhere at {}: ",
+                world.server.url()
+            ),
         ),
         (&["list", "--source-queue-url", &dead], "orders-dlq has no redrive policy"),
         (&["list"], "--queue-url <URL>"),
@@ -383,6 +387,9 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         assert!(run.status != 0 && run.stderr.contains(words), "{arguments:?}: {run:?}");
         assert_eq!(run.stdout, "");
     }
+    let run = requeue_with(&[("AWS_REGION", "us-east-1")], &["dlq", "list", "--queue-url", &dead]);
+    let words = format!("Set AWS_ENDPOINT_URL_SQS={}", world.server.url());
+    assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
     for operation in [
         "GetQueueAttributes",
         "ReceiveMessage",

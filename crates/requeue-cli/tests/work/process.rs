@@ -240,6 +240,12 @@ async fn it_says_why_it_does_not_begin() {
             "accepts no connection within 1 s",
         ),
         (&[], &[("AWS_ENDPOINT_URL_SQS", nobody)], "SQS does not respond (NoConnection)"),
+        (&[], &[("AWS_ENDPOINT_URL_SQS", nobody)], "; it was asked at http://127.0.0.1:9"),
+        (
+            &[],
+            &[("AWS_ENDPOINT_URL_SQS", nobody)],
+            "but SQS is asked at http://127.0.0.1:9, as AWS_ENDPOINT_URL_SQS",
+        ),
         (
             &[],
             &anonymous,

@@ -17,7 +17,6 @@ use super::route::{LeftBehind, RedriveRoute};
 use crate::Error;
 use crate::dlq::held::HeldMessages;
 use crate::dlq::letter::{Filter, Letter};
-use crate::dlq::refusal::refusal;
 use crate::dlq::sqs::Sqs;
 use crate::stop::Stop;
 
@@ -246,7 +245,7 @@ impl<'a> Copier<'a> {
                 };
                 carried.failed = (0..chunk.len()).map(|at| (at, code.clone())).collect();
                 if error.kind == CallErrorKind::Refused {
-                    carried.fatal = Some(refusal("SendMessageBatch", to, &error));
+                    carried.fatal = Some(self.sqs.refusal("SendMessageBatch", to, &error));
                 }
                 return carried;
             }
@@ -284,7 +283,7 @@ impl<'a> Copier<'a> {
             }
             Err(error) => {
                 carried.not_deleted = ids.collect();
-                carried.fatal = Some(refusal("DeleteMessageBatch", self.from, &error));
+                carried.fatal = Some(self.sqs.refusal("DeleteMessageBatch", self.from, &error));
             }
         }
     }
