@@ -246,6 +246,21 @@ pub enum DeadLetterReason {
 }
 
 impl DeadLetterReason {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::NonRetryable,
+        Self::RetriesExhausted,
+        Self::TooOld,
+        Self::Expired,
+        Self::PostponedTooOften,
+    ];
+
+    /// The inverse of [`as_str`](Self::as_str).
+    #[must_use]
+    pub fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+    }
+
     /// The words used in logs and in the dead-letter queue.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
     /// `AWS_ENDPOINT_URL_SQS`, …), instead of in an embedded queue.
     #[arg(long)]
     queue_url: Option<String>,
-    /// The region of the queue, where its URL does not say it.
-    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
+    /// The region of the queue, where its URL does not say it; by default that of `AWS_REGION`.
+    #[arg(long, default_value_t = address::region())]
     region: String,
     /// Settle in real SQS, in the queue that each record's ARN names.
     #[arg(long, conflicts_with = "queue_url")]
@@ -176,7 +176,7 @@ async fn real_queue(arguments: &Arguments) -> Result<SqsQueue, Error> {
     Ok(SqsQueue::new(&aws_sdk_sqs::Client::new(&config)))
 }
 
-pub(crate) async fn has_credentials(config: &aws::SdkConfig) -> bool {
+async fn has_credentials(config: &aws::SdkConfig) -> bool {
     match config.credentials_provider() {
         Some(provider) => provider.provide_credentials().await.is_ok(),
         None => false,

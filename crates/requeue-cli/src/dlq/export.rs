@@ -46,7 +46,7 @@ struct ExportLine<'a> {
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let dead_letters = arguments.place.find().await?;
-    dead_letters.warn();
+    dead_letters.warn().await;
     let mut target = Target::open(&arguments.file, arguments.force)?;
     let stop = Stop::listen()?;
     let mut scan = dead_letters.scan(&arguments.place, &stop);

@@ -6,9 +6,10 @@ use std::time::SystemTime;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use clap::builder::PossibleValuesParser;
 use jiff::Timestamp;
 use requeue::queue::{Attribute, AttributeValue, Outgoing};
-use requeue::{DeadLetter, FailureClass, Record};
+use requeue::{DeadLetter, DeadLetterReason, FailureClass, Record};
 use serde::Serialize;
 use tokio::time::Instant;
 
@@ -77,6 +78,11 @@ pub(crate) fn moment(time: SystemTime) -> Option<String> {
     Timestamp::try_from(time).ok().map(|timestamp| format!("{timestamp:.0}"))
 }
 
+fn reasons() -> PossibleValuesParser {
+    let known = DeadLetterReason::ALL.map(DeadLetterReason::as_str);
+    known.into_iter().chain([UNKNOWN]).into()
+}
+
 /// Which messages are meant: all of them, unless something is said.
 #[derive(clap::Args)]
 pub(crate) struct Filter {
@@ -84,7 +90,7 @@ pub(crate) struct Filter {
     #[arg(long, value_parser = ["rate-limit", "quota", "temporary", "non-retryable", UNKNOWN])]
     class: Vec<String>,
     /// Only messages given up for this reason, as `list` shows it; may be given several times.
-    #[arg(long)]
+    #[arg(long, value_parser = reasons())]
     reason: Vec<String>,
     /// Only the message with this id, its own or that of its first delivery; may be given several
     /// times.

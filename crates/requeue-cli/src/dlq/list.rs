@@ -90,7 +90,7 @@ struct Listing<'a> {
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let dead_letters = arguments.place.find().await?;
-    dead_letters.warn();
+    dead_letters.warn().await;
     let stop = Stop::listen()?;
     let mut scan = dead_letters.scan(&arguments.place, &stop);
     let mut groups = DeadLetterGroups::default();

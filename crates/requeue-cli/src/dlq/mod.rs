@@ -60,7 +60,8 @@ const HIDDEN: &str = "To look at a message is to receive it: it is hidden from o
                       the mode redrive the class of the last retry is known at most. For a message \
                       that was brought back and failed again, the time of its last redrive stands \
                       as first sent. Permissions: sqs:ReceiveMessage, sqs:ChangeMessageVisibility, \
-                      sqs:GetQueueAttributes.\n\n\
+                      sqs:GetQueueAttributes; with sqs:ListDeadLetterSourceQueues a note says if \
+                      the queue is no queue's dead-letter queue.\n\n\
                       Ends with status 0, with 1 on an error or if an export is not complete, and \
                       with 130 after Ctrl-C.";
 
@@ -78,8 +79,8 @@ struct QueueArguments {
     /// The queue it belongs to, instead: the dead-letter queue is found in its redrive policy.
     #[arg(long, value_name = "URL")]
     source_queue_url: Option<String>,
-    /// The region of the queue, where its URL does not say it.
-    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
+    /// The region of the queue, where its URL does not say it; by default that of `AWS_REGION`.
+    #[arg(long, default_value_t = address::region())]
     region: String,
     /// Looks at so many messages at most.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000,
@@ -157,7 +158,17 @@ impl DeadLetters {
     }
 
     /// Says what looking into this queue brings about.
-    fn warn(&self) {
+    async fn warn(&self) {
+        // Who looks may lack the permission to ask this: then nothing is said.
+        if self.source.is_none()
+            && self.sqs.sources(&self.queue.arn).await.is_ok_and(|sources| sources.is_empty())
+        {
+            note(&format!(
+                "no queue's redrive policy names {}: is it a dead-letter queue? Each look at a \
+                 message counts as a receive",
+                self.name()
+            ));
+        }
         if let Some((next, receives)) = &self.queue.redrive {
             note(&format!(
                 "{} has a redrive policy itself: each look at a message counts as a receive, and \

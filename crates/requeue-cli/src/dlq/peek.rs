@@ -41,7 +41,7 @@ struct PeekLine<'a> {
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let dead_letters = arguments.place.find().await?;
-    dead_letters.warn();
+    dead_letters.warn().await;
     let stop = Stop::listen()?;
     let mut scan = dead_letters.scan(&arguments.place, &stop);
     let limit = arguments.filter.limit.unwrap_or(SHOWN);

@@ -367,7 +367,11 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
             ),
         ),
         (&["list", "--source-queue-url", &dead], "orders-dlq has no redrive policy"),
-        (&["list"], "--queue-url <URL>"),
+        (&["list"], "Usage: requeue dlq list --queue-url <URL>\n"),
+        (
+            &["redrive", "--queue-url", &dead, "--reason", "too_old", "--yes"],
+            "a similar value exists: 'too-old'",
+        ),
         (&["redrive", "--queue-url", &dead], "add --yes, as there is no terminal to ask on"),
         (
             &["redrive", "--queue-url", &dead, "--class", "quota"],
@@ -387,6 +391,9 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         assert!(run.status != 0 && run.stderr.contains(words), "{arguments:?}: {run:?}");
         assert_eq!(run.stdout, "");
     }
+    let run = world.run(&["list", "--queue-url", &queue]).await;
+    let words = "note: no queue's redrive policy names orders: is it a dead-letter queue?";
+    assert!(run.status == 0 && run.stderr.contains(words), "{run:?}");
     let run = requeue_with(&[("AWS_REGION", "us-east-1")], &["dlq", "list", "--queue-url", &dead]);
     let words = format!("Set AWS_ENDPOINT_URL_SQS={}", world.server.url());
     assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");

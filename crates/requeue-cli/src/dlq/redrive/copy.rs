@@ -49,7 +49,8 @@ pub(crate) struct Copier<'a> {
     /// What was sent here later stays: a copy that fails at once would go round for ever.
     pub(crate) until: SystemTime,
     pub(crate) time_in_hand: Duration,
-    pub(crate) began: Instant,
+    /// When the first copy may be sent.
+    pub(crate) first: Instant,
     /// Groups of which a message stayed behind: what follows it must not overtake it.
     pub(crate) blocked: BTreeSet<String>,
     pub(crate) tally: Tally,
@@ -101,6 +102,12 @@ impl<'a> Copier<'a> {
         let mut by_destination: BTreeMap<&QueueArn, Vec<CopyDraft<'_>>> = BTreeMap::new();
         for (to, draft) in self.drafts(&letters) {
             by_destination.entry(to).or_default().push(draft);
+        }
+        if !by_destination.is_empty() {
+            self.wait_until(self.first).await;
+            if self.stop.is_told() {
+                return ControlFlow::Continue(());
+            }
         }
         for (to, drafts) in by_destination {
             if self.copy_to(to, drafts, held).await.is_break() {
@@ -313,8 +320,12 @@ impl<'a> Copier<'a> {
     async fn pace(&self) {
         let Some(rate) = self.rate else { return };
         let secs = Duration::from_secs(self.tally.copied.values().sum()) / u32::from(rate);
+        self.wait_until(self.first + secs).await;
+    }
+
+    async fn wait_until(&self, time: Instant) {
         tokio::select! {
-            () = sleep_until(self.began + secs) => {}
+            () = sleep_until(time) => {}
             () = self.stop.told() => {}
         }
     }

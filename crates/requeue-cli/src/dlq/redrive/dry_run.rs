@@ -70,7 +70,7 @@ pub(crate) async fn run(
     dead_letters: &DeadLetters,
     route: &RedriveRoute,
 ) -> Result<ExitCode, Error> {
-    dead_letters.warn();
+    dead_letters.warn().await;
     let stop = Stop::listen()?;
     let mut scan = dead_letters.scan(&arguments.place, &stop);
     let limit = arguments.filter.limit.unwrap_or(u64::MAX);

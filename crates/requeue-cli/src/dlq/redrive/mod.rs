@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tokio::time::{Instant, sleep};
+use tokio::time::Instant;
 
 mod arguments;
 mod route;
@@ -130,11 +130,6 @@ async fn copy_all(
 ) -> Result<(), Error> {
     let Arguments { place, filter, rate, .. } = arguments;
     let began = dead_letters.sqs.now(&dead_letters.queue.arn).await?;
-    // No copy may be made before `until`: one that failed at once would count as old, and go round.
-    tokio::select! {
-        () = sleep(CLOCK_GRAIN + CLOCK_SKEW) => {}
-        () = stop.told() => {}
-    }
     let mut scan =
         dead_letters.scan(place, stop).one_by_one(*rate, filter.is_set()).after(redrive.moved);
     let mut copier = Copier {
@@ -147,7 +142,8 @@ async fn copy_all(
         stop,
         until: began + CLOCK_GRAIN,
         time_in_hand: scan.time_in_hand(),
-        began: Instant::now(),
+        // Not before `until`: a copy that failed at once would count as old, and go round.
+        first: Instant::now() + CLOCK_GRAIN + CLOCK_SKEW,
         blocked: BTreeSet::new(),
         tally: Tally::default(),
     };

@@ -89,3 +89,30 @@ async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
     assert_eq!(redrive.copies.failed, BTreeMap::from([("visibility timeout over".to_owned(), 30)]));
     assert_eq!(sqs.message_count(&queue).expect("it is there"), 11);
 }
+
+#[tokio::test(start_paused = true)]
+async fn only_a_first_copy_is_waited_for() {
+    let mut took = Vec::new();
+    for reason in ["expired", "unknown"] {
+        let sqs = EmbeddedSqs::new(Clock::starting_at(
+            SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+        ));
+        let dead_letters = sqs.create_queue("orders-dlq", []).expect("a name");
+        let queue = sqs.create_queue("orders", []).expect("a name");
+        let send = sqs.client().send_message().queue_url(dead_letters.url());
+        send.message_body("{}").send().await.expect("sent");
+        let (from, to) = (dead_letters.url(), queue.url());
+        let line = ["redrive", "--queue-url", &from, "--to", &to, "--reason", reason];
+        let CommandLine { arguments } = clap::Parser::try_parse_from(line).expect("arguments");
+        let asked = Sqs::new(sqs.client());
+        let described = asked.describe(&dead_letters).await.expect("it is there");
+        let dead_letters = DeadLetters { sqs: asked, queue: described, source: None };
+        let route = RedriveRoute::find(&arguments, &dead_letters).await.expect("one queue");
+        let stop = Stop::listen().expect("signals");
+        let (mut redrive, began) = (RedriveResult::default(), Instant::now());
+        copy_all(&arguments, &dead_letters, &route, &stop, &mut redrive).await.expect("no error");
+        took.push((redrive.copies.copied.len(), began.elapsed()));
+    }
+    let [(0, without), (1, with)] = took[..] else { panic!("{took:?}") };
+    assert_eq!(with, without + CLOCK_GRAIN + CLOCK_SKEW, "{took:?}");
+}
