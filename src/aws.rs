@@ -10,10 +10,23 @@
 //! # }
 //! ```
 
+use std::error::Error;
+use std::iter::successors;
+
 use aws_config::BehaviorVersion;
 use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
 
 pub use aws_config::SdkConfig;
+
+/// Whether a call failed for want of credentials: the SDK says so in words alone.
+#[must_use]
+pub fn lacks_credentials(error: &(dyn Error + 'static)) -> bool {
+    successors(Some(error), |error| Error::source(*error))
+        .any(|error| error.to_string().contains("credentials"))
+}
+
+/// The code of such a call, in errors and logs.
+pub const NO_CREDENTIALS: &str = "NoCredentials";
 
 /// The configuration by AWS's standard environment variables and files.
 pub async fn config() -> SdkConfig {

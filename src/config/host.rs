@@ -31,6 +31,8 @@ pub(crate) struct Host {
     /// Lambda sets none unless its format is JSON.
     pub(crate) log_level: Option<String>,
     pub(crate) logs_json: bool,
+    /// Not of Lambda's, but what `tracing` filters by.
+    pub(crate) has_rust_log: bool,
 }
 
 impl Host {
@@ -42,6 +44,7 @@ impl Host {
             log_level: read("AWS_LAMBDA_LOG_LEVEL"),
             logs_json: read("AWS_LAMBDA_LOG_FORMAT")
                 .is_some_and(|format| format.eq_ignore_ascii_case("json")),
+            has_rust_log: read("RUST_LOG").is_some(),
         }
     }
 }

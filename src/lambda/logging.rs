@@ -82,11 +82,17 @@ pub fn init_logging_to<W: std::io::Write>(
         return;
     }
     let host = Host::from_env();
+    let is_asked_for = host.log_level.is_some() || host.has_rust_log;
     let level = host
         .log_level
         .and_then(|level| level.parse().ok())
         .unwrap_or(LevelFilter::from_level(default));
-    let filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
+    let mut filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
+    // Each provider that has no credentials is a line of a thousand characters there, and a call
+    // without any is an error of ours.
+    if !is_asked_for && let Ok(quiet) = "aws_config=error".parse() {
+        filter = filter.add_directive(quiet);
+    }
     // Colours, which a crate somewhere may have switched on, are noise in a log.
     let lines = fmt()
         .with_writer(writer)

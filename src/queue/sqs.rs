@@ -1,6 +1,7 @@
 //! The port over the real SQS client. The only file that calls `aws-sdk-sqs`.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
@@ -287,8 +288,11 @@ fn confirmations<'a>(
     results
 }
 
-fn call_error<E: ProvideErrorMetadata>(error: &SdkError<E>) -> CallError {
+fn call_error<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) -> CallError {
     let (code, kind) = match error {
+        SdkError::DispatchFailure(_) if aws::lacks_credentials(error) => {
+            (aws::NO_CREDENTIALS, CallErrorKind::Ambiguous)
+        }
         SdkError::ConstructionFailure(_) => ("RequestNotBuilt", CallErrorKind::Refused),
         SdkError::TimeoutError(_) => ("TimedOut", CallErrorKind::Ambiguous),
         SdkError::DispatchFailure(_) => ("NoConnection", CallErrorKind::Ambiguous),

@@ -34,8 +34,11 @@ pub enum StartError {
         /// SQS's code, or ours.
         code: String,
     },
-    /// The queue has no redrive policy.
-    NoDeadLetterQueue,
+    /// The queue has no redrive policy; [`WithoutDeadLetterQueue::Warn`] allows that.
+    NoDeadLetterQueue {
+        /// The queue.
+        queue: QueueArn,
+    },
     /// The dead-letter queue does not exist.
     MissingDeadLetterQueue {
         /// The queue that is missing.
@@ -70,15 +73,15 @@ impl fmt::Display for StartError {
                 f,
                 "SQS does not respond ({code}): check the network, the credentials, the region and AWS_ENDPOINT_URL_SQS"
             ),
-            Self::NoDeadLetterQueue => f.write_str(
-                "the queue has no redrive policy, so that what is given up would go round until it vanishes: give it a \
-                 dead-letter queue, or allow to work without one by --without-dead-letter-queue (WithoutDeadLetterQueue::Warn)",
+            Self::NoDeadLetterQueue { queue } => write!(
+                f,
+                "{queue} has no redrive policy, so that what is given up would go round until it vanishes: give it a \
+                 dead-letter queue, or allow to work without one by --without-dead-letter-queue"
             ),
             Self::MissingDeadLetterQueue { queue, is_direct } => write!(
                 f,
                 "{} names {queue} as the dead-letter queue, which does not exist, so that a message that is given up would return \
-                 until its retention ends: create that queue, name another one, or allow to work without one by --without-dead-letter-queue \
-                 (WithoutDeadLetterQueue::Warn)",
+                 until its retention ends: create that queue, name another one, or allow to work without one by --without-dead-letter-queue",
                 if *is_direct { "REQUEUE_DEAD_LETTER_QUEUE_URL" } else { "the queue's redrive policy" },
             ),
             Self::NoVisibilityTimeout => f.write_str(
@@ -142,7 +145,7 @@ async fn check_dead_letters(
             (!is_there)
                 .then(|| StartError::MissingDeadLetterQueue { queue: queue.clone(), is_direct })
         }
-        (None, None) => Some(StartError::NoDeadLetterQueue),
+        (None, None) => Some(StartError::NoDeadLetterQueue { queue: description.arn.clone() }),
     };
     match missing {
         Some(missing) if worker.without_dead_letter_queue == WithoutDeadLetterQueue::Refuse => {

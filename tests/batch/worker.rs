@@ -681,7 +681,8 @@ async fn what_would_lose_messages_or_double_them_is_refused_at_the_start() {
     let (settings, refuse) = (&world.settings, WithoutDeadLetterQueue::Refuse);
     let error = ask(&missing, settings, refuse).await.unwrap();
     assert!(error.to_string().starts_with("there is no queue missing in us-east-1"), "{error}");
-    assert_eq!(ask(&bare, settings, refuse).await, Some(StartError::NoDeadLetterQueue));
+    let refused = StartError::NoDeadLetterQueue { queue: bare.clone() };
+    assert_eq!(ask(&bare, settings, refuse).await, Some(refused));
     assert_eq!(ask(&bare, settings, WithoutDeadLetterQueue::Warn).await, None);
     assert_eq!(ask(&fleeting, settings, refuse).await, Some(StartError::NoVisibilityTimeout));
 

@@ -20,7 +20,6 @@ use tokio::runtime::Builder;
 use tokio::time::{Instant, interval, sleep, timeout};
 
 use crate::address::{self, Asked};
-use crate::invoke::has_credentials;
 use crate::stop::Stop;
 use crate::{CREDENTIALS, Error};
 
@@ -42,8 +41,8 @@ pub(crate) struct Arguments {
     /// unless `REQUEUE_ALLOW_HTTP=true`.
     #[arg(long)]
     target_url: Option<String>,
-    /// The region of the queue, where its URL does not say it.
-    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
+    /// The region of the queue, where its URL does not say it; by default that of `AWS_REGION`.
+    #[arg(long, default_value_t = address::region())]
     region: String,
     /// Receivers, each with a batch of its own; they share `REQUEUE_CONCURRENCY`.
     /// [default: one for each 10 handlers]
@@ -124,9 +123,7 @@ async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Er
     )
     .await
     {
-        // Looked for afterwards, as whoever hands them out may have been away for a moment only,
-        // and the start tries again.
-        Err(StartError::Unavailable { .. }) if !has_credentials(&sdk).await => {
+        Err(StartError::Unavailable { code }) if code == aws::NO_CREDENTIALS => {
             Err(format!("there are no {CREDENTIALS}").into())
         }
         Err(error @ StartError::Unavailable { .. }) => {

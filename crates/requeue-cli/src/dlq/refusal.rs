@@ -1,12 +1,10 @@
 //! Why a call to SQS failed, in a sentence with the remedy.
 
+use requeue::aws::NO_CREDENTIALS;
 use requeue::queue::{CallError, CallErrorKind, QueueArn};
 
 use super::sqs::Sqs;
 use crate::{CREDENTIALS, Error};
-
-/// The code of a call for which no credentials were found.
-pub(super) const NO_CREDENTIALS: &str = "NoCredentials";
 
 impl Sqs {
     /// The error of a whole call.

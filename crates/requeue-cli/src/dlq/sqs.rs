@@ -8,6 +8,7 @@ use aws_sdk_sqs::config::retry::RetryConfig;
 use aws_sdk_sqs::config::{Config, Region};
 use aws_sdk_sqs::error::{ProvideErrorMetadata, SdkError};
 use aws_sdk_sqs::types::{ListMessageMoveTasksResultEntry, QueueAttributeName};
+use requeue::aws;
 use requeue::queue::{
     CallError, CallErrorKind, Confirmation, EntryError, MAX_BATCH_ENTRIES, Outgoing, Queue,
     QueueArn, QueueUrl, ReceiveRequest, Source, SqsQueue,
@@ -15,7 +16,6 @@ use requeue::queue::{
 use requeue::{Clock, Record};
 use tokio::time::{Instant, sleep, timeout};
 
-use super::refusal::NO_CREDENTIALS;
 use crate::{Error, redrive_policy};
 
 /// What a call may take beyond what it waits for.
@@ -345,14 +345,9 @@ fn call_error<E: ProvideErrorMetadata + std::error::Error + 'static>(
             response.err().code().unwrap_or("Unknown"),
         ),
         SdkError::TimeoutError(_) => CallError::ambiguous("TimedOut"),
-        other if mentions_credentials(other) => CallError::ambiguous(NO_CREDENTIALS),
+        other if aws::lacks_credentials(other) => CallError::ambiguous(aws::NO_CREDENTIALS),
         SdkError::ConstructionFailure(_) => CallError::ambiguous("RequestNotBuilt"),
         SdkError::DispatchFailure(_) => CallError::ambiguous("NoConnection"),
         _ => CallError::ambiguous("UnreadableAnswer"),
     }
-}
-
-fn mentions_credentials(error: &(dyn std::error::Error + 'static)) -> bool {
-    std::iter::successors(Some(error), |error| error.source())
-        .any(|error| error.to_string().contains("credentials"))
 }

@@ -323,8 +323,13 @@ const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
 const MANAGED_KEY: &str = "alias/aws/sqs";
 
 /// The service's code, or a word for what became of the request.
-fn code<E: ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> String {
+fn code<E, R>(error: &SdkError<E, R>) -> String
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+    R: std::fmt::Debug + 'static,
+{
     let word = match error {
+        SdkError::DispatchFailure(_) if aws::lacks_credentials(error) => aws::NO_CREDENTIALS,
         SdkError::TimeoutError(_) => "TimedOut",
         SdkError::DispatchFailure(_) => "NoAnswer",
         SdkError::ConstructionFailure(_) => "NotSent",
@@ -333,11 +338,15 @@ fn code<E: ProvideErrorMetadata, R>(error: &SdkError<E, R>) -> String {
     error.code().unwrap_or(word).to_owned()
 }
 
-fn unread<E: ProvideErrorMetadata, R>(
+fn unread<E, R>(
     permission: &'static str,
     resource: &impl ToString,
     error: &SdkError<E, R>,
-) -> Unread {
+) -> Unread
+where
+    E: ProvideErrorMetadata + std::error::Error + 'static,
+    R: std::fmt::Debug + 'static,
+{
     let is_answered = matches!(error, SdkError::ServiceError(_));
     Unread { permission, resource: resource.to_string(), code: code(error), is_answered }
 }

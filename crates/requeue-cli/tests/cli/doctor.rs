@@ -45,7 +45,7 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
         (
             &KEYS[2..],
             function,
-            "AWS does not respond in eu-west-1 (NoAnswer: no credentials found in chain): check the \
+            "AWS does not respond in eu-west-1 (NoCredentials: no credentials found in chain): check the \
              network, ",
         ),
         (
@@ -61,7 +61,7 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
         (
             &KEYS[2..],
             nowhere,
-            "SQS does not respond in eu-west-1 (NoAnswer): check the network, AWS_ENDPOINT_URL, and \
+            "SQS does not respond in eu-west-1 (NoCredentials): check the network, AWS_ENDPOINT_URL, and \
              that there are AWS credentials",
         ),
         (

@@ -218,6 +218,7 @@ async fn it_says_why_it_does_not_begin() {
             "REQUEUE_TARGET_URL is missing: set it to the URL",
         ),
         (&["--target-url", "ftp://x"], &[], "--target-url is invalid"),
+        (&["--target-url", "localhost:8080/x"], &[], "URL, as in http://localhost:8080/orders"),
         (
             &["--target-url", elsewhere],
             &[],
@@ -261,10 +262,26 @@ async fn it_says_why_it_does_not_begin() {
             "{status:?} {said}"
         );
     }
+    let metadata = [
+        ("AWS_EC2_METADATA_DISABLED", "false"),
+        // No service of metadata, which the SDK says at length.
+        ("AWS_EC2_METADATA_SERVICE_ENDPOINT", &*server.url()),
+    ];
+    for (level, is_told) in [(&[][..], false), (&[("RUST_LOG", "info")], true)] {
+        let settings = [&anonymous[..], &metadata, level].concat();
+        let (status, said) = shop.worker(&[], &settings).ended().await;
+        assert!(
+            status == Some(1) && said.contains("error: there are no AWS credentials"),
+            "{said}"
+        );
+        assert_eq!(said.contains("provider failed to provide credentials"), is_told, "{said}");
+    }
     shop.queue = shop.dead_letters.clone();
     let (status, said) = shop.worker(&[], &[]).ended().await;
     assert!(
-        status == Some(1) && said.contains("no redrive policy") && said.contains(REMEDY),
+        status == Some(1)
+            && said.contains("refused-dlq has no redrive policy")
+            && said.contains(REMEDY),
         "{said}"
     );
     let direct = format!("{}-gone", shop.dead_letters);
@@ -275,7 +292,7 @@ async fn it_says_why_it_does_not_begin() {
             && said.contains("error: REQUEUE_DEAD_LETTER_QUEUE_URL names arn:aws:sqs:"),
         "{said}"
     );
-    assert!(said.contains(REMEDY), "{said}");
+    assert!(said.contains(REMEDY) && !said.contains("Warn"), "{said}");
     let (status, said) =
         shop.worker(&["--without-dead-letter-queue", "--drain"], &[]).ended().await;
     assert!(status == Some(0) && said.contains("no redrive policy"), "{said}");

@@ -134,10 +134,10 @@ impl fmt::Debug for TargetUrl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TargetUrlError {
     /// It is no URL at all.
-    #[error("the target is no valid URL")]
+    #[error("the target is no valid URL, as in http://localhost:8080/orders")]
     Malformed,
     /// Scheme or host is missing.
-    #[error("the target URL needs a scheme and a host")]
+    #[error("the target URL needs a scheme and a host, as in http://localhost:8080/orders")]
     Relative,
     /// Neither `https` nor `http`.
     #[error("the target URL must begin with https://")]
