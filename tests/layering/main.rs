@@ -46,8 +46,12 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
     ),
     (
         "requeue_aws::",
-        &["crates/requeue-cli/src/doctor/", "crates/requeue-lambda/src/secrets/fetch.rs"],
-        "one place looks at deployments, one asks for secrets",
+        &[
+            "crates/requeue-cli/src/doctor/",
+            "crates/requeue-cli/src/address.rs",
+            "crates/requeue-lambda/src/secrets/fetch.rs",
+        ],
+        "one place looks at deployments, one says where SQS is asked, one asks for secrets",
     ),
     ("aws_config::", &["src/aws.rs"], "one place says what clients are made of"),
     ("lambda_runtime::", &["src/lambda/"], "the rest runs without Lambda"),

@@ -21,14 +21,6 @@ pub(crate) fn target(url: &str, rules: TargetRules) -> Result<TargetUrl, Error> 
     Ok(target)
 }
 
-/// That of the environment. Read here, as a variable that clap reads stands among the options that
-/// its errors call needed.
-#[allow(clippy::disallowed_methods, reason = "the default of an option")]
-pub(crate) fn region() -> String {
-    let named = std::env::var("AWS_REGION").ok().filter(|region| !region.is_empty());
-    named.unwrap_or_else(|| "us-east-1".to_owned())
-}
-
 /// The queue whose URL was given as this option; `region` counts where the URL does not say it.
 pub(crate) fn queue(option: &str, url: &str, region: &str) -> Result<QueueArn, Error> {
     let parsed: QueueUrl = url.parse().map_err(|error| format!("{option} {url} is {error}"))?;

@@ -44,8 +44,8 @@ pub(crate) struct Arguments {
     /// `AWS_ENDPOINT_URL_SQS`, …), instead of in an embedded queue.
     #[arg(long)]
     queue_url: Option<String>,
-    /// The region of the queue, where its URL does not say it; by default that of `AWS_REGION`.
-    #[arg(long, default_value_t = address::region())]
+    /// The region of the queue, where its URL does not say it.
+    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
     region: String,
     /// Settle in real SQS, in the queue that each record's ARN names.
     #[arg(long, conflicts_with = "queue_url")]

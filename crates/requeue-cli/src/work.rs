@@ -7,7 +7,6 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
-use aws_sdk_sqs::Client;
 use requeue::aws;
 use requeue::queue::SqsQueue;
 use requeue::{
@@ -41,8 +40,8 @@ pub(crate) struct Arguments {
     /// unless `REQUEUE_ALLOW_HTTP=true`.
     #[arg(long)]
     target_url: Option<String>,
-    /// The region of the queue, where its URL does not say it; by default that of `AWS_REGION`.
-    #[arg(long, default_value_t = address::region())]
+    /// The region of the queue, where its URL does not say it.
+    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
     region: String,
     /// Receivers, each with a batch of its own; they share `REQUEUE_CONCURRENCY`.
     /// [default: one for each 10 handlers]
@@ -114,15 +113,7 @@ async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Er
     }
     let handler = HttpTarget::new(target, config.http)?;
     let settings = arguments.settings();
-    match Worker::start(
-        handler,
-        SqsQueue::new(&Client::new(&sdk)),
-        &queue,
-        config.settings,
-        settings,
-    )
-    .await
-    {
+    match Worker::start(handler, SqsQueue::from_env(), &queue, config.settings, settings).await {
         Err(StartError::Unavailable { code }) if code == aws::NO_CREDENTIALS => {
             Err(format!("there are no {CREDENTIALS}").into())
         }

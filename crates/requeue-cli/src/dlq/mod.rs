@@ -3,7 +3,6 @@
 
 use std::process::ExitCode;
 
-use aws_sdk_sqs::Client;
 use requeue::aws;
 use requeue::queue::QueueArn;
 
@@ -28,22 +27,29 @@ use self::scan::Scan;
 use self::sqs::{Described, Sqs};
 use crate::stop::Stop;
 
+/// In clap's own an option is called needed that a variable has set.
+macro_rules! usage {
+    ($arguments:literal) => {
+        concat!("requeue dlq ", $arguments, " <--queue-url <URL>|--source-queue-url <URL>>")
+    };
+}
+
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Groups the messages by class, reason and what they failed with: how many, since when, and an
     /// example of each.
-    #[command(after_help = HIDDEN)]
+    #[command(after_help = HIDDEN, override_usage = usage!("list [OPTIONS]"))]
     List(list::Arguments),
     /// Shows messages one by one, ten unless --limit says otherwise; their bodies only with
     /// --bodies.
-    #[command(after_help = HIDDEN)]
+    #[command(after_help = HIDDEN, override_usage = usage!("peek [OPTIONS]"))]
     Peek(peek::Arguments),
     /// Writes messages to a file as JSON Lines, with everything needed to send them again. Deletes
     /// nothing.
-    #[command(after_help = HIDDEN)]
+    #[command(after_help = HIDDEN, override_usage = usage!("export [OPTIONS] <FILE>"))]
     Export(export::Arguments),
     /// Brings messages back: all of them, or those that were chosen.
-    #[command(after_help = redrive::HELP)]
+    #[command(after_help = redrive::HELP, override_usage = usage!("redrive [OPTIONS]"))]
     Redrive(redrive::Arguments),
 }
 
@@ -79,8 +85,8 @@ struct QueueArguments {
     /// The queue it belongs to, instead: the dead-letter queue is found in its redrive policy.
     #[arg(long, value_name = "URL")]
     source_queue_url: Option<String>,
-    /// The region of the queue, where its URL does not say it; by default that of `AWS_REGION`.
-    #[arg(long, default_value_t = address::region())]
+    /// The region of the queue, where its URL does not say it.
+    #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
     region: String,
     /// Looks at so many messages at most.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000,
@@ -125,7 +131,7 @@ impl QueueArguments {
         if let Some(text) = &asked.note {
             note(text);
         }
-        let sqs = Sqs::new(Client::new(&sdk)).at(asked.endpoint);
+        let sqs = Sqs::of(&sdk, asked.endpoint);
         let described = sqs.describe(&arn).await?;
         if self.source_queue_url.is_none() {
             return Ok(DeadLetters { sqs, queue: described, source: None });

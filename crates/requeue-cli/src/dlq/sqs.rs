@@ -83,9 +83,9 @@ impl Sqs {
         Self { port: SqsQueue::new(&client), client, endpoint: "its endpoint".to_owned() }
     }
 
-    /// With the client's endpoint, for errors.
-    pub(crate) fn at(self, endpoint: String) -> Self {
-        Self { endpoint, ..self }
+    /// By these settings, which lead to this endpoint.
+    pub(crate) fn of(sdk: &aws::SdkConfig, endpoint: String) -> Self {
+        Self { endpoint, ..Self::new(Client::new(sdk)) }
     }
 
     /// The SDK's client, with its own retries, in the queue's region.

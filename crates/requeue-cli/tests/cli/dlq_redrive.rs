@@ -367,7 +367,10 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
             ),
         ),
         (&["list", "--source-queue-url", &dead], "orders-dlq has no redrive policy"),
-        (&["list"], "Usage: requeue dlq list --queue-url <URL>\n"),
+        (
+            &["list"],
+            "Usage: requeue dlq list [OPTIONS] <--queue-url <URL>|--source-queue-url <URL>>\n",
+        ),
         (
             &["redrive", "--queue-url", &dead, "--reason", "too_old", "--yes"],
             "a similar value exists: 'too-old'",
