@@ -8,6 +8,7 @@ use crate::delivery::Delivery;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason};
 use crate::policy::{self, RetryPolicy};
 use crate::settings::DeadLetterMode;
+use crate::wire::DeadLetterInfo;
 
 mod protection;
 mod health;
@@ -48,14 +49,15 @@ pub(crate) fn gate(
     }
     // Before all else: a message that was given up must not be given up again, or its annotation
     // would be sent for ever.
-    if delivery.state.dead_letter.is_some() {
+    if let Some(said) = &delivery.state.dead_letter {
         return Some(match dead_letter {
             DeadLetterMode::Redrive | DeadLetterMode::Annotate => {
                 Disposition::Release(ReleaseReason::Annotated)
             }
-            // It says why already.
             DeadLetterMode::Direct(_) => {
-                Disposition::DeadLetter(DeadLetterReason::RetriesExhausted)
+                let reason =
+                    DeadLetterInfo::read(said).reason().and_then(DeadLetterReason::from_name);
+                Disposition::DeadLetter(reason.unwrap_or(DeadLetterReason::RetriesExhausted))
             }
         });
     }

@@ -120,6 +120,8 @@ pub struct Description {
     pub messages: u64,
     /// The time by the clock of the service, if it says so.
     pub date: Option<SystemTime>,
+    /// Where the service was asked, if the queue's port knows.
+    pub endpoint: Option<String>,
 }
 
 impl Description {
@@ -141,6 +143,7 @@ impl Description {
             dead_letter_queue: attribute("RedrivePolicy").and_then(redrive_target),
             messages: COUNTS.iter().filter_map(|name| number(name)).sum(),
             date,
+            endpoint: None,
         })
     }
 }

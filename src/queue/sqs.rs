@@ -6,7 +6,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_sqs::Client;
-use aws_sdk_sqs::config::interceptors::BeforeDeserializationInterceptorContextRef;
+use aws_sdk_sqs::config::interceptors::{
+    BeforeDeserializationInterceptorContextRef, BeforeTransmitInterceptorContextRef,
+};
 use aws_sdk_sqs::config::retry::RetryConfig;
 use aws_sdk_sqs::config::{Config, ConfigBag, Intercept, Region, RuntimeComponents};
 use aws_sdk_sqs::error::{BoxError, ProvideErrorMetadata, SdkError};
@@ -144,15 +146,18 @@ impl Queue for SqsQueue {
 
 impl Source for SqsQueue {
     async fn describe(&self, queue: &QueueArn) -> Result<Description, CallError> {
-        let date = ServerDate::default();
+        let seen = Seen::default();
         let client = self.client().await;
         let request = client.get_queue_attributes().attribute_names(QueueAttributeName::All);
-        let answer = send!(client, queue, request, date.clone())?;
+        let answer = send!(client, queue, request, seen.clone())?;
         let attribute = |name: &str| {
             answer.attributes()?.get(&QueueAttributeName::from(name)).map(String::as_str)
         };
-        let date = *date.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Description::read(attribute, date).ok_or_else(|| CallError::ambiguous("UnreadableAnswer"))
+        let (date, endpoint) =
+            std::mem::take(&mut *seen.0.lock().unwrap_or_else(PoisonError::into_inner));
+        let description = Description::read(attribute, date);
+        let description = description.ok_or_else(|| CallError::ambiguous("UnreadableAnswer"))?;
+        Ok(Description { endpoint, ..description })
     }
 
     async fn receive(
@@ -215,13 +220,24 @@ fn attribute(value: MessageAttributeValue) -> Option<Attribute> {
     Some(Attribute { data_type, value })
 }
 
-/// Notes the header `Date` of a response, be it an error.
+/// Notes the header `Date` of a response, be it an error, and where the request was sent.
 #[derive(Clone, Debug, Default)]
-struct ServerDate(Arc<Mutex<Option<SystemTime>>>);
+struct Seen(Arc<Mutex<(Option<SystemTime>, Option<String>)>>);
 
-impl Intercept for ServerDate {
+impl Intercept for Seen {
     fn name(&self) -> &'static str {
-        "ServerDate"
+        "Seen"
+    }
+
+    fn read_before_transmit(
+        &self,
+        context: &BeforeTransmitInterceptorContextRef<'_>,
+        _: &RuntimeComponents,
+        _: &mut ConfigBag,
+    ) -> Result<(), BoxError> {
+        let endpoint = context.request().uri().trim_end_matches('/').to_owned();
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).1 = Some(endpoint);
+        Ok(())
     }
 
     fn read_before_deserialization(
@@ -235,7 +251,7 @@ impl Intercept for ServerDate {
             .headers()
             .get("date")
             .and_then(|date| httpdate::parse_http_date(date).ok());
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = date;
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 = date;
         Ok(())
     }
 }

@@ -26,7 +26,7 @@ mod progress;
 
 pub use check::StartError;
 use lease::Leased;
-use poll::{PAUSE, ReceiveFailures};
+use poll::{PAUSE, ReceiveFailures, Trouble};
 pub use progress::Progress;
 pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
 use standstill::{Asking, PROBING, Standing};
@@ -106,6 +106,7 @@ pub struct Worker<H, Q, T = Raw> {
     settings: WorkerSettings,
     progress: Mutex<Progress>,
     standing: Standing,
+    trouble: Trouble,
 }
 
 impl<H, Q, T> Worker<H, Q, T>
@@ -136,6 +137,7 @@ where
         Ok(Self {
             processor: BatchProcessor::new(handler, leased.clone(), settings),
             leased,
+            trouble: Trouble::none(description.arn.clone(), description.endpoint),
             queue: description.arn,
             visibility: description.visibility,
             limits,
@@ -225,7 +227,8 @@ where
                     self.work(received, stop).await;
                 }
                 Err(error) => {
-                    let pause = failures.add(&self.receive_calls, &self.sampler, &error);
+                    let pause =
+                        failures.add(&self.receive_calls, &self.sampler, &error, &self.trouble);
                     tokio::select! {
                         () = sleep(pause) => {}
                         () = stop.starting.cancelled() => {}
@@ -294,6 +297,7 @@ where
             },
         };
         let records = response.unwrap_or_else(|_| Err(CallError::timed_out()))?;
+        self.trouble.end();
         Ok(Received { records, asked })
     }
 

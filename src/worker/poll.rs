@@ -1,12 +1,15 @@
 //! Asking the queue for messages: how long a receive waits, and how long to pause after one that
 //! failed.
 
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
+
+use tokio::time::Instant;
 
 use super::settings::Until;
 use crate::clock::Sampler;
 use crate::policy::CallPolicy;
-use crate::queue::{CallError, CallErrorKind, MAX_WAIT};
+use crate::queue::{CallError, CallErrorKind, MAX_WAIT, QueueArn};
 
 /// A receive waits for this part of the visibility timeout at most. A message counts as hidden from
 /// when it was asked for, and the rest of its time is for the work on it.
@@ -26,6 +29,32 @@ pub(super) fn wait(until: Until, visibility: Duration) -> Duration {
     longest.min(Duration::from_secs((visibility / PART).as_secs()))
 }
 
+/// Trouble with receiving from a queue, as the receivers of a worker share it.
+pub(super) struct Trouble {
+    queue: QueueArn,
+    endpoint: Option<String>,
+    since: Mutex<Option<Instant>>,
+}
+
+impl Trouble {
+    pub(super) fn none(queue: QueueArn, endpoint: Option<String>) -> Self {
+        Self { queue, endpoint, since: Mutex::default() }
+    }
+
+    fn begin(&self) {
+        self.since.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(Instant::now);
+    }
+
+    /// A receive has worked.
+    pub(super) fn end(&self) {
+        let since = self.since.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(since) = since {
+            let secs = since.elapsed().as_secs();
+            tracing::info!(queue = %self.queue, troubleSeconds = secs, "receiving works again");
+        }
+    }
+}
+
 /// Receives that failed in a row.
 #[derive(Default)]
 pub(super) struct ReceiveFailures {
@@ -41,7 +70,9 @@ impl ReceiveFailures {
         policy: &CallPolicy,
         sampler: &Sampler,
         error: &CallError,
+        trouble: &Trouble,
     ) -> Duration {
+        trouble.begin();
         self.attempts = self.attempts.saturating_add(1);
         let is_lasting = match error.kind {
             CallErrorKind::Refused | CallErrorKind::Malformed => true,
@@ -56,20 +87,22 @@ impl ReceiveFailures {
             endless.pause(attempts, self.pause, sampler.sample()).unwrap_or(policy.max_delay);
         self.pause = Some(pause);
         let pause_ms = u64::try_from(pause.as_millis()).unwrap_or(u64::MAX);
+        macro_rules! line {
+            ($level:ident, $text:literal) => {
+                tracing::$level!(
+                    queue = %trouble.queue,
+                    endpoint = trouble.endpoint,
+                    code = error.code,
+                    attempts = self.attempts,
+                    pauseMs = pause_ms,
+                    $text
+                )
+            };
+        }
         if is_lasting {
-            tracing::error!(
-                code = error.code,
-                attempts = self.attempts,
-                pauseMs = pause_ms,
-                "receiving fails"
-            );
+            line!(error, "receiving fails");
         } else {
-            tracing::warn!(
-                code = error.code,
-                attempts = self.attempts,
-                pauseMs = pause_ms,
-                "receiving failed"
-            );
+            line!(warn, "receiving failed");
         }
         pause
     }

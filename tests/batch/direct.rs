@@ -8,7 +8,9 @@ use requeue::{
 };
 use serde_json::json;
 
-use crate::world::{Act, DELETE, LIMIT, SEND, Script, World, numbered, object_of, secs, state};
+use crate::world::{
+    Act, DELETE, LIMIT, Log, SEND, Script, World, numbered, object_of, secs, state,
+};
 
 fn direct(mut world: World) -> World {
     world.settings.dead_letter = DeadLetterMode::Direct(world.dead_letters.url().parse().unwrap());
@@ -306,6 +308,8 @@ async fn after_the_last_redrive_it_goes_back_with_the_same_words() {
     let script = Script::always(Failure::non_retryable("no such account"));
     let processor = world.processor(script.clone());
     world.run(&processor).await;
+    let log = Log::default();
+    let _listening = log.listen();
     for _ in 1..=12 {
         world.move_back().await;
         world.run(&processor).await;
@@ -316,6 +320,7 @@ async fn after_the_last_redrive_it_goes_back_with_the_same_words() {
         );
     }
     assert_eq!(script.calls().len(), 1 + 10, "ten redrives start afresh");
+    assert_eq!(log.text().matches(r#"why="non-retryable""#).count(), 12, "{}", log.text());
 }
 
 #[tokio::test(start_paused = true)]

@@ -656,8 +656,19 @@ async fn receiving_backs_off_and_goes_on() {
             log.lock().unwrap().push(Instant::now());
             if call.of_operation <= 7 { failing.clone() } else { Fault::None }
         });
+        let text = Log::default();
+        let listening = text.listen();
         worker.run(pending()).await;
-        let begun = begun.lock().unwrap().clone();
+        drop(listening);
+        let (text, begun) = (text.text(), begun.lock().unwrap().clone());
+        let queue = format!("queue={}", world.queue);
+        let says = |line: &&str, what: &str| line.contains(what) && line.contains(&queue);
+        let failed = text.lines().filter(|line| says(line, "receiving fail")).count();
+        let again: Vec<_> = text.lines().filter(|line| says(line, "works again")).collect();
+        let secs = pauses.iter().sum::<u128>() / 1_000;
+        let [again] = again[..] else { panic!("{text}") };
+        assert_eq!(text.matches(r#"endpoint="https://sqs."#).count(), 7, "{text}");
+        assert!(failed == 7 && again.contains(&format!("troubleSeconds={secs}")), "{text}");
         let waited: Vec<u128> =
             begun.windows(2).take(7).map(|pair| (pair[1] - pair[0]).as_millis()).collect();
         assert_eq!(waited, pauses, "{fault:?}");
