@@ -123,7 +123,8 @@ impl Disposition {
 ///
 /// ```
 /// use std::time::Duration;
-/// let retry = requeue::Retry { number: 3, max: 50, delay_before_jitter: Duration::from_secs(60) };
+/// let delay_before_jitter = Duration::from_secs(60);
+/// let retry = requeue::Retry { number: 3, max: 50, delay_before_jitter, cut_from: None };
 /// assert_eq!(retry.to_string(), "3/50");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,6 +136,9 @@ pub struct Retry {
     pub max: u32,
     /// The delay that the failure named or the curve of its class gave, before jitter.
     pub delay_before_jitter: Duration,
+    /// The delay that the failure named, where it is longer than the policy's
+    /// [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after).
+    pub cut_from: Option<Duration>,
 }
 
 impl fmt::Display for Retry {

@@ -153,5 +153,6 @@ pub(crate) fn next_retry(
         Some(named) => named.min(policy.max_retry_after),
         None => class.backoff.delay(class_retries).min(class.max_delay),
     };
-    Some(Retry { number: used.saturating_add(1), max, delay_before_jitter })
+    let cut_from = failure.delay().filter(|named| *named > policy.max_retry_after);
+    Some(Retry { number: used.saturating_add(1), max, delay_before_jitter, cut_from })
 }

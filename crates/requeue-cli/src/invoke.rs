@@ -244,7 +244,7 @@ fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<(), E
             (outcome.retry_count + 1).to_string(),
             outcome.class.map_or(String::new(), |class| class.to_string()),
             disposition(outcome),
-            outcome.disposition.wait().map_or(String::new(), |wait| duration(wait.total())),
+            delay(outcome),
             outcome.reason.clone().unwrap_or_default(),
             place(outcome),
         ]);
@@ -263,6 +263,15 @@ fn short(id: &str) -> &str {
 fn disposition(outcome: &Outcome) -> String {
     let name = outcome.disposition.as_str();
     outcome.disposition.why().map_or_else(|| name.to_owned(), |why| format!("{name} ({why})"))
+}
+
+fn delay(outcome: &Outcome) -> String {
+    let Some(wait) = outcome.disposition.wait() else { return String::new() };
+    let wait = duration(wait.total());
+    match outcome.retry.and_then(|retry| retry.cut_from) {
+        Some(named) => format!("{wait}, cut from {} by maxRetryAfterSeconds", duration(named)),
+        None => wait,
+    }
 }
 
 /// Where a message is by the answers of SQS.

@@ -304,7 +304,8 @@ fn a_retry_is_numbered_by_the_budget_that_ends_first_and_its_delay_is_that_befor
         };
         let failure = Failure::temporary("away");
         let failure = named.map_or(failure.clone(), |named| failure.retry_after(secs(named)));
-        let expected = Retry { number, max, delay_before_jitter: secs(delay) };
+        let cut_from = named.filter(|named| *named > delay).map(secs);
+        let expected = Retry { number, max, delay_before_jitter: secs(delay), cut_from };
         assert_eq!(
             next_retry(&policy(class), &usage, &failure),
             Some(expected),

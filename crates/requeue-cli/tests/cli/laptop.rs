@@ -40,21 +40,26 @@ const REMAINING: [(&str, usize); 15] = [
 
 #[test]
 fn a_rule_of_the_policy_decides_what_an_answer_of_the_target_means() {
-    for (rules, class, reason) in [
-        ("[]", "rate-limit", "status 429"),
+    for (policy, class, shown) in [
+        ("{}", "rate-limit", "status 429"),
         (
-            r#"[{"match": {"status": 429}, "class": "NON_RETRYABLE"}]"#,
+            r#"{"rules": [{"match": {"status": 429}, "class": "NON_RETRYABLE"}]}"#,
             "non-retryable",
             "status 429, by rules[0]",
         ),
+        (
+            r#"{"maxRetryAfterSeconds": 2}"#,
+            "rate-limit",
+            "2 s, cut from 5 s by maxRetryAfterSeconds",
+        ),
     ] {
-        let policy = format!(r#"{{"rules": {rules}}}"#);
-        let run = requeue_with(&[("REQUEUE_POLICY", &policy)], &["invoke", "events/single.json"]);
+        let arguments = ["invoke", "events/single.json", "--sample", "0"];
+        let run = requeue_with(&[("REQUEUE_POLICY", policy)], &arguments);
         assert_eq!(run.status, 0, "{}", run.stderr);
         let row = run.stderr.lines().find(|line| line.contains("947f1875")).unwrap();
         let cells: Vec<&str> =
             row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
-        assert!(cells.contains(&class) && cells.contains(&reason), "{row}");
+        assert!(cells.contains(&class) && cells.contains(&shown), "{row}");
     }
 }
 
