@@ -5,37 +5,33 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 
 use requeue::embedded::{EntryFault, EntryOutcome, Fault};
-use requeue::{BatchProcessor, DeadLetterMode, Failure};
+use requeue::{BatchProcessor, DeadLetterMode, Failure, Sampler};
 
 use crate::world::{Act, Dice, SEND, Script, Seen, VISIBILITY_CHANGE, World, secs};
 
 const BATCHES: u64 = 10_000;
 
-impl Dice {
-    fn act(&self) -> Act {
-        match self.roll(0, 11) {
-            0 => Act::Fail(
-                Failure::rate_limit("slowly").retry_after(secs(u64::from(self.roll(0, 2_000)))),
-            ),
-            1 => Act::Fail(Failure::temporary("no")),
-            2 => Act::Fail(Failure::quota("later")),
-            3 => Act::Fail(Failure::non_retryable("never")),
-            4 => Act::Fail(Failure::postpone(secs(5))),
-            5 => Act::Panic,
-            6 => Act::Hang,
-            _ => Act::Done,
-        }
+fn act(dice: &Dice) -> Act {
+    match dice.roll(0, 11) {
+        0 => Act::Fail(Failure::rate_limit("slowly").retry_after(secs(dice.roll(0, 2_000)))),
+        1 => Act::Fail(Failure::temporary("no")),
+        2 => Act::Fail(Failure::quota("later")),
+        3 => Act::Fail(Failure::non_retryable("never")),
+        4 => Act::Fail(Failure::postpone(secs(5))),
+        5 => Act::Panic,
+        6 => Act::Hang,
+        _ => Act::Done,
     }
+}
 
-    fn fault(&self) -> Fault {
-        let refused =
-            || EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: false };
-        match self.roll(0, 9) {
-            0 => Fault::refuse(500, "InternalFailure"),
-            1 => Fault::LoseResponse,
-            2 => Fault::Entries(vec![EntryFault { position: 0, outcome: refused() }]),
-            _ => Fault::None,
-        }
+fn fault(dice: &Dice) -> Fault {
+    let refused =
+        || EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: false };
+    match dice.roll(0, 9) {
+        0 => Fault::refuse(500, "InternalFailure"),
+        1 => Fault::LoseResponse,
+        2 => Fault::Entries(vec![EntryFault { position: 0, outcome: refused() }]),
+        _ => Fault::None,
     }
 }
 
@@ -47,16 +43,16 @@ fn place(body: &str) -> (String, u32) {
 
 /// One history; returns how many batches it had.
 async fn live(seed: u64) -> usize {
-    let dice = Dice::seeded(seed);
+    let dice = Dice::of(seed, 0);
     let max_retries = dice.roll(1, 4);
     let max_receive_count = 2 * max_retries + dice.roll(0, 2);
     let mut world = World::with_queue("orders.fifo", &[]);
     world.set_max_receive_count(max_receive_count).await;
-    world.batch_size = usize::try_from(dice.roll(1, 10)).expect("a small number");
+    world.batch_size = dice.roll(1, 10);
     world.settings.policy.max_retries = max_retries;
     // A whole batch in a row may hang.
     world.settings.limits.timeout = secs(5);
-    world.settings.sampler = dice.sampler();
+    world.settings.sampler = Sampler::seeded(seed);
     if dice.roll(0, 1) == 1 {
         world.protect();
     }
@@ -79,7 +75,7 @@ async fn live(seed: u64) -> usize {
             .await;
     }
     let faults = dice.clone();
-    world.faults_of(VISIBILITY_CHANGE, move |_| faults.fault());
+    world.faults_of(VISIBILITY_CHANGE, move |_| fault(&faults));
 
     // The calls of each group, in their order.
     let calls: Arc<Mutex<BTreeMap<String, Vec<u32>>>> = Arc::default();
@@ -87,7 +83,7 @@ async fn live(seed: u64) -> usize {
     let script = Script::new(move |seen: &Seen| {
         let (group, number) = place(&seen.body);
         noted.lock().expect("no panic while it is held").entry(group).or_default().push(number);
-        acts.act()
+        act(&acts)
     });
     let processor = BatchProcessor::new(script, world.sqs.clone(), world.settings.clone());
     let batches = world.run(&processor).await;

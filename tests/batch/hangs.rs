@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use requeue::embedded::Fault;
-use requeue::{DeadLetterMode, Failure, Strategy};
+use requeue::{DeadLetterMode, Failure, Sampler, Strategy};
 use serde_json::Value;
 
 use crate::world::{Act, Dice, Script, World, millis, secs};
@@ -15,16 +15,14 @@ fn act(dice: &Dice) -> Act {
     let then = match dice.roll(0, 9) {
         0 => Act::Hang,
         1 => Act::Panic,
-        2 => Act::Fail(
-            Failure::rate_limit("slowly").retry_after(secs(u64::from(dice.roll(0, 2_000)))),
-        ),
+        2 => Act::Fail(Failure::rate_limit("slowly").retry_after(secs(dice.roll(0, 2_000)))),
         3 | 4 => Act::Fail(Failure::temporary("no")),
         5 => Act::Fail(Failure::non_retryable("never")),
         6 => Act::Fail(Failure::postpone(secs(5))),
         _ => Act::Done,
     };
     match dice.roll(0, 3) {
-        0 => Act::after(millis(u64::from(dice.roll(0, 40_000))), then),
+        0 => Act::after(millis(dice.roll(0, 40_000)), then),
         _ => then,
     }
 }
@@ -36,11 +34,11 @@ fn fault(dice: &Dice) -> Fault {
         3 => Fault::LoseRequest,
         4 => Fault::refuse(503, "ServiceUnavailable"),
         5 => Fault::refuse(400, "KmsThrottled"),
-        6 => Fault::RespondAfter(millis(u64::from(dice.roll(0, 30_000)))),
+        6 => Fault::RespondAfter(millis(dice.roll(0, 30_000))),
         _ => Fault::None,
     };
     match dice.roll(0, 4) {
-        0 => Fault::after(millis(u64::from(dice.roll(0, 15_000))), then),
+        0 => Fault::after(millis(dice.roll(0, 15_000)), then),
         _ => then,
     }
 }
@@ -49,11 +47,11 @@ fn world(dice: &Dice) -> World {
     let is_fifo = dice.roll(0, 3) == 0;
     let mut world = World::with_queue(if is_fifo { "orders.fifo" } else { "orders" }, &[]);
     world.batch_size = 40;
-    world.function_timeout = millis(u64::from(dice.roll(200, 60_000)));
-    world.settings.sampler = dice.sampler();
-    world.settings.limits.concurrency = usize::try_from(dice.roll(1, 12)).expect("a small number");
-    world.settings.limits.timeout = millis(u64::from(dice.roll(100, 40_000)));
-    world.settings.limits.reserve = millis(u64::from(dice.roll(10, 10_000)));
+    world.function_timeout = millis(dice.roll(200, 60_000));
+    world.settings.sampler = Sampler::seeded(dice.roll(0, u64::MAX));
+    world.settings.limits.concurrency = dice.roll(1, 12);
+    world.settings.limits.timeout = millis(dice.roll(100, 40_000));
+    world.settings.limits.reserve = millis(dice.roll(10, 10_000));
     world.settings.strategy =
         if dice.roll(0, 2) == 0 { Strategy::Visibility } else { Strategy::Copy };
     world.settings.dead_letter = match dice.roll(0, 2) {
@@ -68,7 +66,7 @@ fn world(dice: &Dice) -> World {
 }
 
 async fn live(seed: u64) {
-    let dice = Dice::seeded(seed);
+    let dice = Dice::of(seed, 0);
     let world = world(&dice);
     let messages = dice.roll(1, 30);
     for n in 0..messages {

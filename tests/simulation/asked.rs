@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 
 use requeue::queue::{Attribute, AttributeValue};
 
-use crate::dice::Dice;
 use crate::plan::{Plan, secs};
+use requeue_testkit::dice::Dice;
 
 /// The longest time for which each receive lets a message wait: 12 hours, less 5 minutes of a
 /// batching window, a minute of delivery, and an invocation.

@@ -15,6 +15,9 @@ use crate::producer::Product;
 use crate::system::World;
 use crate::wire::{Past, at};
 
+/// Each receipt handle of the embedded SQS begins so.
+pub const HANDLE: &str = "cmVxdWV1ZS";
+
 /// How a call of the handler ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
@@ -119,7 +122,6 @@ pub struct Book {
     given_up: BTreeMap<(usize, bool, String), u64>,
     /// What failed, and each environment asked nothing about: it may have given that up too.
     left: BTreeSet<(usize, bool, String)>,
-    pub all_handles: BTreeSet<String>,
     /// The messages of which one worker had several deliveries in hand at once, whose copies nobody
     /// can tell apart for certain.
     pub in_hand_twice: BTreeSet<usize>,
@@ -144,7 +146,6 @@ impl Book {
             longest_row: 0,
             given_up: BTreeMap::new(),
             left: BTreeSet::new(),
-            all_handles: BTreeSet::new(),
             in_hand_twice: BTreeSet::new(),
             lives: BTreeMap::new(),
         }
@@ -225,7 +226,7 @@ impl Book {
             .as_str()
             .and_then(|count| count.parse().ok());
         let receives = receives.expect("a number");
-        self.all_handles.insert(handle.clone());
+        assert!(handle.starts_with(HANDLE), "{handle}");
         invocation.handles.insert(handle, id.clone());
         invocation.row = invocation.row.max(self.rows.get(&id).copied().unwrap_or(0));
         let track = &mut self.tracks[n];

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use requeue::embedded::{Call, EntryFault, EntryOutcome, Fault};
 
-use crate::dice::Dice;
 use crate::plan::steps;
+use requeue_testkit::dice::Dice;
 
 /// One fault, now and then after a while in transit.
 pub fn fault(dice: &Dice, call: &Call) -> Fault {

@@ -8,11 +8,11 @@ use requeue::{Failure, FailureClass, Handler, Message, Scope};
 use tokio::time::sleep;
 
 use crate::book::Ended;
-use crate::dice::Dice;
 use crate::plan::{secs, steps};
 use crate::producer;
 use crate::stalled;
 use crate::system::World;
+use requeue_testkit::dice::Dice;
 
 pub struct Script {
     pub world: Arc<World>,

@@ -20,7 +20,6 @@
 mod asked;
 mod book;
 mod copies;
-mod dice;
 mod faults;
 mod handler;
 mod history;

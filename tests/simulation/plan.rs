@@ -5,7 +5,7 @@ use std::time::Duration;
 use requeue::policy::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
 use requeue::{Limits, Mode, RecursiveLoop, Strategy, Wrap};
 
-use crate::dice::Dice;
+use requeue_testkit::dice::Dice;
 
 pub const fn secs(secs: u64) -> Duration {
     Duration::from_secs(secs)
@@ -120,7 +120,7 @@ impl Plan {
         let in_chorus = dice.happens(300);
         let plan = Self {
             is_fifo,
-            messages: if in_chorus { dice.count(5, 15) } else { dice.count(1, 12) },
+            messages: if in_chorus { dice.roll(5, 15) } else { dice.roll(1, 12) },
             policy,
             limits: Limits {
                 concurrency: dice.pick(&[1, 3, 12]),
@@ -233,11 +233,7 @@ fn clocks(dice: &Dice, least: u64) -> Vec<i64> {
     } else {
         60
     };
-    let clock = || {
-        i64::try_from(dice.roll(0, 2 * widest)).expect("small")
-            - i64::try_from(widest).expect("small")
-    };
-    (0..dice.roll(least, 3)).map(|_| clock()).collect()
+    (0..dice.roll(least, 3)).map(|_| dice.roll(-widest, widest)).collect()
 }
 
 fn policy(dice: &Dice) -> RetryPolicy {

@@ -13,11 +13,11 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 use tokio_util::sync::CancellationToken;
 
-use crate::dice::Dice;
 use crate::handler::Script;
 use crate::plan::{secs, steps};
 use crate::system::World;
 use crate::witness::{INVOCATION, Witness};
+use requeue_testkit::dice::Dice;
 
 /// Lambda refuses to invoke a function after so many of its own messages in a row.
 const LONGEST_ROW: u32 = 16;

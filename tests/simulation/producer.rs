@@ -10,9 +10,9 @@ use tokio::time::sleep;
 
 use crate::asked::Asked;
 use crate::copies;
-use crate::dice::Dice;
 use crate::plan::{Plan, secs};
 use crate::system::World;
+use requeue_testkit::dice::Dice;
 
 /// What must never be logged, in every body and every attribute.
 pub const CANARY: &str = "CANARY";

@@ -15,10 +15,10 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::book::Book;
-use crate::dice::Dice;
 use crate::history::{Event, History};
 use crate::plan::{DeadLetters, Host, Plan, secs};
 use crate::{faults, poller, producer, worker};
+use requeue_testkit::dice::Dice;
 
 /// A run that takes more than these goes round and round. Where many messages are delivered twice,
 /// and their copies too, some thousands are needed.
@@ -250,7 +250,10 @@ impl World {
             mode: plan.mode,
             wrap: plan.wrap,
             clock: clock.clone(),
-            sampler: plan.sample.map_or_else(|| dice.sampler(), requeue::Sampler::always),
+            sampler: plan.sample.map_or_else(
+                || requeue::Sampler::seeded(dice.roll(0, u64::MAX)),
+                requeue::Sampler::always,
+            ),
             ..Settings::default()
         };
         (clock, settings)

@@ -11,9 +11,9 @@ use requeue::queue::{
 use requeue::{Clock, Record};
 use tokio::time::Instant;
 
-use crate::dice::Dice;
 use crate::producer::number;
 use crate::system::World;
+use requeue_testkit::dice::Dice;
 
 tokio::task_local! {
     /// The invocation in whose name a call is made. A worker's receivers do not say so: there it

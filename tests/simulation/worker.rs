@@ -10,12 +10,12 @@ use requeue::{Worker, WorkerSettings};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::dice::Dice;
 use crate::handler::Script;
 use crate::life::Life;
 use crate::plan::{Processes, secs, steps};
 use crate::system::World;
 use crate::witness::Witness;
+use requeue_testkit::dice::Dice;
 
 /// Between two looks at a worker. What comes at the very moment of something else would make a
 /// history depend on tokio's own dice.

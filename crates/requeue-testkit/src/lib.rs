@@ -9,6 +9,7 @@
 
 pub mod bodies;
 pub mod certificate;
+pub mod dice;
 pub mod environment;
 pub mod events;
 pub mod http;

@@ -22,12 +22,11 @@ use requeue_testkit::log;
 use serde_json::Value;
 use tokio::time::Instant;
 
-mod dice;
 mod invocation;
 mod script;
 
-pub use dice::Dice;
 pub use invocation::{Invocation, attributes, joined, receive_count, records, records_of};
+pub use requeue_testkit::dice::Dice;
 pub use requeue_testkit::log::Log;
 pub use script::{Act, Script, Seen};
 
