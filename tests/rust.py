@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""`cargo test`, with several suites at the same time: some wait for processes and clocks, others compute.
+"""`cargo test`, with the tests that take long, and several suites at the same time: some wait for processes and clocks, others
+compute.
 
 Cargo runs one suite after the other. What each prints is shown when it has ended.
 """
@@ -34,7 +35,7 @@ def suites():
 def run(name, executable, directory):
     environment = {**os.environ, "RUST_TEST_THREADS": os.environ.get("RUST_TEST_THREADS", THREADS)}
     done = subprocess.run(
-        [executable], cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+        [executable, "--include-ignored"], cwd=directory, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     return name, done
 

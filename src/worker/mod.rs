@@ -165,7 +165,9 @@ where
         let mut work = std::pin::pin!(join_all(
             (0..receivers).map(|_| self.receive_and_work(batch_size, &stop))
         ));
+        // Here and below in this order, so that the same events always meet the same requests.
         tokio::select! {
+            biased;
             _ = &mut work => {}
             () = shutdown => self.end(work, &stop).await,
         }
@@ -217,6 +219,7 @@ where
                     }
                     if self.wait().is_zero() {
                         tokio::select! {
+                            biased;
                             () = sleep(PAUSE) => {}
                             () = stop.starting.cancelled() => {}
                         }
@@ -230,6 +233,7 @@ where
                     let pause =
                         failures.add(&self.receive_calls, &self.sampler, &error, &self.trouble);
                     tokio::select! {
+                        biased;
                         () = sleep(pause) => {}
                         () = stop.starting.cancelled() => {}
                     }
@@ -248,6 +252,7 @@ where
                 return Some((batch_size, None));
             }
             tokio::select! {
+                biased;
                 turn = self.standing.turn() => break turn,
                 () = stop.starting.cancelled() => return None,
                 // One probe may be over, and with it the standstill, while another one of the same
@@ -272,6 +277,7 @@ where
                 return None;
             }
             tokio::select! {
+                biased;
                 () = sleep(pause) => has_paused = true,
                 () = stop.starting.cancelled() => return None,
             }
@@ -290,6 +296,7 @@ where
         let mut response =
             std::pin::pin!(timeout(wait + RESPONSE_TIMEOUT, self.leased.receive(&self.queue, ask)));
         let response = tokio::select! {
+            biased;
             response = &mut response => response,
             () = stop.starting.cancelled() => match timeout(LAST_RESPONSE, response).await {
                 Ok(response) => response,

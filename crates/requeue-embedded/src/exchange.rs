@@ -138,6 +138,7 @@ impl EmbeddedSqs {
                 .next_due
                 .map(|due| Instant::now() + due.duration_since(now).unwrap_or_default());
             tokio::select! {
+                biased;
                 () = &mut news => {}
                 () = sleep_until(due.map_or(end, |due| due.min(end))) => {}
             }

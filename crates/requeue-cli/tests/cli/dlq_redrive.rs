@@ -11,6 +11,7 @@ use crate::dlq_world::{BODIES, DELETE, SEND, World, originals, payloads, side_by
 use crate::run::requeue_with;
 
 #[tokio::test]
+#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
 async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
     for (mode, stray, moved, copied) in [
         ("annotate", false, 5, 0),
@@ -62,6 +63,7 @@ async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
 }
 
 #[tokio::test]
+#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
 async fn what_is_chosen_is_copied_with_all_that_belongs_to_it() {
     let world = World::filled("annotate").await;
     let dead: Vec<MessageView> = world.dead();
@@ -175,6 +177,7 @@ fn entry(
 type Story = (Box<dyn Fn(&str, u64) -> Fault + Send + Sync>, (usize, usize), &'static str);
 
 #[tokio::test]
+#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
 async fn what_is_not_confirmed_stays_and_is_told() {
     let refused =
         |sender_fault| EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault };
@@ -290,6 +293,7 @@ async fn copies_are_no_faster_than_the_rate() {
 }
 
 #[test]
+#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
 fn what_fails_again_at_once_does_not_go_round() {
     let bring_back = async |name: &str| {
         for options in [&[][..], &["--rate", "2"], &["--fresh-budget"]] {

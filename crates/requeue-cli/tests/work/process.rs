@@ -157,6 +157,7 @@ fn is_caught(process: u32, signal: u32) -> bool {
 
 /// A message reaches a worker that is stopped, and becomes visible again before the worker goes on.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
 async fn a_worker_that_was_stopped_with_a_delivery_under_way_sends_no_second_copy() {
     let sqs = EmbeddedSqs::new(Clock::system());
     let server = sqs.serve(0).await.unwrap();
