@@ -44,6 +44,7 @@ async fn the_embedded_sqs_in_virtual_time_does_what_is_documented() {
 }
 
 #[tokio::test]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn the_embedded_sqs_over_loopback_does_what_is_documented() {
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.expect("a free port");
     let observed = in_real_time(&server.url()).await;

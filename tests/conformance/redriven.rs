@@ -28,7 +28,7 @@ const REDRIVEN_AT: Duration = Duration::from_secs(121);
 const PATIENCE: Duration = Duration::from_mins(2);
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_redriven_message_starts_afresh_everywhere() {
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.expect("a free port");
     let others = [("moto", "REQUEUE_TEST_MOTO"), ("ministack", "REQUEUE_TEST_MINISTACK")];

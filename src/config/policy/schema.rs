@@ -33,7 +33,6 @@ pub(super) fn allows(document: &Value) -> bool {
 }
 
 #[test]
-#[expect(clippy::disallowed_methods, reason = "this is no setting of the library")]
 fn the_schema_file_is_the_one_that_the_keys_make() {
     if std::env::var_os("REQUEUE_TEST_WRITE_SCHEMA").is_some() {
         let text = serde_json::to_string_pretty(&schema()).expect("a schema is JSON");

@@ -13,7 +13,7 @@ const README: &str = include_str!("../../../../README.md");
 const PICTURE: &str = include_str!("../../../../docs/dlq-list.svg");
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
     for mode in ["annotate", "direct", "redrive"] {
         let world = World::filled(mode).await;
@@ -74,7 +74,7 @@ async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_look_that_is_not_complete_says_so() {
     let world = World::filled("annotate").await;
     let run = world.dlq(&["list", "--max-messages", "2"]).await;
@@ -143,7 +143,7 @@ async fn trouble_on_the_way_hides_nothing() {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn messages_are_shown_without_bodies_and_values_unless_bodies_are_asked_for() {
     let world = World::filled("direct").await;
     for arguments in [&["peek"][..], &["peek", "--json"]] {

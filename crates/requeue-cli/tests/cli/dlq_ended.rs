@@ -38,7 +38,7 @@ async fn until(what: impl Fn() -> bool) {
 }
 
 #[test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn interrupted_it_leaves_everything_visible_and_nothing_lost() {
     let file = scratch("dlq-interrupted.jsonl");
     let _ = fs::remove_file(&file);
@@ -86,7 +86,7 @@ fn interrupted_it_leaves_everything_visible_and_nothing_lost() {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_reader_that_goes_away_leaves_everything_visible() {
     let world = World::filled("annotate").await;
     for arguments in [
@@ -112,7 +112,7 @@ async fn a_reader_that_goes_away_leaves_everything_visible() {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_full_disk_is_an_error_and_what_was_done_is_told_all_the_same() {
     let world = World::filled("annotate").await;
     let moved = "5 messages moved to where they came from\n";
@@ -146,7 +146,7 @@ async fn a_full_disk_is_an_error_and_what_was_done_is_told_all_the_same() {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn killed_between_copy_and_deletion_it_leaves_a_copy_with_the_same_first_id() {
     let world = World::filled("annotate").await;
     let all: BTreeSet<String> = world.ids.iter().cloned().collect();

@@ -94,7 +94,7 @@ const FIFO_GROUP: &str = "SQS hands out the first ten messages of a FIFO group a
 const OTHER_READER: &str = "another reader holds what is in flight";
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_follows_an_unchosen_message_of_its_fifo_group_is_brought_back() {
     for rate in [&[][..], &["--rate", "1"], &["--rate", "50"]] {
         let world =
@@ -142,7 +142,7 @@ async fn unchosen_messages_in_between_keep_back_nothing_as_long_as_they_are_fewe
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_is_behind_ten_unchosen_messages_of_its_fifo_group_is_told() {
     let blocked = [("a", "non-retryable"); 10].into_iter().chain([("a", "temporary"); 4]);
     let world = world(".fifo", blocked.chain([("b", "temporary"); 2])).await;
@@ -179,7 +179,7 @@ async fn what_is_behind_ten_unchosen_messages_of_its_fifo_group_is_told() {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn of_a_fifo_queue_the_first_ten_of_each_group_are_looked_at_and_the_rest_is_told() {
     let world = world(".fifo", three_groups(20)).await;
     let (status, count, said) = world.exported("dlq-left-20.jsonl").await;
@@ -231,7 +231,7 @@ async fn more_groups_than_a_receive_has_room_for_are_all_seen() {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_another_reader_holds_is_told() {
     let world = world("", three_groups(60)).await;
     world.hold(20).await;
@@ -301,7 +301,7 @@ async fn no_more_than_max_messages_are_looked_at() {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_breaks_off_is_not_complete() {
     for (operation, from, fault, left) in [
         (SEND, 2, Fault::refuse(403, "AccessDenied"), json!({ "brokenOff": 18 })),

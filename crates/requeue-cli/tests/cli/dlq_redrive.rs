@@ -11,7 +11,7 @@ use crate::dlq_world::{BODIES, DELETE, SEND, World, originals, payloads, side_by
 use crate::run::requeue_with;
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
     for (mode, stray, moved, copied) in [
         ("annotate", false, 5, 0),
@@ -63,7 +63,7 @@ async fn what_sqs_moved_it_moves_back_and_what_was_sent_is_copied() {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_is_chosen_is_copied_with_all_that_belongs_to_it() {
     let world = World::filled("annotate").await;
     let dead: Vec<MessageView> = world.dead();
@@ -137,6 +137,7 @@ async fn from_a_dead_letter_queue_of_two_queues_each_copy_goes_to_its_own() {
 }
 
 #[tokio::test]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_fresh_budget_is_given_also_after_the_tenth_redrive() {
     let world = World::filled("annotate").await;
     let dead = world.dead().into_iter().find(|message| message.body.contains("amount")).unwrap();
@@ -177,7 +178,7 @@ fn entry(
 type Story = (Box<dyn Fn(&str, u64) -> Fault + Send + Sync>, (usize, usize), &'static str);
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_is_not_confirmed_stays_and_is_told() {
     let refused =
         |sender_fault| EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault };
@@ -293,7 +294,7 @@ async fn copies_are_no_faster_than_the_rate() {
 }
 
 #[test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn what_fails_again_at_once_does_not_go_round() {
     let bring_back = async |name: &str| {
         for options in [&[][..], &["--rate", "2"], &["--fresh-budget"]] {
@@ -354,6 +355,7 @@ async fn a_fifo_group_keeps_its_order_and_stops_where_one_fails() {
 }
 
 #[tokio::test]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn trouble_names_its_remedy_and_touches_nothing() {
     let world = World::filled("direct").await;
     let (queue, dead) = (world.url(&world.queue), world.url(&world.dead_letters));

@@ -192,7 +192,7 @@ fn no_message_is_brought_back_to_a_queue_that_it_did_not_come_from_unless_to_say
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_stays_is_told_with_the_queue_by_whose_word() {
     let shared = Shared::new("direct", true).await;
     let Shared { world, bills } = &shared;
@@ -252,7 +252,7 @@ fn harmful() -> String {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn nothing_that_a_message_says_controls_a_terminal() {
     let shared = Shared::new("direct", true).await;
     let Shared { world, bills } = &shared;

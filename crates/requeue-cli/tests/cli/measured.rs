@@ -99,7 +99,7 @@ async fn live(setting: &Setting<'_>) -> (Value, u64, u64) {
 }
 
 #[tokio::test(start_paused = true)]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_is_foretold_is_what_happens() {
     let documents = [
         r#"{"preset": "critical"}"#,

@@ -7,7 +7,7 @@ use crate::readme::says;
 use crate::run::{file, requeue};
 
 #[test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn a_service_that_is_down_is_hardly_called_and_nothing_is_given_up_for_it() {
     let said = requeue(&["simulate", "outage", "--messages", "4000", "--rate", "10"]).succeeded();
     said.lines().for_each(|line| says(line.trim_end()));
@@ -80,7 +80,7 @@ fn a_run_is_shown_side_by_side_and_can_be_repeated() {
 }
 
 #[test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn a_service_that_answers_some_of_its_calls_keeps_its_throughput() {
     // what it answers, the least throughput against none of this, the longest time that a circuit
     // may be open

@@ -152,7 +152,7 @@ fn assert_none_is_called_once_deleted(calls: &[Call], proxies: &[Proxy]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn workers_that_are_killed_and_told_to_end_lose_nothing() {
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.expect("a free port");
     Ordeal { messages: 600, signals: 2 }.run(&server.url()).await;
@@ -160,7 +160,7 @@ async fn workers_that_are_killed_and_told_to_end_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn nor_do_they_with_thousands_of_messages_on_an_independent_sqs() {
     if let Some(endpoint) = tool("REQUEUE_TEST_MINISTACK") {
         Ordeal { messages: 5_000, signals: 5 }.run(&endpoint).await;

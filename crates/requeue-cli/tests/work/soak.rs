@@ -22,7 +22,7 @@ fn body(n: usize) -> String {
 
 #[tokio::test(flavor = "multi_thread")]
 #[cfg(target_os = "linux")]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn memory_and_file_descriptors_of_a_worker_stay_flat() {
     let sqs = EmbeddedSqs::new(Clock::system());
     let server = sqs.serve(0).await.unwrap();

@@ -80,7 +80,7 @@ async fn a_terminal_has_one_line_of_progress_with_the_log_above_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_log_that_nobody_reads_any_more_ends_no_worker() {
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
     let shop = Shop::open(&server.url(), "unread").await;
@@ -100,7 +100,7 @@ async fn a_log_that_nobody_reads_any_more_ends_no_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_log_that_nobody_reads_for_a_while_holds_the_work_up_and_loses_nothing() {
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
     let shop = Shop::open(&server.url(), "held-up").await;

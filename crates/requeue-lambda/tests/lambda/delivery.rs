@@ -59,6 +59,7 @@ async fn each_class_of_answer_ends_where_it_should() {
 }
 
 #[tokio::test]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_is_final_reaches_the_dead_letter_queue_by_the_redrive_policy() {
     let stage = Stage::new().await;
     let mut function = stage.requeue_lambda(&[]).await;

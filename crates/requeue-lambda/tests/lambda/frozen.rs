@@ -180,7 +180,7 @@ const KEPT_TOO_LONG: [Freeze; 5] = [
 ];
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_died_while_the_function_was_frozen_fails_no_message_before_node() {
     let Some(node) = tool("REQUEUE_TEST_NODE") else { return };
     let second = Duration::from_secs(1);
@@ -191,7 +191,7 @@ async fn what_died_while_the_function_was_frozen_fails_no_message_before_node() 
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn what_died_while_the_function_was_frozen_fails_no_message_before_nginx() {
     let Some(nginx) = tool("REQUEUE_TEST_NGINX") else { return };
     let second = Duration::from_secs(1);

@@ -95,7 +95,7 @@ async fn a_time_out_of_one_message_leaves_the_others_alone() {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_message_that_ends_the_process_takes_its_neighbours_along_four_times_at_most() {
     let stage = Stage::new().await;
     stage.set_max_receive_count(5).await;

@@ -249,7 +249,7 @@ async fn a_refusal_names_what_the_role_needs() {
 }
 
 #[tokio::test]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_service_that_does_not_answer_holds_up_the_start_for_a_bounded_time() {
     const NETWORK: &str =
         "a function in a VPC needs a NAT gateway or an interface endpoint of the service";

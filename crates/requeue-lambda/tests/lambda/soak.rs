@@ -10,7 +10,7 @@ use crate::stage::{Stage, TIMEOUT};
 
 #[tokio::test(flavor = "multi_thread")]
 #[cfg(target_os = "linux")]
-#[ignore = "takes ten seconds or more: cargo test -- --ignored"]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn memory_and_file_descriptors_of_an_environment_stay_flat() {
     let stage = Stage::new().await;
     let settings = [("AWS_LAMBDA_LOG_LEVEL", "ERROR"), ("REQUEUE_CONCURRENCY", "20")];
