@@ -76,6 +76,7 @@ async fn what_is_open_already_is_written_into_behind_what_is_there() {
 }
 
 #[tokio::test]
+#[cfg_attr(not(target_os = "linux"), ignore = "there is no /dev/full")]
 async fn a_device_is_written_into_and_stays() {
     let world = World::filled("annotate").await;
     let directory = directory("export-device");

@@ -133,6 +133,7 @@ async fn a_queue_is_compared_with_the_one_that_the_policy_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+#[cfg_attr(not(target_os = "linux"), ignore = "there is no /dev/full")]
 async fn danger_has_a_status_of_its_own_and_no_output_is_no_panic() {
     let alone = Alone::serve().await;
     let doctor = |output| alone.doctor(&[], output);

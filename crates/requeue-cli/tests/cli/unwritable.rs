@@ -21,6 +21,7 @@ fn run_into(output: impl Into<Stdio>, arguments: &[&str]) -> (Option<i32>, Strin
 }
 
 #[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "there is no /dev/full")]
 fn no_command_panics_when_its_output_cannot_be_written() {
     let policy =
         file("unwritable-policy.json", r#"{"sqsCalls": "off", "receiveCalls": {"maxDelay": 2}}"#);
@@ -55,6 +56,7 @@ fn no_command_panics_when_its_output_cannot_be_written() {
 }
 
 #[test]
+#[cfg_attr(not(target_os = "linux"), ignore = "there is no /dev/full")]
 fn what_is_told_beside_the_output_is_no_reason_to_fail() {
     for (arguments, status) in [
         (&["demo", "--messages", "5"][..], 0),
