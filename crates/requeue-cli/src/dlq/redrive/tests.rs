@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use requeue::Clock;
 use requeue::embedded::{EmbeddedSqs, Fault};
+use requeue::queue::QueueArn;
 
 use super::*;
 use crate::dlq::scan::Scan;
@@ -14,6 +15,19 @@ use crate::dlq::unseen::Cause;
 struct CommandLine {
     #[command(flatten)]
     arguments: Arguments,
+}
+
+/// What comes of this command line, whose dead-letter queue this is.
+async fn copied(sqs: &EmbeddedSqs, dead_letters: &QueueArn, line: &[&str]) -> RedriveResult {
+    let CommandLine { arguments } = clap::Parser::try_parse_from(line).expect("arguments");
+    let asked = Sqs::new(sqs.client());
+    let described = asked.describe(dead_letters).await.expect("it is there");
+    let dead_letters = DeadLetters { sqs: asked, queue: described, source: None };
+    let route = RedriveRoute::find(&arguments, &dead_letters).await.expect("one queue");
+    let stop = Stop::listen().expect("signals");
+    let mut redrive = RedriveResult::default();
+    copy_all(&arguments, &dead_letters, &route, &stop, &mut redrive).await.expect("no error");
+    redrive
 }
 
 #[tokio::test(start_paused = true)]
@@ -75,14 +89,7 @@ async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
         _ => Fault::None,
     });
     let line = ["redrive", "--queue-url", &dead_letters.url(), "--max-messages", "41", "--copy"];
-    let CommandLine { arguments } = clap::Parser::try_parse_from(line).expect("arguments");
-    let asked = Sqs::new(sqs.client());
-    let described = asked.describe(&dead_letters).await.expect("it is there");
-    let dead_letters = DeadLetters { sqs: asked, queue: described, source: None };
-    let route = RedriveRoute::find(&arguments, &dead_letters).await.expect("one queue");
-    let stop = Stop::listen().expect("signals");
-    let mut redrive = RedriveResult::default();
-    copy_all(&arguments, &dead_letters, &route, &stop, &mut redrive).await.expect("no error");
+    let redrive = copied(&sqs, &dead_letters, &line).await;
 
     // The first one alone, and those whose own request was answered late.
     assert_eq!(redrive.copies.copied, BTreeMap::from([("orders".to_owned(), 11)]));
@@ -103,14 +110,8 @@ async fn only_a_first_copy_is_waited_for() {
         send.message_body("{}").send().await.expect("sent");
         let (from, to) = (dead_letters.url(), queue.url());
         let line = ["redrive", "--queue-url", &from, "--to", &to, "--reason", reason];
-        let CommandLine { arguments } = clap::Parser::try_parse_from(line).expect("arguments");
-        let asked = Sqs::new(sqs.client());
-        let described = asked.describe(&dead_letters).await.expect("it is there");
-        let dead_letters = DeadLetters { sqs: asked, queue: described, source: None };
-        let route = RedriveRoute::find(&arguments, &dead_letters).await.expect("one queue");
-        let stop = Stop::listen().expect("signals");
-        let (mut redrive, began) = (RedriveResult::default(), Instant::now());
-        copy_all(&arguments, &dead_letters, &route, &stop, &mut redrive).await.expect("no error");
+        let began = Instant::now();
+        let redrive = copied(&sqs, &dead_letters, &line).await;
         took.push((redrive.copies.copied.len(), began.elapsed()));
     }
     let [(0, without), (1, with)] = took[..] else { panic!("{took:?}") };
