@@ -4,6 +4,7 @@
 //! ends up in log lines and, in the message's `retryState`, in the dead-letter queue.
 
 use std::fmt;
+use std::str::FromStr;
 use std::time::Duration;
 
 use crate::printable::is_printable;
@@ -47,6 +48,20 @@ impl FailureClass {
         Self::ALL.into_iter().find(|class| class.as_str() == name)
     }
 }
+
+/// The inverse of `Display`.
+impl FromStr for FailureClass {
+    type Err = UnknownFailureClass;
+
+    fn from_str(name: &str) -> Result<Self, UnknownFailureClass> {
+        Self::from_name(name).ok_or(UnknownFailureClass)
+    }
+}
+
+/// A word that names no [`FailureClass`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a failure class is rate-limit, quota, temporary or non-retryable")]
+pub struct UnknownFailureClass;
 
 impl fmt::Display for FailureClass {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -204,6 +219,13 @@ impl Failure {
     }
 }
 
+/// Class and reason: `rate-limit: the bank asks to wait`.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.class, self.reason())
+    }
+}
+
 /// Few words that may be stored and logged: at most 256 characters, each of them legal in an SQS
 /// message and harmless in a terminal.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,7 +266,9 @@ mod tests {
     fn class_names_are_their_own_inverse() {
         for class in FailureClass::ALL {
             assert_eq!(FailureClass::from_name(class.as_str()), Some(class));
+            assert_eq!(class.to_string().parse(), Ok(class));
         }
+        assert_eq!("rate_limit".parse::<FailureClass>(), Err(UnknownFailureClass));
         assert_eq!(FailureClass::from_name("rate_limit"), None);
     }
 }

@@ -41,17 +41,27 @@ pub fn is_last_poll() -> bool {
 /// struct Charge { currency: String }
 ///
 /// impl Handler for Charge {
+///     type Error = Failure;
+///
 ///     async fn handle(&self, message: Message) -> Result<(), Failure> {
 ///         println!("{} bytes in {}", message.body().len(), self.currency);
 ///         Ok(())
 ///     }
 /// }
 /// ```
+#[diagnostic::on_unimplemented(
+    message = "`{Self}` is no handler of `Message<{T}>`",
+    note = "a handler is an async function `Fn(Message<T>) -> Result<(), E>` with `E: Into<Failure>`",
+    note = "`.classified()?` of `requeue::ResultExt` turns any other error into a `Failure`"
+)]
 pub trait Handler<T = Raw>: Send + Sync + 'static {
+    /// With what a message fails: [`Failure`], or a type of your own that turns into one.
+    type Error: Into<Failure>;
+
     /// Works on one message. It may run several times for the same message, so it must be
     /// idempotent; see [`Message::original_id`]. A panic counts as a temporary failure. The future
     /// is dropped when its time is over.
-    fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), Failure>> + Send;
+    fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// The downstream service that the message is going to call: a pause or an open circuit of one
     /// scope defers no message of another. Default: one scope for all.
@@ -61,6 +71,7 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     /// # #[derive(serde::Deserialize)] struct Order { tenant: String }
     /// # struct Charge;
     /// impl Handler<Order> for Charge {
+    /// #   type Error = Failure;
     /// #   async fn handle(&self, _: Message<Order>) -> Result<(), Failure> { Ok(()) }
     ///     // …
     ///     fn scope(&self, message: &Message<Order>) -> Scope {
@@ -80,7 +91,9 @@ where
     E: Into<Failure>,
     T: Send + 'static,
 {
-    async fn handle(&self, message: Message<T>) -> Result<(), Failure> {
-        self(message).await.map_err(Into::into)
+    type Error = E;
+
+    fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), E>> + Send {
+        self(message)
     }
 }

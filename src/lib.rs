@@ -128,7 +128,7 @@ pub use config::Variables;
 pub use config::{InvalidConfig, InvalidPolicy, QueueConfig};
 pub use delay::{Delay, Wait};
 pub use disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Retry, Strategy};
-pub use failure::{Evidence, Failure, FailureClass};
+pub use failure::{Evidence, Failure, FailureClass, UnknownFailureClass};
 pub use gate::Scope;
 pub use handler::{Handler, is_last_poll};
 pub use lambda::{

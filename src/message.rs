@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 use std::num::NonZeroU32;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -89,6 +90,22 @@ impl<T> Message<T> {
         &self.delivery.attributes
     }
 
+    /// The text of a message attribute; `None` if there is no such attribute, or it is binary.
+    ///
+    /// ```
+    /// # use requeue::{Failure, Message};
+    /// async fn charge(message: Message) -> Result<(), Failure> {
+    ///     println!("for {}", message.attribute("tenant").unwrap_or("nobody"));
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn attribute(&self, name: &str) -> Option<&str> {
+        match &self.delivery.attributes.get(name)?.value {
+            AttributeValue::Text(text) => Some(text),
+            AttributeValue::Binary(_) => None,
+        }
+    }
+
     /// The message group: on a standard queue the tenant of fair queues.
     pub fn group_id(&self) -> Option<&str> {
         self.delivery.group_id.as_deref()
@@ -106,10 +123,7 @@ impl<T> Message<T> {
     /// has both.
     pub fn tracestate(&self) -> Option<&str> {
         self.own_traceparent()?;
-        match &self.delivery.attributes.get(trace::TRACESTATE)?.value {
-            AttributeValue::Text(state) => Some(state),
-            AttributeValue::Binary(_) => None,
-        }
+        self.attribute(trace::TRACESTATE)
     }
 
     fn own_traceparent(&self) -> Option<&str> {
@@ -181,6 +195,19 @@ impl<T> Message<T> {
     }
 }
 
+/// Without the body and the attributes, which may be secret.
+impl<T> fmt::Debug for Message<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("id", &self.id())
+            .field("original_id", &self.original_id())
+            .field("queue", &self.queue())
+            .field("attempt", &self.attempt())
+            .field("receive_count", &self.receive_count())
+            .finish_non_exhaustive()
+    }
+}
+
 /// A type that can be read from a message body: every type that serde can read from JSON, and
 /// [`Raw`]. A `String` is a type that serde can read: from a JSON string. For plain text take
 /// [`Raw`].
@@ -231,5 +258,25 @@ impl From<Raw> for Bytes {
     /// Shares the text; nothing is copied.
     fn from(raw: Raw) -> Self {
         Bytes::from_owner(raw)
+    }
+}
+
+impl AsRef<str> for Raw {
+    fn as_ref(&self) -> &str {
+        self
+    }
+}
+
+/// The text, without a change.
+impl fmt::Display for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self)
+    }
+}
+
+/// Its length alone, since the text may be secret.
+impl fmt::Debug for Raw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Raw({} bytes)", self.len())
     }
 }

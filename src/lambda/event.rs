@@ -23,7 +23,7 @@ use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
 /// assert_eq!(records[0].message_id.as_deref(), Some("1"));
 /// assert_eq!(records[0].body, None);
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct SqsEvent {
     /// The records; `None` if the event has none because it is of another kind.
     pub records: Option<Vec<Record>>,

@@ -260,7 +260,7 @@ where
         }
         match handler.handle(message).await {
             Ok(()) => Handled::Done,
-            Err(failure) => Handled::Failed(failure),
+            Err(error) => Handled::Failed(error.into()),
         }
     }
 

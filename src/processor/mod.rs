@@ -38,6 +38,7 @@
 //! Has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and knows
 //! neither Lambda nor HTTP.
 
+use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -77,6 +78,12 @@ use inner::Inner;
 pub struct BatchProcessor<H, Q, T = Raw> {
     inner: Arc<Inner<H, Q>>,
     body: PhantomData<fn() -> T>,
+}
+
+impl<H, Q, T> fmt::Debug for BatchProcessor<H, Q, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("BatchProcessor").finish_non_exhaustive()
+    }
 }
 
 impl<H, Q, T> BatchProcessor<H, Q, T>

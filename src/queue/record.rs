@@ -1,6 +1,7 @@
 //! A record: one message as SQS delivered it. Knows neither Lambda's event format nor our fields.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -41,4 +42,17 @@ pub struct Record {
     pub dead_letter_source: Option<QueueArn>,
     /// The message attributes; `None` when one of them cannot be read.
     pub attributes: Option<BTreeMap<String, Attribute>>,
+}
+
+/// Without the body, the receipt handle, the sender and the attributes, which may be secret.
+impl fmt::Debug for Record {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Record")
+            .field("message_id", &self.message_id)
+            .field("queue", &self.queue)
+            .field("receive_count", &self.receive_count)
+            .field("sent", &self.sent)
+            .field("group_id", &self.group_id)
+            .finish_non_exhaustive()
+    }
 }

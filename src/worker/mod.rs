@@ -1,6 +1,7 @@
 //! The other host: receives by long polls, lets the processor work, deletes what is done, and ends
 //! without losing anything. Knows neither Lambda nor HTTP, and takes no decision about a message.
 
+use std::fmt;
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -107,6 +108,12 @@ pub struct Worker<H, Q, T = Raw> {
     progress: Mutex<Progress>,
     standing: Standing,
     trouble: Trouble,
+}
+
+impl<H, Q, T> fmt::Debug for Worker<H, Q, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").field("queue", &self.queue).finish_non_exhaustive()
+    }
 }
 
 impl<H, Q, T> Worker<H, Q, T>

@@ -220,6 +220,8 @@ async fn limits_of_nothing_and_of_eternity_work() {
 struct Alone(AtomicUsize);
 
 impl Handler for Alone {
+    type Error = Failure;
+
     async fn handle(&self, _: Message) -> Result<(), Failure> {
         assert_eq!(self.0.fetch_add(1, Ordering::SeqCst), 0);
         tokio::task::yield_now().await;

@@ -94,6 +94,8 @@ struct Hostile {
 }
 
 impl Handler for Hostile {
+    type Error = Failure;
+
     fn scope(&self, message: &Message) -> Scope {
         assert_ne!(&**message.body(), "panics in scope");
         Scope::default()
@@ -268,6 +270,8 @@ async fn after_its_end_an_invocation_that_is_dropped_begins_nothing_though_a_thr
 struct Callee(Mutex<Receiver<()>>);
 
 impl Handler for Callee {
+    type Error = Failure;
+
     fn scope(&self, message: &Message) -> Scope {
         if &**message.body() == "blocks" { Scope::of("another") } else { Scope::default() }
     }

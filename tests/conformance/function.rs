@@ -107,6 +107,8 @@ struct Script {
 }
 
 impl Handler for Script {
+    type Error = Failure;
+
     async fn handle(&self, message: Message) -> Result<(), Failure> {
         let call = Call {
             at: Instant::now(),

@@ -99,6 +99,8 @@ fn act(world: &World, n: usize, call: usize) -> (Duration, Act, bool) {
 }
 
 impl Handler for Script {
+    type Error = Failure;
+
     fn scope(&self, message: &Message) -> Scope {
         if self.world.plan.processes().is_some_and(|processes| processes.has_one_scope) {
             return Scope::default();

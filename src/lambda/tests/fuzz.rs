@@ -169,6 +169,8 @@ struct Moody {
 }
 
 impl Handler for Moody {
+    type Error = Failure;
+
     async fn handle(&self, message: Message) -> Result<(), Failure> {
         let body = message.body().to_string();
         let mood = body.bytes().find(u8::is_ascii_alphanumeric).unwrap_or_default() % 8;

@@ -122,6 +122,8 @@ impl Script {
 }
 
 impl Handler for Script {
+    type Error = Failure;
+
     fn scope(&self, message: &Message) -> Scope {
         (self.scope)(message)
     }

@@ -245,6 +245,8 @@ impl<C: Connector> HttpTarget<C> {
 }
 
 impl<C: Connector> Handler for HttpTarget<C> {
+    type Error = Failure;
+
     async fn handle(&self, message: Message) -> Result<(), Failure> {
         let content_type = match message
             .attributes()
