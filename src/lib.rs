@@ -71,7 +71,7 @@
 //!
 //! | feature | what it adds |
 //! |---|---|
-//! | `embedded` | [`embedded::EmbeddedSqs`]: SQS in this process, in virtual time, for tests |
+//! | `embedded` | [`testing`]: tests of a handler in virtual time; [`embedded::EmbeddedSqs`]: SQS in this process |
 //!
 //! It is not on by default, and a Lambda of your own does not need it. Until the crate is on
 //! crates.io, depend on a checkout: `requeue = { path = "../requeue" }`; after that, on
@@ -118,6 +118,8 @@ pub mod aws;
 #[cfg(feature = "embedded")]
 #[doc(inline)]
 pub use requeue_embedded as embedded;
+#[cfg(feature = "embedded")]
+pub mod testing;
 #[doc(hidden)]
 pub mod measured;
 

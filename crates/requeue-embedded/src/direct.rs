@@ -65,6 +65,19 @@ pub enum EntryFailure {
 /// What became of the entries of a batch, each at its own position.
 type Outcomes = Result<Vec<Result<(), EntryFailure>>, RequestFailure>;
 
+impl Entry<'_> {
+    pub(crate) fn draft(&self) -> Draft {
+        Draft {
+            body: self.body.to_owned(),
+            attributes: Arc::new(self.attributes.clone()),
+            delay_secs: Some(i64::from(self.delay_secs)),
+            group: self.group_id.map(str::to_owned),
+            deduplication: self.deduplication_id.map(str::to_owned),
+            trace: None,
+        }
+    }
+}
+
 impl EmbeddedSqs {
     /// Requests in plain types: the fast way for simulations. They are counted and meet faults, as
     /// those of a client do.
@@ -91,15 +104,7 @@ impl Direct<'_> {
     pub async fn send_message_batch(self, queue: &QueueArn, entries: &[Entry<'_>]) -> Outcomes {
         let bytes = entries.iter().map(|entry| message_bytes(entry.body, entry.attributes)).sum();
         let send = |engine: &mut Engine, now, entry: &Entry<'_>| {
-            let draft = Draft {
-                body: entry.body.to_owned(),
-                attributes: Arc::new(entry.attributes.clone()),
-                delay_secs: Some(i64::from(entry.delay_secs)),
-                group: entry.group_id.map(str::to_owned),
-                deduplication: entry.deduplication_id.map(str::to_owned),
-                trace: None,
-            };
-            engine.send(queue.name(), draft, now).map(drop)
+            engine.send(queue.name(), entry.draft(), now).map(drop)
         };
         let batch =
             Batch { operation: "SendMessageBatch", entry: "SendMessageBatchRequestEntry", bytes };

@@ -37,6 +37,7 @@
 
 mod connector;
 mod direct;
+mod due;
 mod engine;
 mod exchange;
 mod fault;
@@ -173,6 +174,15 @@ impl EmbeddedSqs {
         let handle = message.receipt_handle.clone();
         let visibility = queue.settings.visibility;
         Ok(queue.put_in_flight(message.into_message(now), &handle, visibility, now)?)
+    }
+
+    /// Sends a message as its producer does, without the SDK; its id. It meets no fault and is not
+    /// counted.
+    pub fn put(&self, queue: &QueueArn, entry: &Entry<'_>) -> Result<String, EmbeddedError> {
+        let now = self.0.clock.now();
+        let sent = self.engine().send(queue.name(), entry.draft(), now)?;
+        self.0.news.notify_waiters();
+        Ok(sent.id)
     }
 
     /// Receives at most `max` (1 to 10) messages without the SDK, waiting up to `wait` (at most 20

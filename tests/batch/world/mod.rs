@@ -338,35 +338,7 @@ impl World {
 
     /// Sleeps until a message may be received; `false` when there is none any more.
     pub async fn sleep_until_due(&self) -> bool {
-        let messages = self.messages();
-        let group = |message: &MessageView| {
-            message
-                .system_attributes
-                .get("MessageGroupId")
-                .filter(|_| self.queue.is_fifo())
-                .cloned()
-        };
-        let in_flight: BTreeMap<_, Duration> = messages
-            .iter()
-            .filter(|message| matches!(message.state, MessageState::InFlightUntil(_)))
-            .map(|message| (group(message), self.wait(message)))
-            .fold(BTreeMap::new(), |mut longest, (group, wait)| {
-                let known: &mut Duration = longest.entry(group).or_default();
-                *known = wait.max(*known);
-                longest
-            });
-        // While one message of a FIFO group is in flight, the others are held back.
-        let due = |message: &MessageView| match group(message) {
-            Some(group) => {
-                in_flight.get(&Some(group)).copied().unwrap_or_default().max(self.wait(message))
-            }
-            None => self.wait(message),
-        };
-        let Some(next) = messages.iter().map(due).min() else {
-            return false;
-        };
-        tokio::time::sleep(next).await;
-        true
+        self.sqs.wait_until_due(&self.queue).await.expect("the queue exists")
     }
 
     /// What is left until a message can be received.
