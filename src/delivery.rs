@@ -2,11 +2,12 @@
 //! the attempt. The gate, the policy and settling work with it; the handler sees `message`.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::SystemTime;
 
 use crate::arrivals::Arrivals;
+use crate::clock::Clock;
 use crate::disposition::Strategy;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::policy::Usage;
@@ -77,6 +78,8 @@ pub(crate) struct Delivery {
 pub(crate) struct Decoder {
     /// Bounds the count that a producer may claim.
     pub(crate) max_retries: u32,
+    /// The same of queues that have a policy of their own, by name.
+    pub(crate) own_max_retries: HashMap<String, u32>,
     /// How messages of a standard queue wait.
     pub(crate) strategy: Strategy,
     pub(crate) producer_limits: ProducerLimits,
@@ -87,8 +90,15 @@ pub(crate) struct Decoder {
 
 impl Decoder {
     /// Takes a body apart, and says how far its sender is to be believed.
-    fn read<'a>(&self, body: &'a str, sender: Option<Principal>) -> (wire::ReadBody<'a>, Trust) {
-        let read = wire::read(body, self.max_retries);
+    fn read<'a>(
+        &self,
+        body: &'a str,
+        queue: Option<&QueueArn>,
+        sender: Option<Principal>,
+    ) -> (wire::ReadBody<'a>, Trust) {
+        let own = queue.and_then(|queue| self.own_max_retries.get(queue.name()));
+        let max_retries = own.copied().unwrap_or(self.max_retries);
+        let read = wire::read(body, max_retries);
         let Some(senders) =
             self.senders.as_ref().filter(|_| !matches!(read.origin, Origin::Fresh { .. }))
         else {
@@ -102,7 +112,7 @@ impl Decoder {
                     matches!(read.origin, Origin::Ours(_)) && wire::bears_fields(&read.payload);
                 senders.warn(sender);
                 (
-                    wire::read_as_foreign(body, self.max_retries),
+                    wire::read_as_foreign(body, max_retries),
                     if is_nested { Trust::Nested } else { Trust::Full },
                 )
             }
@@ -138,7 +148,7 @@ impl Delivery {
             String::new()
         });
         let is_fifo = record.queue.as_ref().is_some_and(|queue| queue.is_fifo());
-        let (read, trust) = decoder.read(&body, record.sender);
+        let (read, trust) = decoder.read(&body, record.queue.as_deref(), record.sender);
         let is_unverified = trust == Trust::Unknown;
         if trust == Trust::Nested {
             defect = Some(broken(NESTED));
@@ -245,6 +255,13 @@ impl Delivery {
     /// Whether nothing more may be sent for it without coming near Lambda's limit.
     pub(crate) fn ends_its_row(&self) -> bool {
         self.copies_in_row.is_some_and(|copies_in_row| copies_in_row >= MAX_COPIES_IN_ROW)
+    }
+
+    /// A first delivery of a text, received now: for messages that no queue delivered.
+    pub(crate) fn of_text(payload: String) -> Self {
+        let record = Record::default();
+        let decoded = Self::decode(0, record, Clock::system().now(), &Decoder::default());
+        Self { payload, ..decoded }
     }
 
     /// The body as first delivered.

@@ -1,5 +1,6 @@
 //! The one trait a user implements; async functions qualify.
 
+use std::fmt;
 use std::future::Future;
 
 use crate::failure::Failure;
@@ -49,6 +50,25 @@ pub fn is_last_poll() -> bool {
 ///     }
 /// }
 /// ```
+///
+/// A closure may be a handler too. What it captures it shares with the futures of all messages, so
+/// each call clones an [`Arc`](std::sync::Arc) into its future; a closure written `async |message|`
+/// or `async move |message|` qualifies as long as it captures nothing but references to statics:
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use requeue::{Failure, Handler, Message};
+/// # struct Bank;
+/// # impl Bank { async fn charge(&self, _: &str) -> Result<(), Failure> { Ok(()) } }
+/// # fn is_handler(_: impl Handler) {}
+/// let bank = Arc::new(Bank);
+/// let charge = move |message: Message| {
+///     let bank = Arc::clone(&bank);
+///     async move { bank.charge(message.body()).await }
+/// };
+/// # is_handler(charge);
+/// # is_handler(async |_: Message| Ok::<(), Failure>(()));
+/// ```
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no handler of `Message<{T}>`",
     note = "a handler is an async function `Fn(Message<T>) -> Result<(), E>` with `E: Into<Failure>`",
@@ -64,7 +84,8 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
     /// The downstream service that the message is going to call: a pause or an open circuit of one
-    /// scope defers no message of another. Default: one scope for all.
+    /// scope defers no message of another. Default: one scope for all. [`scoped`] gives a function a
+    /// scope.
     ///
     /// ```
     /// # use requeue::{Failure, Handler, Message, Scope};
@@ -95,5 +116,58 @@ where
 
     fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), E>> + Send {
         self(message)
+    }
+}
+
+/// A handler whose messages have the [`Scope`] that `scope` says, for handlers that are functions:
+/// see [`Handler::scope`].
+///
+/// ```no_run
+/// use requeue::{Failure, Message, Scope, scoped};
+///
+/// #[derive(serde::Deserialize)]
+/// struct Order { tenant: String }
+///
+/// async fn charge(message: Message<Order>) -> Result<(), Failure> { Ok(()) }
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), requeue::Error> {
+///     requeue::run(scoped(charge, |message| Scope::of(&message.body().tenant))).await
+/// }
+/// ```
+pub fn scoped<H, T, F>(handler: H, scope: F) -> Scoped<H, F>
+where
+    H: Handler<T>,
+    F: Fn(&Message<T>) -> Scope + Send + Sync + 'static,
+{
+    Scoped { handler, scope }
+}
+
+/// The handler that [`scoped`] returns.
+#[derive(Clone, Copy)]
+pub struct Scoped<H, F> {
+    handler: H,
+    scope: F,
+}
+
+impl<H, F> fmt::Debug for Scoped<H, F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Scoped").finish_non_exhaustive()
+    }
+}
+
+impl<H, T, F> Handler<T> for Scoped<H, F>
+where
+    H: Handler<T>,
+    F: Fn(&Message<T>) -> Scope + Send + Sync + 'static,
+{
+    type Error = H::Error;
+
+    fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), H::Error>> + Send {
+        self.handler.handle(message)
+    }
+
+    fn scope(&self, message: &Message<T>) -> Scope {
+        (self.scope)(message)
     }
 }

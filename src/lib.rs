@@ -132,12 +132,12 @@ pub use delay::{Delay, Wait};
 pub use disposition::{DeadLetterReason, Deferral, Disposition, ReleaseReason, Retry, Strategy};
 pub use failure::{Evidence, Failure, FailureClass, UnknownFailureClass};
 pub use gate::Scope;
-pub use handler::{Handler, is_last_poll};
+pub use handler::{Handler, Scoped, is_last_poll, scoped};
 pub use lambda::{
     BatchItemFailure, Error, InvocationError, SqsBatchResponse, SqsEvent, init_logging,
-    init_logging_to, may_be_logged, respond, run, run_with,
+    init_logging_to, may_be_logged, respond, run, run_layered, run_with,
 };
-pub use message::{Attempt, Body, Message, Raw};
+pub use message::{Attempt, Body, Message, MessageBuilder, Raw};
 pub use processor::BatchProcessor;
 #[doc(inline)]
 pub use queue::{InvalidPrincipal, Principal, Record};

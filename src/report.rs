@@ -4,11 +4,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Serialize, Serializer};
+
 use crate::disposition::{Disposition, Retry};
 use crate::failure::FailureClass;
 use crate::queue::QueueArn;
 
 /// The outcome of one message.
+///
+/// It serializes with the names that the log has, times in milliseconds.
 #[derive(Clone, Debug)]
 pub struct Outcome {
     /// The id of the delivered message; `None` when the record had none.
@@ -40,6 +44,52 @@ pub struct Outcome {
     pub elapsed: Option<Duration>,
     /// From being sent first until this was decided.
     pub age: Duration,
+}
+
+impl Serialize for Outcome {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Fields<'a> {
+            message_id: Option<&'a str>,
+            original_message_id: Option<&'a str>,
+            queue: Option<String>,
+            retry_count: u32,
+            hops: u32,
+            receive_count: u32,
+            is_stuck: bool,
+            class: Option<&'a str>,
+            disposition: &'a str,
+            why: Option<&'a str>,
+            retry_progress: Option<String>,
+            delay_seconds: Option<u64>,
+            reason: Option<&'a str>,
+            settlement: &'a str,
+            code: Option<&'a str>,
+            elapsed_ms: Option<u64>,
+            age_ms: u64,
+        }
+        Fields {
+            message_id: self.message_id.as_deref(),
+            original_message_id: self.original_message_id.as_deref(),
+            queue: self.queue.as_ref().map(ToString::to_string),
+            retry_count: self.retry_count,
+            hops: self.hops,
+            receive_count: self.receive_count,
+            is_stuck: self.is_stuck,
+            class: self.class.map(FailureClass::as_str),
+            disposition: self.disposition.as_str(),
+            why: self.disposition.why(),
+            retry_progress: self.retry.map(|retry| retry.to_string()),
+            delay_seconds: self.disposition.wait().map(|wait| wait.total().as_secs()),
+            reason: self.reason.as_deref(),
+            settlement: self.settlement.as_str(),
+            code: self.settlement.code(),
+            elapsed_ms: self.elapsed.map(millis),
+            age_ms: millis(self.age),
+        }
+        .serialize(serializer)
+    }
 }
 
 /// Whether a disposition was carried out, and where the message is now.
@@ -106,12 +156,27 @@ impl Settlement {
 }
 
 /// The outcomes of one batch.
-#[derive(Clone, Debug, Default)]
+///
+/// ```
+/// let report = requeue::Report::default();
+/// assert_eq!(serde_json::to_string(&report).unwrap(), r#"{"outcomes":[],"elapsedMs":0}"#);
+/// ```
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
     /// One for each message, in the order of the batch.
     pub outcomes: Vec<Outcome>,
     /// From the start of the batch to the end of settling.
+    #[serde(rename = "elapsedMs", serialize_with = "as_millis")]
     pub elapsed: Duration,
+}
+
+fn as_millis<S: Serializer>(duration: &Duration, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(millis(*duration))
+}
+
+/// Whole milliseconds.
+pub(crate) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 impl Report {
@@ -134,3 +199,41 @@ impl Report {
      again"
 )]
 pub struct Unreportable;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disposition::DeadLetterReason;
+
+    #[test]
+    fn an_outcome_is_json_with_the_names_of_the_log() {
+        let outcome = Outcome {
+            message_id: Some("copy".to_owned()),
+            original_message_id: Some("first".to_owned()),
+            queue: Some(Arc::new("arn:aws:sqs:eu-west-1:1:orders".parse().expect("an ARN"))),
+            retry_count: 2,
+            hops: 0,
+            receive_count: 1,
+            is_stuck: false,
+            class: Some(FailureClass::NonRetryable),
+            reason: Some("declined".to_owned()),
+            disposition: Disposition::DeadLetter(DeadLetterReason::NonRetryable),
+            retry: None,
+            settlement: Settlement::Unconfirmed { code: "NoConnection".to_owned() },
+            elapsed: Some(Duration::from_millis(12)),
+            age: Duration::from_secs(3),
+        };
+        let report = Report { outcomes: vec![outcome], elapsed: Duration::from_millis(15) };
+        assert_eq!(
+            serde_json::to_value(&report).expect("JSON"),
+            serde_json::json!({ "elapsedMs": 15, "outcomes": [{
+                "messageId": "copy", "originalMessageId": "first",
+                "queue": "arn:aws:sqs:eu-west-1:1:orders", "retryCount": 2, "hops": 0,
+                "receiveCount": 1, "isStuck": false, "class": "non-retryable",
+                "disposition": "dead-letter", "why": "non-retryable", "retryProgress": null,
+                "delaySeconds": null, "reason": "declined", "settlement": "unconfirmed",
+                "code": "NoConnection", "elapsedMs": 12, "ageMs": 3000,
+            }] })
+        );
+    }
+}

@@ -20,7 +20,9 @@ use crate::failure::{Evidence, Failure};
 /// assert_eq!(failure.class(), FailureClass::NonRetryable);
 /// assert_eq!(failure.reason(), "core::num::error::ParseIntError");
 /// ```
-pub trait ResultExt<T, E>: Sized {
+///
+/// The trait is implemented for [`Result`] alone, so that it can grow.
+pub trait ResultExt<T, E>: Sized + sealed::Sealed {
     /// The downstream service limits the rate: [`Failure::rate_limit`].
     fn rate_limit(self) -> Result<T, Failure>;
     /// An allowance is used up: [`Failure::quota`].
@@ -34,6 +36,11 @@ pub trait ResultExt<T, E>: Sized {
     fn classified(self) -> Result<T, Failure>
     where
         E: Into<Box<dyn Error + Send + Sync>>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T, E> Sealed for Result<T, E> {}
 }
 
 impl<T, E> ResultExt<T, E> for Result<T, E> {

@@ -1,5 +1,6 @@
 //! The settings of a processor. Plain data with defaults; read from the environment by `config/`.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tokio::runtime::Handle;
@@ -24,6 +25,9 @@ use crate::wire::Wrap;
 pub struct Settings {
     /// Default: the built-in policy `standard`.
     pub policy: RetryPolicy,
+    /// The policies of queues that have one of their own, by the name of the queue; see
+    /// [`policy_for`](Self::policy_for). Default: none have.
+    pub queue_policies: BTreeMap<String, RetryPolicy>,
     /// By which the handler classifies before anything built in. Default: none.
     pub rules: Rules,
     /// Default: see [`Limits`].
@@ -47,18 +51,49 @@ pub struct Settings {
     pub producer_limits: ProducerLimits,
     /// Whether each batch writes its metrics to the standard output. Default: it does not.
     pub metrics: Option<Metrics>,
-    /// Default: this machine's.
-    pub clock: Clock,
+    /// Default: that of the queue, which is this machine's but for an embedded SQS.
+    pub clock: Option<Clock>,
     /// Default: the thread's random generator.
     pub sampler: Sampler,
     /// The runtime on which handlers run. Default: the one on which the processor is made.
     pub handlers: Option<Handle>,
 }
 
+impl Settings {
+    /// Another policy for the messages of one queue, for a function with several event source
+    /// mappings.
+    ///
+    /// The queue has its own pauses and circuits with it. Its `sqs_calls` and `receive_calls` have
+    /// no effect; those of [`policy`](Self::policy) are for all queues.
+    ///
+    /// ```no_run
+    /// # use requeue::{Failure, Message, Settings};
+    /// async fn handle(message: Message) -> Result<(), Failure> {
+    ///     match message.queue().map(|queue| queue.name()) {
+    ///         Some("refunds") => Ok(()),
+    ///         _ => Ok(()),
+    ///     }
+    /// }
+    ///
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let refunds = r#"{"preset": "critical", "maxRetries": 7}"#.parse()?;
+    ///     let settings = Settings::from_env()?.policy_for("refunds", refunds);
+    ///     Ok(requeue::run_with(handle, settings).await?)
+    /// }
+    /// ```
+    #[must_use]
+    pub fn policy_for(mut self, queue: impl Into<String>, policy: RetryPolicy) -> Self {
+        self.queue_policies.insert(queue.into(), policy);
+        self
+    }
+}
+
 impl Default for Settings {
     fn default() -> Self {
         Self {
             policy: RetryPolicy::default(),
+            queue_policies: BTreeMap::new(),
             rules: Rules::new(),
             limits: Limits::default(),
             strategy: Strategy::Copy,
@@ -69,7 +104,7 @@ impl Default for Settings {
             trusted_senders: None,
             producer_limits: ProducerLimits::On,
             metrics: None,
-            clock: Clock::system(),
+            clock: None,
             sampler: Sampler::random(),
             handlers: None,
         }

@@ -43,16 +43,19 @@
 //! delays pass in milliseconds. A handler that calls a server over a socket does not wait for a
 //! timer: give it a client of your own instead, or let it respond in the test.
 
+#![allow(clippy::missing_panics_doc, reason = "a test fails by a panic")]
+
 use std::collections::BTreeMap;
 use std::future::{IntoFuture, Ready, ready};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
+use requeue_embedded::{EmbeddedSqs, Entry, EventSourceMapping, InvocationResult, MessageView};
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
 use crate::clock::{Clock, Sampler};
-use crate::embedded::{EmbeddedSqs, Entry, EventSourceMapping, InvocationResult, MessageView};
+use crate::disposition::Disposition;
 use crate::handler::Handler;
 use crate::lambda::{SqsEvent, respond};
 use crate::message::{Body, Raw};
@@ -106,8 +109,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         Self::with(handler, "orders.fifo", |_| ())
     }
 
-    /// A queue of this name, a FIFO queue if it ends in `.fifo`, and settings of your own. Leave
-    /// their clock as it is. Panics as [`new`](Self::new).
+    /// A queue of this name, a FIFO queue if it ends in `.fifo`, and settings of your own. Panics as [`new`](Self::new).
     ///
     /// ```
     /// # use requeue::{DeadLetterMode, Failure, Message, testing::World};
@@ -130,7 +132,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
              tokio's feature test-util"
         );
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + BEGINNING);
-        let sqs = EmbeddedSqs::new(clock.clone());
+        let sqs = EmbeddedSqs::new(clock);
         let dead_letters = match queue.strip_suffix(".fifo") {
             Some(name) => format!("{name}-dlq.fifo"),
             None => format!("{queue}-dlq"),
@@ -141,7 +143,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         );
         let attributes = [("VisibilityTimeout", VISIBILITY_SECS), ("RedrivePolicy", &redrive)];
         let queue = sqs.create_queue(queue, attributes).expect("the name of a queue");
-        let mut settings = Settings { clock, sampler: Sampler::seeded(0), ..Settings::default() };
+        let mut settings = Settings { sampler: Sampler::seeded(0), ..Settings::default() };
         set(&mut settings);
         Self {
             mapping: EventSourceMapping::new(sqs.clone(), queue.clone(), BATCH_SIZE),
@@ -159,13 +161,13 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     /// # Panics
     ///
     /// If serde cannot print the body as JSON.
-    pub fn send(&self, body: impl Serialize) -> Sending<'_> {
+    pub fn send(&self, body: impl Serialize) -> SendRequest<'_> {
         self.send_text(serde_json::to_string(&body).expect("a body that is JSON"))
     }
 
     /// Sends a message with this body; its id when awaited.
-    pub fn send_text(&self, body: impl Into<String>) -> Sending<'_> {
-        Sending {
+    pub fn send_text(&self, body: impl Into<String>) -> SendRequest<'_> {
+        SendRequest {
             sqs: &self.sqs,
             queue: &self.queue,
             body: body.into(),
@@ -245,7 +247,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     pub fn assert_done(&self, id: &str) {
         let last = self.outcomes(id).last();
         let disposition = last.map(|outcome| &outcome.disposition);
-        assert_eq!(disposition, Some(&crate::Disposition::Complete), "{}", self.story(id));
+        assert_eq!(disposition, Some(&Disposition::Complete), "{}", self.story(id));
     }
 
     /// Fails unless the message is in the dead-letter queue, and the reason of its last failure has
@@ -294,7 +296,7 @@ fn is_paused() -> bool {
 /// A message that is sent when it is awaited; see [`World::send`].
 #[derive(Debug)]
 #[must_use = "a message is sent when it is awaited"]
-pub struct Sending<'a> {
+pub struct SendRequest<'a> {
     sqs: &'a EmbeddedSqs,
     queue: &'a QueueArn,
     body: String,
@@ -304,7 +306,7 @@ pub struct Sending<'a> {
     number: u64,
 }
 
-impl Sending<'_> {
+impl SendRequest<'_> {
     /// With a message attribute of the type `String`.
     pub fn attribute(mut self, name: &str, value: &str) -> Self {
         let value = AttributeValue::Text(value.to_owned());
@@ -327,7 +329,7 @@ impl Sending<'_> {
     }
 }
 
-impl IntoFuture for Sending<'_> {
+impl IntoFuture for SendRequest<'_> {
     type Output = String;
     type IntoFuture = Ready<String>;
 

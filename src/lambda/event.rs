@@ -88,8 +88,7 @@ struct LooseRecord {
 
 impl Default for LooseRecord {
     fn default() -> Self {
-        let record = Record { attributes: Some(BTreeMap::new()), ..Record::default() };
-        Self { record, arn: LenientText::default() }
+        Self { record: Record::empty(), arn: LenientText::default() }
     }
 }
 

@@ -1,6 +1,7 @@
 //! Lambda's side: an SQS event becomes records, a report becomes a batch response. The only room
 //! that knows Lambda.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -9,7 +10,8 @@ use std::time::{Duration, SystemTime};
 use lambda_runtime::{Diagnostic, LambdaEvent};
 use tokio::runtime::{Builder, Handle, Runtime, RuntimeFlavor};
 use tokio::time::Instant;
-use tower::Service;
+use tower::layer::util::Identity;
+use tower::{Layer, Service};
 
 use crate::clock::from_epoch_millis;
 use crate::config::{self, InvalidConfig};
@@ -80,6 +82,43 @@ where
     H: Handler<T>,
     T: Body,
 {
+    run_layered(handler, settings, Identity::new()).await
+}
+
+/// As [`run_with`], with a layer of your own around the [`BatchProcessor`]. It sees each invocation
+/// with its context, and the response; a `tower::ServiceBuilder` is a layer too.
+///
+/// The layer runs on the thread that has the conversation with Lambda, so it must not block.
+///
+/// ```no_run
+/// use requeue::{Failure, Message, Settings};
+/// use tower::ServiceBuilder;
+///
+/// async fn charge(message: Message) -> Result<(), Failure> { Ok(()) }
+///
+/// #[tokio::main]
+/// async fn main() -> Result<(), requeue::Error> {
+///     let layers = ServiceBuilder::new().map_response(|response: requeue::SqsBatchResponse| {
+///         println!("{} messages stay in the queue", response.batch_item_failures.len());
+///         response
+///     });
+///     requeue::run_layered(charge, Settings::from_env()?, layers).await
+/// }
+/// ```
+///
+/// # Errors
+///
+/// When the Runtime API cannot be reached.
+pub async fn run_layered<H, T, L>(handler: H, settings: Settings, layer: L) -> Result<(), Error>
+where
+    H: Handler<T>,
+    T: Body,
+    L: Layer<BatchProcessor<H, SqsQueue, T>> + Send + 'static,
+    L::Service:
+        Service<LambdaEvent<SqsEvent>, Response = SqsBatchResponse> + Clone + Send + 'static,
+    <L::Service as Service<LambdaEvent<SqsEvent>>>::Future: Send + 'static,
+    <L::Service as Service<LambdaEvent<SqsEvent>>>::Error: Into<Diagnostic> + fmt::Debug,
+{
     if !config::is_in_lambda() {
         return Err(Error::from(std::io::Error::other(NOT_IN_LAMBDA)));
     }
@@ -89,19 +128,17 @@ where
     let handlers = spare.as_ref().map_or_else(Handle::current, Spare::handle);
     let (ended, end) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("requeue".to_owned()).spawn(move || {
-        let served = Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .map_err(Error::from)
-            .and_then(|runtime| {
-                runtime.block_on(async move {
-                    let queue = SqsQueue::from_env();
-                    let settings = Settings { handlers: Some(handlers), ..settings };
-                    lambda_runtime::run_concurrent(BatchProcessor::new(handler, queue, settings))
-                        .await
-                        .map_err(Error)
-                })
-            });
+        let served =
+            Builder::new_current_thread().enable_all().build().map_err(Error::from).and_then(
+                |runtime| {
+                    runtime.block_on(async move {
+                        let queue = SqsQueue::from_env();
+                        let settings = Settings { handlers: Some(handlers), ..settings };
+                        let processor = BatchProcessor::new(handler, queue, settings);
+                        lambda_runtime::run_concurrent(layer.layer(processor)).await.map_err(Error)
+                    })
+                },
+            );
         // Nobody waits for it only when the caller is being torn down.
         let _ = ended.send(served);
     })?;
@@ -130,11 +167,12 @@ const NOT_IN_LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts th
 const LEAST_FOR_RESPONSE: Duration = Duration::from_millis(50);
 
 fn warn_of_loop_detection(settings: &Settings) {
-    let copies =
-        settings.strategy == Strategy::Copy && settings.policy.max_retries > MAX_COPIES_IN_ROW;
+    let policies = std::iter::once(&settings.policy).chain(settings.queue_policies.values());
+    let max_retries = policies.map(|policy| policy.max_retries).max().unwrap_or_default();
+    let copies = settings.strategy == Strategy::Copy && max_retries > MAX_COPIES_IN_ROW;
     if settings.recursive_loop == RecursiveLoop::Terminate && copies {
         tracing::warn!(
-            maxRetries = settings.policy.max_retries,
+            maxRetries = max_retries,
             "Lambda takes copies for a runaway loop and cuts a message off after about 16 of them, so after 10 it waits by its \
              visibility and gets only the queue's maxReceiveCount: set the function's property RecursiveLoop and \
              REQUEUE_RECURSIVE_LOOP to Allow, or maxRetries to 10 at most"
@@ -296,9 +334,9 @@ impl From<InvocationError> for Diagnostic {
 #[error("{0}")]
 pub struct Error(lambda_runtime::Error);
 
-impl std::fmt::Debug for Error {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        std::fmt::Display::fmt(&self.0, f)
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
     }
 }
 

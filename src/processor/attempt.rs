@@ -17,6 +17,7 @@ use super::BatchProcessor;
 use super::deadlines::{Deadlines, Turn};
 use super::executor::{self, End, Slot};
 use super::inner::Inner;
+use super::policies::QueuePolicy;
 use crate::delivery::Delivery;
 use crate::disposition::{Deferral, Disposition, ReleaseReason};
 use crate::failure::{Evidence, Failure, FailureClass};
@@ -165,7 +166,8 @@ where
 
     /// Step 2, gate: the decision about a message that is settled without a call of its handler.
     fn gate(&self, delivery: &Arc<Delivery>, turn: &Turn) -> Option<Decision> {
-        let Inner { settler, policy, given_up, .. } = &*self.processor.inner;
+        let Inner { settler, given_up, .. } = &*self.processor.inner;
+        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
         let Turn { began, at: now, sample, .. } = *turn;
         let decision =
             |disposition| Some(Decision::uncalled(Arc::clone(delivery), disposition, now, sample));
@@ -177,7 +179,7 @@ where
         }
         let time_left =
             if began < self.deadlines.cutoff { TimeLeft::Enough } else { TimeLeft::TooLittle };
-        let dead_letter = self.processor.inner.planner().dead_letter_mode(delivery, now);
+        let dead_letter = self.processor.inner.planner(delivery).dead_letter_mode(delivery, now);
         let given_up = given_up.find(delivery, now);
         let reason = given_up.as_ref().map(|given_up| given_up.reason);
         if let Some(disposition) =
@@ -236,9 +238,10 @@ where
 
     /// Calls the handler, unless the downstream service is paused or its circuit is open.
     async fn call(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
-        let Inner { handler, protection, policy, mode, .. } = &*self.processor.inner;
+        let Inner { handler, mode, .. } = &*self.processor.inner;
+        let QueuePolicy { policy, protection } = self.processor.inner.policy(delivery);
         let max_retries = policy::max_retries(policy, &delivery.usage());
-        let message = match Message::new(delivery, max_retries, turn.limit) {
+        let message = match Message::new(delivery, max_retries, turn.limit, turn.sample) {
             Ok(message) => message,
             Err(failure) => return Handled::Failed(failure),
         };
@@ -266,7 +269,8 @@ where
 
     /// Step 5, decide: from the end of a handler to the disposition of its message.
     fn decide(&self, delivery: &Arc<Delivery>, turn: &Turn, handled: Handled) -> Decision {
-        let Inner { settler, policy, .. } = &*self.processor.inner;
+        let Inner { settler, .. } = &*self.processor.inner;
+        let QueuePolicy { policy, .. } = self.processor.inner.policy(delivery);
         let Turn { began, sample, .. } = *turn;
         let now = settler.clock.now();
         let elapsed =

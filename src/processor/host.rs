@@ -7,7 +7,7 @@ use crate::clock::Clock;
 use crate::gate::Standstill;
 use crate::handler::Handler;
 use crate::message::Body;
-use crate::queue::Queue;
+use crate::queue::{Queue, QueueArn};
 use crate::report::Report;
 use crate::settings::Mode;
 use crate::telemetry;
@@ -32,11 +32,13 @@ where
         telemetry::observe(report, self.inner.metrics.as_ref(), self.clock().now(), until);
     }
 
-    /// Whether most messages that come now could only be deferred, for a host that need not receive
-    /// them.
-    pub(crate) fn standstill(&self) -> Option<Standstill> {
+    /// Whether most messages of a queue that come now could only be deferred, for a host that need
+    /// not receive them.
+    pub(crate) fn standstill(&self, queue: &QueueArn) -> Option<Standstill> {
         match self.inner.mode {
-            Mode::Requeue => self.inner.protection.standstill(self.clock().now()),
+            Mode::Requeue => {
+                self.inner.policies.of(Some(queue)).protection.standstill(self.clock().now())
+            }
             Mode::Report => None,
         }
     }

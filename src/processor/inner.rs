@@ -5,10 +5,10 @@ use std::sync::{Arc, Once};
 use tokio::runtime::Handle;
 
 use super::given_up::GivenUp;
+use super::policies::{Policies, QueuePolicy};
 use crate::classify::Rules;
-use crate::delivery::Decoder;
+use crate::delivery::{Decoder, Delivery};
 use crate::disposition::Strategy;
-use crate::gate::Protection;
 use crate::plan::{Decision, Planned, Planner};
 use crate::policy::RetryPolicy;
 use crate::queue::Queue;
@@ -19,9 +19,8 @@ use crate::wire::Wrap;
 
 pub(super) struct Inner<H, Q> {
     pub(super) handler: Arc<H>,
-    pub(super) protection: Arc<Protection>,
     pub(super) settler: Settler<Q>,
-    pub(super) policy: RetryPolicy,
+    pub(super) policies: Policies,
     pub(super) rules: Rules,
     pub(super) limits: Limits,
     pub(super) decoder: Decoder,
@@ -40,6 +39,7 @@ impl<H, Q: Queue> Inner<H, Q> {
     pub(super) fn new(handler: H, queue: Q, settings: Settings) -> Self {
         let Settings {
             policy,
+            queue_policies,
             rules,
             limits,
             recursive_loop,
@@ -60,13 +60,16 @@ impl<H, Q: Queue> Inner<H, Q> {
             Mode::Report => (Strategy::Visibility, DeadLetterMode::Redrive),
         };
         let calls = policy.sqs_calls.clone();
+        let clock = clock.unwrap_or_else(|| queue.clock());
         let settler =
             Settler { queue: Arc::new(queue), clock, sampler, calls, hold: SendHold::default() };
         let handlers = handlers.unwrap_or_else(Handle::current);
         let handler = Arc::new(handler);
-        let protection = Protection::new(&policy);
+        let max_retries =
+            |(queue, policy): (&String, &RetryPolicy)| (queue.clone(), policy.max_retries);
         let decoder = Decoder {
             max_retries: policy.max_retries,
+            own_max_retries: queue_policies.iter().map(max_retries).collect(),
             strategy,
             producer_limits,
             senders: trusted_senders.map(Senders::new),
@@ -74,9 +77,8 @@ impl<H, Q: Queue> Inner<H, Q> {
         };
         Self {
             handler,
-            protection,
             settler,
-            policy,
+            policies: Policies::new(policy, queue_policies),
             rules,
             limits,
             decoder,
@@ -91,14 +93,20 @@ impl<H, Q: Queue> Inner<H, Q> {
         }
     }
 
-    pub(super) fn planner(&self) -> Planner<'_> {
-        let Self { policy, mode, dead_letter, wrap, .. } = self;
+    /// The policy for a delivery, with its pauses and circuits.
+    pub(super) fn policy(&self, delivery: &Delivery) -> &QueuePolicy {
+        self.policies.of(delivery.queue.as_deref())
+    }
+
+    pub(super) fn planner(&self, delivery: &Delivery) -> Planner<'_> {
+        let Self { mode, dead_letter, wrap, .. } = self;
+        let QueuePolicy { policy, .. } = self.policy(delivery);
         Planner { policy, mode: *mode, dead_letter, wrap: *wrap }
     }
 
     /// Step 6, plan: how a decision is carried out, and what its successors may do.
     pub(super) fn plan(&self, decision: Decision) -> Planned {
         let is_lapsed = self.settler.has_lapsed(&decision.delivery);
-        self.planner().plan(decision, is_lapsed)
+        self.planner(&decision.delivery).plan(decision, is_lapsed)
     }
 }

@@ -65,6 +65,7 @@ mod deadlines;
 mod given_up;
 mod reporting;
 mod inner;
+mod policies;
 mod host;
 
 use attempt::Attempts;

@@ -3,15 +3,17 @@
 use tokio::time::Instant;
 
 use super::inner::Inner;
+use super::policies::QueuePolicy;
 use crate::disposition::Disposition;
 use crate::failure::Failure;
 use crate::plan::Decision;
 use crate::policy;
+use crate::queue::Queue;
 use crate::report::{Outcome, Report};
 use crate::settings::Mode;
 use crate::settle::Settled;
 
-impl<H, Q> Inner<H, Q> {
+impl<H, Q: Queue> Inner<H, Q> {
     pub(super) fn report(&self, mut settled: Vec<Settled>, started: Instant) -> Report {
         if self.mode == Mode::Requeue {
             settled
@@ -31,10 +33,11 @@ impl<H, Q> Inner<H, Q> {
             decision: Decision { delivery, disposition, failure, elapsed, at, .. },
             settlement,
         } = settled;
+        let QueuePolicy { policy, .. } = self.policy(&delivery);
         let retry = failure
             .as_ref()
             .filter(|_| matches!(disposition, Disposition::Requeue { .. }))
-            .and_then(|failure| policy::next_retry(&self.policy, &delivery.usage(), failure));
+            .and_then(|failure| policy::next_retry(policy, &delivery.usage(), failure));
         let failure = failure.filter(|failure| !failure.is_postponed());
         Outcome {
             message_id: delivery.message_id.clone(),
@@ -45,7 +48,7 @@ impl<H, Q> Inner<H, Q> {
             receive_count: delivery.receive_count,
             is_stuck: settlement.is_kept()
                 && disposition.gives_up()
-                && policy::is_stuck(&self.policy, &delivery.usage()),
+                && policy::is_stuck(policy, &delivery.usage()),
             class: failure.as_ref().map(Failure::class),
             reason: failure.map(|failure| failure.reason().to_owned()),
             disposition,

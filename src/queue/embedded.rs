@@ -10,6 +10,7 @@ use super::{
     CallError, Confirmation, Description, EntryError, Outgoing, Queue, QueueArn, ReceiveRequest,
     Record, Source,
 };
+use crate::clock::Clock;
 
 /// The code of a call without a response.
 const NO_ANSWER: &str = "NoAnswer";
@@ -38,6 +39,10 @@ impl Queue for EmbeddedSqs {
         entries: &[(&str, Duration)],
     ) -> Result<Vec<Confirmation>, CallError> {
         confirmations(self.direct().change_message_visibility_batch(queue, entries).await)
+    }
+
+    fn clock(&self) -> Clock {
+        Self::clock(self).clone()
     }
 }
 

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::time::{Duration, SystemTime};
 
+use crate::clock::Clock;
 use crate::delay::Delay;
 
 #[cfg(feature = "embedded")]
@@ -75,6 +76,12 @@ pub trait Queue: Send + Sync + 'static {
     fn has_lapsed(&self, receipt_handle: &str) -> bool {
         let _ = receipt_handle;
         false
+    }
+
+    /// The clock by which the service gives its times, as far as this process can know: redrives
+    /// are recognised by them. Default: the clock of this machine. Not a request.
+    fn clock(&self) -> Clock {
+        Clock::system()
     }
 }
 

@@ -10,11 +10,15 @@ use super::{Attribute, Principal, QueueArn};
 /// One record as it came from SQS. Whatever is missing or broken is `None`: it must not keep its
 /// neighbours from their turn.
 ///
+/// The default is a record that handlers get, with the body `{}` and without an id, a queue and
+/// times. Without an id and a queue no copy of it can be sent.
+///
 /// ```
-/// let record = requeue::Record { body: Some("{}".into()), ..Default::default() };
-/// assert!(record.message_id.is_none());
+/// let mut record = requeue::Record::default();
+/// record.message_id = Some("059f36b4-87a3-44ab-83d2-661975830a7d".to_owned());
+/// record.body = Some(r#"{"id": "o-1"}"#.to_owned());
 /// ```
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub struct Record {
     /// The message id.
     pub message_id: Option<String>,
@@ -42,6 +46,33 @@ pub struct Record {
     pub dead_letter_source: Option<QueueArn>,
     /// The message attributes; `None` when one of them cannot be read.
     pub attributes: Option<BTreeMap<String, Attribute>>,
+}
+
+impl Default for Record {
+    fn default() -> Self {
+        Self { body: Some("{}".to_owned()), ..Self::empty() }
+    }
+}
+
+impl Record {
+    /// Nothing but attributes, of which there are none.
+    pub(crate) const fn empty() -> Self {
+        Self {
+            message_id: None,
+            receipt_handle: None,
+            body: None,
+            queue: None,
+            receive_count: None,
+            sender: None,
+            sent: None,
+            first_received: None,
+            group_id: None,
+            trace_header: None,
+            was_dead_lettered: false,
+            dead_letter_source: None,
+            attributes: Some(BTreeMap::new()),
+        }
+    }
 }
 
 /// Without the body, the receipt handle, the sender and the attributes, which may be secret.

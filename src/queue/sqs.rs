@@ -25,7 +25,7 @@ use super::{
     Outgoing, Queue, QueueArn, ReceiveRequest, Record, Source,
 };
 use crate::aws;
-use crate::clock::from_epoch_millis;
+use crate::clock::{Clock, from_epoch_millis};
 
 /// SQS, by AWS's SDK.
 ///
@@ -141,6 +141,13 @@ impl Queue for SqsQueue {
             .iter()
             .map(aws_sdk_sqs::types::ChangeMessageVisibilityBatchResultEntry::id);
         Ok(confirmations(entries.len(), confirmed, answer.failed()))
+    }
+
+    fn clock(&self) -> Clock {
+        let client = self.client.get();
+        client
+            .and_then(|client| client.config().time_source())
+            .map_or_else(Clock::system, |time| Clock::showing(move || time.now()))
     }
 }
 

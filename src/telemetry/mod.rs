@@ -1,7 +1,7 @@
 //! Log lines and metrics of a batch, computed from its report alone.
 
 use std::borrow::Cow;
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use tokio::time::Instant;
 use tracing::{Level, Span, event, field, info, info_span, warn};
@@ -9,7 +9,7 @@ use tracing::{Level, Span, event, field, info, info_span, warn};
 use crate::delivery::Delivery;
 use crate::disposition::Disposition;
 use crate::printable;
-use crate::report::{Outcome, Report, Settlement};
+use crate::report::{Outcome, Report, Settlement, millis};
 use crate::settings::Metrics;
 
 mod metrics;
@@ -120,10 +120,6 @@ fn observe_message(outcome: &Outcome) {
 fn bounded(id: &str) -> Cow<'_, str> {
     const MAX_LEN: usize = 100;
     printable::start_of_line(id, MAX_LEN)
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::RESPONSE_TIMEOUT;
 use super::settings::{WithoutDeadLetterQueue, WorkerSettings};
 use crate::clock::{Clock, Sampler};
 use crate::policy::CallPolicy;
-use crate::queue::{CallError, CallErrorKind, Description, QueueArn, Source};
+use crate::queue::{CallError, CallErrorKind, Description, Queue, QueueArn, Source};
 use crate::redrive::REDRIVE_TOLERANCE;
 use crate::settings::{DeadLetterMode, Mode, Settings};
 
@@ -101,14 +101,15 @@ impl fmt::Display for StartError {
 impl std::error::Error for StartError {}
 
 pub(super) async fn check(
-    source: &impl Source,
+    source: &(impl Queue + Source),
     queue: &QueueArn,
     settings: &Settings,
     worker: &WorkerSettings,
 ) -> Result<Description, StartError> {
     let description =
         describe(source, queue, &settings.policy.receive_calls, &settings.sampler).await?;
-    check_clock(&settings.clock, description.date)?;
+    let clock = settings.clock.clone().unwrap_or_else(|| source.clock());
+    check_clock(&clock, description.date)?;
     if description.visibility.is_zero() {
         return Err(StartError::NoVisibilityTimeout);
     }

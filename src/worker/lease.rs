@@ -12,6 +12,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until, timeout};
 
+use crate::clock::Clock;
 use crate::queue::{
     CallError, Confirmation, Description, EntryError, MAX_VISIBILITY, Outgoing, Queue, QueueArn,
     ReceiveRequest, Record, Source,
@@ -255,6 +256,10 @@ impl<Q: Queue> Queue for Leased<Q> {
 
     fn has_lapsed(&self, receipt_handle: &str) -> bool {
         self.leases.hands().has_lapsed(receipt_handle)
+    }
+
+    fn clock(&self) -> Clock {
+        self.queue.clock()
     }
 }
 

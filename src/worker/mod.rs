@@ -254,7 +254,7 @@ where
     /// the worker is to end.
     async fn turn(&self, batch_size: usize, stop: &Stop) -> Option<(usize, Option<Asking<'_>>)> {
         let mut turn = loop {
-            if self.processor.standstill().is_none() {
+            if self.processor.standstill(&self.queue).is_none() {
                 self.standing.end();
                 return Some((batch_size, None));
             }
@@ -269,7 +269,7 @@ where
         };
         let mut has_paused = false;
         loop {
-            let Some(still) = self.processor.standstill() else {
+            let Some(still) = self.processor.standstill(&self.queue) else {
                 self.standing.end();
                 return Some((batch_size, None));
             };

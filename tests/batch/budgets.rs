@@ -288,7 +288,7 @@ async fn an_age_counts_from_the_first_receive_that_sqs_tells_of() {
     ] {
         let mut world = World::new();
         world.settings.policy.temporary.total_timeout = secs(total);
-        world.settings.clock = Clock::starting_at(world.clock.now() - secs(behind));
+        world.settings.clock = Some(Clock::starting_at(world.clock.now() - secs(behind)));
         world.send("{}").await;
         // An invocation that comes to nothing.
         world.receive().await;

@@ -211,7 +211,7 @@ async fn an_annotated_copy_is_no_redrive_though_clocks_differ_and_it_waits_in_a_
             // Lambda's deadline, too, is of the clock that differs.
             world.function_timeout = secs(200);
             world.settings.clock =
-                Clock::starting_at(world.clock.now() + secs(ahead) - secs(behind));
+                Some(Clock::starting_at(world.clock.now() + secs(ahead) - secs(behind)));
             world.send("{}").await;
             let script = Script::always(Failure::non_retryable("no"));
             let processor = world.processor(script.clone());

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use requeue::Failure;
 use requeue::embedded::{EventSourceMapping, Fault, InFlight};
+use requeue::policy::RetryPolicy;
 use requeue::queue::QueueArn;
 use tokio::time::Instant;
 
@@ -155,4 +156,38 @@ async fn fifty_requests_are_under_way_at_once_and_no_more() {
         sends.chunk_by(|one, other| one == other).map(<[Instant]>::len).collect();
     assert_eq!(together, [50, 10]);
     assert!(sends[50] - sends[0] >= secs(1), "each of them has its answer");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_queue_with_a_policy_of_its_own_has_its_retries_pauses_and_circuit() {
+    let mut world = World::new();
+    world.protect();
+    let invoices = world.sqs.create_queue("invoices", []).unwrap();
+    let policy: RetryPolicy = r#"{"maxRetries": 1}"#.parse().unwrap();
+    world.settings = world.settings.policy_for("invoices", policy);
+    // Six failures open the circuit of the one queue.
+    world.send_numbered(6).await;
+    let client = world.sqs.client();
+    for body in ["{}", r#"{"retryCount":1}"#, r#"{"retryCount":2}"#] {
+        let invoice = client.send_message().queue_url(invoices.url()).message_body(body);
+        invoice.send().await.unwrap();
+    }
+    let processor = world.processor(Script::always(Failure::temporary("no")));
+    let orders = world.report(&processor, &world.receive().await).await;
+    assert!(orders.outcomes.iter().all(|outcome| outcome.retry.is_none_or(|r| r.max == 50)));
+    let mapping = EventSourceMapping::new(world.sqs.clone(), invoices.clone(), 10);
+    let batch = mapping.poll(Duration::ZERO).await.unwrap().unwrap();
+    let report = world.report(&processor, &batch.event(&invoices)).await;
+    let retries: Vec<_> = report
+        .outcomes
+        .iter()
+        .map(|outcome| {
+            (outcome.retry_count, outcome.disposition.as_str(), outcome.elapsed.is_some())
+        })
+        .collect();
+    // A count above the policy's own most is not believed.
+    assert_eq!(retries, [(0, "requeue", true), (1, "dead-letter", true), (0, "requeue", true)]);
+    world.send_numbered(1).await;
+    let held = world.report(&processor, &world.receive().await).await;
+    assert_eq!(held.outcomes[0].disposition.why(), Some("circuit-open"));
 }

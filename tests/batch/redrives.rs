@@ -71,8 +71,9 @@ fn environment(
 ) -> (Clock, BatchProcessor<Script, SqsQueue>) {
     let now = world.clock.now();
     let by = secs(off.unsigned_abs());
-    world.settings.clock = Clock::starting_at(if off < 0 { now - by } else { now + by });
-    (world.settings.clock.clone(), world.processor(script.clone()))
+    let clock = Clock::starting_at(if off < 0 { now - by } else { now + by });
+    world.settings.clock = Some(clock.clone());
+    (clock, world.processor(script.clone()))
 }
 
 #[tokio::test(start_paused = true)]

@@ -700,8 +700,10 @@ async fn what_would_lose_messages_or_double_them_is_refused_at_the_start() {
     for (seconds, is_refused) in [(0, false), (60, false), (61, true)] {
         let now = world.clock.now();
         for wrong in [now - secs(seconds), now + secs(seconds)] {
-            let settings =
-                Settings { clock: requeue::Clock::starting_at(wrong), ..world.settings.clone() };
+            let settings = Settings {
+                clock: Some(requeue::Clock::starting_at(wrong)),
+                ..world.settings.clone()
+            };
             let error = ask(&world.queue, &settings, refuse).await;
             assert_eq!(
                 matches!(error, Some(StartError::Clock { .. })),

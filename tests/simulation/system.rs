@@ -249,7 +249,7 @@ impl World {
             dead_letter,
             mode: plan.mode,
             wrap: plan.wrap,
-            clock: clock.clone(),
+            clock: Some(clock.clone()),
             sampler: plan.sample.map_or_else(
                 || requeue::Sampler::seeded(dice.roll(0, u64::MAX)),
                 requeue::Sampler::always,

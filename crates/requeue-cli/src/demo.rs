@@ -92,7 +92,6 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
         demo.sent.iter().filter(|(_, kind)| *kind != ResponseKind::Ok).count(),
     ));
     let settings = Settings {
-        clock: clock.clone(),
         sampler: Sampler::seeded(arguments.seed),
         recursive_loop: RecursiveLoop::Allow,
         dead_letter: DeadLetterMode::Annotate,

@@ -137,13 +137,8 @@ async fn invoke(
     records: Vec<Record>,
     target: impl Handler,
 ) -> Result<ExitCode, Error> {
-    let clock = if arguments.is_embedded() {
-        Clock::starting_at(received(&records)?)
-    } else {
-        Clock::system()
-    };
     let sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
-    let settings = Settings { clock: clock.clone(), sampler, ..settings };
+    let settings = Settings { sampler, ..settings };
     if !arguments.is_embedded() {
         let queue = real_queue(arguments).await?;
         let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
@@ -151,6 +146,7 @@ async fn invoke(
         conclude(&report, place)?;
         return unsettled(&report).map_or(Ok(ExitCode::SUCCESS), Err);
     }
+    let clock = Clock::starting_at(received(&records)?);
     let embedded = Embedded::with(&records, &settings.dead_letter, clock)?;
     let processor = BatchProcessor::new(target, SqsQueue::new(&embedded.sqs.client()), settings);
     let deadline = Instant::now() + Duration::from_secs(arguments.timeout);

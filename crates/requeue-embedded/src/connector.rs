@@ -1,12 +1,14 @@
 //! The face for the real SDK client: an HTTP client without HTTP. Everything above the socket is
 //! the SDK's own: serialisation, signing, retries, time-outs.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use aws_sdk_sqs::config::{
     BehaviorVersion, Credentials, Region, SharedAsyncSleep, SharedHttpClient,
+    StalledStreamProtectionConfig,
 };
 use aws_smithy_async::rt::sleep::TokioSleep;
+use aws_smithy_async::time::TimeSource;
 use aws_smithy_runtime_api::client::http::{
     HttpClient, HttpConnector, HttpConnectorFuture, HttpConnectorSettings, SharedHttpConnector,
 };
@@ -15,6 +17,7 @@ use aws_smithy_runtime_api::client::result::ConnectorError;
 use aws_smithy_runtime_api::client::runtime_components::RuntimeComponents;
 use aws_smithy_types::body::SdkBody;
 use aws_smithy_types::retry::ErrorKind;
+use requeue_sqs::Clock;
 
 use crate::EmbeddedSqs;
 use crate::exchange::{CONTENT_TYPE, ExchangeResult, Request, WireResponse};
@@ -38,6 +41,9 @@ impl EmbeddedSqs {
             .region(Region::new(self.engine().region().to_owned()))
             .credentials_provider(Credentials::new("embedded", "embedded", None, None, "embedded"))
             .sleep_impl(SharedAsyncSleep::new(TokioSleep::new()))
+            .time_source(Time(self.0.clock.clone()))
+            // It measures by that clock, which jumps over waits.
+            .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .http_client(self.http_client())
     }
 
@@ -45,6 +51,18 @@ impl EmbeddedSqs {
     #[must_use]
     pub fn http_client(&self) -> SharedHttpClient {
         SharedHttpClient::new(self.clone())
+    }
+}
+
+/// The clock as the SDK sees it.
+#[derive(Debug)]
+struct Time(Clock);
+
+impl TimeSource for Time {
+    fn now(&self) -> SystemTime {
+        // Requests are signed with the date, which has four digits for the year.
+        const LAST: Duration = Duration::from_secs(253_402_300_799);
+        self.0.now().clamp(SystemTime::UNIX_EPOCH, SystemTime::UNIX_EPOCH + LAST)
     }
 }
 

@@ -132,6 +132,13 @@ impl EmbeddedSqs {
         Ok(arn(&engine, name))
     }
 
+    /// The clock by which it works. A processor or worker on it takes the same one, unless its
+    /// settings have another.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.0.clock
+    }
+
     /// All queues, by name.
     #[must_use]
     pub fn queues(&self) -> Vec<QueueArn> {

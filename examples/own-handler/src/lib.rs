@@ -17,8 +17,7 @@ pub async fn charge(message: Message<Order>) -> Result<(), Failure> {
         // To the dead-letter queue: trying again cannot help.
         return Err(Failure::non_retryable("an order without an amount"));
     }
-    // The same on every attempt, so that the bank recognises a retry.
-    let key = message.original_id().unwrap_or_default();
+    let key = message.idempotency_key();
     Bank.charge(&order.id, order.cents, key).await.classified()
 }
 

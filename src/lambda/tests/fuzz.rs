@@ -253,7 +253,8 @@ fn in_virtual_time(handler: Moody, queue: Willing, records: Vec<Record>) -> Repo
         Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
         let clock = Clock::starting_at(from_epoch_millis(1_800_000_000_000));
-        let settings = Settings { clock, sampler: Sampler::always(0.5), ..Settings::default() };
+        let settings =
+            Settings { clock: Some(clock), sampler: Sampler::always(0.5), ..Settings::default() };
         let deadline = Instant::now() + Duration::from_secs(60);
         BatchProcessor::new(handler, queue, settings).process(records, deadline).await
     })

@@ -97,7 +97,6 @@ impl World {
         all.extend(attributes.iter().copied());
         let queue = sqs.create_queue(name, all).expect("a queue");
         let settings = Settings {
-            clock: clock.clone(),
             sampler: Sampler::always(0.0),
             recursive_loop: RecursiveLoop::Allow,
             limits: Limits { concurrency: 10, ..Limits::default() },

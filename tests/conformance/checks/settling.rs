@@ -37,7 +37,7 @@ pub(crate) fn checks() -> Vec<Check> {
 }
 
 async fn head_waits(bench: Bench) -> Observed {
-    let function = Function::new(bench.fifo(&[]).await?, settings(&bench), |call| {
+    let function = Function::new(bench.fifo(&[]).await?, settings(), |call| {
         match (call.body.as_str(), call.attempt) {
             ("a1", 1) => Err(Failure::rate_limit("later").retry_after(Duration::from_secs(2))),
             _ => Ok(()),
@@ -67,7 +67,7 @@ async fn head_waits(bench: Bench) -> Observed {
 async fn head_is_moved(bench: Bench) -> Observed {
     let dead = bench.fifo(&[]).await?;
     let url = dead.url.parse().map_err(|_| format!("{} is no queue URL", dead.url))?;
-    let settings = Settings { dead_letter: DeadLetterMode::Direct(url), ..settings(&bench) };
+    let settings = Settings { dead_letter: DeadLetterMode::Direct(url), ..settings() };
     let function =
         Function::new(bench.fifo(&[]).await?, settings, |call| match call.body.as_str() {
             "a1" => Err(Failure::non_retryable("never")),
@@ -104,7 +104,7 @@ async fn waits_in_its_place(bench: Bench) -> Observed {
     let policy = redrive_policy(&dead.arn().await?, 3);
     // Shorter than the delay: what comes back in time has waited for the delay.
     let queue = bench.queue(&[("VisibilityTimeout", "2"), ("RedrivePolicy", &policy)]).await?;
-    let mut settings = Settings { strategy: Strategy::Visibility, ..settings(&bench) };
+    let mut settings = Settings { strategy: Strategy::Visibility, ..settings() };
     settings.policy.max_retries = 2;
     settings.policy.temporary.backoff = Backoff::Constant { base: Duration::from_secs(3) };
     settings.policy.temporary.jitter = Jitter::None;
@@ -130,15 +130,10 @@ async fn waits_in_its_place(bench: Bench) -> Observed {
     ))
 }
 
-fn settings(bench: &Bench) -> Settings {
+fn settings() -> Settings {
     // Nothing is added to a delay that was named, and nobody waits for a neighbour's sake.
     let policy = RetryPolicy { max_pause: None, ..RetryPolicy::default() };
-    Settings {
-        policy,
-        clock: bench.clock.clone(),
-        sampler: Sampler::always(0.0),
-        ..Settings::default()
-    }
+    Settings { policy, sampler: Sampler::always(0.0), ..Settings::default() }
 }
 
 /// Each to the group that its first letter names; the ids.

@@ -131,7 +131,6 @@ impl OutageRun {
         sqs.set_faults(|_| Fault::RespondAfter(REQUEST));
         let settings = Settings {
             policy,
-            clock: clock.clone(),
             sampler: Sampler::seeded(arguments.seed),
             recursive_loop: RecursiveLoop::Allow,
             dead_letter: DeadLetterMode::Annotate,

@@ -79,7 +79,7 @@ impl World {
         let hours = Duration::from_hours(6);
         tokio::time::pause();
         let clock = Clock::starting_at(SystemTime::now() - hours);
-        let sqs = EmbeddedSqs::new(clock.clone());
+        let sqs = EmbeddedSqs::new(clock);
         let dead = name
             .strip_suffix(".fifo")
             .map_or(format!("{name}-dlq"), |name| format!("{name}-dlq.fifo"));
@@ -88,8 +88,7 @@ impl World {
         let queue = sqs
             .create_queue(name, [("VisibilityTimeout", "60"), ("RedrivePolicy", &redrive)])
             .unwrap();
-        let mut settings =
-            Settings { clock, recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
+        let mut settings = Settings { recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
         settings.policy.max_retries = 1;
         settings.policy.max_pause = None;
         settings.policy.circuit_breaker = None;

@@ -60,15 +60,8 @@ async fn live(setting: &Setting<'_>) -> (Value, u64, u64) {
     let policy: RetryPolicy = document.parse().unwrap();
     let sampler = Sampler::always(0.5);
     let recursive_loop = RecursiveLoop::Allow;
-    let settings = Settings {
-        policy,
-        clock,
-        sampler,
-        strategy,
-        recursive_loop,
-        dead_letter,
-        ..Settings::default()
-    };
+    let settings =
+        Settings { policy, sampler, strategy, recursive_loop, dead_letter, ..Settings::default() };
     let processor = BatchProcessor::new(handler, SqsQueue::new(&sqs.client()), settings);
     let mapping = EventSourceMapping::new(sqs.clone(), queue.clone(), 1);
     let (started, mut last_call, mut receives) = (Instant::now(), 0, 0);

@@ -4,19 +4,22 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroU32;
-use std::ops::Deref;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use bytes::Bytes;
-use serde::de::DeserializeOwned;
 use tokio::time::Instant;
 
 use crate::delivery::Delivery;
-use crate::failure::{Evidence, Failure, FailureClass};
+use crate::failure::Failure;
 use crate::queue::{Attribute, AttributeValue, QueueArn};
 use crate::trace;
 use crate::wire::DeadLetterInfo;
+
+mod body;
+mod builder;
+
+pub use body::{Body, Raw};
+pub use builder::MessageBuilder;
 
 /// Which attempt a delivery is, counted from 1.
 pub type Attempt = NonZeroU32;
@@ -41,23 +44,69 @@ pub type Attempt = NonZeroU32;
 pub struct Message<T = Raw> {
     body: T,
     delivery: Arc<Delivery>,
+    /// For want of a message id.
+    random_key: Option<String>,
     max_retries: u32,
     deadline: Instant,
 }
 
 impl<T: Body> Message<T> {
-    /// Reads the body; fails with a non-retryable failure when it does not fit the type.
+    /// Reads the body; fails with a non-retryable failure when it does not fit the type. `sample`
+    /// is this message's random number.
     pub(crate) fn new(
         delivery: &Arc<Delivery>,
         max_retries: u32,
         deadline: Instant,
+        sample: f64,
     ) -> Result<Self, Failure> {
-        let body = T::read(Raw(Arc::clone(delivery)))?;
-        Ok(Self { body, delivery: Arc::clone(delivery), max_retries, deadline })
+        let body = T::read(Raw::of(delivery))?;
+        Ok(Self::with_body(body, Arc::clone(delivery), max_retries, deadline, sample))
     }
 }
 
 impl<T> Message<T> {
+    fn with_body(
+        body: T,
+        delivery: Arc<Delivery>,
+        max_retries: u32,
+        deadline: Instant,
+        sample: f64,
+    ) -> Self {
+        let random_key = delivery
+            .original_id()
+            .is_none()
+            .then(|| format!("no-id-{}-{:016x}", delivery.position, sample.to_bits()));
+        Self { body, delivery, random_key, max_retries, deadline }
+    }
+
+    /// A message for a unit test of a handler, with the body that the handler gets.
+    ///
+    /// ```
+    /// use requeue::{Failure, FailureClass, Message};
+    ///
+    /// struct Order { cents: u64 }
+    ///
+    /// async fn charge(message: Message<Order>) -> Result<(), Failure> {
+    ///     match (message.body().cents, message.attribute("tenant")) {
+    ///         (0, _) => Err(Failure::non_retryable("an order without an amount")),
+    ///         (_, None) => Err(Failure::non_retryable("an order of nobody")),
+    ///         _ => Ok(()),
+    ///     }
+    /// }
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// let message = Message::builder(Order { cents: 5 }).attribute("tenant", "acme").build();
+    /// assert_eq!(charge(message).await, Ok(()));
+    ///
+    /// let message = Message::builder(Order { cents: 0 }).build();
+    /// let failure = charge(message).await.unwrap_err();
+    /// assert_eq!(failure.class(), FailureClass::NonRetryable);
+    /// # });
+    /// ```
+    pub fn builder(body: T) -> MessageBuilder<T> {
+        MessageBuilder::new(body)
+    }
+
     /// The body.
     pub fn body(&self) -> &T {
         &self.body
@@ -74,10 +123,25 @@ impl<T> Message<T> {
         self.delivery.message_id.as_deref()
     }
 
-    /// The id that the message had when it was first delivered: the same on every attempt, so the
-    /// idempotency key.
+    /// The id that the message had when it was first delivered: the same on every attempt. `None`
+    /// in a malformed event.
     pub fn original_id(&self) -> Option<&str> {
         self.delivery.original_id()
+    }
+
+    /// A text that is the same on every attempt at this message, and on no other message's: the id
+    /// of its first delivery. Give it to a downstream service that recognises repeated requests.
+    ///
+    /// SQS gives every message an id. An event that somebody wrote by hand may lack it; the key is
+    /// random then, so that no two messages share one, and another one on the next attempt.
+    ///
+    /// ```
+    /// # use requeue::Message;
+    /// let message = Message::builder(()).original_id("e5a1").attempt(3).build();
+    /// assert_eq!(message.idempotency_key(), "e5a1");
+    /// ```
+    pub fn idempotency_key(&self) -> &str {
+        self.delivery.original_id().or(self.random_key.as_deref()).unwrap_or_default()
     }
 
     /// The queue; `None` in a malformed event.
@@ -208,75 +272,41 @@ impl<T> fmt::Debug for Message<T> {
     }
 }
 
-/// A type that can be read from a message body: every type that serde can read from JSON, and
-/// [`Raw`]. A `String` is a type that serde can read: from a JSON string. For plain text take
-/// [`Raw`].
-pub trait Body: Sized + Send + 'static {
-    /// Reads the body as first delivered.
-    fn read(raw: Raw) -> Result<Self, Failure>;
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-impl<T: DeserializeOwned + Send + 'static> Body for T {
-    /// The failure says where the body does not fit, and not what stands there.
-    fn read(raw: Raw) -> Result<Self, Failure> {
-        serde_json::from_str(&raw).map_err(|error| {
-            let place = format_args!(
-                "the body does not fit the handler's type (line {}, column {})",
-                error.line(),
-                error.column()
-            );
-            Failure::new(FailureClass::NonRetryable, Evidence::Body, place)
-        })
+    fn read<T: Body>(body: &str) -> Result<T, Failure> {
+        T::read(Raw::from(body))
     }
-}
 
-impl Body for Raw {
-    fn read(raw: Raw) -> Result<Self, Failure> {
-        Ok(raw)
+    #[test]
+    fn a_string_is_the_text_as_it_is_and_other_types_are_json() {
+        for text in ["plain", "\"quoted\"", "{\"a\":1}", "5"] {
+            assert_eq!(read::<String>(text).expect("any text"), text);
+            assert_eq!(&*read::<Raw>(text).expect("any text"), text);
+        }
+        assert_eq!(read::<u32>("5"), Ok(5));
+        assert_eq!(read::<Option<String>>("\"a\""), Ok(Some("a".to_owned())));
+        let failure = read::<u32>("plain").expect_err("it is not a number");
+        assert_eq!(failure.reason(), "the body does not fit the handler's type (line 1, column 1)");
     }
-}
 
-/// The text of a body, byte for byte as first delivered. Cheap to clone.
-#[derive(Clone)]
-pub struct Raw(Arc<Delivery>);
-
-impl Deref for Raw {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        self.0.payload()
-    }
-}
-
-impl AsRef<[u8]> for Raw {
-    fn as_ref(&self) -> &[u8] {
-        self.0.payload().as_bytes()
-    }
-}
-
-impl From<Raw> for Bytes {
-    /// Shares the text; nothing is copied.
-    fn from(raw: Raw) -> Self {
-        Bytes::from_owner(raw)
-    }
-}
-
-impl AsRef<str> for Raw {
-    fn as_ref(&self) -> &str {
-        self
-    }
-}
-
-/// The text, without a change.
-impl fmt::Display for Raw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self)
-    }
-}
-
-/// Its length alone, since the text may be secret.
-impl fmt::Debug for Raw {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Raw({} bytes)", self.len())
+    #[test]
+    fn the_idempotency_key_is_the_first_id_and_random_without_one() {
+        let key = |id: Option<&str>, position, sample| {
+            let mut delivery = Delivery::of_text(String::new());
+            (delivery.message_id, delivery.position) = (id.map(str::to_owned), position);
+            let now = Instant::now();
+            let message = Message::<Raw>::new(&Arc::new(delivery), 0, now, sample);
+            message.expect("a text").idempotency_key().to_owned()
+        };
+        assert_eq!(key(Some("m"), 0, 0.5), "m");
+        let keys = [key(None, 0, 0.5), key(None, 1, 0.5), key(None, 0, 0.25)];
+        assert!(keys[0] != keys[1] && keys[0] != keys[2] && keys[1] != keys[2], "{keys:?}");
+        let message = Message::builder(()).id("copy").original_id("first").attempt(2).build();
+        assert_eq!((message.id(), message.idempotency_key()), (Some("copy"), "first"));
+        assert_eq!((message.attempt().get(), message.is_last_attempt()), (2, false));
+        assert!(Message::builder(()).last_attempt().build().is_last_attempt());
     }
 }
