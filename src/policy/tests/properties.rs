@@ -16,13 +16,15 @@ fn jitters() -> impl Strategy<Value = Jitter> {
     ]
 }
 
-fn durations() -> impl Strategy<Value = Duration> {
+/// Boxed, as others here, or their parts overflow the stack of a test.
+fn durations() -> BoxedStrategy<Duration> {
     prop_oneof![
         (0_u64..5_000_000).prop_map(Duration::from_millis),
         (0_u64..2_000_000).prop_map(Duration::from_secs),
         any::<u64>().prop_map(Duration::from_nanos),
         Just(Duration::MAX),
     ]
+    .boxed()
 }
 
 fn backoffs() -> impl Strategy<Value = Backoff> {
@@ -38,35 +40,35 @@ fn backoffs() -> impl Strategy<Value = Backoff> {
     ]
 }
 
-fn classes() -> impl Strategy<Value = ClassPolicy> {
-    (backoffs(), durations(), jitters(), any::<Option<u8>>(), durations()).prop_map(
-        |(backoff, max_delay, jitter, max_retries, total_timeout)| ClassPolicy {
+fn classes() -> BoxedStrategy<ClassPolicy> {
+    (backoffs(), durations(), jitters(), any::<Option<u8>>(), durations())
+        .prop_map(|(backoff, max_delay, jitter, max_retries, total_timeout)| ClassPolicy {
             backoff,
             max_delay,
             jitter,
             max_retries: max_retries.map(u32::from),
             total_timeout,
-        },
-    )
+        })
+        .boxed()
 }
 
 fn counts() -> impl Strategy<Value = u32> {
     prop_oneof![0_u32..100, any::<u32>()]
 }
 
-fn states() -> impl Strategy<Value = RetryState> {
+fn states() -> BoxedStrategy<RetryState> {
     let class = prop::option::of(prop::sample::select(FailureClass::ALL.to_vec()));
     let delay = prop::option::of((0_u64..100_000).prop_map(secs));
-    (counts(), [counts(), counts(), counts(), counts()], class, delay, counts()).prop_map(
-        |(retry_count, counts, class, delay, deferrals)| RetryState {
+    (counts(), [counts(), counts(), counts(), counts()], class, delay, counts())
+        .prop_map(|(retry_count, counts, class, delay, deferrals)| RetryState {
             retry_count,
             class,
             delay,
             counts,
             deferrals,
             ..RetryState::default()
-        },
-    )
+        })
+        .boxed()
 }
 
 /// A failure, and the delay that it names.

@@ -83,7 +83,7 @@ fn object_of<S: Strategy<Value = String>>(
     ]
 }
 
-fn json() -> impl Strategy<Value = String> {
+fn json() -> BoxedStrategy<String> {
     let words = vec!["null", "true", "false"];
     let leaf = prop_oneof![select(words).prop_map(str::to_owned), number_text(), string_text()];
     leaf.prop_recursive(3, 12, 4, |inner| {
@@ -92,10 +92,11 @@ fn json() -> impl Strategy<Value = String> {
             object_of(prop_oneof![string_text(), our_key()], inner),
         ]
     })
+    .boxed()
 }
 
 /// Objects in which our names abound, with values that often are of the right type.
-fn colliding_object() -> impl Strategy<Value = String> {
+fn colliding_object() -> BoxedStrategy<String> {
     let value = prop_oneof![
         json(),
         number_text(),
@@ -103,10 +104,11 @@ fn colliding_object() -> impl Strategy<Value = String> {
         any_state().prop_map(|state| state_of(&state)),
         (0_u64..4).prop_map(|version| format!("{{\"v\":{version}}}")),
     ];
-    spaced(object_of(prop_oneof![1 => string_text(), 3 => our_key()], value))
+    spaced(object_of(prop_oneof![1 => string_text(), 3 => our_key()], value)).boxed()
 }
 
-fn payload() -> impl Strategy<Value = String> {
+/// Boxed, as are its parts, or the parts of parts overflow the stack of a test.
+fn payload() -> BoxedStrategy<String> {
     prop_oneof![
         any::<String>(),
         spaced(json()),
@@ -117,6 +119,7 @@ fn payload() -> impl Strategy<Value = String> {
             |(payload, state, at, noise)| damaged(&stamp_always(&payload, &state), at, &noise)
         ),
     ]
+    .boxed()
 }
 
 fn damaged(text: &str, at: prop::sample::Index, noise: &str) -> String {
@@ -130,7 +133,7 @@ fn any_time() -> impl Strategy<Value = SystemTime> {
     (0..=state_text::max_millis()).prop_map(from_epoch_millis)
 }
 
-fn any_state() -> impl Strategy<Value = RetryState> {
+fn any_state() -> BoxedStrategy<RetryState> {
     let outer = (
         any::<u32>(),
         option::of(".{1,9}"),
@@ -145,34 +148,31 @@ fn any_state() -> impl Strategy<Value = RetryState> {
         option::of(any_time()),
         prop::array::uniform5(prop_oneof![Just(0), any::<u32>()]),
     );
-    // Boxed, or its parts of parts of parts overflow the stack of a test.
     let object = option::of(object_of(string_text(), json())).boxed();
-    let foreign = (
-        object.clone(),
-        option::of(".{0,9}"),
-        vec(("u.{0,3}", json().boxed()), 0..3).boxed(),
-        object,
-    );
-    (outer, inner, foreign).prop_map(|(outer, inner, foreign)| RetryState {
-        retry_count: outer.0,
-        original_message_id: outer.1,
-        retry_timestamp: Some(outer.2),
-        first_sent: outer.3,
-        first_received: outer.4,
-        class: inner.0,
-        delay: inner.1.map(|secs| Duration::from_secs(u64::from(secs))),
-        counts: inner.2,
-        not_before: inner.3,
-        deferrals: inner.4[0],
-        hops: inner.4[1],
-        redrives: inner.4[2],
-        copies_in_row: inner.4[3],
-        postponements: inner.4[4],
-        dead_letter: foreign.0,
-        source: foreign.1,
-        unknown: foreign.2,
-        last_dead_letter: foreign.3,
-    })
+    let foreign =
+        (object.clone(), option::of(".{0,9}"), vec(("u.{0,3}", json()), 0..3).boxed(), object);
+    (outer, inner, foreign)
+        .prop_map(|(outer, inner, foreign)| RetryState {
+            retry_count: outer.0,
+            original_message_id: outer.1,
+            retry_timestamp: Some(outer.2),
+            first_sent: outer.3,
+            first_received: outer.4,
+            class: inner.0,
+            delay: inner.1.map(|secs| Duration::from_secs(u64::from(secs))),
+            counts: inner.2,
+            not_before: inner.3,
+            deferrals: inner.4[0],
+            hops: inner.4[1],
+            redrives: inner.4[2],
+            copies_in_row: inner.4[3],
+            postponements: inner.4[4],
+            dead_letter: foreign.0,
+            source: foreign.1,
+            unknown: foreign.2,
+            last_dead_letter: foreign.3,
+        })
+        .boxed()
 }
 
 fn stamp_always(payload: &str, state: &RetryState) -> String {
