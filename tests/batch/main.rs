@@ -18,6 +18,7 @@ mod fallback;
 mod fifo;
 mod fifo_histories;
 mod given_up;
+mod guide;
 mod hangs;
 mod hostile;
 mod in_place;
