@@ -18,12 +18,15 @@ fn received() -> SystemTime {
 }
 
 fn history(retries: u32) -> History {
-    let previous = Some(Duration::from_mins(1));
-    History { retries, class_retries: retries, previous, ..History::starting(received()) }
+    let mut history = History::starting(received());
+    (history.retries, history.class_retries) = (retries, retries);
+    history.previous = Some(Duration::from_mins(1));
+    history
 }
 
 fn unlimited(backoff: Backoff, jitter: Jitter) -> RetryPolicy {
-    let mut policy = RetryPolicy { max_retries: u32::MAX, ..RetryPolicy::standard() };
+    let mut policy = RetryPolicy::standard();
+    policy.max_retries = u32::MAX;
     policy.temporary.backoff = backoff;
     policy.temporary.jitter = jitter;
     policy

@@ -31,6 +31,7 @@ use crate::delay::Wait;
 /// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Strategy {
     /// In a copy, which is sent with a delay; the original is deleted.
     #[default]
@@ -39,7 +40,19 @@ pub enum Strategy {
     Visibility,
 }
 
-/// The intent for a message.
+impl Strategy {
+    /// The word of the setting `REQUEUE_STRATEGY`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Copy => "copy",
+            Self::Visibility => "visibility",
+        }
+    }
+}
+
+/// The intent for a message. There are these five: whoever carries out a disposition must know them
+/// all, so a sixth would be a new major version.
 ///
 /// ```
 /// use requeue::{DeadLetterReason, Disposition};
@@ -53,6 +66,7 @@ pub enum Disposition {
     /// It failed, and waits for its next attempt: in a copy with one more retry used, whereupon the
     /// original is deleted, or, by the strategy [`Visibility`](crate::Strategy::Visibility), by its
     /// visibility.
+    #[non_exhaustive]
     Requeue {
         /// How long it waits.
         wait: Wait,
@@ -61,6 +75,7 @@ pub enum Disposition {
     },
     /// It was not its turn, and it waits likewise. In a copy that uses no retry. By its visibility
     /// the receive counts as one, except for a wait until the producer's `requeue.notBefore`.
+    #[non_exhaustive]
     Defer {
         /// Why.
         why: Deferral,
@@ -122,12 +137,14 @@ impl Disposition {
 /// The retry that a failed message gets. Prints as its number and the most there may be: `3/50`.
 ///
 /// ```
-/// use std::time::Duration;
-/// let delay_before_jitter = Duration::from_secs(60);
-/// let retry = requeue::Retry { number: 3, max: 50, delay_before_jitter, cut_from: None };
-/// assert_eq!(retry.to_string(), "3/50");
+/// fn log(outcome: &requeue::Outcome) {
+///     if let Some(retry) = outcome.retry {
+///         println!("retry {retry} after {:?}", retry.delay_before_jitter);
+///     }
+/// }
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Retry {
     /// Which retry it is, counted from 1: of all classes together, or of this class if its own
     /// budget ends first.
@@ -149,6 +166,7 @@ impl fmt::Display for Retry {
 
 /// Why a message is deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Deferral {
     /// Its time (`notBefore`, or the producer's `requeue.notBefore`) has not come: one more hop of
     /// at most 900 s, or a wait by its visibility.
@@ -186,6 +204,7 @@ impl Deferral {
 
 /// Why a message is left to SQS and its visibility timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReleaseReason {
     /// It was given up on an earlier receive, for whatever reason; the redrive policy is about to
     /// move it.
@@ -235,6 +254,7 @@ impl ReleaseReason {
 
 /// Why a message is given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeadLetterReason {
     /// Its failure is final.
     NonRetryable,
@@ -251,7 +271,7 @@ pub enum DeadLetterReason {
 
 impl DeadLetterReason {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: &[Self] = &[
         Self::NonRetryable,
         Self::RetriesExhausted,
         Self::TooOld,
@@ -262,7 +282,7 @@ impl DeadLetterReason {
     /// The inverse of [`as_str`](Self::as_str).
     #[must_use]
     pub fn from_name(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|reason| reason.as_str() == name)
+        Self::ALL.iter().copied().find(|reason| reason.as_str() == name)
     }
 
     /// The words used in logs and in the dead-letter queue.
@@ -275,5 +295,17 @@ impl DeadLetterReason {
             Self::Expired => "expired",
             Self::PostponedTooOften => "postponed-too-often",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_retry_prints_as_its_number_and_the_most() {
+        let delay_before_jitter = Duration::from_secs(60);
+        let retry = Retry { number: 3, max: 50, delay_before_jitter, cut_from: None };
+        assert_eq!(retry.to_string(), "3/50");
     }
 }

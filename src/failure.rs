@@ -11,6 +11,9 @@ use crate::printable::is_printable;
 
 /// The four kinds of failures, each with delays and budgets of its own.
 ///
+/// Match on it without `_`: every policy, table and metric has a place for each of the four, so a
+/// fifth would be a new major version.
+///
 /// ```
 /// use requeue::FailureClass;
 /// assert_eq!(FailureClass::RateLimit.as_str(), "rate-limit");
@@ -61,6 +64,7 @@ impl FromStr for FailureClass {
 /// A word that names no [`FailureClass`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a failure class is rate-limit, quota, temporary or non-retryable")]
+#[non_exhaustive]
 pub struct UnknownFailureClass;
 
 impl fmt::Display for FailureClass {
@@ -76,6 +80,7 @@ impl fmt::Display for FailureClass {
 /// assert_eq!(Failure::temporary("the ledger is locked").evidence(), Evidence::Handler);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Evidence {
     /// The handler said so.
     Handler,

@@ -14,6 +14,7 @@ use crate::queue::QueueArn;
 ///
 /// It serializes with the names that the log has, times in milliseconds.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Outcome {
     /// The id of the delivered message; `None` when the record had none.
     pub message_id: Option<String>,
@@ -94,6 +95,7 @@ impl Serialize for Outcome {
 
 /// Whether a disposition was carried out, and where the message is now.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Settlement {
     /// The event source mapping deletes the message.
     Done,
@@ -162,6 +164,7 @@ impl Settlement {
 /// assert_eq!(serde_json::to_string(&report).unwrap(), r#"{"outcomes":[],"elapsedMs":0}"#);
 /// ```
 #[derive(Clone, Debug, Default, Serialize)]
+#[non_exhaustive]
 pub struct Report {
     /// One for each message, in the order of the batch.
     pub outcomes: Vec<Outcome>,
@@ -198,6 +201,7 @@ impl Report {
     "a record without a message id failed and could not be re-sent: SQS delivers the whole batch \
      again"
 )]
+#[non_exhaustive]
 pub struct Unreportable;
 
 #[cfg(test)]

@@ -21,10 +21,13 @@ const ASK_AGAIN: Duration = Duration::from_secs(10);
 /// The senders whose retry fields in a body are believed.
 ///
 /// ```
-/// let trusted = requeue::TrustedSenders { own: true, ids: vec!["AROAEXAMPLEOPERATOR01".parse().unwrap()] };
-/// # let _ = trusted;
+/// let mut trusted = requeue::TrustedSenders::default();
+/// trusted.own = true;
+/// trusted.ids.push("AROAEXAMPLEOPERATOR01".parse()?);
+/// # Ok::<(), requeue::InvalidPrincipal>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TrustedSenders {
     /// Whether the principal of this process is one of them. STS is asked for it
     /// (`GetCallerIdentity`) when it is first needed.

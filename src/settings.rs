@@ -16,12 +16,17 @@ use crate::wire::Wrap;
 
 /// The settings of a processor, with their defaults.
 ///
+/// Later versions add settings, so begin with the defaults and assign. All settings and policies of
+/// this crate are made so.
+///
 /// ```
-/// use requeue::{Limits, Settings};
-/// let settings = Settings { limits: Limits { concurrency: 50, ..Limits::default() }, ..Settings::default() };
-/// # let _ = settings;
+/// use requeue::{Settings, Strategy};
+/// let mut settings = Settings::default();
+/// settings.limits.concurrency = 50;
+/// settings.strategy = Strategy::Visibility;
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Settings {
     /// Default: the built-in policy `standard`.
     pub policy: RetryPolicy,
@@ -114,10 +119,12 @@ impl Default for Settings {
 /// The bounds of the work on a batch.
 ///
 /// ```
-/// let limits = requeue::Limits { concurrency: 4, ..Default::default() };
+/// let mut limits = requeue::Limits::default();
+/// limits.concurrency = 4;
 /// assert_eq!(limits.timeout.as_secs(), 30);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Limits {
     /// Most handlers at once; 0 counts as 1. Default 10.
     pub concurrency: usize,
@@ -135,7 +142,7 @@ impl Default for Limits {
 }
 
 /// The function's property of the same name: how Lambda acts when a function sends to the queue
-/// that invokes it.
+/// that invokes it. The property has these two values, so a third one would be a new major version.
 ///
 /// ```
 /// assert_eq!(requeue::RecursiveLoop::default(), requeue::RecursiveLoop::Terminate);
@@ -158,6 +165,7 @@ pub enum RecursiveLoop {
 /// assert_eq!(requeue::ProducerLimits::default(), requeue::ProducerLimits::On);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ProducerLimits {
     /// They do, as far as they are tighter than the policy. A message with a value that cannot be
     /// read is non-retryable.
@@ -173,6 +181,7 @@ pub enum ProducerLimits {
 /// assert_eq!(requeue::Mode::default(), requeue::Mode::Requeue);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mode {
     /// Each is sorted, and what can be tried again is.
     #[default]
@@ -181,6 +190,17 @@ pub enum Mode {
     /// its visibility timeout, until the queue's redrive policy moves it. Nothing is sent, nothing
     /// paused. A message that is not due waits by its visibility. For emergencies.
     Report,
+}
+
+impl Mode {
+    /// The word of the setting `REQUEUE_MODE`.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Requeue => "requeue",
+            Self::Report => "report",
+        }
+    }
 }
 
 /// How a message that is given up reaches the dead-letter queue.
@@ -200,6 +220,7 @@ pub enum Mode {
 /// assert_eq!(requeue::DeadLetterMode::default(), requeue::DeadLetterMode::Redrive);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeadLetterMode {
     /// It stays in the queue until the queue's redrive policy moves it. A process remembers 4,096
     /// messages that it gave up and does not handle them again; another process does, once.
@@ -220,6 +241,25 @@ pub enum DeadLetterMode {
 }
 
 impl DeadLetterMode {
+    /// The word of the setting `REQUEUE_DEAD_LETTER`.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Redrive => "redrive",
+            Self::Annotate => "annotate",
+            Self::Direct(_) => "direct",
+        }
+    }
+
+    /// The queue to which copies are sent, if the mode names one.
+    #[must_use]
+    pub const fn queue(&self) -> Option<&QueueUrl> {
+        match self {
+            Self::Direct(queue) => Some(queue),
+            Self::Redrive | Self::Annotate => None,
+        }
+    }
+
     /// How long a copy in the mode [`Annotate`](Self::Annotate) waits before its first receive. One
     /// that is received sooner was therefore sent by somebody else: an operator's redrive.
     pub const ANNOTATION_DELAY: Delay = Delay::secs(10);
@@ -236,6 +276,7 @@ impl DeadLetterMode {
 /// assert_eq!(metrics.level, "INFO");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Metrics {
     /// The dimension `Service`: 1 to 255 printable ASCII characters.
     pub service: String,

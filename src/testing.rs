@@ -337,13 +337,10 @@ impl IntoFuture for SendRequest<'_> {
     fn into_future(self) -> Ready<String> {
         let is_fifo = self.queue.is_fifo();
         let number = is_fifo.then(|| self.number.to_string());
-        let entry = Entry {
-            body: &self.body,
-            delay_secs: self.delay_secs,
-            attributes: &self.attributes,
-            group_id: self.group.as_deref().or(is_fifo.then_some("default")),
-            deduplication_id: number.as_deref(),
-        };
+        let mut entry = Entry::new(&self.body, &self.attributes);
+        entry.delay_secs = self.delay_secs;
+        entry.group_id = self.group.as_deref().or(is_fifo.then_some("default"));
+        entry.deduplication_id = number.as_deref();
         let sent = self.sqs.put(self.queue, &entry);
         ready(sent.unwrap_or_else(|error| panic!("the message is refused: {error}")))
     }

@@ -75,9 +75,9 @@ fn cases() -> Vec<Case> {
 
 fn decide(name: &str, retries: u32, failure: Failure) -> Case {
     let received = SystemTime::UNIX_EPOCH + Duration::from_hours(500_000);
-    let previous = Some(Duration::from_mins(1));
-    let history =
-        History { retries, class_retries: retries, previous, ..History::starting(received) };
+    let mut history = History::starting(received);
+    (history.retries, history.class_retries) = (retries, retries);
+    history.previous = Some(Duration::from_mins(1));
     let (policy, now) = (RetryPolicy::standard(), received + Duration::from_secs(5));
     case(name, move || {
         policy.decide(black_box(&history), black_box(&failure), black_box(now), black_box(0.5))

@@ -36,14 +36,15 @@ const CODES: [(i32, &str, FailureClass); 17] = {
 /// use requeue::{Failure, FailureClass};
 /// use requeue::classify::GrpcStatus;
 ///
-/// let exhausted = GrpcStatus::new(8);
+/// let mut exhausted = GrpcStatus::new(8);
 /// assert_eq!(Failure::from_grpc(exhausted).class(), FailureClass::RateLimit);
-/// assert_eq!(Failure::from_grpc(GrpcStatus { quota_failure: true, ..exhausted }).class(), FailureClass::Quota);
-///
-/// let named = GrpcStatus { retry_delay: Some(Duration::from_secs(30)), ..exhausted };
-/// assert_eq!(Failure::from_grpc(named).delay(), Some(Duration::from_secs(30)));
+/// exhausted.quota_failure = true;
+/// assert_eq!(Failure::from_grpc(exhausted).class(), FailureClass::Quota);
+/// exhausted.retry_delay = Some(Duration::from_secs(30));
+/// assert_eq!(Failure::from_grpc(exhausted).delay(), Some(Duration::from_secs(30)));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct GrpcStatus {
     /// The number, 0 to 16; `tonic::Code as i32`.
     pub code: i32,

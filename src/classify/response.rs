@@ -1,6 +1,7 @@
 //! An HTTP response as plain data, from whatever client. Knows no class.
 
-/// An HTTP response as plain data, from whatever client.
+/// An HTTP response as plain data, from whatever client. A response is these three, so it is written
+/// as a literal.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};

@@ -24,6 +24,7 @@ use crate::queue::{Attribute, AttributeValue, Principal, QueueArn, Record};
 /// assert_eq!(records[0].body, None);
 /// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct SqsEvent {
     /// The records; `None` if the event has none because it is of another kind.
     pub records: Option<Vec<Record>>,

@@ -300,6 +300,7 @@ where
 
 /// Why an invocation fails as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvocationError {
     /// The event has no `Records`.
     #[error(

@@ -17,6 +17,7 @@ use std::time::Duration;
 /// assert_eq!([0, 1, 2, 3].map(|n| list.delay(n).as_secs()), [5, 30, 300, 300]);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Backoff {
     /// `base · multiplierⁿ`
     Exponential {
@@ -59,6 +60,18 @@ impl Backoff {
             Self::Fibonacci { base } => fibonacci(*base, retries),
             Self::Constant { base } => *base,
             Self::List { first, then } => listed(*first, then, retries),
+        }
+    }
+
+    /// The word of the policy document; `list` of one that has a list.
+    #[must_use]
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Self::Exponential { .. } => "exponential",
+            Self::Linear { .. } => "linear",
+            Self::Fibonacci { .. } => "fibonacci",
+            Self::Constant { .. } => "constant",
+            Self::List { .. } => "list",
         }
     }
 

@@ -17,19 +17,20 @@ use super::{Backoff, Jitter, Spread};
 /// use std::time::Duration;
 /// use requeue::policy::{Backoff, CallPolicy, Jitter, RetryPolicy};
 ///
-/// let slow = CallPolicy {
-///     max_attempts: 4,
-///     backoff: Backoff::Exponential { base: Duration::from_millis(500), multiplier: 3.0 },
-///     max_delay: Duration::from_secs(2),
-///     jitter: Jitter::None,
-/// };
+/// let mut slow = CallPolicy::default();
+/// slow.max_attempts = 4;
+/// slow.backoff = Backoff::Exponential { base: Duration::from_millis(500), multiplier: 3.0 };
+/// slow.max_delay = Duration::from_secs(2);
+/// slow.jitter = Jitter::None;
 /// let pauses = [1, 2, 3, 4].map(|attempts| slow.pause(attempts, None, 0.5).map(|pause| pause.as_millis()));
 /// assert_eq!(pauses, [Some(500), Some(1_500), Some(2_000), None]);
 ///
-/// let once = RetryPolicy { sqs_calls: CallPolicy::off(), ..RetryPolicy::default() };
-/// assert_eq!(once.sqs_calls.pause(1, None, 0.5), None);
+/// let mut policy = RetryPolicy::default();
+/// policy.sqs_calls = CallPolicy::off();
+/// assert_eq!(policy.sqs_calls.pause(1, None, 0.5), None);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct CallPolicy {
     /// Most attempts, the first one included; 0 counts as 1. Default 5.
     pub max_attempts: u32,

@@ -37,7 +37,8 @@ impl RetryPolicy {
     ///
     /// let received = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
     /// let decide = |retries| {
-    ///     let history = History { retries, class_retries: retries, ..History::starting(received) };
+    ///     let mut history = History::starting(received);
+    ///     (history.retries, history.class_retries) = (retries, retries);
     ///     policy.decide(&history, &Failure::rate_limit("429"), received + Duration::from_secs(5), 0.5)
     /// };
     /// let delay = |retries| decide(retries).wait().map(|wait| wait.delay().as_secs());

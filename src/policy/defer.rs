@@ -31,11 +31,13 @@ use crate::disposition::{Deferral, Disposition, Strategy};
 /// use std::time::Duration;
 /// use requeue::policy::{CircuitBreaker, RetryPolicy};
 ///
-/// let breaker = CircuitBreaker { reset_timeout: Duration::from_secs(10), ..CircuitBreaker::default() };
-/// let policy = RetryPolicy { circuit_breaker: Some(breaker), ..RetryPolicy::default() };
-/// # let _ = policy;
+/// let mut breaker = CircuitBreaker::default();
+/// breaker.reset_timeout = Duration::from_secs(10);
+/// let mut policy = RetryPolicy::default();
+/// policy.circuit_breaker = Some(breaker);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CircuitBreaker {
     /// So many failures in a row, of as many messages, open the circuit of a service that responded
     /// until then; up to ten times as many open that of a service that responds to some calls. 0

@@ -1,5 +1,6 @@
 //! How a delay is spread, so that messages that failed together are not received together again.
 
+use std::fmt;
 use std::time::Duration;
 
 use super::Backoff;
@@ -11,13 +12,17 @@ use super::Backoff;
 ///
 /// ```
 /// use std::time::Duration;
-/// use requeue::policy::{Jitter, Spread};
+/// use requeue::policy::{Backoff, Jitter, RetryPolicy};
 ///
-/// let spread = Spread { delay: Duration::from_secs(60), base: Duration::from_secs(2), cap: Duration::from_secs(60), previous: None };
-/// assert_eq!(Jitter::Equal.apply(&spread, 0.0), Duration::from_secs(30));
-/// assert_eq!(Jitter::Proportional(0.1).apply(&spread, 0.5), Duration::from_secs(57));
+/// let mut temporary = RetryPolicy::default().temporary;
+/// temporary.backoff = Backoff::Constant { base: Duration::from_secs(60) };
+/// temporary.jitter = Jitter::Equal;
+/// assert_eq!(temporary.delay(0, None, 0.0), Duration::from_secs(30));
+/// temporary.jitter = Jitter::Proportional(0.1);
+/// assert_eq!(temporary.delay(0, None, 0.5), Duration::from_secs(57));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Jitter {
     /// 0 … v
     Full,
@@ -32,25 +37,16 @@ pub enum Jitter {
 }
 
 /// The delay that a jitter spreads.
-///
-/// ```
-/// use std::time::Duration;
-/// use requeue::policy::{Jitter, Spread};
-///
-/// let secs = Duration::from_secs;
-/// let spread = Spread { delay: secs(60), base: secs(2), cap: secs(60), previous: Some(secs(10)) };
-/// assert_eq!(Jitter::Decorrelated.apply(&spread, 0.5), secs(16), "half-way from 2 to 30");
-/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Spread {
+pub(super) struct Spread {
     /// The capped delay, v.
-    pub delay: Duration,
+    pub(super) delay: Duration,
     /// The first delay of the backoff.
-    pub base: Duration,
+    pub(super) base: Duration,
     /// The cap.
-    pub cap: Duration,
+    pub(super) cap: Duration,
     /// The delay before this one; the base when there was none.
-    pub previous: Option<Duration>,
+    pub(super) previous: Option<Duration>,
 }
 
 impl Spread {
@@ -64,10 +60,23 @@ impl Spread {
     }
 }
 
+/// The word of the policy document, and the share of [`Proportional`](Jitter::Proportional):
+/// `proportional 0.1`.
+impl fmt::Display for Jitter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Full => f.write_str("full"),
+            Self::Equal => f.write_str("equal"),
+            Self::Proportional(share) => write!(f, "proportional {share}"),
+            Self::Decorrelated => f.write_str("decorrelated"),
+            Self::None => f.write_str("none"),
+        }
+    }
+}
+
 impl Jitter {
     /// The delay that `sample`, in `0.0..1.0`, picks from the range.
-    #[must_use]
-    pub fn apply(self, spread: &Spread, sample: f64) -> Duration {
+    pub(super) fn apply(self, spread: &Spread, sample: f64) -> Duration {
         let Spread { delay, base, cap, previous } = *spread;
         let (from, to) = match self {
             Self::Full => (Duration::ZERO, delay),

@@ -24,7 +24,8 @@ pub use defer::CircuitBreaker;
 pub(crate) use defer::{
     believed_due, defer, defer_unverified, deferred_by_visibility, hold, may_be_held,
 };
-pub use jitter::{Jitter, Spread};
+pub use jitter::Jitter;
+use jitter::Spread;
 pub(crate) use presets::Preset;
 pub use usage::History;
 pub(crate) use usage::Usage;
@@ -41,6 +42,7 @@ pub(crate) use usage::Usage;
 /// policy.temporary.max_delay = Duration::from_secs(30);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RetryPolicy {
     /// Most copies for failures of any class. Default 50.
     pub max_retries: u32,
@@ -93,22 +95,20 @@ impl RetryPolicy {
     }
 }
 
-/// The delays and budgets of one class of failures.
+/// The delays and budgets of one class of failures. Begin with those of a built-in policy.
 ///
 /// ```
 /// use std::time::Duration;
-/// use requeue::policy::{Backoff, ClassPolicy, Jitter};
+/// use requeue::policy::{Backoff, Jitter, RetryPolicy};
 ///
-/// let patient = ClassPolicy {
-///     backoff: Backoff::Exponential { base: Duration::from_secs(60), multiplier: 2.0 },
-///     max_delay: Duration::from_secs(600),
-///     jitter: Jitter::Full,
-///     max_retries: Some(20),
-///     total_timeout: Duration::from_secs(86_400),
-/// };
-/// # let _ = patient;
+/// let mut policy = RetryPolicy::default();
+/// let quota = &mut policy.quota;
+/// quota.backoff = Backoff::Exponential { base: Duration::from_secs(60), multiplier: 2.0 };
+/// quota.jitter = Jitter::Full;
+/// quota.max_retries = Some(20);
 /// ```
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ClassPolicy {
     /// How the delay grows with the retries of this class.
     pub backoff: Backoff,

@@ -13,11 +13,14 @@ use crate::state::RetryState;
 /// use std::time::{Duration, SystemTime};
 /// use requeue::policy::History;
 ///
-/// let fresh = History::starting(SystemTime::UNIX_EPOCH);
-/// let tried_twice = History { retries: 2, class_retries: 1, previous: Some(Duration::from_secs(60)), ..fresh };
-/// assert_eq!((fresh.retries, tried_twice.receives), (0, 1));
+/// let mut history = History::starting(SystemTime::UNIX_EPOCH);
+/// assert_eq!((history.retries, history.receives), (0, 1));
+/// history.retries = 2;
+/// history.class_retries = 1;
+/// history.previous = Some(Duration::from_secs(60));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct History {
     /// Retries used so far, whatever the failures.
     pub retries: u32,

@@ -72,7 +72,11 @@ impl Source for EmbeddedSqs {
 
 fn entry<'a>(outgoing: &Outgoing<'a>) -> Entry<'a> {
     let Outgoing { body, delay, attributes, group_id, deduplication_id } = *outgoing;
-    Entry { body, delay_secs: delay.as_secs(), attributes, group_id, deduplication_id }
+    let mut entry = Entry::new(body, attributes);
+    entry.delay_secs = delay.as_secs();
+    entry.group_id = group_id;
+    entry.deduplication_id = deduplication_id;
+    entry
 }
 
 fn confirmations(
@@ -97,7 +101,7 @@ fn entry_error(failure: EntryFailure) -> EntryError {
 }
 
 fn record(delivered: Delivered, queue: &Arc<QueueArn>) -> Record {
-    let Delivered { message, receipt_handle } = delivered;
+    let Delivered { message, receipt_handle, .. } = delivered;
     let source = message.system_attributes.get("DeadLetterQueueSourceArn");
     Record {
         was_dead_lettered: source.is_some(),

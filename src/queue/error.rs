@@ -7,6 +7,7 @@ pub type Confirmation = Result<(), EntryError>;
 
 /// One entry was not carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EntryError {
     /// The service's code, or `Unconfirmed` when it did not mention the entry.
     pub code: String,
@@ -31,6 +32,7 @@ impl EntryError {
 /// A whole call failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}")]
+#[non_exhaustive]
 pub struct CallError {
     /// The service's code, or one of ours for a call without a response.
     pub code: String,
@@ -38,7 +40,8 @@ pub struct CallError {
     pub kind: CallErrorKind,
 }
 
-/// The meaning of a failed call for its entries.
+/// The meaning of a failed call for its entries. Each has consequences of its own for what may be
+/// sent again, so a fifth would be a new major version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallErrorKind {
     /// The service refused it, and will again: configuration, permission, encryption.

@@ -102,19 +102,27 @@ pub trait Source: Send + Sync + 'static {
     ) -> impl Future<Output = Result<Vec<Record>, CallError>> + Send;
 }
 
-/// A request for messages.
+/// A request for messages. Begin with the defaults and assign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ReceiveRequest {
-    /// Most messages, 1 to [`MAX_BATCH_ENTRIES`].
+    /// Most messages, 1 to [`MAX_BATCH_ENTRIES`], which is the default.
     pub max: usize,
-    /// How long to wait for the first one, at most [`MAX_WAIT`].
+    /// How long to wait for the first one, at most [`MAX_WAIT`], which is the default.
     pub wait: Duration,
-    /// How long the messages stay invisible.
+    /// How long the messages stay invisible. Default 30 s, as for the queues of SQS.
     pub visibility: Duration,
+}
+
+impl Default for ReceiveRequest {
+    fn default() -> Self {
+        Self { max: MAX_BATCH_ENTRIES, wait: MAX_WAIT, visibility: Duration::from_secs(30) }
+    }
 }
 
 /// A queue's attributes, as far as a worker depends on them.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Description {
     /// Its own word on its ARN.
     pub arn: QueueArn,
@@ -132,6 +140,12 @@ pub struct Description {
 }
 
 impl Description {
+    /// An empty queue without a dead-letter queue.
+    #[must_use]
+    pub const fn new(arn: QueueArn, visibility: Duration) -> Self {
+        Self { arn, visibility, dead_letter_queue: None, messages: 0, date: None, endpoint: None }
+    }
+
     /// Reads the attributes of `GetQueueAttributes`; `None` when one that every queue has is
     /// missing.
     pub(crate) fn read<'a>(
@@ -144,13 +158,12 @@ impl Description {
             "ApproximateNumberOfMessagesNotVisible",
         ];
         let number = |name| attribute(name)?.parse::<u64>().ok();
+        let visibility = Duration::from_secs(number("VisibilityTimeout")?);
         Some(Self {
-            arn: attribute("QueueArn")?.parse().ok()?,
-            visibility: Duration::from_secs(number("VisibilityTimeout")?),
             dead_letter_queue: attribute("RedrivePolicy").and_then(redrive_target),
             messages: COUNTS.iter().filter_map(|name| number(name)).sum(),
             date,
-            endpoint: None,
+            ..Self::new(attribute("QueueArn")?.parse().ok()?, visibility)
         })
     }
 }
@@ -162,6 +175,7 @@ fn redrive_target(policy: &str) -> Option<QueueArn> {
 
 /// One message to send.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Outgoing<'a> {
     /// The body.
     pub body: &'a str,
@@ -175,7 +189,13 @@ pub struct Outgoing<'a> {
     pub deduplication_id: Option<&'a str>,
 }
 
-impl Outgoing<'_> {
+impl<'a> Outgoing<'a> {
+    /// A message without a delay, a group and a deduplication id.
+    #[must_use]
+    pub fn new(body: &'a str, attributes: &'a BTreeMap<String, Attribute>) -> Self {
+        Self { body, delay: Delay::default(), attributes, group_id: None, deduplication_id: None }
+    }
+
     /// The bytes that SQS counts: body, and name, type and value of each attribute.
     #[must_use]
     pub fn size(&self) -> usize {

@@ -27,6 +27,7 @@ impl Principal {
 /// It is no id of a principal: 12 to 32 capital letters and digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the id of a principal has 12 to 32 capital letters and digits, as AROA… for a role")]
+#[non_exhaustive]
 pub struct InvalidPrincipal;
 
 impl FromStr for Principal {

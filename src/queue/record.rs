@@ -19,6 +19,7 @@ use super::{Attribute, Principal, QueueArn};
 /// record.body = Some(r#"{"id": "o-1"}"#.to_owned());
 /// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Record {
     /// The message id.
     pub message_id: Option<String>,

@@ -16,6 +16,7 @@ use crate::state::RetryState;
 /// assert_eq!(requeue::Wrap::default(), requeue::Wrap::WhenNeeded);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Wrap {
     /// The copy is a JSON object that holds the body as a string. The handler still sees the body
     /// alone.

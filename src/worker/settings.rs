@@ -6,10 +6,12 @@ use std::time::Duration;
 ///
 /// ```
 /// use requeue::WorkerSettings;
-/// let settings = WorkerSettings { receivers: Some(4), ..WorkerSettings::default() };
+/// let mut settings = WorkerSettings::default();
+/// settings.receivers = Some(4);
 /// assert_eq!(settings.shutdown_timeout.as_secs(), 30);
 /// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct WorkerSettings {
     /// Receivers, each of which works on one batch at a time. They share [`Limits::concurrency`](crate::Limits::concurrency)
     /// evenly, so that no message waits in memory for a handler. Default: as few as that takes with
@@ -42,6 +44,7 @@ impl Default for WorkerSettings {
 /// assert_eq!(requeue::Until::default(), requeue::Until::Shutdown);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Until {
     /// When it is told to.
     #[default]
@@ -59,6 +62,7 @@ pub enum Until {
 /// assert_eq!(WithoutDeadLetterQueue::default(), WithoutDeadLetterQueue::Refuse);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WithoutDeadLetterQueue {
     /// The worker does not start.
     #[default]

@@ -33,7 +33,7 @@ fn unavailable() -> Fault {
 
 fn entry_failed() -> Fault {
     let outcome = EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: false };
-    Fault::Entries(vec![EntryFault { position: 0, outcome }])
+    Fault::Entries(vec![EntryFault::new(0, outcome)])
 }
 
 /// One batch in which everything fails. Returns when the requests of an operation came, in
@@ -145,13 +145,10 @@ async fn without_retries_a_request_may_still_be_followed_by_another_one() {
     shorter.send("{}").await;
     shorter.faults(|call| match (call.operation.as_str(), call.of_operation) {
         (SEND, _) => unavailable(),
-        (VISIBILITY_CHANGE, 1) => Fault::Entries(vec![EntryFault {
-            position: 0,
-            outcome: EntryOutcome::Refused {
-                code: "InvalidParameterValue".to_owned(),
-                sender_fault: true,
-            },
-        }]),
+        (VISIBILITY_CHANGE, 1) => Fault::Entries(vec![EntryFault::new(
+            0,
+            EntryOutcome::Refused { code: "InvalidParameterValue".to_owned(), sender_fault: true },
+        )]),
         _ => Fault::None,
     });
     let (changes, _) = run(&shorter, VISIBILITY_CHANGE).await;

@@ -148,7 +148,7 @@ fn nameless() -> Scenario {
 }
 
 fn of_entries(outcome: &EntryOutcome) -> Fault {
-    let faults = [0, 2].map(|position| EntryFault { position, outcome: outcome.clone() });
+    let faults = [0, 2].map(|position| EntryFault::new(position, outcome.clone()));
     Fault::Entries(faults.into())
 }
 

@@ -431,7 +431,8 @@ async fn an_environment_that_did_not_see_a_dead_letter_come_begins_afresh_and_st
 #[tokio::test(start_paused = true)]
 async fn in_a_dead_letter_queue_an_open_circuit_holds_messages_back() {
     let mut world = World::new();
-    let breaker = CircuitBreaker { threshold: 1, reset_timeout: secs(30) };
+    let mut breaker = CircuitBreaker::default();
+    (breaker.threshold, breaker.reset_timeout) = (1, secs(30));
     world.settings.policy.circuit_breaker = Some(breaker);
     world.settings.limits.concurrency = 1;
     work_on_dead_letters(&mut world, r#"{"n":1}"#, 5).await;

@@ -9,7 +9,7 @@ use requeue::embedded::{EventSourceMapping, Fault, MessageState};
 use requeue::policy::CircuitBreaker;
 use requeue::queue::{CallError, CallErrorKind, SqsQueue};
 use requeue::{
-    Deferral, Disposition, Failure, Handler, Limits, Message, ReleaseReason, Sampler, Worker,
+    Deferral, Disposition, Failure, Handler, Message, ReleaseReason, Sampler, Worker,
     WorkerSettings,
 };
 use serde_json::{Value, json};
@@ -149,8 +149,8 @@ async fn what_found_every_thread_blocked_when_a_worker_ends_is_receivable_at_onc
     world.send("blocks").await;
     world.send("waits").await;
     let (handler, release) = blocking();
-    let settings =
-        WorkerSettings { shutdown_timeout: Duration::from_secs(1), ..WorkerSettings::default() };
+    let mut settings = WorkerSettings::default();
+    settings.shutdown_timeout = Duration::from_secs(1);
     let queue = SqsQueue::new(&world.sqs.client());
     let worker = Worker::start(handler, queue, &world.queue, world.settings.clone(), settings)
         .await
@@ -176,7 +176,8 @@ async fn a_thread_that_is_blocked_beyond_the_handlers_time_opens_the_circuit_and
         let mut world = World::new();
         world.settings.handlers = Some(threads.handle().clone());
         world.settings.limits.timeout = timeout;
-        let breaker = CircuitBreaker { threshold: 1, reset_timeout: Duration::from_secs(900) };
+        let mut breaker = CircuitBreaker::default();
+        (breaker.threshold, breaker.reset_timeout) = (1, Duration::from_secs(900));
         world.settings.policy.circuit_breaker = Some(breaker);
         let (handler, release) = blocking();
         let processor = world.processor(handler);
@@ -205,8 +206,8 @@ async fn a_thread_that_is_blocked_beyond_the_handlers_time_opens_the_circuit_and
 #[tokio::test(start_paused = true)]
 async fn limits_of_nothing_and_of_eternity_work() {
     let mut world = World::new();
-    world.settings.limits =
-        Limits { concurrency: 0, timeout: Duration::MAX, reserve: Duration::MAX };
+    let limits = &mut world.settings.limits;
+    (limits.concurrency, limits.timeout, limits.reserve) = (0, Duration::MAX, Duration::MAX);
     let handler = Alone(AtomicUsize::new(0));
     for _ in 0..3 {
         world.send("{}").await;

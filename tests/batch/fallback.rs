@@ -106,13 +106,13 @@ async fn what_is_refused_is_asked_for_once_more_with_900_seconds_at_most() {
         let world = World::new();
         world.faults(|call| match (call.operation.as_str(), call.of_operation) {
             (SEND, _) => Fault::refuse(403, "AccessDenied"),
-            (VISIBILITY_CHANGE, 1) => Fault::Entries(vec![EntryFault {
-                position: 0,
-                outcome: EntryOutcome::Refused {
+            (VISIBILITY_CHANGE, 1) => Fault::Entries(vec![EntryFault::new(
+                0,
+                EntryOutcome::Refused {
                     code: "InvalidParameterValue".to_owned(),
                     sender_fault: true,
                 },
-            }]),
+            )]),
             _ => Fault::None,
         });
         let failure = Failure::temporary("later").retry_after(secs(named));

@@ -30,7 +30,7 @@ fn fault(dice: &Dice) -> Fault {
     match dice.roll(0, 9) {
         0 => Fault::refuse(500, "InternalFailure"),
         1 => Fault::LoseResponse,
-        2 => Fault::Entries(vec![EntryFault { position: 0, outcome: refused() }]),
+        2 => Fault::Entries(vec![EntryFault::new(0, refused())]),
         _ => Fault::None,
     }
 }

@@ -290,8 +290,9 @@ impl Handler for Callee {
 /// One failure opens its circuit, a moment later one message probes.
 fn fragile(threads: &Runtime) -> World {
     let mut world = world(threads);
-    world.settings.policy.circuit_breaker =
-        Some(CircuitBreaker { threshold: 1, reset_timeout: millis(1) });
+    let mut breaker = CircuitBreaker::default();
+    (breaker.threshold, breaker.reset_timeout) = (1, millis(1));
+    world.settings.policy.circuit_breaker = Some(breaker);
     world.settings.limits.timeout = secs(900);
     world
 }

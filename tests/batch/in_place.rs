@@ -80,8 +80,7 @@ async fn receives_without_a_call_count_but_nothing_is_given_up_uncalled() {
 async fn what_sqs_does_not_mention_keeps_its_delay() {
     let world = world();
     world.send("{}").await;
-    let unmentioned =
-        Fault::Entries(vec![EntryFault { position: 0, outcome: EntryOutcome::Unmentioned }]);
+    let unmentioned = Fault::Entries(vec![EntryFault::new(0, EntryOutcome::Unmentioned)]);
     world.faults_of(VISIBILITY_CHANGE, move |_| unmentioned.clone());
     let processor =
         world.processor(Script::always(Failure::quota("later").retry_after(secs(10_000))));
@@ -128,7 +127,7 @@ async fn what_is_deferred_uses_up_a_receive_and_so_waits_a_minute_at_least() {
     let script = Script::new(|seen| if seen.receive_count == 1 { Act::Hang } else { Act::Done });
     let processor = world.processor(script.clone());
     let report = world.report(&processor, &world.receive().await).await;
-    let Disposition::Defer { why: Deferral::NoTimeLeft, wait } = report.outcomes[1].disposition
+    let Disposition::Defer { why: Deferral::NoTimeLeft, wait, .. } = report.outcomes[1].disposition
     else {
         panic!("{:?}", report.outcomes[1]);
     };
@@ -140,7 +139,7 @@ async fn what_is_deferred_uses_up_a_receive_and_so_waits_a_minute_at_least() {
 #[tokio::test(start_paused = true)]
 async fn a_change_that_sqs_cannot_make_now_is_tried_again() {
     let outcome = EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: false };
-    let failed = Fault::Entries(vec![EntryFault { position: 0, outcome }]);
+    let failed = Fault::Entries(vec![EntryFault::new(0, outcome)]);
     for (fault, entries) in
         [(Fault::refuse(503, "ServiceUnavailable"), [2, 2, 2]), (failed, [1, 1, 2])]
     {

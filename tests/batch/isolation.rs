@@ -239,7 +239,7 @@ async fn a_postponement_uses_no_retry_and_comes_at_its_time() {
         let script = Script::failing_first(1, Failure::postpone(secs(asked)));
         let processor = world.processor(script.clone());
         let report = world.report(&processor, &world.receive().await).await;
-        let Disposition::Defer { why, wait } = report.outcomes[0].disposition else {
+        let Disposition::Defer { why, wait, .. } = report.outcomes[0].disposition else {
             panic!("{:?}", report.outcomes[0].disposition);
         };
         assert_eq!((why, wait.total()), (Deferral::Postponed, secs(asked)));

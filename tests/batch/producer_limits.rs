@@ -239,7 +239,7 @@ async fn a_scheduled_message_hops_with_its_attributes_and_uses_up_nothing() {
     for hop in 1..=3 {
         world.sleep_until_due().await;
         let report = world.report(&processor, &world.receive().await).await;
-        let Disposition::Defer { why: Deferral::NotDue, wait } = report.outcomes[0].disposition
+        let Disposition::Defer { why: Deferral::NotDue, wait, .. } = report.outcomes[0].disposition
         else {
             panic!("{:?}", report.outcomes[0].disposition)
         };

@@ -34,7 +34,7 @@ async fn next(world: &World, script: &Script) -> Report {
 
 fn deferrals(report: &Report) -> Vec<Option<(Deferral, u64)>> {
     let deferral = |disposition| match disposition {
-        Disposition::Defer { why, wait } => Some((why, wait.total().as_secs())),
+        Disposition::Defer { why, wait, .. } => Some((why, wait.total().as_secs())),
         _ => None,
     };
     report.outcomes.iter().map(|outcome| deferral(outcome.disposition)).collect()
@@ -228,7 +228,8 @@ async fn a_message_is_called_once_when_it_was_deferred_as_often_as_is_allowed() 
     world.settings.policy.max_deferrals = 4;
     world.settings.policy.max_deferral = secs(2);
     // It never opens again by itself.
-    let breaker = CircuitBreaker { threshold: 1, reset_timeout: secs(900) };
+    let mut breaker = CircuitBreaker::default();
+    (breaker.threshold, breaker.reset_timeout) = (1, secs(900));
     world.settings.policy.circuit_breaker = Some(breaker);
     world.settings.policy.max_pause = Some(secs(900));
     world.settings.policy.max_retries = 2;

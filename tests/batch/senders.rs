@@ -14,8 +14,9 @@ const OWN: &str = "AIDAREQUEUEEMBEDDED00";
 fn world() -> World {
     let mut world = World::new();
     world.settings.policy.max_retries = 5;
-    world.settings.trusted_senders =
-        Some(TrustedSenders { own: false, ids: vec![OWN.parse().unwrap()] });
+    let mut trusted = TrustedSenders::default();
+    trusted.ids.push(OWN.parse().unwrap());
+    world.settings.trusted_senders = Some(trusted);
     world
 }
 
@@ -92,7 +93,9 @@ async fn while_sts_does_not_answer_a_message_with_retry_fields_waits_in_its_plac
             queue,
             &[("ContentBasedDeduplication", "true")][..usize::from(queue != "orders")],
         );
-        world.settings.trusted_senders = Some(TrustedSenders { own: true, ids: Vec::new() });
+        let mut trusted = TrustedSenders::default();
+        trusted.own = true;
+        world.settings.trusted_senders = Some(trusted);
         let group = world.queue.is_fifo().then(|| "a".to_owned());
         world.send_as(FORGED, |message| message.set_message_group_id(group)).await;
         let script = Script::new(|_| Act::Done);
@@ -101,7 +104,7 @@ async fn while_sts_does_not_answer_a_message_with_retry_fields_waits_in_its_plac
         for _ in 0..5 {
             world.sleep_until_due().await;
             let report = world.report(&processor, &world.receive().await).await;
-            let Disposition::Defer { why: Deferral::SenderUnknown, wait } =
+            let Disposition::Defer { why: Deferral::SenderUnknown, wait, .. } =
                 report.outcomes[0].disposition
             else {
                 panic!("{queue}: {:?}", report.outcomes[0]);
@@ -124,8 +127,7 @@ async fn where_the_own_id_is_not_listed_a_message_is_given_up_before_its_copies_
             for body in [r#"{"order":7}"#, "text"] {
                 let what = format!("{mode:?}, {failure:?}, {body}");
                 let mut world = world();
-                world.settings.trusted_senders =
-                    Some(TrustedSenders { own: false, ids: Vec::new() });
+                world.settings.trusted_senders = Some(TrustedSenders::default());
                 world.settings.dead_letter = mode.clone();
                 world.send(body).await;
                 let script = Script::always(failure.clone());

@@ -16,7 +16,7 @@ fn later() -> Failure {
 fn refused(position: usize, sender_fault: bool) -> Fault {
     let code = if sender_fault { "InvalidParameterValue" } else { "InternalError" };
     let outcome = EntryOutcome::Refused { code: code.to_owned(), sender_fault };
-    Fault::Entries(vec![EntryFault { position, outcome }])
+    Fault::Entries(vec![EntryFault::new(position, outcome)])
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,7 +329,7 @@ async fn an_entry_that_no_list_mentions_is_neither_deleted_nor_sent_again() {
     for (outcome, copies) in [(EntryOutcome::Ignored, 9), (EntryOutcome::Unmentioned, 10)] {
         let world = World::new();
         let ids = world.send_numbered(10).await;
-        let forgotten = Fault::Entries(vec![EntryFault { position: 9, outcome: outcome.clone() }]);
+        let forgotten = Fault::Entries(vec![EntryFault::new(9, outcome.clone())]);
         world.faults_of(SEND, move |_| forgotten.clone());
         let processor = world.processor(Script::always(later()));
         let invocation = world.invoke(&processor).await.unwrap();
@@ -463,12 +463,11 @@ async fn a_crash_after_a_failed_delete_leaves_two_bounded_copies() {
 async fn a_whole_batch_that_failed_is_answered_and_not_sent_twice() {
     let world = World::new();
     let ids = world.send_numbered(10).await;
-    let half = (0..5).map(|n| EntryFault {
-        position: 2 * n,
-        outcome: EntryOutcome::Refused {
-            code: "InvalidParameterValue".to_owned(),
-            sender_fault: true,
-        },
+    let half = (0..5).map(|n| {
+        EntryFault::new(
+            2 * n,
+            EntryOutcome::Refused { code: "InvalidParameterValue".to_owned(), sender_fault: true },
+        )
     });
     let half: Vec<EntryFault> = half.collect();
     world.faults_of(SEND, move |_| Fault::Entries(half.clone()));

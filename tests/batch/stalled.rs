@@ -14,7 +14,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use requeue::queue::SqsQueue;
-use requeue::{DeadLetterMode, Limits, Until, Worker, WorkerSettings};
+use requeue::{DeadLetterMode, Worker, WorkerSettings};
 use requeue_lambda::{HttpSettings, HttpTarget, TargetUrl};
 use requeue_testkit::in_memory::InMemory;
 use tokio::io::DuplexStream;
@@ -141,7 +141,7 @@ async fn serve(stream: DuplexStream, case: Case, after: Duration, over_http2: bo
 
 fn world(timeout: Duration) -> World {
     let mut world = World::new();
-    world.settings.limits = Limits { timeout, ..world.settings.limits };
+    world.settings.limits.timeout = timeout;
     world.settings.dead_letter = DeadLetterMode::Annotate;
     world
 }
@@ -201,11 +201,8 @@ async fn a_status_decides_when_a_worker_ends() {
     check(&[secs(0), secs(6), millis(6_999), secs(7)], |target| async {
         let world = world(secs(30));
         world.send("{}").await;
-        let settings = WorkerSettings {
-            shutdown_timeout: secs(8),
-            until: Until::Shutdown,
-            ..WorkerSettings::default()
-        };
+        let mut settings = WorkerSettings::default();
+        settings.shutdown_timeout = secs(8);
         let queue = SqsQueue::new(&world.sqs.client());
         let handler = target.target(secs(30));
         let worker = Worker::start(handler, queue, &world.queue, world.settings.clone(), settings)

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 use requeue::embedded::{EntryFault, EntryOutcome, Fault, MessageState};
-use requeue::policy::{Backoff, CallPolicy, Jitter};
+use requeue::policy::{Backoff, Jitter};
 use requeue::queue::{CallErrorKind, Source, SqsQueue};
 use requeue::{
     DeadLetterMode, Failure, Handler, Limits, Message, Mode, Progress, Sampler, Scope, Settings,
@@ -22,7 +22,9 @@ use crate::world::{
 };
 
 fn draining() -> WorkerSettings {
-    WorkerSettings { until: Until::Empty, ..WorkerSettings::default() }
+    let mut settings = WorkerSettings::default();
+    settings.until = Until::Empty;
+    settings
 }
 
 async fn start<H: Handler>(
@@ -409,7 +411,7 @@ async fn a_message_whose_own_extension_fails_is_released_alone() {
         }
         let outcome =
             EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: false };
-        Fault::Entries(vec![EntryFault { position: 0, outcome }])
+        Fault::Entries(vec![EntryFault::new(0, outcome)])
     });
     let slow = Script::new(|seen| match (seen.attempt, seen.receive_count) {
         (1, 1) => Act::after(secs(20), Act::Fail(Failure::temporary("later"))),
@@ -431,7 +433,7 @@ async fn a_message_that_sqs_refuses_to_extend_is_no_longer_ours_whatever_the_clo
         world.faults_of(VISIBILITY_CHANGE, move |_| {
             let outcome =
                 EntryOutcome::Refused { code: "MessageNotInflight".to_owned(), sender_fault };
-            Fault::Entries(vec![EntryFault { position: 0, outcome }])
+            Fault::Entries(vec![EntryFault::new(0, outcome)])
         });
         let script = Script::new(|seen| match (seen.attempt, seen.receive_count) {
             (1, 1) => Act::after(secs(3), Act::Fail(Failure::temporary("later"))),
@@ -449,12 +451,11 @@ async fn a_message_that_sqs_refuses_to_extend_is_no_longer_ours_whatever_the_clo
 #[tokio::test(start_paused = true)]
 async fn a_send_that_is_tried_again_ends_when_the_visibility_lapses() {
     let mut world = with_visibility("orders", "6");
-    world.settings.policy.sqs_calls = CallPolicy {
-        max_attempts: 10,
-        backoff: Backoff::Constant { base: secs(4) },
-        max_delay: secs(4),
-        jitter: Jitter::None,
-    };
+    let calls = &mut world.settings.policy.sqs_calls;
+    calls.max_attempts = 10;
+    calls.backoff = Backoff::Constant { base: secs(4) };
+    calls.max_delay = secs(4);
+    calls.jitter = Jitter::None;
     world.send_numbered(1).await;
     world.faults(|call| match call.operation.as_str() {
         VISIBILITY_CHANGE => Fault::LoseRequest,
@@ -515,7 +516,8 @@ async fn a_fifo_group_keeps_its_order() {
             if fails { Act::Fail(Failure::temporary("later")) } else { Act::Done },
         )
     });
-    let settings = WorkerSettings { receivers: Some(3), ..draining() };
+    let mut settings = draining();
+    settings.receivers = Some(3);
     let worker = start(&world, script.clone(), settings).await;
     worker.run(pending()).await;
     for group in 0..4 {
@@ -567,10 +569,8 @@ async fn a_shutdown_at_any_moment_loses_nothing_and_gives_back_what_was_not_hand
                 }
                 _ => Act::work(millis(1_300)),
             });
-            let settings = WorkerSettings {
-                shutdown_timeout: secs(shutdown_timeout),
-                ..WorkerSettings::default()
-            };
+            let mut settings = WorkerSettings::default();
+            settings.shutdown_timeout = secs(shutdown_timeout);
             let worker = start(&world, script.clone(), settings).await;
             let begun = Instant::now();
             worker.run(sleep(Duration::from_millis(at))).await;
@@ -684,8 +684,8 @@ async fn what_would_lose_messages_or_double_them_is_refused_at_the_start() {
     let missing = "arn:aws:sqs:us-east-1:000000000000:missing".parse().unwrap();
     let queue = SqsQueue::new(&world.sqs.client());
     let ask = async |queue_arn, settings: &Settings, without| {
-        let worker =
-            WorkerSettings { without_dead_letter_queue: without, ..WorkerSettings::default() };
+        let mut worker = WorkerSettings::default();
+        worker.without_dead_letter_queue = without;
         let script = Script::new(|_| Act::Done);
         Worker::start(script, queue.clone(), queue_arn, settings.clone(), worker).await.err()
     };
@@ -700,10 +700,8 @@ async fn what_would_lose_messages_or_double_them_is_refused_at_the_start() {
     for (seconds, is_refused) in [(0, false), (60, false), (61, true)] {
         let now = world.clock.now();
         for wrong in [now - secs(seconds), now + secs(seconds)] {
-            let settings = Settings {
-                clock: Some(requeue::Clock::starting_at(wrong)),
-                ..world.settings.clone()
-            };
+            let mut settings = world.settings.clone();
+            settings.clock = Some(requeue::Clock::starting_at(wrong));
             let error = ask(&world.queue, &settings, refuse).await;
             assert_eq!(
                 matches!(error, Some(StartError::Clock { .. })),
@@ -745,9 +743,10 @@ async fn a_dead_letter_queue_that_does_not_exist_is_refused_like_none() {
     ] {
         for without in [WithoutDeadLetterQueue::Refuse, WithoutDeadLetterQueue::Warn] {
             let expected = refused.clone().filter(|_| without == WithoutDeadLetterQueue::Refuse);
-            let worker =
-                WorkerSettings { without_dead_letter_queue: without, ..WorkerSettings::default() };
-            let settings = Settings { dead_letter: dead_letter.clone(), ..world.settings.clone() };
+            let mut worker = WorkerSettings::default();
+            worker.without_dead_letter_queue = without;
+            let mut settings = world.settings.clone();
+            settings.dead_letter = dead_letter.clone();
             let source = SqsQueue::new(&world.sqs.client());
             let started =
                 Worker::start(Script::new(|_| Act::Done), source, queue, settings, worker).await;
@@ -808,8 +807,8 @@ async fn the_embedded_queue_is_a_source_without_the_sdk_too() {
     let world = World::new();
     world.send_numbered(12).await;
     let script = Script::new(|_| Act::Done);
-    let limits = Limits { concurrency: 3, ..Limits::default() };
-    let settings = Settings { limits, ..world.settings.clone() };
+    let mut settings = world.settings.clone();
+    settings.limits.concurrency = 3;
     let worker =
         Worker::start(script.clone(), world.sqs.clone(), &world.queue, settings, draining())
             .await
@@ -847,7 +846,11 @@ async fn a_service_that_fails_the_first_call_of_each_message_is_not_starved_by_i
 
 #[tokio::test(start_paused = true)]
 async fn no_limit_is_too_long_for_either_host() {
-    let limits = |timeout, reserve| Limits { timeout, reserve, concurrency: 10 };
+    let limits = |timeout, reserve| {
+        let mut limits = Limits::default();
+        (limits.timeout, limits.reserve) = (timeout, reserve);
+        limits
+    };
     for limits in [
         limits(Duration::MAX, secs(5)),
         limits(secs(30), Duration::MAX),
@@ -864,12 +867,9 @@ async fn no_limit_is_too_long_for_either_host() {
         // Fails once, so that there is a copy to settle.
         let script = Script::failing_first(20, Failure::temporary("later"));
         if ends {
-            let worker = start(
-                &world,
-                script.clone(),
-                WorkerSettings { shutdown_timeout: Duration::MAX, ..draining() },
-            );
-            let worker = worker.await;
+            let mut settings = draining();
+            settings.shutdown_timeout = Duration::MAX;
+            let worker = start(&world, script.clone(), settings).await;
             let progress = timeout(secs(10_000), worker.run(pending()))
                 .await
                 .expect("the queue becomes empty");
@@ -901,7 +901,8 @@ async fn a_worker_does_not_receive_what_it_could_only_defer() {
         let script = if scopes == 1 { script } else { script.scoped(two) };
         let log = Log::default();
         let listening = log.listen();
-        let settings = WorkerSettings { receivers: Some(2), ..draining() };
+        let mut settings = draining();
+        settings.receivers = Some(2);
         let worker = start(&world, script.clone(), settings).await;
         let progress =
             timeout(secs(100_000), worker.run(pending())).await.expect("the queue becomes empty");
@@ -985,7 +986,8 @@ async fn a_worker_goes_on_when_one_probe_has_ended_however_long_another_one_take
             _ => Act::Done,
         }
     });
-    let settings = WorkerSettings { receivers: Some(2), ..draining() };
+    let mut settings = draining();
+    settings.receivers = Some(2);
     let worker = start(&world, script.clone(), settings).await;
     let progress =
         timeout(secs(100_000), worker.run(pending())).await.expect("the queue becomes empty");

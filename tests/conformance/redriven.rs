@@ -88,8 +88,9 @@ impl Story {
         let id = queue.send("{}").await?.message_id.unwrap_or_default();
 
         let clock = Clock::starting_at(bench.clock.now() - BEHIND);
-        let mut settings =
-            Settings { clock: Some(clock), dead_letter: mode, ..Settings::default() };
+        let mut settings = Settings::default();
+        settings.clock = Some(clock);
+        settings.dead_letter = mode;
         settings.policy.max_retries = 2;
         settings.policy.temporary.backoff = Backoff::Constant { base: Duration::ZERO };
         settings.policy.temporary.jitter = Jitter::None;

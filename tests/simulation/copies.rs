@@ -317,6 +317,7 @@ fn curve(backoff: &Backoff, retries: u64) -> f64 {
             let at = usize::try_from(n).expect("small");
             if at == 0 { base } else { then[(at - 1).min(then.len() - 1)].as_secs_f64() }
         }
+        other => unreachable!("a plan has no {other:?}"),
     }
 }
 
@@ -331,6 +332,7 @@ fn spread(budget: &ClassPolicy, retries: u64, previous: Option<f64>, sample: f64
         Jitter::Proportional(share) => (delay * (1.0 - share), delay),
         Jitter::Decorrelated => (base, (3.0 * previous.unwrap_or(base)).min(cap).max(base)),
         Jitter::None => (delay, delay),
+        other => unreachable!("a plan has no {other}"),
     };
     from + (to - from) * sample
 }

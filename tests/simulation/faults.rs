@@ -41,5 +41,5 @@ fn of_entry(dice: &Dice, position: usize) -> Option<EntryFault> {
         3 => EntryOutcome::Unmentioned,
         _ => return None,
     };
-    Some(EntryFault { position, outcome })
+    Some(EntryFault::new(position, outcome))
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use requeue::policy::{Backoff, CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
+use requeue::policy::{Backoff, CircuitBreaker, ClassPolicy, Jitter, RetryPolicy};
 use requeue::{Limits, Mode, RecursiveLoop, Strategy, Wrap};
 
 use requeue_testkit::dice::Dice;
@@ -122,11 +122,7 @@ impl Plan {
             is_fifo,
             messages: if in_chorus { dice.roll(5, 15) } else { dice.roll(1, 12) },
             policy,
-            limits: Limits {
-                concurrency: dice.pick(&[1, 3, 12]),
-                timeout: steps(dice.roll(10, 6_000)),
-                reserve: steps(dice.roll(10, 1_000)),
-            },
+            limits: limits(dice),
             strategy,
             recursive_loop,
             // Sometimes the function's property is not what the setting says.
@@ -236,51 +232,56 @@ fn clocks(dice: &Dice, least: u64) -> Vec<i64> {
     (0..dice.roll(least, 3)).map(|_| dice.roll(-widest, widest)).collect()
 }
 
-fn policy(dice: &Dice) -> RetryPolicy {
-    RetryPolicy {
-        max_retries: u32::try_from(dice.roll(0, 12)).expect("small"),
-        max_retry_after: dice.pick(&[secs(43_200), secs(600)]),
-        message_ttl: dice.happens(100).then(|| secs(dice.roll(60, 7_200))),
-        max_deferrals: dice.pick(&[0, 1, 3, 100]),
-        max_postponements: dice.pick(&[0, 2, 10]),
-        max_pause: dice.happens(500).then(|| secs(dice.roll(1, 120))),
-        circuit_breaker: dice.happens(500).then(|| CircuitBreaker {
-            threshold: u32::try_from(dice.roll(1, 6)).expect("small"),
-            reset_timeout: secs(dice.roll(1, 120)),
-        }),
-        rate_limit: class(dice),
-        quota: class(dice),
-        temporary: class(dice),
-        sqs_calls: CallPolicy {
-            max_attempts: u32::try_from(dice.roll(1, 6)).expect("small"),
-            backoff: Backoff::Exponential { base: steps(14), multiplier: 2.0 },
-            max_delay: steps(700),
-            jitter: Jitter::None,
-        },
-        ..RetryPolicy::default()
-    }
+fn limits(dice: &Dice) -> Limits {
+    let mut limits = Limits::default();
+    limits.concurrency = dice.pick(&[1, 3, 12]);
+    limits.timeout = steps(dice.roll(10, 6_000));
+    limits.reserve = steps(dice.roll(10, 1_000));
+    limits
 }
 
-fn class(dice: &Dice) -> ClassPolicy {
+fn policy(dice: &Dice) -> RetryPolicy {
+    let mut policy = RetryPolicy::default();
+    policy.max_retries = u32::try_from(dice.roll(0, 12)).expect("small");
+    policy.max_retry_after = dice.pick(&[secs(43_200), secs(600)]);
+    policy.message_ttl = dice.happens(100).then(|| secs(dice.roll(60, 7_200)));
+    policy.max_deferrals = dice.pick(&[0, 1, 3, 100]);
+    policy.max_postponements = dice.pick(&[0, 2, 10]);
+    policy.max_pause = dice.happens(500).then(|| secs(dice.roll(1, 120)));
+    policy.circuit_breaker = dice.happens(500).then(|| {
+        let mut breaker = CircuitBreaker::default();
+        breaker.threshold = u32::try_from(dice.roll(1, 6)).expect("small");
+        breaker.reset_timeout = secs(dice.roll(1, 120));
+        breaker
+    });
+    for class in [&mut policy.rate_limit, &mut policy.quota, &mut policy.temporary] {
+        draw_class(class, dice);
+    }
+    let calls = &mut policy.sqs_calls;
+    calls.max_attempts = u32::try_from(dice.roll(1, 6)).expect("small");
+    calls.backoff = Backoff::Exponential { base: steps(14), multiplier: 2.0 };
+    calls.max_delay = steps(700);
+    calls.jitter = Jitter::None;
+    policy
+}
+
+fn draw_class(class: &mut ClassPolicy, dice: &Dice) {
     let base = secs(dice.roll(1, 60));
-    let backoff = match dice.roll(0, 5) {
+    class.backoff = match dice.roll(0, 5) {
         0 | 1 => Backoff::Exponential { base, multiplier: dice.pick(&[1.0, 2.0, 3.0]) },
         2 => Backoff::Linear { base },
         3 => Backoff::Fibonacci { base },
         4 => Backoff::Constant { base },
         _ => Backoff::List { first: base, then: vec![2 * base, 5 * base] },
     };
-    ClassPolicy {
-        backoff,
-        max_delay: base + secs(dice.pick(&[0, 30, 300, 2_000])),
-        jitter: dice.pick(&[
-            Jitter::Full,
-            Jitter::Equal,
-            Jitter::Proportional(0.1),
-            Jitter::Decorrelated,
-            Jitter::None,
-        ]),
-        max_retries: dice.happens(300).then(|| u32::try_from(dice.roll(0, 6)).expect("small")),
-        total_timeout: dice.pick(&[secs(60), secs(900), secs(10_000), secs(43_200)]),
-    }
+    class.max_delay = base + secs(dice.pick(&[0, 30, 300, 2_000]));
+    class.jitter = dice.pick(&[
+        Jitter::Full,
+        Jitter::Equal,
+        Jitter::Proportional(0.1),
+        Jitter::Decorrelated,
+        Jitter::None,
+    ]);
+    class.max_retries = dice.happens(300).then(|| u32::try_from(dice.roll(0, 6)).expect("small"));
+    class.total_timeout = dice.pick(&[secs(60), secs(900), secs(10_000), secs(43_200)]);
 }

@@ -213,17 +213,12 @@ pub async fn produce(world: Arc<World>) {
         now = at;
         let product = Product::new(n, &world.plan, &dice, world.clock.now());
         let deduplication = n.to_string();
-        let message = Outgoing {
-            body: &product.body,
-            delay: Delay::at_most(secs(if world.plan.is_fifo {
-                0
-            } else {
-                dice.pick(&[0, 0, 5, 900])
-            })),
-            attributes: &product.attributes,
-            group_id: product.group.as_deref(),
-            deduplication_id: world.plan.is_fifo.then_some(deduplication.as_str()),
-        };
+        let mut message = Outgoing::new(&product.body, &product.attributes);
+        if !world.plan.is_fifo {
+            message.delay = Delay::at_most(secs(dice.pick(&[0, 0, 5, 900])));
+        }
+        message.group_id = product.group.as_deref();
+        message.deduplication_id = world.plan.is_fifo.then_some(deduplication.as_str());
         let sent = world.aside(world.sqs.send(&world.queue, &[message])).await.expect("sent");
         sent[0].as_ref().expect("a message that SQS takes");
         world.book().sent(&world, n, product);

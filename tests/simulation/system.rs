@@ -241,21 +241,19 @@ impl World {
                 DeadLetterMode::Direct(self.queues(environment).1.url().parse().expect("a URL"))
             }
         };
-        let settings = Settings {
-            policy: plan.policy.clone(),
-            limits: plan.limits.clone(),
-            strategy: plan.strategy,
-            recursive_loop: plan.recursive_loop,
-            dead_letter,
-            mode: plan.mode,
-            wrap: plan.wrap,
-            clock: Some(clock.clone()),
-            sampler: plan.sample.map_or_else(
-                || requeue::Sampler::seeded(dice.roll(0, u64::MAX)),
-                requeue::Sampler::always,
-            ),
-            ..Settings::default()
-        };
+        let mut settings = Settings::default();
+        settings.policy = plan.policy.clone();
+        settings.limits = plan.limits.clone();
+        settings.strategy = plan.strategy;
+        settings.recursive_loop = plan.recursive_loop;
+        settings.dead_letter = dead_letter;
+        settings.mode = plan.mode;
+        settings.wrap = plan.wrap;
+        settings.clock = Some(clock.clone());
+        settings.sampler = plan.sample.map_or_else(
+            || requeue::Sampler::seeded(dice.roll(0, u64::MAX)),
+            requeue::Sampler::always,
+        );
         (clock, settings)
     }
 }

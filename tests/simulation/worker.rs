@@ -93,11 +93,9 @@ async fn start<Q: Queue + Source>(
         dice: dice.clone(),
     };
     let script = Script { world: Arc::clone(world), environment: number };
-    let worker = WorkerSettings {
-        receivers: Some(world.plan.concurrency),
-        shutdown_timeout: processes.shutdown_timeout,
-        ..WorkerSettings::default()
-    };
+    let mut worker = WorkerSettings::default();
+    worker.receivers = Some(world.plan.concurrency);
+    worker.shutdown_timeout = processes.shutdown_timeout;
     let queue = world.queues(number).0;
     Worker::start(script, witness, queue, settings, worker).await.expect("all is as it should be")
 }

@@ -52,6 +52,7 @@ pub type CallError = SdkError<ErrorMetadata, HttpResponse>;
 
 /// A service that can be called.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[non_exhaustive]
 pub enum Service {
     /// Identity and Access Management, one for all regions of a partition.
     Iam,

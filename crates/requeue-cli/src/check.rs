@@ -9,7 +9,7 @@ use requeue::policy::{CallPolicy, CircuitBreaker, ClassPolicy, Jitter, RetryPoli
 use requeue::{FailureClass, QueueConfig};
 
 use crate::output::outln;
-use crate::policy_text::{RETRIED_CLASSES, jitter, max_retries, retries};
+use crate::policy_text::{RETRIED_CLASSES, max_retries, retries};
 use crate::schedule::timeline::{Timeline, WaitMode};
 use crate::table::{span, table};
 use crate::{Error, document};
@@ -143,7 +143,7 @@ fn summary(policy: &RetryPolicy) -> comfy_table::Table {
         rows.add_row(vec![
             class.to_string(),
             waits(own),
-            jitter(own.jitter),
+            own.jitter.to_string(),
             budget(policy, class),
             span(own.total_timeout),
         ]);
@@ -186,7 +186,7 @@ fn protection(policy: &RetryPolicy) -> String {
         None => "holds no other message back".to_owned(),
     };
     let circuit = match &policy.circuit_breaker {
-        Some(CircuitBreaker { threshold, reset_timeout }) => {
+        Some(CircuitBreaker { threshold, reset_timeout, .. }) => {
             let failures = if *threshold > 1 {
                 format!("{threshold} messages in a row that failed")
             } else {
@@ -213,7 +213,8 @@ fn deferrals(policy: &RetryPolicy) -> String {
 
 /// `a call to SQS that fails is tried again after 0.1, 0.2 s; jitter full`
 fn calls(policy: &CallPolicy) -> String {
-    let longest = CallPolicy { jitter: Jitter::None, ..policy.clone() };
+    let mut longest = policy.clone();
+    longest.jitter = Jitter::None;
     let pauses = (1..).map_while(|attempts| longest.pause(attempts, None, 0.0));
     let pauses: Vec<String> = pauses.map(|pause| pause.as_secs_f64().to_string()).collect();
     if pauses.is_empty() {
@@ -222,14 +223,14 @@ fn calls(policy: &CallPolicy) -> String {
     format!(
         "a call to SQS that fails is tried again after {} s; jitter {}",
         pauses.join(", "),
-        jitter(policy.jitter)
+        policy.jitter
     )
 }
 
 /// `a worker that cannot receive tries again after 0.5 to 10 s, as long as it runs; jitter full`
 fn receiving(policy: &CallPolicy) -> String {
     let (first, longest) = (policy.backoff.base().as_secs_f64(), policy.max_delay.as_secs_f64());
-    let jitter = jitter(policy.jitter);
+    let jitter = policy.jitter;
     format!(
         "a worker that cannot receive tries again after {first} to {longest} s, as long as it \
          runs; jitter {jitter}"

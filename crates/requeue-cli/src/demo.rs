@@ -91,12 +91,10 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
         demo.sent.len(),
         demo.sent.iter().filter(|(_, kind)| *kind != ResponseKind::Ok).count(),
     ));
-    let settings = Settings {
-        sampler: Sampler::seeded(arguments.seed),
-        recursive_loop: RecursiveLoop::Allow,
-        dead_letter: DeadLetterMode::Annotate,
-        ..Settings::default()
-    };
+    let mut settings = Settings::default();
+    settings.sampler = Sampler::seeded(arguments.seed);
+    settings.recursive_loop = RecursiveLoop::Allow;
+    settings.dead_letter = DeadLetterMode::Annotate;
     let url = TargetUrl::parse(endpoint::URL)?;
     // Each order is a scope, so that the failures of one hold back no other.
     let delivery = HttpSettings::default().clock(clock).scope("/orderId".parse()?);

@@ -133,12 +133,11 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
 
 async fn invoke(
     arguments: &Arguments,
-    settings: Settings,
+    mut settings: Settings,
     records: Vec<Record>,
     target: impl Handler,
 ) -> Result<ExitCode, Error> {
-    let sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
-    let settings = Settings { sampler, ..settings };
+    settings.sampler = arguments.sample.map_or_else(Sampler::random, Sampler::always);
     if !arguments.is_embedded() {
         let queue = real_queue(arguments).await?;
         let deadline = Instant::now() + Duration::from_secs(arguments.timeout);
@@ -181,16 +180,8 @@ async fn has_credentials(config: &aws::SdkConfig) -> bool {
 
 /// Messages that SQS was asked about and did not confirm.
 fn unsettled(report: &Report) -> Option<Error> {
-    let codes = report.outcomes.iter().filter_map(|outcome| match &outcome.settlement {
-        Settlement::Unconfirmed { code } | Settlement::KeptNotDelayed { code } => {
-            Some(code.as_str())
-        }
-        Settlement::Done
-        | Settlement::Moved
-        | Settlement::MovedNotDeleted { .. }
-        | Settlement::Kept => None,
-    });
-    let codes: Vec<&str> = codes.collect();
+    let kept = report.outcomes.iter().filter(|outcome| outcome.settlement.is_kept());
+    let codes: Vec<&str> = kept.filter_map(|outcome| outcome.settlement.code()).collect();
     let first = codes.first()?;
     let (count, all) = (codes.len(), report.outcomes.len());
     Some(
@@ -289,6 +280,7 @@ fn place(outcome: &Outcome) -> String {
                  timeout at the latest"
             );
         }
+        other => other.as_str(),
     };
     place.to_owned()
 }
@@ -325,14 +317,12 @@ impl Embedded {
                 // The same message, delivered twice.
                 continue;
             }
-            let message = InFlight {
-                attributes: Arc::new(record.attributes.clone().unwrap_or_default()),
-                receive_count: record.receive_count.unwrap_or(1),
-                sent: record.sent,
-                first_received: record.first_received,
-                group_id: record.group_id.clone(),
-                ..InFlight::new(id, handle, body)
-            };
+            let mut message = InFlight::new(id, handle, body);
+            message.attributes = Arc::new(record.attributes.clone().unwrap_or_default());
+            message.receive_count = record.receive_count.unwrap_or(1);
+            message.sent = record.sent;
+            message.first_received = record.first_received;
+            message.group_id.clone_from(&record.group_id);
             sqs.put_in_flight(queue, message)?;
         }
         Ok(Self { sqs, clock, queues })

@@ -1,7 +1,7 @@
 //! The words and numbers by which several commands describe a policy.
 
 use requeue::FailureClass;
-use requeue::policy::{Backoff, Jitter, RetryPolicy};
+use requeue::policy::RetryPolicy;
 
 /// The classes that are retried, in the order of the policy.
 pub(crate) const RETRIED_CLASSES: [FailureClass; 3] =
@@ -17,24 +17,4 @@ pub(crate) fn max_retries(policy: &RetryPolicy, class: FailureClass) -> u32 {
 /// `1 retry`, `50 retries`.
 pub(crate) fn retries(count: u32) -> String {
     format!("{count} retr{}", if count == 1 { "y" } else { "ies" })
-}
-
-pub(crate) fn backoff(backoff: &Backoff) -> &'static str {
-    match backoff {
-        Backoff::Exponential { .. } => "exponential",
-        Backoff::Linear { .. } => "linear",
-        Backoff::Fibonacci { .. } => "fibonacci",
-        Backoff::Constant { .. } => "constant",
-        Backoff::List { .. } => "list",
-    }
-}
-
-pub(crate) fn jitter(jitter: Jitter) -> String {
-    match jitter {
-        Jitter::Full => "full".to_owned(),
-        Jitter::Equal => "equal".to_owned(),
-        Jitter::Proportional(share) => format!("proportional {share}"),
-        Jitter::Decorrelated => "decorrelated".to_owned(),
-        Jitter::None => "none".to_owned(),
-    }
 }

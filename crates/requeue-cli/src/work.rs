@@ -143,16 +143,16 @@ async fn work(
 
 impl Arguments {
     fn settings(&self) -> WorkerSettings {
-        WorkerSettings {
-            receivers: self.receivers.map(usize::from),
-            shutdown_timeout: Duration::from_secs(self.shutdown_timeout),
-            without_dead_letter_queue: if self.without_dead_letter_queue {
-                WithoutDeadLetterQueue::Warn
-            } else {
-                WithoutDeadLetterQueue::Refuse
-            },
-            until: if self.drain { Until::Empty } else { Until::Shutdown },
-        }
+        let mut settings = WorkerSettings::default();
+        settings.receivers = self.receivers.map(usize::from);
+        settings.shutdown_timeout = Duration::from_secs(self.shutdown_timeout);
+        settings.without_dead_letter_queue = if self.without_dead_letter_queue {
+            WithoutDeadLetterQueue::Warn
+        } else {
+            WithoutDeadLetterQueue::Refuse
+        };
+        settings.until = if self.drain { Until::Empty } else { Until::Shutdown };
+        settings
     }
 }
 

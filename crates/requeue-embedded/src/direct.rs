@@ -21,6 +21,7 @@ pub struct Direct<'a>(&'a EmbeddedSqs);
 
 /// A message to send.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub struct Entry<'a> {
     /// The body.
     pub body: &'a str,
@@ -34,7 +35,7 @@ pub struct Entry<'a> {
     pub deduplication_id: Option<&'a str>,
 }
 
-/// Why a whole request failed.
+/// Why a whole request failed: with an answer or without, so a third would be a new major version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestFailure {
     /// The answer is an error.
@@ -48,7 +49,8 @@ pub enum RequestFailure {
     Unanswered,
 }
 
-/// Why one entry of a batch is not among those that were carried out.
+/// Why one entry of a batch is not among those that were carried out. Either the answer mentions it
+/// or not, so a third would be a new major version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryFailure {
     /// The answer says so.
@@ -65,7 +67,13 @@ pub enum EntryFailure {
 /// What became of the entries of a batch, each at its own position.
 type Outcomes = Result<Vec<Result<(), EntryFailure>>, RequestFailure>;
 
-impl Entry<'_> {
+impl<'a> Entry<'a> {
+    /// A message without a delay, a group and a deduplication id.
+    #[must_use]
+    pub const fn new(body: &'a str, attributes: &'a BTreeMap<String, Attribute>) -> Self {
+        Self { body, delay_secs: 0, attributes, group_id: None, deduplication_id: None }
+    }
+
     pub(crate) fn draft(&self) -> Draft {
         Draft {
             body: self.body.to_owned(),

@@ -28,6 +28,7 @@ pub struct Call {
 /// assert!(matches!(fault, Fault::After(..)));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Fault {
     /// Nothing.
     None,
@@ -68,6 +69,7 @@ impl Fault {
 
 /// A fault of one entry of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EntryFault {
     /// Its position in the request.
     pub position: usize,
@@ -75,8 +77,17 @@ pub struct EntryFault {
     pub outcome: EntryOutcome,
 }
 
+impl EntryFault {
+    /// The fault of the entry at this position.
+    #[must_use]
+    pub const fn new(position: usize, outcome: EntryOutcome) -> Self {
+        Self { position, outcome }
+    }
+}
+
 /// What becomes of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum EntryOutcome {
     /// It is not carried out, and the response lists it among the failed ones.
     Refused {

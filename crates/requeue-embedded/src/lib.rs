@@ -303,6 +303,7 @@ fn arn(engine: &Engine, name: &str) -> QueueArn {
 /// What SQS would have answered instead of obeying.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
+#[non_exhaustive]
 pub struct EmbeddedError {
     /// The error code, as in `AWS.SimpleQueueService.NonExistentQueue`.
     pub code: &'static str,

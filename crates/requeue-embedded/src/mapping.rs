@@ -41,6 +41,7 @@ pub struct EventSourceMapping {
 
 /// How an invocation ended, as Lambda sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum InvocationResult {
     /// The function responded with these bytes.
     Response(Vec<u8>),

@@ -37,7 +37,7 @@ pub struct MessageView {
     pub group_id: Option<String>,
 }
 
-/// Where a message stands.
+/// Where a message stands. SQS has these three, so a fourth would be a new major version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageState {
     /// It can be received.
@@ -70,6 +70,7 @@ impl MessageView {
 
 /// A message that was received directly, without the SDK.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Delivered {
     /// The message.
     pub message: MessageView,
@@ -80,6 +81,7 @@ pub struct Delivered {
 /// A message that some consumer has received already, as an event file describes it: see
 /// [`EmbeddedSqs::put_in_flight`](crate::EmbeddedSqs::put_in_flight).
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InFlight {
     /// The message id.
     pub message_id: String,
@@ -110,7 +112,8 @@ impl InFlight {
     ///
     /// ```
     /// use requeue::embedded::InFlight;
-    /// let message = InFlight { receive_count: 3, ..InFlight::new("id-1", "handle-1", "{}") };
+    /// let mut message = InFlight::new("id-1", "handle-1", "{}");
+    /// message.receive_count = 3;
     /// assert_eq!(message.receipt_handle, "handle-1");
     /// ```
     #[must_use]

@@ -29,13 +29,9 @@ fn with_queue(attributes: &[(&str, &str)]) -> (EmbeddedSqs, QueueArn) {
 
 fn outgoing(body: &str, secs: u64) -> Outgoing<'_> {
     static NO_ATTRIBUTES: BTreeMap<String, Attribute> = BTreeMap::new();
-    Outgoing {
-        body,
-        delay: Delay::at_most(Duration::from_secs(secs)),
-        attributes: &NO_ATTRIBUTES,
-        group_id: None,
-        deduplication_id: None,
-    }
+    let mut outgoing = Outgoing::new(body, &NO_ATTRIBUTES);
+    outgoing.delay = Delay::at_most(Duration::from_secs(secs));
+    outgoing
 }
 
 fn without_retries(sqs: &EmbeddedSqs) -> aws_sdk_sqs::Client {
@@ -98,7 +94,7 @@ async fn entries_of_a_batch_can_have_their_own_fate() {
     let refused = EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: false };
     let faults = [(0, refused), (1, EntryOutcome::Ignored), (2, EntryOutcome::Unmentioned)];
     let faults: Vec<EntryFault> =
-        faults.map(|(position, outcome)| EntryFault { position, outcome }).into();
+        faults.map(|(position, outcome)| EntryFault::new(position, outcome)).into();
     sqs.set_faults(move |_| Fault::Entries(faults.clone()));
     let bodies = ["refused", "ignored", "unmentioned", "plain"];
     let entries = bodies.map(|body| outgoing(body, 0));
@@ -208,12 +204,12 @@ async fn a_replayed_message_obeys_the_handle_of_its_file() {
     let (sqs, queue) = with_queue(&[("VisibilityTimeout", "30"), ("MessageRetentionPeriod", "60")]);
     // Sent years ago, as the events in AWS's documents are: its retention begins when it is put in.
     let sent = Some(SystemTime::UNIX_EPOCH + Duration::from_millis(1_545_082_649_183));
-    let replayed = |id: &str| InFlight {
-        receive_count: 4,
-        sent,
-        first_received: sent,
-        trace_header: Some("Root=1-2-3".to_owned()),
-        ..InFlight::new(id, format!("AQEB-{id}"), "{}")
+    let replayed = |id: &str| {
+        let mut message = InFlight::new(id, format!("AQEB-{id}"), "{}");
+        message.receive_count = 4;
+        (message.sent, message.first_received) = (sent, sent);
+        message.trace_header = Some("Root=1-2-3".to_owned());
+        message
     };
     for id in ["a", "b"] {
         sqs.put_in_flight(&queue, replayed(id)).expect("it exists");

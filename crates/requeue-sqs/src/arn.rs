@@ -96,6 +96,7 @@ impl FromStr for QueueArn {
 /// The text is no ARN of an SQS queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not the ARN of an SQS queue, as in arn:aws:sqs:eu-west-1:123456789012:orders")]
+#[non_exhaustive]
 pub struct InvalidQueueArn;
 
 /// The URL of a queue: `https://sqs.eu-west-1.amazonaws.com/123456789012/orders`. Another host than
@@ -162,6 +163,7 @@ impl FromStr for QueueUrl {
     "not the URL of an SQS queue, as in \
      https://sqs.eu-west-1.amazonaws.com/123456789012/orders"
 )]
+#[non_exhaustive]
 pub struct InvalidQueueUrl;
 
 #[cfg(test)]

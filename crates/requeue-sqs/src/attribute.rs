@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A message attribute.
+/// A message attribute. SQS gives one a type and a value, so it is written as a literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
     /// `String`, `Number` or `Binary`, perhaps with a label after a dot.
@@ -24,7 +24,7 @@ impl Attribute {
     }
 }
 
-/// The value of a message attribute.
+/// The value of a message attribute. SQS has these two, so a third would be a new major version.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AttributeValue {
     /// Of the types `String` and `Number`.

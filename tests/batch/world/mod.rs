@@ -15,8 +15,8 @@ use requeue::embedded::{
 use requeue::policy::RetryPolicy;
 use requeue::queue::{Queue, QueueArn, SqsQueue};
 use requeue::{
-    BatchProcessor, Clock, Handler, InvocationError, Limits, RecursiveLoop, Report, Sampler,
-    Settings, SqsBatchResponse, SqsEvent,
+    BatchProcessor, Clock, Handler, InvocationError, RecursiveLoop, Report, Sampler, Settings,
+    SqsBatchResponse, SqsEvent,
 };
 use requeue_testkit::log;
 use serde_json::Value;
@@ -96,12 +96,10 @@ impl World {
         ]);
         all.extend(attributes.iter().copied());
         let queue = sqs.create_queue(name, all).expect("a queue");
-        let settings = Settings {
-            sampler: Sampler::always(0.0),
-            recursive_loop: RecursiveLoop::Allow,
-            limits: Limits { concurrency: 10, ..Limits::default() },
-            ..Settings::default()
-        };
+        let mut settings = Settings::default();
+        settings.sampler = Sampler::always(0.0);
+        settings.recursive_loop = RecursiveLoop::Allow;
+        settings.limits.concurrency = 10;
         let mut world = Self {
             sqs,
             queue,
@@ -122,8 +120,8 @@ impl World {
     /// As a function has it by default.
     pub fn protect(&mut self) {
         let RetryPolicy { max_pause, circuit_breaker, .. } = RetryPolicy::default();
-        self.settings.policy =
-            RetryPolicy { max_pause, circuit_breaker, ..self.settings.policy.clone() };
+        self.settings.policy.max_pause = max_pause;
+        self.settings.policy.circuit_breaker = circuit_breaker;
     }
 
     /// Lets `faults` decide about every batch request from now on; the count of an operation begins
@@ -307,15 +305,14 @@ impl World {
                 let millis: u64 = system(name)?.parse().ok()?;
                 Some(SystemTime::UNIX_EPOCH + Duration::from_millis(millis))
             };
-            let placed = InFlight {
-                attributes: Arc::new(attributes(record)),
-                receive_count: receive_count(record).unwrap_or(1),
-                sent: time("SentTimestamp"),
-                first_received: time("ApproximateFirstReceiveTimestamp"),
-                group_id: system("MessageGroupId").map(str::to_owned),
-                deduplication_id: system("MessageDeduplicationId").map(str::to_owned),
-                ..InFlight::new(id.map_or(format!("nameless-{at}"), str::to_owned), handle, body)
-            };
+            let id = id.map_or(format!("nameless-{at}"), str::to_owned);
+            let mut placed = InFlight::new(id, handle, body);
+            placed.attributes = Arc::new(attributes(record));
+            placed.receive_count = receive_count(record).unwrap_or(1);
+            placed.sent = time("SentTimestamp");
+            placed.first_received = time("ApproximateFirstReceiveTimestamp");
+            placed.group_id = system("MessageGroupId").map(str::to_owned);
+            placed.deduplication_id = system("MessageDeduplicationId").map(str::to_owned);
             self.sqs.put_in_flight(&queue, placed).expect("the queue exists");
         }
     }

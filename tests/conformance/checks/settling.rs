@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use aws_sdk_sqs::types::MessageSystemAttributeName;
-use requeue::policy::{Backoff, Jitter, RetryPolicy};
+use requeue::policy::{Backoff, Jitter};
 use requeue::{DeadLetterMode, Failure, Sampler, Settings, Strategy};
 use tokio::time::timeout;
 
@@ -67,7 +67,8 @@ async fn head_waits(bench: Bench) -> Observed {
 async fn head_is_moved(bench: Bench) -> Observed {
     let dead = bench.fifo(&[]).await?;
     let url = dead.url.parse().map_err(|_| format!("{} is no queue URL", dead.url))?;
-    let settings = Settings { dead_letter: DeadLetterMode::Direct(url), ..settings() };
+    let mut settings = settings();
+    settings.dead_letter = DeadLetterMode::Direct(url);
     let function =
         Function::new(bench.fifo(&[]).await?, settings, |call| match call.body.as_str() {
             "a1" => Err(Failure::non_retryable("never")),
@@ -104,7 +105,8 @@ async fn waits_in_its_place(bench: Bench) -> Observed {
     let policy = redrive_policy(&dead.arn().await?, 3);
     // Shorter than the delay: what comes back in time has waited for the delay.
     let queue = bench.queue(&[("VisibilityTimeout", "2"), ("RedrivePolicy", &policy)]).await?;
-    let mut settings = Settings { strategy: Strategy::Visibility, ..settings() };
+    let mut settings = settings();
+    settings.strategy = Strategy::Visibility;
     settings.policy.max_retries = 2;
     settings.policy.temporary.backoff = Backoff::Constant { base: Duration::from_secs(3) };
     settings.policy.temporary.jitter = Jitter::None;
@@ -131,9 +133,11 @@ async fn waits_in_its_place(bench: Bench) -> Observed {
 }
 
 fn settings() -> Settings {
+    let mut settings = Settings::default();
     // Nothing is added to a delay that was named, and nobody waits for a neighbour's sake.
-    let policy = RetryPolicy { max_pause: None, ..RetryPolicy::default() };
-    Settings { policy, sampler: Sampler::always(0.0), ..Settings::default() }
+    settings.sampler = Sampler::always(0.0);
+    settings.policy.max_pause = None;
+    settings
 }
 
 /// Each to the group that its first letter names; the ids.

@@ -145,13 +145,9 @@ mod tests {
         let letter = |(at, group): (usize, char)| {
             let id = Some(format!("{group}{at}"));
             let (receipt_handle, body) = (id.clone(), Some(String::new()));
-            let record = Record {
-                message_id: id,
-                receipt_handle,
-                body,
-                group_id: Some(group.into()),
-                ..Record::default()
-            };
+            let mut record = Record::default();
+            (record.message_id, record.receipt_handle, record.body) = (id, receipt_handle, body);
+            record.group_id = Some(group.into());
             Letter::new(record, Instant::now()).expect("it has all")
         };
         let letters: Vec<Letter> = groups.chars().enumerate().map(letter).collect();

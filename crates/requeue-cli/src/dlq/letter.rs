@@ -41,15 +41,7 @@ impl Letter {
     pub(crate) fn size(&self) -> usize {
         let none = BTreeMap::new();
         let attributes = self.record.attributes.as_ref().unwrap_or(&none);
-        let body = self.body.as_str();
-        Outgoing {
-            body,
-            delay: requeue::Delay::default(),
-            attributes,
-            group_id: None,
-            deduplication_id: None,
-        }
-        .size()
+        Outgoing::new(&self.body, attributes).size()
     }
 
     /// When it was first sent: by its own word, or else when SQS took it.
@@ -79,8 +71,8 @@ pub(crate) fn moment(time: SystemTime) -> Option<String> {
 }
 
 fn reasons() -> PossibleValuesParser {
-    let known = DeadLetterReason::ALL.map(DeadLetterReason::as_str);
-    known.into_iter().chain([UNKNOWN]).into()
+    let known = DeadLetterReason::ALL.iter().map(|reason| reason.as_str());
+    known.chain([UNKNOWN]).collect::<Vec<_>>().into()
 }
 
 /// Which messages are meant: all of them, unless something is said.

@@ -246,7 +246,8 @@ impl<'a> Scan<'a> {
             .map(|before| (most - before).min(self.per_receive));
         let asks: Vec<usize> = asks.collect();
         let responses = join_all(asks.iter().map(|max| {
-            let ask = ReceiveRequest { max: *max, wait: WAIT, visibility: self.visibility };
+            let mut ask = ReceiveRequest::default();
+            (ask.max, ask.wait, ask.visibility) = (*max, WAIT, self.visibility);
             self.sqs.receive(&self.queue.arn, ask)
         }));
         let (mut letters, mut failure) = (Vec::new(), None);

@@ -12,7 +12,7 @@ use futures_util::future::join_all;
 use requeue::aws::{self, SdkConfig};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{QueueArn, QueueUrl};
-use requeue::{DeadLetterMode, QueueConfig, RecursiveLoop};
+use requeue::{QueueConfig, RecursiveLoop};
 use requeue_lambda::Config;
 
 use super::calls::{self, EventSourceMapping, FunctionConfiguration};
@@ -208,10 +208,10 @@ impl Clients {
     ) -> QueuePath {
         let target = source.known().and_then(|queue| queue.redrive.as_ref()?.target.parse().ok());
         let direct = match settings {
-            FunctionSettings::Valid(valid) => match &valid.config.dead_letter {
-                DeadLetterMode::Direct(url) => Some(url.arn(source.arn.partition(), &self.region)),
-                DeadLetterMode::Redrive | DeadLetterMode::Annotate => None,
-            },
+            FunctionSettings::Valid(valid) => {
+                let queue = valid.config.dead_letter.queue();
+                queue.map(|url| url.arn(source.arn.partition(), &self.region))
+            }
             FunctionSettings::Invalid(_) | FunctionSettings::Unread(_) => None,
         };
         let dead_letters = async { Some(self.reached(target?).await) };

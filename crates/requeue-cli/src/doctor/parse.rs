@@ -205,7 +205,8 @@ mod tests {
             valid(&[("REQUEUE_POLICY", r#"{"preset": "critical"}"#)]).config.policy.max_retries,
             5
         );
-        let given = RetryPolicy { max_retries: 7, ..RetryPolicy::default() };
+        let mut given = RetryPolicy::default();
+        given.max_retries = 7;
         let FunctionSettings::Valid(read) =
             read_settings([("REQUEUE_POLICY", "Cargo.toml")], Some(&given))
         else {

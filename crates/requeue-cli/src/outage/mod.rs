@@ -26,7 +26,8 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         Some(file) => document::read(file)?.0,
         None => RetryPolicy::default(),
     };
-    let unprotected = RetryPolicy { max_pause: None, circuit_breaker: None, ..protected.clone() };
+    let mut unprotected = protected.clone();
+    (unprotected.max_pause, unprotected.circuit_breaker) = (None, None);
     let without = simulate(arguments, unprotected, WITHOUT)?;
     let with = simulate(arguments, protected, WITH)?;
     if arguments.json {

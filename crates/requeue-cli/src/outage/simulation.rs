@@ -10,8 +10,8 @@ use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION, EmbeddedSqs, Fault};
 use requeue::policy::RetryPolicy;
 use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, ReceiveRequest, Source};
 use requeue::{
-    BatchProcessor, Clock, DeadLetterMode, Deferral, Delay, Disposition, Limits, Message,
-    RecursiveLoop, Report, Sampler, Settings,
+    BatchProcessor, Clock, DeadLetterMode, Deferral, Disposition, Message, RecursiveLoop, Report,
+    Sampler, Settings,
 };
 use tokio::time::Instant;
 
@@ -118,24 +118,16 @@ impl OutageRun {
             (0..arguments.messages).map(|number| format!(r#"{{"order":{number}}}"#)).collect();
         for chunk in bodies.chunks(MAX_BATCH_ENTRIES) {
             let attributes = BTreeMap::new();
-            let outgoing = |body| Outgoing {
-                body,
-                delay: Delay::default(),
-                attributes: &attributes,
-                group_id: None,
-                deduplication_id: None,
-            };
-            let entries: Vec<Outgoing<'_>> = chunk.iter().map(|body| outgoing(body)).collect();
+            let entries: Vec<Outgoing<'_>> =
+                chunk.iter().map(|body| Outgoing::new(body, &attributes)).collect();
             sqs.send(&queue, &entries).await?;
         }
         sqs.set_faults(|_| Fault::RespondAfter(REQUEST));
-        let settings = Settings {
-            policy,
-            sampler: Sampler::seeded(arguments.seed),
-            recursive_loop: RecursiveLoop::Allow,
-            dead_letter: DeadLetterMode::Annotate,
-            ..Settings::default()
-        };
+        let mut settings = Settings::default();
+        settings.policy = policy;
+        settings.sampler = Sampler::seeded(arguments.seed);
+        settings.recursive_loop = RecursiveLoop::Allow;
+        settings.dead_letter = DeadLetterMode::Annotate;
         let service = DownstreamService::new(arguments, clock);
         let progress = RefCell::new(RunProgress::new(name));
         Ok(Self {
@@ -196,20 +188,17 @@ impl OutageRun {
 
     /// One execution environment, which is given one batch after the other until nothing is left.
     async fn environment(&self, number: usize) -> Result<(), Error> {
-        let concurrency =
+        let mut settings = self.settings.clone();
+        settings.limits.concurrency =
             CONCURRENT_CALLS / ENVIRONMENTS + usize::from(number < CONCURRENT_CALLS % ENVIRONMENTS);
-        let settings = Settings {
-            limits: Limits { concurrency, ..Limits::default() },
-            ..self.settings.clone()
-        };
         let service = self.service.clone();
         let handler = move |_: Message| {
             let service = service.clone();
             async move { service.call().await }
         };
         let processor = BatchProcessor::new(handler, self.sqs.clone(), settings);
-        let ask =
-            ReceiveRequest { max: MAX_BATCH_ENTRIES, wait: POLL, visibility: VISIBILITY_TIMEOUT };
+        let mut ask = ReceiveRequest::default();
+        (ask.wait, ask.visibility) = (POLL, VISIBILITY_TIMEOUT);
         let mut open_since = None;
         loop {
             let left = self.sqs.message_count(&self.queue)?;

@@ -40,10 +40,10 @@ fn of_class(schedule: &Schedule, of: &ClassSchedule) -> Value {
         .unwrap_or_default();
     json!({
         "class": of.class.as_str(),
-        "backoff": class.map(|class| policy_text::backoff(&class.backoff)),
+        "backoff": class.map(|class| class.backoff.as_str()),
         "baseDelaySeconds": class.map(|class| class.backoff.base().as_secs_f64()),
         "maxDelaySeconds": class.map(|ClassPolicy { max_delay, .. }| max_delay.as_secs_f64()),
-        "jitter": class.map(|class| policy_text::jitter(class.jitter)),
+        "jitter": class.map(|class| class.jitter.to_string()),
         "maxRetries": policy_text::max_retries(&schedule.policy, of.class),
         "totalTimeoutSeconds": class.map(|class| class.total_timeout.as_secs_f64()),
         "retries": (0..longest).map(|at| of_retry(&of.timelines, at)).collect::<Vec<_>>(),

@@ -42,8 +42,8 @@ fn head(schedule: &Schedule, of: &ClassSchedule) -> String {
         "{} in the policy {}: {} backoff, {} jitter, at most {} and {}",
         of.class,
         schedule.name,
-        policy_text::backoff(&class.backoff),
-        policy_text::jitter(class.jitter),
+        class.backoff.as_str(),
+        class.jitter,
         retries(policy_text::max_retries(&schedule.policy, of.class)),
         span(class.total_timeout),
     )

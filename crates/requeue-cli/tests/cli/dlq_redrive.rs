@@ -167,7 +167,7 @@ fn entry(
 ) -> impl Fn(&str, u64) -> Fault + Send + Sync + Clone {
     move |called: &str, number: u64| {
         if called == operation && number >= 2 {
-            Fault::Entries(vec![EntryFault { position: 0, outcome: outcome.clone() }])
+            Fault::Entries(vec![EntryFault::new(0, outcome.clone())])
         } else {
             Fault::None
         }
@@ -323,11 +323,7 @@ async fn a_fifo_group_keeps_its_order_and_stops_where_one_fails() {
             let outcome =
                 EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault: true };
             let hit = fails && call.operation == SEND && call.of_operation == before + 2;
-            if hit {
-                Fault::Entries(vec![EntryFault { position: 0, outcome }])
-            } else {
-                Fault::None
-            }
+            if hit { Fault::Entries(vec![EntryFault::new(0, outcome)]) } else { Fault::None }
         });
         let run = world.dlq(&["redrive", "--yes", "--copy"]).await;
         assert_eq!(run.status, i32::from(fails), "{run:?}");

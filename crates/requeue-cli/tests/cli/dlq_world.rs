@@ -88,7 +88,8 @@ impl World {
         let queue = sqs
             .create_queue(name, [("VisibilityTimeout", "60"), ("RedrivePolicy", &redrive)])
             .unwrap();
-        let mut settings = Settings { recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
+        let mut settings = Settings::default();
+        settings.recursive_loop = RecursiveLoop::Allow;
         settings.policy.max_retries = 1;
         settings.policy.max_pause = None;
         settings.policy.circuit_breaker = None;
@@ -275,9 +276,9 @@ impl World {
 
     /// A function on the queue that gives everything up at once, for as long as this is awaited.
     pub(crate) async fn give_up_for_ever(&self) {
-        let dead_letter = DeadLetterMode::Direct(self.dead_letters.url().parse().unwrap());
-        let settings =
-            Settings { dead_letter, recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
+        let mut settings = Settings::default();
+        settings.dead_letter = DeadLetterMode::Direct(self.dead_letters.url().parse().unwrap());
+        settings.recursive_loop = RecursiveLoop::Allow;
         let refuse = async |_: Message| Err(Failure::non_retryable("never"));
         let processor = BatchProcessor::new(refuse, SqsQueue::new(&self.sqs.client()), settings);
         loop {
@@ -294,7 +295,8 @@ impl World {
             let _ = told.send((message.body().to_string(), original, message.retry_count()));
             async { Ok::<(), Failure>(()) }
         };
-        let settings = Settings { recursive_loop: RecursiveLoop::Allow, ..Settings::default() };
+        let mut settings = Settings::default();
+        settings.recursive_loop = RecursiveLoop::Allow;
         let processor = BatchProcessor::new(handler, SqsQueue::new(&self.sqs.client()), settings);
         while invoke(&self.sqs, &self.queue, &processor).await {}
         drop(processor);

@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use requeue::embedded::{EmbeddedSqs, EventSourceMapping, InvocationResult};
-use requeue::policy::RetryPolicy;
 use requeue::queue::SqsQueue;
 use requeue::{
     BatchProcessor, Clock, DeadLetterMode, Failure, Message, Raw, RecursiveLoop, Sampler, Settings,
@@ -57,11 +56,12 @@ async fn live(setting: &Setting<'_>) -> (Value, u64, u64) {
         let failure = failure.clone();
         async { Err::<(), Failure>(failure) }
     };
-    let policy: RetryPolicy = document.parse().unwrap();
-    let sampler = Sampler::always(0.5);
-    let recursive_loop = RecursiveLoop::Allow;
-    let settings =
-        Settings { policy, sampler, strategy, recursive_loop, dead_letter, ..Settings::default() };
+    let mut settings = Settings::default();
+    settings.policy = document.parse().unwrap();
+    settings.sampler = Sampler::always(0.5);
+    settings.strategy = strategy;
+    settings.recursive_loop = RecursiveLoop::Allow;
+    settings.dead_letter = dead_letter;
     let processor = BatchProcessor::new(handler, SqsQueue::new(&sqs.client()), settings);
     let mapping = EventSourceMapping::new(sqs.clone(), queue.clone(), 1);
     let (started, mut last_call, mut receives) = (Instant::now(), 0, 0);

@@ -55,6 +55,7 @@ mod tests;
 /// );
 /// ```
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Config {
     /// What every handler has.
     pub settings: Settings,

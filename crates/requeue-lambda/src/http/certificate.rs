@@ -85,6 +85,7 @@ impl fmt::Debug for ClientCertificate {
 /// assert_eq!(error.to_string(), "the private key is not that of the first certificate");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidClientCertificate {
     /// There is no certificate, or one that cannot be read.
     #[error(

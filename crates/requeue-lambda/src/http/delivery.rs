@@ -13,10 +13,11 @@ use super::header::{self, HeaderError};
 /// ```
 /// use requeue_lambda::Delivery;
 ///
-/// let delivery = Delivery { retry_count: 2, receive_count: 1, ..Delivery::new("1b5b-…", r#"{"order":7}"#) };
-/// # let _ = delivery;
+/// let mut delivery = Delivery::new("1b5b-…", r#"{"order":7}"#);
+/// delivery.retry_count = 2;
 /// ```
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Delivery<'a> {
     /// The body, sent as it is.
     pub body: Bytes,

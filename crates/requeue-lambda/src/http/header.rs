@@ -30,6 +30,7 @@ const OUR_PREFIX: &str = "x-requeue-";
 /// assert_eq!(error, HeaderError::Value("x-tenant".to_owned()));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HeaderError {
     /// The name is not one.
     #[error("invalid header name")]

@@ -108,11 +108,10 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// async fn deliver(target: &HttpTarget, message: Message) -> Result<(), Failure> {
 ///     // No token, no call: the message is retried.
 ///     let token = token().await.temporary()?;
-///     let delivery = Delivery {
-///         retry_count: message.retry_count(),
-///         receive_count: message.receive_count(),
-///         ..Delivery::new(message.original_id().unwrap_or_default(), message.body().clone())
-///     };
+///     let id = message.original_id().unwrap_or_default();
+///     let mut delivery = Delivery::new(id, message.body().clone());
+///     delivery.retry_count = message.retry_count();
+///     delivery.receive_count = message.receive_count();
 ///     let delivery = delivery.header("Authorization", &format!("Bearer {token}")).non_retryable()?;
 ///     target.deliver(delivery).await
 /// }

@@ -366,7 +366,8 @@ mod tests {
                 (name.to_owned(), Attribute { data_type: "String".to_owned(), value })
             },
         );
-        let record = Record { attributes: Some(attributes.into()), ..Record::default() };
+        let mut record = Record::default();
+        record.attributes = Some(attributes.into());
         let message = message_of(record).await;
 
         let plain = HttpSettings::default();
@@ -406,7 +407,9 @@ mod tests {
             let body = format!(
                 r#"{{"retryCount":0,"originalMessageId":"id-1","retryTimestamp":"2026-05-12T10:00:00.000Z","retryState":{{"v":1,"firstSent":1,"firstReceived":1,"lastDeadLetter":{said}}}}}"#
             );
-            let message = message_of(Record { body: Some(body), ..Record::default() }).await;
+            let mut record = Record::default();
+            record.body = Some(body);
+            let message = message_of(record).await;
             let headers = of_dead_letter(&message.dead_letter().expect("it was given up"));
             let found = headers
                 .iter()

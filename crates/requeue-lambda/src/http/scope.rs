@@ -166,6 +166,7 @@ impl FromStr for ScopeKey {
 /// It is neither a JSON pointer nor the name of a message attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("allowed is the name of a message attribute, or a JSON pointer such as /account/id")]
+#[non_exhaustive]
 pub struct InvalidScopeKey;
 
 #[cfg(test)]
@@ -255,7 +256,8 @@ mod tests {
 
     #[tokio::test]
     async fn messages_without_a_key_share_a_scope_that_is_not_the_one_of_all() {
-        let record = Record { body: Some(r#"{"id":null}"#.into()), ..Record::default() };
+        let mut record = Record::default();
+        record.body = Some(r#"{"id":null}"#.into());
         let message = message_of(record).await;
         for key in ["tenant", "/id", "/tenant"] {
             let scope = key.parse::<ScopeKey>().expect("a key").scope(&message);

@@ -55,6 +55,7 @@ impl fmt::Debug for SigningSecret {
 /// assert_eq!("whsec_c2hvcnQ=".parse::<SigningSecret>().unwrap_err(), InvalidSigningSecret::Length);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum InvalidSigningSecret {
     /// It does not begin with `whsec_`.
     #[error("a signing secret must begin with whsec_")]

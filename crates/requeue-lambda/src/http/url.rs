@@ -132,6 +132,7 @@ impl fmt::Debug for TargetUrl {
 /// assert_eq!(TargetUrl::parse("https://user:pass@example.com/"), Err(TargetUrlError::Credentials));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TargetUrlError {
     /// It is no URL at all.
     #[error("the target is no valid URL, as in http://localhost:8080/orders")]

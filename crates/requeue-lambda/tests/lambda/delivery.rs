@@ -202,9 +202,9 @@ async fn the_target_sees_the_same_bytes_on_every_attempt() {
 /// queue.
 #[tokio::test]
 async fn trouble_with_sqs_loses_nothing() {
-    let refused = |position, sender_fault| EntryFault {
-        position,
-        outcome: EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault },
+    let refused = |position, sender_fault| {
+        let outcome = EntryOutcome::Refused { code: "InternalError".to_owned(), sender_fault };
+        EntryFault::new(position, outcome)
     };
     let cases: [(&str, &str, Fault, usize, usize); 5] = [
         ("a refused send", "SendMessageBatch", Fault::refuse(403, "AccessDeniedException"), 3, 0),

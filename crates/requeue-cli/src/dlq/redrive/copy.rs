@@ -7,10 +7,10 @@ use std::ops::ControlFlow;
 use std::time::{Duration, SystemTime};
 
 use futures_util::future::join_all;
+use requeue::Clock;
 use requeue::queue::{
     CallErrorKind, EntryError, MAX_BATCH_BYTES, MAX_BATCH_ENTRIES, Outgoing, QueueArn,
 };
-use requeue::{Clock, Delay};
 use tokio::time::{Instant, sleep_until};
 
 use super::route::{LeftBehind, RedriveRoute};
@@ -66,14 +66,11 @@ impl CopyDraft<'_> {
     /// `None` of a message whose attributes cannot be read.
     fn outgoing(&self, to: &QueueArn) -> Option<Outgoing<'_>> {
         let id = Some(self.letter.id.as_str()).filter(|_| to.is_fifo());
-        Some(Outgoing {
-            body: &self.body,
-            delay: Delay::default(),
-            attributes: self.letter.record.attributes.as_ref()?,
-            group_id: self.letter.record.group_id.as_deref().or(id),
-            // Sent twice within five minutes, it is stored once.
-            deduplication_id: id,
-        })
+        let mut outgoing = Outgoing::new(&self.body, self.letter.record.attributes.as_ref()?);
+        outgoing.group_id = self.letter.record.group_id.as_deref().or(id);
+        // Sent twice within five minutes, it is stored once.
+        outgoing.deduplication_id = id;
+        Some(outgoing)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The function itself: its settings, and its properties that no queue decides.
 
-use requeue::{DeadLetterMode, Mode, RecursiveLoop, Strategy};
+use requeue::{Mode, RecursiveLoop};
 
 use super::super::check::Check;
 use super::super::context::Context;
@@ -86,15 +86,7 @@ fn settings(context: &Context<'_>) -> Checked {
 /// for each`
 fn meaning(valid: &Valid, context: &Context<'_>) -> Result<String, Skip> {
     let config = &valid.config;
-    let strategy = match config.strategy {
-        Strategy::Copy => "copy",
-        Strategy::Visibility => "visibility",
-    };
-    let dead_letter = match config.dead_letter {
-        DeadLetterMode::Redrive => "redrive",
-        DeadLetterMode::Annotate => "annotate",
-        DeadLetterMode::Direct(_) => "direct",
-    };
+    let (strategy, dead_letter) = (config.strategy.as_str(), config.dead_letter.as_str());
     Ok(format!(
         "at most {} and {}, strategy {strategy}, dead letters by {dead_letter}, {} handlers at \
          once, {} for each",
@@ -208,6 +200,10 @@ fn mode(context: &Context<'_>) -> Checked {
         Mode::Requeue => Diagnosis::ok("what fails is tried again"),
         Mode::Report => Diagnosis::warning(
             "REQUEUE_MODE is report: every failure is left to SQS and its redrive policy",
+            [remedy::variable("MODE", "requeue")],
+        ),
+        other => Diagnosis::warning(
+            format!("REQUEUE_MODE is {}", other.as_str()),
             [remedy::variable("MODE", "requeue")],
         ),
     })

@@ -151,7 +151,7 @@ fn maximum_concurrency(context: &Context<'_>) -> Checked {
 fn batch_fits_timeout(context: &Context<'_>) -> Checked {
     let (mapping, function, limits) =
         (context.mapping()?, context.function()?, &context.config()?.limits);
-    let Limits { concurrency, timeout, reserve } = limits;
+    let Limits { concurrency, timeout, reserve, .. } = limits;
     let is_fifo = context.source()?.arn.is_fifo();
     // On a FIFO queue a batch may be of one group, whose messages come one after the other.
     let at_once = if is_fifo { 1 } else { u32::try_from(*concurrency).unwrap_or(u32::MAX).max(1) };

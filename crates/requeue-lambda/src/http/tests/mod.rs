@@ -74,21 +74,18 @@ fn message() -> Delivery<'static> {
 }
 
 /// A record as a handler sees it.
-pub(super) async fn message_of(record: Record) -> Message {
+pub(super) async fn message_of(mut record: Record) -> Message {
     let (sender, mut seen) = mpsc::unbounded_channel();
     let handler = move |message: Message| {
         sender.send(message).expect("the test waits for it");
         std::future::ready(Ok::<_, Failure>(()))
     };
     let arn = "arn:aws:sqs:eu-west-1:123456789012:orders".parse().expect("an ARN");
-    let record = Record {
-        message_id: Some("id-1".to_owned()),
-        receipt_handle: Some("handle".to_owned()),
-        body: Some(record.body.unwrap_or_else(|| "{}".to_owned())),
-        queue: Some(Arc::new(arn)),
-        attributes: Some(record.attributes.unwrap_or_default()),
-        ..record
-    };
+    record.message_id = Some("id-1".to_owned());
+    record.receipt_handle = Some("handle".to_owned());
+    record.body.get_or_insert_with(|| "{}".to_owned());
+    record.queue = Some(Arc::new(arn));
+    record.attributes.get_or_insert_default();
     let queue = EmbeddedSqs::new(Clock::system());
     let deadline = Instant::now() + Duration::from_secs(60);
     let processor = BatchProcessor::new(handler, queue, Settings::default());

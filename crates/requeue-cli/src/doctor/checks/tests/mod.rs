@@ -58,12 +58,10 @@ fn queue(retention: u64) -> QueueAttributes {
 
 /// What the template deploys, with its defaults.
 fn good() -> Deployment {
-    let config = requeue::Settings {
-        dead_letter: DeadLetterMode::Annotate,
-        recursive_loop: RecursiveLoop::Allow,
-        limits: requeue::Limits { timeout: secs(10), ..Default::default() },
-        ..requeue::Settings::default()
-    };
+    let mut config = requeue::Settings::default();
+    config.dead_letter = DeadLetterMode::Annotate;
+    config.recursive_loop = RecursiveLoop::Allow;
+    config.limits.timeout = secs(10);
     let redrive = RedriveSettings { target: arn("dead").to_string(), max_receive_count: 5 };
     let all = [&TAKING[..], &[SENDING]].concat();
     let source = Reached {
