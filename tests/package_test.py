@@ -1,0 +1,74 @@
+#!/usr/bin/env python3
+"""What is published: which files, how large, and with which metadata. `tests/publish` also compiles it."""
+
+import json
+import re
+import subprocess
+import tarfile
+import unittest
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+# In kilobytes: a quarter more than what there is.
+SIZES = {"requeue": 320, "requeue-aws": 25, "requeue-cli": 175, "requeue-embedded": 85, "requeue-lambda": 100, "requeue-sqs": 15}
+FILES = re.compile(r"(Cargo\.(toml|toml\.orig|lock)|\.cargo_vcs_info\.json|README\.md|CHANGELOG\.md|LICENSE-(APACHE|MIT)|src/.*\.rs)")
+
+
+def cargo(*command):
+    return subprocess.run(["cargo", *command], cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+class Packages(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        metadata = json.loads(cargo("metadata", "--locked", "--no-deps", "--format-version", "1"))
+        cls.packages = {package["name"]: package for package in metadata["packages"] if package["publish"] is None}
+        unpublished = [package["name"] for package in metadata["packages"] if package["publish"] is not None]
+        exclude = [part for name in unpublished for part in ("--exclude", name)]
+        # So that nothing is asked of the registry below, which takes longer than all the rest.
+        cargo("fetch", "--quiet", "--locked")
+        cargo("package", "--quiet", "--locked", "--offline", "--workspace", *exclude, "--no-verify", "--allow-dirty")
+        cls.directory = Path(metadata["target_directory"], "package")
+
+    def files(self, package):
+        name = f"{package['name']}-{package['version']}"
+        with tarfile.open(self.directory / f"{name}.crate") as archive:
+            return {member.name.removeprefix(f"{name}/"): archive.extractfile(member).read() for member in archive}
+
+    def test_all_but_the_test_tools_are_published(self):
+        self.assertEqual(set(self.packages), set(SIZES))
+
+    def test_a_package_holds_its_sources_and_no_tests(self):
+        for name, package in self.packages.items():
+            files = self.files(package)
+            strays = [file for file in files if not FILES.fullmatch(file) or re.search(r"(^|/)tests(/|\.rs$)", file)]
+            self.assertEqual(strays, [], name)
+            expected = {"README.md", "LICENSE-APACHE", "LICENSE-MIT"}
+            self.assertEqual(expected - set(files), set(), name)
+            for file in expected:
+                self.assertGreater(len(files[file]), 200, f"{name}: {file}")
+            size = (self.directory / f"{name}-{package['version']}.crate").stat().st_size
+            self.assertLess(size, SIZES[name] * 1000, name)
+
+    def test_a_package_says_what_it_is_and_where_it_comes_from(self):
+        for name, package in self.packages.items():
+            for key in ("description", "license", "repository", "documentation", "readme", "rust_version", "keywords", "categories"):
+                self.assertTrue(package[key], f"{name}: {key}")
+            self.assertLessEqual(len(package["keywords"]), 5, name)
+            self.assertTrue(all(len(keyword) <= 20 for keyword in package["keywords"]), name)
+        for key in ("version", "license", "repository", "rust_version"):
+            self.assertEqual(len({package[key] for package in self.packages.values()}), 1, key)
+
+    def test_a_feature_only_adds(self):
+        """A public field or variant that a feature adds would break those who do not ask for the feature."""
+        for name in self.packages:
+            directory = ROOT if name == "requeue" else ROOT / "crates" / name
+            for path in directory.glob("src/**/*.rs"):
+                lines = path.read_text().splitlines()
+                for line, following in zip(lines, lines[1:]):
+                    if "cfg(feature" in line:
+                        self.assertRegex(following, r"^(pub )?(use|mod) |^#\[doc\(inline\)\]", f"{path.relative_to(ROOT)}: {following}")
+
+
+if __name__ == "__main__":
+    unittest.main()
