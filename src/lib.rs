@@ -56,16 +56,34 @@
 //! * No file but `queue/sqs.rs` calls SQS, and none but `lambda/` knows Lambda. A test reads the
 //!   sources and says so.
 //!
-//! # What to choose
+//! # Which type do I need
 //!
-//! | question | choice | default |
+//! | I want to … | use | default |
 //! |---|---|---|
-//! | how long to wait, how often, until when | [`RetryPolicy`](policy::RetryPolicy), with the tables of the built-in ones in seconds | `standard` |
-//! | the class of an error or a response | [`Rules`](classify::Rules) of your own, of the policy document or in code | the tables of [`classify`] |
-//! | to wait in a copy, or by its visibility | [`Strategy`], with the cost of each | in a copy; by its visibility on a FIFO queue |
-//! | how to the dead-letter queue | [`DeadLetterMode`], with the cost of each | [`Redrive`](DeadLetterMode::Redrive) |
-//! | when to leave a downstream service alone, and which messages with it | pause and [`CircuitBreaker`](policy::CircuitBreaker) of the policy, [`Handler::scope`] | 60 s at most; after five failures in a row; one scope |
-//! | all else | [`Settings`], by the environment or in code | |
+//! | run a handler as a Lambda | [`run`]; [`run_with`] for settings from code | |
+//! | run it in a container or on a laptop | [`Worker`] | |
+//! | run it in a runtime or `tower` layers of my own | [`BatchProcessor`] | |
+//! | write a handler | `async fn(Message<T>) -> Result<(), Failure>`; [`Handler`] for one with state | |
+//! | read body, attributes and attempt | [`Message`]; [`Raw`] for the text of the body | `Message<Raw>` |
+//! | say of which class an error is | [`ResultExt`], as `.temporary()?`; [`Failure`] with words of my own | |
+//! | have an error or a response classified | `.classified()?`; [`Failure::from_response`], [`Failure::aws`], [`Failure::from_grpc`] | the tables of [`classify`] |
+//! | change the class of an error or a response | [`classify::Rules`], in code or in the policy document | none |
+//! | see a message again later, without a failure | [`Failure::postpone`] | |
+//! | change delays, retries and age | [`policy::RetryPolicy`], with the built-in ones in seconds | `standard` |
+//! | leave a failing service alone | [`policy::CircuitBreaker`], [`max_pause`](policy::RetryPolicy::max_pause) | after five failures in a row; 60 s at most |
+//! | keep one tenant's failures from the others | [`Handler::scope`] with a [`Scope`] | one scope |
+//! | let messages wait without copies | [`Strategy`], with the cost of each | in a copy; by its visibility on a FIFO queue |
+//! | choose the way to the dead-letter queue | [`DeadLetterMode`], with the cost of each | [`Redrive`](DeadLetterMode::Redrive) |
+//! | work on a dead-letter queue | [`Message::dead_letter`]; [`DeadLetter`] for a body alone | |
+//! | set all else | [`Settings`]; [`Settings::from_env`] reads the environment | |
+//! | test a handler | [`testing::World`], by the feature `embedded` | |
+//! | have an SQS in a test of mine | [`embedded::EmbeddedSqs`], by the feature `embedded` | |
+//! | look at the outcome of a batch | [`Report`], of [`BatchProcessor::process`] | |
+//! | connect another client or queue | [`queue::Queue`]; [`queue::Source`] for a worker | [`queue::SqsQueue`] |
+//! | make AWS clients of my own | [`aws::config`] | |
+//!
+//! The repository's page `docs/versioning.md` says what a compatible version keeps. Settings,
+//! reports and reasons may grow, so they are `#[non_exhaustive]`: begin with a default and assign.
 //!
 //! # Features
 //!
@@ -77,6 +95,9 @@
 //! crates.io, depend on a checkout: `requeue = { path = "../requeue" }`; after that, on
 //! `requeue = "0.1"`. The ready Lambda, and the handler `HttpTarget` that posts each message to a
 //! URL, is the package `requeue-lambda`; the command line is `requeue-cli`.
+
+// The badges of features on docs.rs.
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 /// The README's examples compile.
 #[cfg(doctest)]
@@ -113,6 +134,7 @@ mod state;
 mod delay;
 mod clock;
 mod trace;
+#[doc(hidden)]
 pub mod printable;
 pub mod aws;
 #[cfg(feature = "embedded")]
@@ -149,3 +171,8 @@ pub use settings::{
 };
 pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
 pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};
+
+// Of other crates, what a user of this one has to name, in the version and with the features that
+// fit.
+#[doc(no_inline)]
+pub use {aws_sdk_sqs, lambda_runtime};

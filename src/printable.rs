@@ -1,4 +1,5 @@
 //! Text from messages and services, made safe to show. Knows nothing of where the text comes from.
+//! No part of the API but for `requeue-cli`, which shows the same texts.
 //!
 //! A sender chooses the content of messages. A terminal obeys some characters
 //! instead of showing them: it hides text, moves the cursor, answers into the standard input. A log

@@ -20,6 +20,12 @@ mod secrets;
 pub use config::Config;
 pub use http::{
     ClientCertificate, Connector, Delivery, HeaderError, HttpSettings, HttpTarget,
-    InvalidClientCertificate, InvalidScopeKey, InvalidSigningSecret, Proxy, Route, ScopeKey,
+    InvalidClientCertificate, InvalidScopeKey, InvalidSigningSecret, Proxy, ScopeKey,
     SigningSecret, TargetRules, TargetUrl, TargetUrlError, TlsConnector,
 };
+
+// Of other crates, what a user of this one has to name.
+#[doc(no_inline)]
+pub use ::http::{HeaderMap, Method};
+#[doc(no_inline)]
+pub use bytes::Bytes;

@@ -1,7 +1,9 @@
 //! How a connection is opened: by TCP and TLS, or whatever a test puts in their place.
 
+use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
 use ::http::Uri;
 use hyper::rt::{Read, Write};
@@ -16,8 +18,30 @@ use super::pool::Connectors;
 use super::proxy::Route;
 use super::{HttpSettings, TargetUrl};
 
-/// TCP, straight or through a proxy, with TLS on top for `https`.
-pub type TlsConnector = HttpsConnector<Route>;
+/// TCP, straight or through a proxy, with TLS on top for `https`. Which library that is, and so the
+/// type of its streams, may change in any version.
+#[derive(Clone)]
+pub struct TlsConnector(HttpsConnector<Route>);
+
+impl Service<Uri> for TlsConnector {
+    type Response = <HttpsConnector<Route> as Service<Uri>>::Response;
+    type Error = <HttpsConnector<Route> as Service<Uri>>::Error;
+    type Future = <HttpsConnector<Route> as Service<Uri>>::Future;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), Self::Error>> {
+        self.0.poll_ready(context)
+    }
+
+    fn call(&mut self, target: Uri) -> Self::Future {
+        self.0.call(target)
+    }
+}
+
+impl fmt::Debug for TlsConnector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("TlsConnector")
+    }
+}
 
 /// What opens connections for an [`HttpTarget`](super::HttpTarget): any cloneable [`Service`] from
 /// a URI to a stream that hyper can use.
@@ -77,11 +101,11 @@ fn over_tls(tls: ClientConfig, url: &TargetUrl, route: Route, with_http2: bool) 
     let builder = HttpsConnectorBuilder::new().with_tls_config(tls);
     let builder =
         if url.is_https() { builder.https_only() } else { builder.https_or_http() }.enable_http1();
-    if with_http2 {
+    TlsConnector(if with_http2 {
         builder.enable_http2().wrap_connector(route)
     } else {
         builder.wrap_connector(route)
-    }
+    })
 }
 
 fn no_roots(error: &io::Error) -> io::Error {

@@ -44,7 +44,7 @@ pub use connector::{Connector, TlsConnector};
 pub use delivery::Delivery;
 pub use header::HeaderError;
 use pool::{Connectors, Pool, Times};
-pub use proxy::{Proxy, Route};
+pub use proxy::Proxy;
 use request::{Address, Unaddressed};
 pub use rules::TargetRules;
 pub use scope::{InvalidScopeKey, ScopeKey};
