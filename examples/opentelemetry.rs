@@ -44,5 +44,9 @@ async fn main() -> Result<(), Error> {
     let spans = tracing_opentelemetry::layer().with_tracer(provider.tracer("orders"));
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).without_time();
     tracing_subscriber::registry().with(LevelFilter::INFO).with(spans).with(lines).init();
+    // Lambda sends SIGTERM before it ends an execution environment in which an extension is
+    // registered, as this does.
+    let flush = async move || drop(provider.shutdown());
+    lambda_runtime::spawn_graceful_shutdown_handler(flush).await;
     requeue::run(charge).await
 }

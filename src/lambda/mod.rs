@@ -55,6 +55,12 @@ pub use response::{BatchItemFailure, SqsBatchResponse};
 /// }
 /// ```
 ///
+/// Lambda ends an execution environment without a word, unless an extension is registered in it:
+/// then the process gets SIGTERM, and a moment to flush and close. `lambda_runtime` has
+/// `spawn_graceful_shutdown_handler` for that, by its feature `graceful-shutdown`, to be called
+/// before this function; the example `opentelemetry` does so. Lambda does it between invocations,
+/// so no message is in work.
+///
 /// # Errors
 ///
 /// When the settings are invalid, with every problem in one message; when the Runtime API cannot be

@@ -4,6 +4,7 @@
 //! custom runtimes".
 
 use std::collections::HashMap;
+use std::future::pending;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
@@ -13,7 +14,7 @@ use hyper::body::{Bytes, Incoming};
 use hyper::{Method, Request, Response, StatusCode};
 use requeue_testkit::{environment, http};
 use serde_json::Value;
-use tokio::process::Child;
+use tokio::process::{Child, Command};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 
 /// What each invocation continues: `Lineage` is how loop detection counts.
@@ -96,6 +97,14 @@ impl Function {
         self.process.id()
     }
 
+    /// Tells the process to end, as Lambda tells one with an extension, and waits until it has.
+    pub async fn shut_down(self) -> (Option<i32>, String) {
+        let id = self.pid().expect("it runs").to_string();
+        let told = Command::new("kill").args(["-TERM", &id]).status().await;
+        assert!(told.expect("kill is installed").success());
+        self.ended().await
+    }
+
     /// Ends the process and returns all that it printed.
     pub async fn stop(mut self) -> String {
         let _ = self.process.start_kill();
@@ -135,6 +144,14 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Ful
             }
             http::status(StatusCode::ACCEPTED)
         }
+        (&Method::POST, ["", "2020-01-01", "extension", "register"]) => Response::builder()
+            .header("Lambda-Extension-Identifier", "1")
+            .body(Full::new(Bytes::from_static(
+                br#"{"functionName":"orders","functionVersion":"$LATEST","handler":"bootstrap"}"#,
+            )))
+            .expect("valid headers"),
+        // It asked for no events.
+        (&Method::GET, ["", "2020-01-01", "extension", "event", "next"]) => pending().await,
         _ => http::status(StatusCode::NOT_FOUND),
     }
 }

@@ -190,14 +190,15 @@ async fn a_layer_of_opentelemetry_exports_each_message_within_its_invocation_and
     let stage = Stage::new().await;
     let mut function = stage.example("opentelemetry", &[UNPROTECTED]).await;
     let sender = format!("00-{TRACE}-b7ad6b7169203331-01");
-    let id = stage.send_with("\"too early\"", &[("traceparent", &sender)]).await;
+    let id = stage.send_with("too early", &[("traceparent", &sender)]).await;
     for _ in 0..2 {
         stage.invoke(&mut function, TIMEOUT).await;
     }
     // The span of an invocation ends after its answer, and before the next invocation.
-    stage.send("\"in time\"").await;
+    stage.send("in time").await;
     stage.invoke(&mut function, TIMEOUT).await;
-    let log = function.stop().await;
+    let (code, log) = function.shut_down().await;
+    assert_eq!(code, Some(0), "{log}");
     let scopes = log.split("Instrumentation Scope").skip(1);
     let spans: Vec<&str> = scopes.filter_map(|scope| Some(scope.split_once("\n\n")?.1)).collect();
     let of = |span: &str, field: &str| {
