@@ -42,12 +42,12 @@ def fresh(name, change=lambda place, record: None):
 class Process:
     """A program and its children, whose output goes to a file: one in the project would make `watch` build anew."""
 
-    def __init__(self, *command, **environment):
+    def __init__(self, *command, cwd=ROOT, **environment):
         self.log = tempfile.NamedTemporaryFile("r", prefix="requeue-watch-")
         with open(self.log.name, "w") as log:
             self.process = subprocess.Popen(
                 [str(word) for word in command],
-                cwd=ROOT,
+                cwd=cwd,
                 env={**os.environ, **environment},
                 stdout=log,
                 stderr=log,

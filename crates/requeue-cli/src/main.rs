@@ -12,6 +12,7 @@ mod doctor;
 mod document;
 mod endpoint;
 mod invoke;
+mod new;
 mod outage;
 mod output;
 mod places;
@@ -37,6 +38,9 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
+    /// Writes a project to begin with: a handler of your own, its tests in virtual time, and the
+    /// template that deploys it.
+    New(new::Arguments),
     /// Sends a few hundred messages through an embedded queue to a flaky endpoint, in virtual time,
     /// until each is done or in the dead-letter queue.
     Demo(demo::Arguments),
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
         Err(usage) => return output::usage(&usage),
     };
     let ended = match arguments.command {
+        Command::New(arguments) => new::run(&arguments),
         Command::Demo(arguments) => demo::run(&arguments),
         Command::Invoke(arguments) => invoke::run(&arguments),
         Command::Work(arguments) => work::run(&arguments),

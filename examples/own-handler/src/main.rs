@@ -1,4 +1,6 @@
+use own_handler::{Charge, Sandbox};
+
 #[tokio::main]
 async fn main() -> Result<(), requeue::Error> {
-    requeue::run(own_handler::charge).await
+    requeue::run(Charge(Sandbox::default())).await
 }

@@ -1,33 +1,24 @@
-use std::sync::atomic::{AtomicU32, Ordering};
-
-use own_handler::{Order, charge};
+use own_handler::{Charge, Order, Sandbox};
 use requeue::testing::World;
-use requeue::{Failure, Message};
 
-fn order(cents: u64) -> Order {
-    Order { id: "o-1".to_owned(), cents }
+fn order(card: &str) -> Order {
+    Order { id: "o-1".to_owned(), cents: 500, card: card.to_owned() }
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_order_without_an_amount_is_dead_lettered() {
-    let mut world = World::new(charge);
-    let (good, bad) = (world.send(order(5)).await, world.send(order(0)).await);
-    world.run_until_empty().await;
-    world.assert_done(&good);
-    world.assert_dead(&bad, "without an amount");
-}
-
-#[tokio::test(start_paused = true)]
-async fn two_rate_limits_are_two_retries() {
-    static LEFT: AtomicU32 = AtomicU32::new(2);
-    let mut world = World::new(async |message: Message<Order>| {
-        match LEFT.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)) {
-            Ok(_) => Err(Failure::rate_limit("429")),
-            Err(_) => charge(message).await,
-        }
-    });
-    let id = world.send(order(5)).await;
+async fn a_busy_bank_is_asked_again_until_it_accepts() {
+    let mut world = World::new(Charge(Sandbox::default()));
+    let id = world.send(order("busy")).await;
     world.run_until_empty().await;
     assert_eq!(world.attempts(&id), 3);
     world.assert_done(&id);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_declined_card_is_dead_lettered_after_one_attempt() {
+    let mut world = World::new(Charge(Sandbox::default()));
+    let id = world.send(order("declined")).await;
+    world.run_until_empty().await;
+    assert_eq!(world.attempts(&id), 1);
+    world.assert_dead(&id, "declined");
 }

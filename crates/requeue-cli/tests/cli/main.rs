@@ -14,6 +14,7 @@ mod doctor;
 mod laptop;
 mod run;
 mod measured;
+mod new;
 mod outage;
 mod readme;
 mod schedule;

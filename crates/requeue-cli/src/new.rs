@@ -1,0 +1,274 @@
+//! `requeue new`: a project to begin with. Its files are those of `examples/own-handler` and of the
+//! ready Lambda; nothing but names and the dependency on Requeue differs.
+
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::Error;
+use crate::output::outln;
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// The directory to make. Its last part is the name of the package.
+    #[arg(value_name = "NAME")]
+    directory: PathBuf,
+    /// The ready Lambda, which posts each message to a URL, in place of a handler of your own.
+    #[arg(long)]
+    http: bool,
+    /// A checkout of Requeue to depend on [default: the one this command was built in; if it is not
+    /// there, the published version]
+    #[arg(long, value_name = "PATH")]
+    requeue: Option<PathBuf>,
+    /// A template for `cargo lambda new --template NAME` in place of a project.
+    #[arg(long)]
+    cargo_lambda: bool,
+}
+
+/// The path of a file in the project, and its text.
+type File = (&'static str, &'static str);
+
+/// The package that the texts of `OWN_HANDLER` name.
+const EXAMPLE: &str = "own-handler";
+const OWN_HANDLER: [File; 6] = [
+    ("Cargo.toml", include_str!("../templates/own-handler.toml")),
+    ("src/main.rs", include_str!("../templates/main.rs")),
+    ("src/lib.rs", include_str!("../templates/lib.rs")),
+    ("tests/life.rs", include_str!("../templates/life.rs")),
+    ("template.yaml", include_str!("../templates/template.yaml")),
+    ("event.json", include_str!("../templates/event.json")),
+];
+const HTTP: [File; 4] = [
+    ("Cargo.toml", include_str!("../templates/http.toml")),
+    ("src/main.rs", include_str!("../templates/http.rs")),
+    ("template.yaml", include_str!("../templates/http.yaml")),
+    ("event.json", include_str!("../templates/event.json")),
+];
+const GITIGNORE: File = (".gitignore", "target\n.aws-sam\n");
+
+/// What cargo-lambda does with a template: every file has names in it, and no question is asked.
+const CARGO_LAMBDA: &str = "[template]\ndisable_default_prompts = true\nrender_all_files = true\n";
+const LIQUID_NAME: &str = "{{ project_name }}";
+const LIQUID_CRATE: &str = r#"{{ project_name | replace: "-", "_" }}"#;
+
+/// As cargo counts them, and so that a directory for it can be made.
+const MAX_NAME: usize = 64;
+/// Names that cargo refuses, and those of the project's dependencies.
+const RESERVED: [&str; 64] = [
+    "abstract",
+    "alloc",
+    "as",
+    "async",
+    "await",
+    "become",
+    "box",
+    "break",
+    "build",
+    "const",
+    "continue",
+    "core",
+    "crate",
+    "deps",
+    "do",
+    "dyn",
+    "else",
+    "enum",
+    "examples",
+    "extern",
+    "false",
+    "final",
+    "fn",
+    "for",
+    "gen",
+    "if",
+    "impl",
+    "in",
+    "incremental",
+    "let",
+    "loop",
+    "macro",
+    "match",
+    "mod",
+    "move",
+    "mut",
+    "override",
+    "priv",
+    "pub",
+    "ref",
+    "requeue",
+    "requeue-lambda",
+    "return",
+    "self",
+    "serde",
+    "static",
+    "std",
+    "struct",
+    "super",
+    "test",
+    "tokio",
+    "trait",
+    "true",
+    "try",
+    "type",
+    "typeof",
+    "union",
+    "unsafe",
+    "unsized",
+    "use",
+    "virtual",
+    "where",
+    "while",
+    "yield",
+];
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let directory = &arguments.directory;
+    let name = package_name(directory)?;
+    let dependency = Dependency::find(arguments.requeue.as_deref())?;
+    let (files, example): (&[File], _) =
+        if arguments.http { (&HTTP, "requeue-lambda") } else { (&OWN_HANDLER, EXAMPLE) };
+    match fs::create_dir(directory) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let shown = directory.display();
+            return Err(format!("{shown} exists already: choose another name, or remove it").into());
+        }
+        made => made.map_err(|error| unwritable(directory, &error))?,
+    }
+    let (name, krate, root) = if arguments.cargo_lambda {
+        write(&directory.join("CargoLambda.toml"), CARGO_LAMBDA)?;
+        (LIQUID_NAME, LIQUID_CRATE.to_owned(), directory.join("template"))
+    } else {
+        (name, name.replace('-', "_"), directory.clone())
+    };
+    for (path, text) in files.iter().chain([&GITIGNORE]) {
+        let text = match *path {
+            "Cargo.toml" => manifest(text, example, name, &dependency),
+            "template.yaml" => text.replace(&binary(example), &binary(name)),
+            _ => text.replace("own_handler", &krate),
+        };
+        write(&root.join(path), &text)?;
+    }
+    next(arguments)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The last part of the path, if a package can have it as its name.
+fn package_name(directory: &Path) -> Result<&str, Error> {
+    let name = directory.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '-' || c == '_';
+    let rule = if !name.starts_with(|first: char| first.is_ascii_alphabetic())
+        || !name.chars().all(plain)
+        || name.len() > MAX_NAME
+    {
+        format!(
+            "a name is a letter and up to {} letters, digits, hyphens and underscores, for example \
+             orders",
+            MAX_NAME - 1
+        )
+    } else if RESERVED.contains(&name) {
+        "Rust, cargo or a dependency of the project has it: choose another one".to_owned()
+    } else {
+        return Ok(name);
+    };
+    Err(format!("{} cannot be the name of a package: {rule}", directory.display()).into())
+}
+
+/// Where the project gets Requeue from.
+enum Dependency {
+    Checkout(PathBuf),
+    Published,
+}
+
+impl Dependency {
+    fn find(given: Option<&Path>) -> Result<Self, Error> {
+        let Some(path) = given else {
+            let built_in = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+            let checkout = built_in.filter(|path| is_checkout(path));
+            return Ok(checkout.map_or(Self::Published, |path| Self::Checkout(path.to_owned())));
+        };
+        if !is_checkout(path) {
+            let shown = path.display();
+            return Err(format!(
+                "{shown} is no checkout of Requeue: name the directory that has its Cargo.toml and \
+                 crates/requeue-lambda"
+            )
+            .into());
+        }
+        // The project is elsewhere.
+        Ok(Self::Checkout(fs::canonicalize(path)?))
+    }
+}
+
+fn is_checkout(path: &Path) -> bool {
+    path.join("Cargo.toml").is_file() && path.join("crates/requeue-lambda").is_dir()
+}
+
+/// The text of `Cargo.toml`, with another name and without paths into the repository.
+fn manifest(text: &str, example: &str, name: &str, dependency: &Dependency) -> String {
+    let text = text.replace(&format!("name = \"{example}\""), &format!("name = \"{name}\""));
+    match dependency {
+        Dependency::Checkout(root) => {
+            let root = root.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
+            text.replace("../..", &root)
+        }
+        Dependency::Published => {
+            let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
+            text.replace("path = \"../../crates/requeue-lambda\"", &version)
+                .replace("path = \"../..\"", &version)
+        }
+    }
+}
+
+fn binary(name: &str) -> String {
+    format!("Binary: {name}")
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Error> {
+    let parent = path.parent().unwrap_or(path);
+    fs::create_dir_all(parent)
+        .and_then(|()| fs::write(path, text))
+        .map_err(|error| unwritable(path, &error).into())
+}
+
+fn unwritable(path: &Path, error: &std::io::Error) -> String {
+    format!("{} cannot be written: {error}", path.display())
+}
+
+fn next(arguments: &Arguments) -> Result<(), Error> {
+    let directory = arguments.directory.display();
+    if arguments.cargo_lambda {
+        outln!("{directory} is a template for cargo-lambda. Next:\n")?;
+        outln!("  cargo lambda new orders --template {directory}")?;
+        outln!("  cd orders")?;
+        outln!("  cargo test")?;
+    } else if arguments.http {
+        outln!("{directory} has the ready Lambda and its template. Next:\n")?;
+        outln!("  cd {directory}")?;
+        outln!("  sam build")?;
+        outln!("  sam deploy --guided    # asks for TargetUrl, where each message is posted")?;
+    } else {
+        outln!("{directory} has a handler, its tests and its template. Next:\n")?;
+        outln!("  cd {directory}")?;
+        outln!("  cargo test             # its retries and a dead letter, in virtual time")?;
+        outln!("  sam build && sam deploy --guided")?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_checkout_the_project_depends_on_the_published_version() {
+        for (files, example) in [(&OWN_HANDLER[..], EXAMPLE), (&HTTP[..], "requeue-lambda")] {
+            let (path, text) = files[0];
+            let manifest = manifest(text, example, "orders", &Dependency::Published);
+            let version = format!("version = \"{}\"", env!("CARGO_PKG_VERSION"));
+            assert_eq!(manifest.matches(&version).count(), 2, "{path}: {manifest}");
+            assert!(manifest.contains("name = \"orders\""), "{manifest}");
+            assert!(!manifest.contains("path"), "{manifest}");
+        }
+    }
+}

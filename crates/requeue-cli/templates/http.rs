@@ -1,0 +1,1 @@
+../../requeue-lambda/src/main.rs

@@ -1,0 +1,1 @@
+../../../examples/own-handler/tests/life.rs

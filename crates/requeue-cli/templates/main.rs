@@ -1,0 +1,1 @@
+../../../examples/own-handler/src/main.rs

@@ -1,0 +1,171 @@
+//! `requeue new`: what it writes is what the repository has, but for names and the dependency.
+
+use std::fs;
+use std::path::Path;
+
+use requeue_testkit::repository;
+
+use crate::run::{requeue, scratch};
+
+/// A directory that does not exist yet.
+fn fresh(name: &str) -> String {
+    let directory = scratch("new").join(name);
+    fs::create_dir_all(scratch("new")).unwrap();
+    let _ = fs::remove_dir_all(&directory);
+    directory.to_str().unwrap().to_owned()
+}
+
+fn files(root: &Path) -> Vec<String> {
+    let mut found = Vec::new();
+    let mut directories = vec![root.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                directories.push(path);
+            } else {
+                found.push(path.strip_prefix(root).unwrap().to_str().unwrap().to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+fn text(path: impl AsRef<Path>) -> String {
+    fs::read_to_string(path).unwrap()
+}
+
+/// The texts of the example under another name.
+fn example(path: &str, name: &str, krate: &str) -> String {
+    let checkout = fs::canonicalize(repository("")).unwrap();
+    text(repository("examples/own-handler").join(path))
+        .replace("own-handler", name)
+        .replace("own_handler", krate)
+        .replace("../..", checkout.to_str().unwrap())
+}
+
+const OWN_HANDLER: [&str; 7] = [
+    ".gitignore",
+    "Cargo.toml",
+    "event.json",
+    "src/lib.rs",
+    "src/main.rs",
+    "template.yaml",
+    "tests/life.rs",
+];
+
+#[test]
+fn the_project_is_the_example_under_another_name() {
+    let directory = fresh("bank-orders");
+    let said = requeue(&["new", &directory]).succeeded();
+    assert!(said.contains(&format!("\n  cd {directory}\n  cargo test ")), "{said}");
+    assert_eq!(files(Path::new(&directory)), OWN_HANDLER);
+    for path in &OWN_HANDLER[1..] {
+        let written = text(Path::new(&directory).join(path));
+        assert_eq!(written, example(path, "bank-orders", "bank_orders"), "{path}");
+    }
+    assert!(text(format!("{directory}/Cargo.toml")).contains("name = \"bank-orders\""));
+    assert!(text(format!("{directory}/template.yaml")).contains("Binary: bank-orders"));
+    assert_eq!(text(format!("{directory}/.gitignore")), "target\n.aws-sam\n");
+}
+
+#[test]
+fn the_http_project_is_the_ready_lambda_and_its_template() {
+    let directory = fresh("webhooks");
+    requeue(&["new", &directory, "--http"]).succeeded();
+    let root = Path::new(&directory);
+    let expected = [".gitignore", "Cargo.toml", "event.json", "src/main.rs", "template.yaml"];
+    assert_eq!(files(root), expected);
+    assert_eq!(
+        text(root.join("src/main.rs")),
+        text(repository("crates/requeue-lambda/src/main.rs"))
+    );
+    let template =
+        text(repository("template.yaml")).replace("Binary: requeue-lambda", "Binary: webhooks");
+    assert_eq!(text(root.join("template.yaml")), template);
+    let manifest = text(root.join("Cargo.toml"));
+    assert!(manifest.contains("name = \"webhooks\""), "{manifest}");
+    // The four keys that cargo-lambda would choose otherwise, as they are in the workspace.
+    let workspace = text(repository("Cargo.toml"));
+    let (_, profile) = manifest.split_once("[profile.release]").unwrap();
+    assert!(workspace.contains(&format!("[profile.release]{profile}")), "{profile}");
+}
+
+#[test]
+fn a_template_for_cargo_lambda_has_its_variables_in_place_of_the_name() {
+    let directory = fresh("template");
+    let said = requeue(&["new", &directory, "--cargo-lambda"]).succeeded();
+    assert!(said.contains(&format!("cargo lambda new orders --template {directory}\n")), "{said}");
+    assert!(text(format!("{directory}/CargoLambda.toml")).contains("render_all_files = true"));
+    let root = format!("{directory}/template");
+    assert_eq!(files(Path::new(&root)), OWN_HANDLER);
+    for path in &OWN_HANDLER[1..] {
+        let krate = r#"{{ project_name | replace: "-", "_" }}"#;
+        let written = text(format!("{root}/{path}"));
+        assert_eq!(written, example(path, "{{ project_name }}", krate), "{path}");
+    }
+}
+
+#[test]
+fn another_checkout_can_be_named() {
+    let directory = fresh("elsewhere");
+    let other = scratch("another \"checkout\"");
+    fs::create_dir_all(other.join("crates/requeue-lambda")).unwrap();
+    fs::write(other.join("Cargo.toml"), "").unwrap();
+    requeue(&["new", &directory, "--requeue", other.to_str().unwrap()]).succeeded();
+    let manifest = text(format!("{directory}/Cargo.toml"));
+    assert!(manifest.contains("/another \\\"checkout\\\"\""), "{manifest}");
+}
+
+#[test]
+fn a_name_that_no_package_can_have_is_refused() {
+    let refused = |arguments: &[&str]| {
+        let run = requeue(&[&["new"], arguments].concat());
+        assert_eq!((run.status, run.stdout.as_str()), (1, ""), "{arguments:?}");
+        run.stderr
+    };
+    let long = "x".repeat(65);
+    for name in ["1st", "-", "a.b", "über", "a b", "..", &long] {
+        let name = format!("target/{name}");
+        assert_eq!(
+            refused(&["--", &name]),
+            format!(
+                "error: {name} cannot be the name of a package: a name is a letter and up to 63 \
+                 letters, digits, hyphens and underscores, for example orders\n"
+            )
+        );
+    }
+    for name in ["fn", "tokio", "requeue", "examples"] {
+        assert_eq!(
+            refused(&[name]),
+            format!(
+                "error: {name} cannot be the name of a package: Rust, cargo or a dependency of the \
+                 project has it: choose another one\n"
+            )
+        );
+    }
+    let taken = fresh("taken");
+    fs::create_dir(&taken).unwrap();
+    assert_eq!(
+        refused(&[&taken]),
+        format!("error: {taken} exists already: choose another name, or remove it\n")
+    );
+    assert_eq!(
+        refused(&["target/some-orders", "--requeue", "docs"]),
+        "error: docs is no checkout of Requeue: name the directory that has its Cargo.toml and \
+         crates/requeue-lambda\n"
+    );
+    assert!(!repository("target/some-orders").exists());
+}
+
+#[test]
+fn the_page_shows_what_the_command_prints_and_what_the_example_tests() {
+    let page = text(repository("docs/own-handler.md"));
+    let directory = fresh("orders");
+    let said = requeue(&["new", &directory]).succeeded().replace(&directory, "orders");
+    assert!(page.contains(&format!("```text\n{said}```")), "{said}");
+    let (_, shown) = page.split_once("```rust,ignore\n").unwrap();
+    let (shown, _) = shown.split_once("```").unwrap();
+    assert!(text(repository("examples/own-handler/tests/life.rs")).contains(shown), "{shown}");
+}
