@@ -28,6 +28,7 @@ OPTIONAL = {
     ),
     "Policy": ("POLICY", ['{"preset":"critical"}'], []),
     "Scope": ("SCOPE", ["tenant", "/account/id"], ["account/id", "a tenant", " "]),
+    "Strategy": ("STRATEGY", ["visibility"], ["place", ""]),
     "Mode": ("MODE", ["report"], ["off", ""]),
 }
 OTHERS = {
@@ -39,6 +40,7 @@ OTHERS = {
     "AlarmTopicArn": ([TOPIC], [f"{TOPIC}.fifo", "pager"]),
     "AlarmEmail": (["operators@example.com"], ["operators", "a@b c", "a@b,c@d"]),
     "Monitoring": (["alarms-and-dashboard", "alarms", "none"], ["", "dashboard"]),
+    "Fifo": (["true"], ["yes", ""]),
     "MaxReceiveCount": (["5", "1000"], ["4", "1001"]),
     "MessageRetentionPeriod": (["259200", "864000"], ["172800", "1209600"]),
     "MaxMessageAgeSeconds": (["60", "172800"], ["59"]),
@@ -124,6 +126,11 @@ class Parameters(unittest.TestCase):
     def test_batches_above_ten_need_a_window(self):
         for size, window, refused in [(1, 0, False), (10, 0, False), (11, 0, True), (11, 1, False), (10000, 20, False)]:
             self.assertEqual(self.refused(BatchSize=size, BatchingWindow=window), refused, (size, window))
+
+    def test_a_fifo_queue_has_no_window(self):
+        for fifo, window, refused in [("true", 0, False), ("true", 1, True), ("false", 1, False)]:
+            self.assertEqual(self.refused(Fifo=fifo, BatchingWindow=window), refused, (fifo, window))
+        self.assertTrue(self.refused(Fifo="true", BatchSize=11))
 
     def test_messages_end_before_the_function_settles(self):
         for timeout, longest in [(10, 7), (30, 25), (60, 55)]:

@@ -2,7 +2,7 @@
 
 import unittest
 
-from stack import KEY, ROOT, TOPIC, cloudformation, deployed, template, translated
+from stack import KEY, ROOT, TOPIC, cloudformation, deployed, lint, template, translated
 
 DAY = 86_400
 
@@ -54,10 +54,24 @@ class Queues(unittest.TestCase):
         self.assertEqual(self.parameters["MaxReceiveCount"]["Default"], 5)
 
     def test_the_dead_letter_queue_serves_this_queue_only(self):
-        allowed = self.properties("DeadLetterQueue")["RedriveAllowPolicy"]
+        for given in [{}, {"Fifo": "true"}]:
+            self.serves_this_queue_only(given)
+
+    def serves_this_queue_only(self, given):
+        allowed = self.properties("DeadLetterQueue", **given)["RedriveAllowPolicy"]
         self.assertEqual(allowed["redrivePermission"], "byQueue")
         (source,) = allowed["sourceQueueArns"]
-        self.assertTrue(source["Fn::Sub"].endswith(":" + self.properties("Queue")["QueueName"]["Fn::Sub"]))
+        text, values = source["Fn::Sub"]
+        self.assertTrue(text.replace("${Suffix}", values["Suffix"]).endswith(":" + self.properties("Queue", **given)["QueueName"]["Fn::Sub"]))
+
+    def test_both_queues_are_fifo_queues_or_neither(self):
+        for given, suffix, kind in [({}, "", None), ({"Fifo": "true"}, ".fifo", True)]:
+            for queue, name in [("Queue", "messages"), ("DeadLetterQueue", "dead-letters")]:
+                properties = self.properties(queue, **given)
+                self.assertEqual(properties["QueueName"], {"Fn::Sub": f"${{AWS::StackName}}-{name}{suffix}"})
+                self.assertEqual(properties.get("FifoQueue"), kind)
+        made = {"Resources": deployed(self.translated, TargetUrl="https://api.example.com/orders", Fifo="true")}
+        self.assertEqual(lint(made), "")
 
     def test_both_queues_are_encrypted_with_one_kind_of_key(self):
         for queue in ("Queue", "DeadLetterQueue"):

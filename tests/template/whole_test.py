@@ -1,6 +1,7 @@
 """The template as a whole: linters look neither into SAM's resources nor behind conditions."""
 
 import itertools
+import json
 import unittest
 
 from stack import EVERYTHING, ROOT, cloudformation, deployed, lint, made, references, template, translated
@@ -14,6 +15,10 @@ class Whole(unittest.TestCase):
 
     def test_the_translated_template_lints_clean(self):
         self.assertEqual(lint(self.translated), "")
+
+    def test_it_is_made_without_a_bucket(self):
+        # What CloudFormation takes with the request itself.
+        self.assertLessEqual(len(json.dumps(self.translated)), 51_200)
 
     def test_what_there_is_with_all_optional_parameters_lints_clean(self):
         given = {"TargetUrl": "https://api.example.com/orders", **EVERYTHING}
