@@ -4,10 +4,11 @@
 
 import { type Duration, Token } from 'aws-cdk-lib';
 import { longestAge, policyProblems, type RetryPolicy } from './policy.ts';
+import type { RetryQueueProps } from './props.ts';
 
 /** What is looked at, with the defaults filled in. */
 export interface Checked {
-  readonly targetUrl: string;
+  readonly targetUrl?: string;
   readonly contentType?: string;
   readonly scope?: string;
   readonly signingSecret?: string;
@@ -24,6 +25,7 @@ export interface Checked {
   readonly visibilityTimeout: Duration;
   readonly retentionPeriod: Duration;
   readonly maxReceiveCount: number;
+  readonly fifo?: boolean;
   readonly topic?: unknown;
   readonly topicOperations?: readonly string[];
   readonly monitoring: 'alarms-and-dashboard' | 'alarms' | 'none';
@@ -73,6 +75,37 @@ const HIDDEN = ['signingSecret', 'clientCertificate', 'clientKey'];
 
 /** The longest wait of SQS: an age is looked at when a message is received, which may be so long after it was sent. */
 const LONGEST_DELAY = 900;
+
+/** Options of the function that the construct makes, each of which a function of one's own has itself. */
+const OF_THE_READY_LAMBDA = [
+  'method',
+  'contentType',
+  'headers',
+  'attributeHeaders',
+  'signingSecret',
+  'clientCertificate',
+  'clientKey',
+  'secrets',
+  'parameters',
+  'scope',
+  'code',
+  'architecture',
+  'memorySize',
+  'timeout',
+  'logRetention',
+] as const satisfies readonly (keyof RetryQueueProps)[];
+
+/** What is wrong with the choice between the ready Lambda and a function of one's own. */
+export function choiceProblems(props: RetryQueueProps): string[] {
+  if ((props.targetUrl === undefined) === (props.handler === undefined)) {
+    const given = props.handler === undefined ? 'neither targetUrl nor handler is given' : 'targetUrl and handler are both given';
+    return [`${given}: give targetUrl, where each message is POSTed, or handler, a function of your own`];
+  }
+  if (props.handler === undefined) return [];
+  return OF_THE_READY_LAMBDA.filter((name) => props[name] !== undefined).map(
+    (name) => `${name} is an option of the function that targetUrl makes, and handler is given: leave it out, and set it at the handler`,
+  );
+}
 
 /** One sentence for each problem: the option, its value, and the remedy. */
 export function problemsOf(options: Checked): string[] {
@@ -132,8 +165,11 @@ function together(options: Checked): string[] {
   if (options.batchSize > 10 && window < 1) {
     problems.push(`batchSize is ${options.batchSize}, and more than 10 need time to gather: give maxBatchingWindow 1 s, or batchSize 10`);
   }
+  if (options.fifo && window > 0) {
+    problems.push(`maxBatchingWindow is ${window} s, and a FIFO queue has none: leave it out`);
+  }
   const message = seconds(options.messageTimeout);
-  const longest = timeout - Math.min(5, timeout / 4);
+  const longest = longestMessage(timeout);
   if (message > longest) {
     problems.push(
       `messageTimeout is ${message} s, and of timeout (${timeout} s) ${longest} s are left once there is time to settle: ` +
@@ -164,6 +200,11 @@ function together(options: Checked): string[] {
     }
   }
   return problems;
+}
+
+/** Seconds of a function's timeout that are left for a message, once there is time to settle. */
+export function longestMessage(timeout: number): number {
+  return timeout - Math.min(5, timeout / 4);
 }
 
 function parsed(policy: RetryPolicy | string): RetryPolicy {

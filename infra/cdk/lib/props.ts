@@ -9,13 +9,19 @@ import type * as logs from 'aws-cdk-lib/aws-logs';
 import type * as secretsmanager from 'aws-cdk-lib/aws-secretsmanager';
 import type * as sns from 'aws-cdk-lib/aws-sns';
 import type * as ssm from 'aws-cdk-lib/aws-ssm';
-import { type Checked, seconds } from './checks.ts';
+import { type Checked, longestMessage, seconds } from './checks.ts';
 import type { RetryPolicy } from './policy.ts';
 
 /** Options of `RetryQueue`. */
 export interface RetryQueueProps {
-  /** Where each message is POSTed (https). */
-  readonly targetUrl: string;
+  /** Where each message is POSTed (https). Give either this or `handler`. */
+  readonly targetUrl?: string;
+  /**
+   * A function of your own whose handler handles the messages, in the same stack. The construct makes no function then. It sets the handler's
+   * `RecursiveLoop` and `REQUEUE_…` variables, and lets its role use the queue. Its timeout decides the visibility timeout. A function may
+   * handle several queues if their options lead to the same variables.
+   */
+  readonly handler?: lambda.Function;
   /**
    * The HTTP method.
    * @default 'POST'
@@ -27,8 +33,8 @@ export interface RetryQueueProps {
    */
   readonly contentType?: string;
   /**
-   * How long the endpoint may take for one message. It must fit into `timeout`, of which 5 s, but at most a quarter, are kept for settling.
-   * @default Duration.seconds(10)
+   * How long the endpoint, or the handler, may take for one message. It must fit into `timeout`, of which 5 s, but at most a quarter, are kept for settling.
+   * @default - 10 s; the library's own 30 s for a handler
    */
   readonly messageTimeout?: Duration;
   /**
@@ -88,6 +94,12 @@ export interface RetryQueueProps {
    */
   readonly scope?: string;
   /**
+   * How a message waits for its retry: in a copy, or in its place in the queue, as always in a FIFO queue. In its place each receive is a retry, so
+   * `maxReceiveCount` must be above the policy's `maxRetries`.
+   * @default 'copy'
+   */
+  readonly strategy?: 'copy' | 'visibility';
+  /**
    * How a message that is given up reaches the dead-letter queue: as a copy that says why, moved by SQS (annotate); as it is, once SQS
    * has moved it after maxReceiveCount receives (redrive); as such a copy that the function sends there (direct).
    * @default 'annotate'
@@ -140,6 +152,11 @@ export interface RetryQueueProps {
    * @default - a unique one of the stack's name and the construct's id
    */
   readonly name?: string;
+  /**
+   * Whether both queues are FIFO queues. Then `deadLetterMode` should be `direct`: `annotate` says no reason there, as `redrive` does.
+   * @default false
+   */
+  readonly fifo?: boolean;
   /**
    * The key with which the queues are encrypted.
    * @default - keys of SQS
@@ -204,11 +221,14 @@ export interface RetryQueueProps {
 export type Completed = RetryQueueProps & Checked & { readonly architecture: lambda.Architecture };
 
 export function completed(props: RetryQueueProps): Completed {
-  const timeout = props.timeout ?? Duration.seconds(60);
+  const { handler } = props;
+  // A function without a timeout has Lambda's.
+  const timeout = handler ? (handler.timeout ?? Duration.seconds(3)) : (props.timeout ?? Duration.seconds(60));
   const maxBatchingWindow = props.maxBatchingWindow ?? Duration.seconds(0);
   return {
     ...props,
-    messageTimeout: props.messageTimeout ?? Duration.seconds(10),
+    // The library cuts its default to what the function's timeout leaves.
+    messageTimeout: props.messageTimeout ?? Duration.seconds(handler ? Math.min(30, longestMessage(seconds(timeout))) : 10),
     messageConcurrency: props.messageConcurrency ?? 10,
     architecture: props.architecture ?? lambda.Architecture.ARM_64,
     memorySize: props.memorySize ?? 256,

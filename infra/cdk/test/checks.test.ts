@@ -23,6 +23,8 @@ test('what does not go together is refused, with the remedy', () => {
     [{ visibilityTimeout: seconds(359) }, /visibilityTimeout is 359 s, .*: leave it out, or give it 360 s$/],
     [{ visibilityTimeout: seconds(364), maxBatchingWindow: seconds(5) }, /visibilityTimeout is 364 s, .* give it 365 s$/],
     [{ batchSize: 11 }, /batchSize is 11, .*: give maxBatchingWindow 1 s, or batchSize 10$/],
+    [{ fifo: true, maxBatchingWindow: seconds(1) }, /maxBatchingWindow is 1 s, and a FIFO queue has none: leave it out$/],
+    [{ targetUrl: undefined }, /neither targetUrl nor handler is given: give targetUrl, .*, or handler, /],
     [{ messageTimeout: seconds(56) }, /messageTimeout is 56 s, .*: give messageTimeout 55 s at most, or a longer timeout$/],
     [{ timeout: seconds(8), messageTimeout: seconds(7) }, /messageTimeout is 7 s, .*: give messageTimeout 6 s at most/],
     [{ retentionPeriod: seconds(173_699) }, /retentionPeriod is 173699 s, .* up to 172800 s: .* here 173700 s/],

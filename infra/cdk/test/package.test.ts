@@ -40,7 +40,9 @@ test('the packed construct makes what the source makes, imported and required', 
     assert.deepEqual(withoutAsset(JSON.parse(run(process.execPath, name))), withoutAsset(expected), name);
   }
   // And with its types, as the README has it.
-  writeFileSync(join(there, 'readme.mts'), /```ts\n(.*?)```/s.exec(readFileSync(join(HERE, 'README.md'), 'utf8'))![1]!);
+  const examples = [...readFileSync(join(HERE, 'README.md'), 'utf8').matchAll(/```ts\n(.*?)```/gs)];
+  assert.equal(examples.length, 2);
+  examples.forEach(([, text], place) => writeFileSync(join(there, `readme-${place}.mts`), text!));
   writeFileSync(join(there, 'tsconfig.json'), JSON.stringify({ compilerOptions: { module: 'nodenext', strict: true, noEmit: true, types: ['node'] } }));
   run(join(HERE, 'node_modules/.bin/tsc'), '--project', there);
 });

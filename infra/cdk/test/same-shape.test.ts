@@ -36,6 +36,7 @@ const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<R
       ClientKey: `${SECRET}:key::`,
       Policy: '{"preset":"critical","errorConfigs":{"QUOTA":{"backoff":[300,900]}}}',
       Scope: 'tenant',
+      Strategy: 'visibility',
       DeadLetterMode: 'redrive',
       Mode: 'report',
     },
@@ -51,13 +52,14 @@ const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<R
       clientKey: `${SECRET}:key::`,
       policy: { preset: 'critical', errorConfigs: { QUOTA: { backoff: [300, 900] } } },
       scope: 'tenant',
+      strategy: 'visibility',
       deadLetterMode: 'redrive',
       mode: 'report',
     }),
   ],
   'with the options that say the default': [
-    { Method: 'POST', DeadLetterMode: 'annotate', Mode: 'requeue', Monitoring: 'alarms-and-dashboard' },
-    () => ({ method: 'POST', deadLetterMode: 'annotate', mode: 'requeue', monitoring: 'alarms-and-dashboard' }),
+    { Method: 'POST', Strategy: 'copy', DeadLetterMode: 'annotate', Mode: 'requeue', Fifo: 'false', Monitoring: 'alarms-and-dashboard' },
+    () => ({ method: 'POST', strategy: 'copy', deadLetterMode: 'annotate', mode: 'requeue', fifo: false, monitoring: 'alarms-and-dashboard' }),
   ],
   'with another size': [
     {
@@ -83,6 +85,7 @@ const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<R
       maxReceiveCount: 8,
     }),
   ],
+  'with FIFO queues': [{ Fifo: 'true', DeadLetterMode: 'direct' }, () => ({ fifo: true, deadLetterMode: 'direct' })],
   'with dead letters that the function sends': [{ DeadLetterMode: 'direct' }, () => ({ deadLetterMode: 'direct' })],
   'with secrets, parameters and their key': [
     { SecretArns: SECRET, ParameterArns: PARAMETER, SecretKmsKeyArn: KEY },

@@ -1,0 +1,128 @@
+/** A function of one's own in place of the ready Lambda: the same queues and alarms around it. */
+
+import assert from 'node:assert/strict';
+import { writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { test } from 'node:test';
+import { App, CfnResource, Duration, Stack } from 'aws-cdk-lib';
+import { Template as Assertions } from 'aws-cdk-lib/assertions';
+import * as kms from 'aws-cdk-lib/aws-kms';
+import * as lambda from 'aws-cdk-lib/aws-lambda';
+import { RetryQueue, type RetryQueueProps } from '../lib/index.ts';
+import { type Resolved, resolved, type Template } from './resolved.ts';
+import { deployed, lint, made, scratch, TARGET } from './world.ts';
+
+type Options = Omit<RetryQueueProps, 'handler' | 'targetUrl'>;
+
+function own(stack: Stack, props: Partial<lambda.FunctionProps> = {}): lambda.Function {
+  const code = lambda.Code.fromInline('exports.handler = () => {}');
+  return new lambda.Function(stack, 'Charge', { runtime: lambda.Runtime.NODEJS_22_X, handler: 'index.handler', code, ...props });
+}
+
+/** A stack with queues of these options in front of one function. */
+function wired(queues: Record<string, Options>, props: Partial<lambda.FunctionProps> = { timeout: Duration.seconds(60) }) {
+  const stack = new Stack(new App(), 'requeue');
+  const handler = own(stack, props);
+  const constructs = Object.entries(queues).map(([id, options]) => new RetryQueue(stack, id, { ...options, handler }));
+  return { stack, handler, constructs, template: Assertions.fromStack(stack).toJSON() as Template };
+}
+
+/** Its resources, with the ids that they have in the constructs. */
+function resources({ stack, template }: ReturnType<typeof wired>): Resolved['resources'] {
+  const ids = stack.node.findAll().filter(CfnResource.isCfnResource);
+  const name = (path: string) => path.replace(/^requeue\/(Orders\/)?/, '').replace('/Resource', '').replaceAll('/', '');
+  const names = Object.fromEntries(ids.map((resource) => [stack.resolve(resource.logicalId) as string, name(resource.node.path)]));
+  return resolved(template, { stackName: 'requeue', names }).resources;
+}
+
+const without = (all: Resolved['resources'], ...types: string[]) =>
+  Object.fromEntries(Object.entries(all).filter(([, { type }]) => !types.includes(type)));
+
+test('queues, alarms and dashboard are those of the ready Lambda', () => {
+  const options = { name: 'requeue', maxQueueDepth: 7 };
+  const ready = deployed(made(options)).resources;
+  const around = JSON.parse(JSON.stringify(resources(wired({ Orders: options }))).replaceAll('<Charge', '<Function')) as Resolved['resources'];
+  const of_the_function = ['AWS::Lambda::Function', 'AWS::IAM::Role', 'AWS::IAM::Policy', 'AWS::Logs::LogGroup'];
+  assert.deepEqual(without(around, ...of_the_function), without(ready, ...of_the_function));
+});
+
+test('the function is told what it needs and may use the queue, and nothing else', () => {
+  const around = wired({ Orders: { name: 'requeue', policy: { preset: 'critical' }, strategy: 'visibility', messageConcurrency: 4 } });
+  const { Charge, ChargeServiceRoleDefaultPolicy } = resources(around);
+  assert.equal(Charge!.properties['RecursiveLoop'], 'Allow');
+  assert.deepEqual((Charge!.properties['Environment'] as { Variables: object }).Variables, {
+    REQUEUE_CONCURRENCY: '4',
+    REQUEUE_DEAD_LETTER: 'annotate',
+    REQUEUE_POLICY: '{"preset":"critical"}',
+    REQUEUE_RECURSIVE_LOOP: 'Allow',
+    REQUEUE_STRATEGY: 'visibility',
+  });
+  const { Statement: statements } = ChargeServiceRoleDefaultPolicy!.properties['PolicyDocument'] as { Statement: object[] };
+  assert.deepEqual(statements, [
+    {
+      Action: ['sqs:ReceiveMessage', 'sqs:GetQueueAttributes', 'sqs:DeleteMessage', 'sqs:SendMessage', 'sqs:ChangeMessageVisibility'],
+      Effect: 'Allow',
+      Resource: '<Queue.Arn>',
+    },
+  ]);
+  const [orders] = around.constructs;
+  assert.equal(orders!.function, around.handler);
+  assert.equal(orders!.role, around.handler.role);
+});
+
+test('it may send dead letters and use the key, where it has to', () => {
+  const stack = new Stack(new App(), 'requeue');
+  const handler = own(stack);
+  new RetryQueue(stack, 'Orders', { handler, deadLetterMode: 'direct', encryptionKey: new kms.Key(stack, 'Key'), messageTimeout: Duration.seconds(2) });
+  const template = Assertions.fromStack(stack).toJSON() as Template;
+  const all = resources({ stack, handler, constructs: [], template });
+  const { Statement: statements } = all['ChargeServiceRoleDefaultPolicy']!.properties['PolicyDocument'] as { Statement: { Resource: string }[] };
+  assert.deepEqual(statements.map(({ Resource }) => Resource), ['<Queue.Arn>', '<Key.Arn>', '<DeadLetterQueue.Arn>']);
+  const { Variables: variables } = all['Charge']!.properties['Environment'] as { Variables: Record<string, string> };
+  assert.equal(variables['REQUEUE_DEAD_LETTER_QUEUE_URL'], '<DeadLetterQueue>');
+  assert.equal(variables['REQUEUE_TIMEOUT_SECONDS'], '2');
+});
+
+test('the visibility timeout follows from the timeout of the function, and from that of Lambda', () => {
+  const visibility = (props: Partial<lambda.FunctionProps>) =>
+    resources(wired({ Orders: {} }, props))['Queue']!.properties['VisibilityTimeout'];
+  assert.deepEqual([visibility({ timeout: Duration.minutes(5) }), visibility({})], ['1820', '38']);
+});
+
+test('several queues may have one function, if it is told the same for each', () => {
+  const around = wired({ Orders: { name: 'orders' }, Bills: { name: 'bills' } });
+  assert.equal(Object.values(resources(around)).filter(({ type }) => type === 'AWS::Lambda::EventSourceMapping').length, 2);
+  const path = join(scratch(), 'template.json');
+  writeFileSync(path, JSON.stringify(around.template));
+  assert.equal(lint(path), '');
+  for (const [options, names] of [
+    [{ policy: { preset: 'critical' } }, 'REQUEUE_POLICY'],
+    [{ deadLetterMode: 'direct', mode: 'report' }, 'REQUEUE_DEAD_LETTER and REQUEUE_MODE and REQUEUE_DEAD_LETTER_QUEUE_URL'],
+  ] as [Options, string][]) {
+    assert.throws(() => wired({ Orders: {}, Bills: options }), (error: Error) => {
+      assert.match(error.message, /^RetryQueue requeue\/Bills cannot work:\n {2}.*: give both queues the same options, or each a function of its own$/);
+      assert.deepEqual(error.message.split('  ')[1]!.split(' would ')[0]!.split(' and ').sort(), names.split(' and ').sort());
+      return true;
+    });
+  }
+});
+
+test('what is not told apart, or is an option of the ready Lambda, is refused', () => {
+  const refused = (props: RetryQueueProps | ((stack: Stack) => RetryQueueProps)) => {
+    const stack = new Stack(new App(), 'requeue');
+    let said: string[] = [];
+    assert.throws(
+      () => new RetryQueue(stack, 'Orders', typeof props === 'function' ? props(stack) : props),
+      (error: Error) => (said = error.message.split('\n').slice(1)).length > 0,
+    );
+    return said;
+  };
+  const remedy = 'give targetUrl, where each message is POSTed, or handler, a function of your own';
+  assert.deepEqual(refused({}), [`  neither targetUrl nor handler is given: ${remedy}`]);
+  assert.deepEqual(refused((stack) => ({ targetUrl: TARGET, handler: own(stack) })), [`  targetUrl and handler are both given: ${remedy}`]);
+  assert.deepEqual(
+    refused((stack) => ({ handler: own(stack), headers: {}, timeout: Duration.seconds(9) })),
+    ['headers', 'timeout'].map((name) => `  ${name} is an option of the function that targetUrl makes, and handler is given: leave it out, and set it at the handler`),
+  );
+  assert.match(refused((stack) => ({ handler: own(stack), messageTimeout: Duration.seconds(3) }))[0]!, /messageTimeout is 3 s, .* timeout \(3 s\) 2\.25 s/);
+});
