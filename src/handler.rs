@@ -105,6 +105,8 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     }
 }
 
+// Or the compiler's word on what is no handler would be about this, and not about `Handler`.
+#[diagnostic::do_not_recommend]
 impl<F, T, R, E> Handler<T> for F
 where
     F: Fn(Message<T>) -> R + Send + Sync + 'static,
@@ -156,6 +158,7 @@ impl<H, F> fmt::Debug for Scoped<H, F> {
     }
 }
 
+#[diagnostic::do_not_recommend]
 impl<H, T, F> Handler<T> for Scoped<H, F>
 where
     H: Handler<T>,
