@@ -65,7 +65,7 @@ pub use server::Server;
 pub use view::{Delivered, InFlight, MessageState, MessageView};
 
 use engine::error::SqsError;
-use engine::{Engine, Receive};
+use engine::{Arrivals, Engine, Receive};
 use exchange::Calls;
 
 /// The region of queues, unless another is named.
@@ -267,6 +267,22 @@ impl EmbeddedSqs {
     /// Ends what [`set_faults`](Self::set_faults) began.
     pub fn clear_faults(&self) {
         self.calls().set_hook(None);
+    }
+
+    /// Calls `observe` with the queue's name for each message that comes into a queue from now on:
+    /// it was sent, a redrive policy or a move task moved it, or it was put there by hand.
+    ///
+    /// Replaces the function of an earlier call. The queues are locked meanwhile, so `observe` must
+    /// not ask them anything.
+    ///
+    /// ```
+    /// # use requeue::{Clock, embedded::EmbeddedSqs};
+    /// # let sqs = EmbeddedSqs::new(Clock::system());
+    /// sqs.on_arrival(|queue, message| println!("{} came to {queue}", message.id));
+    /// ```
+    pub fn on_arrival(&self, observe: impl Fn(&str, &MessageView) + Send + Sync + 'static) {
+        let tell = move |queue: &str, message: &_| observe(queue, &MessageView::of(message));
+        self.engine().tell(Arrivals::told_to(Arc::new(tell)));
     }
 
     /// How many requests of this operation (as in `SendMessageBatch`) have arrived, the SDK's

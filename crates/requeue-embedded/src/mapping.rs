@@ -83,7 +83,7 @@ impl EventSourceMapping {
         batch: &Batch,
         result: &InvocationResult,
     ) -> Result<(), EmbeddedError> {
-        let kept = kept(result, &batch.message_ids());
+        let kept = batch.kept(result);
         let done =
             batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
         let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();
@@ -101,6 +101,13 @@ impl Batch {
     #[must_use]
     pub fn message_ids(&self) -> Vec<&str> {
         self.0.iter().map(|delivered| delivered.message.id.as_str()).collect()
+    }
+
+    /// The ids of the messages that stay in the queue after this result: all of them after a
+    /// function error, and those that a response names.
+    #[must_use]
+    pub fn kept(&self, result: &InvocationResult) -> Vec<&str> {
+        kept(result, &self.message_ids())
     }
 
     /// The event that the function gets. `queue` is where the batch came from.
@@ -154,7 +161,7 @@ fn attribute_value(attribute: &Attribute) -> Value {
 /// Source: Lambda developer guide, "Handling errors for an SQS event source": success is an empty
 /// or missing list and an empty or null response; a complete failure is invalid JSON, and an item
 /// with a missing, empty or unknown id.
-fn kept<'a>(answer: &'a InvocationResult, batch: &[&'a str]) -> Vec<&'a str> {
+fn kept<'a>(answer: &InvocationResult, batch: &[&'a str]) -> Vec<&'a str> {
     let InvocationResult::Response(bytes) = answer else {
         return batch.to_vec();
     };

@@ -1,12 +1,13 @@
 //! What no client can make happen.
 
+use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
 use aws_sdk_sqs::config::retry::RetryConfig;
 use requeue_sqs::Clock;
 
-use crate::EmbeddedSqs;
 use crate::exchange::{ExchangeResult, Request};
+use crate::{EmbeddedSqs, Entry};
 
 #[tokio::test]
 async fn a_clock_outside_of_what_a_date_header_can_say_ends_no_request() {
@@ -28,4 +29,29 @@ async fn a_clock_outside_of_what_a_date_header_can_say_ends_no_request() {
         let client = aws_sdk_sqs::Client::from_conf(config);
         client.list_queues().send().await.expect("it is answered");
     }
+}
+
+#[tokio::test]
+async fn each_message_that_comes_into_a_queue_is_told_once() {
+    let sqs = EmbeddedSqs::new(Clock::system());
+    let dead_letters = sqs.create_queue("dlq.fifo", []).expect("a queue");
+    let redrive = format!(r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":1}}"#);
+    let attributes = [("RedrivePolicy", &*redrive), ("VisibilityTimeout", "0")];
+    let queue = sqs.create_queue("jobs.fifo", attributes).expect("a queue");
+    let (sender, told) = std::sync::mpsc::channel();
+    sqs.on_arrival(move |queue, message| {
+        sender.send(format!("{} to {queue}", message.body)).expect("the test listens");
+    });
+    for body in ["a", "a", "b"] {
+        let attributes = BTreeMap::new();
+        let (group_id, deduplication_id) = (Some("g"), Some(body));
+        let entry =
+            Entry { body, delay_secs: 0, attributes: &attributes, group_id, deduplication_id };
+        sqs.put(&queue, &entry).expect("a message");
+    }
+    let received = sqs.receive(&queue, 1, Duration::ZERO).await.expect("a message");
+    assert_eq!(received[0].message.body, "a");
+    sqs.receive(&queue, 1, Duration::ZERO).await.expect("the next message");
+    let told: Vec<String> = told.try_iter().collect();
+    assert_eq!(told, ["a to jobs.fifo", "b to jobs.fifo", "a to dlq.fifo"]);
 }

@@ -1,6 +1,7 @@
 //! SQS as a state machine: a request and the time in, an answer out. Reads no clock, waits for
 //! nothing, knows no protocol.
 
+mod arrivals;
 mod check;
 mod deduplication;
 pub(crate) mod digest;
@@ -19,6 +20,7 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
+pub(crate) use arrivals::Arrivals;
 use error::{ErrorCode, SqsError};
 use message::{Draft, Message, Received, Sent};
 pub(crate) use moves::{MoveStatus, MoveTask};
@@ -35,6 +37,7 @@ pub(crate) struct Engine {
     queues: BTreeMap<String, QueueState>,
     deleted: BTreeMap<String, SystemTime>,
     moves: Vec<MoveTask>,
+    arrivals: Arrivals,
     instances: u64,
     ids: Ids,
 }
@@ -67,6 +70,7 @@ impl Engine {
             queues: BTreeMap::new(),
             deleted: BTreeMap::new(),
             moves: Vec::new(),
+            arrivals: Arrivals::default(),
             // A handle of an earlier process must mean nothing to this one.
             instances: seed,
             ids: Ids { seed, given: 0 },
@@ -112,8 +116,17 @@ impl Engine {
         self.instances = self.instances.wrapping_add(1);
         let mut queue = QueueState::new(name, settings, self.instances, now);
         queue.tags = tags;
+        queue.arrivals = self.arrivals.clone();
         self.queues.insert(name.to_owned(), queue);
         Ok(())
+    }
+
+    /// Lets somebody know of each message that comes into a queue, whatever brings it.
+    pub(crate) fn tell(&mut self, arrivals: Arrivals) {
+        for queue in self.queues.values_mut() {
+            queue.arrivals = arrivals.clone();
+        }
+        self.arrivals = arrivals;
     }
 
     /// The names of all queues that begin so.

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
 
+use super::arrivals::Arrivals;
 use super::check;
 use super::deduplication::Memory;
 use super::error::{ErrorCode, SqsError};
@@ -32,6 +33,7 @@ pub(crate) struct QueueState {
     /// Receipt handles that were not given out here: see [`put_in_flight`](Self::put_in_flight).
     foreign_handles: HashMap<String, Receipt>,
     purged: Option<SystemTime>,
+    pub(crate) arrivals: Arrivals,
 }
 
 /// What a receive does: so many messages, invisible for so long.
@@ -63,6 +65,7 @@ impl QueueState {
             memory: Memory::default(),
             foreign_handles: HashMap::new(),
             purged: None,
+            arrivals: Arrivals::default(),
         }
     }
 
@@ -124,6 +127,7 @@ impl QueueState {
         };
         message.sequence = self.settings.fifo.as_ref().map(|_| key);
         let sent = Sent { id: message.id.clone(), sequence: message.sequence };
+        self.arrivals.tell(&self.name, &message);
         self.index.insert(key, &message);
         self.messages.insert(key, message);
         sent

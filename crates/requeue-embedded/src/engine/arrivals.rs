@@ -1,0 +1,31 @@
+//! Who is told of the messages that come into queues.
+
+use std::fmt;
+use std::sync::Arc;
+
+use super::message::Message;
+
+/// Called with the queue's name and the message, while the queues are locked.
+type Observer = Arc<dyn Fn(&str, &Message) + Send + Sync>;
+
+/// Nobody, or one observer.
+#[derive(Clone, Default)]
+pub(crate) struct Arrivals(Option<Observer>);
+
+impl Arrivals {
+    pub(crate) fn told_to(observer: Observer) -> Self {
+        Self(Some(observer))
+    }
+
+    pub(super) fn tell(&self, queue: &str, message: &Message) {
+        if let Some(observer) = &self.0 {
+            observer(queue, message);
+        }
+    }
+}
+
+impl fmt::Debug for Arrivals {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Arrivals").field(&self.0.is_some()).finish()
+    }
+}
