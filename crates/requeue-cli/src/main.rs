@@ -11,7 +11,9 @@ mod dlq;
 mod doctor;
 mod document;
 mod endpoint;
+mod event;
 mod invoke;
+mod message;
 mod new;
 mod outage;
 mod output;
@@ -19,6 +21,7 @@ mod places;
 mod policy_text;
 mod redrive_policy;
 mod schedule;
+mod send;
 mod serve;
 mod stop;
 mod table;
@@ -65,9 +68,13 @@ enum Command {
     /// Plays through what would take a real system hours, in virtual time.
     #[command(subcommand)]
     Simulate(Simulation),
-    /// Serves the demo's flaky endpoint and an embedded SQS on loopback, to try other programs
-    /// against.
+    /// Serves an embedded SQS on loopback, with a function of yours behind an event source mapping,
+    /// or with the demo's flaky endpoint.
     Serve(serve::Arguments),
+    /// Sends a message to the queue of `requeue serve`, or to any other.
+    Send(send::Arguments),
+    /// Prints a fresh SQS event, for `cargo lambda invoke --data-file` or `sam local invoke`.
+    Event(event::Arguments),
 }
 
 #[derive(Subcommand)]
@@ -93,6 +100,8 @@ fn main() -> ExitCode {
         Command::Schedule(arguments) => schedule::run(&arguments),
         Command::Simulate(Simulation::Outage(arguments)) => outage::run(&arguments),
         Command::Serve(arguments) => serve::run(&arguments),
+        Command::Send(arguments) => send::run(&arguments),
+        Command::Event(arguments) => event::run(&arguments),
     };
     ended.unwrap_or_else(|error| output::failed(error.as_ref()))
 }

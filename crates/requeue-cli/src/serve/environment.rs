@@ -1,0 +1,197 @@
+//! One execution environment: a function's process and its Runtime API. It works on one invocation
+//! at a time.
+
+use std::future::pending;
+use std::io;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use bytes::Bytes;
+use rustix::process::Pid;
+use tokio::process::Child;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::{sleep, timeout};
+
+use super::function::Function;
+use super::function_output::pass_through;
+use super::process_group::ProcessGroups;
+use super::runtime_api::{Invocation, RuntimeApi, RuntimeRequest};
+use super::show;
+
+/// How long Lambda lets a function initialise. Source: Lambda developer guide, "Understanding the
+/// Lambda execution environment lifecycle".
+pub(super) const INIT_TIMEOUT: Duration = Duration::from_secs(10);
+/// For what an ended process has written last.
+const LAST_OUTPUT: Duration = Duration::from_millis(500);
+/// Between SIGTERM and SIGKILL.
+pub(super) const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
+
+/// Ends its process when it is dropped.
+pub(super) struct Environment {
+    api: RuntimeApi,
+    pid: Pid,
+    groups: ProcessGroups,
+    exit: watch::Receiver<Option<ExitStatus>>,
+    /// The function's open request for the next invocation.
+    next: Option<oneshot::Sender<Invocation>>,
+}
+
+/// Why there is no environment.
+pub(super) enum StartError {
+    /// The process could not be started at all.
+    Refused(String),
+    /// It ended before it asked for an invocation.
+    Exited(ExitStatus),
+    /// It reported that it cannot be initialised.
+    InitError(String),
+    /// It did not ask for an invocation in time.
+    TimedOut(Duration),
+}
+
+/// How an invocation ended.
+pub(super) enum InvocationEnd {
+    Response(Bytes),
+    /// The function reported an error.
+    Error(String),
+    /// The process ended.
+    Exited(ExitStatus),
+    /// The process asked for the next invocation without a response to this one: another process
+    /// has taken its place.
+    Abandoned,
+    /// The process was killed.
+    TimedOut,
+}
+
+impl Environment {
+    /// Starts a process, and waits until it asks for its first invocation.
+    pub(super) async fn start(
+        function: &Function,
+        number: u64,
+        groups: &ProcessGroups,
+    ) -> Result<Self, StartError> {
+        let api = RuntimeApi::listen().await.map_err(|error| {
+            StartError::Refused(format!("no port for the Runtime API: {error}"))
+        })?;
+        let child = function.command(api.address, number).spawn();
+        let child = child.map_err(|error| StartError::Refused(function.refused(&error)))?;
+        let mut environment = Self::of(api, child, number, groups)
+            .map_err(|error| StartError::Refused(error.to_string()))?;
+        let mut hint = std::pin::pin!(async {
+            sleep(INIT_TIMEOUT).await;
+            show::no_invocation_asked_for(function.file.is_none());
+            pending::<()>().await;
+        });
+        loop {
+            let request = tokio::select! {
+                biased;
+                request = environment.api.request() => request,
+                status = exited(&environment.exit) => return Err(StartError::Exited(status)),
+                () = &mut hint => continue,
+            };
+            match request {
+                RuntimeRequest::Next(next) => {
+                    environment.next = Some(next);
+                    return Ok(environment);
+                }
+                RuntimeRequest::InitError { error } => return Err(StartError::InitError(error)),
+                RuntimeRequest::Response { .. } | RuntimeRequest::Error { .. } => {}
+            }
+        }
+    }
+
+    fn of(
+        api: RuntimeApi,
+        mut child: Child,
+        number: u64,
+        groups: &ProcessGroups,
+    ) -> io::Result<Self> {
+        let pid = child.id().and_then(|id| Pid::from_raw(i32::try_from(id).ok()?));
+        let pid = pid.ok_or_else(|| io::Error::other("the process has no id"))?;
+        groups.add(pid);
+        let mut output = JoinSet::new();
+        child.stdout.take().map(|stream| output.spawn(pass_through(stream, number)));
+        child.stderr.take().map(|stream| output.spawn(pass_through(stream, number)));
+        let (sender, exit) = watch::channel(None);
+        let ended = groups.clone();
+        tokio::spawn(async move {
+            let status = child.wait().await.unwrap_or_default();
+            // What it has started does not outlive it, as in Lambda.
+            ended.kill(pid);
+            let _ =
+                timeout(LAST_OUTPUT, async { while output.join_next().await.is_some() {} }).await;
+            sender.send_replace(Some(status));
+        });
+        Ok(Self { api, pid, groups: groups.clone(), exit, next: None })
+    }
+
+    /// Hands over an invocation, and waits for its end.
+    pub(super) async fn invoke(
+        &mut self,
+        invocation: Invocation,
+        limit: Duration,
+    ) -> InvocationEnd {
+        let Ok(end) = timeout(limit, self.end_of(invocation)).await else {
+            self.groups.kill(self.pid);
+            return InvocationEnd::TimedOut;
+        };
+        end
+    }
+
+    async fn end_of(&mut self, invocation: Invocation) -> InvocationEnd {
+        let mut given = false;
+        loop {
+            if let Some(next) = self.next.take() {
+                // A connection that broke meanwhile asks again.
+                given = next.send(invocation.clone()).is_ok();
+            }
+            let request = tokio::select! {
+                biased;
+                request = self.api.request() => request,
+                status = exited(&self.exit) => return InvocationEnd::Exited(status),
+            };
+            match request {
+                RuntimeRequest::Next(next) => {
+                    self.next = Some(next);
+                    if given {
+                        return InvocationEnd::Abandoned;
+                    }
+                }
+                RuntimeRequest::Response { id, body } if id == invocation.request_id => {
+                    return InvocationEnd::Response(body);
+                }
+                RuntimeRequest::Error { id, error } if id == invocation.request_id => {
+                    return InvocationEnd::Error(error);
+                }
+                RuntimeRequest::InitError { error } => return InvocationEnd::Error(error),
+                RuntimeRequest::Response { .. } | RuntimeRequest::Error { .. } => {}
+            }
+        }
+    }
+
+    /// The end of its process.
+    pub(super) async fn exited(&self) -> ExitStatus {
+        exited(&self.exit).await
+    }
+
+    /// Asks the process to end, and ends it if it does not.
+    pub(super) async fn end(self) {
+        self.groups.terminate(self.pid);
+        let _ = timeout(SHUTDOWN_GRACE, self.exited()).await;
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        self.groups.kill(self.pid);
+    }
+}
+
+async fn exited(exit: &watch::Receiver<Option<ExitStatus>>) -> ExitStatus {
+    let status = exit.clone().wait_for(Option::is_some).await.ok().and_then(|status| *status);
+    match status {
+        Some(status) => status,
+        // The process is waited for as long as this runtime lives.
+        None => pending().await,
+    }
+}

@@ -1,0 +1,218 @@
+//! The function that is served: which program it is, what its process gets from Lambda, and why it
+//! cannot be started.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, ErrorKind, Read};
+use std::net::SocketAddr;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use jiff::Timestamp;
+use requeue::Clock;
+use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
+use tokio::process::Command;
+
+use crate::Error;
+
+/// The variables by which a program finds credentials or other endpoints of AWS. Those of the user
+/// lead to real queues, so the function gets none of them.
+const LEADING_TO_AWS: [&str; 13] = [
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
+    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+    "AWS_CREDENTIAL_EXPIRATION",
+    "AWS_DEFAULT_PROFILE",
+    "AWS_ENDPOINT_URL",
+    "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
+    "AWS_LAMBDA_MAX_CONCURRENCY",
+    "AWS_PROFILE",
+    "AWS_ROLE_ARN",
+    "AWS_SECURITY_TOKEN",
+    "AWS_WEB_IDENTITY_TOKEN_FILE",
+];
+
+/// What a variable holds unless the user has set it.
+const UNLESS_SET: [(&str, &str); 4] = [
+    // As in `template.yaml`.
+    ("REQUEUE_DEAD_LETTER", "annotate"),
+    // There is nobody here who makes metrics of these long lines.
+    ("REQUEUE_METRICS", "off"),
+    // There is no loop detection here.
+    ("REQUEUE_RECURSIVE_LOOP", "Allow"),
+    ("_HANDLER", "bootstrap"),
+];
+
+/// Without the span of `lambda_runtime`, which puts request id and trace before each line, and
+/// otherwise as `requeue::run` logs by itself.
+const LOG_FILTER: &str = "info,lambda_runtime=warn,aws_config=error";
+/// Lambda's smallest.
+const MEMORY_MIB: &str = "128";
+
+/// A program with its arguments.
+pub(super) struct Function {
+    program: OsString,
+    arguments: Vec<OsString>,
+    name: String,
+    /// The file whose change means a new build.
+    pub(super) file: Option<PathBuf>,
+    /// Where the function finds SQS.
+    sqs_url: String,
+}
+
+impl Function {
+    /// A program by its path.
+    pub(super) fn at(path: &Path, arguments: &[OsString], sqs_url: &str) -> Result<Self, Error> {
+        check(path)?;
+        let path = std::path::absolute(path)?;
+        Ok(Self {
+            program: path.clone().into(),
+            arguments: arguments.to_vec(),
+            name: function_name(&path),
+            file: Some(path),
+            sqs_url: sqs_url.to_owned(),
+        })
+    }
+
+    /// A command that ends up being the function, as `cargo run` does.
+    pub(super) fn by(command: &[OsString], sqs_url: &str) -> Result<Self, Error> {
+        let (program, arguments) = command.split_first().ok_or("there is no command after --")?;
+        Ok(Self {
+            program: program.clone(),
+            arguments: arguments.to_vec(),
+            name: "function".to_owned(),
+            file: None,
+            sqs_url: sqs_url.to_owned(),
+        })
+    }
+
+    pub(super) fn arn(&self) -> String {
+        format!("arn:aws:lambda:{DEFAULT_REGION}:{DEFAULT_ACCOUNT}:function:{}", self.name)
+    }
+
+    /// The process to start for an execution environment. Source: Lambda developer guide, "Defined
+    /// runtime environment variables".
+    pub(super) fn command(&self, runtime_api: SocketAddr, environment: u64) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.arguments);
+        for name in LEADING_TO_AWS {
+            command.env_remove(name);
+        }
+        for (name, value) in UNLESS_SET {
+            if !is_set(name) {
+                command.env(name, value);
+            }
+        }
+        if !is_set("RUST_LOG") && !is_set("AWS_LAMBDA_LOG_LEVEL") {
+            command.env("RUST_LOG", LOG_FILTER);
+        }
+        let date =
+            Timestamp::try_from(Clock::system().now()).unwrap_or_default().strftime("%Y/%m/%d");
+        command
+            .env("AWS_LAMBDA_RUNTIME_API", runtime_api.to_string())
+            .env("AWS_LAMBDA_FUNCTION_NAME", &self.name)
+            .env("AWS_LAMBDA_FUNCTION_VERSION", "$LATEST")
+            .env("AWS_LAMBDA_FUNCTION_MEMORY_SIZE", MEMORY_MIB)
+            .env("AWS_LAMBDA_INITIALIZATION_TYPE", "on-demand")
+            .env("AWS_LAMBDA_LOG_GROUP_NAME", format!("/aws/lambda/{}", self.name))
+            .env("AWS_LAMBDA_LOG_STREAM_NAME", format!("{date}/[$LATEST]{environment:032x}"))
+            .env("LAMBDA_TASK_ROOT", self.task_root())
+            .env("AWS_REGION", DEFAULT_REGION)
+            .env("AWS_DEFAULT_REGION", DEFAULT_REGION)
+            .env("AWS_ENDPOINT_URL_SQS", &self.sqs_url)
+            .env("AWS_ACCESS_KEY_ID", "example")
+            .env("AWS_SECRET_ACCESS_KEY", "example")
+            .env("AWS_SESSION_TOKEN", "example")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .process_group(0);
+        command
+    }
+
+    fn task_root(&self) -> PathBuf {
+        let directory = self.file.as_deref().and_then(Path::parent).map(Path::to_owned);
+        directory.or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| ".".into())
+    }
+
+    /// Why the process could not be started, with what to do.
+    pub(super) fn refused(&self, error: &io::Error) -> String {
+        let program = Path::new(&self.program).display();
+        if let Some(machine) = self.file.as_deref().and_then(foreign_machine) {
+            return format!(
+                "{program} is built for {machine}, and this machine is {}: build it without \
+                 --target and --arm64",
+                std::env::consts::ARCH
+            );
+        }
+        match error.kind() {
+            ErrorKind::NotFound if self.file.is_some() => format!(
+                "{program} cannot be started: the interpreter that its first line names, or its \
+                 loader, does not exist on this machine"
+            ),
+            ErrorKind::NotFound => {
+                format!("the command {program} does not exist: look at its name and at PATH")
+            }
+            _ => format!("{program} cannot be started: {error}"),
+        }
+    }
+}
+
+/// Whether the function inherits this variable.
+fn is_set(name: &str) -> bool {
+    std::env::var_os(name).is_some()
+}
+
+/// Whether a file is there and can be executed.
+fn check(path: &Path) -> Result<(), Error> {
+    let shown = path.display();
+    let metadata = match fs::metadata(path) {
+        Ok(metadata) => metadata,
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(format!(
+                "--function {shown} does not exist: build it first, or let a command build and \
+                 run it, as in `requeue serve -- cargo run`"
+            )
+            .into());
+        }
+        Err(error) => return Err(format!("--function {shown} cannot be read: {error}").into()),
+    };
+    if metadata.is_dir() {
+        return Err(format!(
+            "--function {shown} is a directory: name the program itself, as in \
+             --function target/debug/NAME"
+        )
+        .into());
+    }
+    if metadata.permissions().mode() & 0o111 == 0 {
+        return Err(format!(
+            "--function {shown} is not executable: name the program that the build writes, or \
+             allow it by `chmod +x {shown}`"
+        )
+        .into());
+    }
+    Ok(())
+}
+
+/// The machine that an ELF program is built for, if that is another one than this. Source: ELF
+/// specification, `e_machine`, for little-endian programs.
+fn foreign_machine(path: &Path) -> Option<&'static str> {
+    let mut head = [0; 20];
+    File::open(path).ok()?.read_exact(&mut head).ok()?;
+    let machine = match (&head[..4], head[18], head[19]) {
+        (b"\x7fELF", 62, 0) => "x86_64",
+        (b"\x7fELF", 183, 0) => "aarch64",
+        (b"\x7fELF", ..) => "another architecture",
+        _ => return None,
+    };
+    (machine != std::env::consts::ARCH).then_some(machine)
+}
+
+/// The file's name, as far as Lambda allows it in a function's name.
+fn function_name(path: &Path) -> String {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let legal = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' };
+    stem.chars().map(legal).take(64).collect()
+}

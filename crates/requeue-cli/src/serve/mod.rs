@@ -1,0 +1,306 @@
+//! `requeue serve`: an embedded SQS on loopback, and what is tried with it: a function of the user's
+//! own behind an event source mapping, or the demo's endpoint for curl, the AWS CLI and others.
+
+use std::ffi::OsString;
+use std::io;
+use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Request, Response};
+use http_body_util::Full;
+use requeue::Clock;
+use requeue::embedded::loopback::{self, Bounds};
+use requeue::embedded::{EmbeddedSqs, Server};
+use requeue::queue::{MAX_BATCH_BYTES, QueueArn};
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+use crate::endpoint::{Endpoint, header};
+use crate::output::outln;
+use crate::stop::Stop;
+use crate::{Error, output};
+
+mod environment;
+mod function;
+mod function_output;
+mod poller;
+mod process_group;
+mod rebuild;
+mod runtime_api;
+mod show;
+
+use environment::SHUTDOWN_GRACE;
+use function::Function;
+use poller::{MappingSettings, Poller};
+use process_group::ProcessGroups;
+
+/// What the endpoint takes: bodies as large as a message can be.
+const BOUNDS: Bounds =
+    Bounds { body: MAX_BATCH_BYTES, bodies: 64 * MAX_BATCH_BYTES, connections: 256 };
+
+/// Where `requeue send` looks for SQS.
+pub(crate) const SQS_PORT: u16 = 9324;
+/// The endpoint's port, which is in use on many machines.
+const ENDPOINT_PORT: u16 = 8080;
+/// Most messages of a batch from a FIFO queue. Source: Lambda developer guide, "Using Lambda with
+/// Amazon SQS".
+const FIFO_BATCH_SIZE: u16 = 10;
+
+#[derive(clap::Args)]
+#[command(
+    override_usage = "requeue serve [OPTIONS]\n       \
+                      requeue serve [OPTIONS] --function <PATH> [ARGS]...\n       \
+                      requeue serve [OPTIONS] -- <COMMAND> [ARGS]...",
+    after_help = "A function is any program that speaks Lambda's Runtime API: a handler of \
+                  requeue::run, lambda_runtime, or a bootstrap of another language. It gets the \
+                  environment variables that Lambda sets, example credentials, \
+                  AWS_ENDPOINT_URL_SQS, and otherwise your variables. Unless you set them, \
+                  REQUEUE_DEAD_LETTER is annotate and REQUEUE_RECURSIVE_LOOP is Allow, as in \
+                  template.yaml, and REQUEUE_METRICS is off. Its output is shown with the number of its execution environment \
+                  before each line. When the file of --function changes, the new build takes its \
+                  place. `requeue send` sends a message.\n\n\
+                  Ctrl-C ends it with all that it has started. Queues are kept in memory.\n\n\
+                  The endpoint answers a body as its member `answer` says: ok, rate-limit, quota, \
+                  unavailable, hang, reset, invalid; with `times` so many times, and with 200 from \
+                  then on."
+)]
+pub(crate) struct Arguments {
+    /// Invokes this program with batches from the queue; arguments of its own may follow.
+    #[arg(long, num_args = 1.., value_names = ["PATH", "ARGS"])]
+    function: Vec<OsString>,
+    /// A command that runs the function, as in `requeue serve -- cargo run`.
+    #[arg(last = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+    /// The queue's name; one that ends in .fifo makes a FIFO queue. Its dead-letter queue is
+    /// NAME-dlq.
+    #[arg(long, value_name = "NAME", default_value = "orders")]
+    queue: String,
+    /// Most messages of a batch; 10 on a FIFO queue.
+    #[arg(long, value_name = "MESSAGES", default_value_t = 10,
+          value_parser = clap::value_parser!(u16).range(1..=10_000))]
+    batch_size: u16,
+    /// Most execution environments at once; each is a process, started on demand.
+    #[arg(long, value_name = "ENVIRONMENTS", default_value_t = 2,
+          value_parser = clap::value_parser!(u16).range(1..=100))]
+    maximum_concurrency: u16,
+    /// The function's timeout; a process that needs longer is killed.
+    #[arg(long, value_name = "SECONDS", default_value_t = 15,
+          value_parser = clap::value_parser!(u16).range(1..=900))]
+    timeout: u16,
+    /// The queue's visibility timeout: when a message that was kept comes back. [default: twice
+    /// --timeout]
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(0..=43_200))]
+    visibility_timeout: Option<u16>,
+    /// After so many receives SQS moves a message to the dead-letter queue.
+    #[arg(long, value_name = "RECEIVES", default_value_t = 5,
+          value_parser = clap::value_parser!(u16).range(1..=1_000))]
+    max_receive_count: u16,
+    /// The endpoint's port on 127.0.0.1; 0 lets the system choose one. With a function there is an
+    /// endpoint only if this is given. [default: 8080]
+    #[arg(long)]
+    port: Option<u16>,
+    /// The port of SQS on 127.0.0.1; 0 lets the system choose one.
+    #[arg(long, default_value_t = SQS_PORT)]
+    sqs_port: u16,
+}
+
+pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
+    arguments.check()?;
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let ended = runtime.block_on(async {
+        if arguments.has_function() {
+            serve_function(arguments).await
+        } else {
+            serve(arguments).await
+        }
+    });
+    // The output of a process that has left its group may never end.
+    runtime.shutdown_background();
+    ended
+}
+
+async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let sqs = ServedSqs::open(arguments).await?;
+    let listener = listen(arguments.port.unwrap_or(ENDPOINT_PORT)).await?;
+    sqs.show(Some(&listener))?;
+    // Nobody stops it but a signal, which ends the process.
+    serve_endpoint(listener).await;
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
+    let sqs = ServedSqs::open(arguments).await?;
+    let function = arguments.function(&sqs.server.url())?;
+    let endpoint = match arguments.port {
+        Some(port) => Some(listen(port).await?),
+        None => None,
+    };
+    let groups = ProcessGroups::default();
+    let at_second_signal = groups.clone();
+    let stop = Stop::listen_and(move || at_second_signal.kill_all())?;
+    sqs.show(endpoint.as_ref())?;
+    arguments.show_function()?;
+    if let Some(listener) = endpoint {
+        tokio::spawn(serve_endpoint(listener));
+    }
+    let settings = MappingSettings {
+        batch_size: arguments.batch_size.into(),
+        maximum_concurrency: arguments.maximum_concurrency.into(),
+        timeout: Duration::from_secs(arguments.timeout.into()),
+    };
+    let ServedSqs { embedded, queue, dead_letters, .. } = &sqs;
+    let mut poller = Poller::new(embedded, queue, dead_letters, function, settings, groups.clone());
+    let ended = poller.run(&stop, &arguments.send_command(&sqs.server)).await;
+    groups.end_all(SHUTDOWN_GRACE).await;
+    ended.map(|()| stop.exit_code(ExitCode::SUCCESS))
+}
+
+/// A queue with its dead-letter queue, served.
+struct ServedSqs {
+    embedded: EmbeddedSqs,
+    server: Server,
+    queue: QueueArn,
+    dead_letters: QueueArn,
+}
+
+impl ServedSqs {
+    async fn open(arguments: &Arguments) -> Result<Self, Error> {
+        let embedded = EmbeddedSqs::new(Clock::system());
+        let name = &arguments.queue;
+        let dead_letters = match name.strip_suffix(".fifo") {
+            Some(stem) => format!("{stem}-dlq.fifo"),
+            None => format!("{name}-dlq"),
+        };
+        let refused = |error| format!("--queue {name}: {error}");
+        let dead_letters = embedded
+            .create_queue(&dead_letters, [("MessageRetentionPeriod", "1209600")])
+            .map_err(refused)?;
+        let redrive = format!(
+            r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{}}}"#,
+            arguments.max_receive_count
+        );
+        let visibility = arguments.visibility_timeout().to_string();
+        let attributes = [("VisibilityTimeout", &*visibility), ("RedrivePolicy", &redrive)];
+        let queue = embedded.create_queue(name, attributes).map_err(refused)?;
+        let server = embedded.serve(arguments.sqs_port).await;
+        let server = server.map_err(|error| taken(arguments.sqs_port, "--sqs-port", &error))?;
+        Ok(Self { embedded, server, queue, dead_letters })
+    }
+
+    fn show(&self, endpoint: Option<&TcpListener>) -> Result<(), Error> {
+        let url = self.server.url();
+        if let Some(listener) = endpoint {
+            outln!("endpoint      http://{}/orders", listener.local_addr()?)?;
+        }
+        outln!("SQS           AWS_ENDPOINT_URL_SQS={url}")?;
+        outln!("queue         {}", self.queue.url_at(&url))?;
+        outln!("dead letters  {}", self.dead_letters.url_at(&url))?;
+        Ok(())
+    }
+}
+
+impl Arguments {
+    fn has_function(&self) -> bool {
+        !self.function.is_empty() || !self.command.is_empty()
+    }
+
+    fn visibility_timeout(&self) -> u16 {
+        self.visibility_timeout.unwrap_or(2 * self.timeout)
+    }
+
+    /// What clap cannot say in a sentence.
+    fn check(&self) -> Result<(), Error> {
+        if !self.function.is_empty() && !self.command.is_empty() {
+            return Err("--function and a command after -- are both given, and one function is \
+                        served: leave out one of them"
+                .into());
+        }
+        if self.queue.strip_suffix(".fifo").is_some() && self.batch_size > FIFO_BATCH_SIZE {
+            return Err(format!(
+                "--batch-size {} is too large: a batch of a FIFO queue has at most \
+                 {FIFO_BATCH_SIZE} messages",
+                self.batch_size
+            )
+            .into());
+        }
+        let visibility = self.visibility_timeout();
+        if self.has_function() && visibility < self.timeout {
+            return Err(format!(
+                "--visibility-timeout {visibility} is shorter than --timeout {}, and so SQS would \
+                 deliver messages again that are still worked on (Lambda refuses such a mapping): \
+                 choose at least {}, better six times the timeout",
+                self.timeout, self.timeout
+            )
+            .into());
+        }
+        Ok(())
+    }
+
+    /// How a message is sent to the function.
+    fn send_command(&self, server: &Server) -> String {
+        let port = match server.port() {
+            SQS_PORT => String::new(),
+            port => format!(" --sqs-port {port}"),
+        };
+        let group = if self.queue.strip_suffix(".fifo").is_some() { " --group ID" } else { "" };
+        format!("requeue send BODY{group}{port}")
+    }
+
+    fn function(&self, sqs_url: &str) -> Result<Function, Error> {
+        match self.function.split_first() {
+            Some((path, arguments)) => Function::at(Path::new(path), arguments, sqs_url),
+            None => Function::by(&self.command, sqs_url),
+        }
+    }
+
+    fn show_function(&self) -> Result<(), Error> {
+        let words = if self.function.is_empty() { &self.command } else { &self.function };
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        outln!("function      {}", words.join(" "))?;
+        outln!(
+            "mapping       batch size {}, maximum concurrency {}, timeout {} s",
+            self.batch_size,
+            self.maximum_concurrency,
+            self.timeout
+        )?;
+        outln!(
+            "redrive       after {} receives; visibility timeout {} s",
+            self.max_receive_count,
+            self.visibility_timeout()
+        )?;
+        Ok(())
+    }
+}
+
+async fn listen(port: u16) -> Result<TcpListener, String> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+    listener.map_err(|error| taken(port, "--port", &error))
+}
+
+fn taken(port: u16, option: &str, error: &io::Error) -> String {
+    format!("port {port} of 127.0.0.1 cannot be opened: {error}; choose another with {option}")
+}
+
+async fn serve_endpoint(listener: TcpListener) {
+    let endpoint = Endpoint::default();
+    let (_running, stopped) = watch::channel(false);
+    loopback::serve(listener, stopped, BOUNDS, move |request| respond(endpoint.clone(), request))
+        .await;
+}
+
+/// One line for each response.
+async fn respond(endpoint: Endpoint, request: Request<Bytes>) -> io::Result<Response<Full<Bytes>>> {
+    let of = |name| header(request.headers(), name).unwrap_or("-").to_owned();
+    let (id, retries) = (of("idempotency-key"), of("x-requeue-retry-count"));
+    let response = endpoint.respond(request.map(Full::<Bytes>::from)).await;
+    let status = response
+        .as_ref()
+        .map_or_else(|_| "reset".to_owned(), |response| response.status().as_u16().to_string());
+    // Whoever is called goes on, whether anybody reads that or not.
+    let _ = output::line(format_args!("{status:>5}  message {id}, retry {retries}"));
+    response
+}

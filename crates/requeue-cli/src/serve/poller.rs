@@ -1,0 +1,344 @@
+//! Lambda's poller on a laptop: takes batches from the queue, hands each to an execution
+//! environment, and deletes the messages that the response acknowledges.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use bytes::Bytes;
+use futures_util::future::select_all;
+use requeue::Clock;
+use requeue::embedded::{
+    Batch, EmbeddedError, EmbeddedSqs, EventSourceMapping, InvocationResult, MessageState,
+    MessageView,
+};
+use requeue::queue::QueueArn;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+use uuid::Uuid;
+
+use super::environment::{Environment, INIT_TIMEOUT, InvocationEnd, StartError};
+use super::function::Function;
+use super::process_group::ProcessGroups;
+use super::runtime_api::Invocation;
+use super::show::{self, FinishedBatch};
+use super::{rebuild, show::line};
+use crate::Error;
+use crate::stop::Stop;
+
+/// Long polling, as Lambda's poller does.
+const POLL: Duration = Duration::from_secs(20);
+/// So long what the function has written may need to be shown before the line of its batch.
+const OUTPUT: Duration = Duration::from_millis(10);
+/// Between two starts after the first that failed; then twice as long each time.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// The mapping's and the function's settings.
+pub(super) struct MappingSettings {
+    pub(super) batch_size: usize,
+    pub(super) maximum_concurrency: usize,
+    pub(super) timeout: Duration,
+}
+
+/// All that changes while functions are served; one task owns it.
+pub(super) struct Poller {
+    mapping: EventSourceMapping,
+    queue: QueueArn,
+    settings: MappingSettings,
+    function: Arc<Function>,
+    groups: ProcessGroups,
+    arrivals: mpsc::UnboundedReceiver<Arrival>,
+    builds: watch::Receiver<()>,
+    /// Environments without an invocation; the one that was used last is taken first.
+    idle: Vec<Environment>,
+    /// Environments that are being started, or have an invocation.
+    turns: JoinSet<Turn>,
+    /// The delays of the messages that each running invocation has sent, by its trace.
+    sent: HashMap<String, Vec<u64>>,
+    /// Whether the latest start succeeded. Until then no message is received for nothing.
+    starts: bool,
+    /// Changes with each build: environments of an earlier one get no invocation.
+    build: u64,
+    failed_starts: u32,
+    next_start: Instant,
+    environments: u64,
+    batches: u64,
+}
+
+/// What an environment was busy with has ended.
+struct Turn {
+    build: u64,
+    environment: Option<Environment>,
+    /// Only of an environment that had to be started.
+    start: Option<Result<(), StartError>>,
+    invocation: Option<Invoked>,
+}
+
+struct Invoked {
+    number: u64,
+    batch: Batch,
+    trace: String,
+    result: InvocationResult,
+    error: Option<String>,
+    took: Duration,
+}
+
+/// A message that came into a queue.
+enum Arrival {
+    /// During the invocation of this trace.
+    Sent {
+        trace: String,
+        delay_secs: u64,
+    },
+    DeadLetter(MessageView),
+}
+
+impl Poller {
+    pub(super) fn new(
+        sqs: &EmbeddedSqs,
+        queue: &QueueArn,
+        dead_letters: &QueueArn,
+        function: Function,
+        settings: MappingSettings,
+        groups: ProcessGroups,
+    ) -> Self {
+        Self {
+            mapping: EventSourceMapping::new(sqs.clone(), queue.clone(), settings.batch_size),
+            queue: queue.clone(),
+            settings,
+            builds: rebuild::watch(function.file.clone()),
+            function: Arc::new(function),
+            groups,
+            arrivals: arrivals(sqs, queue.clone(), dead_letters.clone()),
+            idle: Vec::new(),
+            turns: JoinSet::new(),
+            sent: HashMap::new(),
+            starts: false,
+            build: 0,
+            failed_starts: 0,
+            next_start: Instant::now(),
+            environments: 0,
+            batches: 0,
+        }
+    }
+
+    /// Until somebody asks for the end, with the command that sends a message in mind; or until the first start is refused, since a program that
+    /// cannot be started at all is a mistake in the command line.
+    pub(super) async fn run(&mut self, stop: &Stop, send: &str) -> Result<(), Error> {
+        loop {
+            let is_free = self.turns.len() < self.settings.maximum_concurrency;
+            let must_start = !self.starts && self.idle.is_empty() && self.turns.is_empty();
+            tokio::select! {
+                biased;
+                () = stop.told() => {
+                    line("ending the function");
+                    return Ok(());
+                }
+                // Before the end of the invocation that sent them.
+                Some(arrival) = self.arrivals.recv() => self.note(arrival),
+                Some(Ok(turn)) = self.turns.join_next() => self.end_turn(turn, send)?,
+                Ok(()) = self.builds.changed() => self.replace(),
+                at = first_exit(&self.idle), if !self.idle.is_empty() => {
+                    drop(self.idle.remove(at));
+                }
+                () = sleep_until(self.next_start), if must_start => self.start(),
+                batch = self.mapping.poll(POLL), if self.starts && is_free => {
+                    if let Some(batch) = batch? {
+                        self.invoke(batch);
+                    }
+                }
+            }
+        }
+    }
+
+    fn note(&mut self, arrival: Arrival) {
+        match arrival {
+            Arrival::Sent { trace, delay_secs } => {
+                if let Some(sent) = self.sent.get_mut(&trace) {
+                    sent.push(delay_secs);
+                }
+            }
+            Arrival::DeadLetter(message) => show::dead_letter(&message),
+        }
+    }
+
+    /// Starts an environment before there is a message for it.
+    fn start(&mut self) {
+        self.environments += 1;
+        let (function, number) = (Arc::clone(&self.function), self.environments);
+        let (groups, build) = (self.groups.clone(), self.build);
+        self.turns.spawn(async move {
+            let started = Environment::start(&function, number, &groups).await;
+            let (environment, start) = split(started);
+            Turn { build, environment, start: Some(start), invocation: None }
+        });
+    }
+
+    fn invoke(&mut self, batch: Batch) {
+        self.batches += 1;
+        let idle = self.idle.pop();
+        self.environments += u64::from(idle.is_none());
+        let (function, environment) = (Arc::clone(&self.function), self.environments);
+        let (groups, build, number) = (self.groups.clone(), self.build, self.batches);
+        let limit = self.settings.timeout;
+        let event = Bytes::from(batch.event(&self.queue).to_string());
+        let trace = trace();
+        self.sent.insert(trace.clone(), Vec::new());
+        self.turns.spawn(async move {
+            let begun = Instant::now();
+            let (mut environment, start) = if idle.is_some() {
+                (idle, None)
+            } else {
+                let limit = INIT_TIMEOUT.max(limit);
+                let starting = Environment::start(&function, environment, &groups);
+                let started = timeout(limit, starting).await;
+                let (environment, start) =
+                    split(started.unwrap_or(Err(StartError::TimedOut(limit))));
+                (environment, Some(start))
+            };
+            let mut result = InvocationResult::FunctionError;
+            let error = match &mut environment {
+                None => Some("the function did not start".to_owned()),
+                Some(used) => {
+                    let invocation = invocation(&function, trace.clone(), event, limit);
+                    let end = used.invoke(invocation, limit).await;
+                    let error = show::failure(&end, limit);
+                    match end {
+                        InvocationEnd::Response(body) => {
+                            result = InvocationResult::Response(body.to_vec());
+                        }
+                        InvocationEnd::Error(_) | InvocationEnd::Abandoned => {}
+                        InvocationEnd::Exited(_) | InvocationEnd::TimedOut => environment = None,
+                    }
+                    error
+                }
+            };
+            let took = begun.elapsed();
+            sleep(OUTPUT).await;
+            let invocation = Invoked { number, batch, trace, result, error, took };
+            Turn { build, environment, start, invocation: Some(invocation) }
+        });
+    }
+
+    fn end_turn(&mut self, turn: Turn, send: &str) -> Result<(), Error> {
+        let is_tried = self.starts || self.failed_starts > 0 || self.build > 0;
+        match turn.start {
+            Some(Ok(())) if !self.starts && turn.build == self.build => {
+                (self.starts, self.failed_starts) = (true, 0);
+                line(format_args!("function started; send it a message: {send}"));
+            }
+            Some(Err(StartError::Refused(why))) if !is_tried => return Err(why.into()),
+            Some(Err(error)) if turn.build == self.build => {
+                let pause = (FIRST_PAUSE * 2_u32.saturating_pow(self.failed_starts.min(16)))
+                    .min(LONGEST_PAUSE);
+                self.failed_starts += 1;
+                self.starts = false;
+                self.next_start = Instant::now() + pause;
+                let why = show::start_failure(&error);
+                line(format_args!("{why}; next start in {} s", pause.as_secs()));
+            }
+            None | Some(_) => {}
+        }
+        if let Some(invoked) = turn.invocation {
+            self.acknowledge(invoked)?;
+        }
+        match turn.environment {
+            Some(environment) if turn.build == self.build => self.idle.push(environment),
+            Some(earlier) => drop(tokio::spawn(earlier.end())),
+            None => {}
+        }
+        Ok(())
+    }
+
+    fn acknowledge(&mut self, invoked: Invoked) -> Result<(), EmbeddedError> {
+        let Invoked { number, batch, trace, result, error, took } = invoked;
+        let ids = batch.message_ids();
+        let named = batch.kept(&result);
+        let kept = ids.iter().filter(|id| named.contains(id)).count();
+        let sent = self.sent.remove(&trace).unwrap_or_default();
+        let messages = ids.len();
+        self.mapping.acknowledge(&batch, &result)?;
+        let error = error.as_deref();
+        show::batch(FinishedBatch { number, messages, kept, sent, took, error });
+        Ok(())
+    }
+
+    /// The function was built anew: idle environments end, busy ones finish their invocation first.
+    fn replace(&mut self) {
+        line("function was built anew, restarting it");
+        self.build += 1;
+        (self.starts, self.failed_starts, self.next_start) = (false, 0, Instant::now());
+        for environment in self.idle.drain(..) {
+            drop(tokio::spawn(environment.end()));
+        }
+    }
+}
+
+/// The position of the first idle environment whose process has ended.
+async fn first_exit(idle: &[Environment]) -> usize {
+    let exits = idle.iter().map(|environment| Box::pin(environment.exited()));
+    let (status, at, _) = select_all(exits).await;
+    show::exited_while_idle(status);
+    at
+}
+
+/// Tells of the messages that come to the dead-letter queue, and of those that functions send: the
+/// AWS SDKs give each request the trace of the invocation, as they do for Lambda's loop detection.
+fn arrivals(
+    sqs: &EmbeddedSqs,
+    source: QueueArn,
+    dead_letters: QueueArn,
+) -> mpsc::UnboundedReceiver<Arrival> {
+    let (sender, arrivals) = mpsc::unbounded_channel();
+    sqs.on_arrival(move |queue, message| {
+        let arrival = if queue == dead_letters.name() {
+            Some(Arrival::DeadLetter(message.clone()))
+        } else if queue != source.name() {
+            None
+        } else {
+            message.system_attributes.get("AWSTraceHeader").map(|trace| Arrival::Sent {
+                trace: trace.clone(),
+                delay_secs: match message.state {
+                    MessageState::DelayedUntil(until) => {
+                        until.duration_since(message.sent).unwrap_or_default().as_secs()
+                    }
+                    MessageState::Visible | MessageState::InFlightUntil(_) => 0,
+                },
+            })
+        };
+        if let Some(arrival) = arrival {
+            // Nobody listens any more when the command ends.
+            let _ = sender.send(arrival);
+        }
+    });
+    arrivals
+}
+
+fn split(
+    started: Result<Environment, StartError>,
+) -> (Option<Environment>, Result<(), StartError>) {
+    match started {
+        Ok(environment) => (Some(environment), Ok(())),
+        Err(error) => (None, Err(error)),
+    }
+}
+
+fn invocation(function: &Function, trace: String, event: Bytes, limit: Duration) -> Invocation {
+    let now = Clock::system().now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    Invocation {
+        request_id: Uuid::new_v4().to_string(),
+        deadline_millis: (now + limit).as_millis(),
+        function_arn: function.arn(),
+        trace,
+        event,
+    }
+}
+
+/// A trace of its own for each invocation. Source: X-Ray developer guide, "Tracing header".
+fn trace() -> String {
+    let now = Clock::system().now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let (root, parent) = (Uuid::new_v4().simple().to_string(), Uuid::new_v4().as_u64_pair().0);
+    format!("Root=1-{:08x}-{};Parent={parent:016x};Sampled=0", now.as_secs(), &root[..24])
+}

@@ -1,0 +1,172 @@
+//! Lambda's Runtime API for one execution environment, on a loopback port of its own. It passes on
+//! the function's requests, and decides nothing.
+//!
+//! Source of paths, headers and bodies: Lambda developer guide, "Using the Lambda runtime API for
+//! custom runtimes" and "Using the Lambda Extensions API".
+
+use std::future::pending;
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+
+use bytes::Bytes;
+use http::{HeaderMap, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use requeue::embedded::loopback::{self, Bounds};
+use serde::Deserialize;
+use tokio::net::TcpListener;
+use tokio::sync::{mpsc, oneshot, watch};
+
+use crate::endpoint::header;
+
+/// Most bytes of a response. Source: Lambda developer guide, "Lambda quotas".
+const MAX_RESPONSE: usize = 6 * 1024 * 1024;
+/// A runtime has one connection, and an extension in it another.
+const BOUNDS: Bounds = Bounds { body: MAX_RESPONSE, bodies: 4 * MAX_RESPONSE, connections: 16 };
+/// Requests that have not been looked at yet. A function waits for each answer.
+const REQUESTS: usize = 16;
+
+/// A server that ends when this is dropped.
+pub(super) struct RuntimeApi {
+    /// For `AWS_LAMBDA_RUNTIME_API`.
+    pub(super) address: SocketAddr,
+    requests: mpsc::Receiver<RuntimeRequest>,
+    _stop: watch::Sender<bool>,
+}
+
+/// What a function asks or says.
+pub(super) enum RuntimeRequest {
+    /// `GET /runtime/invocation/next`
+    Next(oneshot::Sender<Invocation>),
+    /// `POST /runtime/invocation/{id}/response`
+    Response { id: String, body: Bytes },
+    /// `POST /runtime/invocation/{id}/error`
+    Error { id: String, error: String },
+    /// `POST /runtime/init/error`
+    InitError { error: String },
+}
+
+/// What a function gets.
+#[derive(Clone)]
+pub(super) struct Invocation {
+    pub(super) request_id: String,
+    pub(super) deadline_millis: u128,
+    pub(super) function_arn: String,
+    /// The value of `x-amzn-trace-id`, by which the messages that the function sends are known.
+    pub(super) trace: String,
+    pub(super) event: Bytes,
+}
+
+impl RuntimeApi {
+    pub(super) async fn listen() -> io::Result<Self> {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+        let address = listener.local_addr()?;
+        let (stop, stopped) = watch::channel(false);
+        let (sender, requests) = mpsc::channel(REQUESTS);
+        tokio::spawn(loopback::serve(listener, stopped, BOUNDS, move |request| {
+            respond(sender.clone(), request)
+        }));
+        Ok(Self { address, requests, _stop: stop })
+    }
+
+    /// The next request of the function.
+    pub(super) async fn request(&mut self) -> RuntimeRequest {
+        match self.requests.recv().await {
+            Some(request) => request,
+            // The server ends with this value only.
+            None => pending().await,
+        }
+    }
+}
+
+async fn respond(
+    requests: mpsc::Sender<RuntimeRequest>,
+    request: Request<Bytes>,
+) -> io::Result<Response<Full<Bytes>>> {
+    let (head, body) = request.into_parts();
+    let path: Vec<&str> = head.uri.path().trim_matches('/').split('/').collect();
+    let said = match (&head.method, path.as_slice()) {
+        (&Method::GET, ["2018-06-01", "runtime", "invocation", "next"]) => {
+            let (sender, next) = oneshot::channel();
+            let _ = requests.send(RuntimeRequest::Next(sender)).await;
+            return match next.await {
+                Ok(invocation) => invoke(invocation),
+                Err(_) => status(StatusCode::GONE, "the environment ends"),
+            };
+        }
+        (&Method::POST, ["2018-06-01", "runtime", "invocation", id, "response"]) => {
+            RuntimeRequest::Response { id: (*id).to_owned(), body }
+        }
+        (&Method::POST, ["2018-06-01", "runtime", "invocation", id, "error"]) => {
+            let error = reported(&head.headers, &body);
+            RuntimeRequest::Error { id: (*id).to_owned(), error }
+        }
+        (&Method::POST, ["2018-06-01", "runtime", "init", "error"]) => {
+            RuntimeRequest::InitError { error: reported(&head.headers, &body) }
+        }
+        // A runtime that wants SIGTERM registers as an extension; no event is ever sent to it.
+        (&Method::POST, ["2020-01-01", "extension", "register"]) => return registered(),
+        (&Method::GET, ["2020-01-01", "extension", "event", "next"]) => return pending().await,
+        _ => return status(StatusCode::NOT_FOUND, "no such path of the Runtime API"),
+    };
+    // Nobody takes it any more when the environment ends.
+    let _ = requests.send(said).await;
+    status(StatusCode::ACCEPTED, r#"{"status":"OK"}"#)
+}
+
+fn invoke(invocation: Invocation) -> io::Result<Response<Full<Bytes>>> {
+    Response::builder()
+        .header("content-type", "application/json")
+        .header("lambda-runtime-aws-request-id", invocation.request_id)
+        .header("lambda-runtime-deadline-ms", invocation.deadline_millis.to_string())
+        .header("lambda-runtime-invoked-function-arn", invocation.function_arn)
+        .header("lambda-runtime-trace-id", invocation.trace)
+        .body(Full::from(invocation.event))
+        .map_err(io::Error::other)
+}
+
+fn registered() -> io::Result<Response<Full<Bytes>>> {
+    let body = r#"{"functionName":"function","functionVersion":"$LATEST","handler":"bootstrap"}"#;
+    Response::builder()
+        .header("content-type", "application/json")
+        .header("lambda-extension-identifier", "00000000-0000-0000-0000-000000000001")
+        .body(Full::from(body))
+        .map_err(io::Error::other)
+}
+
+fn status(status: StatusCode, body: &'static str) -> io::Result<Response<Full<Bytes>>> {
+    Response::builder().status(status).body(Full::from(body)).map_err(io::Error::other)
+}
+
+/// Type and message of an error that a function reports, as far as they are there.
+fn reported(headers: &HeaderMap, body: &[u8]) -> String {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase")]
+    struct ErrorRequest {
+        error_message: Option<String>,
+        error_type: Option<String>,
+    }
+    let error: ErrorRequest = serde_json::from_slice(body).unwrap_or_default();
+    let by_header = header(headers, "lambda-runtime-function-error-type").map(str::to_owned);
+    let parts: Vec<String> =
+        [error.error_type.or(by_header), error.error_message].into_iter().flatten().collect();
+    if parts.is_empty() { "no reason given".to_owned() } else { parts.join(": ") }
+}
+
+#[cfg(test)]
+mod tests {
+    use http::HeaderValue;
+
+    use super::*;
+
+    #[test]
+    fn an_error_is_read_as_far_as_it_says_something() {
+        let mut headers = HeaderMap::new();
+        assert_eq!(reported(&headers, b""), "no reason given");
+        assert_eq!(reported(&headers, br#"{"errorMessage":"no disk"}"#), "no disk");
+        headers
+            .insert("lambda-runtime-function-error-type", HeaderValue::from_static("Runtime.Exit"));
+        assert_eq!(reported(&headers, b"{"), "Runtime.Exit");
+        let body = br#"{"errorMessage":"no disk","errorType":"Io","stackTrace":[]}"#;
+        assert_eq!(reported(&headers, body), "Io: no disk");
+    }
+}

@@ -1,0 +1,187 @@
+//! The lines of `requeue serve` with a function, which begin with the time in UTC. Those of the
+//! function begin with the number of its environment.
+
+use std::fmt;
+use std::process::ExitStatus;
+use std::time::Duration;
+
+use jiff::Timestamp;
+use requeue::embedded::MessageView;
+use requeue::{Clock, DeadLetter, printable};
+
+use super::environment::{INIT_TIMEOUT, InvocationEnd, StartError};
+use crate::output;
+
+/// A terminal's usual width, which no line of a batch exceeds unless an error is long.
+const WIDTH: usize = 80;
+
+/// A batch that has come to its end.
+pub(super) struct FinishedBatch<'a> {
+    pub(super) number: u64,
+    pub(super) messages: usize,
+    /// By the response, or because of a function error.
+    pub(super) kept: usize,
+    /// The delays of the messages that the function sent to its queue, in seconds.
+    pub(super) sent: Vec<u64>,
+    pub(super) took: Duration,
+    /// `None` means that a response came.
+    pub(super) error: Option<&'a str>,
+}
+
+/// In bold where there is a terminal: most lines are the function's.
+pub(super) fn line(line: impl fmt::Display) {
+    let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
+    let text = format!("{} {line}", now.strftime("%H:%M:%S"));
+    // Whoever reads no more does not keep the function from its work.
+    let _ = output::write(&format!("\x1b[1m{}\x1b[0m\n", printable::text(&text)));
+}
+
+pub(super) fn batch(batch: FinishedBatch<'_>) {
+    line(batch);
+}
+
+impl fmt::Display for FinishedBatch<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { number, messages, kept, took, .. } = self;
+        write!(f, "#{number} {}: ", count(*messages, "message"))?;
+        if let Some(error) = self.error {
+            write!(f, "all kept, {error}, ")?;
+        } else {
+            let deleted = messages - kept;
+            if deleted > 0 {
+                write!(f, "{deleted} deleted, ")?;
+            }
+            if *kept > 0 {
+                write!(f, "{kept} kept, ")?;
+            }
+        }
+        if !self.sent.is_empty() {
+            let copies = if self.sent.len() == 1 { "copy" } else { "copies" };
+            write!(f, "{} {copies} in {} s, ", self.sent.len(), delays(&self.sent))?;
+        }
+        write!(f, "{} ms", took.as_millis())
+    }
+}
+
+/// `1 message`, `2 messages`
+fn count(count: usize, thing: &str) -> String {
+    format!("{count} {thing}{}", if count == 1 { "" } else { "s" })
+}
+
+/// `2, 6, 18`; of more than three different ones the least and the greatest: `2 to 60`.
+fn delays(delays: &[u64]) -> String {
+    let mut delays = delays.to_vec();
+    delays.sort_unstable();
+    delays.dedup();
+    match delays.as_slice() {
+        [first, _, _, .., last] if delays.len() > 3 => format!("{first} to {last}"),
+        few => few.iter().map(u64::to_string).collect::<Vec<_>>().join(", "),
+    }
+}
+
+/// How an invocation failed as a whole; `None` if there is a response.
+pub(super) fn failure(end: &InvocationEnd, limit: Duration) -> Option<String> {
+    match end {
+        InvocationEnd::Response(_) => None,
+        InvocationEnd::Error(error) => Some(format!("function error: {error}")),
+        InvocationEnd::Exited(status) => Some(format!("function exited ({})", brief(*status))),
+        InvocationEnd::Abandoned => Some("function restarted without a response".to_owned()),
+        InvocationEnd::TimedOut => {
+            Some(format!("timed out after {} s and was killed", limit.as_secs()))
+        }
+    }
+}
+
+/// Why no environment could be started.
+pub(super) fn start_failure(error: &StartError) -> String {
+    match error {
+        StartError::Refused(why) => why.clone(),
+        StartError::Exited(status) if status.success() => {
+            "function exited (status 0) before it asked for an invocation: it must call \
+             requeue::run or lambda_runtime::run"
+                .to_owned()
+        }
+        StartError::Exited(status) => {
+            format!("function exited ({}) before it asked for an invocation", brief(*status))
+        }
+        StartError::InitError(error) => format!("function failed at its start: {error}"),
+        StartError::TimedOut(limit) => {
+            format!("function did not ask for an invocation within {} s", limit.as_secs())
+        }
+    }
+}
+
+pub(super) fn exited_while_idle(status: ExitStatus) {
+    line(format_args!("function exited ({}) between invocations", brief(status)));
+}
+
+/// The function may still be built by its command, as by `cargo run`.
+pub(super) fn no_invocation_asked_for(is_command: bool) {
+    let secs = INIT_TIMEOUT.as_secs();
+    let or_built = if is_command { "is still being built, or " } else { "" };
+    line(format_args!(
+        "function has not asked for an invocation for {secs} s: it {or_built}does not call\n         \
+         requeue::run or lambda_runtime::run",
+    ));
+}
+
+/// A message that came to the dead-letter queue: the id that it was first sent with, and what
+/// Requeue wrote into the body.
+pub(super) fn dead_letter(message: &MessageView) {
+    let dead = DeadLetter::read(&message.body);
+    let why = match (dead.reason(), dead.detail()) {
+        (Some(reason), Some(detail)) if detail != reason => format!("{reason} ({detail})"),
+        (Some(reason), _) => reason.to_owned(),
+        (None, _) => format!("after {}", count(message.receive_count as usize, "receive")),
+    };
+    let id: String = dead.original_message_id().unwrap_or(&message.id).chars().take(8).collect();
+    let mut text = format!("dead letter {id}: {why}");
+    // With the time before it.
+    let room = WIDTH - "00:00:00 ".len();
+    if text.chars().count() > room {
+        text = text.chars().take(room - 1).chain(['…']).collect();
+    }
+    line(text);
+}
+
+/// `status 101`, `signal: 9 (SIGKILL)`
+fn brief(status: ExitStatus) -> String {
+    status.code().map_or_else(|| status.to_string(), |code| format!("status {code}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_is_one_line() {
+        let whole = || FinishedBatch {
+            number: 12,
+            messages: 10,
+            kept: 0,
+            sent: Vec::new(),
+            took: Duration::from_millis(142),
+            error: None,
+        };
+        for (batch, said) in [
+            (whole(), "#12 10 messages: 10 deleted, 142 ms"),
+            (FinishedBatch { messages: 1, ..whole() }, "#12 1 message: 1 deleted, 142 ms"),
+            (FinishedBatch { messages: 1, kept: 1, ..whole() }, "#12 1 message: 1 kept, 142 ms"),
+            (
+                FinishedBatch { kept: 2, sent: vec![18, 2, 6, 2], ..whole() },
+                "#12 10 messages: 8 deleted, 2 kept, 4 copies in 2, 6, 18 s, 142 ms",
+            ),
+            (
+                FinishedBatch { sent: vec![1, 2, 3, 900], ..whole() },
+                "#12 10 messages: 10 deleted, 4 copies in 1 to 900 s, 142 ms",
+            ),
+            (
+                FinishedBatch { kept: 10, error: Some("function exited (status 1)"), ..whole() },
+                "#12 10 messages: all kept, function exited (status 1), 142 ms",
+            ),
+        ] {
+            assert_eq!(batch.to_string(), said);
+            assert!("00:00:00 ".len() + said.len() <= WIDTH, "{said}");
+        }
+    }
+}

@@ -1,0 +1,42 @@
+"""A Lambda function without any library, which does what the body of a message says."""
+
+import json
+import os
+import sys
+import time
+import urllib.request
+
+API = f"http://{os.environ['AWS_LAMBDA_RUNTIME_API']}/2018-06-01/runtime"
+
+
+def handle(body):
+    """Whether the message stays in the queue."""
+    if body == "exit":
+        sys.exit(3)
+    if body == "hang":
+        time.sleep(600)
+    if body == "environment":
+        for name, value in sorted(os.environ.items()):
+            print(f"{name}={value}", flush=True)
+    return body.startswith("fail")
+
+
+def post(path, value):
+    request = urllib.request.Request(f"{API}/{path}", json.dumps(value).encode())
+    urllib.request.urlopen(request).close()
+
+
+print("starts", *sys.argv[1:], flush=True)
+while True:
+    with urllib.request.urlopen(f"{API}/invocation/next") as invocation:
+        request_id = invocation.headers["Lambda-Runtime-Aws-Request-Id"]
+        deadline = int(invocation.headers["Lambda-Runtime-Deadline-Ms"])
+        assert 0 < deadline - time.time() * 1000 <= 900_000
+        records = json.load(invocation)["Records"]
+    bodies = [record["body"] for record in records]
+    print("gets", *bodies, flush=True)
+    if "error" in bodies:
+        post(f"invocation/{request_id}/error", {"errorMessage": "no", "errorType": "Refused"})
+        continue
+    kept = [{"itemIdentifier": r["messageId"]} for r in records if handle(r["body"])]
+    post(f"invocation/{request_id}/response", {"batchItemFailures": kept})

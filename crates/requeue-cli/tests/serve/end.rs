@@ -1,0 +1,44 @@
+//! Ctrl-C ends all that was started.
+
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::served::{Served, program};
+
+/// The process whose number comes after `name` in the function's lines.
+fn process(served: &mut Served, name: &str) -> String {
+    let line = served.line(name);
+    line.split_whitespace().last().unwrap().to_owned()
+}
+
+fn runs(process: &str) -> bool {
+    Path::new("/proc").join(process).exists()
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn a_signal_ends_the_function_and_what_it_has_started() {
+    const DEAF: &str = "trap '' TERM INT; sleep 301 & echo child $!; echo self $$; \
+                        while :; do sleep 1; done";
+    const HEARING: &str = "sleep 302 & echo child $!; echo self $$; wait";
+    for (signal, status) in [("-INT", 130), ("-TERM", 143)] {
+        for lines in [HEARING, DEAF] {
+            let path = program(&format!("ended{signal}{}", lines.len()), lines);
+            let mut served = Served::start(&["--", "sh", "-c", &format!("{path} & wait")], &[]);
+            let processes = [process(&mut served, "| child"), process(&mut served, "| self")];
+            assert!(processes.iter().all(|process| runs(process)));
+            let begun = Instant::now();
+            served.signal(signal);
+            assert_eq!(served.status(), Some(status));
+            assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+            let left = || processes.iter().any(|process| runs(process));
+            // Whoever inherits them reaps them.
+            while left() && begun.elapsed() < Duration::from_secs(10) {
+                std::thread::sleep(Duration::from_millis(20));
+            }
+            assert!(!left(), "{processes:?} after {signal}");
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! What becomes of a batch by the function's response.
+
+use crate::function;
+use crate::served::{Served, bootstrap};
+
+/// Waits of a second.
+const POLICY: (&str, &str) =
+    ("REQUEUE_POLICY", r#"{"jitter": "none", "errorConfigs": {"DEFAULT": {"backoff": [1]}}}"#);
+
+#[test]
+fn the_retries_of_a_handler_are_seen() {
+    let function = function::command();
+    let words: Vec<&str> = ["--"].into_iter().chain(function.iter().map(String::as_str)).collect();
+    let mut served = Served::start(&words, &[POLICY]);
+    served.line("function started; send it a message: requeue send BODY --sqs-port ");
+    served.send(&[r#"{"failures":2}"#]);
+    for said in [
+        "#1 1 message: 1 deleted, 1 copy in 1 s, ",
+        "#2 1 message: 1 deleted, 1 copy in 1 s, ",
+        "#3 1 message: 1 deleted, ",
+    ] {
+        let line = served.line(said);
+        assert!(line.len() <= 80 && line.ends_with(" ms"), "{line}");
+    }
+    // A copy that says why, since the dead-letter mode is that of the template.
+    served.send(&[r#"{"failures":0}"#]);
+    served.line("#4 1 message: 1 deleted, 1 copy in 10 s, ");
+}
+
+#[test]
+fn a_partial_response_keeps_its_messages_until_they_are_dead_letters() {
+    let path = bootstrap("partial", "");
+    let options = ["--visibility-timeout", "1", "--timeout", "1", "--max-receive-count", "2"];
+    let mut served = Served::start(&[&options[..], &["--function", &path]].concat(), &[]);
+    served.line("1| starts");
+    served.send(&["ok-1", "fail-1", "ok-2"]);
+    served.line("1| gets ok-1 fail-1 ok-2");
+    served.line("#1 3 messages: 2 deleted, 1 kept, ");
+    served.line("1| gets fail-1");
+    served.line("#2 1 message: 1 kept, ");
+    let line = served.line("dead letter ");
+    assert!(line.ends_with(": after 2 receives"), "{line}");
+}
+
+#[test]
+fn a_function_error_keeps_the_batch() {
+    let path = bootstrap("error", "");
+    let mut served = Served::start(&["--function", &path], &[]);
+    served.send(&["ok", "error"]);
+    served.line("#1 2 messages: all kept, function error: Refused: no, ");
+    served.send(&["ok"]);
+    served.line("#2 1 message: 1 deleted, ");
+    assert!(!served.seen.iter().any(|line| line.starts_with("2| ")), "{:?}", served.seen);
+}
+
+#[test]
+fn batches_are_as_large_and_as_many_as_they_may_be() {
+    let path = bootstrap("large", "");
+    let options =
+        ["--batch-size", "2", "--maximum-concurrency", "2", "--timeout", "5", "--function"];
+    let mut served = Served::start(&[&options[..], &[&path]].concat(), &[]);
+    served.line("function started");
+    served.send(&["hang", "ok-1", "ok-2", "ok-3", "ok-4", "ok-5"]);
+    for _ in 0..2 {
+        let line = served.line(" #");
+        assert!(line.contains("2 messages: 2 deleted, "), "{line}");
+    }
+    // All by the second one, since the first one hangs.
+    assert!(served.seen.iter().any(|line| line == "2| gets ok-2 ok-3"), "{:?}", served.seen);
+    assert!(!served.seen.iter().any(|line| line.starts_with("3| ")), "{:?}", served.seen);
+}
+
+#[test]
+fn a_group_of_a_fifo_queue_waits_for_its_first_message() {
+    let path = bootstrap("fifo", "");
+    let options = ["--queue", "jobs.fifo", "--batch-size", "1", "--visibility-timeout", "2"];
+    let options = [&options[..], &["--timeout", "2", "--max-receive-count", "2"]].concat();
+    let mut served = Served::start(&[&options[..], &["--function", &path]].concat(), &[]);
+    served.send(&["fail-1", "fail-2", "ok-1", "ok-2"]);
+    let mut gets: Vec<String> = Vec::new();
+    while gets.len() < 6 {
+        gets.push(served.line("| gets ").split_once("gets ").unwrap().1.to_owned());
+    }
+    let group = |name| gets.iter().filter(move |body| body.starts_with(name)).collect::<Vec<_>>();
+    assert_eq!(group("ok"), ["ok-1", "ok-2"]);
+    assert_eq!(group("fail"), ["fail-1", "fail-1", "fail-2", "fail-2"], "{gets:?}");
+}

@@ -1,0 +1,101 @@
+//! How the processes of a function begin and end.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::served::{Served, bootstrap, program};
+
+#[test]
+fn a_process_that_overruns_is_killed_and_its_batch_comes_back() {
+    let path = bootstrap("overruns", "");
+    let options = ["--timeout", "1", "--visibility-timeout", "2", "--maximum-concurrency", "1"];
+    let mut served = Served::start(&[&options[..], &["--function", &path]].concat(), &[]);
+    served.send(&["hang"]);
+    served.line("1| gets hang");
+    served.line("#1 1 message: all kept, timed out after 1 s and was killed, ");
+    served.line("2| gets hang");
+}
+
+#[test]
+fn a_process_that_ends_is_told_and_replaced() {
+    let path = bootstrap("ends", "");
+    let mut served = Served::start(&["--function", &path], &[]);
+    served.send(&["ok", "exit"]);
+    served.line("#1 2 messages: all kept, function exited (status 3), ");
+    served.send(&["ok"]);
+    served.line("2| gets ok");
+    served.line("#2 1 message: 1 deleted, ");
+}
+
+#[test]
+fn a_process_that_ends_at_its_start_is_started_again_after_growing_pauses() {
+    let path = program("useless", "echo nothing; exit 7");
+    let begun = Instant::now();
+    let mut served = Served::start(&["--function", &path], &[]);
+    served.send(&["ok"]);
+    for pause in ["1 s", "2 s"] {
+        let line = served.line("function exited (status 7) before it asked for an invocation");
+        assert!(line.ends_with(&format!("; next start in {pause}")), "{line}");
+    }
+    assert!(begun.elapsed() >= Duration::from_secs(1));
+    served.line("3| nothing");
+    assert!(begun.elapsed() >= Duration::from_secs(3));
+    // No message was received for nothing.
+    assert!(!served.seen.iter().any(|line| line.contains(" #")), "{:?}", served.seen);
+}
+
+#[test]
+fn a_program_that_ends_well_without_an_invocation_is_told_what_it_lacks() {
+    let path = program("no-function", "exit 0");
+    let mut served = Served::start(&["--function", &path], &[]);
+    served.line("it must call requeue::run or lambda_runtime::run");
+}
+
+#[test]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
+fn a_program_that_asks_for_no_invocation_is_told_so() {
+    let path = program("silent", "exec sleep 300");
+    let mut served = Served::start(&["--function", &path], &[]);
+    served.line("function has not asked for an invocation for 10 s: it does not call");
+    let mut served = Served::start(&["--", &path], &[]);
+    served.line("function has not asked for an invocation for 10 s: it is still being built, or");
+}
+
+#[test]
+fn a_process_has_lambdas_variables_and_no_credentials_of_the_user() {
+    let path = bootstrap("variables", "");
+    let users = [
+        ("AWS_ACCESS_KEY_ID", "AKIAREAL"),
+        ("AWS_SECRET_ACCESS_KEY", "real"),
+        ("AWS_SESSION_TOKEN", "real"),
+        ("AWS_PROFILE", "real"),
+        ("AWS_ENDPOINT_URL", "http://real"),
+        ("AWS_ENDPOINT_URL_SQS", "http://real"),
+        ("REQUEUE_DEAD_LETTER", "redrive"),
+        ("OWN", "kept"),
+    ];
+    let mut served = Served::start(&["--function", &path], &users);
+    served.send(&["environment"]);
+    served.line(" #1 ");
+    let has = |line: &str| served.seen.iter().any(|seen| seen.strip_prefix("1| ") == Some(line));
+    for line in [
+        "AWS_LAMBDA_FUNCTION_NAME=variables",
+        "AWS_LAMBDA_FUNCTION_VERSION=$LATEST",
+        "AWS_LAMBDA_FUNCTION_MEMORY_SIZE=128",
+        "AWS_LAMBDA_LOG_GROUP_NAME=/aws/lambda/variables",
+        "AWS_REGION=us-east-1",
+        "AWS_ACCESS_KEY_ID=example",
+        "AWS_SECRET_ACCESS_KEY=example",
+        "AWS_SESSION_TOKEN=example",
+        "_HANDLER=bootstrap",
+        "REQUEUE_DEAD_LETTER=redrive",
+        "REQUEUE_RECURSIVE_LOOP=Allow",
+        "OWN=kept",
+    ] {
+        assert!(has(line), "{line} is not in {:#?}", served.seen);
+    }
+    assert!(has(&format!("AWS_ENDPOINT_URL_SQS=http://127.0.0.1:{}", served.port)));
+    assert!(!served.seen.iter().any(|line| line.contains("=real") || line.contains("AKIA")));
+    assert!(!served.seen.iter().any(|line| line.contains("//real")));
+}

@@ -1,0 +1,51 @@
+//! A function that is built anew while it is served.
+
+use std::fs;
+use std::time::Duration;
+
+use crate::served::{Served, bootstrap};
+
+#[test]
+fn a_new_build_takes_the_place_of_an_idle_one() {
+    let path = bootstrap("rebuilt", "first");
+    let mut served = Served::start(&["--function", &path], &[]);
+    served.send(&["ok-1"]);
+    served.line("1| starts first");
+    served.line("#1 1 message: 1 deleted, ");
+    // As while it is linked.
+    fs::remove_file(&path).unwrap();
+    let meanwhile = served.rest(Duration::from_secs(1));
+    assert!(meanwhile.is_empty(), "{meanwhile:?}");
+    bootstrap("rebuilt", "second");
+    served.line("function was built anew");
+    served.line("2| starts second");
+    served.send(&["ok-2"]);
+    served.line("2| gets ok-2");
+    served.line("#2 1 message: 1 deleted, ");
+}
+
+#[test]
+fn a_busy_one_finishes_first() {
+    let path = bootstrap("rebuilt-busy", "first");
+    let options = ["--timeout", "3", "--maximum-concurrency", "1", "--function"];
+    let mut served = Served::start(&[&options[..], &[&path]].concat(), &[]);
+    served.send(&["hang"]);
+    served.line("1| gets hang");
+    bootstrap("rebuilt-busy", "second");
+    served.line("function was built anew");
+    served.line("#1 1 message: all kept, timed out after 3 s");
+    served.line("2| starts second");
+}
+
+#[test]
+fn a_broken_build_is_replaced_by_the_next_one_without_a_pause() {
+    let path = bootstrap("rebuilt-broken", "first");
+    let mut served = Served::start(&["--function", &path], &[]);
+    served.line("function started");
+    crate::served::program("rebuilt-broken", "exit 9");
+    served.line("function exited (status 9) before it asked for an invocation; next start in 1 s");
+    served.line("function exited (status 9) before it asked for an invocation; next start in 2 s");
+    bootstrap("rebuilt-broken", "third");
+    served.line("| starts third");
+    served.line("function started");
+}

@@ -1,0 +1,52 @@
+//! What cannot be served is said with the rule and the remedy.
+
+use std::fs;
+
+use requeue_testkit::repository;
+
+use crate::served::{Served, bootstrap, program, run};
+
+#[test]
+fn a_function_that_cannot_be_started_is_refused_with_the_remedy() {
+    let root = repository("");
+    let (file, directory) = (root.join("Cargo.toml"), root.join("src"));
+    let foreign = program("foreign", "");
+    // The head of an ELF program for a machine that nobody has.
+    let mut elf = b"\x7fELF\x02\x01\x01".to_vec();
+    elf.resize(64, 0);
+    elf[18] = 8;
+    fs::write(&foreign, elf).unwrap();
+    let orphan = program("orphan", "");
+    fs::write(&orphan, "#!/no/such/interpreter\n").unwrap();
+    let path = bootstrap("refused", "");
+    let serve = ["serve", "--sqs-port", "0"];
+    for (arguments, words) in [
+        (vec!["--function", "/no/such/file"], "does not exist: build it first"),
+        (vec!["--function", directory.to_str().unwrap()], "is a directory: name the program"),
+        (vec!["--function", file.to_str().unwrap()], "is not executable: name the program"),
+        (vec!["--function", &foreign], "is built for another architecture, and this machine is"),
+        (vec!["--function", &orphan], "the interpreter that its first line names"),
+        (vec!["--", "no-such-command"], "the command no-such-command does not exist"),
+        (vec!["--function", &path, "--", &path], "leave out one of them"),
+        (vec!["--queue", "a b"], "--queue a b: "),
+        (
+            vec!["--timeout", "9", "--visibility-timeout", "8", "--function", &path],
+            "is shorter than --timeout 9",
+        ),
+        (vec!["--queue", "a.fifo", "--batch-size", "11"], "has at most 10 messages"),
+    ] {
+        let output = run(&[&serve[..], &arguments].concat(), &[]);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {said}");
+        assert!(said.starts_with("error: ") && said.contains(words), "{arguments:?}: {said}");
+    }
+}
+
+#[test]
+fn a_port_that_is_taken_is_named() {
+    let path = bootstrap("port", "");
+    let served = Served::start(&["--function", &path], &[]);
+    let output = run(&["serve", "--sqs-port", &served.port, "--function", &path], &[]);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("choose another with --sqs-port"), "{said}");
+}
