@@ -10,7 +10,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 # In kilobytes: a quarter more than what there is.
-SIZES = {"requeue": 320, "requeue-aws": 25, "requeue-cli": 175, "requeue-embedded": 85, "requeue-lambda": 100, "requeue-sqs": 15}
+SIZES = {"requeue": 320, "requeue-aws": 25, "requeue-cli": 220, "requeue-embedded": 85, "requeue-lambda": 100, "requeue-sqs": 15}
 FILES = re.compile(r"(Cargo\.(toml|toml\.orig|lock)|\.cargo_vcs_info\.json|README\.md|CHANGELOG\.md|LICENSE-(APACHE|MIT)|src/.*\.rs|templates/[^/]*)")
 
 
@@ -54,9 +54,10 @@ class Packages(unittest.TestCase):
         templates = ROOT / "crates" / "requeue-cli" / "templates"
         expected = {f"templates/{path.name}": path.read_bytes() for path in templates.iterdir()}
         self.assertIn("templates/http.yaml", expected)
-        # Links to files of the repository, which are files in the package.
         files = self.files(self.packages["requeue-cli"])
-        self.assertEqual({file: text for file, text in files.items() if file.startswith("templates/")}, expected)
+        self.assertEqual({file for file in files if file.startswith("templates/")}, set(expected))
+        # Links to files of the repository, which are files in the package. A whole diff would take minutes.
+        self.assertEqual([file for file, text in expected.items() if files[file] != text], [])
 
     def test_a_package_says_what_it_is_and_where_it_comes_from(self):
         for name, package in self.packages.items():
