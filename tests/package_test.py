@@ -68,6 +68,27 @@ class Packages(unittest.TestCase):
         for key in ("version", "license", "repository", "rust_version"):
             self.assertEqual(len({package[key] for package in self.packages.values()}), 1, key)
 
+    def test_a_public_type_may_grow_or_says_why_not(self):
+        """What is `pub` is public, as the lint `unreachable_pub` sees to."""
+        closed = []
+        for name in ("requeue", "requeue-embedded", "requeue-lambda", "requeue-sqs"):
+            directory = ROOT if name == "requeue" else ROOT / "crates" / name
+            for path in directory.glob("src/**/*.rs"):
+                if "loopback" in path.parts:  # Hidden.
+                    continue
+                for block in path.read_text().split("\n\n"):
+                    # Documentation and attributes, then the item.
+                    above, *item = re.split(r"^pub (?:struct|enum) (?=\w)", block + "\n", maxsplit=1, flags=re.MULTILINE)
+                    if not item:
+                        continue
+                    item = item[0]
+                    type_name = re.match(r"\w+", item)[0]
+                    can_grow = re.match(r"\w+;", item) or re.search(r"^    (pub \w+:|[A-Z])", item, re.MULTILINE)
+                    if can_grow and "#[non_exhaustive]" not in above:
+                        closed.append(type_name)
+                        self.assertRegex(above, r"new major\s+(///\s+)?version|literal", f"{path.relative_to(ROOT)}: {type_name}")
+        self.assertIn("FailureClass", closed)
+
     def test_a_feature_only_adds(self):
         """A public field or variant that a feature adds would break those who do not ask for the feature."""
         for name in self.packages:
