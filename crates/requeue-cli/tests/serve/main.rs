@@ -6,6 +6,7 @@
 mod end;
 mod function;
 mod mapping;
+mod page;
 mod process;
 mod rebuild;
 mod refused;

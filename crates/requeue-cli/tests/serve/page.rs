@@ -1,0 +1,22 @@
+//! What the page on laptops says of options is what the command says.
+
+use requeue_testkit::repository;
+
+use crate::served::run;
+
+#[test]
+fn the_pages_options_have_the_commands_defaults() {
+    let page = std::fs::read_to_string(repository("docs/local.md")).unwrap();
+    let help = String::from_utf8(run(&["serve", "--help"], &[]).stdout).unwrap();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    let rows: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("| `--")).collect();
+    assert_eq!(rows.len(), 7);
+    for row in rows {
+        let mut cells = row.split(" | ");
+        let option = cells.next().unwrap().trim_end_matches('`');
+        let default = cells.next().unwrap().trim_end_matches(" s").replace('`', "");
+        let (_, after) = help.split_once(&format!(" --{option} <")).unwrap();
+        let (_, said) = after.split_once("[default: ").unwrap();
+        assert!(said.starts_with(&format!("{default}]")), "{option} is {default}: {said}");
+    }
+}
