@@ -30,11 +30,10 @@ use crate::{CREDENTIALS, Error};
 pub(crate) struct Arguments {
     #[command(flatten)]
     message: GivenMessage,
-    /// So many seconds pass until the message can be received, at most 900; on a FIFO queue the
-    /// queue alone has a delay.
+    /// Seconds until the message can be received, at most 900; not on a FIFO queue.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(0..=900))]
     delay: Option<i32>,
-    /// SQS takes messages of a FIFO queue with the same one for the same message, for 5 minutes.
+    /// The deduplication id on a FIFO queue: within 5 minutes SQS accepts one message with it.
     /// [default: a new one for each message]
     #[arg(long, value_name = "ID")]
     deduplication_id: Option<String>,
@@ -117,7 +116,7 @@ async fn served(arguments: &Arguments) -> Result<(Client, String), Error> {
     let port = arguments.sqs_port;
     if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err() {
         return Err(format!(
-            "nobody serves SQS on port {port} of 127.0.0.1: start `requeue serve` in another \
+            "no SQS listens on port {port} of 127.0.0.1: start `requeue serve` in another \
              terminal, or name its port by --sqs-port, or another queue by --queue-url"
         )
         .into());

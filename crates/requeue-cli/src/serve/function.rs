@@ -38,7 +38,7 @@ const LEADING_TO_AWS: [&str; 13] = [
 const UNLESS_SET: [(&str, &str); 4] = [
     // As in `template.yaml`.
     ("REQUEUE_DEAD_LETTER", "annotate"),
-    // There is nobody here who makes metrics of these long lines.
+    // Nothing here turns these long lines into metrics.
     ("REQUEUE_METRICS", "off"),
     // There is no loop detection here.
     ("REQUEUE_RECURSIVE_LOOP", "Allow"),

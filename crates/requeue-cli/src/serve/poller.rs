@@ -261,7 +261,7 @@ impl Poller {
         let messages = ids.len();
         self.mapping.acknowledge(&batch, &result)?;
         let error = error.as_deref();
-        show::batch(FinishedBatch { number, messages, kept, sent, took, error });
+        line(FinishedBatch { number, messages, kept, sent, took, error });
         Ok(())
     }
 

@@ -36,10 +36,6 @@ pub(super) fn line(line: impl fmt::Display) {
     let _ = output::write(&format!("\x1b[1m{}\x1b[0m\n", printable::text(&text)));
 }
 
-pub(super) fn batch(batch: FinishedBatch<'_>) {
-    line(batch);
-}
-
 impl fmt::Display for FinishedBatch<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { number, messages, kept, took, .. } = self;
@@ -102,7 +98,7 @@ pub(super) fn start_failure(error: &StartError) -> String {
                 .to_owned()
         }
         StartError::Exited(status) => {
-            format!("function exited ({}) before it asked for an invocation", brief(*status))
+            format!("function exited at its start ({})", brief(*status))
         }
         StartError::InitError(error) => format!("function failed at its start: {error}"),
         StartError::TimedOut(limit) => {

@@ -35,7 +35,7 @@ fn a_process_that_ends_at_its_start_is_started_again_after_growing_pauses() {
     let mut served = Served::start(&["--function", &path], &[]);
     served.send(&["ok"]);
     for pause in ["1 s", "2 s"] {
-        let line = served.line("function exited (status 7) before it asked for an invocation");
+        let line = served.line("function exited at its start (status 7)");
         assert!(line.ends_with(&format!("; next start in {pause}")), "{line}");
     }
     assert!(begun.elapsed() >= Duration::from_secs(1));

@@ -43,8 +43,8 @@ fn a_broken_build_is_replaced_by_the_next_one_without_a_pause() {
     let mut served = Served::start(&["--function", &path], &[]);
     served.line("function started");
     crate::served::program("rebuilt-broken", "exit 9");
-    served.line("function exited (status 9) before it asked for an invocation; next start in 1 s");
-    served.line("function exited (status 9) before it asked for an invocation; next start in 2 s");
+    served.line("function exited at its start (status 9); next start in 1 s");
+    served.line("function exited at its start (status 9); next start in 2 s");
     bootstrap("rebuilt-broken", "third");
     served.line("| starts third");
     served.line("function started");
