@@ -250,7 +250,8 @@ fn next(arguments: &Arguments) -> Result<(), Error> {
     } else {
         outln!("{directory} has a handler, its tests and its template. Next:\n")?;
         outln!("  cd {directory}")?;
-        outln!("  cargo test             # its retries and a dead letter, in virtual time")?;
+        outln!("  cargo test                    # its retries and a dead letter, in virtual time")?;
+        outln!("  requeue serve -- cargo run    # on this machine, behind a queue")?;
         outln!("  sam build && sam deploy --guided")?;
     }
     Ok(())
