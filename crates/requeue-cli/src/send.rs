@@ -201,7 +201,8 @@ where
         }
         error if aws::lacks_credentials(error) => format!("there are no {CREDENTIALS}"),
         _ => format!(
-            "SQS does not respond for {place}: look at the network, the region and AWS_ENDPOINT_URL_SQS"
+            "SQS does not respond for {place}: look at the network, the region and \
+             AWS_ENDPOINT_URL_SQS"
         ),
     }
 }

@@ -1,5 +1,5 @@
-//! `requeue serve`: an embedded SQS on loopback, and what is tried with it: a function of the user's
-//! own behind an event source mapping, or the demo's endpoint for curl, the AWS CLI and others.
+//! `requeue serve`: an embedded SQS on loopback, with a function of the user's own behind an event
+//! source mapping, or with the demo's endpoint for curl, the AWS CLI and others.
 
 use std::ffi::OsString;
 use std::io;
@@ -59,9 +59,9 @@ const FIFO_BATCH_SIZE: u16 = 10;
                   environment variables that Lambda sets, example credentials, \
                   AWS_ENDPOINT_URL_SQS, and otherwise your variables. Unless you set them, \
                   REQUEUE_DEAD_LETTER is annotate and REQUEUE_RECURSIVE_LOOP is Allow, as in \
-                  template.yaml, and REQUEUE_METRICS is off. Its output is shown with the number of its execution environment \
-                  before each line. When the file of --function changes, the new build takes its \
-                  place. `requeue send` sends a message.\n\n\
+                  template.yaml, and REQUEUE_METRICS is off. Its output is shown with the number \
+                  of its execution environment before each line. When the file of --function \
+                  changes, the new build takes its place. `requeue send` sends a message.\n\n\
                   Ctrl-C ends it with all that it has started. Queues are kept in memory.\n\n\
                   The endpoint answers a body as its member `answer` says: ok, rate-limit, quota, \
                   unavailable, hang, reset, invalid; with `times` so many times, and with 200 from \

@@ -124,8 +124,9 @@ impl Poller {
         }
     }
 
-    /// Until somebody asks for the end, with the command that sends a message in mind; or until the first start is refused, since a program that
-    /// cannot be started at all is a mistake in the command line.
+    /// Until somebody asks for the end; or until the first start is refused, since a program that
+    /// cannot be started at all is a mistake in the command line. `send` is the command that sends
+    /// a message to the function.
     pub(super) async fn run(&mut self, stop: &Stop, send: &str) -> Result<(), Error> {
         loop {
             let is_free = self.turns.len() < self.settings.maximum_concurrency;

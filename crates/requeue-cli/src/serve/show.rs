@@ -114,9 +114,9 @@ pub(super) fn exited_while_idle(status: ExitStatus) {
 /// The function may still be built by its command, as by `cargo run`.
 pub(super) fn no_invocation_asked_for(is_command: bool) {
     let secs = INIT_TIMEOUT.as_secs();
-    let or_built = if is_command { "is still being built, or " } else { "" };
+    let rule = if is_command { "if it is built already, it must call" } else { "it must call" };
     line(format_args!(
-        "function has not asked for an invocation for {secs} s: it {or_built}does not call\n         \
+        "the function has asked for no invocation within {secs} s:\n         {rule} \
          requeue::run or lambda_runtime::run",
     ));
 }

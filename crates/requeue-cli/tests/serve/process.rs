@@ -57,9 +57,11 @@ fn a_program_that_ends_well_without_an_invocation_is_told_what_it_lacks() {
 fn a_program_that_asks_for_no_invocation_is_told_so() {
     let path = program("silent", "exec sleep 300");
     let mut served = Served::start(&["--function", &path], &[]);
-    served.line("function has not asked for an invocation for 10 s: it does not call");
+    served.line("the function has asked for no invocation within 10 s:");
+    served.line("it must call requeue::run or lambda_runtime::run");
     let mut served = Served::start(&["--", &path], &[]);
-    served.line("function has not asked for an invocation for 10 s: it is still being built, or");
+    served.line("the function has asked for no invocation within 10 s:");
+    served.line("if it is built already, it must call requeue::run or lambda_runtime::run");
 }
 
 #[test]
