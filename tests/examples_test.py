@@ -87,7 +87,7 @@ class OwnHandler(unittest.TestCase):
     def setUpClass(cls):
         cls.orders = project("orders")
         # First, since it builds what the others run.
-        cls.tests = run("cargo", "test", cwd=cls.orders)
+        cls.tests = run("cargo", "test", "--test", "life", cwd=cls.orders)
 
     def test_its_tests_pass(self):
         self.assertIn("2 passed; 0 failed", self.tests)
@@ -105,6 +105,17 @@ class OwnHandler(unittest.TestCase):
 
         self.assertEqual(json.loads(wait_for("a response", response)), {"batchItemFailures": []}, watched.text())
         self.assertIn('"Completed":1', watched.text())
+
+    def test_a_busy_bank_is_asked_again_behind_a_queue_on_this_machine(self):
+        port = str(free_port())
+        command, function = (ROOT / "target" / "debug" / name for name in ("requeue", "orders"))
+        # Built without the tests' dependencies, as `cargo run` does.
+        run("cargo", "build", cwd=self.orders)
+        served = Process(command, "serve", "--sqs-port", port, "--function", function)
+        self.addCleanup(served.close)
+        wait_for("a queue", lambda: "function started" in served.text())
+        run(command, "send", "--sqs-port", port, '{"id":"o-busy","cents":500,"card":"busy"}')
+        wait_for("two copies", lambda: served.text().count("1 copy in") == 2)
 
     def test_what_fails_is_retried_and_what_is_declined_is_dead_lettered_when_it_is_deployed(self):
         binaries = PROJECTS / "bin"
