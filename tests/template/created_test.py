@@ -63,6 +63,15 @@ class Created(unittest.TestCase):
         # With the conditions evaluated, since this emulator leaves a hole in a list where there is AWS::NoValue.
         template = {section: made(cloudformation(), section, **given) for section in ("Resources", "Outputs")}
         cls.name, cls.outputs = cls.moto.create(template)
+
+    def test_fifo_queues_are_made_and_redrive_to_each_other(self):
+        given = {**GIVEN, "Fifo": "true", "DeadLetterMode": "direct"}
+        _, outputs = self.moto.create({section: made(cloudformation(), section, **given) for section in ("Resources", "Outputs")})
+        queue, dead_letters = (self.moto.attributes(outputs[name]) for name in ("QueueUrl", "DeadLetterQueueUrl"))
+        self.assertEqual((queue["FifoQueue"], dead_letters["FifoQueue"]), ("true", "true"))
+        self.assertEqual(queue["RedrivePolicy"]["deadLetterTargetArn"], outputs["DeadLetterQueueArn"])
+        self.assertTrue(outputs["QueueUrl"].endswith("-messages.fifo"), outputs)
+
     def test_messages_go_from_the_queue_to_its_dead_letter_queue(self):
         queue, dead_letters = (self.moto.attributes(self.outputs[name]) for name in ("QueueUrl", "DeadLetterQueueUrl"))
         self.assertEqual(queue["RedrivePolicy"], {"deadLetterTargetArn": self.outputs["DeadLetterQueueArn"], "maxReceiveCount": 7})
