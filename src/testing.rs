@@ -62,7 +62,7 @@ use crate::message::{Body, Raw};
 use crate::processor::BatchProcessor;
 use crate::queue::{Attribute, AttributeValue, QueueArn};
 use crate::report::Outcome;
-use crate::settings::Settings;
+use crate::settings::{DeadLetterMode, RecursiveLoop, Settings};
 use crate::wire::DeadLetter;
 
 /// When a world begins: 2026-09-21 14:13:20 UTC.
@@ -74,14 +74,15 @@ const VISIBILITY_SECS: &str = "360";
 const MAX_RECEIVE_COUNT: u32 = 5;
 const BATCH_SIZE: usize = 10;
 /// No handler that ends needs so many batches in a test.
-const MOST_BATCHES: usize = 10_000;
+const MOST_BATCHES: usize = 100_000;
 
 const EXISTS: &str = "the queue exists";
 
 /// A handler with all that is around it, in virtual time. See the [module](self) for an example.
 ///
 /// The queue has a visibility timeout of 360 s, the dead-letter queue gets what was received five
-/// times, a batch has at most ten messages, and the function 60 s for it.
+/// times, a batch has at most ten messages, and the function 60 s for it. Settings are those of the
+/// templates: the defaults, but for [`RecursiveLoop::Allow`] and [`DeadLetterMode::Annotate`].
 #[derive(Debug)]
 pub struct World<H, T = Raw> {
     sqs: EmbeddedSqs,
@@ -95,7 +96,7 @@ pub struct World<H, T = Raw> {
 }
 
 impl<H: Handler<T>, T: Body> World<H, T> {
-    /// A standard queue and the default settings.
+    /// A standard queue.
     ///
     /// # Panics
     ///
@@ -104,20 +105,20 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         Self::with(handler, "orders", |_| ())
     }
 
-    /// A FIFO queue and the default settings. Panics as [`new`](Self::new).
+    /// A FIFO queue. Panics as [`new`](Self::new).
     pub fn fifo(handler: H) -> Self {
         Self::with(handler, "orders.fifo", |_| ())
     }
 
-    /// A queue of this name, a FIFO queue if it ends in `.fifo`, and settings of your own. Panics as [`new`](Self::new).
+    /// A queue of this name, a FIFO queue if it ends in `.fifo`, and settings of your own. Panics as
+    /// [`new`](Self::new).
     ///
     /// ```
-    /// # use requeue::{DeadLetterMode, Failure, Message, testing::World};
+    /// # use requeue::{Failure, Message, testing::World};
     /// # async fn charge(_: Message) -> Result<(), Failure> { Err(Failure::temporary("later")) }
     /// # tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build()?.block_on(async {
     /// let mut world = World::with(charge, "orders", |settings| {
     ///     settings.policy.max_retries = 3;
-    ///     settings.dead_letter = DeadLetterMode::Annotate;
     /// });
     /// let id = world.send_text("{}").await;
     /// world.run_until_empty().await;
@@ -143,7 +144,12 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         );
         let attributes = [("VisibilityTimeout", VISIBILITY_SECS), ("RedrivePolicy", &redrive)];
         let queue = sqs.create_queue(queue, attributes).expect("the name of a queue");
-        let mut settings = Settings { sampler: Sampler::seeded(0), ..Settings::default() };
+        let mut settings = Settings {
+            sampler: Sampler::seeded(0),
+            recursive_loop: RecursiveLoop::Allow,
+            dead_letter: DeadLetterMode::Annotate,
+            ..Settings::default()
+        };
         set(&mut settings);
         Self {
             mapping: EventSourceMapping::new(sqs.clone(), queue.clone(), BATCH_SIZE),
@@ -183,7 +189,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     ///
     /// # Panics
     ///
-    /// After ten thousand batches.
+    /// After a hundred thousand batches.
     pub async fn run_until_empty(&mut self) {
         for _ in 0..MOST_BATCHES {
             if !self.sqs.wait_until_due(&self.queue).await.expect(EXISTS) {
@@ -191,7 +197,10 @@ impl<H: Handler<T>, T: Body> World<H, T> {
             }
             self.invoke().await;
         }
-        panic!("after {MOST_BATCHES} batches there are still messages in the queue");
+        panic!(
+            "after {MOST_BATCHES} batches there are still messages in the queue: the handler never \
+             ends with them, or waits for a time that `pass` would let go by at once"
+        );
     }
 
     /// Invokes the function with what can be received now; the number of messages.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use requeue::embedded::Fault;
 use requeue::testing::World;
-use requeue::{DeadLetterMode, Failure, FailureClass, Message};
+use requeue::{Failure, FailureClass, Message};
 use serde::{Deserialize, Serialize};
 
 #[derive(Deserialize, Serialize)]
@@ -45,10 +45,8 @@ async fn two_rate_limits_are_two_retries() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_refusal_reaches_the_dead_letter_queue_at_once() {
-    let mut world = World::with(charge, "orders", |settings| {
-        settings.dead_letter = DeadLetterMode::Annotate;
-    });
+async fn a_refusal_is_dead_lettered_after_one_attempt() {
+    let mut world = World::new(charge);
     let id = world.send(Order { id: 1, cents: 0 }).await;
     world.run_until_empty().await;
     assert_eq!(world.attempts(&id), 1);

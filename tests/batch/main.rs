@@ -41,6 +41,7 @@ mod stuck;
 mod tampering;
 mod wire_through;
 mod worker;
+mod worlds;
 
 /// All histories where `REQUEUE_TEST_SEEDS` is set, as by `tests/run`, and a tenth of them elsewhere.
 fn share(histories: u64) -> u64 {

@@ -41,9 +41,10 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
             "crates/requeue-cli/src/dlq/sqs.rs",
             "crates/requeue-cli/src/doctor/",
             "crates/requeue-cli/src/invoke.rs",
+            "crates/requeue-cli/src/send.rs",
             "crates/requeue-aws/src/endpoint.rs",
         ],
-        "the port is the only way to the queue, but for what its owner may ask, whether there are credentials, and where AWS is",
+        "the port is the only way to the queue, but for its owner and its producers, whether there are credentials, and where AWS is",
     ),
     (
         "requeue_aws::",
@@ -55,7 +56,11 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
         "one place looks at deployments, one says where SQS is asked, one asks for secrets",
     ),
     ("aws_config::", &["src/aws.rs"], "one place says what clients are made of"),
-    ("lambda_runtime::", &["src/lambda/"], "the rest runs without Lambda"),
+    (
+        "lambda_runtime::",
+        &["src/lambda/", "crates/requeue-cli/src/serve/show.rs"],
+        "the rest runs without Lambda; one says what a function must call",
+    ),
     (
         "hyper::",
         &[
@@ -78,8 +83,13 @@ const ONLY_IN: [(&str, &[&str], &str); 12] = [
     ("ring::hmac", &["crates/requeue-lambda/src/http/"], "only what is posted is signed"),
     (
         "std::env",
-        &["src/config/", "crates/requeue-lambda/src/config/", "crates/requeue-cli/src/invoke.rs"],
-        "settings are read once, in one place",
+        &[
+            "src/config/",
+            "crates/requeue-lambda/src/config/",
+            "crates/requeue-cli/src/invoke.rs",
+            "crates/requeue-cli/src/serve/function.rs",
+        ],
+        "settings are read once, in one place; a function that is served inherits the rest",
     ),
     (
         "SystemTime::now",
