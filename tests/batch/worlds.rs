@@ -36,6 +36,8 @@ async fn an_outage_of_two_hours_uses_up_nobodys_copies() {
         ids.push(world.send_text(format!("{n}")).await);
     }
     world.run_until_empty().await;
-    ids.iter().for_each(|id| world.assert_done(id));
+    for id in &ids {
+        world.assert_done(id);
+    }
     assert!(calls.load(Ordering::Relaxed) < 50 + 50 * 5, "the circuit was open: {calls:?}");
 }
