@@ -62,8 +62,10 @@
 //! |---|---|---|
 //! | run a handler as a Lambda | [`run`]; [`run_with`] for settings from code | |
 //! | run it in a container or on a laptop | [`Worker`] | |
-//! | run it in a runtime or `tower` layers of my own | [`BatchProcessor`] | |
+//! | put `tower` layers around it | [`run_layered`] | |
+//! | run it in a runtime of my own | [`BatchProcessor`] | |
 //! | write a handler | `async fn(Message<T>) -> Result<(), Failure>`; [`Handler`] for one with state | |
+//! | let a service recognise a repeated request | [`Message::idempotency_key`] | |
 //! | read body, attributes and attempt | [`Message`]; [`Raw`] for the text of the body | `Message<Raw>` |
 //! | say of which class an error is | [`ResultExt`], as `.temporary()?`; [`Failure`] with words of my own | |
 //! | have an error or a response classified | `.classified()?`; [`Failure::from_response`], [`Failure::aws`], [`Failure::from_grpc`] | the tables of [`classify`] |
@@ -71,12 +73,14 @@
 //! | see a message again later, without a failure | [`Failure::postpone`] | |
 //! | change delays, retries and age | [`policy::RetryPolicy`], with the built-in ones in seconds | `standard` |
 //! | leave a failing service alone | [`policy::CircuitBreaker`], [`max_pause`](policy::RetryPolicy::max_pause) | after five failures in a row; 60 s at most |
-//! | keep one tenant's failures from the others | [`Handler::scope`] with a [`Scope`] | one scope |
+//! | keep one tenant's failures from the others | [`scoped`], or [`Handler::scope`], with a [`Scope`] | one scope |
+//! | work on several queues, with a policy each | [`Settings::policy_for`] | one policy |
 //! | let messages wait without copies | [`Strategy`], with the cost of each | in a copy; by its visibility on a FIFO queue |
 //! | choose the way to the dead-letter queue | [`DeadLetterMode`], with the cost of each | [`Redrive`](DeadLetterMode::Redrive) |
 //! | work on a dead-letter queue | [`Message::dead_letter`]; [`DeadLetter`] for a body alone | |
 //! | set all else | [`Settings`]; [`Settings::from_env`] reads the environment | |
-//! | test a handler | [`testing::World`], by the feature `embedded` | |
+//! | test one call of a handler | [`Message::builder`] | |
+//! | test retries, dead letters, FIFO order | [`testing::World`], by the feature `embedded` | |
 //! | have an SQS in a test of mine | [`embedded::EmbeddedSqs`], by the feature `embedded` | |
 //! | look at the outcome of a batch | [`Report`], of [`BatchProcessor::process`] | |
 //! | connect another client or queue | [`queue::Queue`]; [`queue::Source`] for a worker | [`queue::SqsQueue`] |
