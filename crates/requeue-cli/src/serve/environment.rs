@@ -47,6 +47,8 @@ pub(super) enum StartError {
     InitError(String),
     /// It did not ask for an invocation in time.
     TimedOut(Duration),
+    /// Meanwhile the function was built anew.
+    BuiltAnew,
 }
 
 /// How an invocation ended.

@@ -169,10 +169,10 @@ impl Poller {
     fn start(&mut self) {
         self.environments += 1;
         let (function, number) = (Arc::clone(&self.function), self.environments);
-        let (groups, build) = (self.groups.clone(), self.build);
+        let (groups, build, builds) = (self.groups.clone(), self.build, self.builds.clone());
         self.turns.spawn(async move {
-            let started = Environment::start(&function, number, &groups).await;
-            let (environment, start) = split(started);
+            let starting = Environment::start(&function, number, &groups);
+            let (environment, start) = split(unless_built_anew(starting, builds).await);
             Turn { build, environment, start: Some(start), invocation: None }
         });
     }
@@ -183,7 +183,7 @@ impl Poller {
         self.environments += u64::from(idle.is_none());
         let (function, environment) = (Arc::clone(&self.function), self.environments);
         let (groups, build, number) = (self.groups.clone(), self.build, self.batches);
-        let limit = self.settings.timeout;
+        let (limit, builds) = (self.settings.timeout, self.builds.clone());
         let event = Bytes::from(batch.event(&self.queue).to_string());
         let trace = trace();
         self.sent.insert(trace.clone(), Vec::new());
@@ -194,7 +194,7 @@ impl Poller {
             } else {
                 let limit = INIT_TIMEOUT.max(limit);
                 let starting = Environment::start(&function, environment, &groups);
-                let started = timeout(limit, starting).await;
+                let started = timeout(limit, unless_built_anew(starting, builds)).await;
                 let (environment, start) =
                     split(started.unwrap_or(Err(StartError::TimedOut(limit))));
                 (environment, Some(start))
@@ -231,6 +231,8 @@ impl Poller {
                 line(format_args!("function started; send it a message: {send}"));
             }
             Some(Err(StartError::Refused(why))) if !is_tried => return Err(why.into()),
+            // Not its fault, whether the poller has heard of the build or not.
+            Some(Err(StartError::BuiltAnew)) => {}
             Some(Err(error)) if turn.build == self.build => {
                 let pause = (FIRST_PAUSE * 2_u32.saturating_pow(self.failed_starts.min(16)))
                     .min(LONGEST_PAUSE);
@@ -267,6 +269,7 @@ impl Poller {
     }
 
     /// The function was built anew: idle environments end, busy ones finish their invocation first.
+    /// Those that are being started hear of it by themselves.
     fn replace(&mut self) {
         line("function was built anew, restarting it");
         self.build += 1;
@@ -315,6 +318,17 @@ fn arrivals(
         }
     });
     arrivals
+}
+
+/// A process that hangs at its start must not keep the next build from being started.
+async fn unless_built_anew(
+    starting: impl Future<Output = Result<Environment, StartError>>,
+    mut builds: watch::Receiver<()>,
+) -> Result<Environment, StartError> {
+    tokio::select! {
+        started = starting => started,
+        Ok(()) = builds.changed() => Err(StartError::BuiltAnew),
+    }
 }
 
 fn split(

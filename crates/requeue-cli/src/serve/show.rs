@@ -104,6 +104,7 @@ pub(super) fn start_failure(error: &StartError) -> String {
         StartError::TimedOut(limit) => {
             format!("function did not ask for an invocation within {} s", limit.as_secs())
         }
+        StartError::BuiltAnew => "function was built anew during its start".to_owned(),
     }
 }
 
