@@ -1,7 +1,7 @@
 //! The function that is served: which program it is, what its process gets from Lambda, and why it
 //! cannot be started.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
 use std::io::{self, ErrorKind, Read};
 use std::net::SocketAddr;
@@ -16,23 +16,9 @@ use tokio::process::Command;
 
 use crate::Error;
 
-/// The variables by which a program finds credentials or other endpoints of AWS. Those of the user
-/// lead to real queues, so the function gets none of them.
-const LEADING_TO_AWS: [&str; 13] = [
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN",
-    "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
-    "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
-    "AWS_CREDENTIAL_EXPIRATION",
-    "AWS_DEFAULT_PROFILE",
-    "AWS_ENDPOINT_URL",
-    "AWS_IGNORE_CONFIGURED_ENDPOINT_URLS",
-    "AWS_LAMBDA_MAX_CONCURRENCY",
-    "AWS_PROFILE",
-    "AWS_ROLE_ARN",
-    "AWS_SECURITY_TOKEN",
-    "AWS_WEB_IDENTITY_TOKEN_FILE",
-];
+/// The user's variables of AWS that the function inherits. All others may have credentials, lead to
+/// real queues, or change how an endpoint is found.
+const INHERITED: [&str; 2] = ["AWS_LAMBDA_LOG_FORMAT", "AWS_LAMBDA_LOG_LEVEL"];
 
 /// What a variable holds unless the user has set it.
 const UNLESS_SET: [(&str, &str); 4] = [
@@ -97,8 +83,10 @@ impl Function {
     pub(super) fn command(&self, runtime_api: SocketAddr, environment: u64) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments);
-        for name in LEADING_TO_AWS {
-            command.env_remove(name);
+        for (name, _) in std::env::vars_os() {
+            if is_of_aws(&name) {
+                command.env_remove(name);
+            }
         }
         for (name, value) in UNLESS_SET {
             if !is_set(name) {
@@ -125,6 +113,10 @@ impl Function {
             .env("AWS_ACCESS_KEY_ID", "example")
             .env("AWS_SECRET_ACCESS_KEY", "example")
             .env("AWS_SESSION_TOKEN", "example")
+            // Neither the files in the home directory nor the machine's role.
+            .env("AWS_CONFIG_FILE", "/dev/null")
+            .env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
+            .env("AWS_EC2_METADATA_DISABLED", "true")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -160,7 +152,14 @@ impl Function {
     }
 }
 
-/// Whether the function inherits this variable.
+/// Whether the function does not inherit this variable.
+fn is_of_aws(name: &OsStr) -> bool {
+    let bytes = name.as_encoded_bytes();
+    let is_of_aws = bytes.starts_with(b"AWS_") || bytes.starts_with(b"_X_AMZN_");
+    is_of_aws && !INHERITED.iter().any(|inherited| name == *inherited)
+}
+
+/// Whether the user has set this variable.
 fn is_set(name: &str) -> bool {
     std::env::var_os(name).is_some()
 }

@@ -57,12 +57,15 @@ const FIFO_BATCH_SIZE: u16 = 10;
     after_help = "A function is any program that speaks Lambda's Runtime API: a handler of \
                   requeue::run, lambda_runtime, or a bootstrap of another language. It gets the \
                   environment variables that Lambda sets, example credentials, \
-                  AWS_ENDPOINT_URL_SQS, and otherwise your variables. Unless you set them, \
+                  AWS_ENDPOINT_URL_SQS, and your variables. Of yours that begin with AWS_ it gets \
+                  AWS_LAMBDA_LOG_LEVEL and AWS_LAMBDA_LOG_FORMAT alone, and it does not find AWS's \
+                  files in your home directory. Unless you set them, \
                   REQUEUE_DEAD_LETTER is annotate and REQUEUE_RECURSIVE_LOOP is Allow, as in \
                   template.yaml, and REQUEUE_METRICS is off. Its output is shown with the number \
                   of its execution environment before each line. When the file of --function \
                   changes, the new build takes its place. `requeue send` sends a message.\n\n\
-                  Ctrl-C ends it with all that it has started. Queues are kept in memory.\n\n\
+                  Ctrl-C ends it and the process groups of the functions. Queues are kept in \
+                  memory.\n\n\
                   The endpoint answers a body as its member `answer` says: ok, rate-limit, quota, \
                   unavailable, hang, reset, invalid; with `times` so many times, and with 200 from \
                   then on."

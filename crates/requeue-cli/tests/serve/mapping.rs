@@ -11,7 +11,10 @@ const POLICY: (&str, &str) =
 fn the_retries_of_a_handler_are_seen() {
     let function = function::command();
     let words: Vec<&str> = ["--"].into_iter().chain(function.iter().map(String::as_str)).collect();
-    let mut served = Served::start(&words, &[POLICY]);
+    // Of the user's shell; there is no such endpoint on loopback.
+    let fips = ("AWS_USE_FIPS_ENDPOINT", "true");
+    let dual_stack = ("AWS_USE_DUALSTACK_ENDPOINT", "true");
+    let mut served = Served::start(&words, &[POLICY, fips, dual_stack]);
     served.line("function started; send it a message: requeue send BODY --sqs-port ");
     served.send(&[r#"{"failures":2}"#]);
     for said in [
