@@ -65,10 +65,10 @@ async fn next(signals: &mut [(SignalKind, Signal)]) -> u8 {
     u8::try_from(kind.as_raw_value()).unwrap_or(2)
 }
 
-/// SIGINT, SIGTERM, and SIGHUP of a terminal that is closed; not where `nohup` lets the process
-/// ignore that.
+/// SIGINT, SIGTERM, SIGQUIT, and SIGHUP of a terminal that is closed; not where `nohup` lets the
+/// process ignore that.
 fn ending() -> Vec<SignalKind> {
-    let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate()];
+    let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit()];
     if !ignores(SignalKind::hangup()) {
         kinds.push(SignalKind::hangup());
     }

@@ -28,10 +28,10 @@ use crate::{CREDENTIALS, Error};
                   and the others in the README's table; log lines by AWS_LAMBDA_LOG_FORMAT and \
                   AWS_LAMBDA_LOG_LEVEL. SQS is found by AWS's environment: AWS_REGION, \
                   credentials, AWS_ENDPOINT_URL_SQS for an emulator.\n\n\
-                  SIGTERM, SIGINT and SIGHUP (not under nohup) end it in peace, with status 0, \
-                  also while it waits for the target or for SQS: nothing more is received, \
-                  handlers come to their end, the other messages are given back. A second signal \
-                  ends it at once; SQS delivers what was in hand again.")]
+                  SIGTERM, SIGINT, SIGQUIT and SIGHUP (not under nohup) end it in peace, with \
+                  status 0, also while it waits for the target or for SQS: nothing more is \
+                  received, handlers come to their end, the other messages are given back. A \
+                  second signal ends it at once; SQS delivers what was in hand again.")]
 pub(crate) struct Arguments {
     /// The queue to work on.
     #[arg(long)]

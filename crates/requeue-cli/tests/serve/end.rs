@@ -23,7 +23,7 @@ fn a_signal_ends_the_function_and_what_it_has_started() {
     const DEAF: &str = "trap '' TERM INT; sleep 301 & echo child $!; echo self $$; \
                         while :; do sleep 1; done";
     const HEARING: &str = "sleep 302 & echo child $!; echo self $$; wait";
-    for (signal, status) in [("-INT", 130), ("-TERM", 143)] {
+    for (signal, status) in [("-INT", 130), ("-TERM", 143), ("-QUIT", 131)] {
         for lines in [HEARING, DEAF] {
             let path = program(&format!("ended{signal}{}", lines.len()), lines);
             let mut served = Served::start(&["--", "sh", "-c", &format!("{path} & wait")], &[]);
