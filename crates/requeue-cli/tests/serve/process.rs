@@ -64,15 +64,17 @@ fn a_program_that_asks_for_no_invocation_is_told_so() {
     served.line("if it is built already, it must call requeue::run or lambda_runtime::run");
 }
 
+/// What may be set in a user's shell.
+const OF_AWS: &str = "AWS_ACCESS_KEY AWS_ACCESS_KEY_ID AWS_ACCOUNT_ID \
+    AWS_BEARER_TOKEN_BEDROCK AWS_CONFIG_FILE AWS_CREDENTIAL_FILE AWS_EC2_METADATA_DISABLED \
+    AWS_ENDPOINT_URL AWS_ENDPOINT_URL_SQS AWS_ENDPOINT_URL_STS AWS_PROFILE AWS_ROLE_ARN \
+    AWS_ROLE_SESSION_NAME AWS_SECRET_ACCESS_KEY AWS_SECRET_KEY AWS_SESSION_TOKEN \
+    AWS_SHARED_CREDENTIALS_FILE AWS_SSO_ACCESS_TOKEN AWS_USE_DUALSTACK_ENDPOINT \
+    AWS_USE_FIPS_ENDPOINT AWS_WHAT_COMES_NEXT _X_AMZN_TRACE_ID";
+
 #[test]
 fn a_process_has_lambdas_variables_and_no_credentials_of_the_user() {
     let path = bootstrap("variables", "");
-    const OF_AWS: &str = "AWS_ACCESS_KEY AWS_ACCESS_KEY_ID AWS_ACCOUNT_ID \
-        AWS_BEARER_TOKEN_BEDROCK AWS_CONFIG_FILE AWS_CREDENTIAL_FILE AWS_EC2_METADATA_DISABLED \
-        AWS_ENDPOINT_URL AWS_ENDPOINT_URL_SQS AWS_ENDPOINT_URL_STS AWS_PROFILE AWS_ROLE_ARN \
-        AWS_ROLE_SESSION_NAME AWS_SECRET_ACCESS_KEY AWS_SECRET_KEY AWS_SESSION_TOKEN \
-        AWS_SHARED_CREDENTIALS_FILE AWS_SSO_ACCESS_TOKEN AWS_USE_DUALSTACK_ENDPOINT \
-        AWS_USE_FIPS_ENDPOINT AWS_WHAT_COMES_NEXT _X_AMZN_TRACE_ID";
     let users =
         [("REQUEUE_DEAD_LETTER", "redrive"), ("AWS_LAMBDA_LOG_LEVEL", "DEBUG"), ("OWN", "kept")];
     let of_aws = OF_AWS.split_whitespace().map(|name| (name, "http://real"));
