@@ -24,6 +24,8 @@ use super::show;
 pub(super) const INIT_TIMEOUT: Duration = Duration::from_secs(10);
 /// For what an ended process has written last.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
+/// For what an ended process has sent last.
+const LAST_REQUEST: Duration = Duration::from_millis(200);
 /// Between SIGTERM and SIGKILL.
 pub(super) const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
@@ -88,7 +90,9 @@ impl Environment {
             let request = tokio::select! {
                 biased;
                 request = environment.api.request() => request,
-                status = exited(&environment.exit) => return Err(StartError::Exited(status)),
+                status = exited_and_read(&environment.exit) => {
+                    return Err(StartError::Exited(status));
+                }
                 () = &mut hint => continue,
             };
             match request {
@@ -150,7 +154,7 @@ impl Environment {
             let request = tokio::select! {
                 biased;
                 request = self.api.request() => request,
-                status = exited(&self.exit) => return InvocationEnd::Exited(status),
+                status = exited_and_read(&self.exit) => return InvocationEnd::Exited(status),
             };
             match request {
                 RuntimeRequest::Next(next) => {
@@ -187,6 +191,13 @@ impl Drop for Environment {
     fn drop(&mut self) {
         self.groups.kill(self.pid);
     }
+}
+
+/// The end of a process whose last request has been read if it sent one in full.
+async fn exited_and_read(exit: &watch::Receiver<Option<ExitStatus>>) -> ExitStatus {
+    let status = exited(exit).await;
+    sleep(LAST_REQUEST).await;
+    status
 }
 
 async fn exited(exit: &watch::Receiver<Option<ExitStatus>>) -> ExitStatus {

@@ -140,6 +140,9 @@ impl Function {
             );
         }
         match error.kind() {
+            ErrorKind::NotFound if self.file.as_deref().is_some_and(|file| !file.exists()) => {
+                format!("{program} does not exist any more: build it again")
+            }
             ErrorKind::NotFound if self.file.is_some() => format!(
                 "{program} cannot be started: the interpreter that its first line names, or its \
                  loader, does not exist on this machine"

@@ -16,12 +16,15 @@ use serde::Deserialize;
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot, watch};
 
+use super::show;
 use crate::endpoint::header;
 
 /// Most bytes of a response. Source: Lambda developer guide, "Lambda quotas".
 const MAX_RESPONSE: usize = 6 * 1024 * 1024;
 /// A runtime has one connection, and an extension in it another.
 const BOUNDS: Bounds = Bounds { body: MAX_RESPONSE, bodies: 4 * MAX_RESPONSE, connections: 16 };
+/// Most characters of an error that are shown.
+const MAX_ERROR: usize = 400;
 /// Requests that have not been looked at yet. A function waits for each answer.
 const REQUESTS: usize = 16;
 
@@ -63,7 +66,16 @@ impl RuntimeApi {
         let (stop, stopped) = watch::channel(false);
         let (sender, requests) = mpsc::channel(REQUESTS);
         tokio::spawn(loopback::serve(listener, stopped, BOUNDS, move |request| {
-            respond(sender.clone(), request)
+            // At once: a function that ends does not wait for the response to this.
+            let passed_on = said(&request).map(|said| sender.try_send(said).is_ok());
+            let sender = sender.clone();
+            async move {
+                match passed_on {
+                    Some(true) => status(StatusCode::ACCEPTED, r#"{"status":"OK"}"#),
+                    Some(false) => status(StatusCode::SERVICE_UNAVAILABLE, "too many requests"),
+                    None => respond(sender, request).await,
+                }
+            }
         }));
         Ok(Self { address, requests, _stop: stop })
     }
@@ -78,39 +90,46 @@ impl RuntimeApi {
     }
 }
 
+/// What a function says, unless it asks.
+fn said(request: &Request<Bytes>) -> Option<RuntimeRequest> {
+    let (headers, body) = (request.headers(), request.body());
+    match (request.method(), path(request).as_slice()) {
+        (&Method::POST, ["2018-06-01", "runtime", "invocation", id, "response"]) => {
+            Some(RuntimeRequest::Response { id: (*id).to_owned(), body: body.clone() })
+        }
+        (&Method::POST, ["2018-06-01", "runtime", "invocation", id, "error"]) => {
+            let error = reported(headers, body);
+            Some(RuntimeRequest::Error { id: (*id).to_owned(), error })
+        }
+        (&Method::POST, ["2018-06-01", "runtime", "init", "error"]) => {
+            Some(RuntimeRequest::InitError { error: reported(headers, body) })
+        }
+        _ => None,
+    }
+}
+
 async fn respond(
     requests: mpsc::Sender<RuntimeRequest>,
     request: Request<Bytes>,
 ) -> io::Result<Response<Full<Bytes>>> {
-    let (head, body) = request.into_parts();
-    let path: Vec<&str> = head.uri.path().trim_matches('/').split('/').collect();
-    let said = match (&head.method, path.as_slice()) {
+    match (request.method(), path(&request).as_slice()) {
         (&Method::GET, ["2018-06-01", "runtime", "invocation", "next"]) => {
             let (sender, next) = oneshot::channel();
             let _ = requests.send(RuntimeRequest::Next(sender)).await;
-            return match next.await {
+            match next.await {
                 Ok(invocation) => invoke(invocation),
                 Err(_) => status(StatusCode::GONE, "the environment ends"),
-            };
-        }
-        (&Method::POST, ["2018-06-01", "runtime", "invocation", id, "response"]) => {
-            RuntimeRequest::Response { id: (*id).to_owned(), body }
-        }
-        (&Method::POST, ["2018-06-01", "runtime", "invocation", id, "error"]) => {
-            let error = reported(&head.headers, &body);
-            RuntimeRequest::Error { id: (*id).to_owned(), error }
-        }
-        (&Method::POST, ["2018-06-01", "runtime", "init", "error"]) => {
-            RuntimeRequest::InitError { error: reported(&head.headers, &body) }
+            }
         }
         // A runtime that wants SIGTERM registers as an extension; no event is ever sent to it.
-        (&Method::POST, ["2020-01-01", "extension", "register"]) => return registered(),
-        (&Method::GET, ["2020-01-01", "extension", "event", "next"]) => return pending().await,
-        _ => return status(StatusCode::NOT_FOUND, "no such path of the Runtime API"),
-    };
-    // Nobody takes it any more when the environment ends.
-    let _ = requests.send(said).await;
-    status(StatusCode::ACCEPTED, r#"{"status":"OK"}"#)
+        (&Method::POST, ["2020-01-01", "extension", "register"]) => registered(),
+        (&Method::GET, ["2020-01-01", "extension", "event", "next"]) => pending().await,
+        _ => status(StatusCode::NOT_FOUND, "no such path of the Runtime API"),
+    }
+}
+
+fn path(request: &Request<Bytes>) -> Vec<&str> {
+    request.uri().path().trim_matches('/').split('/').collect()
 }
 
 fn invoke(invocation: Invocation) -> io::Result<Response<Full<Bytes>>> {
@@ -149,7 +168,11 @@ fn reported(headers: &HeaderMap, body: &[u8]) -> String {
     let by_header = header(headers, "lambda-runtime-function-error-type").map(str::to_owned);
     let parts: Vec<String> =
         [error.error_type.or(by_header), error.error_message].into_iter().flatten().collect();
-    if parts.is_empty() { "no reason given".to_owned() } else { parts.join(": ") }
+    if parts.is_empty() {
+        "no reason given".to_owned()
+    } else {
+        show::one_line(&parts.join(": "), MAX_ERROR)
+    }
 }
 
 #[cfg(test)]
@@ -168,5 +191,10 @@ mod tests {
         assert_eq!(reported(&headers, b"{"), "Runtime.Exit");
         let body = br#"{"errorMessage":"no disk","errorType":"Io","stackTrace":[]}"#;
         assert_eq!(reported(&headers, body), "Io: no disk");
+        let body = br#"{"errorMessage":" no\ndisk ","errorType":"Io\r\n00:00:00 #1"}"#;
+        assert_eq!(reported(&headers, body), "Io 00:00:00 #1: no disk");
+        let body = format!(r#"{{"errorMessage":"{}"}}"#, "x".repeat(1_000));
+        headers.clear();
+        assert_eq!(reported(&headers, body.as_bytes()), "x".repeat(MAX_ERROR - 1) + "…");
     }
 }

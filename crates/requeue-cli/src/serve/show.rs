@@ -132,13 +132,18 @@ pub(super) fn dead_letter(message: &MessageView) {
         (None, _) => format!("after {}", count(message.receive_count as usize, "receive")),
     };
     let id: String = dead.original_message_id().unwrap_or(&message.id).chars().take(8).collect();
-    let mut text = format!("dead letter {id}: {why}");
     // With the time before it.
     let room = WIDTH - "00:00:00 ".len();
-    if text.chars().count() > room {
-        text = text.chars().take(room - 1).chain(['…']).collect();
+    line(one_line(&format!("dead letter {id}: {why}"), room));
+}
+
+/// A text of somebody else in one line of at most so many characters.
+pub(super) fn one_line(text: &str, room: usize) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= room {
+        return line;
     }
-    line(text);
+    line.chars().take(room - 1).chain(['…']).collect()
 }
 
 /// `status 101`, `signal: 9 (SIGKILL)`

@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import sys
 import time
 import urllib.request
@@ -21,6 +22,18 @@ def handle(body):
     return body.startswith("fail")
 
 
+def respond_and_exit(request_id):
+    """Sends a whole response in many segments, and reads nothing."""
+    host, port = os.environ["AWS_LAMBDA_RUNTIME_API"].split(":")
+    body = b" " * 1_000_000 + b"{}"
+    head = (
+        f"POST /2018-06-01/runtime/invocation/{request_id}/response HTTP/1.1\r\n"
+        f"host: {host}\r\ncontent-length: {len(body)}\r\n\r\n"
+    )
+    socket.create_connection((host, int(port))).sendall(head.encode() + body)
+    os._exit(0)
+
+
 def post(path, value):
     request = urllib.request.Request(f"{API}/{path}", json.dumps(value).encode())
     urllib.request.urlopen(request).close()
@@ -38,5 +51,7 @@ while True:
     if "error" in bodies:
         post(f"invocation/{request_id}/error", {"errorMessage": "no", "errorType": "Refused"})
         continue
+    if "respond and exit" in bodies:
+        respond_and_exit(request_id)
     kept = [{"itemIdentifier": r["messageId"]} for r in records if handle(r["body"])]
     post(f"invocation/{request_id}/response", {"batchItemFailures": kept})

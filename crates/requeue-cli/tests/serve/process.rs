@@ -29,6 +29,28 @@ fn a_process_that_ends_is_told_and_replaced() {
 }
 
 #[test]
+fn the_response_of_a_process_that_ends_right_after_it_counts() {
+    let path = bootstrap("last-response", "");
+    let mut served = Served::start(&["--function", &path], &[]);
+    for number in 1..=5 {
+        served.send(&["respond and exit"]);
+        served.line(&format!(" #{number} 1 message: 1 deleted, "));
+    }
+}
+
+#[test]
+fn a_function_whose_file_has_gone_is_told_so() {
+    let path = bootstrap("gone", "");
+    let mut served = Served::start(&["--function", &path], &[]);
+    served.line("function started");
+    std::fs::remove_file(&path).unwrap();
+    served.send(&["exit"]);
+    served.line(" #1 ");
+    served.send(&["ok"]);
+    served.line("/gone does not exist any more: build it again; next start in 1 s");
+}
+
+#[test]
 fn a_process_that_ends_at_its_start_is_started_again_after_growing_pauses() {
     let path = program("useless", "echo nothing; exit 7");
     let begun = Instant::now();

@@ -97,6 +97,8 @@ impl AsRef<[u8]> for ResponseBody {
 
 /// Serves requests until `stopped` changes; then accepts no more connections, lets open requests
 /// end for a second, and breaks those that have not. An error of `respond` breaks its connection.
+/// `respond` is called with each request that came in full; a connection that breaks ends the
+/// future that it returned.
 pub async fn serve<F, A>(
     listener: TcpListener,
     mut stopped: watch::Receiver<bool>,
@@ -179,10 +181,15 @@ async fn serve_connection<S, F, A>(
         let (respond, open_responses, reader) =
             (respond.clone(), open_responses.clone(), reader.clone());
         async move {
-            match reader.read(request).await {
-                Ok((request, _room)) => {
+            // A client that ends after its last byte breaks the connection, and with it this
+            // future: what has come in full is passed on all the same.
+            let passed_on = tokio::spawn(async move {
+                reader.read(request).await.map(|(request, room)| (respond(request), room))
+            });
+            match passed_on.await.map_err(io::Error::other)? {
+                Ok((response, _room)) => {
                     let open_response = open_responses.begin();
-                    let (head, body) = respond(request).await?.into_parts();
+                    let (head, body) = response.await?.into_parts();
                     let Ok(body) = body.collect().await;
                     let sending = ResponseBody { body: body.to_bytes(), _open: open_response };
                     Ok(Response::from_parts(head, Full::new(Bytes::from_owner(sending))))
