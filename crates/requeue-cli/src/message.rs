@@ -1,9 +1,10 @@
 //! The message that `requeue send` and `requeue event` are given.
 
 use std::collections::BTreeMap;
-use std::io::Read;
+use std::fs::File;
+use std::io::{self, Read};
 
-use requeue::queue::{Attribute, AttributeValue};
+use requeue::queue::{Attribute, AttributeValue, MAX_BATCH_BYTES};
 
 use crate::Error;
 
@@ -24,6 +25,19 @@ pub(crate) struct GivenMessage {
     pub(crate) count: u16,
 }
 
+/// Not further than a message can go: some files have no end.
+fn read(source: impl Read) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    source.take(MAX_BATCH_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    if bytes.len() > MAX_BATCH_BYTES {
+        return Err(io::Error::other(format!(
+            "it has more than the {MAX_BATCH_BYTES} bytes that SQS takes: store it elsewhere, and \
+             send its place"
+        )));
+    }
+    String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
+}
+
 fn attribute(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => {
@@ -35,18 +49,14 @@ fn attribute(text: &str) -> Result<(String, String), String> {
 
 impl GivenMessage {
     pub(crate) fn body(&self) -> Result<String, Error> {
-        let mut text = String::new();
-        if self.body == "-" {
-            std::io::stdin()
-                .read_to_string(&mut text)
-                .map_err(|error| format!("the standard input cannot be read: {error}"))?;
+        let (name, text) = if self.body == "-" {
+            ("the standard input".to_owned(), read(io::stdin()))
         } else if let Some(path) = self.body.strip_prefix('@') {
-            text = std::fs::read_to_string(path)
-                .map_err(|error| format!("the body {path} cannot be read: {error}"))?;
+            (format!("the body {path}"), File::open(path).and_then(read))
         } else {
-            text.clone_from(&self.body);
-        }
-        Ok(text)
+            return Ok(self.body.clone());
+        };
+        text.map_err(|error| format!("{name} cannot be read: {error}").into())
     }
 
     pub(crate) fn attributes(&self) -> BTreeMap<String, Attribute> {

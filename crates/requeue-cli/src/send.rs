@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use aws_sdk_sqs::Client;
 use aws_sdk_sqs::config::{BehaviorVersion, Credentials, Region};
@@ -11,13 +12,17 @@ use requeue::aws;
 use requeue::embedded::{DEFAULT_ACCOUNT, DEFAULT_REGION};
 use requeue::queue::{Attribute, AttributeValue, QueueUrl};
 use tokio::net::TcpStream;
+use tokio::time::timeout;
 use uuid::Uuid;
 
 use crate::address::{self, Asked};
 use crate::message::GivenMessage;
 use crate::output::{errln, outln};
 use crate::serve::SQS_PORT;
-use crate::{CREDENTIALS, Error};
+use crate::{CREDENTIALS, Error, serve};
+
+/// SQS on this machine responds in milliseconds.
+const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 #[command(
@@ -131,13 +136,21 @@ async fn served(arguments: &Arguments) -> Result<(Client, String), Error> {
         .endpoint_url(&endpoint)
         .build();
     let client = Client::from_conf(config);
+    let listed = timeout(RESPONSE_TIMEOUT, client.list_queues().send()).await;
+    let listed = listed.map_err(|_| {
+        format!(
+            "port {port} of 127.0.0.1 does not respond within {} s: another program may have it; \
+             name the port of `requeue serve` by --sqs-port",
+            RESPONSE_TIMEOUT.as_secs()
+        )
+    })?;
+    let listed = listed.map_err(|error| refusal(&error, &endpoint))?;
     if let Some(name) = &arguments.queue {
         return Ok((client, format!("{endpoint}/{DEFAULT_ACCOUNT}/{name}")));
     }
-    let listed = client.list_queues().send().await;
-    let listed = listed.map_err(|error| refusal(&error, &endpoint))?;
-    let is_source = |url: &&String| !url.ends_with("-dlq") && !url.ends_with("-dlq.fifo");
-    match listed.queue_urls().iter().filter(is_source).collect::<Vec<_>>()[..] {
+    let urls = listed.queue_urls();
+    let dead_letters: Vec<String> = urls.iter().map(|url| serve::dead_letters_of(url)).collect();
+    match urls.iter().filter(|url| !dead_letters.contains(url)).collect::<Vec<_>>()[..] {
         [only] => Ok((client, only.clone())),
         [] => {
             Err(format!("there is no queue at {endpoint}: create one, or name it by --queue")

@@ -162,6 +162,14 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     ended.map(|()| stop.exit_code(ExitCode::SUCCESS))
 }
 
+/// The dead-letter queue, by name or URL, of a queue that is served.
+pub(crate) fn dead_letters_of(queue: &str) -> String {
+    match queue.strip_suffix(".fifo") {
+        Some(stem) => format!("{stem}-dlq.fifo"),
+        None => format!("{queue}-dlq"),
+    }
+}
+
 /// A queue with its dead-letter queue, served.
 struct ServedSqs {
     embedded: EmbeddedSqs,
@@ -174,13 +182,9 @@ impl ServedSqs {
     async fn open(arguments: &Arguments) -> Result<Self, Error> {
         let embedded = EmbeddedSqs::new(Clock::system());
         let name = &arguments.queue;
-        let dead_letters = match name.strip_suffix(".fifo") {
-            Some(stem) => format!("{stem}-dlq.fifo"),
-            None => format!("{name}-dlq"),
-        };
         let refused = |error| format!("--queue {name}: {error}");
         let dead_letters = embedded
-            .create_queue(&dead_letters, [("MessageRetentionPeriod", "1209600")])
+            .create_queue(&dead_letters_of(name), [("MessageRetentionPeriod", "1209600")])
             .map_err(refused)?;
         let redrive = format!(
             r#"{{"deadLetterTargetArn":"{dead_letters}","maxReceiveCount":{}}}"#,

@@ -1,5 +1,6 @@
 //! `requeue send` and `requeue event`.
 
+use std::fs::File;
 use std::io::Write;
 use std::process::Stdio;
 
@@ -50,6 +51,12 @@ fn a_message_reaches_the_function_of_a_running_serve() {
     refused(&["send", "x", "--sqs-port", &port, "--deduplication-id", "d"], "is no FIFO queue");
     refused(&["send", "", "--sqs-port", &port], "SQS refuses the message");
     refused(&["send", "@/no/such/file", "--sqs-port", &port], "the body /no/such/file cannot");
+    let endless = "the body /dev/zero cannot be read: it has more than the 1048576 bytes that SQS";
+    refused(&["send", "@/dev/zero", "--sqs-port", &port], endless);
+    refused(&["event", "@/dev/zero"], endless);
+    let output = requeue(&["event", "-"], &[]).stdin(File::open("/dev/zero").unwrap()).output();
+    let said = String::from_utf8(output.unwrap().stderr).unwrap();
+    assert!(said.contains("the standard input cannot be read: it has more than the "), "{said}");
 }
 
 #[test]
@@ -92,6 +99,25 @@ fn a_message_of_a_fifo_queue_has_a_group_and_a_deduplication_id() {
         &["send", "x", "--sqs-port", &port, "--group", "g", "--delay", "1"],
         "have no delay of their own",
     );
+}
+
+#[test]
+fn a_queue_that_is_named_as_a_dead_letter_queue_is_found() {
+    for name in ["x-dlq", "x-dlq.fifo"] {
+        let path = bootstrap("send-dlq", "");
+        let mut served = Served::start(&["--queue", name, "--function", &path], &[]);
+        succeeded(&["send", "hello", "--group", "g", "--sqs-port", &served.port]);
+        served.line("gets hello");
+    }
+}
+
+#[test]
+fn a_port_that_accepts_and_says_nothing_is_named() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let words = format!("port {port} of 127.0.0.1 does not respond within 5 s: another program");
+    refused(&["send", "x", "--sqs-port", &port], &words);
+    refused(&["send", "x", "--queue", "orders", "--sqs-port", &port], &words);
 }
 
 #[test]
