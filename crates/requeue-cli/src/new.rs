@@ -55,72 +55,11 @@ const LIQUID_CRATE: &str = r#"{{ project_name | replace: "-", "_" }}"#;
 /// As cargo counts them, and so that a directory for it can be made.
 const MAX_NAME: usize = 64;
 /// Names that cargo refuses, and those of the project's dependencies.
-const RESERVED: [&str; 64] = [
-    "abstract",
-    "alloc",
-    "as",
-    "async",
-    "await",
-    "become",
-    "box",
-    "break",
-    "build",
-    "const",
-    "continue",
-    "core",
-    "crate",
-    "deps",
-    "do",
-    "dyn",
-    "else",
-    "enum",
-    "examples",
-    "extern",
-    "false",
-    "final",
-    "fn",
-    "for",
-    "gen",
-    "if",
-    "impl",
-    "in",
-    "incremental",
-    "let",
-    "loop",
-    "macro",
-    "match",
-    "mod",
-    "move",
-    "mut",
-    "override",
-    "priv",
-    "pub",
-    "ref",
-    "requeue",
-    "requeue-lambda",
-    "return",
-    "self",
-    "serde",
-    "static",
-    "std",
-    "struct",
-    "super",
-    "test",
-    "tokio",
-    "trait",
-    "true",
-    "try",
-    "type",
-    "typeof",
-    "union",
-    "unsafe",
-    "unsized",
-    "use",
-    "virtual",
-    "where",
-    "while",
-    "yield",
-];
+const RESERVED: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn \
+    else enum examples extern false final fn for gen if impl in incremental let loop macro match \
+    mod move mut override priv pub ref requeue requeue-lambda return self serde static std \
+    struct super test tokio trait true try type typeof union unsafe unsized use virtual where \
+    while yield";
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let directory = &arguments.directory;
@@ -166,7 +105,7 @@ fn package_name(directory: &Path) -> Result<&str, Error> {
              orders",
             MAX_NAME - 1
         )
-    } else if RESERVED.contains(&name) {
+    } else if RESERVED.split(' ').any(|reserved| reserved == name) {
         "Rust, cargo or a dependency of the project has it: choose another one".to_owned()
     } else {
         return Ok(name);
@@ -196,7 +135,16 @@ impl Dependency {
             .into());
         }
         // The project is elsewhere.
-        Ok(Self::Checkout(fs::canonicalize(path)?))
+        let path = fs::canonicalize(path)?;
+        if path.to_str().is_none_or(|path| path.contains(char::is_control)) {
+            return Err(format!(
+                "{} cannot stand in a Cargo.toml, since a path there is UTF-8 without control \
+                 characters: rename the directory",
+                path.display()
+            )
+            .into());
+        }
+        Ok(Self::Checkout(path))
     }
 }
 
@@ -221,7 +169,8 @@ fn manifest(text: &str, example: &str, name: &str, dependency: &Dependency) -> S
 }
 
 fn binary(name: &str) -> String {
-    format!("Binary: {name}")
+    // In quotes, since YAML takes `on` and `yes` for other things than names.
+    format!("Binary: \"{name}\"")
 }
 
 fn write(path: &Path, text: &str) -> Result<(), Error> {

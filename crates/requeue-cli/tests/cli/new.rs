@@ -1,7 +1,10 @@
 //! `requeue new`: what it writes is what the repository has, but for names and the dependency.
 
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::process::Command;
 
 use requeue_testkit::repository;
 
@@ -66,7 +69,7 @@ fn the_project_is_the_example_under_another_name() {
         assert_eq!(written, example(path, "bank-orders", "bank_orders"), "{path}");
     }
     assert!(text(format!("{directory}/Cargo.toml")).contains("name = \"bank-orders\""));
-    assert!(text(format!("{directory}/template.yaml")).contains("Binary: bank-orders"));
+    assert!(text(format!("{directory}/template.yaml")).contains("Binary: \"bank-orders\""));
     assert_eq!(text(format!("{directory}/.gitignore")), "target\n.aws-sam\n");
 }
 
@@ -81,8 +84,8 @@ fn the_http_project_is_the_ready_lambda_and_its_template() {
         text(root.join("src/main.rs")),
         text(repository("crates/requeue-lambda/src/main.rs"))
     );
-    let template =
-        text(repository("template.yaml")).replace("Binary: requeue-lambda", "Binary: webhooks");
+    let template = text(repository("template.yaml"))
+        .replace("Binary: \"requeue-lambda\"", "Binary: \"webhooks\"");
     assert_eq!(text(root.join("template.yaml")), template);
     let manifest = text(root.join("Cargo.toml"));
     assert!(manifest.contains("name = \"webhooks\""), "{manifest}");
@@ -116,6 +119,37 @@ fn another_checkout_can_be_named() {
     requeue(&["new", &directory, "--requeue", other.to_str().unwrap()]).succeeded();
     let manifest = text(format!("{directory}/Cargo.toml"));
     assert!(manifest.contains("/another \\\"checkout\\\"\""), "{manifest}");
+}
+
+#[test]
+fn a_name_that_is_no_string_in_yaml_is_written_as_one() {
+    for name in ["on", "yes", "null", "Y"] {
+        let directory = fresh(name);
+        for arguments in [&["new", &directory][..], &["new", &directory, "--http"]] {
+            requeue(arguments).succeeded();
+            let template = text(format!("{directory}/template.yaml"));
+            assert!(template.contains(&format!("Binary: \"{name}\"")), "{arguments:?}");
+            fs::remove_dir_all(&directory).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_checkout_that_no_manifest_can_name_is_refused() {
+    let directory = fresh("unnamed");
+    for name in [&b"a line\nand another"[..], b"not \xff UTF-8"] {
+        let other = scratch("new").join(OsStr::from_bytes(name));
+        fs::create_dir_all(other.join("crates/requeue-lambda")).unwrap();
+        fs::write(other.join("Cargo.toml"), "").unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_requeue"))
+            .args(["new".as_ref(), directory.as_ref(), "--requeue".as_ref(), other.as_os_str()])
+            .output()
+            .unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot stand in a Cargo.toml"), "{said}");
+        assert!(!Path::new(&directory).exists());
+    }
 }
 
 #[test]
