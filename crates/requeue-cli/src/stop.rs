@@ -1,12 +1,14 @@
 //! The signals that ask the process to end. The first lets it clean up; the second ends it at once.
 
 use std::process::ExitCode;
+use std::time::Duration;
 use std::{fs, io, thread};
 
 use futures_util::future::select_all;
 use tokio::runtime::Builder;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
+use tokio::time::timeout;
 
 /// Whether somebody has asked.
 #[derive(Clone)]
@@ -15,13 +17,17 @@ pub(crate) struct Stop(watch::Receiver<Option<u8>>);
 impl Stop {
     /// From now on signals do not end the process by themselves.
     pub(crate) fn listen() -> io::Result<Self> {
-        Self::listen_and(|| {})
+        Self::listen_and(Duration::MAX, || {})
     }
 
-    /// As [`listen`](Self::listen); `before_end` is done when the second signal comes.
-    pub(crate) fn listen_and(before_end: impl FnOnce() + Send + 'static) -> io::Result<Self> {
+    /// As [`listen`](Self::listen); `before_end` is done when the second signal comes. `limit`
+    /// after the first one counts as the second.
+    pub(crate) fn listen_and(
+        limit: Duration,
+        before_end: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
         // A thread of its own: all others may be writing what nobody reads.
-        let runtime = Builder::new_current_thread().enable_io().build()?;
+        let runtime = Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let mut signals = ending()
             .into_iter()
@@ -31,8 +37,9 @@ impl Stop {
         let (first, stop) = watch::channel(None);
         thread::spawn(move || {
             runtime.block_on(async {
-                first.send_replace(Some(next(&mut signals).await));
                 let number = next(&mut signals).await;
+                first.send_replace(Some(number));
+                let number = timeout(limit, next(&mut signals)).await.unwrap_or(number);
                 before_end();
                 std::process::exit(128 + i32::from(number));
             });

@@ -68,7 +68,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let is_watched = stderr().is_terminal() && stdout().is_terminal();
     // Before anything that may take its time: the first process of a container is not ended by a
     // signal that it does not listen to.
-    let stop = Stop::listen_and(move || {
+    let stop = Stop::listen_and(Duration::MAX, move || {
         if is_watched {
             leave_line();
         }

@@ -49,6 +49,9 @@ const ENDPOINT_PORT: u16 = 8080;
 /// Amazon SQS".
 const FIFO_BATCH_SIZE: u16 = 10;
 
+/// From the first signal on, also where nobody reads the output and each line of it waits.
+const END_LIMIT: Duration = Duration::from_secs(5);
+
 #[derive(clap::Args)]
 #[command(
     override_usage = "requeue serve [OPTIONS]\n       \
@@ -144,7 +147,7 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     };
     let groups = ProcessGroups::default();
     let at_second_signal = groups.clone();
-    let stop = Stop::listen_and(move || at_second_signal.kill_all())?;
+    let stop = Stop::listen_and(END_LIMIT, move || at_second_signal.kill_all())?;
     sqs.show(endpoint.as_ref())?;
     arguments.show_function()?;
     if let Some(listener) = endpoint {
