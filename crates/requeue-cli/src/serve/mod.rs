@@ -74,8 +74,9 @@ const END_LIMIT: Duration = Duration::from_secs(5);
                   then on."
 )]
 pub(crate) struct Arguments {
-    /// Invokes this program with batches from the queue; arguments of its own may follow.
-    #[arg(long, num_args = 1.., value_names = ["PATH", "ARGS"])]
+    /// Invokes this program with batches from the queue; arguments of its own may follow. The
+    /// other options come before.
+    #[arg(long, num_args = 1.., value_names = ["PATH", "ARGS"], allow_hyphen_values = true)]
     function: Vec<OsString>,
     /// A command that runs the function, as in `requeue serve -- cargo run`.
     #[arg(last = true, value_name = "COMMAND")]
@@ -224,10 +225,25 @@ impl Arguments {
 
     /// What clap cannot say in a sentence.
     fn check(&self) -> Result<(), Error> {
-        if !self.function.is_empty() && !self.command.is_empty() {
+        // clap takes all that follows --function for the function's.
+        let has_both = !self.function.is_empty() && !self.command.is_empty();
+        if has_both || self.function.iter().any(|word| word == "--") {
             return Err("--function and a command after -- are both given, and one function is \
                         served: leave out one of them"
                 .into());
+        }
+        let options = <Self as clap::Args>::augment_args(clap::Command::new("serve"));
+        let longs: Vec<_> = options.get_arguments().filter_map(clap::Arg::get_long).collect();
+        for word in &self.function {
+            let word = word.to_string_lossy();
+            let long = word.strip_prefix("--").and_then(|word| word.split('=').next());
+            if long.is_some_and(|long| longs.contains(&long)) {
+                return Err(format!(
+                    "{word} comes after --function and would be an argument of the function: put \
+                     it before --function"
+                )
+                .into());
+            }
         }
         if self.queue.strip_suffix(".fifo").is_some() && self.batch_size > FIFO_BATCH_SIZE {
             return Err(format!(

@@ -29,6 +29,14 @@ fn a_process_that_ends_is_told_and_replaced() {
 }
 
 #[test]
+fn a_function_has_arguments_of_its_own() {
+    let path = bootstrap("arguments", "\"$@\"");
+    let arguments = ["--function", &path, "--tag", "x", "-v", "--depth=2"];
+    let mut served = Served::start(&arguments, &[]);
+    served.line("1| starts --tag x -v --depth=2");
+}
+
+#[test]
 fn the_response_of_a_process_that_ends_right_after_it_counts() {
     let path = bootstrap("last-response", "");
     let mut served = Served::start(&["--function", &path], &[]);

@@ -28,6 +28,8 @@ fn a_function_that_cannot_be_started_is_refused_with_the_remedy() {
         (vec!["--function", &orphan], "the interpreter that its first line names"),
         (vec!["--", "no-such-command"], "the command no-such-command does not exist"),
         (vec!["--function", &path, "--", &path], "leave out one of them"),
+        (vec!["--function", &path, "--timeout", "9"], "--timeout comes after --function"),
+        (vec!["--function", &path, "--port=0"], "--port=0 comes after --function"),
         (vec!["--queue", "a b"], "--queue a b: "),
         (
             vec!["--timeout", "9", "--visibility-timeout", "8", "--function", &path],
