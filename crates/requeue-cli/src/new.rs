@@ -55,7 +55,8 @@ const LIQUID_CRATE: &str = r#"{{ project_name | replace: "-", "_" }}"#;
 /// As cargo counts them, and so that a directory for it can be made.
 const MAX_NAME: usize = 64;
 /// Names that cargo refuses, and those of the project's dependencies.
-const RESERVED: &str = "abstract alloc as async await become box break build const continue core crate deps do dyn \
+const RESERVED: &str = "\
+    abstract alloc as async await become box break build const continue core crate deps do dyn \
     else enum examples extern false final fn for gen if impl in incremental let loop macro match \
     mod move mut override priv pub ref requeue requeue-lambda return self serde static std \
     struct super test tokio trait true try type typeof union unsafe unsized use virtual where \
