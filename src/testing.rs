@@ -255,8 +255,8 @@ impl<H: Handler<T>, T: Body> World<H, T> {
     #[track_caller]
     pub fn assert_done(&self, id: &str) {
         let last = self.outcomes(id).last();
-        let disposition = last.map(|outcome| &outcome.disposition);
-        assert_eq!(disposition, Some(&Disposition::Complete), "{}", self.story(id));
+        let is_done = last.is_some_and(|last| last.disposition == Disposition::Complete);
+        assert!(is_done, "not done: {}", self.story(id));
     }
 
     /// Fails unless the message is in the dead-letter queue, and the reason of its last failure has
@@ -273,7 +273,10 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         let story = self.story(id);
         assert!(self.dead().iter().any(is_it), "not in the dead-letter queue: {story}");
         let reason = self.outcomes(id).iter().rev().find_map(|outcome| outcome.reason.as_deref());
-        assert!(reason.is_some_and(|reason| reason.contains(words)), "{reason:?}: {story}");
+        assert!(
+            reason.is_some_and(|reason| reason.contains(words)),
+            "the reason has no {words:?}, it is {reason:?}: {story}"
+        );
     }
 
     /// The embedded SQS: for faults, and to look into it.
@@ -288,10 +291,19 @@ impl<H: Handler<T>, T: Body> World<H, T> {
 
     fn story(&self, id: &str) -> String {
         let deliveries = self.outcomes(id).iter().map(|outcome| {
-            let reason = outcome.reason.as_deref().unwrap_or("no failure");
-            format!("{:?} ({reason}): {:?}", outcome.disposition, outcome.settlement)
+            let why = outcome.disposition.why().or(outcome.reason.as_deref()).unwrap_or("success");
+            let wait = outcome.disposition.wait().map(|wait| wait.total().as_secs());
+            let wait = wait.map(|secs| format!(" for {secs} s")).unwrap_or_default();
+            format!(
+                "\n  {} s old, retry {}, receive {}: {}{wait} ({why}), {}",
+                outcome.age.as_secs(),
+                outcome.retry_count,
+                outcome.receive_count,
+                outcome.disposition.as_str(),
+                outcome.settlement.as_str()
+            )
         });
-        format!("message {id}: {:#?}", deliveries.collect::<Vec<_>>())
+        format!("message {id}, its deliveries:{}", deliveries.collect::<String>())
     }
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         };
         write(&root.join(path), &text)?;
     }
-    next(arguments)?;
+    next(arguments, name)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -185,7 +185,7 @@ fn unwritable(path: &Path, error: &std::io::Error) -> String {
     format!("{} cannot be written: {error}", path.display())
 }
 
-fn next(arguments: &Arguments) -> Result<(), Error> {
+fn next(arguments: &Arguments, name: &str) -> Result<(), Error> {
     let directory = arguments.directory.display();
     if arguments.cargo_lambda {
         outln!("{directory} is a template for cargo-lambda. Next:\n")?;
@@ -200,8 +200,8 @@ fn next(arguments: &Arguments) -> Result<(), Error> {
     } else {
         outln!("{directory} has a handler, its tests and its template. Next:\n")?;
         outln!("  cd {directory}")?;
-        outln!("  cargo test                    # its retries and a dead letter, in virtual time")?;
-        outln!("  requeue serve -- cargo run    # on this machine, behind a queue")?;
+        outln!("  cargo test              # its retries and a dead letter, in virtual time")?;
+        outln!("  cargo build && requeue serve --function target/debug/{name}")?;
         outln!("  sam build && sam deploy --guided")?;
     }
     Ok(())

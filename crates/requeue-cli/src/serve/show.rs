@@ -12,8 +12,8 @@ use requeue::{Clock, DeadLetter, printable};
 use super::environment::{INIT_TIMEOUT, InvocationEnd, StartError};
 use crate::output;
 
-/// A terminal's usual width, which no line of a batch exceeds unless an error is long.
-const WIDTH: usize = 80;
+/// A reason has at most 256 characters, but a body may claim any.
+const MAX_REASON: usize = 400;
 
 /// A batch that has come to its end.
 pub(super) struct FinishedBatch<'a> {
@@ -132,9 +132,7 @@ pub(super) fn dead_letter(message: &MessageView) {
         (None, _) => format!("after {}", count(message.receive_count as usize, "receive")),
     };
     let id: String = dead.original_message_id().unwrap_or(&message.id).chars().take(8).collect();
-    // With the time before it.
-    let room = WIDTH - "00:00:00 ".len();
-    line(one_line(&format!("dead letter {id}: {why}"), room));
+    line(one_line(&format!("dead letter {id}: {why}"), MAX_REASON));
 }
 
 /// A text of somebody else in one line of at most so many characters.
@@ -183,7 +181,7 @@ mod tests {
             ),
         ] {
             assert_eq!(batch.to_string(), said);
-            assert!("00:00:00 ".len() + said.len() <= WIDTH, "{said}");
+            assert!("00:00:00 ".len() + said.len() <= 80, "a terminal's usual width: {said}");
         }
     }
 }
