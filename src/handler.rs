@@ -72,7 +72,8 @@ pub fn is_last_poll() -> bool {
 #[diagnostic::on_unimplemented(
     message = "`{Self}` is no handler of `Message<{T}>`",
     note = "a handler is an async function `Fn(Message<T>) -> Result<(), E>` with `E: Into<Failure>`",
-    note = "`.classified()?` of `requeue::ResultExt` turns any other error into a `Failure`"
+    note = "`.classified()?` of `requeue::ResultExt` turns any other error into a `Failure`",
+    note = "its future must be `Send`, and an `async` closure may capture nothing: see the documentation of `Handler`"
 )]
 pub trait Handler<T = Raw>: Send + Sync + 'static {
     /// With what a message fails: [`Failure`], or a type of your own that turns into one.

@@ -161,7 +161,7 @@ pub use gate::Scope;
 pub use handler::{Handler, Scoped, is_last_poll, scoped};
 pub use lambda::{
     BatchItemFailure, Error, InvocationError, SqsBatchResponse, SqsEvent, init_logging,
-    init_logging_to, may_be_logged, respond, run, run_layered, run_with,
+    init_logging_to, log_panics_by_place, may_be_logged, respond, run, run_layered, run_with,
 };
 pub use message::{Attempt, Body, Message, MessageBuilder, Raw};
 pub use processor::BatchProcessor;

@@ -303,7 +303,14 @@ impl<H: Handler<T>, T: Body> World<H, T> {
                 outcome.settlement.as_str()
             )
         });
-        format!("message {id}, its deliveries:{}", deliveries.collect::<String>())
+        let deliveries = deliveries.collect::<String>();
+        if deliveries.is_empty() {
+            return format!(
+                "message {id} was never delivered: `run_until_empty` was not awaited, or no message \
+                 that was sent has this id"
+            );
+        }
+        format!("message {id}, its deliveries:{deliveries}")
     }
 }
 

@@ -45,6 +45,8 @@ const DISCREET: [&str; 12] = [
 ///     .init();
 /// ```
 ///
+/// The text of panics may quote a message too: see [`log_panics_by_place`].
+///
 /// The log lines of your handler are your own: neither this nor anything else in Requeue looks at
 /// it.
 #[must_use]
@@ -115,6 +117,16 @@ pub fn init_logging_to<W: std::io::Write>(
     } else {
         lines.finish().with(filter_fn(may_be_logged)).init();
     }
+    log_panics_by_place();
+}
+
+/// Installs a panic hook that logs where a panic happened, and not its text, which may quote a
+/// message: for a program with a subscriber of its own. [`init_logging`] does it by itself.
+///
+/// ```
+/// requeue::log_panics_by_place();
+/// ```
+pub fn log_panics_by_place() {
     std::panic::set_hook(Box::new(|panic| {
         let place = panic.location().map(ToString::to_string).unwrap_or_default();
         tracing::error!(place, "panic");

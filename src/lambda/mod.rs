@@ -31,7 +31,7 @@ mod logging;
 mod response;
 
 pub use event::SqsEvent;
-pub use logging::{init_logging, init_logging_to, may_be_logged};
+pub use logging::{init_logging, init_logging_to, log_panics_by_place, may_be_logged};
 pub use response::{BatchItemFailure, SqsBatchResponse};
 
 /// Runs a Lambda function that hands each SQS message to `handler`: all of its `main`.
@@ -42,7 +42,7 @@ pub use response::{BatchItemFailure, SqsBatchResponse};
 /// blocks, can keep the invocation from its response.
 ///
 /// Log lines go to the standard output as Lambda's logging controls say. A subscriber of your own
-/// needs the filter [`may_be_logged`]. If no `tracing` subscriber is installed yet, one is, and a
+/// needs the filter [`may_be_logged`] and the hook [`log_panics_by_place`]. If no `tracing` subscriber is installed yet, one is, and a
 /// panic hook with it that logs where a panic happened and not its text, which may quote a message.
 ///
 /// ```no_run
@@ -166,7 +166,7 @@ fn warn_of_http_settings() {
 }
 
 const NOT_IN_LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts this program; to try it, \
-                             run `cargo lambda watch`. Delivery to a URL as by `requeue-lambda` can also be tried by \
+                             run `requeue serve --function PATH` or `cargo lambda watch`. Delivery to a URL as by `requeue-lambda` can also be tried by \
                              `requeue invoke EVENT.json`";
 
 /// The response takes a call to the Runtime API, which is in the same machine.

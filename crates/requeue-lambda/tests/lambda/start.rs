@@ -58,7 +58,7 @@ async fn started_by_hand_it_says_how_to_try_it() {
     let Output { status, stderr, .. } = by_hand.await.unwrap();
     let said = String::from_utf8(stderr).unwrap();
     assert_eq!(status.code(), Some(1), "{said}");
-    let remedy = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts this program; to try it, run `cargo lambda watch`. \
+    let remedy = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts this program; to try it, run `requeue serve --function PATH` or `cargo lambda watch`. \
                   Delivery to a URL as by `requeue-lambda` can also be tried by `requeue invoke EVENT.json`";
     assert!(said.contains(remedy), "{said}");
 }
