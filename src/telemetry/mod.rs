@@ -1,13 +1,13 @@
 //! Log lines and metrics of a batch, computed from its report alone.
 
 use std::borrow::Cow;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use tokio::time::Instant;
-use tracing::{Level, Span, event, field, info, info_span, warn};
+use tracing::{Level, Span, error, event, field, info, info_span, warn};
 
 use crate::delivery::Delivery;
-use crate::disposition::Disposition;
+use crate::disposition::{Deferral, Disposition};
 use crate::printable;
 use crate::report::{Outcome, Report, Settlement, millis};
 use crate::settings::Metrics;
@@ -53,6 +53,13 @@ pub(crate) fn observe(report: &Report, metrics: Option<&Metrics>, now: SystemTim
              when its retention ends"
         );
     }
+    if has_no_thread(report) {
+        error!(
+            messages = report.outcomes.len(),
+            "no handler could start: handlers that block their threads have taken all of them. Only a new execution environment \
+             has threads again; give a call that blocks a timeout and tokio::task::spawn_blocking"
+        );
+    }
     info!(
         received = counts.received,
         completed = counts.completed,
@@ -65,6 +72,18 @@ pub(crate) fn observe(report: &Report, metrics: Option<&Metrics>, now: SystemTim
         elapsedMs = millis(report.elapsed),
         "batch"
     );
+}
+
+/// Whether a batch had time, and none of its handlers could start.
+fn has_no_thread(report: &Report) -> bool {
+    /// Many times what a thread needs that is free.
+    const HAD_TIME: Duration = Duration::from_secs(1);
+    let not_started = |outcome: &Outcome| {
+        matches!(outcome.disposition, Disposition::Defer { why: Deferral::NoTimeLeft, .. })
+    };
+    report.elapsed >= HAD_TIME
+        && !report.outcomes.is_empty()
+        && report.outcomes.iter().all(not_started)
 }
 
 /// In which the handler of a message runs: its own log lines say of which message and of which

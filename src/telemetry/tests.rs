@@ -320,3 +320,20 @@ fn an_id_in_a_log_line_is_short_and_printable() {
     );
     assert_eq!(super::bounded(&"é".repeat(80)).len(), 100);
 }
+
+#[test]
+fn a_batch_that_had_time_and_no_thread_is_told_from_a_late_one() {
+    let wait = Wait::from(Duration::from_secs(1), std::time::UNIX_EPOCH);
+    let deferred = |why| outcome(Disposition::Defer { why, wait }, None, Settlement::Moved);
+    let no_time = || deferred(Deferral::NoTimeLeft);
+    for (outcomes, millis, expected) in [
+        (vec![no_time(), no_time()], 1_000, true),
+        (vec![no_time(), no_time()], 999, false),
+        (vec![no_time(), completed(0, Duration::ZERO)], 6_000, false),
+        (vec![deferred(Deferral::Paused)], 6_000, false),
+        (vec![], 6_000, false),
+    ] {
+        let report = Report { outcomes, elapsed: Duration::from_millis(millis) };
+        assert_eq!(super::has_no_thread(&report), expected, "{report:?}");
+    }
+}
