@@ -95,8 +95,8 @@
 //! |---|---|
 //! | `embedded` | [`testing`]: tests of a handler in virtual time; [`embedded::EmbeddedSqs`]: SQS in this process |
 //!
-//! It is not on by default, and a Lambda of your own does not need it. Until the crate is on
-//! crates.io, depend on a checkout: `requeue = { path = "../requeue" }`; after that, on
+//! It is not on by default, and a Lambda of your own does not need it. Until the crate is
+//! published, depend on a checkout: `requeue = { path = "../requeue" }`; after that, on
 //! `requeue = "0.1"`. The ready Lambda, and the handler `HttpTarget` that posts each message to a
 //! URL, is the package `requeue-lambda`; the command line is `requeue-cli`.
 
