@@ -21,6 +21,7 @@ fn runs(process: &str) -> bool {
 
 #[test]
 #[cfg(target_os = "linux")]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn one_signal_ends_all_also_if_nobody_reads_the_output() {
     let path = program("unread", "echo $$ > $0.started; mv $0.started $0.pid; exec yes");
     let file = format!("{path}.pid");
@@ -48,6 +49,7 @@ fn one_signal_ends_all_also_if_nobody_reads_the_output() {
 
 #[test]
 #[cfg(target_os = "linux")]
+#[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn a_signal_ends_the_function_and_what_it_has_started() {
     const DEAF: &str = "trap '' TERM INT; sleep 301 & echo child $!; echo self $$; \
                         while :; do sleep 1; done";
