@@ -101,9 +101,8 @@ mod tests {
     }
 
     fn limits(name: &str, value: &str) -> Result<MessageLimits, Failure> {
-        let value = AttributeValue::Text(value.to_owned());
-        let attribute = Attribute { data_type: "String".to_owned(), value };
-        MessageLimits::read(&BTreeMap::from([(name.to_owned(), attribute)]), sent())
+        let attributes = BTreeMap::from([(name.to_owned(), Attribute::text(value))]);
+        MessageLimits::read(&attributes, sent())
     }
 
     #[test]

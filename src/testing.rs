@@ -60,7 +60,7 @@ use crate::handler::Handler;
 use crate::lambda::{SqsEvent, respond};
 use crate::message::{Body, Raw};
 use crate::processor::BatchProcessor;
-use crate::queue::{Attribute, AttributeValue, QueueArn};
+use crate::queue::{Attribute, QueueArn};
 use crate::report::Outcome;
 use crate::settings::{DeadLetterMode, RecursiveLoop, Settings};
 use crate::wire::DeadLetter;
@@ -237,7 +237,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         self.outcomes(id).iter().filter(|outcome| outcome.elapsed.is_some()).count()
     }
 
-    /// What became of each delivery of the message, in their order.
+    /// The outcome of each delivery of the message, in their order.
     pub fn outcomes(&self, id: &str) -> &[Outcome] {
         self.outcomes.get(id).map_or(&[], Vec::as_slice)
     }
@@ -337,9 +337,7 @@ pub struct SendRequest<'a> {
 impl SendRequest<'_> {
     /// With a message attribute of the type `String`.
     pub fn attribute(mut self, name: &str, value: &str) -> Self {
-        let value = AttributeValue::Text(value.to_owned());
-        self.attributes
-            .insert(name.to_owned(), Attribute { data_type: "String".to_owned(), value });
+        self.attributes.insert(name.to_owned(), Attribute::text(value));
         self
     }
 

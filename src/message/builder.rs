@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use super::{Attempt, Message};
 use crate::clock::after;
 use crate::delivery::Delivery;
-use crate::queue::{Attribute, AttributeValue, QueueArn};
+use crate::queue::{Attribute, QueueArn};
 
 /// As [`Limits::timeout`](crate::Limits::timeout).
 const TIME_LEFT: Duration = Duration::from_secs(30);
@@ -58,9 +58,7 @@ impl<T> MessageBuilder<T> {
 
     /// With a message attribute of the type `String`.
     pub fn attribute(mut self, name: &str, value: &str) -> Self {
-        let value = AttributeValue::Text(value.to_owned());
-        let attribute = Attribute { data_type: "String".to_owned(), value };
-        self.delivery.attributes.insert(name.to_owned(), attribute);
+        self.delivery.attributes.insert(name.to_owned(), Attribute::text(value));
         self
     }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
 
-use requeue::queue::{Attribute, AttributeValue, MAX_BATCH_BYTES};
+use requeue::queue::{Attribute, MAX_BATCH_BYTES};
 
 use crate::Error;
 
@@ -60,10 +60,7 @@ impl GivenMessage {
     }
 
     pub(crate) fn attributes(&self) -> BTreeMap<String, Attribute> {
-        let typed = |(name, value): &(String, String)| {
-            let value = AttributeValue::Text(value.clone());
-            (name.clone(), Attribute { data_type: "String".to_owned(), value })
-        };
+        let typed = |(name, value): &(String, String)| (name.clone(), Attribute::text(value));
         self.attributes.iter().map(typed).collect()
     }
 }

@@ -76,14 +76,14 @@ impl EventSourceMapping {
         Ok((!messages.is_empty()).then_some(Batch(messages)))
     }
 
-    /// Deletes the messages that the result acknowledges; the rest comes back after its
-    /// visibility timeout.
+    /// Deletes the messages that the result acknowledges, and returns their number; the rest comes
+    /// back after its visibility timeout.
     pub fn acknowledge(
         &self,
         batch: &Batch,
         result: &InvocationResult,
-    ) -> Result<(), EmbeddedError> {
-        let kept = batch.kept(result);
+    ) -> Result<usize, EmbeddedError> {
+        let kept = kept(result, &batch.message_ids());
         let done =
             batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
         let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();
@@ -92,7 +92,7 @@ impl EventSourceMapping {
             // deleted.
             self.sqs.delete_directly(&self.queue, chunk)?;
         }
-        Ok(())
+        Ok(handles.len())
     }
 }
 
@@ -101,13 +101,6 @@ impl Batch {
     #[must_use]
     pub fn message_ids(&self) -> Vec<&str> {
         self.0.iter().map(|delivered| delivered.message.id.as_str()).collect()
-    }
-
-    /// The ids of the messages that stay in the queue after this result: all of them after a
-    /// function error, and those that a response names.
-    #[must_use]
-    pub fn kept(&self, result: &InvocationResult) -> Vec<&str> {
-        kept(result, &self.message_ids())
     }
 
     /// The event that the function gets. `queue` is where the batch came from.

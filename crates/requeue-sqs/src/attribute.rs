@@ -13,6 +13,12 @@ pub struct Attribute {
 }
 
 impl Attribute {
+    /// An attribute of the type `String`.
+    #[must_use]
+    pub fn text(value: impl Into<String>) -> Self {
+        Self { data_type: "String".to_owned(), value: AttributeValue::Text(value.into()) }
+    }
+
     /// The bytes that SQS counts, its name apart.
     #[must_use]
     pub fn size(&self) -> usize {

@@ -67,7 +67,7 @@ pub(super) struct Poller {
     batches: u64,
 }
 
-/// What an environment was busy with has ended.
+/// The end of a start, of an invocation, or of both.
 struct Turn {
     build: u64,
     environment: Option<Environment>,
@@ -257,12 +257,9 @@ impl Poller {
 
     fn acknowledge(&mut self, invoked: Invoked) -> Result<(), EmbeddedError> {
         let Invoked { number, batch, trace, result, error, took } = invoked;
-        let ids = batch.message_ids();
-        let named = batch.kept(&result);
-        let kept = ids.iter().filter(|id| named.contains(id)).count();
+        let messages = batch.message_ids().len();
+        let kept = messages - self.mapping.acknowledge(&batch, &result)?;
         let sent = self.sent.remove(&trace).unwrap_or_default();
-        let messages = ids.len();
-        self.mapping.acknowledge(&batch, &result)?;
         let error = error.as_deref();
         line(FinishedBatch { number, messages, kept, sent, took, error });
         Ok(())

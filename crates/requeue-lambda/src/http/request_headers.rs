@@ -274,10 +274,8 @@ mod tests {
         ] {
             let attribute =
                 value.clone().map(|value| Attribute { data_type: "String".to_owned(), value });
-            let others = [("x-tenant", "s3cret"), ("Tenant", "s3cret")].map(|(name, value)| {
-                let value = AttributeValue::Text(value.to_owned());
-                (name.to_owned(), Attribute { data_type: "String".to_owned(), value })
-            });
+            let others = [("x-tenant", "s3cret"), ("Tenant", "s3cret")]
+                .map(|(name, value)| (name.to_owned(), Attribute::text(value)));
             let all = others
                 .into_iter()
                 .chain(attribute.map(|attribute| ("tenant".to_owned(), attribute)));
@@ -360,12 +358,8 @@ mod tests {
     #[tokio::test]
     async fn a_trace_that_the_deployer_fixed_stays_unless_an_attribute_is_mapped_to_it() {
         const PARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
-        let attributes = [("traceparent", PARENT), ("tracestate", "a=b"), ("trace", "mapped")].map(
-            |(name, value)| {
-                let value = AttributeValue::Text(value.to_owned());
-                (name.to_owned(), Attribute { data_type: "String".to_owned(), value })
-            },
-        );
+        let attributes = [("traceparent", PARENT), ("tracestate", "a=b"), ("trace", "mapped")]
+            .map(|(name, value)| (name.to_owned(), Attribute::text(value)));
         let mut record = Record::default();
         record.attributes = Some(attributes.into());
         let message = message_of(record).await;
