@@ -42,7 +42,7 @@ impl Handler<Order> for Charge {
     }
 }
 
-/// What is no success becomes a failure: by its status, headers and body.
+/// Turns a response that is no success into a failure, by its status, headers and body.
 async fn checked(response: reqwest::Response) -> Result<(), Failure> {
     let (status, headers) = (response.status(), response.headers().clone());
     if status.is_success() {
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// What becomes of an order if the service responds so.
+    /// Charges an order at a service that responds so.
     async fn charged(response: &'static str) -> Result<(), Failure> {
         let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", service.local_addr().unwrap());

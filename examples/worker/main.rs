@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// What a container has between SIGTERM and SIGKILL.
+    /// The time of a container between SIGTERM and SIGKILL.
     #[test]
     fn the_platforms_wait_longer_than_the_worker_needs() {
         let needed = WorkerSettings::default().shutdown_timeout.as_secs();

@@ -47,7 +47,7 @@ const HTTP: [File; 4] = [
 ];
 const GITIGNORE: File = (".gitignore", "target\n.aws-sam\n");
 
-/// What cargo-lambda does with a template: every file has names in it, and no question is asked.
+/// Tells cargo-lambda that every file of the template has names in it, and to ask nothing.
 const CARGO_LAMBDA: &str = "[template]\ndisable_default_prompts = true\nrender_all_files = true\n";
 const LIQUID_NAME: &str = "{{ project_name }}";
 const LIQUID_CRATE: &str = r#"{{ project_name | replace: "-", "_" }}"#;

@@ -122,7 +122,7 @@ impl Environment {
         let ended = groups.clone();
         tokio::spawn(async move {
             let status = child.wait().await.unwrap_or_default();
-            // What it has started does not outlive it, as in Lambda.
+            // Its children do not outlive it, as in Lambda.
             ended.kill(pid);
             let _ =
                 timeout(LAST_OUTPUT, async { while output.join_next().await.is_some() {} }).await;

@@ -20,7 +20,7 @@ use crate::Error;
 /// real queues, or change how an endpoint is found.
 const INHERITED: [&str; 2] = ["AWS_LAMBDA_LOG_FORMAT", "AWS_LAMBDA_LOG_LEVEL"];
 
-/// What a variable holds unless the user has set it.
+/// Values of variables that the user has not set.
 const UNLESS_SET: [(&str, &str); 4] = [
     // As in `template.yaml`.
     ("REQUEUE_DEAD_LETTER", "annotate"),

@@ -1,4 +1,4 @@
-//! What a function writes to its standard output and error: passed through line by line, each with
+//! The lines that a function writes to its standard output and error, passed through line by line, each with
 //! the number of its environment before it.
 
 use std::io;

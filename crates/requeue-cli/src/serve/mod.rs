@@ -37,7 +37,7 @@ use function::Function;
 use poller::{MappingSettings, Poller};
 use process_group::ProcessGroups;
 
-/// What the endpoint takes: bodies as large as a message can be.
+/// The endpoint takes bodies as large as a message can be.
 const BOUNDS: Bounds =
     Bounds { body: MAX_BATCH_BYTES, bodies: 64 * MAX_BATCH_BYTES, connections: 256 };
 
@@ -223,7 +223,7 @@ impl Arguments {
         self.visibility_timeout.unwrap_or(2 * self.timeout)
     }
 
-    /// What clap cannot say in a sentence.
+    /// The rules that clap has no words for.
     fn check(&self) -> Result<(), Error> {
         // clap takes all that follows --function for the function's.
         let has_both = !self.function.is_empty() && !self.command.is_empty();

@@ -11,7 +11,7 @@ use tokio::time::sleep;
 /// How often to look. A file counts as complete when two looks find the same.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// What tells one build from another.
+/// Tells one build from another.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,

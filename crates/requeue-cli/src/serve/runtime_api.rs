@@ -36,7 +36,7 @@ pub(super) struct RuntimeApi {
     _stop: watch::Sender<bool>,
 }
 
-/// What a function asks or says.
+/// A request of a function.
 pub(super) enum RuntimeRequest {
     /// `GET /runtime/invocation/next`
     Next(oneshot::Sender<Invocation>),
@@ -48,7 +48,7 @@ pub(super) enum RuntimeRequest {
     InitError { error: String },
 }
 
-/// What a function gets.
+/// An invocation as a function gets it.
 #[derive(Clone)]
 pub(super) struct Invocation {
     pub(super) request_id: String,
@@ -90,7 +90,7 @@ impl RuntimeApi {
     }
 }
 
-/// What a function says, unless it asks.
+/// A result or an error that a function reports; `None` if it asks for something.
 fn said(request: &Request<Bytes>) -> Option<RuntimeRequest> {
     let (headers, body) = (request.headers(), request.body());
     match (request.method(), path(request).as_slice()) {

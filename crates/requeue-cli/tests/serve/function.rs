@@ -19,7 +19,7 @@ async fn handle(message: Message<Order>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What runs this binary as a function.
+/// The command that runs this binary as a function.
 pub(crate) fn command() -> Vec<String> {
     let binary = std::env::current_exe().unwrap();
     let run = ["function::serves_as_a_function", "--exact", "--ignored", "--nocapture"];

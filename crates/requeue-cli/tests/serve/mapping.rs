@@ -1,4 +1,4 @@
-//! What becomes of a batch by the function's response.
+//! The end of a batch, by the function's response.
 
 use crate::function;
 use crate::served::{Served, bootstrap};

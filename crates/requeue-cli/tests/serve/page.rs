@@ -1,4 +1,4 @@
-//! What the page on laptops says of options is what the command says.
+//! The page on laptops says of options the same as the command.
 
 use requeue_testkit::repository;
 

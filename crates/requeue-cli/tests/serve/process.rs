@@ -94,7 +94,7 @@ fn a_program_that_asks_for_no_invocation_is_told_so() {
     served.line("if it is built already, it must call requeue::run or lambda_runtime::run");
 }
 
-/// What may be set in a user's shell.
+/// Variables that may be set in a user's shell.
 const OF_AWS: &str = "AWS_ACCESS_KEY AWS_ACCESS_KEY_ID AWS_ACCOUNT_ID \
     AWS_BEARER_TOKEN_BEDROCK AWS_CONFIG_FILE AWS_CREDENTIAL_FILE AWS_EC2_METADATA_DISABLED \
     AWS_ENDPOINT_URL AWS_ENDPOINT_URL_SQS AWS_ENDPOINT_URL_STS AWS_PROFILE AWS_ROLE_ARN \

@@ -1,4 +1,4 @@
-//! What cannot be served is said with the rule and the remedy.
+//! A refusal names the rule and the remedy.
 
 use std::fs;
 

@@ -1,4 +1,4 @@
-//! Who is told of the messages that come into queues.
+//! Tells an observer of the messages that come into queues.
 
 use std::fmt;
 use std::sync::Arc;

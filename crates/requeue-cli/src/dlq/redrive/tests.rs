@@ -17,7 +17,7 @@ struct CommandLine {
     arguments: Arguments,
 }
 
-/// What comes of this command line, whose dead-letter queue this is.
+/// The result of this command line, whose dead-letter queue this is.
 async fn copied(sqs: &EmbeddedSqs, dead_letters: &QueueArn, line: &[&str]) -> RedriveResult {
     let CommandLine { arguments } = clap::Parser::try_parse_from(line).expect("arguments");
     let asked = Sqs::new(sqs.client());
