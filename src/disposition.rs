@@ -25,7 +25,7 @@ use crate::delay::Wait;
 /// 1 gives each message all of its attempts.
 ///
 /// `requeue schedule --strategy` tells the cost of either with a policy and a queue of your own,
-/// and the `maxReceiveCount` that the policy needs; the README compares them.
+/// and the `maxReceiveCount` that the policy needs; `docs/concepts/strategies.md` compares them.
 ///
 /// ```
 /// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);

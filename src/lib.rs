@@ -86,7 +86,7 @@
 //! | connect another client or queue | [`queue::Queue`]; [`queue::Source`] for a worker | [`queue::SqsQueue`] |
 //! | make AWS clients of my own | [`aws::config`] | |
 //!
-//! The repository's page `docs/versioning.md` says what a compatible version keeps. Settings,
+//! The repository's page `docs/project/versioning.md` says what a compatible version keeps. Settings,
 //! reports and reasons may grow, so they are `#[non_exhaustive]`: begin with a default and assign.
 //!
 //! # Features
@@ -103,10 +103,16 @@
 // The badges of features on docs.rs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-/// The README's examples compile.
+/// The examples of the documents compile.
 #[cfg(doctest)]
-#[doc = include_str!("../README.md")]
-struct Readme;
+mod documents {
+    #[doc = include_str!("../README.md")]
+    struct Readme;
+    #[doc = include_str!("../docs/concepts/dead-letters.md")]
+    struct DeadLetters;
+    #[doc = include_str!("../docs/project/versioning.md")]
+    struct Versioning;
+}
 
 // In the order of the data path; then the modules on which the path rests.
 mod lambda;

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use crate::failure::FailureClass;
 
-/// The values of our fields in a body. See the README's table "The message on the wire".
+/// The values of our fields in a body. See `docs/reference/wire-format.md`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RetryState {
     /// Copies sent so far for failures.

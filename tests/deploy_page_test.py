@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The commands of `docs/deploy.md`, run by bash as they stand there, on an emulator; then messages through what they have made.
+"""The commands of `docs/operate/deploy.md`, run by bash as they stand there, on an emulator; then messages through what they have made.
 
 Needs $REQUEUE_TEST_MINISTACK (endpoint URL), the AWS CLI beside its own Python, and what `deployed_test.py` builds; `tests/run deployed` sees to it.
 """
@@ -20,7 +20,7 @@ from botocore.exceptions import ClientError
 
 from deployed_test import ARCHITECTURE, BUILD, ENDPOINT, ROOT, Target, order, wait_for
 
-PAGE = ROOT / "docs" / "deploy.md"
+PAGE = ROOT / "docs" / "operate" / "deploy.md"
 # What the page calls things.
 REGION, NAME = "eu-west-1", "orders"
 QUEUES = [f"{NAME}-messages", f"{NAME}-dead-letters"]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "benches/instructions/counts.json"
-PAGE = ROOT / "docs/performance.md"
+PAGE = ROOT / "docs/project/performance.md"
 
 # Between two builds of the same code there is no difference. This leaves room for where a heap begins.
 MOST, LEAST = 1.03, 0.90
@@ -142,7 +142,7 @@ class Page(unittest.TestCase):
         counts = [(f"{case['instructions']:,}", f"{case['allocations']:,}") for case in cases]
         _, section = PAGE.read_text().split("| | instructions | allocations |")
         rows = re.findall(r"^\| .* \| ([\d,]+) \| ([\d,]+) \|$", section.split("\n\n")[0], re.MULTILINE)
-        self.assertEqual(rows, counts, "docs/performance.md has to show benches/instructions/counts.json, row by row")
+        self.assertEqual(rows, counts, "docs/project/performance.md has to show benches/instructions/counts.json, row by row")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The local path of the README: the real `cargo lambda watch` and `cargo lambda invoke`, on files of `events/`.
+"""The local path of `docs/start/local.md`: the real `cargo lambda watch` and `cargo lambda invoke`, on files of `events/`.
 
 Its Runtime API names a deadline of 1970, which that of our other tests does not.
 

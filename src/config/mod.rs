@@ -31,7 +31,7 @@ impl Settings {
     ///
     /// | variable | meaning | unit, bounds | default |
     /// |---|---|---|---|
-    /// | `REQUEUE_POLICY` | the policy document: JSON, or the path of a file with it | see `docs/policy.md` in the repository | the preset `standard` |
+    /// | `REQUEUE_POLICY` | the policy document: JSON, or the path of a file with it | see `docs/reference/policy.md` in the repository | the preset `standard` |
     /// | `REQUEUE_CONCURRENCY` | most handlers at once | 1 to 1,000 | 10 |
     /// | `REQUEUE_TIMEOUT_SECONDS` | longest run of one handler | seconds, 0.001 to 900 | 30 |
     /// | `REQUEUE_RESERVE_SECONDS` | kept back at the end of an invocation for settling; at most a quarter of it is | seconds, 0.001 to 900 | 5 |

@@ -1,4 +1,4 @@
-//! The code of `docs/testing.md`.
+//! The code of `docs/start/testing.md`.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
@@ -104,7 +104,7 @@ async fn an_order_that_waited_for_a_day_is_too_old() {
 
 #[test]
 fn the_guide_shows_this_code() {
-    let page = include_str!("../../docs/testing.md");
+    let page = include_str!("../../docs/start/testing.md");
     let blocks: Vec<&str> =
         page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert_eq!(blocks.len(), 7);

@@ -300,7 +300,9 @@ fn every_file_that_a_text_names_is_there() {
     for place in ["src", "crates", "tests", "benches", "examples", "docs", "infra"] {
         everything(&root.join(place), &mut files);
     }
-    files.extend(["README.md", "CHANGELOG.md"].map(|name| root.join(name)));
+    files.extend(
+        ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md"].map(|name| root.join(name)),
+    );
     let mut missing = Vec::new();
     for file in &files {
         let is_code = file.extension().is_some_and(|extension| extension == "rs");

@@ -6,7 +6,7 @@ import unittest
 from metrics import METRICS
 from stack import ROOT, TOPIC, cloudformation, deployed
 
-RUNBOOK = ROOT / "docs" / "runbook.md"
+RUNBOOK = ROOT / "docs" / "operate" / "runbook.md"
 
 ANCHORS = {
     "DeadLettersAlarm": "dead-letters",
@@ -167,7 +167,7 @@ class Alarms(unittest.TestCase):
         self.assertRegex(cloudformation()["Parameters"]["Monitoring"]["Description"], "about 1 USD for the eight alarms, which read ten metrics")
 
     def test_each_description_names_its_section_of_the_runbook(self):
-        found = {name: re.search(r"docs/runbook\.md#([\w-]+)$", alarm["AlarmDescription"])[1] for name, alarm in self.alarms().items()}
+        found = {name: re.search(r"docs/operate/runbook\.md#([\w-]+)$", alarm["AlarmDescription"])[1] for name, alarm in self.alarms().items()}
         self.assertEqual(found, ANCHORS)
         if RUNBOOK.exists():
             headings = re.findall(r"^#+ (.+)$", RUNBOOK.read_text(), re.MULTILINE)

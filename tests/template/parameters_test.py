@@ -89,8 +89,8 @@ class Parameters(unittest.TestCase):
         self.assertEqual(self.settings(**given), {**self.settings(), **expected})
 
     def test_what_is_left_out_is_the_default_of_the_function(self):
-        readme = (ROOT / "README.md").read_text()
-        defaults = dict(re.findall(r"^\| `REQUEUE_(\w+)` \|.*\| (.*?) \|$", readme, re.MULTILINE))
+        page = (ROOT / "docs/reference/settings.md").read_text()
+        defaults = dict(re.findall(r"^\| `REQUEUE_(\w+)` \|.*\| (.*?) \|$", page, re.MULTILINE))
         for name, (variable, *_) in OPTIONAL.items():
             default = str(self.parameters[name]["Default"])
             self.assertIn(default, ["", defaults[variable].strip("`")])

@@ -18,7 +18,26 @@ pub mod log;
 pub mod tools;
 pub mod usage;
 
+use std::fs;
 use std::path::{Path, PathBuf};
+
+/// README and every page of `docs/`, one after the other.
+pub fn documents() -> String {
+    let mut pages = vec![repository("README.md")];
+    let mut directories = vec![repository("docs")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(directory).expect("docs/ can be read") {
+            let path = entry.expect("docs/ can be read").path();
+            if path.is_dir() {
+                directories.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    let text = |page| fs::read_to_string(page).expect("a page is text");
+    pages.into_iter().map(text).collect::<Vec<_>>().join("\n")
+}
 
 /// A file or directory of the repository.
 pub fn repository(path: impl AsRef<Path>) -> PathBuf {

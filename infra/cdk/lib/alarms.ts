@@ -33,7 +33,7 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
     });
   const alarm = (id: string, runbook: string, description: string, watch: cloudwatch.IMetric, threshold: number, evaluationPeriods = 1) =>
     new cloudwatch.Alarm(scope, id, {
-      alarmDescription: `${description} Runbook: docs/runbook.md#${runbook}`,
+      alarmDescription: `${description} Runbook: docs/operate/runbook.md#${runbook}`,
       metric: watch,
       threshold,
       evaluationPeriods,

@@ -167,8 +167,9 @@ test('the longest age is that of the most patient class', () => {
   for (const [policy, age] of table) assert.equal(longestAge(policy), age, JSON.stringify(policy));
 });
 
-test('the policies of the README are without problems', () => {
-  const blocks = readFileSync(join(ROOT, 'README.md'), 'utf8').matchAll(/```json\n(\{.*?\n\})\n```/gs);
+test('the policies of the documents are without problems', () => {
+  const pages = ['retry-policy', 'classification'].map((name) => readFileSync(join(ROOT, `docs/concepts/${name}.md`), 'utf8'));
+  const blocks = pages.join('\n').matchAll(/```json\n(\{.*?\n\})\n```/gs);
   const policies = [...blocks].map(([, text]) => JSON.parse(text!)).filter((policy) => 'errorConfigs' in policy || 'rules' in policy);
   assert.ok(policies.length >= 2);
   for (const policy of policies) assert.deepEqual(policyProblems(policy), []);

@@ -82,7 +82,7 @@ impl FromStr for RetryPolicy {
     type Err = InvalidPolicy;
 
     /// Reads a policy document, as `REQUEUE_POLICY` holds it: JSON, of which every key may be left
-    /// out. Its `rules`, if it has any, are checked too, and read by [`Rules`]. The README shows
+    /// out. Its `rules`, if it has any, are checked too, and read by [`Rules`]. `docs/concepts/classification.md` shows
     /// one, and `infra/policy.schema.json` lists all keys.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! `requeue demo` and `requeue invoke`, as the README shows them.
+//! `requeue demo` and `requeue invoke`, as the documents show them.
 
 use std::fs;
 
@@ -19,7 +19,7 @@ fn the_demo_loses_nothing_and_repeats_itself() {
     assert_eq!(run("2").status, 0);
 }
 
-/// How many messages of each event remain with SQS, by the README's word on the file.
+/// How many messages of each event remain with SQS, by the documents' word on the file.
 const REMAINING: [(&str, usize); 15] = [
     ("article-in-flight.json", 0),
     ("attributes.json", 0),

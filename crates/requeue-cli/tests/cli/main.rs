@@ -16,7 +16,7 @@ mod run;
 mod measured;
 mod new;
 mod outage;
-mod readme;
+mod documents;
 mod schedule;
 mod serve;
 mod unwritable;

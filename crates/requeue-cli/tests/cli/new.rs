@@ -195,7 +195,7 @@ fn a_name_that_no_package_can_have_is_refused() {
 
 #[test]
 fn the_page_shows_what_the_command_prints_and_what_the_example_tests() {
-    let page = text(repository("docs/own-handler.md"));
+    let page = text(repository("docs/start/rust-handler.md"));
     let directory = fresh("orders");
     let said = requeue(&["new", &directory]).succeeded().replace(&directory, "orders");
     assert!(page.contains(&format!("```text\n{said}```")), "{said}");

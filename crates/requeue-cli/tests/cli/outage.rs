@@ -3,7 +3,7 @@
 
 use serde_json::Value;
 
-use crate::readme::says;
+use crate::documents::says;
 use crate::run::{file, requeue};
 
 #[test]

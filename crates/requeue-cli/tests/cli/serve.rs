@@ -98,10 +98,10 @@ fn each_answer_can_be_asked_for() {
 }
 
 #[test]
-fn the_readmes_examples_are_answered_as_it_says() {
+fn the_pages_examples_are_answered_as_it_says() {
     let served = Served::start();
-    let readme = std::fs::read_to_string(repository("README.md")).unwrap();
-    let examples: Vec<(&str, &str)> = readme
+    let page = std::fs::read_to_string(repository("docs/start/http-target.md")).unwrap();
+    let examples: Vec<(&str, &str)> = page
         .lines()
         .filter_map(|line| {
             line.strip_prefix("curl -i -d '")?.split_once("' http://127.0.0.1:8080/orders")

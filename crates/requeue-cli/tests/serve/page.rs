@@ -6,7 +6,7 @@ use crate::served::run;
 
 #[test]
 fn the_pages_options_have_the_commands_defaults() {
-    let page = std::fs::read_to_string(repository("docs/local.md")).unwrap();
+    let page = std::fs::read_to_string(repository("docs/start/local.md")).unwrap();
     let help = String::from_utf8(run(&["serve", "--help"], &[]).stdout).unwrap();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
     let rows: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("| `--")).collect();

@@ -94,7 +94,7 @@ async fn logged(answer: &str) -> [usize; 2] {
 
 #[tokio::test]
 async fn a_batch_logs_as_much_as_its_costs_are_reckoned_from() {
-    let page = include_str!("../../../../docs/deploy.md");
+    let page = include_str!("../../../../docs/operate/cost.md");
     for (answer, row) in
         [("ok", "| log, ten that complete |"), ("rate-limit", "| log, ten that are retried |")]
     {

@@ -388,9 +388,13 @@ fn a_hundred_rules_are_allowed_and_all_problems_of_all_rules_are_told() {
 }
 
 #[test]
-fn the_documents_in_the_readme_are_accepted() {
-    let readme = include_str!("../../../../README.md");
-    let documents = readme
+fn the_policies_in_the_documents_are_accepted() {
+    let pages = [
+        include_str!("../../../../docs/concepts/retry-policy.md"),
+        include_str!("../../../../docs/concepts/classification.md"),
+    ]
+    .concat();
+    let documents = pages
         .split("```json\n")
         .skip(1)
         .filter_map(|rest| rest.split_once("```"))

@@ -47,7 +47,7 @@ pub(super) const CHECKS: &[Check] = &[
     },
 ];
 
-/// Our members, and the one of an envelope. Source: the README's section about the message on the
+/// Our members, and the one of an envelope. Source: `docs/reference/wire-format.md`, the message on the
 /// wire.
 const MEMBERS: [&str; 5] =
     ["retryCount", "originalMessageId", "retryTimestamp", "retryState", "retryBody"];

@@ -1,10 +1,9 @@
-//! What the README says of settings, times and costs is what the code says, what the page of the
-//! policy says of keys what their schema says, and what the page of guarantees says of tests what
-//! they say.
+//! The documents agree with the code: settings, times, costs, policy keys, and the tests that hold
+//! each guarantee.
 
 use std::fs;
 
-use requeue_testkit::repository;
+use requeue_testkit::{documents, repository};
 use serde_json::Value;
 
 use crate::run::{file, requeue};
@@ -15,10 +14,10 @@ fn text(path: &str) -> String {
 
 #[track_caller]
 pub(crate) fn says(line: &str) {
-    assert!(text("README.md").lines().any(|said| said == line), "the README lacks: {line}");
+    assert!(documents().lines().any(|said| said == line), "the documents lack: {line}");
 }
 
-/// A class of the schedule with which the README compares strategies and modes.
+/// A class of the schedule with which the documents compare strategies and modes.
 fn class(strategy: &str, dead_letter: &str, name: &str) -> Value {
     let options = [
         "--max-receive-count",
@@ -54,8 +53,8 @@ fn the_settings_are_those_of_the_code() {
     for row in &rows {
         says(row);
     }
-    let readme = text("README.md");
-    assert_eq!(readme.lines().filter(|line| line.starts_with("| `REQUEUE_")).count(), rows.len());
+    let page = text("docs/reference/settings.md");
+    assert_eq!(page.lines().filter(|line| line.starts_with("| `REQUEUE_")).count(), rows.len());
 }
 
 #[test]
@@ -135,7 +134,7 @@ fn the_tables_of_a_first_try_are_those_of_the_commands() {
 #[test]
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn the_dead_letters_of_few_messages_in_an_outage_are_those_of_the_command() {
-    let page = text("docs/guarantees.md");
+    let page = text("docs/project/guarantees.md");
     let (_, section) = page.split_once("### Few messages in an outage").unwrap();
     let (section, _) = section.split_once("### ").unwrap();
     let rows: Vec<Vec<&str>> = section
@@ -178,7 +177,7 @@ fn bounds(schema: &Value) -> Option<String> {
 
 #[test]
 fn the_page_of_the_policy_has_each_key_of_the_schema_with_its_bounds() {
-    let (page, schema) = (text("docs/policy.md"), text("infra/policy.schema.json"));
+    let (page, schema) = (text("docs/reference/policy.md"), text("infra/policy.schema.json"));
     let schema: Value = serde_json::from_str(&schema).unwrap();
     let rule = "/properties/rules/items/properties";
     let mut found = 0;
@@ -212,7 +211,7 @@ fn the_page_of_the_policy_has_each_key_of_the_schema_with_its_bounds() {
 
 #[test]
 fn the_page_of_guarantees_names_tests_that_exist() {
-    let page = text("docs/guarantees.md");
+    let page = text("docs/project/guarantees.md");
     let root = repository("");
     let words = page.split('`').skip(1).step_by(2).flat_map(str::split_whitespace);
     let paths: Vec<&str> = words
@@ -227,7 +226,7 @@ fn the_page_of_guarantees_names_tests_that_exist() {
 /// Each patch says at its head what it breaks, and which tests notice.
 #[test]
 fn the_page_of_guarantees_lists_the_deliberate_bugs_and_who_catches_them() {
-    let page = text("docs/guarantees.md");
+    let page = text("docs/project/guarantees.md");
     let mut patches = 0;
     for entry in fs::read_dir(repository("tests/sabotage")).unwrap() {
         let path = entry.unwrap().path();
