@@ -1,5 +1,4 @@
-//! `requeue check`: a policy document before it is deployed. What is allowed in it, the library
-//! knows.
+//! `requeue check`: checks a policy document before it is deployed. The library has the rules.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -20,28 +19,31 @@ pub(crate) struct Arguments {
     file: PathBuf,
 }
 
-/// A visibility timeout is at least so many function timeouts, and the batching window. Source:
-/// Lambda developer guide, "Using Lambda with Amazon SQS".
+/// A visibility timeout lasts at least this many function timeouts, plus the batching window.
+/// Source: Lambda developer guide, "Using Lambda with Amazon SQS".
 const VISIBILITY_FACTOR: u32 = 6;
 /// The least `maxReceiveCount`. Source: as above.
 const MIN_RECEIVES: u32 = 5;
-/// The longest delay of one copy: so much older than its budget a message may become.
+/// The longest delay of one copy. A message may exceed its age budget by this.
 const LAST_WAIT: Duration = Duration::from_secs(900);
 
-/// How many delays a summary shows.
+/// The number of delays in a summary.
 const SHOWN: u32 = 5;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let (policy, rules, queue) = document::read_all(&arguments.file)?;
-    outln!("the policy {} is valid; it amounts to this:\n", document::name(&arguments.file))?;
+    outln!("the policy {} is valid:\n", document::name(&arguments.file))?;
     outln!("{}", summary(&policy))?;
     let RetryPolicy { max_retries, max_retry_after, message_ttl, .. } = &policy;
     outln!(
-        "at most {} of a message, {} for a delay that the downstream service names{}",
+        "budget: at most {} for each message; a delay that the downstream service names is cut to \
+         {}{}",
         retries(*max_retries),
         span(*max_retry_after),
-        message_ttl
-            .map_or(String::new(), |ttl| format!("; not called when older than {}", span(ttl))),
+        message_ttl.map_or(String::new(), |ttl| format!(
+            "; a message expires {} after its first send",
+            span(ttl)
+        )),
     )?;
     for line in bounded(&policy) {
         outln!("{line}")?;
@@ -50,11 +52,9 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     outln!("{}", deferrals(&policy))?;
     match rules.len() {
         0 => {}
-        1 => outln!("1 rule is asked before the built-in ones")?,
+        1 => outln!("rules: 1, applied before the built-in ones")?,
         count => {
-            outln!(
-                "{count} rules are asked before the built-in ones, and the first that matches wins"
-            )?;
+            outln!("rules: {count}, applied before the built-in ones; the first match wins")?;
         }
     }
     if policy.sqs_calls != CallPolicy::default() {
@@ -69,17 +69,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the document says of its queue beside what this policy and AWS ask of a queue.
+/// Compares `queueConfig` with the needs of this policy and the rules of AWS.
 fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
-    let mut lines = vec!["queueConfig is not applied: set it at the queue".to_owned()];
+    let mut lines =
+        vec!["queueConfig: Requeue does not apply it; set these values at the queue".to_owned()];
     let mut tell =
         |name: &str, value: String, words: String| lines.push(format!("  {name} {value}: {words}"));
     if let Some(visibility) = queue.visibility_timeout {
         let words = match visibility / VISIBILITY_FACTOR {
             timeout if timeout < Duration::from_secs(1) => {
                 format!(
-                    "too short for any function; allowed is at least {VISIBILITY_FACTOR} × its \
-                     timeout and the batching window"
+                    "too short for any function; it must be at least {VISIBILITY_FACTOR} × the \
+                     function's timeout plus the batching window"
                 )
             }
             timeout => format!(
@@ -100,8 +101,7 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
             format!("longer than the {} that this policy may take", span(needed))
         } else {
             format!(
-                "too short; this policy may take {}, and SQS deletes what is older than the \
-                 retention",
+                "too short; this policy may take {}, and SQS deletes older messages",
                 span(needed)
             )
         };
@@ -110,12 +110,12 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
     if let Some(count) = queue.max_receive_count {
         let words = if count < MIN_RECEIVES {
             format!(
-                "too low; allowed is at least {MIN_RECEIVES}, as a receive without a call counts \
-                 too"
+                "too low; it must be at least {MIN_RECEIVES}, because receives without a call \
+                 count too"
             )
         } else {
-            "enough where messages wait in copies; `requeue schedule --strategy visibility` tells \
-             what they need in place"
+            "enough with the strategy copy; for the strategy visibility, see `requeue schedule \
+             --strategy visibility`"
                 .to_owned()
         };
         tell("maxReceiveCount", count.to_string(), words);
@@ -128,8 +128,8 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
         );
     }
     if let Some(wait) = queue.receive_wait {
-        let words = "without effect on Lambda's poller, which waits 20 s, and on `requeue work`, \
-                     which waits a third of the visibility timeout, at most 20 s"
+        let words = "no effect: Lambda's poller waits 20 s, and `requeue work` a third of the \
+                     visibility timeout, at most 20 s"
             .to_owned();
         tell("receiveMessageWaitTimeSeconds", span(wait), words);
     }
@@ -137,7 +137,7 @@ fn advice(queue: &QueueConfig, policy: &RetryPolicy) -> String {
 }
 
 fn summary(policy: &RetryPolicy) -> comfy_table::Table {
-    let mut rows = table(&["class", "waits in seconds", "jitter", "given up after", "or after"]);
+    let mut rows = table(&["class", "waits in seconds", "jitter", "given up after", "or at age"]);
     for class in RETRIED_CLASSES {
         let Some(own) = policy.class(class) else { continue };
         rows.add_row(vec![
@@ -151,15 +151,15 @@ fn summary(policy: &RetryPolicy) -> comfy_table::Table {
     rows
 }
 
-/// `maxRetries 30 of rate-limit has no effect: …`, for each class to which the policy's own bound
-/// leaves less than the document says.
+/// `maxRetries 30 of rate-limit has no effect: …`, for each class whose limit exceeds that of the
+/// policy.
 fn bounded(policy: &RetryPolicy) -> impl Iterator<Item = String> {
     let all = policy.max_retries;
     RETRIED_CLASSES.into_iter().filter_map(move |class| {
         let own = policy.class(class)?.max_retries.filter(|own| *own > all)?;
         Some(format!(
-            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} bounds \
-             all classes together; raise it"
+            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} limits \
+             all classes together; raise that limit"
         ))
     })
 }
@@ -178,62 +178,55 @@ fn waits(class: &ClassPolicy) -> String {
     waits.join(", ") + &growth
 }
 
-/// `a pause that the downstream service asks for holds its messages back for at most 60 s; the
-/// circuit opens after 5 messages in a row that failed, for at most 30 s at a time`
+/// A line for the pause, and one for the circuit breaker.
 fn protection(policy: &RetryPolicy) -> String {
     let pause = match policy.max_pause {
-        Some(longest) => format!("holds its messages back for at most {}", span(longest)),
-        None => "holds no other message back".to_owned(),
+        Some(longest) => format!("holds messages back for at most {}", span(longest)),
+        None => "holds back no other message".to_owned(),
     };
     let circuit = match &policy.circuit_breaker {
         Some(CircuitBreaker { threshold, reset_timeout, .. }) => {
             let failures = if *threshold > 1 {
-                format!("{threshold} messages in a row that failed")
+                format!("{threshold} failed messages in a row")
             } else {
-                "each message that failed".to_owned()
+                "each failed message".to_owned()
             };
             format!("opens after {failures}, for at most {} at a time", span(*reset_timeout))
         }
         None => "never opens".to_owned(),
     };
-    format!("a pause that the downstream service asks for {pause}; the circuit {circuit}")
+    format!("pause, if the downstream service names a delay: {pause}\ncircuit breaker: {circuit}")
 }
 
-/// `at most 100 deferrals of a message in a row, each of at most 60 s or the rest of the pause, and
-/// up to as much again of jitter`
+/// `deferrals: at most 100 in a row for a message, each …`
 fn deferrals(policy: &RetryPolicy) -> String {
     let count = policy.max_deferrals;
-    let deferrals = if count == 1 { "deferral" } else { "deferrals" };
     let longest = span(policy.max_deferral);
     format!(
-        "at most {count} {deferrals} of a message in a row, each of at most {longest} or the rest \
-         of the pause, and up to as much again of jitter"
+        "deferrals: at most {count} in a row for each message; each lasts at most {longest} or the \
+         rest of the pause, and jitter can double it"
     )
 }
 
-/// `a call to SQS that fails is tried again after 0.1, 0.2 s; jitter full`
+/// `failed calls to SQS: retried after 0.1, 0.2 s; jitter full`
 fn calls(policy: &CallPolicy) -> String {
     let mut longest = policy.clone();
     longest.jitter = Jitter::None;
     let pauses = (1..).map_while(|attempts| longest.pause(attempts, None, 0.0));
     let pauses: Vec<String> = pauses.map(|pause| pause.as_secs_f64().to_string()).collect();
     if pauses.is_empty() {
-        return "a call to SQS that fails is not tried again".to_owned();
+        return "failed calls to SQS: no retry".to_owned();
     }
-    format!(
-        "a call to SQS that fails is tried again after {} s; jitter {}",
-        pauses.join(", "),
-        policy.jitter
-    )
+    format!("failed calls to SQS: retried after {} s; jitter {}", pauses.join(", "), policy.jitter)
 }
 
-/// `a worker that cannot receive tries again after 0.5 to 10 s, as long as it runs; jitter full`
+/// `failed receives of a worker: retried after 0.5 to 10 s, as long as it runs; jitter full`
 fn receiving(policy: &CallPolicy) -> String {
     let (first, longest) = (policy.backoff.base().as_secs_f64(), policy.max_delay.as_secs_f64());
     let jitter = policy.jitter;
     format!(
-        "a worker that cannot receive tries again after {first} to {longest} s, as long as it \
-         runs; jitter {jitter}"
+        "failed receives of a worker: retried after {first} to {longest} s, as long as it runs; \
+         jitter {jitter}"
     )
 }
 

@@ -25,10 +25,10 @@ use crate::table::{duration, table};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// How many messages to send.
+    /// The number of messages to send.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     messages: u32,
-    /// The seed of all chance: the same seed gives the same run.
+    /// The seed of all random numbers: the same seed gives the same run.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

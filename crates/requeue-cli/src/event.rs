@@ -1,5 +1,5 @@
 //! `requeue event`: an SQS event as Lambda's poller would deliver it now. The embedded queue makes
-//! it, so that ids, digests and times are in order.
+//! it, so its ids, digests and times are valid.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -12,12 +12,13 @@ use crate::message::GivenMessage;
 use crate::{Error, output};
 
 #[derive(clap::Args)]
-#[command(after_help = "The receipt handles lead nowhere: a function that deletes a message or \
-                        sends one on needs a queue, as `requeue serve --function` gives it.")]
+#[command(after_help = "The receipt handles belong to no real queue. If your function deletes or \
+                        sends messages, use `requeue serve --function`, which gives it a queue.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     message: GivenMessage,
-    /// The queue's name in the event; one that ends in .fifo gives the attributes of FIFO queues.
+    /// The queue's name in the event. With a name that ends in .fifo, messages have the attributes
+    /// of a FIFO queue.
     #[arg(long, value_name = "NAME", default_value = "orders")]
     queue: String,
 }
@@ -32,7 +33,7 @@ async fn event(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = EmbeddedSqs::new(Clock::system());
     let queue = sqs.create_queue(name, []).map_err(|error| format!("--queue {name}: {error}"))?;
     let is_fifo = name.strip_suffix(".fifo").is_some();
-    // Without a group there is no message in a FIFO queue.
+    // Every message of a FIFO queue has a group.
     let group = message.group.as_deref().or(is_fifo.then_some("group"));
     let (body, attributes) = (message.body()?, message.attributes());
     for _ in 0..message.count {

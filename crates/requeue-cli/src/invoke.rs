@@ -1,5 +1,5 @@
-//! `requeue invoke`: one Lambda invocation with the event in a file, on the embedded queue or on a
-//! real one.
+//! `requeue invoke`: runs one Lambda invocation with the event in a file, on the embedded queue or
+//! on a real one.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -29,38 +29,38 @@ use crate::{CREDENTIALS, Error};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
-                  REQUEUE_TARGET_URL, REQUEUE_POLICY, REQUEUE_DEAD_LETTER and the others in the \
-                  README's table.")]
+                        REQUEUE_POLICY, REQUEUE_DEAD_LETTER and the others in \
+                        docs/reference/settings.md. docs/start/local.md shows sample events.")]
 pub(crate) struct Arguments {
     /// The file with the SQS event, as Lambda delivers it; `-` is the standard input.
     event: PathBuf,
-    /// Where to post the messages, instead of `REQUEUE_TARGET_URL`. Without either an endpoint in
-    /// this process answers each message as its member `answer` says (ok, rate-limit, quota,
-    /// unavailable, hang, reset, invalid), and on the embedded queue the time is virtual. http only
-    /// to this machine, unless `REQUEUE_ALLOW_HTTP=true`.
+    /// The URL to post the messages to, instead of `REQUEUE_TARGET_URL`. http only to this machine,
+    /// unless `REQUEUE_ALLOW_HTTP=true`. Without any URL, a simulated endpoint responds as the
+    /// field `answer` in each body says (ok, rate-limit, quota, unavailable, hang, reset, invalid);
+    /// with the embedded queue, time is then virtual.
     #[arg(long)]
     target_url: Option<String>,
-    /// Settle in real SQS, in this queue, by AWS's environment (`AWS_REGION`,
-    /// `AWS_ENDPOINT_URL_SQS`, …), instead of in an embedded queue.
+    /// Settle in this queue of real SQS instead of an embedded queue, with AWS's environment
+    /// (`AWS_REGION`, `AWS_ENDPOINT_URL_SQS`, …).
     #[arg(long)]
     queue_url: Option<String>,
-    /// The region of the queue, where its URL does not say it.
+    /// The region of the queue, if its URL has none.
     #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
     region: String,
-    /// Settle in real SQS, in the queue that each record's ARN names.
+    /// Settle in real SQS, in the queue that the ARN of each record names.
     #[arg(long, conflicts_with = "queue_url")]
     sqs: bool,
     /// The function's timeout in seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=900))]
     timeout: u64,
-    /// The random number of each message's jitter, from 0 to 1, instead of chance.
+    /// A fixed number from 0 to 1 for the jitter of every message, instead of a random one.
     #[arg(long, value_parser = sample)]
     sample: Option<f64>,
 }
 
 fn sample(text: &str) -> Result<f64, String> {
     let sample = text.parse().ok().filter(|sample| (0.0..=1.0).contains(sample));
-    sample.ok_or_else(|| "allowed is a number from 0 to 1".to_owned())
+    sample.ok_or_else(|| "it must be a number from 0 to 1".to_owned())
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -98,7 +98,7 @@ impl Arguments {
         self.queue_url.is_none() && !self.sqs
     }
 
-    /// The target: of the command line, else of the environment.
+    /// The target of the command line, or else of the environment.
     fn target(&self, config: &Config) -> Result<Option<TargetUrl>, Error> {
         let Some(url) = &self.target_url else { return Ok(config.target.clone()) };
         address::target(url, config.target_rules.clone()).map(Some)
@@ -115,11 +115,10 @@ fn read_event(arguments: &Arguments) -> Result<Vec<Record>, Error> {
     };
     read.map_err(|error| format!("the event {path} cannot be read: {error}"))?;
     let event: SqsEvent = serde_json::from_str(&text)
-        .map_err(|error| format!("the event {path} is no JSON: {error}"))?;
+        .map_err(|error| format!("the event {path} is not JSON: {error}"))?;
     let mut records = event.records.ok_or_else(|| {
         format!(
-            "the event {path} has no list `Records`: see events/single.json for the shape of \
-                 an SQS event"
+            "the event {path} has no list `Records`; print a valid event with `requeue event BODY`"
         )
     })?;
     if let Some(url) = &arguments.queue_url {
@@ -155,8 +154,8 @@ async fn invoke(
     Ok(ExitCode::SUCCESS)
 }
 
-/// SQS by AWS's environment. Without credentials no message could be settled, and so none is
-/// handled.
+/// SQS by AWS's environment. Without credentials Requeue could settle no message, so it handles
+/// none.
 async fn real_queue(arguments: &Arguments) -> Result<SqsQueue, Error> {
     let config = aws::config().await;
     if let Some(url) = &arguments.queue_url {
@@ -178,7 +177,7 @@ async fn has_credentials(config: &aws::SdkConfig) -> bool {
     }
 }
 
-/// Messages that SQS was asked about and did not confirm.
+/// Messages for which a request to SQS was not confirmed.
 fn unsettled(report: &Report) -> Option<Error> {
     let kept = report.outcomes.iter().filter(|outcome| outcome.settlement.is_kept());
     let codes: Vec<&str> = kept.filter_map(|outcome| outcome.settlement.code()).collect();
@@ -186,18 +185,18 @@ fn unsettled(report: &Report) -> Option<Error> {
     let (count, all) = (codes.len(), report.outcomes.len());
     Some(
         format!(
-            "SQS did not confirm {count} of {all} messages ({first}): check the queue, the \
-                  permissions and AWS_ENDPOINT_URL_SQS"
+            "SQS did not confirm {count} of {all} messages ({first}); check the queue, the \
+             permissions and AWS_ENDPOINT_URL_SQS"
         )
         .into(),
     )
 }
 
-/// The time at which the batch was received, by its own time stamps: an event file is replayed as
-/// if it had just come, so that no message is too old for its policy.
+/// The receive time of the batch, by its own time stamps: an old event file is replayed as a fresh
+/// one, so no message is too old for its policy.
 fn received(records: &[Record]) -> Result<SystemTime, Error> {
-    // The last year in which HTTP and AWS's signatures can tell the time is left to the invocation
-    // itself.
+    // HTTP dates and AWS's signatures end with the year 9999. The invocation itself needs that last
+    // year.
     const YEAR_9999: Duration = Duration::from_secs(253_370_764_800);
     let mut latest = None;
     for (at, record) in records.iter().enumerate() {
@@ -209,7 +208,7 @@ fn received(records: &[Record]) -> Result<SystemTime, Error> {
             let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
             if since >= YEAR_9999 {
                 return Err(format!(
-                    "Records[{at}] has the {name} {}: allowed are milliseconds since 1970, before \
+                    "Records[{at}] has the {name} {}; it must be milliseconds since 1970, before \
                      the year 9999; correct the event",
                     since.as_millis()
                 )
@@ -241,8 +240,8 @@ fn conclude(report: &Report, place: impl Fn(&Outcome) -> String) -> Result<(), E
     output::json_line(&response)
 }
 
-/// The beginning of a message id: enough to tell those of a batch apart. The response has them
-/// whole.
+/// The beginning of a message id, which tells the messages of a batch apart. The response has whole
+/// ids.
 fn short(id: &str) -> &str {
     &id[..id.floor_char_boundary(8)]
 }
@@ -261,7 +260,7 @@ fn delay(outcome: &Outcome) -> String {
     }
 }
 
-/// Where a message is by the answers of SQS.
+/// The place of a message by SQS's responses.
 fn place(outcome: &Outcome) -> String {
     let place = match &outcome.settlement {
         Settlement::Done => "done; Lambda deletes it",
@@ -269,15 +268,14 @@ fn place(outcome: &Outcome) -> String {
         Settlement::MovedNotDeleted { .. } => "a copy is in the queue; Lambda deletes the original",
         Settlement::KeptNotDelayed { code } => {
             return format!(
-                "in the queue, its delay is not confirmed ({code}); it comes back after its \
-                 visibility timeout"
+                "in the queue, delay not confirmed ({code}); visible after its visibility timeout"
             );
         }
-        Settlement::Kept => "in the queue; it comes back after its visibility timeout",
+        Settlement::Kept => "in the queue; visible after its visibility timeout",
         Settlement::Unconfirmed { code } => {
             return format!(
-                "in the queue, no copy confirmed ({code}); it comes back after its visibility \
-                 timeout at the latest"
+                "in the queue, no copy confirmed ({code}); visible after its visibility timeout at \
+                 the latest"
             );
         }
         other => other.as_str(),
@@ -285,7 +283,7 @@ fn place(outcome: &Outcome) -> String {
     place.to_owned()
 }
 
-/// An embedded SQS with the event's messages in flight, as if Lambda had just received them.
+/// An embedded SQS with the event's messages in flight, as after a receive by Lambda.
 struct Embedded {
     sqs: EmbeddedSqs,
     clock: Clock,
@@ -333,13 +331,13 @@ impl Embedded {
     }
 }
 
-/// Where a message is, read from the queue itself.
+/// The place of a message, read from the embedded queue.
 fn embedded_place(places: &Places, outcome: &Outcome) -> String {
     let (Some(id), Some(original)) = (&outcome.message_id, &outcome.original_message_id) else {
         return place(outcome);
     };
     if outcome.settlement == Settlement::Done {
-        // A copy that names its id is one of another queue's message.
+        // A copy with its id belongs to a message of another queue.
         return place(outcome);
     }
     let itself = places.itself(id).filter_map(|at| match &outcome.settlement {

@@ -1,4 +1,5 @@
-//! The command line: try Requeue on a laptop, and let it work on a queue.
+//! The command line: tries Requeue on a laptop, works on queues, inspects dead letters and
+//! deployments.
 
 use std::process::ExitCode;
 
@@ -27,11 +28,11 @@ mod stop;
 mod table;
 mod work;
 
-/// For errors that may be for want of credentials: where they are looked for.
+/// Where to find credentials, for errors that a lack of them may cause.
 const CREDENTIALS: &str = "AWS credentials in the environment or in AWS's files; `aws configure \
                            export-credentials --format env` prints those of a single sign-on";
 
-/// The retry layer that SQS and Lambda lack.
+/// The command line of Requeue, the retry layer for SQS and Lambda.
 #[derive(Parser)]
 #[command(version, arg_required_else_help = true, max_term_width = 100)]
 struct Arguments {
@@ -41,46 +42,42 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Writes a project to begin with: a handler of your own, its tests in virtual time, and the
-    /// template that deploys it.
+    /// Create a starter project: a handler, its tests in virtual time, and the template that
+    /// deploys it.
     New(new::Arguments),
-    /// Sends a few hundred messages through an embedded queue to a flaky endpoint, in virtual time,
-    /// until each is done or in the dead-letter queue.
+    /// Send a few hundred messages to a flaky endpoint in virtual time, until each is done or in
+    /// the dead-letter queue.
     Demo(demo::Arguments),
-    /// Runs one Lambda invocation with the SQS event in a file, and shows what becomes of each
-    /// message.
+    /// Run one Lambda invocation with the SQS event in a file, and show the result of each message.
     Invoke(invoke::Arguments),
-    /// Works on a queue until it is told to end: posts each message to a URL, as the Lambda does,
-    /// in a container or on a laptop.
+    /// Run a worker: receive from a queue and post each message to a URL, as the Lambda does.
     Work(work::Arguments),
-    /// Shows what lies in a dead-letter queue and why, and brings it back.
+    /// List, show, export and redrive the messages of a dead-letter queue.
     #[command(subcommand)]
     Dlq(dlq::Command),
-    /// Says what is wrong with a policy document, as the Lambda would at its start, or what it
-    /// amounts to.
+    /// Check a policy document, as the Lambda does at its start, and summarise it.
     Check(check::Arguments),
-    /// Looks at a deployed function and its queues, and says what is wrong with them and what to do
-    /// about it.
+    /// Check a deployed function and its queues, and name the remedy for each problem.
     Doctor(doctor::Arguments),
-    /// Shows when a policy tries a message again, when it gives up, and what that costs: as a
-    /// table, as JSON, as a chart.
+    /// Show when a policy retries a message and gives it up, and the cost: as tables, JSON or a
+    /// chart.
     Schedule(schedule::Arguments),
-    /// Plays through what would take a real system hours, in virtual time.
+    /// Simulate hours of a real system in virtual time.
     #[command(subcommand)]
     Simulate(Simulation),
-    /// Serves an embedded SQS on loopback, with a function of yours behind an event source mapping,
-    /// or with the demo's flaky endpoint.
+    /// Serve an embedded SQS on loopback, with your function behind an event source mapping, or
+    /// with the demo's flaky endpoint.
     Serve(serve::Arguments),
-    /// Sends a message to the queue of `requeue serve`, or to any other.
+    /// Send a message to the queue of `requeue serve`, or to any other queue.
     Send(send::Arguments),
-    /// Prints a fresh SQS event, for `cargo lambda invoke --data-file` or `sam local invoke`.
+    /// Print a fresh SQS event for `cargo lambda invoke --data-file` or `sam local invoke`.
     Event(event::Arguments),
 }
 
 #[derive(Subcommand)]
 enum Simulation {
-    /// A backlog, and a service that is down for a while and then limits its rate: with and without
-    /// pause and circuit breaker.
+    /// Simulate a backlog and a service that is down and later rate-limited, with and without pause
+    /// and circuit breaker.
     Outage(outage::Arguments),
 }
 
@@ -106,5 +103,5 @@ fn main() -> ExitCode {
     ended.unwrap_or_else(|error| output::failed(error.as_ref()))
 }
 
-/// Whatever keeps a command from its work, with the remedy in its text.
+/// Any error that ends a command; its text names the remedy.
 type Error = Box<dyn std::error::Error>;

@@ -1,4 +1,4 @@
-//! The message that `requeue send` and `requeue event` are given.
+//! The message in the options of `requeue send` and `requeue event`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -12,27 +12,27 @@ use crate::Error;
 pub(crate) struct GivenMessage {
     /// The body; `@FILE` reads it from a file, and `-` from the standard input.
     body: String,
-    /// A message attribute of the type String; may be given several times.
+    /// A message attribute of the type String. May be given several times.
     #[arg(long = "attribute", value_name = "NAME=VALUE", value_parser = attribute)]
     attributes: Vec<(String, String)>,
-    /// The message group: FIFO queues keep the order within it, fair queues share out among tenants
-    /// by it.
+    /// The message group. FIFO queues keep the order within it; fair queues share capacity between
+    /// groups.
     #[arg(long, value_name = "ID")]
     pub(crate) group: Option<String>,
-    /// How many such messages.
+    /// The number of such messages.
     #[arg(long, value_name = "MESSAGES", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     pub(crate) count: u16,
 }
 
-/// Not further than a message can go: some files have no end.
+/// Reads no more than a message can hold, since some files have no end.
 fn read(source: impl Read) -> io::Result<String> {
     let mut bytes = Vec::new();
     source.take(MAX_BATCH_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     if bytes.len() > MAX_BATCH_BYTES {
         return Err(io::Error::other(format!(
-            "it has more than the {MAX_BATCH_BYTES} bytes that SQS takes: store it elsewhere, and \
-             send its place"
+            "it is larger than the {MAX_BATCH_BYTES} bytes that SQS accepts; store it elsewhere, \
+             and send its address"
         )));
     }
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is not UTF-8"))
@@ -43,7 +43,8 @@ fn attribute(text: &str) -> Result<(String, String), String> {
         Some((name, value)) if !name.is_empty() && !value.is_empty() => {
             Ok((name.to_owned(), value.to_owned()))
         }
-        _ => Err("an attribute has a name and a value, as in tenant=acme".to_owned()),
+        _ => Err("a message attribute must have a name and a value; write it as in tenant=acme"
+            .to_owned()),
     }
 }
 

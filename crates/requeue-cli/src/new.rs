@@ -1,5 +1,5 @@
-//! `requeue new`: a project to begin with. Its files are those of `examples/own-handler` and of the
-//! ready Lambda; nothing but names and the dependency on Requeue differs.
+//! `requeue new`: a starter project. Its files are those of `examples/own-handler` and of the ready
+//! Lambda; only names and the dependency on Requeue differ.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,17 +11,17 @@ use crate::output::outln;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The directory to make. Its last part is the name of the package.
+    /// The directory to create. Its last part becomes the name of the package.
     #[arg(value_name = "NAME")]
     directory: PathBuf,
-    /// The ready Lambda, which posts each message to a URL, in place of a handler of your own.
+    /// Use the ready Lambda, which posts each message to a URL, instead of a handler of your own.
     #[arg(long)]
     http: bool,
-    /// A checkout of Requeue to depend on [default: the one this command was built in; if it is not
-    /// there, the published version]
+    /// A checkout of Requeue to depend on [default: the checkout that built this command, or else
+    /// the published version]
     #[arg(long, value_name = "PATH")]
     requeue: Option<PathBuf>,
-    /// A template for `cargo lambda new --template NAME` in place of a project.
+    /// Write a template for `cargo lambda new --template NAME` instead of a project.
     #[arg(long)]
     cargo_lambda: bool,
 }

@@ -1,5 +1,5 @@
-//! Where the messages of an event lie in the embedded queues afterwards. Each message is looked at
-//! once: a batch may have ten thousand.
+//! The places of an event's messages in the embedded queues after the invocation. Each message is
+//! read once, because a batch may have ten thousand.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::SystemTime;
@@ -9,9 +9,9 @@ use requeue::queue::QueueArn;
 
 use crate::table::duration;
 
-/// How a copy names the message that it is a copy of; in a wrapped text the quotes are escaped.
+/// The field by which a copy names its original; in a wrapped text the quotes are escaped.
 const ORIGINAL: &str = r#""originalMessageId":""#;
-/// How the body of a wrapped copy begins.
+/// The beginning of the body of a wrapped copy.
 const WRAPPED: &str = r#"{"retryBody":"#;
 
 #[derive(Debug, Default)]
@@ -65,6 +65,6 @@ fn state(state: MessageState, now: SystemTime) -> String {
     match state {
         MessageState::Visible => "visible".to_owned(),
         MessageState::DelayedUntil(until) => format!("visible in {}", left(until)),
-        MessageState::InFlightUntil(until) => format!("comes back in {}", left(until)),
+        MessageState::InFlightUntil(until) => format!("visible again in {}", left(until)),
     }
 }

@@ -26,19 +26,18 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
 #[command(
-    after_help = "Without --queue-url the message goes to a `requeue serve` on this machine, \
-                        and no AWS credentials are needed. A queue by its URL is found by AWS's \
-                        environment: AWS_REGION, credentials, AWS_ENDPOINT_URL_SQS for an \
-                        emulator.\n\n\
-                        The standard output has the message id."
+    after_help = "Without --queue-url the message goes to a `requeue serve` on this machine and \
+                  needs no AWS credentials. With --queue-url, AWS's environment leads to SQS: \
+                  AWS_REGION, credentials, and for an emulator AWS_ENDPOINT_URL_SQS.\n\n\
+                  The command prints the message id."
 )]
 pub(crate) struct Arguments {
     #[command(flatten)]
     message: GivenMessage,
-    /// Seconds until the message can be received, at most 900; not on a FIFO queue.
+    /// Seconds until the message can be received, at most 900. FIFO queues allow none.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(i32).range(0..=900))]
     delay: Option<i32>,
-    /// The deduplication id on a FIFO queue: within 5 minutes SQS accepts one message with it.
+    /// The deduplication id on a FIFO queue: SQS accepts one message with it in 5 minutes.
     /// [default: a new one for each message]
     #[arg(long, value_name = "ID")]
     deduplication_id: Option<String>,
@@ -48,10 +47,10 @@ pub(crate) struct Arguments {
     /// The port of `requeue serve` on 127.0.0.1.
     #[arg(long, default_value_t = SQS_PORT)]
     sqs_port: u16,
-    /// Any other queue.
+    /// The URL of any other queue.
     #[arg(long, value_name = "URL")]
     queue_url: Option<String>,
-    /// The region of that queue, where its URL does not say it.
+    /// The region of that queue, if its URL has none.
     #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
     region: String,
 }

@@ -1,5 +1,5 @@
-//! `requeue work`: the handler of `requeue-lambda` as a long-polling worker, for containers and
-//! laptops.
+//! `requeue work`: runs the handler of `requeue-lambda` as a long-polling worker, in a container or
+//! on a laptop.
 
 use std::io::{self, IsTerminal, Write, stderr, stdout};
 use std::process::ExitCode;
@@ -24,50 +24,51 @@ use crate::{CREDENTIALS, Error};
 
 #[derive(clap::Args)]
 #[command(after_help = "The other settings come from the environment, as in the Lambda: \
-                  REQUEUE_TARGET_URL, REQUEUE_POLICY, REQUEUE_CONCURRENCY, REQUEUE_TIMEOUT_SECONDS \
-                  and the others in the README's table; log lines by AWS_LAMBDA_LOG_FORMAT and \
-                  AWS_LAMBDA_LOG_LEVEL. SQS is found by AWS's environment: AWS_REGION, \
-                  credentials, AWS_ENDPOINT_URL_SQS for an emulator.\n\n\
-                  SIGTERM, SIGINT, SIGQUIT and SIGHUP (not under nohup) end it in peace, with \
-                  status 0, also while it waits for the target or for SQS: nothing more is \
-                  received, handlers come to their end, the other messages are given back. A \
-                  second signal ends it at once; SQS delivers what was in hand again.")]
+                        REQUEUE_POLICY, REQUEUE_CONCURRENCY, REQUEUE_TIMEOUT_SECONDS and the \
+                        others in docs/reference/settings.md. AWS_LAMBDA_LOG_FORMAT and \
+                        AWS_LAMBDA_LOG_LEVEL set the log's format and level. AWS's environment \
+                        leads to SQS: AWS_REGION, credentials, and for an emulator \
+                        AWS_ENDPOINT_URL_SQS.\n\n\
+                        SIGTERM, SIGINT, SIGQUIT and SIGHUP (not under nohup) end the worker with \
+                        status 0, also while it waits for the target or for SQS. It receives \
+                        nothing more, lets running handlers finish, and makes the other messages \
+                        visible again. A second signal ends it at once; SQS delivers unfinished \
+                        messages again.")]
 pub(crate) struct Arguments {
-    /// The queue to work on.
+    /// The queue to receive from.
     #[arg(long)]
     queue_url: String,
-    /// Where to post the messages, instead of `REQUEUE_TARGET_URL`. http only to this machine,
+    /// The URL to post the messages to, instead of `REQUEUE_TARGET_URL`. http only to this machine,
     /// unless `REQUEUE_ALLOW_HTTP=true`.
     #[arg(long)]
     target_url: Option<String>,
-    /// The region of the queue, where its URL does not say it.
+    /// The region of the queue, if its URL has none.
     #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
     region: String,
-    /// Receivers, each with a batch of its own; they share `REQUEUE_CONCURRENCY`.
+    /// The number of receivers. Each has a batch of its own; all share `REQUEUE_CONCURRENCY`.
     /// [default: one for each 10 handlers]
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=1000))]
     receivers: Option<u16>,
-    /// From the first signal to the end, in seconds; whoever kills the process afterwards has to
-    /// wait longer.
+    /// Seconds from the first signal to the end of the process. A supervisor must wait longer
+    /// before it kills the process.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=43_200))]
     shutdown_timeout: u64,
-    /// Waits so many seconds at most for the target to accept connections before the first message
-    /// is received.
+    /// Seconds to wait for the target to accept connections before the first receive.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u64).range(0..=43_200))]
     wait_for_target: Option<u64>,
-    /// Ends when the queue is empty, waiting copies included, by the approximate counts of SQS.
+    /// End when the queue is empty, waiting copies included, by the approximate counts of SQS.
     #[arg(long)]
     drain: bool,
-    /// Works also on a queue that has no redrive policy, or whose dead-letter queue does not exist:
-    /// there a message that is given up comes back until its retention ends.
+    /// Accept a queue that has no redrive policy, or whose dead-letter queue does not exist. SQS
+    /// then redelivers a message that is given up, until its retention ends.
     #[arg(long)]
     without_dead_letter_queue: bool,
 }
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let is_watched = stderr().is_terminal() && stdout().is_terminal();
-    // Before anything that may take its time: the first process of a container is not ended by a
-    // signal that it does not listen to.
+    // Before all slow steps: a signal without a listener does not end the first process of a
+    // container.
     let stop = Stop::listen_and(Duration::MAX, move || {
         if is_watched {
             leave_line();
@@ -84,18 +85,18 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         tokio::select! {
             biased;
             () = stop.told() => {
-                tracing::info!("told to end before it began: nothing was received");
+                tracing::info!("told to end before it started: no message was received");
                 Ok(ExitCode::SUCCESS)
             }
             worker = begin(arguments) => work(worker?, &stop, is_watched).await,
         }
     });
-    // A name that is being looked up cannot be cancelled, and would hold up the end.
+    // A name look-up cannot be cancelled, and would delay the end.
     runtime.shutdown_background();
     ended
 }
 
-/// All that comes before the first message is received.
+/// All steps before the first receive.
 async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Error> {
     let config = Config::load().await?;
     let target = match &arguments.target_url {
@@ -118,7 +119,7 @@ async fn begin(arguments: &Arguments) -> Result<Worker<HttpTarget, SqsQueue>, Er
             Err(format!("there are no {CREDENTIALS}").into())
         }
         Err(error @ StartError::Unavailable { .. }) => {
-            Err(format!("{error}; it was asked at {}", asked.endpoint).into())
+            Err(format!("{error}; the endpoint was {}", asked.endpoint).into())
         }
         started => Ok(started?),
     }
@@ -156,7 +157,7 @@ impl Arguments {
     }
 }
 
-/// Waits until somebody accepts connections there.
+/// Waits until the target accepts connections.
 async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
     const TRY: Duration = Duration::from_secs(2);
     const PAUSE: Duration = Duration::from_millis(200);
@@ -169,7 +170,8 @@ async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
         if Instant::now() + PAUSE > end {
             let secs = limit.as_secs();
             return Err(format!(
-                "the target {target} accepts no connection within {secs} s: is it running?"
+                "the target {target} accepted no connection within {secs} s; start it, or correct \
+                 its URL"
             )
             .into());
         }
@@ -177,10 +179,10 @@ async fn wait_for(target: &TargetUrl, limit: Duration) -> Result<(), Error> {
     }
 }
 
-/// The beginning of the line, with nothing on it. No colour, so that `NO_COLOR` has nothing to say.
+/// Clears the line. It has no colour, so `NO_COLOR` does not matter.
 const CLEARED: &str = "\r\x1b[2K";
 
-/// One line on the terminal, again and again.
+/// The progress line: one line of the terminal, written again and again.
 async fn show(progress: impl Fn() -> Progress, stop: &Stop) {
     let mut ticks = interval(Duration::from_millis(500));
     loop {
@@ -189,7 +191,7 @@ async fn show(progress: impl Fn() -> Progress, stop: &Stop) {
         if stop.is_told() {
             line.insert_str(0, "ending: ");
         }
-        // A line that reached the margin would go on in the next one, where it is not cleared.
+        // A line that reaches the margin would continue in the next one, and that is never cleared.
         let width =
             terminal_size::terminal_size_of(stderr()).map_or(80, |(width, _)| usize::from(width.0));
         line.truncate(width.saturating_sub(1));
@@ -197,13 +199,13 @@ async fn show(progress: impl Fn() -> Progress, stop: &Stop) {
     }
 }
 
-/// In one piece, as others write there too. A terminal that is gone is no reason to end.
+/// In one write, since log lines share the terminal. A lost terminal does not end the worker.
 fn say(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }
 
-/// So that what follows has a line of its own. A terminal that takes nothing holds that up for a
-/// moment only.
+/// Ends the progress line, so that the next text has its own line. A stuck terminal delays that for
+/// a moment only.
 fn leave_line() {
     let (writing, written) = mpsc::channel::<()>();
     thread::spawn(move || {
@@ -217,11 +219,11 @@ fn line(progress: Progress) -> String {
     let Progress { received, completed, requeued, dead_lettered, waiting, .. } = progress;
     format!(
         "{received} received: {completed} done, {requeued} to retry, {dead_lettered} given up, \
-         {waiting} not yet"
+         {waiting} waiting"
     )
 }
 
-/// Log lines in the place of the progress line, which comes again below them.
+/// Writes log lines over the progress line, which then appears again below them.
 struct ProgressAwareLog;
 
 impl Write for ProgressAwareLog {

@@ -20,17 +20,17 @@ use crate::{Error, output};
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: QueueArguments,
-    /// The file; `-` is the standard output. A regular file appears at the end, whole; pipes and
-    /// character devices are written into.
+    /// The file; `-` is the standard output. A regular file appears only when it is complete; the
+    /// command writes directly into pipes and character devices.
     file: PathBuf,
     #[command(flatten)]
     filter: Filter,
-    /// Bodies as first delivered, without what Requeue wrote into them; otherwise as they lie in
-    /// the queue.
+    /// Write bodies as first delivered, without the fields that Requeue added; otherwise as they
+    /// are in the queue.
     #[arg(long)]
     unwrap: bool,
-    /// Replaces a regular file that is there. Of a symbolic link the file that it leads to is
-    /// replaced, and the link stays.
+    /// Replace an existing regular file. If it is a symbolic link, the command replaces the file
+    /// that it leads to, and the link stays.
     #[arg(long)]
     force: bool,
 }

@@ -78,21 +78,21 @@ fn reasons() -> PossibleValuesParser {
 /// Which messages are meant: all of them, unless something is said.
 #[derive(clap::Args)]
 pub(crate) struct Filter {
-    /// Only messages of this class; may be given several times.
+    /// Only messages of this class. May be given several times.
     #[arg(long, value_parser = ["rate-limit", "quota", "temporary", "non-retryable", UNKNOWN])]
     class: Vec<String>,
-    /// Only messages given up for this reason, as `list` shows it; may be given several times.
+    /// Only messages given up for this reason, as `list` shows it. May be given several times.
     #[arg(long, value_parser = reasons())]
     reason: Vec<String>,
-    /// Only the message with this id, its own or that of its first delivery; may be given several
+    /// Only the message with this id, its own or that of its first delivery. May be given several
     /// times.
     #[arg(long)]
     id: Vec<String>,
-    /// Only messages of this queue, by its name or ARN: SQS moved them here from it, or they claim
-    /// to come from it; may be given several times.
+    /// Only messages of this source queue, by its name or ARN: SQS moved them here from it, or they
+    /// claim to come from it. May be given several times.
     #[arg(long, value_name = "QUEUE")]
     source: Vec<String>,
-    /// So many messages at most.
+    /// Choose at most so many messages.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
 }

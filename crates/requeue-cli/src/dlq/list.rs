@@ -1,4 +1,4 @@
-//! `requeue dlq list`: the messages in groups.
+//! `requeue dlq list`: shows the messages in groups.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -23,7 +23,7 @@ use crate::{Error, output};
 pub(crate) struct Arguments {
     #[command(flatten)]
     place: QueueArguments,
-    /// JSON instead of a table.
+    /// Print JSON instead of a table.
     #[arg(long)]
     json: bool,
 }

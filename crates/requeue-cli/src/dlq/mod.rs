@@ -1,5 +1,5 @@
-//! `requeue dlq`: what lies in a dead-letter queue and why, and getting it back. Nothing here knows
-//! a policy, and no body is printed unless it was asked for.
+//! `requeue dlq`: lists, shows, exports and redrives dead letters. It knows no policy, and prints
+//! bodies only on request.
 
 use std::process::ExitCode;
 
@@ -27,7 +27,7 @@ use self::scan::Scan;
 use self::sqs::{Described, Sqs};
 use crate::stop::Stop;
 
-/// In clap's own an option is called needed that a variable has set.
+/// clap's own usage line shows an option as required even if a variable has set it.
 macro_rules! usage {
     ($arguments:literal) => {
         concat!("requeue dlq ", $arguments, " <--queue-url <URL>|--source-queue-url <URL>>")
@@ -36,42 +36,41 @@ macro_rules! usage {
 
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
-    /// Groups the messages by class, reason and what they failed with: how many, since when, and an
-    /// example of each.
+    /// Group the messages by class, reason and failure: their number, the oldest, and an example of
+    /// each group.
     #[command(after_help = HIDDEN, override_usage = usage!("list [OPTIONS]"))]
     List(list::Arguments),
-    /// Shows messages one by one, ten unless --limit says otherwise; their bodies only with
+    /// Show messages one by one: ten unless --limit says otherwise, and their bodies only with
     /// --bodies.
     #[command(after_help = HIDDEN, override_usage = usage!("peek [OPTIONS]"))]
     Peek(peek::Arguments),
-    /// Writes messages to a file as JSON Lines, with everything needed to send them again. Deletes
-    /// nothing.
+    /// Write messages to a file as JSON Lines, complete enough to send them again. Deletes nothing.
     #[command(after_help = HIDDEN, override_usage = usage!("export [OPTIONS] <FILE>"))]
     Export(export::Arguments),
-    /// Brings messages back: all of them, or those that were chosen.
+    /// Redrive messages: all of them, or those that the options choose.
     #[command(after_help = redrive::HELP, override_usage = usage!("redrive [OPTIONS]"))]
     Redrive(redrive::Arguments),
 }
 
-const HIDDEN: &str = "To look at a message is to receive it: it is hidden from other readers \
-                      meanwhile, and made visible again at the end, also after Ctrl-C. Only if the \
-                      process is killed does it stay hidden until its visibility timeout ends, two \
-                      minutes and a second for each 100 of --max-messages.\n\n\
-                      At the end SQS's counts are compared with what was seen. A note says how \
-                      many messages were not reached, why, and what to do; with --json, list has \
-                      them in notReached, and complete is false. Of a FIFO group at most the first \
-                      ten messages can be looked at.\n\n\
-                      Class and reason are what Requeue wrote into the message \
-                      (REQUEUE_DEAD_LETTER=annotate or direct; on a FIFO queue direct alone); in \
-                      the mode redrive the class of the last retry is known at most. For a message \
-                      that was brought back and failed again, the time of its last redrive stands \
-                      as first sent. Permissions: sqs:ReceiveMessage, sqs:ChangeMessageVisibility, \
-                      sqs:GetQueueAttributes; with sqs:ListDeadLetterSourceQueues a note says if \
-                      the queue is no queue's dead-letter queue.\n\n\
-                      Ends with status 0, with 1 on an error or if an export is not complete, and \
-                      with 130 after Ctrl-C.";
+const HIDDEN: &str = "Looking at a message receives it, and SQS hides it from other readers. At \
+                      the end, also after Ctrl-C, the command makes all messages visible again. If \
+                      the process is killed, they stay hidden until their visibility timeout ends: \
+                      two minutes, and a second for each 100 of --max-messages.\n\n\
+                      At the end the command compares SQS's counts with the messages that it saw. \
+                      A note has the number of messages not reached, the reason and the remedy. \
+                      With --json, `list` has them in notReached, and complete is false. Of a FIFO \
+                      group at most the first ten messages can be looked at.\n\n\
+                      Requeue writes class and reason into the message with \
+                      REQUEUE_DEAD_LETTER=annotate or direct, on a FIFO queue only with direct. \
+                      With redrive, at most the class of the last retry is known. If a message was \
+                      redriven and failed again, `first sent` is the time of its last redrive.\n\n\
+                      Permissions: sqs:ReceiveMessage, sqs:ChangeMessageVisibility and \
+                      sqs:GetQueueAttributes. With sqs:ListDeadLetterSourceQueues too, a note \
+                      warns if no queue uses this one as its dead-letter queue.\n\n\
+                      Exit status: 0; 1 on an error or if an export is incomplete; 130 after \
+                      Ctrl-C.";
 
-/// Which queue, and how much of it.
+/// The queue, and how many of its messages.
 #[derive(clap::Args)]
 struct QueueArguments {
     /// The dead-letter queue.
@@ -82,13 +81,13 @@ struct QueueArguments {
         conflicts_with = "source_queue_url"
     )]
     queue_url: Option<String>,
-    /// The queue it belongs to, instead: the dead-letter queue is found in its redrive policy.
+    /// A source queue, instead: the command looks at the dead-letter queue in its redrive policy.
     #[arg(long, value_name = "URL")]
     source_queue_url: Option<String>,
-    /// The region of the queue, where its URL does not say it.
+    /// The region of the queue, if its URL has none.
     #[arg(long, env = "AWS_REGION", default_value = "us-east-1")]
     region: String,
-    /// Looks at so many messages at most.
+    /// Most messages to look at.
     #[arg(long, value_name = "COUNT", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(1..=MAX_IN_FLIGHT))]
     max_messages: u32,

@@ -11,7 +11,7 @@ use super::{QueueArguments, note};
 use crate::stop::Stop;
 use crate::{Error, output};
 
-/// How many are shown unless somebody says otherwise.
+/// Messages shown without --limit.
 const SHOWN: u64 = 10;
 
 #[derive(clap::Args)]
@@ -20,11 +20,11 @@ pub(crate) struct Arguments {
     place: QueueArguments,
     #[command(flatten)]
     filter: Filter,
-    /// Shows the bodies as well, as first delivered: without the fields that Requeue added. Only
-    /// --json keeps control characters.
+    /// Show the bodies too, as first delivered, without the fields that Requeue added. Only --json
+    /// keeps control characters.
     #[arg(long)]
     bodies: bool,
-    /// A JSON object for each message, in a line of its own.
+    /// Print a JSON object for each message, one in a line.
     #[arg(long)]
     json: bool,
 }

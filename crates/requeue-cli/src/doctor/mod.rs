@@ -1,6 +1,6 @@
-//! `requeue doctor`: what is wrong with a deployment, item by item, with the remedy. What was read
-//! becomes facts, facts become findings, findings are shown; only the first of these asks AWS, and
-//! nothing is changed.
+//! `requeue doctor`: checks a deployment and names the remedy for each problem. It fetches facts,
+//! derives findings from facts, and shows findings. Only the first step asks AWS, and none changes
+//! anything.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,30 +26,32 @@ use fetch::Clients;
 use crate::{Error, document, output};
 
 #[derive(clap::Args)]
-#[command(after_help = "It only reads, with lambda:GetFunctionConfiguration, \
-                  lambda:ListEventSourceMappings, lambda:GetFunctionRecursionConfig, \
-                  lambda:GetFunctionConcurrency, sqs:GetQueueAttributes and \
-                  iam:SimulatePrincipalPolicy, by AWS's environment (AWS_REGION, credentials, \
-                  AWS_ENDPOINT_URL for an emulator). What it may not read is `unknown`, and the \
-                  permission is named.\n\n\
-                  The exit status is 3 if there is danger, 1 if a queue or function cannot be \
-                  looked at, 2 if the options are wrong, as with every command, and else 0. With \
-                  --strict a warning and what is unknown are status 3 too.")]
+#[command(after_help = "Permissions: lambda:GetFunctionConfiguration, \
+                        lambda:ListEventSourceMappings, lambda:GetFunctionRecursionConfig, \
+                        lambda:GetFunctionConcurrency, sqs:GetQueueAttributes and \
+                        iam:SimulatePrincipalPolicy. The command only reads. If a permission is \
+                        missing, its check is `unknown` and names the permission. AWS's \
+                        environment counts: AWS_REGION, credentials, and for an emulator \
+                        AWS_ENDPOINT_URL.\n\n\
+                        Exit status: 0; 1 if a queue or function cannot be read; 2 if the options \
+                        are wrong; 3 if a finding is `danger`, with --strict also if one is \
+                        `warning` or `unknown`.")]
 pub(crate) struct Arguments {
     #[command(flatten)]
     subject: Subject,
-    /// Where they are. [default: as the ARN or URL says, or AWS's environment]
+    /// The region of the function and its queues. [default: that of the ARN or URL, else of AWS's
+    /// environment]
     #[arg(long)]
     region: Option<String>,
-    /// The policy document, where `REQUEUE_POLICY` names a file in the function's package or the
-    /// program makes its policy in code; `-` is the standard input. Its `queueConfig` is compared
-    /// with the queue.
+    /// The policy document, if `REQUEUE_POLICY` names a file in the function's package, or if the
+    /// program sets its policy in code; `-` is the standard input. The command compares its
+    /// `queueConfig` with the queue.
     #[arg(long, value_name = "FILE")]
     policy: Option<PathBuf>,
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
-    /// What is a warning, or unknown, fails as danger does.
+    /// End with status 3 also on `warning` and `unknown`.
     #[arg(long)]
     strict: bool,
 }
@@ -57,17 +59,17 @@ pub(crate) struct Arguments {
 #[derive(clap::Args)]
 #[group(required = true, multiple = false)]
 struct Subject {
-    /// The function, by its name or ARN, with the alias or version that the mapping names.
+    /// The function's name or ARN, with the alias or version that the mapping names.
     #[arg(long, value_name = "NAME")]
     function: Option<String>,
-    /// The queue, with the functions that it invokes; if there are none, with the settings of
-    /// `requeue work` in this environment.
+    /// The queue. The command checks the functions that it invokes; if there are none, a worker
+    /// with the settings of `requeue work` in this environment.
     #[arg(long, value_name = "URL")]
     queue_url: Option<String>,
 }
 
-/// What it found is not what it should be. Not 2: so ends every command whose options are wrong,
-/// and nobody shall take a misspelt option for a deployment in danger, or the other way round.
+/// The exit status for a bad finding. Status 2 already means wrong options, and a script must not
+/// confuse a misspelt option with a deployment in danger.
 const FAILED: u8 = 3;
 
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {

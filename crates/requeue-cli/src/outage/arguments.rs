@@ -9,25 +9,25 @@ pub(crate) struct Arguments {
     #[arg(long, default_value_t = 20_000,
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(super) messages: u32,
-    /// How long it is down, in seconds.
+    /// Seconds for which the service is down.
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(0..=86_400))]
     pub(super) outage: u64,
-    /// Of a hundred calls while it is down, so many by chance are answered as when it works; the
-    /// others get 503.
+    /// Percentage of calls that succeed while the service is down, chosen at random; the others get
+    /// 503.
     #[arg(long, value_name = "PERCENT", default_value_t = 0,
           value_parser = clap::value_parser!(u32).range(0..=100))]
     pub(super) availability: u32,
-    /// Calls that it takes in a second when it works, as many of them at once; it answers the
-    /// others with 429 and `Retry-After: 1`.
+    /// Calls in a second that the service accepts when it works, also as a burst; the others get
+    /// 429 and `Retry-After: 1`.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) rate: u32,
-    /// The policy document; `-` is the standard input. Default: the built-in policy.
+    /// The policy document; `-` is the standard input. [default: the policy standard]
     #[arg(long)]
     pub(super) policy: Option<PathBuf>,
-    /// The seed of all chance: the same seed gives the same run.
+    /// The seed of all random numbers: the same seed gives the same run.
     #[arg(long, default_value_t = 1)]
     pub(super) seed: u64,
-    /// Prints JSON.
+    /// Print JSON.
     #[arg(long)]
     pub(super) json: bool,
 }

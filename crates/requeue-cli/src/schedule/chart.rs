@@ -1,6 +1,6 @@
-//! The schedule as a chart for a runbook, in SVG: for each class one column, above the wait before
-//! each retry, below the time that has passed. No fonts of its own, and the same bytes for the same
-//! policy.
+//! The schedule as an SVG chart for a runbook. Each class has a column: above, the wait before each
+//! retry; below, the time that has passed. The same policy gives the same bytes, and the SVG brings
+//! no fonts.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::policy_text::{max_retries, retries};
 use crate::table::span;
 
 const SIZE: (u32, u32) = (1_280, 800);
-/// More retries than these are a line; up to these, each is a dot on it.
+/// Up to this number, each retry is a dot on the line.
 const MAX_DOTS: usize = 25;
 
 pub(crate) fn svg(schedule: &Schedule) -> Result<String, Error> {
@@ -27,7 +27,7 @@ pub(crate) fn svg(schedule: &Schedule) -> Result<String, Error> {
         let (title, rest) = whole.split_vertically(64);
         let (charts, legend) = rest.split_vertically(SIZE.1 - 64 - 44);
         draw_title(&title, schedule)?;
-        // The others are never tried again, so there is nothing to draw.
+        // Requeue never retries the other classes, so there is nothing to draw.
         let retried =
             || schedule.classes.iter().filter(|of| schedule.policy.class(of.class).is_some());
         let columns = charts.split_evenly((1, retried().count()));
@@ -48,14 +48,14 @@ fn draw_title(area: &Area<'_>, schedule: &Schedule) -> Result<(), Error> {
     )?;
     let strategy = schedule.queue.strategy.as_str();
     let below = format!(
-        "strategy {strategy}; a message that fails each time; calls that take no time; no delay \
-         named by the downstream service"
+        "strategy {strategy}; the message fails on every attempt; calls take no time; the \
+         downstream service names no delay"
     );
     area.draw_text(&below, &style(14, HPos::Left), (20, 48))?;
     Ok(())
 }
 
-/// Okabe and Ito's colours, which the colour-blind can tell apart.
+/// Okabe and Ito's colours, which colour-blind readers can tell apart.
 const fn colour(class: FailureClass) -> RGBColor {
     match class {
         FailureClass::RateLimit => RGBColor(0, 114, 178),
@@ -70,7 +70,7 @@ fn draw_class(column: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Res
     head.draw_text(of.class.as_str(), &style(19, HPos::Left).color(&colour(of.class)), (20, 16))?;
     head.draw_text(&end_summary(&of.timelines), &style(14, HPos::Left), (20, 38))?;
     if of.timelines.each().iter().all(|(_, timeline)| timeline.retries.is_empty()) {
-        panels.draw_text("never tried again", &style(14, HPos::Left), (20, 20))?;
+        panels.draw_text("never retried", &style(14, HPos::Left), (20, 20))?;
         return Ok(());
     }
     let (above, below) = panels.split_vertically(panels.dim_in_pixel().1 * 2 / 5);
@@ -94,7 +94,7 @@ fn end_summary(timelines: &JitterRange<Timeline>) -> String {
     format!("{reason} after {from}{}, {ages}", retries(most))
 }
 
-/// Above: the wait before each retry, as steps.
+/// The upper panel: the wait before each retry, as steps.
 fn draw_delays(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
     let longest = peak(&of.timelines, |retry| retry.delay);
     let panel = Panel {
@@ -104,14 +104,14 @@ fn draw_delays(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Resu
         time: Axis { end: longest.as_secs_f64() * 1.15, limits: Vec::new() },
     };
     let lines = of.timelines.map(|timeline| steps(&timeline.retries));
-    // Beyond the retries of the shortest timeline there is no band: one of its edges is missing.
+    // The band ends with the shortest timeline, since a band needs both edges.
     let both = of.timelines.min.retries.len().min(of.timelines.max.retries.len());
     let band =
         band(steps(&of.timelines.min.retries[..both]), &steps(&of.timelines.max.retries[..both]));
     panel.draw(area, colour(of.class), &lines, &band, &Marks::default())
 }
 
-/// Below: the age of the message at each retry, and what bounds it.
+/// The lower panel: the age of the message at each retry, and its limits.
 fn draw_ages(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result<(), Error> {
     let longest = peak(&of.timelines, |retry| retry.age);
     let budget = schedule.policy.class(of.class).map(|class| ("age limit", class.total_timeout));
@@ -135,8 +135,7 @@ fn draw_ages(area: &Area<'_>, schedule: &Schedule, of: &ClassSchedule) -> Result
         Vec::new()
     };
     let lines = of.timelines.map(ages);
-    // With mixed draws a message may still be tried as often, but not be older than the
-    // oldest.
+    // With mixed draws a message may reach as many retries, but no greater age.
     let mut oldest = lines.max.clone();
     oldest
         .extend(lines.min.last().map(|(retry, _)| (*retry, of.timelines.max.age().as_secs_f64())));
@@ -168,12 +167,12 @@ fn peak(timelines: &JitterRange<Timeline>, of: impl Fn(&TimelineRetry) -> Durati
     all.max().unwrap_or_default().max(Duration::from_secs(1))
 }
 
-/// The outline of what lies between two lines.
+/// The outline of the area between two lines.
 fn band(below: Vec<Point>, above: &[Point]) -> Vec<Point> {
     below.into_iter().chain(above.iter().rev().copied()).collect()
 }
 
-/// Where the slope changes: what lies between is a straight line.
+/// The points at which the slope changes; the lines between them are straight.
 fn ages(timeline: &Timeline) -> Vec<Point> {
     let mut points = vec![(0.0, 0.0)];
     let mut number = 0;
@@ -223,6 +222,6 @@ fn draw_legend(area: &Area<'_>) -> Result<(), Error> {
     area.draw(&dashed((560, Y), (594, Y)))?;
     area.draw_text("limit of policy or queue", &text, (602, Y))?;
     area.draw(&Cross::new((777, Y), 5, LIMIT.stroke_width(2)))?;
-    area.draw_text("its end: on its way to the dead-letter queue", &text, (790, Y))?;
+    area.draw_text("given up: moves to the dead-letter queue", &text, (790, Y))?;
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! What SQS is asked for one message that is never done, and what that costs.
+//! The SQS requests for one message that never succeeds, and their price.
 
 use requeue::DeadLetterReason;
 use requeue::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES};
@@ -13,24 +13,24 @@ use super::{QueueModel, StrategyArgument};
 pub(crate) const PRICE: f64 = 0.40;
 /// Each 64 KiB of a payload are billed as one request. Source: aws.amazon.com/sqs/pricing.
 const CHUNK_BYTES: u32 = 65_536;
-/// [`MAX_BATCH_ENTRIES`] and [`MAX_BATCH_BYTES`], in the type of this arithmetic.
+/// [`MAX_BATCH_ENTRIES`] and [`MAX_BATCH_BYTES`] as `f64`.
 #[allow(clippy::cast_possible_truncation, reason = "both are far below it")]
 const MAX_ENTRIES: u32 = MAX_BATCH_ENTRIES as u32;
 #[allow(clippy::cast_possible_truncation, reason = "both are far below it")]
 pub(crate) const MAX_BYTES: u32 = MAX_BATCH_BYTES as u32;
 
-/// Requests for one message, from the producer's send until it is in the dead-letter queue. Moving
-/// it there by the redrive policy is no request, and receives that find nothing are not counted.
+/// Requests for one message, from the producer's send until it is in the dead-letter queue. The
+/// move by the redrive policy is no request, and empty receives are not counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Requests {
     pub(crate) receives: u32,
     pub(crate) sends: u32,
     pub(crate) deletes: u32,
-    /// Lambda's poller deletes all that the function does not report as failed, also what the
-    /// function has deleted already.
+    /// Lambda's poller deletes each message that the function does not report as failed, even if
+    /// the function has already deleted it.
     pub(crate) poller_deletes: u32,
     pub(crate) visibility_changes: u32,
-    /// How often its handler is called by one execution environment, which remembers what it gave
+    /// Calls of the handler by one execution environment, which remembers the messages that it gave
     /// up.
     pub(crate) calls: u32,
 }
@@ -51,7 +51,7 @@ impl Requests {
                 (dead_lettering.copies, retries + dead_lettering.visibility_changes)
             }
         };
-        // What has expired is not called any more.
+        // The handler is not called for an expired message.
         let last_call = u32::from(timeline.end != TimelineEnd::GivenUp(DeadLetterReason::Expired));
         Self {
             receives: 1 + retries + timeline.hops() + dead_lettering.receives,
@@ -63,7 +63,7 @@ impl Requests {
         }
     }
 
-    /// What is billed for it: alone in each call, or with as many others as a call holds.
+    /// Billed requests: with one message in each call, or with as many as a call holds.
     pub(crate) fn billed(&self, queue: &QueueModel, batching: Batching) -> f64 {
         let entries = match batching {
             Batching::Alone => 1,
@@ -76,13 +76,13 @@ impl Requests {
         f64::from(requests) / f64::from(entries)
     }
 
-    /// What a million such messages cost, in US dollars.
+    /// The price of a million such messages in US dollars.
     pub(crate) fn million(&self, queue: &QueueModel, batching: Batching) -> f64 {
         self.billed(queue, batching) * queue.price
     }
 }
 
-/// How many messages share a call.
+/// The number of messages that share a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batching {
     Alone,

@@ -7,14 +7,14 @@ use requeue::DeadLetterMode;
 use super::timeline::{Timeline, TimelineEnd};
 use super::{DeadLetterArgument, QueueModel, StrategyArgument};
 
-/// What is done to a message after its last decision, and how long that takes.
+/// The steps after the last decision about a message, and their duration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeadLettering {
-    /// Copies that say why it was given up.
+    /// Annotated copies, with the reason for giving the message up.
     pub(crate) copies: u32,
     pub(crate) receives: u32,
     pub(crate) visibility_changes: u32,
-    /// How often it waits for the queue's visibility timeout.
+    /// The number of visibility timeouts that the message waits.
     pub(crate) visibility_timeouts: u32,
     pub(crate) time: Duration,
 }
@@ -46,8 +46,8 @@ impl DeadLettering {
         }
     }
 
-    /// It comes back until its receives are used up. Whoever gave it up remembers that and does not
-    /// call its handler again.
+    /// SQS redelivers it until its receives are used up. The execution environment that gave it up
+    /// remembers that, and does not call the handler again.
     fn received_again(timeline: &Timeline, queue: &QueueModel) -> Self {
         let had = match queue.strategy {
             StrategyArgument::Copy => 1,

@@ -1,4 +1,4 @@
-//! The schedule as JSON: everything, with the unit in each name. The names are kept once released.
+//! The complete schedule as JSON, with the unit in each name. Released names do not change.
 
 use requeue::policy::ClassPolicy;
 use serde_json::{Value, json};

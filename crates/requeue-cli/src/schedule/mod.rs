@@ -1,4 +1,4 @@
-//! `requeue schedule`: what a policy means in time, requests and money, before anything is
+//! `requeue schedule`: the times, requests and costs that follow from a policy, before it is
 //! deployed.
 
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use crate::{Error, document};
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// The policy document; `-` is the standard input. Without it, the built-in policy.
+    /// The policy document; `-` is the standard input. [default: the policy of --preset]
     file: Option<PathBuf>,
     /// The built-in policy: standard, high-volume or critical.
     #[arg(long, value_name = "NAME", default_value = "standard", conflicts_with = "file")]
@@ -41,35 +41,36 @@ pub(crate) struct Arguments {
     /// always `visibility`.
     #[arg(long, value_enum, default_value_t = StrategyArgument::Copy)]
     strategy: StrategyArgument,
-    /// How the function hands on what it gives up, as in `REQUEUE_DEAD_LETTER`.
+    /// How a message that is given up reaches the dead-letter queue, as in `REQUEUE_DEAD_LETTER`.
     #[arg(long, value_enum, default_value_t = DeadLetterArgument::Redrive)]
     dead_letter: DeadLetterArgument,
-    /// As a producer's message attribute `requeue.maxRetries`: counts where it is less than the
-    /// policy allows.
+    /// The message attribute `requeue.maxRetries` of a producer: it can only lower the policy's
+    /// limit.
     #[arg(long, value_name = "COUNT")]
     max_retries: Option<u32>,
-    /// As a producer's message attribute `requeue.ttlSeconds`: counts where it is less than the
-    /// policy allows.
+    /// The message attribute `requeue.ttlSeconds` of a producer: it can only lower the policy's
+    /// limit.
     #[arg(long, value_name = "SECONDS")]
     ttl_seconds: Option<u32>,
-    /// Of the queue's redrive policy. [default: that of the document's `queueConfig`, or 5]
+    /// `maxReceiveCount` in the redrive policy of the queue. [default: that of the document's
+    /// `queueConfig`, or 5]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1_000))]
     max_receive_count: Option<u32>,
-    /// The queue's: after so long a message that was left to SQS comes back.
+    /// The visibility timeout of the queue. A message that is left to SQS becomes visible after it.
     /// [default: that of the document's `queueConfig`, or 360]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(..=43_200))]
     visibility_timeout: Option<u32>,
-    /// The size of a message with its attributes: each 64 KiB are billed as one request.
+    /// The size of a message with its attributes. AWS bills each 64 KiB as one request.
     #[arg(long, value_name = "BYTES", default_value_t = 1_024,
           value_parser = clap::value_parser!(u32).range(1..=i64::from(cost::MAX_BYTES)))]
     message_bytes: u32,
-    /// US dollars for a million SQS requests. The default is a standard queue's in us-east-1 in
-    /// 2026: see <https://aws.amazon.com/sqs/pricing>.
+    /// US dollars for a million SQS requests. The default is the price of a standard queue in
+    /// us-east-1 in 2026: see <https://aws.amazon.com/sqs/pricing>.
     #[arg(long, value_name = "USD", default_value_t = cost::PRICE, value_parser = price)]
     price_per_million: f64,
 }
 
-/// As the template has it.
+/// The template's value.
 const MAX_RECEIVE_COUNT: u32 = 5;
 /// Six times the template's `FunctionTimeout`. The template adds 20 s for a batching window.
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
@@ -110,10 +111,10 @@ impl DeadLetterArgument {
 
 fn price(text: &str) -> Result<f64, String> {
     let price = text.parse().ok().filter(|price: &f64| price.is_finite() && *price >= 0.0);
-    price.ok_or_else(|| "allowed is a number of at least 0".to_owned())
+    price.ok_or_else(|| "it must be a number of at least 0".to_owned())
 }
 
-/// What the queue and its messages are like, and how the function works on them.
+/// The queue, its messages, and the function's settings.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueueModel {
     strategy: StrategyArgument,
@@ -135,7 +136,7 @@ impl QueueModel {
     }
 }
 
-/// All that is shown, in whatever form.
+/// The whole result, for each form of output.
 pub(crate) struct Schedule {
     /// The name of the policy.
     name: String,
@@ -149,8 +150,7 @@ struct ClassSchedule {
     timelines: JitterRange<Timeline>,
     dead_lettering: JitterRange<DeadLettering>,
     requests: JitterRange<Requests>,
-    /// The `maxReceiveCount` with which the policy ends each timeline, where receives count
-    /// as retries.
+    /// The `maxReceiveCount` that lets the policy end each timeline, if receives count as retries.
     needed: Option<u32>,
 }
 

@@ -1,5 +1,4 @@
-//! One panel of the chart: times by retry, with axes, and with what bounds them. Knows nothing of
-//! policies.
+//! One panel of the chart: times by retry, with axes and limits. Knows nothing of policies.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -20,14 +19,14 @@ const FONT: &str = "sans-serif";
 pub(super) const INK: RGBColor = RGBColor(51, 51, 51);
 const GRID: RGBColor = RGBColor(230, 230, 230);
 pub(super) const LIMIT: RGBColor = RGBColor(178, 24, 43);
-/// A budget further up than so many times the longest timeline is named instead of drawn: the line
-/// would be pressed flat.
+/// If a budget exceeds the longest timeline by this factor, the chart names it instead of drawing
+/// it. Otherwise it would press the line flat.
 const FAR: f64 = 1.7;
 
 /// A point of a line: the number of the retry, and seconds.
 pub(super) type Point = (f64, f64);
 
-/// What bounds an axis.
+/// A limit on an axis.
 pub(super) struct Limit {
     pub(super) at: f64,
     pub(super) name: String,
@@ -39,7 +38,7 @@ pub(super) struct Axis {
 }
 
 impl Axis {
-    /// Long enough for the longest value, and for the limits that are not too far away.
+    /// The axis fits the longest value and the limits that are not too far away.
     pub(super) fn new(longest: f64, limits: impl Iterator<Item = Limit>) -> Self {
         let limits: Vec<Limit> = limits.collect();
         let near = limits.iter().map(|limit| limit.at).filter(|at| *at <= longest * FAR);
@@ -55,7 +54,7 @@ impl Axis {
     }
 }
 
-/// In which a time axis counts.
+/// The unit of a time axis.
 #[derive(Clone, Copy)]
 pub(super) struct Unit {
     name: &'static str,
@@ -116,11 +115,11 @@ fn ticks(end: f64, finest: f64) -> Vec<f64> {
     (0..=6).map(|number| f64::from(number) * step).take_while(|tick| *tick <= end).collect()
 }
 
-/// What stands on the lines.
+/// The texts on the lines.
 #[derive(Default)]
 pub(super) struct Marks {
     pub(super) dots: Vec<Point>,
-    /// Where a message is given up.
+    /// The point at which a message is given up.
     pub(super) crosses: Vec<Point>,
 }
 

@@ -11,9 +11,9 @@ use crate::policy_text::{self, retries};
 use crate::table::{span, table};
 use comfy_table::{CellAlignment, Table};
 
-/// That many rows with the same delays are one.
+/// This many rows with the same delays become one.
 const PLATEAU: usize = 4;
-/// More than these a redrive policy does not allow. Source: SQS API reference,
+/// The greatest `maxReceiveCount` of a redrive policy. Source: SQS API reference,
 /// `SetQueueAttributes`.
 const MAX_RECEIVE_COUNT: u32 = 1_000;
 
@@ -28,7 +28,7 @@ pub(crate) fn of(schedule: &Schedule) -> String {
         say(&end(class, &schedule.queue));
         say("");
     }
-    say("One message that is never done, until it is in the dead-letter queue:");
+    say("Requests for one message that never succeeds, until it is in the dead-letter queue:");
     say(&costs(schedule).to_string());
     say(&premises(schedule));
     text
@@ -36,7 +36,7 @@ pub(crate) fn of(schedule: &Schedule) -> String {
 
 fn head(schedule: &Schedule, of: &ClassSchedule) -> String {
     let Some(class) = schedule.policy.class(of.class) else {
-        return format!("{} in the policy {}: never tried again", of.class, schedule.name);
+        return format!("{} in the policy {}: never retried", of.class, schedule.name);
     };
     format!(
         "{} in the policy {}: {} backoff, {} jitter, at most {} and {}",
@@ -84,7 +84,7 @@ fn course(timelines: &JitterRange<Timeline>) -> Table {
     rows
 }
 
-/// The retries from one to another, which have the same delays; the ages are those of the last.
+/// A range of retries with the same delays; the ages are those of the last one.
 fn row(timelines: &JitterRange<Timeline>, from: usize, to: usize) -> Vec<String> {
     let number =
         if from == to { (from + 1).to_string() } else { format!("{} … {}", from + 1, to + 1) };
@@ -98,13 +98,13 @@ fn row(timelines: &JitterRange<Timeline>, from: usize, to: usize) -> Vec<String>
     [number].into_iter().chain(delays).chain(ages).collect()
 }
 
-/// Seconds as in the policy, as long as they can be grasped.
+/// Seconds as in the policy, while they are easy to read.
 fn wait(delay: Duration) -> String {
     if delay < Duration::from_hours(1) { format!("{} s", delay.as_secs()) } else { span(delay) }
 }
 
-/// Why, when and where to: in one line, or in one for each draw when they end differently. Then
-/// what the queue would have to allow.
+/// The reason, the time and the destination: one line, or one for each draw if they end
+/// differently. The last line has the `maxReceiveCount` that the policy needs.
 fn end(of: &ClassSchedule, queue: &QueueModel) -> String {
     let mut lines = Vec::new();
     let ends = of.timelines.map(|timeline| (timeline.end.as_str(), timeline.count()));
@@ -151,7 +151,7 @@ fn end_words(end: TimelineEnd) -> String {
     format!("{by} as {}", end.as_str())
 }
 
-/// When it arrives there, with the smallest and with the greatest draws.
+/// The time until it arrives there, with the smallest and with the greatest draws.
 fn arrival(min: &DeadLettering, max: &DeadLettering) -> String {
     let (least, most) = (span(min.time), span(max.time));
     let time = if least == most { most } else { format!("{least} to {most}") };

@@ -1,5 +1,5 @@
-//! The retries of a message that fails with the same class until it is given up. The arithmetic is
-//! the library's: this only calls it again and again, with a clock of its own.
+//! The retries of a message that fails with the same class until it is given up. The library does
+//! the arithmetic; this code calls it repeatedly with its own clock.
 
 use std::time::{Duration, SystemTime};
 
@@ -7,15 +7,14 @@ use requeue::policy::{History, RetryPolicy};
 use requeue::queue::MAX_VISIBILITY;
 use requeue::{DeadLetterReason, Disposition, Failure, FailureClass, Wait};
 
-/// The longest wait in its place. The limit of SQS counts from the receive, which may have been up
-/// to six minutes before the invocation, and that takes up to fifteen.
+/// The longest wait by visibility. SQS's limit counts from the receive, up to six minutes before
+/// the invocation, and the invocation takes up to fifteen.
 const LONGEST_IN_PLACE: Duration = MAX_VISIBILITY.saturating_sub(Duration::from_mins(6 + 15));
 
-/// What a random generator draws at most.
+/// The greatest draw of a random generator.
 const ALMOST_ONE: f64 = 1.0_f64.next_down();
 
-/// One value for each of three courses of the jitter: every draw the least, the middle
-/// one, or the greatest.
+/// One value for each of three jitters: every draw the least, the middle one, or the greatest.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct JitterRange<T> {
     pub(crate) min: T,
@@ -28,7 +27,7 @@ impl<T> JitterRange<T> {
         JitterRange { min: f(&self.min), median: f(&self.median), max: f(&self.max) }
     }
 
-    /// Each value of this together with its counterpart.
+    /// Pairs each value with its counterpart.
     pub(crate) fn with<U, V>(
         &self,
         other: &JitterRange<U>,
@@ -46,23 +45,22 @@ impl<T> JitterRange<T> {
     }
 }
 
-/// How a message waits, and what that bounds.
+/// The way in which a message waits, and its limits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WaitMode {
     InCopies,
-    /// In its place in the queue, which allows it so many receives.
+    /// By its visibility timeout; the queue allows this many receives.
     InPlace {
         max_receives: u32,
     },
 }
 
-/// Why a timeline ends.
+/// The reason for the end of a timeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimelineEnd {
-    /// The policy says so.
+    /// The policy ends it.
     GivenUp(DeadLetterReason),
-    /// The queue does: `maxReceiveCount` is used up, so that SQS moves the message at the end of
-    /// this wait.
+    /// The queue ends it: `maxReceiveCount` is used up, so SQS moves the message after this wait.
     ReceivesExhausted { wait: Duration },
 }
 
@@ -75,8 +73,8 @@ impl TimelineEnd {
     }
 }
 
-/// From the first receive to the last decision. Calls are taken to last no time, and messages to be
-/// received when they are due.
+/// From the first receive to the last decision. The model assumes that calls take no time, and that
+/// each message is received when it is due.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Timeline {
     pub(crate) retries: Vec<TimelineRetry>,
@@ -87,7 +85,7 @@ pub(crate) struct Timeline {
 pub(crate) struct TimelineRetry {
     /// From the failure before it to this retry.
     pub(crate) delay: Duration,
-    /// Copies before it that only waited.
+    /// Hops before it.
     pub(crate) hops: u32,
     /// From the first receive to this retry.
     pub(crate) age: Duration,
@@ -111,7 +109,7 @@ impl Timeline {
         let mut retries = Vec::new();
         let mut age = Duration::ZERO;
         loop {
-            // It waited for nothing before its first receive, so that is when it was sent.
+            // The message did not wait before its first receive, so that is its send time.
             if policy.message_ttl.is_some_and(|ttl| age > ttl) {
                 return Self { retries, end: TimelineEnd::GivenUp(DeadLetterReason::Expired) };
             }
@@ -122,10 +120,10 @@ impl Timeline {
                     return Self { retries, end: TimelineEnd::GivenUp(reason) };
                 }
                 Disposition::Complete | Disposition::Defer { .. } | Disposition::Release(_) => {
-                    unreachable!("a failure that asks for nothing is retried or given up")
+                    unreachable!("a failure without a delay of its own is retried or given up")
                 }
             };
-            let class_policy = policy.class(class).expect("what is retried has a policy");
+            let class_policy = policy.class(class).expect("a retried class has a policy");
             let (delay, hops, previous) = match waiting {
                 WaitMode::InCopies => (wait.total(), hops(wait, now), wait.total()),
                 WaitMode::InPlace { max_receives } => {
@@ -137,7 +135,7 @@ impl Timeline {
                         };
                     }
                     history.receives += 1;
-                    // Nothing notes it, so it is what the curve had been without its jitter.
+                    // No state holds this delay, so the curve without jitter gives it.
                     (
                         delay,
                         0,
@@ -179,7 +177,7 @@ fn failure(class: FailureClass) -> Failure {
     }
 }
 
-/// How often a copy comes back before it is due.
+/// The number of hops before it is due.
 fn hops(mut wait: Wait, mut now: SystemTime) -> u32 {
     let mut hops = 0;
     while let Some(due) = wait.not_before() {

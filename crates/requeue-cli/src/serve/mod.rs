@@ -58,58 +58,59 @@ const END_LIMIT: Duration = Duration::from_secs(5);
                       requeue serve [OPTIONS] --function <PATH> [ARGS]...\n       \
                       requeue serve [OPTIONS] -- <COMMAND> [ARGS]...",
     after_help = "A function is any program that speaks Lambda's Runtime API: a handler of \
-                  requeue::run, lambda_runtime, or a bootstrap of another language. It gets the \
-                  environment variables that Lambda sets, example credentials, \
-                  AWS_ENDPOINT_URL_SQS, and your variables. Of yours that begin with AWS_ it gets \
-                  AWS_LAMBDA_LOG_LEVEL and AWS_LAMBDA_LOG_FORMAT alone, and it does not find AWS's \
-                  files in your home directory. Unless you set them, \
-                  REQUEUE_DEAD_LETTER is annotate and REQUEUE_RECURSIVE_LOOP is Allow, as in \
-                  template.yaml, and REQUEUE_METRICS is off. Its output is shown with the number \
-                  of its execution environment before each line. When the file of --function \
-                  changes, the new build takes its place. `requeue send` sends a message.\n\n\
-                  Ctrl-C ends it and the process groups of the functions. Queues are kept in \
-                  memory.\n\n\
-                  The endpoint answers a body as its member `answer` says: ok, rate-limit, quota, \
-                  unavailable, hang, reset, invalid; with `times` so many times, and with 200 from \
-                  then on."
+                  requeue::run, lambda_runtime, or a bootstrap of another language. It gets \
+                  Lambda's environment variables, example credentials, AWS_ENDPOINT_URL_SQS, and \
+                  your variables. Of your variables that begin with AWS_ it gets only \
+                  AWS_LAMBDA_LOG_LEVEL and AWS_LAMBDA_LOG_FORMAT. It does not read AWS's files in \
+                  your home directory. Unless you set them, REQUEUE_DEAD_LETTER is annotate and \
+                  REQUEUE_RECURSIVE_LOOP is Allow, as in template.yaml, and REQUEUE_METRICS is \
+                  off.\n\n\
+                  Each line of its output begins with the number of its execution environment. \
+                  When the file of --function changes, `requeue serve` restarts the function with \
+                  the new build. `requeue send` sends a message.\n\n\
+                  Ctrl-C ends `requeue serve` and all processes of the function. Queues are kept \
+                  in memory only.\n\n\
+                  The endpoint responds as the field `answer` in a body says: ok, rate-limit, \
+                  quota, unavailable, hang, reset, invalid. With the field `times`, only the first \
+                  requests get this response, and later ones get 200."
 )]
 pub(crate) struct Arguments {
-    /// Invokes this program with batches from the queue; arguments of its own may follow. The
-    /// other options come before.
+    /// The function: a program to invoke with batches from the queue. Arguments after the path are
+    /// its own, so put the other options before.
     #[arg(long, num_args = 1.., value_names = ["PATH", "ARGS"], allow_hyphen_values = true)]
     function: Vec<OsString>,
     /// A command that runs the function, as in `requeue serve -- cargo run`.
     #[arg(last = true, value_name = "COMMAND")]
     command: Vec<OsString>,
-    /// The queue's name; one that ends in .fifo makes a FIFO queue. Its dead-letter queue is
+    /// The queue's name. A name that ends in .fifo makes a FIFO queue. The dead-letter queue is
     /// NAME-dlq.
     #[arg(long, value_name = "NAME", default_value = "orders")]
     queue: String,
-    /// Most messages of a batch; 10 on a FIFO queue.
+    /// Most messages of a batch. On a FIFO queue at most 10.
     #[arg(long, value_name = "MESSAGES", default_value_t = 10,
           value_parser = clap::value_parser!(u16).range(1..=10_000))]
     batch_size: u16,
-    /// Most execution environments at once; each is a process, started on demand.
+    /// Most execution environments at once. Each is a process, started on demand.
     #[arg(long, value_name = "ENVIRONMENTS", default_value_t = 2,
           value_parser = clap::value_parser!(u16).range(1..=100))]
     maximum_concurrency: u16,
-    /// The function's timeout; a process that needs longer is killed.
+    /// The function's timeout. A process that needs longer is killed.
     #[arg(long, value_name = "SECONDS", default_value_t = 15,
           value_parser = clap::value_parser!(u16).range(1..=900))]
     timeout: u16,
-    /// The queue's visibility timeout: when a message that was kept comes back. [default: twice
-    /// --timeout]
+    /// The queue's visibility timeout: a message that was not deleted becomes visible again after
+    /// it. [default: twice --timeout]
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u16).range(0..=43_200))]
     visibility_timeout: Option<u16>,
-    /// After so many receives SQS moves a message to the dead-letter queue.
+    /// Receives after which SQS moves a message to the dead-letter queue.
     #[arg(long, value_name = "RECEIVES", default_value_t = 5,
           value_parser = clap::value_parser!(u16).range(1..=1_000))]
     max_receive_count: u16,
-    /// The endpoint's port on 127.0.0.1; 0 lets the system choose one. With a function there is an
-    /// endpoint only if this is given. [default: 8080]
+    /// The endpoint's port on 127.0.0.1; 0 lets the system choose. With a function, the endpoint is
+    /// served only if this option is given. [default: 8080]
     #[arg(long)]
     port: Option<u16>,
-    /// The port of SQS on 127.0.0.1; 0 lets the system choose one.
+    /// The port of SQS on 127.0.0.1; 0 lets the system choose.
     #[arg(long, default_value_t = SQS_PORT)]
     sqs_port: u16,
 }

@@ -60,37 +60,40 @@ fn what_protects_the_downstream_service_is_told() {
         (
             "{}",
             [
-                "a pause that the downstream service asks for holds its messages back for at most \
-                 60 s; the circuit opens after 5 messages in a row that failed, for at most 30 s \
-                 at a time",
-                "at most 100 deferrals of a message in a row, each of at most 60 s or the rest of \
-                 the pause, and up to as much again of jitter",
+                "pause, if the downstream service names a delay: holds messages back for at most \
+                 60 s",
+                "circuit breaker: opens after 5 failed messages in a row, for at most 30 s at a \
+                 time",
+                "deferrals: at most 100 in a row for each message; each lasts at most 60 s or the \
+                 rest of the pause, and jitter can double it",
             ],
         ),
         (
             r#"{"maxPauseSeconds": "off", "circuitBreaker": "off", "maxDeferrals": 1, "maxDeferralSeconds": 900}"#,
             [
-                "a pause that the downstream service asks for holds no other message back; the \
-                 circuit never opens",
-                "at most 1 deferral of a message in a row, each of at most 15 min or the rest of \
-                 the pause, and up to as much again of jitter",
+                "pause, if the downstream service names a delay: holds back no other message",
+                "circuit breaker: never opens",
+                "deferrals: at most 1 in a row for each message; each lasts at most 15 min or the \
+                 rest of the pause, and jitter can double it",
             ],
         ),
         (
             r#"{"maxPauseSeconds": 90, "circuitBreaker": {"threshold": 1, "resetTimeoutSeconds": 0.5}}"#,
             [
-                "a pause that the downstream service asks for holds its messages back for at most \
-                 90 s; the circuit opens after each message that failed, for at most 500 ms at a \
-                 time",
-                "at most 100 deferrals of a message in a row, each of at most 60 s or the rest of \
-                 the pause, and up to as much again of jitter",
+                "pause, if the downstream service names a delay: holds messages back for at most \
+                 90 s",
+                "circuit breaker: opens after each failed message, for at most 500 ms at a time",
+                "deferrals: at most 100 in a row for each message; each lasts at most 60 s or the \
+                 rest of the pause, and jitter can double it",
             ],
         ),
     ] {
         let said = requeue_reading(document, &["check", "-"]).succeeded();
         let told: Vec<&str> = said
             .lines()
-            .filter(|line| line.contains("a pause ") || line.contains(" deferral"))
+            .filter(|line| {
+                ["pause, ", "circuit ", "deferrals: "].iter().any(|begin| line.starts_with(begin))
+            })
             .collect();
         assert_eq!(told, expected, "{document}");
     }
@@ -100,8 +103,8 @@ fn what_protects_the_downstream_service_is_told() {
 fn retries_of_a_class_beyond_those_of_the_policy_are_told_to_have_no_effect() {
     let no_effect = |own: u32, class: &str, all: u32| {
         format!(
-            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} bounds \
-             all classes together; raise it"
+            "maxRetries {own} of {class} has no effect: the policy's maxRetries of {all} limits \
+             all classes together; raise that limit"
         )
     };
     for (document, expected) in [
@@ -135,31 +138,34 @@ fn settings_of_the_queue_are_compared_with_what_the_policy_needs() {
                 "visibilityTimeout 5 min: enough for a function timeout of 50 s at most, without a \
                  batching window",
                 "messageRetentionPeriod 48 h 15 min: too short; this policy may take 48 h 15 min, \
-                 and SQS deletes what is older than the retention",
-                "maxReceiveCount 3: too low; allowed is at least 5, as a receive without a call \
-                 counts too",
+                 and SQS deletes older messages",
+                "maxReceiveCount 3: too low; it must be at least 5, because receives without a \
+                 call count too",
                 "delaySeconds 5 s: delays new messages only; copies have delays of their own",
-                "receiveMessageWaitTimeSeconds 10 s: without effect on Lambda's poller, which \
-                 waits 20 s, and on `requeue work`, which waits a third of the visibility timeout, \
-                 at most 20 s",
+                "receiveMessageWaitTimeSeconds 10 s: no effect: Lambda's poller waits 20 s, and \
+                 `requeue work` a third of the visibility timeout, at most 20 s",
             ],
         ),
         (
             r#"{"preset": "critical", "queueConfig": {"visibilityTimeout": 5, "messageRetentionPeriod": 1501, "maxReceiveCount": 5}}"#,
             &[
-                "visibilityTimeout 5 s: too short for any function; allowed is at least 6 × its \
-                 timeout and the batching window",
+                "visibilityTimeout 5 s: too short for any function; it must be at least 6 × the \
+                 function's timeout plus the batching window",
                 "messageRetentionPeriod 25 min 1 s: longer than the 25 min that this policy may \
                  take",
-                "maxReceiveCount 5: enough where messages wait in copies; `requeue schedule \
-                 --strategy visibility` tells what they need in place",
+                "maxReceiveCount 5: enough with the strategy copy; for the strategy visibility, \
+                 see `requeue schedule --strategy visibility`",
             ],
         ),
     ] {
         let said = requeue_reading(document, &["check", "-"]).succeeded();
         let after = said
             .lines()
-            .skip_while(|line| *line != "queueConfig is not applied: set it at the queue")
+            .skip_while(|line| {
+                *line
+                    != "queueConfig: Requeue does not apply it; set these values \
+                                         at the queue"
+            })
             .skip(1);
         assert_eq!(after.map(str::trim).collect::<Vec<_>>(), expected, "{document}");
     }
@@ -167,15 +173,15 @@ fn settings_of_the_queue_are_compared_with_what_the_policy_needs() {
 
 #[test]
 fn settings_for_calls_to_sqs_are_told_when_they_are_not_the_default() {
-    const BEGIN: &str = "a call to SQS that fails is ";
+    const BEGIN: &str = "failed calls to SQS: ";
     for (document, expected) in [
         ("{}", None),
         (r#"{"sqsCalls": {"maxAttempts": 5, "baseDelay": 0.1}}"#, None),
-        (r#"{"sqsCalls": "off"}"#, Some("not tried again")),
-        (r#"{"sqsCalls": {"maxAttempts": 1, "baseDelay": 2}}"#, Some("not tried again")),
+        (r#"{"sqsCalls": "off"}"#, Some("no retry")),
+        (r#"{"sqsCalls": {"maxAttempts": 1, "baseDelay": 2}}"#, Some("no retry")),
         (
             r#"{"sqsCalls": {"maxAttempts": 7, "multiplier": 3, "jitter": "full"}}"#,
-            Some("tried again after 0.1, 0.3, 0.9, 2.7, 5, 5 s; jitter full"),
+            Some("retried after 0.1, 0.3, 0.9, 2.7, 5, 5 s; jitter full"),
         ),
     ] {
         let said = requeue_reading(document, &["check", "-"]).succeeded();
@@ -185,7 +191,7 @@ fn settings_for_calls_to_sqs_are_told_when_they_are_not_the_default() {
 
 #[test]
 fn settings_for_receiving_are_told_when_they_are_not_the_default() {
-    const BEGIN: &str = "a worker that cannot receive tries again after ";
+    const BEGIN: &str = "failed receives of a worker: retried after ";
     for (document, expected) in [
         ("{}", None),
         (r#"{"receiveCalls": {"maxAttempts": 3, "baseDelay": 0.5}}"#, None),
@@ -205,10 +211,10 @@ fn rules_are_told_in_one_line_when_there_are_any() {
     let without = requeue_reading("{}", &["check", "-"]).succeeded();
     for (rules, expected) in [
         (String::new(), None),
-        (rule.to_owned(), Some("1 rule is asked before the built-in ones")),
+        (rule.to_owned(), Some("rules: 1, applied before the built-in ones")),
         (
             format!("{rule}, {rule}"),
-            Some("2 rules are asked before the built-in ones, and the first that matches wins"),
+            Some("rules: 2, applied before the built-in ones; the first match wins"),
         ),
     ] {
         let said =

@@ -112,11 +112,11 @@ fn an_invocation_shows_where_each_way_leads() {
     let (non_retryable, quota) = ("c8e445c3", "13e2df18");
     let [annotate, direct] = ["annotate", "direct"].map(|mode| ("REQUEUE_DEAD_LETTER", mode));
     let table = [
-        (vec![], non_retryable, " in orders, comes back in 5 min 30 s", 1),
+        (vec![], non_retryable, " in orders, visible again in 5 min 30 s", 1),
         (vec![annotate], non_retryable, " copy in orders, visible", 0),
         (vec![direct, url], non_retryable, " copy in dead, visible", 0),
         (vec![], quota, " copy in orders, visible in 60 s", 1),
-        (vec![("REQUEUE_STRATEGY", "visibility")], quota, " in orders, comes back in 60 s", 6),
+        (vec![("REQUEUE_STRATEGY", "visibility")], quota, " in orders, visible again in 60 s", 6),
     ];
     for (variables, message, place, remaining) in table {
         let run =
@@ -253,7 +253,7 @@ fn in_real_sqs_nothing_is_handled_without_credentials_and_what_is_not_confirmed_
         assert!(run.stderr.starts_with(missing), "{place:?}: {}", run.stderr);
 
         let run = requeue_with(&[&keys[..], &[off]].concat(), &arguments);
-        let reason = "error: SQS did not confirm 1 of 1 messages (NoConnection): ";
+        let reason = "error: SQS did not confirm 1 of 1 messages (NoConnection); ";
         assert!(
             run.stderr.lines().last().unwrap().starts_with(reason),
             "{place:?}: {}",
@@ -269,7 +269,7 @@ fn a_sample_is_a_number_from_0_to_1() {
         [("0", 0), ("1", 0), ("1.01", 2), ("2", 2), ("-0.1", 2), ("NaN", 2), ("half", 2)]
     {
         let run = requeue(&["invoke", "events/single.json", &format!("--sample={sample}")]);
-        let told = run.stderr.contains("for '--sample <SAMPLE>': allowed is a number from 0 to 1");
+        let told = run.stderr.contains("for '--sample <SAMPLE>': it must be a number from 0 to 1");
         assert_eq!((run.status, told), (status, status == 2), "{sample}: {}", run.stderr);
     }
 }
@@ -279,8 +279,8 @@ fn an_event_that_is_none_is_refused_with_the_reason() {
     let broken = file("broken-event.json", "{");
     let other = file("other-event.json", r#"{"detail": {}}"#);
     let table = [
-        (broken.as_str(), "is no JSON: "),
-        (&other, "has no list `Records`: see events/single.json"),
+        (broken.as_str(), "is not JSON: "),
+        (&other, "has no list `Records`; print a valid event"),
         ("events/none.json", "cannot be read: No such file"),
     ];
     for (path, expected) in table {
@@ -307,9 +307,8 @@ fn a_time_stamp_that_no_clock_can_show_is_refused_by_name() {
             let records = [record(json!({})), record(json!({ name: millis.to_string() }))];
             let run = requeue_reading(&json!({ "Records": records }).to_string(), &["invoke", "-"]);
             let refusal = format!(
-                "error: Records[1] has the {name} {millis}: allowed are milliseconds since 1970, \
-                 before the year 9999; correct the event\n\
-                 "
+                "error: Records[1] has the {name} {millis}; it must be milliseconds since 1970, \
+                 before the year 9999; correct the event\n"
             );
             assert_eq!(
                 (run.status, run.stderr == refusal),

@@ -124,7 +124,7 @@ fn the_sums_of_the_json_are_right_and_those_of_the_table() {
         r#"{"errorConfigs": {"QUOTA": {"backoff": [300, 3600], "totalTimeoutSeconds": 20000}}}"#;
     let schedule = json(document, &[]);
     let text = requeue_reading(document, &["schedule", "-"]).succeeded();
-    let costs = rows(&text, "One message");
+    let costs = rows(&text, "Requests for one message");
     for (row, name) in costs.iter().zip(CLASSES) {
         let class = class(&schedule, name);
         for luck in LUCKS {
@@ -366,7 +366,7 @@ fn the_chart_is_well_formed_names_everything_and_stays_the_same() {
     let in_place =
         draw("visibility.svg", &["--strategy", "visibility", "--max-receive-count", "7"]);
     for expected in [
-        "strategy visibility; a message",
+        "strategy visibility; the message",
         "receives-exhausted after 6 retries",
         "maxReceiveCount 7",
         "50 retries →",

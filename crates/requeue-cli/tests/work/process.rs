@@ -140,7 +140,10 @@ async fn told_to_end_before_it_has_begun_it_ends_in_peace() {
             "{arguments:?} {signal}: {:?}",
             told.elapsed()
         );
-        assert!(said.contains("told to end before it began") && !said.contains("error"), "{said}");
+        assert!(
+            said.contains("told to end before it started") && !said.contains("error"),
+            "{said}"
+        );
         assert_eq!(sqs.call_count("ReceiveMessage"), 0);
     }
 }
@@ -239,7 +242,7 @@ async fn it_says_why_it_does_not_begin() {
         (
             &["--target-url", nobody, "--wait-for-target", "1"],
             &[],
-            "accepts no connection within 1 s",
+            "accepted no connection within 1 s",
         ),
         (
             &[],

@@ -61,7 +61,7 @@ async fn a_terminal_has_one_line_of_progress_with_the_log_above_it() {
         assert_eq!(status, Some(0), "{said:?}");
         let drawn: Vec<&str> = said.split(CLEARED).skip(1).collect();
         let (last, before) = drawn.split_last().unwrap();
-        assert_eq!(*last, "2 received: 2 done, 0 to retry, 0 given up, 0 not yet\r\n", "{said:?}");
+        assert_eq!(*last, "2 received: 2 done, 0 to retry, 0 given up, 0 waiting\r\n", "{said:?}");
         let (lines, logged): (Vec<&str>, Vec<&str>) =
             before.iter().partition(|text| !text.contains('\n'));
         assert!(lines.iter().all(|line| line.len() < columns + "^C".len()), "{said:?}");
