@@ -1,4 +1,4 @@
-"""What the dashboard shows, that it is infra/dashboard.json, and that docs/dashboard.svg is its picture."""
+"""What the dashboard shows, that it is infra/dashboard.json, and that docs/pictures/dashboard.svg is its picture."""
 
 import copy
 import itertools
@@ -11,7 +11,7 @@ import unittest
 from metrics import CLASSES, METRICS
 from stack import ROOT, cloudformation
 
-sys.path.insert(0, str(ROOT / "infra"))
+sys.path.insert(0, str(ROOT / "docs" / "pictures"))
 import dashboard_svg
 
 # Metrics of AWS that are no counts.
@@ -171,7 +171,7 @@ class Dashboard(unittest.TestCase):
         self.assertEqual(sorted(widget["properties"]["alarms"]), sorted(alarms))
 
     def test_its_picture_is_up_to_date(self):
-        checked = subprocess.run([sys.executable, ROOT / "infra" / "dashboard_svg.py", "--check"], capture_output=True, text=True)
+        checked = subprocess.run([sys.executable, ROOT / "docs" / "pictures" / "dashboard_svg.py", "--check"], capture_output=True, text=True)
         self.assertEqual((checked.returncode, checked.stderr), (0, ""))
 
     def test_its_picture_shows_every_title_and_metric(self):

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""Draws the layout of infra/dashboard.json, the dashboard of the template: docs/dashboard.svg.
+"""Draws the layout of infra/dashboard.json, the dashboard of the template: docs/pictures/dashboard.svg.
 
-    infra/dashboard_svg.py            write the picture
-    infra/dashboard_svg.py --check    fail when it is not that of the dashboard
+    docs/pictures/dashboard_svg.py            write the picture
+    docs/pictures/dashboard_svg.py --check    fail when it is not that of the dashboard
 """
 
 import json
@@ -11,9 +11,9 @@ import textwrap
 from html import escape
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 DASHBOARD = ROOT / "infra" / "dashboard.json"
-PICTURE = ROOT / "docs" / "dashboard.svg"
+PICTURE = ROOT / "docs" / "pictures" / "dashboard.svg"
 
 # Pixels of one unit of CloudWatch's grid, which has 24 columns, of a line of text, and roughly of one character of it.
 COLUMN, ROW, LINE, CHARACTER = 50, 30, 15, 6.6
@@ -93,7 +93,7 @@ def main(arguments):
             PICTURE.write_text(drawn)
         case ["--check"]:
             if not PICTURE.exists() or PICTURE.read_text() != drawn:
-                sys.exit(f"{PICTURE.relative_to(ROOT)} is not the picture of {DASHBOARD.relative_to(ROOT)}: run infra/dashboard_svg.py")
+                sys.exit(f"{PICTURE.relative_to(ROOT)} is not the picture of {DASHBOARD.relative_to(ROOT)}: run docs/pictures/dashboard_svg.py")
         case _:
             sys.exit(__doc__)
 
