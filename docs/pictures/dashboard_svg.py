@@ -1,102 +1,64 @@
-#!/usr/bin/env python3
-"""Draws the layout of infra/dashboard.json, the dashboard of the template: docs/pictures/dashboard.svg.
-
-    docs/pictures/dashboard_svg.py            write the picture
-    docs/pictures/dashboard_svg.py --check    fail when it is not that of the dashboard
-"""
+"""The layout of infra/dashboard.json, the dashboard of the template: widgets and their lines."""
 
 import json
-import sys
-import textwrap
-from html import escape
+import re
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-DASHBOARD = ROOT / "infra" / "dashboard.json"
-PICTURE = ROOT / "docs" / "pictures" / "dashboard.svg"
+from pen import LINE, Picture, wrapped
 
-# Pixels of one unit of CloudWatch's grid, which has 24 columns, of a line of text, and roughly of one character of it.
-COLUMN, ROW, LINE, CHARACTER = 50, 30, 15, 6.6
-GAP, MARGIN = 4, 10
-
-STYLE = """
-  text { font: 11px sans-serif; fill: #414d5c }
-  .title { font-weight: bold; font-size: 12px; fill: #0f1b2a }
-  .row { font-weight: bold; font-size: 16px; fill: #0f1b2a }
-  .page { fill: #f2f3f3 }
-  .widget { fill: #fff; stroke: #b6bec9 }
-"""
+DASHBOARD = Path(__file__).resolve().parents[2] / "infra" / "dashboard.json"
+# CloudWatch's grid has 24 columns.
+WIDTH, COLUMN, GAP, MARGIN = 850, 34.5, 3, 10
 
 
 def shown(widget):
-    """What a widget shows, one line for each metric: its name, and its statistics or classes."""
+    """What a widget shows: the labels of its lines, or the names of its alarms."""
     properties = widget["properties"]
     if widget["type"] == "alarm":
-        return [" · ".join(arn.removeprefix("${").removesuffix(".Arn}") for arn in properties["alarms"])]
-    lines = {}
-    for metric in properties["metrics"]:
-        *path, options = metric
-        if options.get("visible") is False:
+        names = [arn.removeprefix("${").removesuffix("Alarm.Arn}") for arn in properties["alarms"]]
+        return [" ".join(re.findall("[A-Z][a-z]+", name)).capitalize() for name in names]
+    options = [metric[-1] for metric in properties["metrics"]]
+    return [option["label"] for option in options if option.get("visible") is not False]
+
+
+def bands(widgets):
+    """The widgets that stand side by side, from the top to the bottom."""
+    tops = sorted({widget["y"] for widget in widgets})
+    return [[widget for widget in widgets if widget["y"] == top] for top in tops]
+
+
+def picture(dashboard=None):
+    widgets = (dashboard or json.loads(DASHBOARD.read_text()))["widgets"]
+    parts, y = [], 8
+    for band in bands(widgets):
+        if band[0]["type"] == "text":
+            parts.append(("heading", y, band[0]["properties"]["markdown"].lstrip("# ")))
+            y += 32
             continue
-        if not path:
-            lines[options["label"]] = [options["expression"]]
-            continue
-        namespace, name, *dimensions = path
-        dimensions = dict(zip(dimensions[::2], dimensions[1::2]))
-        queue = " of the dead-letter queue" if "DeadLetterQueue" in dimensions.get("QueueName", "") else ""
-        by_class = f" ({options['stat']}) by class" if "Class" in dimensions else ""
-        lines.setdefault(f"{namespace.removeprefix('AWS/')} {name}{queue}{by_class}", []).append(dimensions.get("Class", options["stat"]))
-    return [f"{name}: {', '.join(parts)}" for name, parts in lines.items()]
-
-
-def text(x, y, words, kind=""):
-    kind = f' class="{kind}"' if kind else ""
-    return f'<text x="{x}" y="{y}"{kind}>{escape(words)}</text>'
-
-
-def box(widget):
-    """One widget: a frame, its title and what it shows; a heading is a line of text."""
-    x, y = widget["x"] * COLUMN, widget["y"] * ROW
-    properties = widget["properties"]
-    if widget["type"] == "text":
-        return [text(x + MARGIN, y + 21, properties["markdown"].lstrip("# "), "row")]
-    width, height = widget["width"] * COLUMN - GAP, widget["height"] * ROW - GAP
-    parts = [f'<rect class="widget" x="{x + GAP // 2}" y="{y + GAP // 2}" width="{width}" height="{height}" rx="4"/>']
-    fitting = int((width - 2 * MARGIN) / CHARACTER)
-    parts.append(text(x + MARGIN, y + 20, properties["title"], "title"))
-    lines = [part for line in shown(widget) for part in textwrap.wrap(line, fitting, break_on_hyphens=False)]
-    if 26 + len(lines) * LINE > height:
-        raise SystemExit(f"{properties['title']}: {len(lines)} lines do not fit into the widget")
-    parts += [text(x + MARGIN, y + 26 + place * LINE, line) for place, line in enumerate(lines, 1)]
-    return parts
-
-
-def picture(dashboard):
-    widgets = dashboard["widgets"]
-    width = max(widget["x"] + widget["width"] for widget in widgets) * COLUMN
-    height = max(widget["y"] + widget["height"] for widget in widgets) * ROW
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" role="img">',
-        "<title>The CloudWatch dashboard: its rows, widgets and metrics</title>",
-        f"<style>{STYLE}</style>",
-        f'<rect class="page" width="{width}" height="{height}"/>',
-        *(part for widget in widgets for part in box(widget)),
-        "</svg>",
-    ]
-    return "\n".join(parts) + "\n"
-
-
-def main(arguments):
-    drawn = picture(json.loads(DASHBOARD.read_text()))
-    match arguments:
-        case []:
-            PICTURE.write_text(drawn)
-        case ["--check"]:
-            if not PICTURE.exists() or PICTURE.read_text() != drawn:
-                sys.exit(f"{PICTURE.relative_to(ROOT)} is not the picture of {DASHBOARD.relative_to(ROOT)}: run docs/pictures/dashboard_svg.py")
-        case _:
-            sys.exit(__doc__)
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
+        texts = []
+        for widget in band:
+            room = widget["width"] * COLUMN - 2 * GAP - 2 * MARGIN
+            title = wrapped(widget["properties"]["title"].split(" "), " ", room, "bold")
+            texts.append((widget, title, wrapped(shown(widget), " · ", room, "small")))
+        # What a widget shows follows on its title: rows are as high as that needs.
+        height = max(len(title) + len(lines) for _, title, lines in texts) * LINE + 16
+        parts += [("widget", y, height, *text) for text in texts]
+        y += height + 2 * GAP
+    drawn = Picture(
+        "dashboard", WIDTH, y + 8,
+        "The CloudWatch dashboard of the template",
+        "Widgets in rows with their titles, and the names of the lines in each: "
+        + ", ".join(part[2] for part in parts if part[0] == "heading")
+        + ".",
+    )
+    for part in parts:
+        match part:
+            case ("heading", y, words):
+                drawn.text(14 + GAP, y + 22, words, "title")
+            case ("widget", y, height, widget, title, lines):
+                x = 11 + widget["x"] * COLUMN + GAP
+                drawn.box(x, y, widget["width"] * COLUMN - 2 * GAP, height)
+                for place, words in enumerate(title + lines, 1):
+                    kind = "bold" if place <= len(title) else "small"
+                    drawn.text(x + MARGIN, y + 4 + place * LINE, words, kind)
+    return drawn

@@ -171,18 +171,19 @@ class Dashboard(unittest.TestCase):
         self.assertEqual(sorted(widget["properties"]["alarms"]), sorted(alarms))
 
     def test_its_picture_is_up_to_date(self):
-        checked = subprocess.run([sys.executable, ROOT / "docs" / "pictures" / "dashboard_svg.py", "--check"], capture_output=True, text=True)
+        command = [sys.executable, ROOT / "docs" / "pictures" / "draw", "--check", "dashboard"]
+        checked = subprocess.run(command, capture_output=True, text=True)
         self.assertEqual((checked.returncode, checked.stderr), (0, ""))
 
-    def test_its_picture_shows_every_title_and_metric(self):
-        before = dashboard_svg.picture(self.body)
+    def test_its_picture_shows_every_title_and_line(self):
+        before = dashboard_svg.picture(self.body).svg()
         for place, widget in enumerate(self.widgets):
             changed = copy.deepcopy(self.body)
             properties = changed["widgets"][place]["properties"]
             name = "markdown" if widget["type"] == "text" else "title"
             properties[name] = "## Other"
-            self.assertNotEqual(dashboard_svg.picture(changed), before)
+            self.assertNotEqual(dashboard_svg.picture(changed).svg(), before)
             if widget["type"] == "metric":
                 changed = copy.deepcopy(self.body)
                 changed["widgets"][place]["properties"]["metrics"].pop()
-                self.assertNotEqual(dashboard_svg.picture(changed), before, widget["properties"]["title"])
+                self.assertNotEqual(dashboard_svg.picture(changed).svg(), before, widget["properties"]["title"])
