@@ -201,7 +201,9 @@ class Picture:
         """A disc with a number in it."""
         self.kinds.add(kind)
         self.parts.append(f'<circle class="{kind}-head" cx="{x}" cy="{y}" r="11"/>')
-        self.text(x, y + 4.5, words, "number", "middle")
+        # The disc hides the arrows behind its number.
+        middle = f'class="number middle" x="{x}" y="{number(y + 4.5)}"'
+        self.parts.append(f"<text {middle}>{escape(words)}</text>")
 
     def svg(self):
         """The picture, checked."""
