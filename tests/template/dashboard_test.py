@@ -1,4 +1,4 @@
-"""What the dashboard shows, that it is infra/dashboard.json, and that docs/pictures/dashboard.svg is its picture."""
+"""The dashboard: its metrics, and that template and picture match infra/dashboard.json."""
 
 import copy
 import itertools
@@ -36,6 +36,20 @@ class Metric:
             self.stat = self.options["stat"]
 
 
+def expanded(metrics):
+    """The metrics of a widget without CloudWatch's shorthand.
+
+    "..." stands for the beginning of the metric before, so ["...", "quota"] differs from it in the
+    last word only.
+    """
+    before = []
+    for *path, options in metrics:
+        if path[:1] == ["..."]:
+            path = before[: len(before) - len(path) + 1] + path[1:]
+        yield [*path, options]
+        before = path
+
+
 def bounds(statistic):
     """The bounds of a range such as TC(0.5:1.5); 0 where there is no lower one."""
     lower, upper = re.fullmatch(r"[A-Z]+\((.*):(.+)\)", statistic).groups()
@@ -48,7 +62,7 @@ class Dashboard(unittest.TestCase):
         cls.body = json.loads((ROOT / "infra" / "dashboard.json").read_text())
         cls.widgets = cls.body["widgets"]
         cls.graphs = {
-            widget["properties"]["title"]: [Metric(entry) for entry in widget["properties"]["metrics"]]
+            widget["properties"]["title"]: [Metric(entry) for entry in expanded(widget["properties"]["metrics"])]
             for widget in cls.widgets
             if widget["type"] == "metric"
         }
@@ -128,7 +142,7 @@ class Dashboard(unittest.TestCase):
         self.assertIn(f", {shown['rate']}, ", alarm["rate"])
 
     def test_retry_counts_are_counted_in_ranges_without_gaps(self):
-        ranges = [bounds(metric.stat) for metric in self.graphs["Retries that completed messages had used"]]
+        ranges = [bounds(metric.stat) for metric in self.graphs["Retries used by completed messages"]]
         self.assertEqual(ranges[0][0], 0)
         for (_, upper), (lower, _) in itertools.pairwise(ranges):
             self.assertEqual(upper, lower)
@@ -136,7 +150,7 @@ class Dashboard(unittest.TestCase):
         self.assertGreaterEqual(ranges[-1][1], 1_000_000)
 
     def test_success_by_attempt_counts_all_who_needed_fewer_retries(self):
-        metrics = self.graphs["Success by attempt: completed with at most so many"]
+        metrics = self.graphs["Messages completed within so many attempts"]
         for metric in metrics:
             attempts = int(metric.options["label"].split()[0])
             self.assertEqual((metric.name, metric.stat), ("RetryCount", f"PR(:{attempts - 1}.5)"))
