@@ -50,15 +50,16 @@ PAGE["dark"] = ("#0d1117", "#3d444d", "#e6edf3", "#9198a1")
 def colours(mode, kinds):
     """The rules of one mode."""
     page, edge, ink, muted = PAGE[mode]
-    rules = [f".page{{fill:{page};stroke:{edge}}}text{{fill:{ink}}}.small{{fill:{muted}}}"]
+    rules = [
+        f".page{{fill:{page};stroke:{edge}}}text{{fill:{ink}}}.small{{fill:{muted}}}"
+        f".number{{fill:{page}}}"
+    ]
     for kind in sorted(kinds):
         line, surface = KINDS[kind][:2] if mode == "light" else KINDS[kind][2:]
         rules.append(
             f".{kind}{{stroke:{line};fill:{surface}}}.{kind}-head{{fill:{line}}}"
             f".{kind}-ink{{fill:{line}}}"
         )
-    if any(kind in kinds for kind in KINDS):
-        rules.append(f".number{{fill:{page}}}")
     return "".join(rules)
 
 
@@ -118,7 +119,7 @@ class Box:
 
 
 class Picture:
-    """One picture. `what` is its title, `told` what it shows for a reader who does not see it."""
+    """One picture. `what` is its title; `told` describes it to a reader who cannot see it."""
 
     def __init__(self, name, width, height, what, told):
         self.name, self.width, self.height, self.what = name, width, height, what
@@ -223,7 +224,7 @@ class Picture:
         ])
 
     def check(self):
-        """Stops where a text leaves the page, or where a text or an arrow is in its way."""
+        """Stops if a text leaves the page, or if a text, a box or an arrow is in its way."""
         for place, (words, room) in enumerate(self.texts):
             end, bottom = room.x + room.width, room.y + room.height
             if room.x < 8 or end > self.width - 8 or room.y < 6 or bottom > self.height - 6:
