@@ -1,8 +1,10 @@
 //! The pages of `docs/reference/` agree with the code, row by row.
 
+use std::fs;
 use std::time::Duration;
 
 use requeue::policy::{Backoff, ClassPolicy, Jitter, RetryPolicy};
+use requeue_testkit::repository;
 use serde_json::Value;
 
 use crate::documents::{says, text};
@@ -219,4 +221,82 @@ fn the_example_of_the_policy_is_checked_as_the_page_shows() {
     let policy = file("example-policy.json", example);
     let said = requeue(&["check", &policy]).succeeded().replace(&policy, "policy.json");
     said.lines().for_each(|line| says(line.trim_end()));
+}
+
+/// The commands below a command, by its help; none of a command that has no others.
+fn commands_below(command: &str) -> Vec<String> {
+    let arguments: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+    let help = requeue(&arguments).succeeded();
+    let Some((_, list)) = help.split_once("\nCommands:\n") else {
+        return vec![command.to_owned()];
+    };
+    let (list, _) = list.split_once("\n\n").unwrap();
+    let names = list.lines().filter_map(|line| line.strip_prefix("  ")?.split(' ').next());
+    names
+        .filter(|name| !name.is_empty() && *name != "help")
+        .flat_map(|name| commands_below(format!("{command} {name}").trim()))
+        .collect()
+}
+
+/// The table of commands, and the help of each.
+fn help_of_all() -> String {
+    let (mut table, mut sections) =
+        ("## Commands\n\n| command | purpose |\n|---|---|\n".to_owned(), String::new());
+    for command in commands_below("") {
+        let arguments: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
+        let help = requeue(&arguments).succeeded();
+        let (purpose, _) = help.split_once("\n\n").unwrap();
+        let (purpose, anchor) = (purpose.replace('\n', " "), command.replace(' ', "-"));
+        table += &format!("| [`requeue {command}`](#requeue-{anchor}) | {purpose} |\n");
+        let help: Vec<&str> = help.lines().map(str::trim_end).collect();
+        sections += &format!("\n## requeue {command}\n\n```text\n{}\n```\n", help.join("\n"));
+    }
+    table + &sections
+}
+
+#[test]
+fn the_cli_page_has_the_help_of_each_command() {
+    const RENEWAL: &str = "REQUEUE_TEST_WRITE_CLI=1 cargo test -p requeue-cli --test cli cli_page";
+    let page = text("docs/reference/cli.md");
+    let (own, rest) = page.split_once(&format!("{RENEWAL} -->\n\n")).unwrap();
+    let help = help_of_all();
+    if std::env::var_os("REQUEUE_TEST_WRITE_CLI").is_some() {
+        let page = format!("{own}{RENEWAL} -->\n\n{help}");
+        fs::write(repository("docs/reference/cli.md"), page).unwrap();
+    } else {
+        assert_eq!(rest, help, "write it anew: {RENEWAL}");
+    }
+    assert!(help.matches("\n## requeue ").count() > 12, "{help}");
+
+    let commands = commands_below("");
+    for row in
+        section(&page, "## Exit status").lines().filter(|line| line.starts_with("| ")).skip(1)
+    {
+        let cell = row.split(" | ").nth(1).unwrap();
+        for command in cell.split(", ").filter(|command| *command != "all") {
+            let words = command.trim_matches('`');
+            let (name, options) = words.split_once(" --").unwrap_or((words, ""));
+            assert!(commands.iter().any(|known| known == name), "there is no {name}");
+            let help = requeue(&[&name.split(' ').collect::<Vec<_>>()[..], &["--help"]].concat());
+            assert!(help.stdout.contains(&format!("--{options}")), "{name} has no --{options}");
+        }
+    }
+}
+
+#[test]
+fn the_exit_statuses_of_the_page_are_those_of_the_commands() {
+    let (good, bad) = (file("exit-good.json", "{}"), file("exit-bad.json", "{"));
+    for (status, arguments) in [
+        (0, &["--help"][..]),
+        (0, &["--version"]),
+        (0, &["check", &good]),
+        (1, &["check", &bad]),
+        (1, &["check", "none.json"]),
+        (2, &["check"]),
+        (2, &["check", "--none", &good]),
+        (2, &["none"]),
+        (2, &[]),
+    ] {
+        assert_eq!(requeue(arguments).status, status, "{arguments:?}");
+    }
 }
