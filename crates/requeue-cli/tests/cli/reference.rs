@@ -240,18 +240,19 @@ fn commands_below(command: &str) -> Vec<String> {
 
 /// The table of commands, and the help of each.
 fn help_of_all() -> String {
-    let (mut table, mut sections) =
-        ("## Commands\n\n| command | purpose |\n|---|---|\n".to_owned(), String::new());
+    let (mut table, mut sections) = (Vec::new(), Vec::new());
     for command in commands_below("") {
         let arguments: Vec<&str> = command.split_whitespace().chain(["--help"]).collect();
         let help = requeue(&arguments).succeeded();
         let (purpose, _) = help.split_once("\n\n").unwrap();
         let (purpose, anchor) = (purpose.replace('\n', " "), command.replace(' ', "-"));
-        table += &format!("| [`requeue {command}`](#requeue-{anchor}) | {purpose} |\n");
+        table.push(format!("| [`requeue {command}`](#requeue-{anchor}) | {purpose} |\n"));
         let help: Vec<&str> = help.lines().map(str::trim_end).collect();
-        sections += &format!("\n## requeue {command}\n\n```text\n{}\n```\n", help.join("\n"));
+        let help = help.join("\n");
+        sections.push(format!("\n## requeue {command}\n\n```text\n{help}\n```\n"));
     }
-    table + &sections
+    let head = "## Commands\n\n| command | purpose |\n|---|---|\n";
+    [head, &table.concat(), &sections.concat()].concat()
 }
 
 #[test]
