@@ -1,4 +1,4 @@
-//! A queue's attribute `RedrivePolicy`, as whoever set it wrote it.
+//! A queue's attribute `RedrivePolicy`, in any form that SQS accepts.
 
 use serde_json::Value;
 
@@ -8,11 +8,11 @@ pub(crate) struct RedrivePolicy {
     pub(crate) max_receive_count: Option<u64>,
 }
 
-/// `None` of what names no dead-letter queue.
+/// `None` if the text names no dead-letter queue.
 pub(crate) fn read(text: &str) -> Option<RedrivePolicy> {
     let policy: Value = serde_json::from_str(text).ok()?;
     let target = policy["deadLetterTargetArn"].as_str()?.to_owned();
-    // A number or a text.
+    // SQS accepts a number or a text.
     let count = &policy["maxReceiveCount"];
     let max_receive_count = count.as_u64().or_else(|| count.as_str()?.parse().ok());
     Some(RedrivePolicy { target, max_receive_count })

@@ -47,19 +47,19 @@ pub(super) mod class {
 
     table! {
         BASE, "baseDelay", Seconds = DELAY,
-            "The first delay in seconds, at most the longest. Not allowed beside a list.";
+            "The first delay, in seconds.";
         MAX_DELAY, "maxDelay", Seconds = DELAY,
-            "The longest delay in seconds.";
+            "The longest delay, in seconds.";
         MULTIPLIER, "multiplier", Number = FACTOR,
-            "The factor by which an exponential delay grows. Not allowed beside another backoff.";
+            "By what an exponential delay is multiplied each time.";
         BACKOFF, "backoff", Backoffs = Backoffs,
-            "As in the document.";
+            "How delays grow: one of the words, or a list of seconds of which the last one repeats.";
         JITTER, "jitter", Jitters = Jitters,
-            "As in the document. decorrelated needs the backoff exponential.";
+            "How delays are spread.";
         MAX_RETRIES, "maxRetries", Count = COPIES,
-            "The most retries for failures of this class. A value above the document's has no effect.";
+            "Most retries for failures of this class. No effect above the policy's maxRetries, which bounds all classes together.";
         TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
-            "As in the document, for failures of this class. It replaces the document's value, shorter or longer.";
+            "No retry for a failure of this class later than this after the message was first received. It replaces the policy's totalTimeoutSeconds, shorter or longer.";
     }
 }
 

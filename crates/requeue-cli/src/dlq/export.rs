@@ -1,4 +1,4 @@
-//! `requeue dlq export`: messages as JSON Lines. The file appears at the end, whole.
+//! `requeue dlq export`: writes messages as JSON Lines. The file appears only when it is complete.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
@@ -73,9 +73,9 @@ pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         return Ok(stop.exit_code(ExitCode::FAILURE));
     }
     target.finish(arguments.force)?;
-    note(&format!("{} written; nothing is deleted", messages(written)));
+    note(&format!("{} written; nothing was deleted", messages(written)));
     if unreadable > 0 {
-        note(&format!("{} without their attributes, which cannot be read", messages(unreadable)));
+        note(&format!("{} without attributes, because these cannot be read", messages(unreadable)));
     }
     Ok(if is_complete && is_released && unreadable == 0 {
         ExitCode::SUCCESS
@@ -95,20 +95,20 @@ fn line(letter: &Letter, unwrap: bool) -> Result<String, Error> {
     Ok(printable::json(serde_json::to_string(&line)?) + "\n")
 }
 
-/// Where the lines go.
+/// The destination of the lines.
 enum Target {
     StandardOutput,
-    /// A pipe, a character device, a file that another program has opened for us: what is there
-    /// stays.
+    /// A pipe, a character device, or a file that another program has opened for this one. Its
+    /// content stays.
     Into(BufWriter<File>),
-    /// A file beside the one that is to be, until all is written.
+    /// A temporary file beside the final one, until all lines are written.
     Beside {
         partial: Partial,
         to: PathBuf,
     },
 }
 
-/// Goes away with this value, unless it was moved to where it belongs.
+/// The temporary file; dropping this value removes it, unless it was renamed to the final name.
 struct Partial {
     path: PathBuf,
     file: BufWriter<File>,
@@ -131,14 +131,14 @@ impl Target {
             return Ok(Self::Into(BufWriter::new(file)));
         }
         refuse_to_overwrite(to, force)?;
-        // A rename over the link would leave the file as it is, and whoever reads that without an
-        // export.
+        // A rename over the link would replace the link, and not the file that it leads to.
         let to =
             if to.is_symlink() { fs::canonicalize(to).map_err(failed)? } else { to.to_owned() };
-        let name =
-            to.file_name().ok_or_else(|| format!("{} is no name for a file", to.display()))?;
+        let name = to
+            .file_name()
+            .ok_or_else(|| format!("{} is not a file name; name a file", to.display()))?;
         let path = to.with_file_name(format!(".{}.{}.partial", name.display(), std::process::id()));
-        // Bodies are nobody else's business.
+        // Bodies may be confidential, so only the owner can read the file.
         let file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -164,10 +164,10 @@ impl Target {
             Self::Beside { mut partial, to } => {
                 partial.file.flush()?;
                 partial.file.get_ref().sync_all()?;
-                // Somebody may have made it meanwhile.
+                // Another process may have created it meanwhile.
                 if is_written_into(&to)? || to.is_symlink() {
                     return Err(format!(
-                        "{} was replaced meanwhile: nothing is written",
+                        "{} was replaced meanwhile, so nothing was written; run the command again",
                         to.display()
                     )
                     .into());
@@ -179,8 +179,8 @@ impl Target {
     }
 }
 
-/// Whether this is there and is no regular file, so that nothing may take its place. Refused of
-/// what nobody writes lines into.
+/// Whether this exists and is not a regular file, so that no file may replace it. Directories,
+/// block devices and sockets are refused.
 fn is_written_into(path: &Path) -> Result<bool, Error> {
     if is_descriptor(path) {
         return Ok(true);
@@ -189,7 +189,7 @@ fn is_written_into(path: &Path) -> Result<bool, Error> {
         Ok(metadata) => metadata.file_type(),
         Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => {
             return Err(format!(
-                "{} is a symbolic link that leads nowhere: name the file itself",
+                "{} is a symbolic link to a file that does not exist; name that file itself",
                 path.display()
             )
             .into());
@@ -204,11 +204,11 @@ fn is_written_into(path: &Path) -> Result<bool, Error> {
         () if kind.is_block_device() => "a block device",
         () => "a socket",
     };
-    Err(format!("{} is {what}: name a file or a pipe", path.display()).into())
+    Err(format!("{} is {what}; name a file or a pipe", path.display()).into())
 }
 
-/// Whether this stands for an open file of a process, like `/dev/fd/3` and `/proc/self/fd/3`: a
-/// name that cannot be renamed over, whatever it leads to.
+/// Whether this stands for an open file of a process, like `/dev/fd/3` and `/proc/self/fd/3`. A
+/// rename cannot replace such a name.
 fn is_descriptor(path: &Path) -> bool {
     /// Links that Linux follows at most. Source: `path_resolution(7)`.
     const MAX_LINKS: usize = 40;
@@ -230,7 +230,7 @@ fn is_descriptor(path: &Path) -> bool {
 fn refuse_to_overwrite(file: &Path, force: bool) -> Result<(), Error> {
     if file.exists() && !force {
         return Err(format!(
-            "{} is there already: name another file, or replace it with --force",
+            "{} exists already; name another file, or replace it with --force",
             file.display()
         )
         .into());

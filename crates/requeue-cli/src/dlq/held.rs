@@ -1,4 +1,5 @@
-//! The messages that a look hides, and the FIFO groups that it has to receive again. Calls nobody.
+//! The messages that a scan hides, and the FIFO groups that it has to receive again. Makes no
+//! calls.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -7,7 +8,7 @@ use tokio::time::Instant;
 
 use super::letter::Letter;
 
-/// The messages that are hidden by us, by their ids.
+/// The messages that this scan hides, by their ids.
 #[derive(Default)]
 pub(crate) struct HeldMessages {
     hidden: HashMap<String, HeldMessage>,
@@ -22,7 +23,7 @@ struct HeldMessage {
 
 impl HeldMessages {
     pub(crate) fn hold(&mut self, letter: &Letter) {
-        // SQS honours the receipt handle of the latest receive.
+        // SQS accepts the receipt handle of the latest receive.
         let hidden = HeldMessage {
             receipt_handle: letter.receipt_handle.clone(),
             group: letter.record.group_id.clone(),
@@ -31,13 +32,13 @@ impl HeldMessages {
         self.since = Some(self.since.map_or(letter.asked, |since| since.min(letter.asked)));
     }
 
-    /// A message that was deleted.
+    /// Forgets a message that was deleted.
     pub(crate) fn forget(&mut self, id: &str) {
         self.deleted += 1;
         self.show(id);
     }
 
-    /// A message that is visible again.
+    /// Forgets a message that is visible again.
     pub(crate) fn show(&mut self, id: &str) {
         self.hidden.remove(id);
         if self.hidden.is_empty() {
@@ -45,7 +46,7 @@ impl HeldMessages {
         }
     }
 
-    /// When the first of them was asked for.
+    /// The time of the request that brought the first of them.
     pub(crate) fn since(&self) -> Option<Instant> {
         self.since
     }
@@ -54,7 +55,7 @@ impl HeldMessages {
         self.hidden.len()
     }
 
-    /// Whether of some FIFO group there are as many as SQS hands out of one.
+    /// Whether some FIFO group has reached SQS's limit for one group.
     pub(crate) fn has_a_full_group(&self) -> bool {
         let mut counts: HashMap<&str, usize> = HashMap::new();
         self.hidden.values().filter_map(|hidden| hidden.group.as_deref()).any(|group| {
@@ -64,12 +65,12 @@ impl HeldMessages {
         })
     }
 
-    /// How many were deleted so far.
+    /// The number of deleted messages so far.
     pub(crate) fn deleted(&self) -> u64 {
         self.deleted
     }
 
-    /// The receipt handles of all, which are held no longer.
+    /// Takes the receipt handles of all messages, which then are no longer held.
     pub(crate) fn take(&mut self) -> Vec<String> {
         self.since = None;
         self.hidden.drain().map(|(_, hidden)| hidden.receipt_handle).collect()
@@ -83,9 +84,9 @@ impl HeldMessages {
     }
 }
 
-/// FIFO groups of which a receive may have brought a part only. SQS keeps the rest of a group back
-/// while one of its messages is in flight, so that the rest comes only together with what was
-/// received, once that is visible again.
+/// FIFO groups of which a receive may have brought only a part. SQS holds back the rest of a group
+/// while one of its messages is in flight. So the rest comes only together with the received
+/// messages, once those are visible again.
 #[derive(Default)]
 pub(crate) struct CutGroups {
     waiting: VecDeque<String>,
@@ -93,9 +94,9 @@ pub(crate) struct CutGroups {
 }
 
 impl CutGroups {
-    /// Notes the groups of a receive that brought as many messages as it could. SQS hands out as
-    /// much of a group as fits and then goes on to the next, so that the last group alone is cut;
-    /// where the groups are mixed, each of them may be.
+    /// Notes the groups of a full receive. SQS hands out as many messages of a group as fit and
+    /// then continues with the next one, so only the last group is cut. If the groups are mixed,
+    /// each of them may be.
     pub(crate) fn note(&mut self, letters: &[Letter]) {
         let groups: Vec<&str> =
             letters.iter().filter_map(|letter| letter.record.group_id.as_deref()).collect();
@@ -114,9 +115,9 @@ impl CutGroups {
         }
     }
 
-    /// The ids and receipt handles of the next group that is worth receiving again. One receive
-    /// brings ten messages, so that behind ten that are held there is nothing to reach; a group of
-    /// which nothing is held is not kept back.
+    /// The ids and receipt handles of the next group to receive again. One receive brings ten
+    /// messages, so the scan cannot reach any behind ten held ones. SQS holds back no group without
+    /// a held message.
     pub(crate) fn next(&mut self, held: &HeldMessages) -> Option<Vec<(String, String)>> {
         while let Some(group) = self.waiting.pop_front() {
             self.known.remove(&group);
@@ -128,7 +129,7 @@ impl CutGroups {
         None
     }
 
-    /// For when messages cannot be made visible.
+    /// Gives up all groups, for when messages cannot be made visible.
     pub(crate) fn give_up(&mut self) {
         *self = Self::default();
     }

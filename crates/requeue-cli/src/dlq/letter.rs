@@ -1,5 +1,4 @@
-//! One message of a dead-letter queue: what is known of it, how it is chosen, and how it is written
-//! down.
+//! One message of a dead-letter queue: its known facts, the filters that choose it, and its JSON.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -13,7 +12,7 @@ use requeue::{DeadLetter, DeadLetterReason, FailureClass, Record};
 use serde::Serialize;
 use tokio::time::Instant;
 
-/// What stands for a class or a reason that nobody wrote down.
+/// The word for a missing class or reason.
 pub(crate) const UNKNOWN: &str = "unknown";
 
 /// A message that was received.
@@ -22,12 +21,12 @@ pub(crate) struct Letter {
     pub(crate) receipt_handle: String,
     pub(crate) body: String,
     pub(crate) record: Record,
-    /// When it was asked for: it has been hidden for no longer.
+    /// The time of the request: SQS has hidden the message since then at the earliest.
     pub(crate) asked: Instant,
 }
 
 impl Letter {
-    /// `None` of what lacks what every message of SQS has.
+    /// `None` if a field is missing that every message of SQS has.
     pub(crate) fn new(mut record: Record, asked: Instant) -> Option<Self> {
         let (id, receipt_handle) = (record.message_id.take()?, record.receipt_handle.take()?);
         Some(Self { id, receipt_handle, body: record.body.take()?, record, asked })
@@ -44,7 +43,7 @@ impl Letter {
         Outgoing::new(&self.body, attributes).size()
     }
 
-    /// When it was first sent: by its own word, or else when SQS took it.
+    /// The time of its first send, by its body, or else by SQS.
     pub(crate) fn first_sent(&self, dead: &DeadLetter<'_>) -> Option<SystemTime> {
         dead.first_sent().or(self.record.sent)
     }
@@ -58,9 +57,9 @@ pub(crate) fn reason<'a>(dead: &'a DeadLetter<'_>) -> &'a str {
     dead.reason().unwrap_or(UNKNOWN)
 }
 
-/// The queue from which this message says that it was sent here. Nothing vouches for that: whoever
-/// may send to this queue, or to one before it, can write it. Of what SQS moved here itself only
-/// SQS's word counts.
+/// The source queue that this message claims. The claim is not verified: anybody who may send to
+/// this queue, or to one before it, can write it. For a message that SQS itself moved here, only
+/// SQS's own data count.
 pub(crate) fn claimed_source<'a>(letter: &Letter, dead: &'a DeadLetter<'_>) -> Option<&'a str> {
     dead.source().filter(|_| !letter.record.was_dead_lettered)
 }
@@ -75,7 +74,7 @@ fn reasons() -> PossibleValuesParser {
     known.chain([UNKNOWN]).collect::<Vec<_>>().into()
 }
 
-/// Which messages are meant: all of them, unless something is said.
+/// The filters. Without any, all messages are chosen.
 #[derive(clap::Args)]
 pub(crate) struct Filter {
     /// Only messages of this class. May be given several times.
@@ -103,7 +102,7 @@ impl Filter {
         lists.iter().any(|list| !list.is_empty()) || self.limit.is_some()
     }
 
-    /// Whether a message is meant, the limit apart.
+    /// Whether the filters, apart from the limit, choose a message.
     pub(crate) fn chooses(&self, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
         let named = |wanted: &[String], is: &[&str]| {
             wanted.is_empty() || wanted.iter().any(|one| is.contains(&one.as_str()))
@@ -142,7 +141,7 @@ impl Filter {
     }
 }
 
-/// What is known of a message, as JSON.
+/// The known facts of a message, as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct DeadLetterJson<'a> {
@@ -157,7 +156,7 @@ pub(crate) struct DeadLetterJson<'a> {
     receive_count: Option<u32>,
     redrives: u32,
     moved_by_redrive_policy: bool,
-    /// By SQS's word.
+    /// By SQS's data.
     moved_from: Option<String>,
     claimed_source: Option<&'a str>,
     group_id: Option<&'a str>,
@@ -186,7 +185,7 @@ impl<'a> DeadLetterJson<'a> {
     }
 }
 
-/// A message attribute in the shape that SQS's API and the AWS CLI have for it.
+/// A message attribute in the form of SQS's API and of the AWS CLI.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(crate) struct AttributeJson<'a> {

@@ -28,8 +28,8 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
-/// Groups of one class and reason by what their messages failed with. What makes more kinds than
-/// this tells no kinds apart.
+/// The most groups with the same class and reason. More kinds of failures would no longer tell
+/// kinds apart.
 const MAX_KINDS: usize = 50;
 
 /// Messages by class, reason and the kind of failure.
@@ -40,12 +40,12 @@ pub(crate) struct DeadLetterGroups {
     later_version: u64,
 }
 
-/// Class, reason, and the failure's own words without what is particular to one message; `None`
-/// where nobody wrote them down.
+/// Class, reason, and the failure's text without the parts that vary between messages; `None` if
+/// there is no text.
 type GroupKey = (&'static str, String, Option<String>);
 
-/// What is left of a failure's words without those that have a digit: `order # timed out`. Our own
-/// words on a response and a rule are of few kinds as they stand, and so is a single word.
+/// A failure's text without its words that have a digit: `order # timed out`. Requeue's own texts
+/// for responses and rules stay whole, and so does a single word.
 fn kind(detail: &str) -> String {
     let is_ours =
         detail.starts_with("status ") || !detail.contains(' ') || detail.starts_with("by rules[");
@@ -59,7 +59,7 @@ fn kind(detail: &str) -> String {
 struct DeadLetterGroup {
     count: u64,
     oldest: Option<SystemTime>,
-    /// The first one seen.
+    /// The first message of the group.
     example: String,
     detail: Option<String>,
 }
@@ -174,7 +174,7 @@ impl DeadLetterGroups {
             .by_key
             .keys()
             .filter(|(of_class, of_reason, _)| *of_class == class && of_reason == reason);
-        // The rest share one group, so that a queue of many kinds can still be looked through.
+        // All further kinds share one group, so that the table stays readable.
         if self.by_key.contains_key(&key) || kinds.count() < MAX_KINDS {
             key
         } else {
@@ -194,14 +194,7 @@ impl DeadLetterGroups {
     }
 
     pub(crate) fn table(&self) -> comfy_table::Table {
-        let heads = [
-            "messages",
-            "class",
-            "reason",
-            "oldest, first sent",
-            "for example",
-            "which failed with",
-        ];
+        let heads = ["messages", "class", "reason", "oldest, first sent", "example", "failure"];
         let has_details = self.by_key.values().any(|group| group.detail.is_some());
         let mut rows = table(if has_details { &heads } else { &heads[..heads.len() - 1] });
         for ((class, reason, _), group) in self.sorted() {
@@ -232,7 +225,7 @@ impl DeadLetterGroups {
             .collect()
     }
 
-    /// What a reader of the table has to know besides.
+    /// Notes about messages without a known reason.
     pub(crate) fn tell(&self, queue: &QueueArn) {
         let silent = self
             .by_key
@@ -241,16 +234,18 @@ impl DeadLetterGroups {
             .map(|(_, group)| group.count);
         let silent = silent.sum::<u64>() - self.later_version;
         if silent > 0 {
-            // In a FIFO queue an annotated copy would lose its place, so that none is made.
+            // On a FIFO queue Requeue sends no annotated copies, because a copy would lose its
+            // place.
             let modes = if queue.is_fifo() { "direct" } else { "annotate or direct" };
             note(&format!(
-                "{} without a reason: Requeue writes it down with REQUEUE_DEAD_LETTER={modes}",
+                "{} without a reason; set REQUEUE_DEAD_LETTER={modes}, and Requeue writes the \
+                 reason into each dead letter",
                 messages(silent)
             ));
         }
         if self.later_version > 0 {
             note(&format!(
-                "a later version of Requeue wrote {}: nothing is known of them here",
+                "a later version of Requeue wrote {}; this version cannot read their state",
                 messages(self.later_version)
             ));
         }

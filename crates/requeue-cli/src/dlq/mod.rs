@@ -93,15 +93,15 @@ struct QueueArguments {
     max_messages: u32,
 }
 
-/// Messages that may be in flight at once. Source: SQS developer guide, "Amazon SQS message
+/// Messages that can be in flight at once. Source: SQS developer guide, "Amazon SQS message
 /// quotas".
 const MAX_IN_FLIGHT: i64 = 120_000;
 
-/// A dead-letter queue that was found.
+/// A dead-letter queue.
 struct DeadLetters {
     sqs: Sqs,
     queue: Described,
-    /// The queue that it was found by.
+    /// The source queue whose redrive policy named it.
     source: Option<QueueArn>,
 }
 
@@ -138,8 +138,8 @@ impl QueueArguments {
         let Some((dead_letters, _)) = &described.redrive else {
             let name = described.arn.name();
             return Err(format!(
-                "{name} has no redrive policy, and so no dead-letter queue of its own: name that \
-                 with --queue-url"
+                "{name} has no redrive policy that names a dead-letter queue; name the dead-letter \
+                 queue with --queue-url"
             )
             .into());
         };
@@ -162,29 +162,29 @@ impl DeadLetters {
         self.queue.arn.name()
     }
 
-    /// Says what looking into this queue brings about.
+    /// Notes the side effects of looking into this queue.
     async fn warn(&self) {
-        // Who looks may lack the permission to ask this: then nothing is said.
+        // The permission for this request is optional; without it there is no note.
         if self.source.is_none()
             && self.sqs.sources(&self.queue.arn).await.is_ok_and(|sources| sources.is_empty())
         {
             note(&format!(
-                "no queue's redrive policy names {}: is it a dead-letter queue? Each look at a \
-                 message counts as a receive",
+                "no queue's redrive policy names {}, so it may not be a dead-letter queue; each \
+                 look at a message counts as a receive",
                 self.name()
             ));
         }
         if let Some((next, receives)) = &self.queue.redrive {
             note(&format!(
                 "{} has a redrive policy itself: each look at a message counts as a receive, and \
-                 after {receives} of them SQS moves it on to {}",
+                 after {receives} receives SQS moves it to {}",
                 self.name(),
                 next.name(),
             ));
         }
         if self.queue.arn.is_fifo() {
             note(&format!(
-                "{} is a FIFO queue: of each group at most the first ten messages can be looked at",
+                "{} is a FIFO queue: at most the first ten messages of each group can be looked at",
                 self.name()
             ));
         }
@@ -195,7 +195,7 @@ impl DeadLetters {
     }
 }
 
-/// A line for the person, beside the output.
+/// A line for the user on the standard error.
 fn note(text: &str) {
     output::note(format_args!("note: {text}"));
 }

@@ -1,4 +1,4 @@
-//! `requeue dlq peek`: messages one by one.
+//! `requeue dlq peek`: shows messages one by one.
 
 use std::ops::ControlFlow;
 use std::process::ExitCode;
@@ -110,7 +110,7 @@ impl Arguments {
             ("size", Some(format!("{} bytes", letter.size()))),
             ("attributes", Some(names.join(", ")).filter(|names| !names.is_empty())),
         ];
-        // A value with a line feed could pass for further lines of ours.
+        // A value with a line feed could imitate further lines of this output.
         let row = |name, value: &str| format!("  {name:<14}  {value}\n");
         let rows = known
             .into_iter()

@@ -1,14 +1,14 @@
-//! How far a long command is: one line that is written again on a terminal, now and then a line
-//! elsewhere.
+//! The progress of a long command: a single line on a terminal, which is rewritten; elsewhere a
+//! line now and then.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// How often a terminal gets a new line, and how often anything else.
+/// The interval between lines on a terminal, and that elsewhere.
 const EVERY: (Duration, Duration) = (Duration::from_millis(200), Duration::from_secs(10));
-/// The beginning of the line, with nothing on it.
+/// Clears the line.
 const CLEARED: &str = "\r\x1b[2K";
 
 pub(crate) struct ProgressLine {
@@ -18,7 +18,7 @@ pub(crate) struct ProgressLine {
 }
 
 impl ProgressLine {
-    /// The first line comes when something takes its time.
+    /// Short commands print no progress, so the first line comes after the first interval.
     pub(crate) fn new() -> Self {
         Self { is_terminal: stderr().is_terminal(), last: Instant::now(), is_drawn: false }
     }
@@ -34,7 +34,7 @@ impl ProgressLine {
             say(&format!("{line}\n"));
             return;
         }
-        // A line that reached the margin would go on in the next one, where it is not cleared.
+        // A line that reaches the margin would continue in the next one, and that is never cleared.
         let width =
             terminal_size::terminal_size_of(stderr()).map_or(80, |(width, _)| usize::from(width.0));
         let line: String = line.chars().take(width.saturating_sub(1)).collect();
@@ -42,7 +42,7 @@ impl ProgressLine {
         self.is_drawn = true;
     }
 
-    /// Leaves nothing behind on a terminal.
+    /// Clears the line on a terminal.
     pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.is_drawn) {
             say(CLEARED);
@@ -50,7 +50,7 @@ impl ProgressLine {
     }
 }
 
-/// A terminal that is gone is no reason to end.
+/// A lost terminal does not end the command.
 fn say(text: &str) {
     let _ = stderr().write_all(text.as_bytes());
 }

@@ -1,4 +1,4 @@
-//! Why a call to SQS failed, in a sentence with the remedy.
+//! The reason for a failed call to SQS, in a sentence with the remedy.
 
 use requeue::aws::NO_CREDENTIALS;
 use requeue::queue::{CallError, CallErrorKind, QueueArn};
@@ -16,43 +16,43 @@ impl Sqs {
             CallErrorKind::Refused | CallErrorKind::Malformed => {
                 format!("SQS refuses {operation} on {name}")
             }
-            // Perhaps a gateway said it, and not SQS.
+            // The response may come from a gateway, and not from SQS.
             CallErrorKind::Unavailable | CallErrorKind::Ambiguous => {
                 format!("{operation} on {name} failed")
             }
         };
         match code {
         "AccessDenied" | "AccessDeniedException" => format!(
-            "SQS refuses {operation} on {name} ({code}): this identity needs the permission sqs:{} \
+            "SQS refuses {operation} on {name} ({code}); this identity needs the permission sqs:{} \
              on {queue}",
             operation.strip_suffix("Batch").unwrap_or(operation),
         ),
         "KmsAccessDenied" | "KMS.AccessDeniedException" => format!(
-            "SQS refuses {operation} on {name} ({code}): this identity needs kms:Decrypt and \
+            "SQS refuses {operation} on {name} ({code}); this identity needs kms:Decrypt and \
              kms:GenerateDataKey on the queue's key"
         ),
         "NonExistentQueue" | "QueueDoesNotExist" => {
-            format!("there is no queue {queue} at {endpoint}: look at the URL, the account and the region")
+            format!("there is no queue {queue} at {endpoint}; check the URL, the account and the \
+                     region")
         }
-        // Answers of services that speak SQS's language and know part of it.
+        // Responses of emulators that implement only a part of SQS.
         "InvalidAction" | "InternalFailure" | "NotImplemented" | "Unknown" => {
             let remedy = match operation {
-                "StartMessageMoveTask" | "ListMessageMoveTasks" => ": --copy does without it",
-                "ListDeadLetterSourceQueues" => ": --copy with --to does without it",
+                "StartMessageMoveTask" | "ListMessageMoveTasks" => "; --copy works without it",
+                "ListDeadLetterSourceQueues" => "; --copy with --to works without it",
                 _ => "",
             };
             format!("{fails} ({code}){remedy}")
         }
         "UnsupportedOperation" if operation == "StartMessageMoveTask" => {
             format!(
-                "SQS is moving messages out of {name} already: --follow watches that to its \
-                     end"
+                "a move task of {name} is already running; follow it to its end with --follow"
             )
         }
         "NoConnection" | "TimedOut" => {
             format!(
-                "SQS does not respond to {operation} at {endpoint} ({code}): look at the network, the \
-                     region and AWS_ENDPOINT_URL_SQS"
+                "SQS does not respond to {operation} at {endpoint} ({code}); check the network, \
+                 the region and AWS_ENDPOINT_URL_SQS"
             )
         }
         NO_CREDENTIALS => format!("there are no {CREDENTIALS}"),

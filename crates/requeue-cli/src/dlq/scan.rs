@@ -1,5 +1,5 @@
-//! Looking through a queue: messages are received and held, so that each is seen once, and made
-//! visible again at the end.
+//! Scans a queue: receives and holds messages, so that each is seen once, and makes them visible
+//! again at the end.
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -19,19 +19,19 @@ use super::{messages, note};
 use crate::Error;
 use crate::stop::Stop;
 
-/// Calls at once.
+/// Concurrent calls.
 const AT_ONCE: usize = 4;
-/// How long one receive waits. One that waits asks all of SQS's servers; a short one ends soon
-/// after Ctrl-C, without being cut off: what it brought would stay hidden.
+/// The wait of one receive. A receive that waits asks all of SQS's servers. A short one ends soon
+/// after Ctrl-C without being cut off, since the messages of a cut-off receive would stay hidden.
 const WAIT: Duration = Duration::from_secs(1);
-/// The least time for which messages are hidden.
+/// The least visibility timeout of a scan.
 const VISIBILITY: Duration = Duration::from_secs(120);
-/// Messages that are looked at in a second at least.
+/// The least number of messages that a scan reads in a second.
 const LEAST_RATE: usize = 100;
-/// Looking ends so long before the first message becomes visible by itself.
+/// The scan ends this long before the first message becomes visible by itself.
 const RESERVE: Duration = Duration::from_secs(30);
 
-/// Whether whoever looks wants to see more.
+/// Whether the caller wants to see more.
 pub(crate) type Visited = Result<ControlFlow<()>, Error>;
 
 pub(crate) struct Scan<'a> {
@@ -44,12 +44,12 @@ pub(crate) struct Scan<'a> {
     per_receive: usize,
     per_visit: usize,
     first_alone: bool,
-    /// Messages that left the queue before anybody looked, of those that were counted.
+    /// Messages of the count that left the queue before the scan.
     gone: u64,
     seen: HashSet<String>,
     held: HeldMessages,
     cut: CutGroups,
-    /// Messages that were made visible to be received once more, with what follows them.
+    /// Messages that were made visible again, to receive them together with their successors.
     given_back: usize,
     progress: ProgressLine,
 }
@@ -82,10 +82,10 @@ impl<'a> Scan<'a> {
         scan
     }
 
-    /// To change something by each message: the first one comes alone, so that a missing permission
-    /// shows itself on no more than that one; with a rate no more are handed over than are due in a
-    /// second, nor received, unless a FIFO queue would keep back what follows them. `keeps_some`:
-    /// what is not chosen stays held for as long as all takes.
+    /// For callers that change each message. The first message comes alone, so that a missing
+    /// permission affects only that one. With a rate, the scan hands over, and receives, no more
+    /// than are due in a second, unless a FIFO queue would hold back later messages. `keeps_some`:
+    /// unchosen messages stay held until the end of the scan.
     pub(crate) fn one_by_one(mut self, rate: Option<u16>, keeps_some: bool) -> Self {
         self.first_alone = true;
         if let Some(rate) = rate.map(usize::from) {
@@ -103,7 +103,7 @@ impl<'a> Scan<'a> {
         self
     }
 
-    /// After so many of the counted messages have left the queue.
+    /// For a scan that starts after this many of the counted messages have left the queue.
     pub(crate) fn after(mut self, gone: u64) -> Self {
         self.gone = gone;
         self
@@ -114,8 +114,8 @@ impl<'a> Scan<'a> {
         VISIBILITY.saturating_add(Duration::from_secs(secs)).min(MAX_VISIBILITY)
     }
 
-    /// Hands over every message once. Whatever happens, [`release`](Self::release) has to come
-    /// after it.
+    /// Hands over every message once. The caller must call [`release`](Self::release) afterwards in
+    /// any case.
     pub(crate) async fn walk(
         &mut self,
         mut visit: impl AsyncFnMut(Vec<Letter>, &mut HeldMessages) -> Visited,
@@ -150,7 +150,7 @@ impl<'a> Scan<'a> {
         Ok(looked)
     }
 
-    /// Why nothing more is received, whatever there is.
+    /// The reason to receive no more, even if there are messages.
     fn has_to_end(&self) -> Option<ScanEnd> {
         if self.stop.is_told() {
             return Some(ScanEnd::Interrupted);
@@ -164,7 +164,7 @@ impl<'a> Scan<'a> {
             .then_some(ScanEnd::TimeUp)
     }
 
-    /// With what was not reached.
+    /// The result, with the messages that were not reached.
     async fn ended(&mut self, end: ScanEnd) -> Result<ScanResult, Error> {
         let cause = match end {
             ScanEnd::MaxMessages => Cause::MaxMessages,
@@ -186,9 +186,9 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Those that were not seen before, up to the bound. A receive of a FIFO queue may bring others
-    /// than those that were given back: what is beyond the bound nobody looks at, and it is made
-    /// visible again with the rest.
+    /// The new messages, up to the bound. A receive of a FIFO queue may bring other messages than
+    /// those that were released. Messages beyond the bound are not shown, and become visible again
+    /// with the rest.
     fn new_of(&mut self, letters: Vec<Letter>) -> Vec<Letter> {
         let is_new = |letter: &Letter| {
             self.seen.len() < self.max_messages && self.seen.insert(letter.id.clone())
@@ -233,7 +233,7 @@ impl<'a> Scan<'a> {
     async fn receive(&mut self) -> Result<Vec<Letter>, Error> {
         let is_first = self.first_alone && self.seen.is_empty();
         let again = std::mem::take(&mut self.given_back);
-        // What comes once more comes first.
+        // Released messages are received before others.
         let most = self.max_messages - self.seen.len() + again;
         let (calls, most) = match () {
             () if is_first => (1, 1),
@@ -259,7 +259,7 @@ impl<'a> Scan<'a> {
                         .into_iter()
                         .filter_map(|record| Letter::new(record, asked))
                         .collect();
-                    // Without anything new a group would be received again for ever.
+                    // A group without new messages would otherwise be received again forever.
                     if is_full
                         && self.queue.arn.is_fifo()
                         && received.iter().any(|one| !self.seen.contains(&one.id))
@@ -277,13 +277,13 @@ impl<'a> Scan<'a> {
         failure.map_or(Ok(letters), Err)
     }
 
-    /// Makes the messages of a FIFO group visible that keep back what follows them; `false` if
-    /// there is no such group.
+    /// Makes the held messages of a FIFO group visible, so that SQS hands out their successors;
+    /// `false` if there is no such group.
     async fn give_back_a_cut_group(&mut self) -> bool {
         let Some(of_group) = self.cut.next(&self.held) else { return false };
         let handles: Vec<&str> = of_group.iter().map(|(_, handle)| handle.as_str()).collect();
         let Ok(responses) = self.sqs.release(&self.queue.arn, &handles).await else {
-            // It is told when all are made visible.
+            // The final release reports the error.
             self.cut.give_up();
             return false;
         };
@@ -296,7 +296,7 @@ impl<'a> Scan<'a> {
         true
     }
 
-    /// The messages of those that were counted at the beginning that an error has left unseen.
+    /// The counted messages that an error left unseen.
     pub(crate) fn broken_off(&self) -> Unseen {
         Unseen::broken_off(self.queue, self.seen())
     }
@@ -305,13 +305,13 @@ impl<'a> Scan<'a> {
         self.seen.len()
     }
 
-    /// How long a message that was received is ours, with something to spare.
+    /// The time for which a received message is surely hidden.
     pub(crate) fn time_in_hand(&self) -> Duration {
         self.visibility.saturating_sub(RESERVE)
     }
 
-    /// Makes everything visible again that is still held. What could not be made so is said;
-    /// `false` then.
+    /// Makes all held messages visible again. If that fails for some, notes them and returns
+    /// `false`.
     pub(crate) async fn release(&mut self) -> bool {
         self.progress.clear();
         let held = self.held.take();
@@ -347,14 +347,14 @@ impl<'a> Scan<'a> {
         if let Some(why) = why {
             let mins = self.visibility.as_secs().div_ceil(60);
             note(&format!(
-                "{} stay hidden for at most {mins} minutes, then come back by themselves: {why}",
+                "{} stay hidden for at most {mins} minutes and then become visible again: {why}",
                 messages(hidden)
             ));
         }
         hidden == 0
     }
 
-    /// Says what was not seen; `false` when there is such.
+    /// Notes the messages that were not seen; `false` if there are any.
     pub(crate) fn tell(&self, result: &ScanResult) -> bool {
         result.tell(self.looked_at(), self.queue.arn.name())
     }
@@ -364,7 +364,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// Codes of a message that is not hidden any more. Source: SQS API reference,
+/// Codes for a message that is no longer hidden. Source: SQS API reference,
 /// `ChangeMessageVisibility`.
 fn is_visible_or_gone(code: &str) -> bool {
     ["MessageNotInflight", "InvalidParameterValue", "ReceiptHandleIsInvalid"].contains(&code)

@@ -1,26 +1,26 @@
-//! How a look through a queue ended, and what it did not reach.
+//! The end of a scan, and the messages that it did not reach.
 
 use super::unseen::{Cause, Unseen};
 use super::{messages, note};
 
-/// Why looking ended.
+/// The reason for the end of a scan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ScanEnd {
-    /// There was nothing more to see.
+    /// There were no more messages.
     Empty,
-    /// Whoever looked had seen enough.
+    /// The caller had seen enough.
     Enough,
     /// `--max-messages`.
     MaxMessages,
-    /// The first messages would have become visible.
+    /// The first messages were about to become visible.
     TimeUp,
     Interrupted,
 }
 
-/// What looking has come to.
+/// The result of a scan.
 pub(crate) struct ScanResult {
     pub(crate) end: ScanEnd,
-    /// Nothing if whoever looked had seen enough, or was interrupted.
+    /// Empty if the caller had seen enough, or if the scan was interrupted.
     pub(crate) unseen: Unseen,
 }
 
@@ -33,23 +33,21 @@ impl ScanResult {
         }
     }
 
-    /// Says what was not seen of this queue, in which so many messages were looked at; `false` when
-    /// there is such.
+    /// Notes the messages of this queue that were not seen; `false` if there are any.
     pub(crate) fn tell(&self, looked_at: usize, queue: &str) -> bool {
         let seen = messages(looked_at);
         match self.end {
             ScanEnd::MaxMessages if self.unseen.of(Cause::MaxMessages) > 0 => note(&format!(
-                "partial: {seen} looked at, about {} more in {queue}; --max-messages raises the \
-                 bound",
+                "partial: {seen} looked at, about {} more in {queue}; raise --max-messages",
                 self.unseen.of(Cause::MaxMessages)
             )),
             ScanEnd::TimeUp => note(&format!(
                 "partial: {seen} looked at, about {} more; run it again for the rest",
                 self.unseen.of(Cause::TimeUp)
             )),
-            ScanEnd::Interrupted => note(&format!(
-                "interrupted: {seen} looked at, and visible again unless brought back"
-            )),
+            ScanEnd::Interrupted => {
+                note(&format!("interrupted: {seen} looked at, and visible again unless redriven"));
+            }
             ScanEnd::MaxMessages | ScanEnd::Empty | ScanEnd::Enough => {}
         }
         self.unseen.tell(queue);

@@ -1,5 +1,4 @@
-//! SQS, as this command asks it: the library's port for messages, the SDK for what a queue's owner
-//! may ask.
+//! The calls to SQS: the library's port for messages, the SDK for operations of a queue's owner.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,11 +17,11 @@ use tokio::time::{Instant, sleep, timeout};
 
 use crate::{Error, redrive_policy};
 
-/// What a call may take beyond what it waits for.
+/// The longest time of a call, in addition to its wait.
 const CALL_TIMEOUT: Duration = Duration::from_secs(20);
-/// How often a call is tried.
+/// Attempts of a call.
 const MAX_ATTEMPTS: u32 = 5;
-/// Before the second try; then twice as long each time.
+/// The delay before the second attempt; each further delay is twice as long.
 const PAUSE: Duration = Duration::from_millis(200);
 
 pub(crate) struct Sqs {
@@ -31,10 +30,10 @@ pub(crate) struct Sqs {
     pub(super) endpoint: String,
 }
 
-/// A queue by its attributes.
+/// A queue, described by its attributes.
 pub(crate) struct Described {
     pub(crate) arn: QueueArn,
-    /// Approximately, as SQS says.
+    /// SQS's approximate count.
     pub(crate) visible: u64,
     pub(crate) in_flight: u64,
     pub(crate) delayed: u64,
@@ -44,7 +43,7 @@ pub(crate) struct Described {
 
 /// A move task of SQS.
 pub(crate) struct MoveTask {
-    /// Only while it runs.
+    /// Only while the task runs.
     pub(crate) handle: Option<String>,
     pub(crate) status: String,
     pub(crate) moved: u64,
@@ -54,7 +53,7 @@ pub(crate) struct MoveTask {
 }
 
 impl Described {
-    /// The messages in whatever state.
+    /// The messages in all states.
     pub(crate) fn count(&self) -> u64 {
         self.visible.saturating_add(self.in_flight).saturating_add(self.delayed)
     }
@@ -83,7 +82,7 @@ impl Sqs {
         Self { port: SqsQueue::new(&client), client, endpoint: "its endpoint".to_owned() }
     }
 
-    /// By these settings, which lead to this endpoint.
+    /// With these settings, which lead to this endpoint.
     pub(crate) fn of(sdk: &aws::SdkConfig, endpoint: String) -> Self {
         Self { endpoint, ..Self::new(Client::new(sdk)) }
     }
@@ -110,7 +109,7 @@ impl Sqs {
         };
         let count = |name| attribute(name).and_then(|count| count.parse().ok()).unwrap_or_default();
         Ok(Described {
-            // Its own word counts: it knows its partition.
+            // The queue's own ARN counts, since it has the partition.
             arn: attribute("QueueArn")
                 .and_then(|arn| arn.parse().ok())
                 .unwrap_or_else(|| queue.clone()),
@@ -121,7 +120,7 @@ impl Sqs {
         })
     }
 
-    /// What SQS takes the time to be, to the second.
+    /// SQS's time, to the second.
     pub(crate) async fn now(&self, queue: &QueueArn) -> Result<SystemTime, Error> {
         let told = with_retries(RetryWhen::WithoutAnswer, Duration::ZERO, async || {
             self.port.describe(queue).await
@@ -152,8 +151,8 @@ impl Sqs {
         }
     }
 
-    /// Starts a task that moves everything, and returns its handle.
-    /// Sent once: the SDK would repeat a request that had an effect and no response.
+    /// Starts a task that moves all messages, and returns its handle. Sent once: the SDK would
+    /// repeat a request that had an effect and no response.
     pub(crate) async fn start_move(
         &self,
         queue: &QueueArn,
@@ -184,14 +183,15 @@ impl Sqs {
         Ok(latest.map(move_task))
     }
 
-    /// Ends a task, and returns how many messages it has moved.
+    /// Cancels a task, and returns the number of messages that it has moved.
     pub(crate) async fn cancel_move(&self, queue: &QueueArn, handle: &str) -> Result<u64, Error> {
         let request = self.client(queue).cancel_message_move_task().task_handle(handle);
         let response = ask!(self, "CancelMessageMoveTask", queue, request)?;
         Ok(u64::try_from(response.approximate_number_of_messages_moved()).unwrap_or_default())
     }
 
-    /// Messages, and when the request for them was sent: SQS hides them since then at the earliest.
+    /// Receives messages, with the time of the request: SQS has hidden them since then at the
+    /// earliest.
     pub(crate) async fn receive(
         &self,
         queue: &QueueArn,
@@ -204,7 +204,8 @@ impl Sqs {
         received.await.map_err(|error| self.refusal("ReceiveMessage", queue, &error))
     }
 
-    /// Sends at most [`MAX_BATCH_ENTRIES`] messages; never again what may have been stored.
+    /// Sends at most [`MAX_BATCH_ENTRIES`] messages. Never resends a message that SQS may have
+    /// stored.
     pub(crate) async fn send(
         &self,
         queue: &QueueArn,
@@ -239,12 +240,12 @@ impl Sqs {
     }
 }
 
-/// After what a call is tried again.
+/// The errors after which a call is tried again.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum RetryWhen {
-    /// SQS says that it did nothing, and may do it later.
+    /// SQS reports that it did nothing, and may accept the call later.
     Refused,
-    /// Also when nobody says what became of it: for what does no harm when it is done twice.
+    /// Also errors with an unknown effect, for calls that may run twice.
     WithoutAnswer,
 }
 
@@ -282,7 +283,7 @@ async fn once<T>(
         .unwrap_or_else(|_| Err(CallError::ambiguous("TimedOut")))
 }
 
-/// Entries that may be carried out twice: what is not confirmed is tried again.
+/// Calls that may take effect twice: unconfirmed entries are tried again.
 async fn each(
     handles: &[&str],
     call: impl AsyncFn(&[&str]) -> Result<Vec<Confirmation>, CallError>,
@@ -308,7 +309,7 @@ async fn each(
     Ok(results)
 }
 
-/// Whether trying again cannot change it.
+/// Whether another attempt cannot change the result.
 fn is_settled(confirmation: &Confirmation) -> bool {
     match confirmation {
         Ok(()) => true,

@@ -1,5 +1,4 @@
-//! What was not reached: how many messages SQS counts beyond those that were seen, and why they
-//! stay out of reach.
+//! The messages that a scan did not reach: SQS's count beyond the seen ones, and the reasons.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,18 +10,18 @@ use super::sqs::{Described, Sqs};
 use super::{messages, note};
 use crate::Error;
 
-/// Between two looks at the counts.
+/// The interval between two reads of the counts.
 pub(crate) const PAUSE: Duration = Duration::from_millis(500);
-/// How often the counts are asked for where those of the beginning also speak of more than was
-/// seen.
+/// Reads of the counts, if the counts at the start exceed the seen messages too.
 const ASKS: u32 = 3;
-/// How often in all, where new messages arrive in between.
+/// Reads in all, if new messages arrive in between.
 const MAX_ASKS: u32 = 10;
-/// How long they may contradict those of the beginning. Source: SQS developer guide, "Available
-/// CloudWatch metrics for Amazon SQS": they are consistent a minute after the last change.
+/// The time for which the counts may contradict those at the start. Source: SQS developer guide,
+/// "Available CloudWatch metrics for Amazon SQS": they are consistent a minute after the last
+/// change.
 const SETTLES: Duration = Duration::from_mins(1);
 
-/// Why a message was not reached.
+/// The reason for which a message was not reached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum Cause {
@@ -31,15 +30,15 @@ pub(crate) enum Cause {
     AnotherReader,
     Delayed,
     MaxMessages,
-    /// The first messages would have become visible before it was received.
+    /// The first messages were about to become visible before it was received.
     TimeUp,
     /// An error ended the command before it was received.
     BrokenOff,
-    /// SQS gives no reason.
+    /// The reason is unknown.
     NotReceived,
 }
 
-/// How many were not reached, approximately.
+/// The approximate number of messages that were not reached.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(transparent)]
 pub(crate) struct Unseen {
@@ -47,7 +46,7 @@ pub(crate) struct Unseen {
 }
 
 impl Unseen {
-    /// After an error nobody asks for SQS's counts again: those of the beginning.
+    /// After an error, the counts at the start stand, since the command does not read them again.
     pub(crate) fn broken_off(before: &Described, seen: Seen) -> Self {
         let mut unseen = Self::default();
         unseen.add(Cause::BrokenOff, before.count().saturating_sub(seen.all));
@@ -62,7 +61,7 @@ impl Unseen {
         self.by_cause.values().sum()
     }
 
-    /// The messages that SQS would hand out, for another reason.
+    /// Gives another reason for the messages that SQS would hand out.
     pub(crate) fn because(mut self, cause: Cause) -> Self {
         let visible =
             [Cause::FifoGroup, Cause::NotReceived].map(|cause| self.by_cause.remove(&cause));
@@ -80,7 +79,7 @@ impl Unseen {
         self.by_cause.get(&cause).copied().unwrap_or_default()
     }
 
-    /// Says how many of this queue, why, and what to do, unless that is known to whoever looked.
+    /// Notes the number, the reason and the remedy, unless the caller already knows the reason.
     pub(crate) fn tell(&self, queue: &str) {
         for (cause, count) in &self.by_cause {
             if let Some(words) = cause.words() {
@@ -94,15 +93,14 @@ impl Cause {
     fn words(self) -> Option<&'static str> {
         Some(match self {
             Self::FifoGroup => {
-                "SQS hands out the first ten messages of a FIFO group at most, and the rest only \
-                 when those are gone; redrive the first ones (--to sends them to a queue of your \
-                 choice), then run this again"
+                "SQS hands out at most the first ten messages of a FIFO group; redrive these (--to \
+                 sends them to a queue of your choice), then run this again"
             }
             Self::AnotherReader => {
-                "another reader holds what is in flight, or a response with it was lost; run this \
-                 again when its visibility timeout has ended"
+                "another reader holds them, or SQS's response with them was lost; run this again \
+                 after their visibility timeout"
             }
-            Self::Delayed => "the delay has not ended; run this again when it has",
+            Self::Delayed => "their delay has not ended; run this again after it",
             Self::NotReceived => {
                 "SQS counts more messages than it handed out, and its counts are approximate; run \
                  this again in a minute"
@@ -112,56 +110,55 @@ impl Cause {
     }
 }
 
-/// What was seen so far.
+/// The messages seen so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Seen {
     pub(crate) all: u64,
-    /// Of those, in the queue still.
+    /// The seen messages that are still in the queue.
     pub(crate) here: u64,
-    /// Of those, hidden by us.
+    /// The seen messages that this scan hides.
     pub(crate) held: u64,
-    /// Of a FIFO group we hide as many as SQS hands out.
+    /// The scan hides as many messages of a FIFO group as SQS hands out.
     pub(crate) has_a_full_group: bool,
 }
 
-/// SQS's counts against what was seen. They are approximate, and lag behind deletions: those of now
-/// and those of the beginning are wrong at different times, so that both are heard.
+/// SQS's counts compared with the seen messages. The counts are approximate and lag behind
+/// deletions. The current ones and those at the start are wrong at different times, so both are
+/// used.
 #[derive(Default)]
 pub(crate) struct Comparison {
-    /// Since the latest new message.
+    /// The time since the latest new message.
     asks: u32,
     asks_in_all: u32,
-    /// When as many were seen as there were at the beginning.
+    /// The time at which the scan had seen as many messages as there were at the start.
     since: Option<Instant>,
     is_last: bool,
 }
 
 impl Comparison {
-    /// For counts of which it is known that they speak of more.
+    /// For counts that are known to exceed the seen messages.
     pub(crate) fn asking_once() -> Self {
         Self { asks: ASKS - 1, ..Self::default() }
     }
 
-    /// For when there is no time to ask again.
+    /// For a scan without time for another read.
     pub(crate) fn at_once() -> Self {
         Self { is_last: true, ..Self::default() }
     }
 
-    /// After new messages came.
+    /// For a scan that has received new messages.
     pub(crate) fn again(&mut self) {
         self.asks = 0;
     }
 
-    /// Whether the counts have had their time since as many were seen as there were at the
-    /// beginning. Messages that arrive one after another would make a look go on for as long as
-    /// they do.
+    /// Whether the counts have settled since the scan had seen as many messages as there were at
+    /// the start. A steady arrival of messages must not prolong the scan.
     pub(crate) fn is_overdue(&mut self, before: &Described, seen: Seen) -> bool {
         seen.all >= before.count()
             && self.since.get_or_insert_with(Instant::now).elapsed() >= SETTLES
     }
 
-    /// `None` as long as the counts may still change. `before` is the queue as it was at the
-    /// beginning.
+    /// `None` while the counts may still change. `before` is the queue at the start.
     pub(crate) async fn ask(
         &mut self,
         sqs: &Sqs,
@@ -195,7 +192,7 @@ fn unseen(now: &Described, seen: Seen, more: u64) -> Unseen {
     let is_fifo = now.arn.is_fifo();
     let rest = match () {
         () if is_fifo && seen.has_a_full_group => Cause::FifoGroup,
-        // SQS keeps back what follows the reader's messages in their groups.
+        // SQS holds back the successors of the reader's messages in their groups.
         () if is_fifo && others > 0 => Cause::AnotherReader,
         () => Cause::NotReceived,
     };
@@ -236,7 +233,7 @@ mod tests {
             ("a.fifo", [5, 0, 0], [2, 3, 0], [3, 3, 3], r#"{"notReceived":2}"#),
             ("a.fifo", [2, 1, 0], [2, 1, 0], [0, 0, 0], r#"{"anotherReader":3}"#),
             ("a.fifo", [5, 0, 0], [2, 0, 0], [3, 0, 0], r#"{"notReceived":2}"#),
-            // The counts of now are late by the deletions.
+            // The current counts lag by the deletions.
             ("a", [5, 2, 0], [0, 7, 0], [5, 0, 0], r#"{"anotherReader":2}"#),
         ] {
             assert_eq!(

@@ -1,5 +1,5 @@
-//! The operations of Lambda and IAM that the doctor calls, and the fields of their answers that it
-//! reads. Names as in the services' API references.
+//! The operations of Lambda and IAM that the doctor calls, and the fields of their responses that
+//! it reads. Names as in the services' API references.
 
 use std::collections::HashMap;
 
@@ -30,7 +30,7 @@ pub(crate) struct Environment {
     pub(crate) error: Option<Encrypted>,
 }
 
-/// Why something is not shown.
+/// The reason for a hidden value.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
 pub(crate) struct Encrypted {

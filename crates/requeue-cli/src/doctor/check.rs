@@ -5,7 +5,7 @@ use super::diagnosis::{Checked, Finding, Skip};
 
 pub(crate) struct Check {
     pub(crate) id: &'static str,
-    /// Why it matters.
+    /// The reason for the check, as the output shows it.
     pub(crate) why: &'static str,
     pub(crate) look: fn(&Context<'_>) -> Checked,
 }

@@ -1,5 +1,5 @@
-//! What a check looks at, and the questions that several of them ask. A question that cannot be
-//! answered ends the check.
+//! The input of a check, and questions that several checks share. A question without an answer ends
+//! the check.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ impl<'d> Context<'d> {
         Ok(&self.path()?.source)
     }
 
-    /// The source's attributes. That there are none, the check `queue` says.
+    /// The source's attributes. If there are none, the check `queue` reports it.
     pub(crate) fn queue(&self) -> Result<&'d QueueAttributes, Skip> {
         self.source()?.known().ok_or(Skip::NotApplicable)
     }
@@ -66,12 +66,12 @@ impl<'d> Context<'d> {
         }
     }
 
-    /// Whether a message waits in its place in the queue, and each receive counts as a retry.
+    /// Whether a message waits by its visibility timeout, so that each receive counts as a retry.
     pub(crate) fn waits_in_place(&self) -> Result<bool, Skip> {
         Ok(self.source()?.arn.is_fifo() || self.config()?.strategy == Strategy::Visibility)
     }
 
-    /// Whether the function sends to any of its own queues what failed.
+    /// Whether the function sends copies to any of its own queues.
     pub(crate) fn sends_copies(&self) -> Result<bool, Skip> {
         let config = self.config()?;
         let has_standard = self.deployment.paths.iter().any(|path| !path.source.arn.is_fifo());
@@ -100,7 +100,7 @@ impl<'d> Context<'d> {
 }
 
 impl Reached {
-    /// Its attributes, if it is there and tells them.
+    /// Its attributes, if the queue exists and they could be read.
     pub(crate) fn known(&self) -> Option<&QueueAttributes> {
         self.queue.as_ref().ok()?.as_ref()
     }

@@ -1,8 +1,8 @@
-//! What a check says. It knows neither a check nor how a finding is shown.
+//! The result of a check. It knows neither the checks nor the output.
 
 use super::facts::Unread;
 
-/// From good to bad. What is not known is never good.
+/// From good to bad. Unknown is never good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     Ok,
@@ -24,12 +24,12 @@ impl Level {
     }
 }
 
-/// What was found, and what to do about it.
+/// A finding, and its remedies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Diagnosis {
     pub(crate) level: Level,
     pub(crate) found: String,
-    /// Commands and lines of a template, of which one is enough unless the finding says otherwise.
+    /// Commands and lines of a template. One of them is enough, unless the finding says otherwise.
     pub(crate) remedies: Vec<String>,
 }
 
@@ -61,12 +61,12 @@ impl Diagnosis {
     }
 }
 
-/// Why a check has no diagnosis of its own.
+/// The reason for a check without a diagnosis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Skip {
-    /// There is nothing to look at, or another check has said that it cannot be seen.
+    /// There is nothing to check, or another check has reported the reason.
     NotApplicable,
-    /// This says why it is not known.
+    /// The fact is not known, for this reason.
     Unknown(Diagnosis),
 }
 
@@ -77,14 +77,13 @@ impl From<&Unread> for Skip {
             let found = format!("not checked: {permission} on {resource} was refused ({code})");
             Diagnosis::unknown(
                 found,
-                [format!("let who runs this have {permission} on {resource}")],
+                [format!("run it with the permission {permission} on {resource}")],
             )
         } else {
             let found = format!("not checked: {permission} on {resource} had no response ({code})");
             Diagnosis::unknown(
                 found,
-                ["run it again where AWS answers; check the network, the region and \
-                     AWS_ENDPOINT_URL"],
+                ["check the network, the region and AWS_ENDPOINT_URL, and run it again"],
             )
         })
     }
@@ -92,12 +91,12 @@ impl From<&Unread> for Skip {
 
 pub(crate) type Checked = Result<Diagnosis, Skip>;
 
-/// A diagnosis, and on what.
+/// A diagnosis with its subject.
 #[derive(Clone, Debug)]
 pub(crate) struct Finding {
     pub(crate) id: &'static str,
     pub(crate) why: &'static str,
-    /// The name of the queue, where it is one of several that a function may have.
+    /// The name of the queue, for checks of one of the function's queues.
     pub(crate) queue: Option<String>,
     pub(crate) diagnosis: Diagnosis,
 }

@@ -1,5 +1,4 @@
-//! What was read of a deployment: plain data. It knows neither AWS's clients nor what is good or
-//! bad.
+//! The facts of a deployment: plain data. It knows neither AWS's clients nor good and bad.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -7,19 +6,19 @@ use std::time::Duration;
 use requeue::queue::QueueArn;
 use requeue::{QueueConfig, RecursiveLoop};
 
-/// What was asked for, or why it is not known.
+/// A fact, or the reason for which it is unknown.
 pub(crate) type Known<T> = Result<T, Unread>;
 
-/// Something that AWS did not tell.
+/// A fact that AWS did not give.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Unread {
-    /// The permission that asking for it needs.
+    /// The permission for the request.
     pub(crate) permission: &'static str,
-    /// The ARN, or the name, of what was asked about.
+    /// The ARN or the name of the resource.
     pub(crate) resource: String,
-    /// The service's code, or a word for what became of the request.
+    /// The service's error code, or a word for the failure of the request.
     pub(crate) code: String,
-    /// Whether that is an answer, so that a permission may help.
+    /// Whether the service responded, so that a permission may help.
     pub(crate) is_answered: bool,
 }
 
@@ -27,13 +26,13 @@ pub(crate) struct Unread {
 #[derive(Clone, Debug)]
 pub(crate) struct Deployment {
     pub(crate) region: String,
-    /// `None` for a queue that no mapping leads from: a worker's.
+    /// `None` for a queue without a mapping: a worker's.
     pub(crate) function: Option<Function>,
     pub(crate) settings: FunctionSettings,
-    /// What the policy document names for its queue.
+    /// `queueConfig` of the policy document.
     pub(crate) queue_config: QueueConfig,
     pub(crate) paths: Vec<QueuePath>,
-    /// Why it is not known whether the queue has mappings.
+    /// The reason for which the queue's mappings are unknown.
     pub(crate) unlisted: Option<Unread>,
 }
 
@@ -47,14 +46,14 @@ pub(crate) struct Function {
     pub(crate) logs: Logs,
     pub(crate) recursive_loop: Known<RecursiveLoop>,
     pub(crate) reserved_concurrency: Known<Option<u32>>,
-    /// Those that its settings name.
+    /// The secrets in its settings.
     pub(crate) secrets: Vec<Secret>,
 }
 
 /// A secret of Secrets Manager or a parameter of SSM.
 #[derive(Clone, Debug)]
 pub(crate) struct Secret {
-    /// Without what may follow it in a setting.
+    /// The ARN alone, without the suffix that a setting may have.
     pub(crate) arn: String,
     /// Whether the function's role may read it.
     pub(crate) decision: Known<AccessDecision>,
@@ -64,12 +63,12 @@ pub(crate) struct Secret {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Logs {
     pub(crate) is_json: bool,
-    /// `INFO` and so on, where the format is JSON.
+    /// `INFO` and so on, if the format is JSON.
     pub(crate) level: Option<String>,
     pub(crate) group: Option<String>,
 }
 
-/// The `REQUEUE_` variables, read as the function reads them at its start, but for its secrets.
+/// The `REQUEUE_` variables, read as the function reads them at its start, except for its secrets.
 #[derive(Clone, Debug)]
 pub(crate) enum FunctionSettings {
     Valid(Box<Valid>),
@@ -81,25 +80,25 @@ pub(crate) enum FunctionSettings {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Valid {
     pub(crate) config: requeue::Settings,
-    /// The ARNs of those that they name, without what may follow there.
+    /// The ARNs of the secrets in them, without suffixes.
     pub(crate) secrets: BTreeSet<String>,
-    /// How many variables there are.
+    /// The number of variables.
     pub(crate) variables: usize,
-    /// A file in the function's package, which nobody can read from outside. Then the policy in
-    /// `config` means nothing.
+    /// A policy file in the function's package, which cannot be read from outside. The policy in
+    /// `config` is then meaningless.
     pub(crate) policy_file: Option<String>,
-    /// Whether the strategy is named, and not merely the default.
+    /// Whether a setting names the strategy.
     pub(crate) names_strategy: bool,
 }
 
-/// One queue from which messages are taken, and where they go from there.
+/// A source queue, and the dead-letter queues behind it.
 #[derive(Clone, Debug)]
 pub(crate) struct QueuePath {
     pub(crate) mapping: Option<Mapping>,
     pub(crate) source: Reached,
-    /// By the source's redrive policy.
+    /// The dead-letter queue in the source's redrive policy.
     pub(crate) dead_letters: Option<Reached>,
-    /// By `REQUEUE_DEAD_LETTER_QUEUE_URL`.
+    /// The queue of `REQUEUE_DEAD_LETTER_QUEUE_URL`.
     pub(crate) direct: Option<Reached>,
 }
 
@@ -113,17 +112,17 @@ pub(crate) struct Mapping {
     pub(crate) maximum_concurrency: Option<u32>,
     /// The most pollers of the provisioned mode.
     pub(crate) maximum_pollers: Option<u32>,
-    /// The patterns, of which one has to match.
+    /// The patterns; one of them has to match.
     pub(crate) filters: Known<Vec<String>>,
 }
 
-/// A queue, and what the function's role may do to it.
+/// A queue, and the permissions of the function's role on it.
 #[derive(Clone, Debug)]
 pub(crate) struct Reached {
     pub(crate) arn: QueueArn,
-    /// `None` when there is no such queue.
+    /// `None` if the queue does not exist.
     pub(crate) queue: Known<Option<QueueAttributes>>,
-    /// `None` where nobody asked: there is no role, or it needs none.
+    /// `None` if there is no role, or if it needs no permission here.
     pub(crate) access: Option<Known<Access>>,
     pub(crate) key: Option<EncryptionKey>,
 }
@@ -161,7 +160,7 @@ pub(crate) enum AllowedSources {
 /// The key of a queue that KMS encrypts.
 #[derive(Clone, Debug)]
 pub(crate) enum EncryptionKey {
-    /// `alias/aws/sqs`, which everybody may use through SQS.
+    /// `alias/aws/sqs`, which all roles may use through SQS.
     ManagedByAws,
     /// One with a policy of its own.
     Customer {
@@ -171,7 +170,7 @@ pub(crate) enum EncryptionKey {
     },
 }
 
-/// What IAM says of each action.
+/// IAM's decision on each action.
 pub(crate) type Access = BTreeMap<String, AccessDecision>;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -181,6 +180,6 @@ pub(crate) enum AccessDecision {
     Denied,
     /// No statement allows it.
     NotAllowed,
-    /// The role's policies have conditions on what is not known here.
+    /// The role's policies have conditions on facts that are unknown here.
     Depends,
 }

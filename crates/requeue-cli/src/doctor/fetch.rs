@@ -1,5 +1,5 @@
-//! Reads a deployment through AWS's clients, and changes nothing. The only file of the doctor that
-//! calls them; what is good or bad, it does not know.
+//! Reads a deployment through AWS's clients, and changes nothing. Only this file of the doctor
+//! calls them, and it judges nothing.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ use super::facts::{
 use super::parse;
 use crate::{CREDENTIALS, Error};
 
-/// Longest wait for an answer, tries again included.
+/// Longest wait for a response, with all retries.
 const OPERATION_TIMEOUT: Duration = Duration::from_secs(30);
 
 pub(crate) struct Clients {
@@ -42,12 +42,14 @@ impl Clients {
             config = config.region(Region::new(region.to_owned()));
         }
         let config = config.build();
-        let region =
-            config.region().ok_or("in which region? Set AWS_REGION, or give --region")?.to_string();
+        let region = config
+            .region()
+            .ok_or("no region is known; set AWS_REGION, or add --region REGION")?
+            .to_string();
         Ok(Self { region, sqs: aws_sdk_sqs::Client::new(&config), sdk: config })
     }
 
-    /// The function of this name or ARN, with everything that it takes messages from.
+    /// The function of this name or ARN, with all its queues.
     pub(crate) async fn function(
         &self,
         name: &str,
@@ -57,7 +59,7 @@ impl Clients {
         let configuration = configuration.map_err(|error| match code(&error).as_str() {
             "ResourceNotFoundException" => {
                 format!(
-                    "there is no function {name} in {}: check its name and the region",
+                    "there is no function {name} in {}; check its name and the region",
                     self.region
                 )
             }
@@ -81,19 +83,19 @@ impl Clients {
             Ok(None) => {
                 let name = source.arn.name();
                 return Err(format!(
-                    "there is no queue {name} in {}: check its URL and the region",
+                    "there is no queue {name} in {}; check its URL and the region",
                     self.region
                 )
                 .into());
             }
             Err(Unread { permission, resource, code, is_answered: true }) => {
-                let needs = format!("that needs {permission}, and valid credentials");
-                return Err(format!("{resource} cannot be read ({code}): {needs}").into());
+                let needs = format!("use valid credentials with {permission}");
+                return Err(format!("{resource} cannot be read ({code}); {needs}").into());
             }
             Err(Unread { code, .. }) => {
                 let region = &self.region;
                 return Err(format!(
-                    "SQS does not respond in {region} ({code}): {CHECK} {CREDENTIALS}"
+                    "SQS does not respond in {region} ({code}); {CHECK} {CREDENTIALS}"
                 )
                 .into());
             }
@@ -181,16 +183,15 @@ impl Clients {
         Function { name, timeout, role, logs, recursive_loop, reserved_concurrency, secrets }
     }
 
-    /// Asks whether `role` may read what the settings name.
+    /// Asks whether `role` may read the secrets in the settings.
     async fn secrets(&self, role: &str, settings: &FunctionSettings) -> Vec<Secret> {
         let FunctionSettings::Valid(valid) = settings else { return Vec::new() };
         let asked = valid.secrets.iter().map(async |arn| {
             let action = reading(arn);
-            // Which characters the whole ARN ends with does not matter to a role that may read it
-            // whatever they are.
+            // A role may read any end of this ARN, so the real one does not matter.
             let resource = if is_whole(arn) { arn.clone() } else { format!("{arn}-XXXXXX") };
             let access = self.simulate(role, &[action], &resource).await;
-            // IAM answers for the action that it is asked about.
+            // IAM's response has a decision for each action.
             let decision =
                 access.map(|access| access.get(action).copied().unwrap_or(AccessDecision::Depends));
             Secret { arn: arn.clone(), decision }
@@ -198,7 +199,7 @@ impl Clients {
         join_all(asked).await
     }
 
-    /// Follows a queue to where its messages end, and asks what `role` may do on the way.
+    /// Follows a queue to its dead-letter queues, and asks for the permissions of `role` on them.
     async fn path(
         &self,
         mapping: Option<Mapping>,
@@ -263,13 +264,13 @@ impl Clients {
                 }
             },
         );
-        // The queue knows its partition better than a URL.
+        // A queue's ARN has its partition; a URL has none.
         let own = attribute(QueueAttributeName::QueueArn).and_then(|own| own.parse().ok());
         let queue = attributes.map(|attributes| attributes.as_ref().map(parse::queue));
         Reached { arn: own.unwrap_or(arn), queue, access: None, key }
     }
 
-    /// Asks what the role may do to a queue that is there, and with its key.
+    /// Asks for the permissions of the role on an existing queue and its key.
     async fn ask(&self, reached: &mut Reached, role: &str, actions: &[&str]) {
         reached.access = Some(self.simulate(role, actions, &reached.arn.to_string()).await);
         if let Some(EncryptionKey::Customer { name, access }) = &mut reached.key {
@@ -293,7 +294,7 @@ impl Clients {
         Ok(decisions.collect())
     }
 
-    /// Why there is nothing to look at.
+    /// The error for a deployment that cannot be read.
     fn unreadable<E, R>(&self, permission: &str, resource: &str, error: &SdkError<E, R>) -> String
     where
         E: ProvideErrorMetadata + std::error::Error + 'static,
@@ -302,8 +303,8 @@ impl Clients {
         let (code, region) = (code(error), &self.region);
         if let SdkError::ServiceError(_) = error {
             return format!(
-                "{resource} in {region} cannot be read ({code}): that needs {permission}, and \
-                 valid credentials"
+                "{resource} in {region} cannot be read ({code}); use valid credentials with \
+                 {permission}"
             );
         }
         let mut innermost: &dyn std::error::Error = error;
@@ -312,7 +313,7 @@ impl Clients {
         }
         let reason = innermost.to_string();
         format!(
-            "AWS does not respond in {region} ({code}: {}): {CHECK} {CREDENTIALS}",
+            "AWS does not respond in {region} ({code}: {}); {CHECK} {CREDENTIALS}",
             reason.lines().next().unwrap_or_default().trim_end_matches(". Attempted:")
         )
     }
@@ -322,7 +323,7 @@ const CHECK: &str = "check the network, AWS_ENDPOINT_URL, and that there are";
 const SIMULATE: &str = "iam:SimulatePrincipalPolicy";
 const MANAGED_KEY: &str = "alias/aws/sqs";
 
-/// The service's code, or a word for what became of the request.
+/// The service's error code, or a word for the failure of the request.
 fn code<E, R>(error: &SdkError<E, R>) -> String
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
@@ -351,7 +352,7 @@ where
     Unread { permission, resource: resource.to_string(), code: code(error), is_answered }
 }
 
-/// What `requeue work` would read here.
+/// The settings that `requeue work` would read here.
 async fn of_worker(policy: Option<&RetryPolicy>) -> FunctionSettings {
     match Config::load().await {
         Ok(mut config) => {

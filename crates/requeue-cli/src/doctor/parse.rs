@@ -1,4 +1,4 @@
-//! AWS's answers as facts. It asks nothing, and reads no secret.
+//! Turns AWS's responses into facts. Sends no request, and reads no secret.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,7 +19,7 @@ use crate::redrive_policy::{self, RedrivePolicy};
 
 const PREFIX: &str = "REQUEUE_";
 
-/// Keys may be named by their id alone, of which IAM knows nothing.
+/// A queue may name its key by the id alone, but IAM needs the ARN.
 pub(crate) fn key_name(key: &str, queue: &QueueArn) -> String {
     if key.starts_with("arn:") || is_alias(key) {
         return key.to_owned();
@@ -55,8 +55,8 @@ pub(crate) fn settings(
     )
 }
 
-/// Reads the variables of a program that runs elsewhere. With the policy in hand if it is given,
-/// whatever they say of it.
+/// Reads the variables of a program that runs elsewhere. A policy from `--policy` counts instead of
+/// theirs.
 fn read_settings<'v>(
     variables: impl IntoIterator<Item = (&'v str, &'v str)>,
     policy: Option<&RetryPolicy>,
@@ -66,7 +66,7 @@ fn read_settings<'v>(
     let names_strategy = variables.get("REQUEUE_STRATEGY").is_some_and(|value| !value.is_empty());
     let count = variables.len();
     let is_file = |value: &str| !value.is_empty() && !value.trim_start().starts_with('{');
-    // A path leads elsewhere on this machine.
+    // A path in them means another machine's file.
     let file =
         variables.get("REQUEUE_POLICY").copied().filter(|value| is_file(value)).map(str::to_owned);
     if file.is_some() {
@@ -140,7 +140,7 @@ pub(crate) fn mapping(mapping: &EventSourceMapping) -> Mapping {
 const DEFAULT_TIMEOUT: u64 = 3;
 /// Source: Lambda API reference, `CreateEventSourceMapping`.
 const DEFAULT_BATCH: u32 = 10;
-/// What a queue has that names none. Source: SQS API reference, `SetQueueAttributes`.
+/// The default of a queue. Source: SQS API reference, `SetQueueAttributes`.
 const DEFAULT_RECEIVES: u32 = 10;
 
 pub(crate) fn queue(attributes: &HashMap<QueueAttributeName, String>) -> QueueAttributes {

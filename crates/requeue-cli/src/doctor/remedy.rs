@@ -55,16 +55,16 @@ pub(crate) fn function(
     )
 }
 
-/// A variable. AWS's command line can only replace all of them at once, so this is a line of the
-/// template.
+/// A variable, as a line of the template: AWS's command line can only replace all variables at
+/// once.
 pub(crate) fn variable(name: &str, value: &str) -> String {
     format!("template, below Environment: Variables: `REQUEUE_{name}: {value}`")
 }
 
 pub(crate) const NO_DENY: &str =
-    "take the Deny out of the role's policies, its boundary or the organization's";
+    "remove the Deny from the role's policies, its boundary or the organization's policies";
 
-/// A policy of this name of the function's role, in place of the one that it may have.
+/// Puts a policy of this name into the function's role, and replaces an earlier one.
 pub(crate) fn grant(
     function: &Function,
     actions: &[&str],

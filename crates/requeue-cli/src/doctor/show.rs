@@ -1,4 +1,4 @@
-//! Findings for a person and for a program. It judges nothing.
+//! Prints findings as text and as JSON. Judges nothing.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::diagnosis::{Finding, Level};
 use super::facts::Deployment;
 
-/// One line for each finding, and below what is not ok: why it matters, and what to do about it.
+/// A line for each finding; if it is not ok, its reason and remedies follow.
 pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)]) -> String {
     let mut text = String::new();
     for (deployment, findings) in examined {
@@ -22,7 +22,7 @@ pub(crate) fn text(examined: &[(Deployment, Vec<Finding>)]) -> String {
                 .filter(|_| several)
                 .map(|queue| format!("{queue}: "))
                 .unwrap_or_default();
-            // Names and values come from AWS, or from whoever answers in its place.
+            // Names and values come from AWS or from an emulator, so they are escaped.
             let found = format!("{queue}{}", diagnosis.found);
             let _ = writeln!(
                 text,
@@ -52,7 +52,7 @@ fn subject(deployment: &Deployment) -> String {
     }
 }
 
-/// Which `anstream` takes out where it is not wanted.
+/// The colour's escape sequence. `anstream` removes it where no colour is wanted.
 fn colour(level: Level) -> &'static str {
     match level {
         Level::Ok => "\x1b[32m",

@@ -10,7 +10,7 @@ use crate::dlq_world::{BODIES, GROUPS, World, lines, side_by_side};
 use crate::run::scratch;
 
 const PAGE: &str = include_str!("../../../../docs/operate/dead-letter-tools.md");
-const PICTURE: &str = include_str!("../../../../docs/pictures/dlq-list.svg");
+const PICTURE: &str = include_str!("../../../../docs/dlq-list.svg");
 
 #[tokio::test]
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
@@ -61,7 +61,7 @@ async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
             let drawn = title.replace(' ', "&#160;");
             assert!(
                 PICTURE.contains(&drawn) && PAGE.contains(title),
-                "{title}: docs/pictures/dlq_list_svg.py draws it anew"
+                "{title}: docs/dlq_list_svg.py draws it anew"
             );
         }
         assert_eq!(
@@ -108,7 +108,7 @@ async fn a_look_that_is_not_complete_says_so() {
     let set = client.set_queue_attributes().queue_url(world.dead_letters.url());
     set.attributes("RedrivePolicy".into(), policy).send().await.unwrap();
     let run = world.dlq(&["list"]).await;
-    assert!(run.stderr.contains("after 99 of them SQS moves it on to third"), "{run:?}");
+    assert!(run.stderr.contains("after 99 receives SQS moves it to third"), "{run:?}");
 }
 
 #[tokio::test]
@@ -133,7 +133,7 @@ async fn trouble_on_the_way_hides_nothing() {
         _ => Fault::None,
     });
     let run = world.dlq(&["list"]).await;
-    let words = "note: 5 messages stay hidden for at most 4 minutes, then come back by themselves: \
+    let words = "note: 5 messages stay hidden for at most 4 minutes and then become visible again: \
                  SQS refuses";
     assert!(
         run.status == 1 && run.stdout.contains("5 messages") && run.stderr.contains(words),
@@ -233,7 +233,7 @@ async fn an_export_has_all_that_is_needed_to_send_a_message_again() {
     let file = path.to_str().unwrap();
     let run = world.dlq(&["export", file]).await;
     assert_eq!((run.status, run.stdout.as_str()), (0, ""), "{run:?}");
-    assert!(run.stderr.contains("5 messages written; nothing is deleted"), "{run:?}");
+    assert!(run.stderr.contains("5 messages written; nothing was deleted"), "{run:?}");
     let exported = lines(&fs::read_to_string(&path).unwrap());
     let mut bodies: Vec<&str> =
         exported.iter().map(|line| line["body"].as_str().unwrap()).collect();
@@ -258,7 +258,7 @@ async fn an_export_has_all_that_is_needed_to_send_a_message_again() {
     assert_eq!(refused.status, 1);
     assert_eq!(
         refused.stderr,
-        format!("error: {file} is there already: name another file, or replace it with --force\n")
+        format!("error: {file} exists already; name another file, or replace it with --force\n")
     );
     assert_eq!(lines(&fs::read_to_string(&path).unwrap()), exported);
     let run = world.dlq(&["export", file, "--force", "--unwrap"]).await;

@@ -115,7 +115,7 @@ async fn a_reader_that_goes_away_leaves_everything_visible() {
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 async fn a_full_disk_is_an_error_and_what_was_done_is_told_all_the_same() {
     let world = World::filled("annotate").await;
-    let moved = "5 messages moved to where they came from\n";
+    let moved = "5 messages moved to their source queues\n";
     let copied = "5 messages copied to orders\n";
     let full =
         "error: the standard output cannot be written: No space left on device (os error 28)\n";
@@ -184,20 +184,20 @@ async fn a_move_task_is_cancelled_by_ctrl_c_and_found_by_who_comes_later() {
     until(|| world.back().len() == 2).await;
     let second = world.dlq(&["redrive", "--yes"]).await;
     assert!(
-        second.status == 1 && second.stderr.contains("--follow watches that to its end"),
+        second.status == 1 && second.stderr.contains("follow it to its end with --follow"),
         "{second:?}"
     );
     signal(&child, "-INT");
     let (code, said) = ended(child).await;
     let moved = world.back().len();
     assert_eq!(code, Some(130), "{said}");
-    assert!(said.contains(&format!("{moved} messages moved to where they came from")), "{said}");
+    assert!(said.contains(&format!("{moved} messages moved to their source queues")), "{said}");
     sleep(Duration::from_millis(1_500)).await;
     assert_eq!(world.counts(), (5 - moved, moved), "nothing moves any more");
 
     let nothing = world.dlq(&["redrive", "--follow"]).await;
     assert!(
-        nothing.status == 1 && nothing.stderr.contains("is moving nothing out of orders-dlq"),
+        nothing.status == 1 && nothing.stderr.contains("no move task of orders-dlq is running"),
         "{nothing:?}"
     );
     let client = world.sqs.client();

@@ -100,12 +100,12 @@ async fn a_device_is_written_into_and_stays() {
         let run = world.dlq(&["export", text(&disk), "--force"]).await;
         assert_eq!(
             (run.status, run.stderr),
-            (1, format!("error: {} is a block device: name a file or a pipe\n", disk.display()))
+            (1, format!("error: {} is a block device; name a file or a pipe\n", disk.display()))
         );
     }
     let run = world.dlq(&["export", text(&directory), "--force"]).await;
     assert!(
-        run.status == 1 && run.stderr.contains("is a directory: name a file or a pipe"),
+        run.status == 1 && run.stderr.contains("is a directory; name a file or a pipe"),
         "{run:?}"
     );
     world.assert_all_visible();
@@ -123,9 +123,9 @@ async fn behind_a_link_the_file_is_replaced_and_the_link_stays() {
         let run = world.dlq(&[&["export", text(&link)], force].concat()).await;
         assert!(
             run.status == 1
-                && run
-                    .stderr
-                    .contains("is a symbolic link that leads nowhere: name the file itself"),
+                && run.stderr.contains(
+                    "is a symbolic link to a file that does not exist; name that file itself"
+                ),
             "{run:?}"
         );
         assert!(!file.exists() && link.is_symlink());
@@ -133,7 +133,7 @@ async fn behind_a_link_the_file_is_replaced_and_the_link_stays() {
     fs::write(&file, "before\n").unwrap();
     let mut before = File::open(&file).unwrap();
     let run = world.dlq(&["export", text(&link)]).await;
-    assert!(run.status == 1 && run.stderr.contains("is there already"), "{run:?}");
+    assert!(run.status == 1 && run.stderr.contains("exists already"), "{run:?}");
     assert_eq!(fs::read_to_string(&file).unwrap(), "before\n");
     let run = world.dlq(&["export", text(&link), "--force"]).await;
     assert_eq!((run.status, fs::read_to_string(&file).unwrap().lines().count()), (0, 5), "{run:?}");

@@ -90,8 +90,8 @@ fn three_groups(count: usize) -> impl Iterator<Item = (&'static str, &'static st
     (0..count).map(|at| (["a", "b", "c"][at % 3], "temporary"))
 }
 
-const FIFO_GROUP: &str = "SQS hands out the first ten messages of a FIFO group at most";
-const OTHER_READER: &str = "another reader holds what is in flight";
+const FIFO_GROUP: &str = "SQS hands out at most the first ten messages of a FIFO group";
+const OTHER_READER: &str = "another reader holds them";
 
 #[tokio::test]
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
@@ -277,7 +277,7 @@ async fn what_a_move_by_sqs_leaves_with_another_reader_is_told() {
     world.hold(2).await;
     let run = world.dlq(&["redrive", "--yes"]).await;
     let said =
-        "3 messages moved to where they came from\nabout 2 messages not reached, and still here\n";
+        "3 messages moved to their source queues\nabout 2 messages not reached, and still here\n";
     assert_eq!((run.status, run.stdout.as_str(), world.counts()), (1, said, (2, 3)), "{run:?}");
     assert!(run.stderr.contains(OTHER_READER), "{run:?}");
 }
@@ -372,7 +372,8 @@ async fn the_remedy_for_a_missing_reason_is_one_that_the_queue_allows() {
         message.set_message_deduplication_id(deduplication).send().await.unwrap();
         let run = world.dlq(&["list"]).await;
         let note = format!(
-            "1 message without a reason: Requeue writes it down with REQUEUE_DEAD_LETTER={modes}\n"
+            "1 message without a reason; set REQUEUE_DEAD_LETTER={modes}, and Requeue writes the \
+             reason into each dead letter\n"
         );
         assert!(run.status == 0 && run.stderr.contains(&note), "{run:?}");
     }

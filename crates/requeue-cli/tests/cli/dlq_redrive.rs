@@ -127,8 +127,7 @@ async fn from_a_dead_letter_queue_of_two_queues_each_copy_goes_to_its_own() {
         "1 message copied to bills\n\
          5 messages copied to orders\n\
          1 message not copied, and still here: sent here, and orders-dlq belongs to bills and \
-         orders: choose one with --source-queue-url\n\
-         "
+         orders; choose one with --source-queue-url\n"
     );
     assert_eq!(world.sqs.messages(&bills).unwrap()[0].body, "a bill");
     assert_eq!(world.dead()[0].id, stray);
@@ -198,13 +197,13 @@ async fn what_is_not_confirmed_stays_and_is_told() {
         (
             Box::new(entry(SEND, EntryOutcome::Ignored)),
             (1, 4),
-            "1 message not copied, and still here: Unconfirmed, so that the copy may exist",
+            "1 message not copied, and still here: Unconfirmed; the copy may exist",
         ),
         // It was stored, and SQS did not say so: twice rather than never.
         (
             Box::new(entry(SEND, EntryOutcome::Unmentioned)),
             (1, 5),
-            "1 message not copied, and still here: Unconfirmed, so that the copy may exist",
+            "1 message not copied, and still here: Unconfirmed; the copy may exist",
         ),
         (Box::new(entry(DELETE, refused(true))), (1, 5), "copied, but not deleted here"),
         (
@@ -219,7 +218,7 @@ async fn what_is_not_confirmed_stays_and_is_told() {
              arn:aws:sqs:us-east-1:000000000000:orders-dlq\n\
              ",
         ),
-        (always(SEND, Fault::LoseRequest), (5, 0), "so that the copy may exist"),
+        (always(SEND, Fault::LoseRequest), (5, 0), "the copy may exist"),
     ];
     let world = World::filled("annotate").await;
     let all: BTreeSet<String> = world.ids.iter().cloned().collect();
@@ -275,8 +274,8 @@ async fn a_move_task_is_found_whose_start_has_no_response() {
 #[tokio::test]
 async fn on_a_terminal_it_asks_first() {
     let world = World::filled("annotate").await;
-    let question = "orders-dlq has about 5 messages: SQS is to move them to where they came from. \
-                    Go on? [y/N]";
+    let question = "orders-dlq has about 5 messages; SQS will move them to their source queues. \
+                    Continue? [y/N]";
     for (keys, status, counts) in [("n\n", 1, (5, 0)), ("\n", 1, (5, 0)), ("yes\n", 0, (0, 5))] {
         let (code, said) = world.typed(keys, &["redrive"]).await;
         assert!(said.contains(question), "{said}");
@@ -364,7 +363,7 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         (
             &["list", "--queue-url", &nowhere],
             &format!(
-                "there is no queue arn:aws:sqs:us-east-1:000000000000:nowhere at {}: ",
+                "there is no queue arn:aws:sqs:us-east-1:000000000000:nowhere at {}; ",
                 world.server.url()
             ),
         ),
@@ -377,10 +376,10 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
             &["redrive", "--queue-url", &dead, "--reason", "too_old", "--yes"],
             "a similar value exists: 'too-old'",
         ),
-        (&["redrive", "--queue-url", &dead], "add --yes, as there is no terminal to ask on"),
+        (&["redrive", "--queue-url", &dead], "there is no terminal for a question: add --yes"),
         (
             &["redrive", "--queue-url", &dead, "--class", "quota"],
-            "orders-dlq has about 5 messages: those of class quota are to be copied",
+            "orders-dlq has about 5 messages; those of class quota will be copied",
         ),
         (
             &["redrive", "--queue-url", &dead, "--to", &dead, "--yes"],
@@ -388,7 +387,7 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         ),
         (
             &["redrive", "--queue-url", &queue, "--yes"],
-            "no queue names orders in its redrive policy: name the destination with --to",
+            "no queue names orders in its redrive policy; name the destination with --to",
         ),
         (&["peek", "--queue-url", &dead, "--class", "other"], "possible values: rate-limit, quota"),
     ] {
@@ -397,7 +396,8 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         assert_eq!(run.stdout, "");
     }
     let run = world.run(&["list", "--queue-url", &queue]).await;
-    let words = "note: no queue's redrive policy names orders: is it a dead-letter queue?";
+    let words = "note: no queue's redrive policy names orders, so it may not be a dead-letter \
+                 queue;";
     assert!(run.status == 0 && run.stderr.contains(words), "{run:?}");
     let run = requeue_with(&[("AWS_REGION", "us-east-1")], &["dlq", "list", "--queue-url", &dead]);
     let words = format!("Set AWS_ENDPOINT_URL_SQS={}", world.server.url());
@@ -417,7 +417,7 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         });
         let run = world.dlq(&["redrive", "--yes"]).await;
         let words = format!(
-            "SQS refuses {operation} on orders-dlq (AccessDenied): this identity needs the \
+            "SQS refuses {operation} on orders-dlq (AccessDenied); this identity needs the \
              permission sqs:{operation}"
         );
         assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
@@ -428,7 +428,7 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
         });
         let run = world.dlq(&["list"]).await;
         let words = format!(
-            "({code}): this identity needs kms:Decrypt and kms:GenerateDataKey on the queue's key"
+            "({code}); this identity needs kms:Decrypt and kms:GenerateDataKey on the queue's key"
         );
         assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
     }
@@ -438,10 +438,10 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
     world.sqs.create_queue("bills", [("RedrivePolicy", policy.as_str())]).unwrap();
     let run = world.dlq(&["redrive", "--yes"]).await;
     let words = "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills \
-                 and orders: choose one with";
+                 and orders; choose one with";
     assert!(run.status == 1 && run.stdout.contains(words), "{run:?}");
     let run = world.dlq(&["redrive", "--dry-run"]).await;
-    assert!(run.stdout.contains("5 of those by their claim come from orders\n"), "{run:?}");
+    assert!(run.stdout.contains("5 of these claim to come from orders\n"), "{run:?}");
     assert_eq!((world.counts(), payloads(&world.dead()).len()), ((5, 0), 5));
     world.assert_all_visible();
 }

@@ -44,7 +44,7 @@ struct Story {
 }
 
 const CLAIMED: &str =
-    "5 messages left here, by their claim to come from orders; --source with --to brings them back";
+    "5 messages left here, claiming to come from orders; redrive them with --source and --to";
 
 const STORIES: [Story; 11] = [
     Story {
@@ -88,7 +88,7 @@ const STORIES: [Story; 11] = [
         said: &[
             "1 message copied to bills",
             "5 messages not copied, and still here: sent here, and orders-dlq belongs to bills and \
-             orders: choose one with --source-queue-url",
+             orders; choose one with --source-queue-url",
         ],
     },
     Story {
@@ -99,7 +99,7 @@ const STORIES: [Story; 11] = [
         status: 1,
         said: &[
             "5 messages copied to orders",
-            "1 message of bills left here; --source with --to brings them back",
+            "1 message of bills left here; redrive them with --source and --to",
         ],
     },
     Story {
@@ -134,7 +134,7 @@ const STORIES: [Story; 11] = [
         status: 1,
         said: &[
             "1 message copied to bills",
-            "5 messages of orders left here; --source with --to brings them back",
+            "5 messages of orders left here; redrive them with --source and --to",
         ],
     },
     Story {
@@ -143,7 +143,7 @@ const STORIES: [Story; 11] = [
         arguments: &["--queue-url", "{dead}"],
         counts: (0, 5, 1),
         status: 0,
-        said: &["6 messages moved to where they came from"],
+        said: &["6 messages moved to their source queues"],
     },
 ];
 
@@ -198,9 +198,8 @@ async fn what_stays_is_told_with_the_queue_by_whose_word() {
     let Shared { world, bills } = &shared;
     let to_bills = ["redrive", "--dry-run", "--source-queue-url", &world.url(bills)];
     let run = world.run(&to_bills).await;
-    let words = "5 messages would stay here, by their claim to come from orders; --source with \
-                 --to brings them back\n\
-                 ";
+    let words = "5 messages would stay here, claiming to come from orders; redrive them with \
+                 --source and --to\n";
     assert!(
         run.stdout.contains(words) && run.stdout.contains("1 message would be copied to bills"),
         "{run:?}"
@@ -235,7 +234,7 @@ async fn what_stays_is_told_with_the_queue_by_whose_word() {
     let plan: Value = serde_json::from_str(&run.stdout).unwrap();
     assert_eq!(plan["leftByClaim"], json!({ "bills": 1, far: 1, "nonsense": 1 }), "{run:?}");
     let run = world.dlq(&["redrive", "--dry-run"]).await;
-    for words in ["1 of those by their claim come from bills\n", "come from nonsense\n"] {
+    for words in ["1 of these claim to come from bills\n", "come from nonsense\n"] {
         assert!(run.stdout.contains(words), "{run:?}");
     }
     let run = world.run(&["redrive", "--yes", "--source-queue-url", &world.url(bills)]).await;

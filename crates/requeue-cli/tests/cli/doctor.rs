@@ -41,12 +41,12 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
     let nowhere =
         &["doctor", "--queue-url", "https://sqs.eu-west-1.amazonaws.com/123456789012/orders"][..];
     for (variables, arguments, expected) in [
-        (&KEYS[3..], function, "in which region? Set AWS_REGION, or give --region"),
+        (&KEYS[3..], function, "no region is known; set AWS_REGION, or add --region REGION"),
         (
             &KEYS[2..],
             function,
-            "AWS does not respond in eu-west-1 (NoCredentials: no credentials found in chain): check the \
-             network, ",
+            "AWS does not respond in eu-west-1 (NoCredentials: no credentials found in chain); \
+             check the network, ",
         ),
         (
             &with_endpoint[..],
@@ -56,13 +56,13 @@ fn what_keeps_it_from_looking_is_told_with_the_remedy() {
         (
             &with_endpoint[..],
             nowhere,
-            "SQS does not respond in eu-west-1 (NoAnswer): check the network, ",
+            "SQS does not respond in eu-west-1 (NoAnswer); check the network, ",
         ),
         (
             &KEYS[2..],
             nowhere,
-            "SQS does not respond in eu-west-1 (NoCredentials): check the network, AWS_ENDPOINT_URL, and \
-             that there are AWS credentials",
+            "SQS does not respond in eu-west-1 (NoCredentials); check the network, \
+             AWS_ENDPOINT_URL, and that there are AWS credentials",
         ),
         (
             &KEYS[..],

@@ -17,7 +17,6 @@ mod measured;
 mod new;
 mod outage;
 mod documents;
-mod reference;
 mod schedule;
 mod serve;
 mod unwritable;

@@ -1,5 +1,5 @@
-//! Bringing messages back one by one: send the copy, see it confirmed by name, delete the original.
-//! What is not confirmed stays.
+//! Redrives messages by copies: sends each copy, waits until SQS confirms it by its id, and deletes
+//! the original. An unconfirmed message stays.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,21 +20,21 @@ use crate::dlq::letter::{Filter, Letter};
 use crate::dlq::sqs::Sqs;
 use crate::stop::Stop;
 
-/// What has become of the messages so far.
+/// The results so far.
 #[derive(Default)]
 pub(crate) struct Tally {
-    /// How many, by the name of the queue.
+    /// Their number, by the name of the queue.
     pub(crate) copied: BTreeMap<String, u64>,
     pub(crate) not_chosen: u64,
-    /// Of other queues than the one where they would go, by their sources.
+    /// Messages of other queues than their destination, by their sources.
     pub(crate) left: LeftBehind,
-    /// Sent after all this began: perhaps the same ones again.
+    /// Messages sent after the start: perhaps the same ones again.
     pub(crate) newcomers: u64,
-    /// Copied, and still here: they would be copied again.
+    /// Copied messages that are still here: a further redrive would copy them again.
     pub(crate) not_deleted: Vec<String>,
-    /// How many were not copied, by SQS's code or ours.
+    /// Messages that were not copied, by the code of SQS or of this command.
     pub(crate) failed: BTreeMap<String, u64>,
-    /// What makes going on pointless.
+    /// An error that makes it pointless to continue.
     pub(crate) fatal: Option<Error>,
 }
 
@@ -46,12 +46,13 @@ pub(crate) struct Copier<'a> {
     pub(crate) fresh_budget: bool,
     pub(crate) rate: Option<u16>,
     pub(crate) stop: &'a Stop,
-    /// What was sent here later stays: a copy that fails at once would go round for ever.
+    /// Messages that were sent here later stay. Otherwise a copy that fails at once would circulate
+    /// forever.
     pub(crate) until: SystemTime,
     pub(crate) time_in_hand: Duration,
-    /// When the first copy may be sent.
+    /// The time for the first copy.
     pub(crate) first: Instant,
-    /// Groups of which a message stayed behind: what follows it must not overtake it.
+    /// Groups with a message that stayed: later messages must not overtake it.
     pub(crate) blocked: BTreeSet<String>,
     pub(crate) tally: Tally,
 }
@@ -63,18 +64,18 @@ struct CopyDraft<'a> {
 }
 
 impl CopyDraft<'_> {
-    /// `None` of a message whose attributes cannot be read.
+    /// `None` if the attributes of the message cannot be read.
     fn outgoing(&self, to: &QueueArn) -> Option<Outgoing<'_>> {
         let id = Some(self.letter.id.as_str()).filter(|_| to.is_fifo());
         let mut outgoing = Outgoing::new(&self.body, self.letter.record.attributes.as_ref()?);
         outgoing.group_id = self.letter.record.group_id.as_deref().or(id);
-        // Sent twice within five minutes, it is stored once.
+        // SQS stores a message once if it is sent twice within five minutes.
         outgoing.deduplication_id = id;
         Some(outgoing)
     }
 }
 
-/// How one chunk went.
+/// The result of one chunk.
 #[derive(Default)]
 struct ChunkResult {
     done: Vec<String>,
@@ -86,11 +87,11 @@ struct ChunkResult {
 
 /// Chunks that are sent at the same time.
 const AT_ONCE: usize = 4;
-/// Ours, for a message that is hidden no longer for long enough.
+/// The code of this command for a message that may soon be visible again.
 const LAPSED: &str = "visibility timeout over";
 
 impl<'a> Copier<'a> {
-    /// Copies those that are meant of these messages.
+    /// Copies the chosen ones of these messages.
     pub(crate) async fn copy(
         &mut self,
         letters: Vec<Letter>,
@@ -133,7 +134,7 @@ impl<'a> Copier<'a> {
                 .iter()
                 .zip(carried)
                 .map(|(chunk, carried)| self.settle(to, chunk, carried, held));
-            // Each of them has happened, whatever the others say.
+            // Each chunk has taken effect, even if others failed.
             if ends.fold(false, |ended, end| ended | end.is_break()) {
                 return ControlFlow::Break(());
             }
@@ -146,7 +147,7 @@ impl<'a> Copier<'a> {
         self.tally.copied.values().chain(self.tally.failed.values()).sum()
     }
 
-    /// What is to be copied, and where to.
+    /// The messages to copy, with their destinations.
     fn drafts<'l>(&mut self, letters: &'l [Letter]) -> Vec<(&'l QueueArn, CopyDraft<'l>)>
     where
         'a: 'l,
@@ -175,8 +176,8 @@ impl<'a> Copier<'a> {
                 Ok(to) => Ok(to),
                 Err(reason_to_stay) => match self.tally.left.add(reason_to_stay) {
                     Some(why) => Err(why),
-                    // No failure: it does not count for --limit, and in its FIFO group the chosen
-                    // queue's messages may pass it.
+                    // A message of another queue is no failure: it does not count for --limit, and
+                    // in its FIFO group the chosen queue's messages may pass it.
                     None => continue,
                 },
             };
@@ -204,7 +205,7 @@ impl<'a> Copier<'a> {
         self.blocked.extend(letter.record.group_id.clone());
     }
 
-    /// Without those of a FIFO group that has to wait.
+    /// The messages without those of a FIFO group that has to wait.
     fn unblocked<'l>(
         &mut self,
         to: &QueueArn,
@@ -227,7 +228,7 @@ impl<'a> Copier<'a> {
         chunk
     }
 
-    /// Sends, finds each entry by its name, and only then deletes.
+    /// Sends, waits for the confirmation of each entry by its id, and only then deletes.
     async fn carry(&self, to: &QueueArn, chunk: &[CopyDraft<'_>]) -> ChunkResult {
         let mut carried = ChunkResult::default();
         let Some(asked) = chunk.iter().map(|draft| draft.letter.asked).min() else {
@@ -329,11 +330,11 @@ impl<'a> Copier<'a> {
 }
 
 fn may_exist(code: &str) -> String {
-    format!("{code}, so that the copy may exist")
+    format!("{code}; the copy may exist")
 }
 
-/// In the order given, of at most ten messages and 1 MiB. For a FIFO queue no two of a group: one
-/// that fails must not be overtaken.
+/// Chunks of at most ten messages and 1 MiB, in the given order. For a FIFO queue a chunk has one
+/// message of a group, because later messages must not overtake one that fails.
 fn chunks(drafts: Vec<CopyDraft<'_>>, is_fifo: bool) -> Vec<Vec<CopyDraft<'_>>> {
     let mut chunks: Vec<Vec<CopyDraft<'_>>> = Vec::new();
     let mut bytes = 0;

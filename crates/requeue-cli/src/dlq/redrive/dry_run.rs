@@ -1,4 +1,4 @@
-//! `requeue dlq redrive --dry-run`: what would be done.
+//! `requeue dlq redrive --dry-run`: shows the plan.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -31,7 +31,7 @@ struct DryRunJson<'a> {
     groups: Vec<GroupJson<'a>>,
 }
 
-/// Where how many would go.
+/// The number of messages for each destination.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct PlannedRoutes {
@@ -40,14 +40,14 @@ struct PlannedRoutes {
     to_copy: BTreeMap<String, u64>,
     #[serde(flatten)]
     left: LeftBehind,
-    /// By the reason for which nobody knows where to.
+    /// Messages without a destination, by the reason for it.
     not_possible: BTreeMap<String, u64>,
-    /// Of those, by the queue from which they claim to come.
+    /// The same messages, by the source queue that they claim.
     not_possible_by_claim: BTreeMap<String, u64>,
 }
 
 impl PlannedRoutes {
-    /// `false` of a message that stays because it belongs to another queue.
+    /// Returns `false` if the message stays because it belongs to another queue.
     fn add(&mut self, route: &RedriveRoute, letter: &Letter, dead: &DeadLetter<'_>) -> bool {
         let count = match route.of(letter, dead) {
             _ if route.moves(letter) => &mut self.to_move,
@@ -129,8 +129,8 @@ fn text(
         lines.push(format!("{}\n", groups.table()));
     }
     if route.by_move_task {
-        let to = route.moves_to().map_or("where they came from", QueueArn::name);
-        lines.push(format!("{} would be moved by SQS to {to}", messages(routes.to_move)));
+        let to = route.moves_to().map_or("their source queues", QueueArn::name);
+        lines.push(format!("SQS would move {} to {to}", messages(routes.to_move)));
     } else if routes.to_copy.is_empty() {
         lines.push("no message would be copied".to_owned());
     }
@@ -142,8 +142,7 @@ fn text(
         lines.push(format!("{} would stay here: {why}", messages(*count)));
     }
     for (source, count) in &routes.not_possible_by_claim {
-        lines
-            .push(format!("{count} of those by their claim come from {}", printable::line(source)));
+        lines.push(format!("{count} of these claim to come from {}", printable::line(source)));
     }
     if not_chosen > 0 {
         lines.push(format!("{} would stay here, not chosen", messages(not_chosen)));

@@ -1,4 +1,4 @@
-//! `requeue dlq redrive`: brings messages back, by SQS's move task or by copies.
+//! `requeue dlq redrive`: redrives messages, by SQS's move task or by copies.
 
 use std::collections::BTreeSet;
 use std::process::ExitCode;
@@ -27,9 +27,9 @@ use super::{DeadLetters, confirm, messages, note};
 use crate::stop::Stop;
 use crate::{Error, output};
 
-/// SQS tells its time in whole seconds.
+/// SQS's times have whole seconds.
 const CLOCK_GRAIN: Duration = Duration::from_secs(1);
-/// How far apart the clocks of SQS's own hosts may be.
+/// The greatest difference between the clocks of SQS's hosts.
 const CLOCK_SKEW: Duration = Duration::from_millis(500);
 
 pub(crate) async fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
@@ -57,8 +57,8 @@ async fn refuse_a_second_task(dead_letters: &DeadLetters) -> Result<(), Error> {
     };
     let since = task.started.and_then(moment).unwrap_or_default();
     Err(format!(
-        "SQS is moving messages out of {} since {since}, {} so far: --follow watches that to its \
-         end",
+        "a move task of {} has been running since {since} and has moved {} so far; follow it to \
+         its end with --follow",
         dead_letters.name(),
         task.moved
     )
@@ -94,8 +94,8 @@ async fn carry_out(
             MoveEnd::SourceUnknown if stop.is_told() => {}
             MoveEnd::SourceUnknown => {
                 note(
-                    "SQS does not know where the others belong, since they were sent here: they \
-                     are copied",
+                    "SQS does not know the source of the other messages, since they were sent \
+                     here; copying them",
                 );
                 has_to_copy = true;
             }
@@ -142,7 +142,8 @@ async fn copy_all(
         stop,
         until: began + CLOCK_GRAIN,
         time_in_hand: scan.time_in_hand(),
-        // Not before `until`: a copy that failed at once would count as old, and go round.
+        // Messages since `until` are new: a copy that failed at once would otherwise count as old,
+        // and circulate.
         first: Instant::now() + CLOCK_GRAIN + CLOCK_SKEW,
         blocked: BTreeSet::new(),
         tally: Tally::default(),
@@ -162,7 +163,11 @@ async fn copy_all(
 async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<ExitCode, Error> {
     let DeadLetters { sqs, queue, .. } = dead_letters;
     let Some(task) = moving::running(sqs, &queue.arn).await? else {
-        return Err(format!("SQS is moving nothing out of {} just now", queue.arn.name()).into());
+        return Err(format!(
+            "no move task of {} is running; start one with `requeue dlq redrive` without --follow",
+            queue.arn.name()
+        )
+        .into());
     };
     let stop = Stop::listen()?;
     let moved = moving::follow(sqs, &queue.arn, &task.handle.unwrap_or_default(), &stop).await?;
@@ -188,7 +193,9 @@ async fn follow(arguments: &Arguments, dead_letters: &DeadLetters) -> Result<Exi
         MoveEnd::Completed if is_complete => Ok(ExitCode::SUCCESS),
         MoveEnd::Completed | MoveEnd::Cancelled => Ok(stop.exit_code(ExitCode::FAILURE)),
         MoveEnd::SourceUnknown => {
-            Err("SQS does not know where the others belong: redrive copies them".into())
+            Err("SQS does not know the source of the other messages; run redrive without --follow \
+                 to copy them"
+                .into())
         }
         MoveEnd::Failed(why) => Err(format!("SQS's move task failed: {why}").into()),
     }

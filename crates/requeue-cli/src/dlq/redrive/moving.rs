@@ -1,4 +1,4 @@
-//! Moving by SQS itself: a message move task, followed to its end.
+//! Redriving by SQS itself: starts a message move task and follows it to its end.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::dlq::sqs::{Described, MoveTask, Sqs};
 use crate::dlq::unseen::{Comparison, PAUSE, Seen, Unseen};
 use crate::stop::Stop;
 
-/// Between two looks at a task.
+/// The interval between two looks at a task.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How a task ended.
+/// The end of a task.
 pub(crate) struct Moved {
     pub(crate) messages: u64,
     pub(crate) end: MoveEnd,
@@ -24,18 +24,18 @@ pub(crate) struct Moved {
 pub(crate) enum MoveEnd {
     Completed,
     Cancelled,
-    /// There are messages that were sent here and not moved: SQS does not know where they belong.
+    /// Some messages were sent here, so SQS does not know their source.
     SourceUnknown,
     Failed(String),
 }
 
-/// The task that is running, if there is one.
+/// The running task, if there is one.
 pub(crate) async fn running(sqs: &Sqs, queue: &QueueArn) -> Result<Option<MoveTask>, Error> {
     Ok(sqs.latest_move(queue).await?.filter(MoveTask::is_running))
 }
 
-/// Starts a task; its handle. A request without a response may have started one: it is not sent
-/// again, since a second task would find and report nothing, but SQS is asked for its tasks.
+/// Starts a task and returns its handle. A request without a response may have started one, so it
+/// is not sent again: a second task would find and report nothing. Instead, SQS lists its tasks.
 pub(crate) async fn start(
     sqs: &Sqs,
     queue: &QueueArn,
@@ -50,11 +50,13 @@ pub(crate) async fn start(
     match sqs.latest_move(queue).await {
         Ok(Some(task)) if task.started > before => Ok(task.handle.unwrap_or_default()),
         Ok(_) => Err(error),
-        Err(_) => Err(format!("{error}; a move task may have started: --follow watches it").into()),
+        Err(_) => {
+            Err(format!("{error}; a move task may have started: follow it with --follow").into())
+        }
     }
 }
 
-/// Watches the latest task of the queue until it has ended; when told to stop, cancels it.
+/// Follows the latest task of the queue to its end; a signal cancels it.
 pub(crate) async fn follow(
     sqs: &Sqs,
     queue: &QueueArn,
@@ -66,12 +68,14 @@ pub(crate) async fn follow(
     loop {
         let task = sqs.latest_move(queue).await;
         let task = task.map_err(|error| {
-            format!("{error}; the move task goes on: --follow looks at it again")
+            format!("{error}; the move task continues: follow it with --follow")
         })?;
         let Some(task) = task else {
-            return Err(
-                format!("SQS knows no message move task of {} any more", queue.name()).into()
-            );
+            return Err(format!(
+                "SQS no longer lists the move task of {}; see the queue's message counts",
+                queue.name()
+            )
+            .into());
         };
         if !task.is_running() {
             progress.clear();
@@ -93,7 +97,7 @@ pub(crate) async fn follow(
                 progress.clear();
                 let cancelled = sqs.cancel_move(queue, handle).await;
                 match (cancelled, sqs.latest_move(queue).await?) {
-                    // It may have ended by itself just then.
+                    // The task may have ended in the meantime.
                     (Err(error), Some(task)) if task.is_running() => return Err(error),
                     (Err(_), _) => {}
                     (Ok(messages), _) => return Ok(Moved { messages, end: MoveEnd::Cancelled }),
@@ -103,9 +107,9 @@ pub(crate) async fn follow(
     }
 }
 
-/// What a completed task has left in the queue that was described before: it moves no message that
-/// a reader holds. The task may have moved messages that arrived since then, so that the number of
-/// moved ones alone says nothing.
+/// The messages that a completed task left, compared with the earlier description of the queue. A
+/// task moves no message that a reader holds. It may have moved messages that arrived since then,
+/// so the number of moved ones alone proves nothing.
 pub(crate) async fn left(
     sqs: &Sqs,
     before: &Described,

@@ -1,4 +1,4 @@
-//! What has become of the messages of a redrive, as text and as JSON.
+//! The result of a redrive, as text and as JSON.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use crate::dlq::unseen::Unseen;
 use crate::dlq::{DeadLetters, messages};
 use crate::{Error, output};
 
-/// What has become of the messages.
+/// The counts of messages, by result.
 #[derive(Default)]
 pub(super) struct RedriveResult {
     pub(super) moved: u64,
     pub(super) copies: Tally,
-    /// Only after SQS's counts were compared with what was seen.
+    /// Set only after SQS's counts were compared with the messages seen.
     pub(super) is_complete: bool,
     pub(super) unseen: Unseen,
 }
@@ -38,8 +38,8 @@ struct RedriveJson<'a> {
 }
 
 impl RedriveResult {
-    /// `moved` is the route of SQS's move task, if there was one. Messages are moved by now: if the
-    /// standard output cannot be written, the standard error says it.
+    /// `moved` is the route of SQS's move task, if there was one. The messages are already moved,
+    /// so if the standard output cannot be written, the standard error has the result.
     pub(super) fn tell(
         &self,
         arguments: &Arguments,
@@ -84,7 +84,7 @@ impl RedriveResult {
             line(format!("{} left here, not chosen", messages(copies.not_chosen)));
         }
         if copies.newcomers > 0 {
-            line(format!("{} arrived meanwhile, and left here", messages(copies.newcomers)));
+            line(format!("{} left here, arrived meanwhile", messages(copies.newcomers)));
         }
         if !self.unseen.is_empty() {
             line(format!("about {} not reached, and still here", messages(self.unseen.count())));
@@ -94,7 +94,7 @@ impl RedriveResult {
         }
         for id in &copies.not_deleted {
             line(format!(
-                "{id} copied, but not deleted here: brought back again, it would be there twice"
+                "{id} copied, but not deleted here; a further redrive would duplicate it"
             ));
         }
         text + &copies.left.lines("left here")

@@ -1,5 +1,5 @@
-//! Where messages go back to, and whether SQS can be asked to move them there. No destination is
-//! taken from a message: what a body says of its source can only keep it here.
+//! The destinations of messages, and whether a move task can reach them. A message never sets its
+//! destination: the claim in its body can only keep it here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,44 +15,44 @@ use crate::dlq::{DeadLetters, messages};
 
 /// The destinations of a redrive.
 pub(crate) struct RedriveRoute {
-    /// Where everything goes, if somebody said so.
+    /// The destination of all messages, if --to names one.
     to: Option<QueueArn>,
-    /// The queue whose messages alone are meant, if somebody chose one.
+    /// The only queue whose messages are redriven, if --source-queue-url names one.
     chosen: Option<QueueArn>,
-    /// Where messages go that were sent here, or why nobody knows. SQS knows only where it moved a
-    /// message from itself.
+    /// The destination of messages that were sent here, or the reason for which it is unknown. SQS
+    /// knows the source only of messages that it moved itself.
     strays: Result<QueueArn, String>,
-    /// Whether SQS is asked to move what it can.
+    /// Whether a move task runs.
     pub(crate) by_move_task: bool,
-    /// What ARNs of queues beside the dead-letter queue begin with.
+    /// The beginning of the ARNs of queues in the dead-letter queue's account and region.
     prefix: String,
 }
 
-/// Why a message stays.
+/// The reason for which a message stays.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum StayReason {
-    /// SQS moved it here from this queue, and another one was chosen.
+    /// SQS moved it here from this queue, but another one was chosen.
     Of(String),
-    /// It claims to come from this queue, and would go to another one.
+    /// It claims to come from this queue, but would go to another one.
     Claims(String),
-    /// Nobody knows where it belongs, for this reason.
+    /// Its destination is unknown, for this reason.
     Unknown(String),
 }
 
-/// Messages that stay since they belong to other queues, by the names of those.
+/// Messages that stay because they belong to other queues, by the names of these queues.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct LeftBehind {
     /// By SQS's word.
     #[serde(rename = "left")]
     of: BTreeMap<String, u64>,
-    /// By their own.
+    /// By their own claim.
     #[serde(rename = "leftByClaim")]
     by_claim: BTreeMap<String, u64>,
 }
 
 impl LeftBehind {
-    /// Gives back the reason of a message that stays for another one.
+    /// Returns the reason of a message that stays for another cause.
     pub(crate) fn add(&mut self, reason_to_stay: StayReason) -> Option<String> {
         let count = match reason_to_stay {
             StayReason::Of(queue) => self.of.entry(queue).or_default(),
@@ -67,18 +67,14 @@ impl LeftBehind {
         self.of.values().chain(self.by_claim.values()).sum()
     }
 
-    /// A line for each queue; `left` says what has become of them.
+    /// A line for each queue; `left` is the result of its messages.
     pub(crate) fn lines(&self, left: &str) -> String {
         let of =
             self.of.iter().map(|(queue, count)| format!("{} of {queue} {left}", messages(*count)));
         let by_claim = self.by_claim.iter().map(|(queue, count)| {
-            format!(
-                "{} {left}, by their claim to come from {}",
-                messages(*count),
-                printable::line(queue)
-            )
+            format!("{} {left}, claiming to come from {}", messages(*count), printable::line(queue))
         });
-        of.chain(by_claim).map(|line| line + "; --source with --to brings them back\n").collect()
+        of.chain(by_claim).map(|line| line + "; redrive them with --source and --to\n").collect()
     }
 }
 
@@ -96,11 +92,11 @@ impl RedriveRoute {
             None => None,
         };
         if to.as_ref() == Some(&queue.arn) {
-            return Err("--to names the dead-letter queue itself".into());
+            return Err("--to names the dead-letter queue itself; name another queue".into());
         }
         let known = to.clone().or_else(|| source.clone());
-        // A move task moves every message, also those of a queue that names this dead-letter queue
-        // no longer and so is not listed.
+        // A move task moves every message, also those of a queue that no longer names this
+        // dead-letter queue and so is not listed.
         let has_chosen_source = to.is_none() && source.is_some();
         let has_to_copy = arguments.has_to_copy() || has_chosen_source;
         let sources = if has_to_copy && known.is_some() {
@@ -114,31 +110,31 @@ impl RedriveRoute {
             (None, [only]) => Ok(only.clone()),
             (None, []) => {
                 return Err(format!(
-                    "no queue names {name} in its redrive policy: name the destination with --to"
+                    "no queue names {name} in its redrive policy; name the destination with --to"
                 )
                 .into());
             }
             (None, several) => {
                 let all: Vec<&str> = several.iter().map(QueueArn::name).collect();
                 Err(format!(
-                    "sent here, and {name} belongs to {}: choose one with --source-queue-url",
+                    "sent here, and {name} belongs to {}; choose one with --source-queue-url",
                     all.join(" and ")
                 ))
             }
         };
-        // SQS moves out of those queues only that are some queue's dead-letter queue.
+        // SQS runs move tasks only for queues that are a dead-letter queue.
         let by_move_task = !has_to_copy && !sources.is_empty();
         let prefix = queue.arn.to_string();
         let prefix = prefix.strip_suffix(name).unwrap_or_default().to_owned();
         Ok(Self { to, chosen: source.clone(), strays, by_move_task, prefix })
     }
 
-    /// Where SQS is told to move to; nowhere means where each message came from.
+    /// The destination of the move task; `None` means the source queue of each message.
     pub(crate) fn moves_to(&self) -> Option<&QueueArn> {
         self.to.as_ref()
     }
 
-    /// Where a copy of this message goes, or why it stays.
+    /// The destination of a copy of this message, or the reason for which it stays.
     pub(crate) fn of<'a>(
         &'a self,
         letter: &'a Letter,
@@ -163,7 +159,7 @@ impl RedriveRoute {
         }
     }
 
-    /// A queue as a person calls it: by its name, if it is in the dead-letter queue's account and
+    /// A queue as the output shows it: by its name, if it is in the dead-letter queue's account and
     /// region.
     pub(crate) fn shown(&self, arn: &str) -> String {
         let name = arn.strip_prefix(&self.prefix).unwrap_or(arn);
@@ -175,12 +171,12 @@ impl RedriveRoute {
         self.by_move_task && (self.to.is_some() || letter.record.was_dead_lettered)
     }
 
-    /// What is going to happen.
+    /// The coming action, in words.
     pub(crate) fn words(&self, arguments: &Arguments, dead_letters: &DeadLetters) -> String {
         let has =
             format!("{} has about {}", dead_letters.name(), messages(dead_letters.queue.visible));
         if self.by_move_task {
-            return format!("{has}: SQS is to move them to {self}");
+            return format!("{has}; SQS will move them to {self}");
         }
         let chosen = self.chosen.as_ref().filter(|_| self.to.is_none());
         let of = chosen.map(|chosen| format!(" of {}", chosen.name())).unwrap_or_default();
@@ -191,17 +187,17 @@ impl RedriveRoute {
             format!("those{of}{words}")
         };
         let fresh = if arguments.fresh_budget { ", each with a fresh budget" } else { "" };
-        format!("{has}: {which} are to be copied to {self} and then deleted{fresh}")
+        format!("{has}; {which} will be copied to {self} and then deleted{fresh}")
     }
 }
 
-/// Whether both name one queue. What read its own queue from a URL does not know the partition.
+/// Whether both are the same queue. An ARN that was made from a URL has no reliable partition.
 fn is_same(one: &QueueArn, other: &QueueArn) -> bool {
     one.region() == other.region() && one.url_at("") == other.url_at("")
 }
 
 impl fmt::Display for RedriveRoute {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.to.as_ref().map_or("where they came from", QueueArn::name))
+        f.write_str(self.to.as_ref().map_or("their source queues", QueueArn::name))
     }
 }

@@ -1,4 +1,4 @@
-//! Where messages go that are given up.
+//! Checks of the dead-letter queues.
 
 use requeue::queue::QueueArn;
 use requeue::{DeadLetterMode, Mode};
@@ -15,49 +15,48 @@ use crate::table::span;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "redrive-policy",
-        why: "Without a dead-letter queue a message that is given up, or that crashes the \
-              function, comes back until its retention ends, and vanishes.",
+        why: "Without a dead-letter queue, SQS redelivers a message that is given up, or that \
+              crashes the function, until its retention ends, and then deletes it.",
         look: redrive_policy,
     },
     Check {
         id: "dead-letter-queue",
-        why: "SQS keeps a message where it is when it cannot move it, and deletes it when its \
-              retention ends.",
+        why: "If SQS cannot move a message, the message stays in its queue, and SQS deletes it \
+              when its retention ends.",
         look: dead_letter_queue,
     },
     Check {
         id: "redrive-allow-policy",
-        why: "SQS moves nothing to a dead-letter queue whose RedriveAllowPolicy does not name the \
-              source.",
+        why: "SQS moves no message to a dead-letter queue whose RedriveAllowPolicy does not name \
+              the source.",
         look: redrive_allow_policy,
     },
     Check {
         id: "dead-letter-retention",
-        why: "SQS deletes a message when the retention of the dead-letter queue ends, whether or \
-              not somebody has looked at it.",
+        why: "SQS deletes a dead letter when its retention ends, even if nobody has looked at it.",
         look: retention,
     },
     Check {
         id: "annotate-receives",
-        why: "An annotated copy comes back at once for its first 10 receives only, and then for \
-              each after a visibility timeout.",
+        why: "For its first 10 receives an annotated copy is visible again at once. Each further \
+              receive costs a visibility timeout.",
         look: annotate_receives,
     },
     Check {
         id: "annotate-fifo",
-        why: "The mode annotate sends a copy, which would lose its place: on a FIFO queue it is as \
-              redrive, and the dead-letter queue does not say why.",
+        why: "In a FIFO queue an annotated copy would lose its place. So the mode annotate works \
+              as redrive there, and a dead letter has no reason.",
         look: annotate_fifo,
     },
     Check {
         id: "direct-queue",
-        why: "In the mode direct the function sends what is given up to this queue; if that fails, \
-              the message stays until SQS moves it.",
+        why: "In the mode direct the function sends each message that it gives up to this queue. \
+              If that fails, the message stays until SQS moves it.",
         look: direct_queue,
     },
 ];
 
-/// Receives for which an annotated copy comes back at once.
+/// Receives after which an annotated copy is visible again at once.
 const ANNOTATED_RECEIVES: u32 = 10;
 
 fn redrive_policy(context: &Context<'_>) -> Checked {
@@ -84,8 +83,8 @@ fn redrive_policy(context: &Context<'_>) -> Checked {
         .config()
         .is_ok_and(|config| matches!(config.dead_letter, DeadLetterMode::Direct(_)));
     Ok(if goes_elsewhere {
-        let found = "the queue has no redrive policy, for what the function cannot send to its \
-                     dead-letter queue itself";
+        let found = "the queue has no redrive policy for messages that the function cannot send to \
+                     its dead-letter queue";
         Diagnosis::warning(found, remedies)
     } else {
         Diagnosis::danger("the queue has no redrive policy", remedies)
@@ -96,7 +95,7 @@ fn dead_letters<'d>(context: &Context<'d>) -> Result<&'d Reached, Skip> {
     context.path()?.dead_letters.as_ref().ok_or(Skip::NotApplicable)
 }
 
-/// The attributes. That there are none, `dead-letter-queue` says.
+/// The attributes of the dead-letter queue. If there is none, `dead-letter-queue` reports it.
 fn attributes<'d>(context: &Context<'d>) -> Result<(&'d QueueAttributes, &'d QueueArn), Skip> {
     let reached = dead_letters(context)?;
     Ok((reached.known().ok_or(Skip::NotApplicable)?, &reached.arn))
@@ -106,9 +105,10 @@ fn dead_letter_queue(context: &Context<'_>) -> Checked {
     let reached = dead_letters(context)?;
     Ok(match reached.queue.as_ref()? {
         Some(_) => Diagnosis::ok(format!("{} exists", reached.arn.name())),
-        None => {
-            Diagnosis::danger(format!("there is no queue {}", reached.arn), [create(&reached.arn)])
-        }
+        None => Diagnosis::danger(
+            format!("the queue {} does not exist", reached.arn),
+            [create(&reached.arn)],
+        ),
     })
 }
 
@@ -152,9 +152,9 @@ fn retention(context: &Context<'_>) -> Checked {
     let (own, source) = (queue.retention, context.queue()?.retention);
     // Source: SQS developer guide, "Using dead-letter queues in Amazon SQS", on retention.
     let counted = if arn.is_fifo() {
-        "counted anew from when SQS moves it there"
+        "from the time when SQS moves it there"
     } else {
-        "counted from when it was first enqueued"
+        "from the time of its first enqueue"
     };
     let compared = format!(
         "{} keeps a message for {}, {counted}, and its source for {}",
@@ -165,10 +165,7 @@ fn retention(context: &Context<'_>) -> Checked {
     let remedies =
         [remedy::queue_attribute(arn, "MessageRetentionPeriod", LONGEST_RETENTION.as_secs())];
     Ok(if own < source && !arn.is_fifo() {
-        Diagnosis::danger(
-            format!("{compared}: one that was given up late vanishes at once"),
-            remedies,
-        )
+        Diagnosis::danger(format!("{compared}; SQS deletes a late dead letter at once"), remedies)
     } else if own < LONGEST_RETENTION {
         Diagnosis::warning(format!("{compared}; SQS allows {}", days(LONGEST_RETENTION)), remedies)
     } else {
@@ -186,7 +183,8 @@ fn annotate_receives(context: &Context<'_>) -> Checked {
     Ok(if count > ANNOTATED_RECEIVES {
         let rest = context.queue()?.visibility * (count - ANNOTATED_RECEIVES);
         let found = format!(
-            "maxReceiveCount is {count}: an annotated copy reaches the dead-letter queue {} later",
+            "maxReceiveCount is {count}, so an annotated copy reaches the dead-letter queue {} \
+             later",
             span(rest)
         );
         let direct = "template, below Environment: Variables: `REQUEUE_DEAD_LETTER: direct`, and \
@@ -196,7 +194,9 @@ fn annotate_receives(context: &Context<'_>) -> Checked {
             [remedy::redrive_policy(arn, &redrive.target, ANNOTATED_RECEIVES), direct.to_owned()],
         )
     } else {
-        Diagnosis::ok(format!("maxReceiveCount is {count}, and {ANNOTATED_RECEIVES} are at once"))
+        Diagnosis::ok(format!(
+            "maxReceiveCount is {count}, and the first {ANNOTATED_RECEIVES} receives follow at once"
+        ))
     })
 }
 
@@ -227,8 +227,8 @@ fn direct_queue(context: &Context<'_>) -> Checked {
     let reached = path.direct.as_ref().ok_or(Skip::NotApplicable)?;
     let (direct, source) = (&reached.arn, &path.source.arn);
     if direct == source {
-        let found =
-            "REQUEUE_DEAD_LETTER_QUEUE_URL is the queue itself: what is given up comes back";
+        let found = "REQUEUE_DEAD_LETTER_QUEUE_URL names the source queue itself, so messages that \
+                     are given up return to it";
         let url = path
             .dead_letters
             .as_ref()
@@ -236,11 +236,11 @@ fn direct_queue(context: &Context<'_>) -> Checked {
         return Ok(Diagnosis::danger(found, [remedy::variable("DEAD_LETTER_QUEUE_URL", &url)]));
     }
     Ok(match reached.queue.as_ref()? {
-        None => Diagnosis::danger(format!("there is no queue {direct}"), [create(direct)]),
+        None => Diagnosis::danger(format!("the queue {direct} does not exist"), [create(direct)]),
         Some(_) if direct.is_fifo() != source.is_fifo() => {
             let kind = if source.is_fifo() { "FIFO" } else { "standard" };
             let found = format!(
-                "{} is of another kind than {}, which is {kind}",
+                "{} is of another kind than {}, a {kind} queue",
                 direct.name(),
                 source.name()
             );

@@ -1,4 +1,4 @@
-//! The function itself: its settings, and its properties that no queue decides.
+//! Checks of the function itself: its settings and properties.
 
 use requeue::{Mode, RecursiveLoop};
 
@@ -13,43 +13,43 @@ use crate::table::span;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "settings",
-        why: "A function whose settings are invalid does not start, and its messages come back \
-              until SQS gives them up.",
+        why: "A function with invalid settings does not start, and SQS redelivers its messages \
+              until they are dead-lettered.",
         look: settings,
     },
     Check {
         id: "mapping",
-        why: "Only a mapping takes messages from a queue to the function.",
+        why: "Only an event source mapping delivers messages of a queue to the function.",
         look: mapping,
     },
     Check {
         id: "recursive-loop",
-        why: "A copy is a message that the function sends to its own queue: unless that is \
-              allowed, Lambda takes it for a runaway loop and sends the message to the dead-letter \
-              queue after about 16.",
+        why: "Requeue sends copies to the function's own queue. Without RecursiveLoop: Allow, \
+              Lambda takes that for a recursive loop and dead-letters the message after about 16 \
+              copies.",
         look: recursive_loop,
     },
     Check {
         id: "mode",
-        why: "In the mode report, which is for emergencies, nothing is retried but by SQS itself.",
+        why: "The mode report is for emergencies: only SQS itself retries then.",
         look: mode,
     },
     Check {
         id: "reserved-concurrency",
-        why: "An invocation for which no concurrency is left is throttled, and each of its \
-              messages has been received once more.",
+        why: "Without free concurrency, Lambda throttles an invocation, and each of its messages \
+              has used up a receive.",
         look: reserved_concurrency,
     },
     Check {
         id: "logs",
-        why: "The log says what became of each message that did not simply succeed, at the level \
-              INFO, in fields for Logs Insights.",
+        why: "For each message that did not succeed at once, the log has a line at the level INFO, \
+              with fields for Logs Insights.",
         look: logs,
     },
 ];
 
-/// The most retries that stay below the about 16 rounds of Lambda's loop detection, with room for
-/// what shares an invocation.
+/// The most retries that stay below the about 16 rounds of Lambda's loop detection. Messages that
+/// share an invocation need the rest.
 const RETRIES_BELOW_DETECTION: u32 = 10;
 /// The least reserved concurrency for a function with an SQS mapping. Source: Lambda developer
 /// guide, "Configuring SQS queue".
@@ -65,17 +65,20 @@ fn settings(context: &Context<'_>) -> Checked {
     };
     if let Some(file) = &valid.policy_file {
         let found = format!(
-            "REQUEUE_POLICY names the file {file} in the function's package, which cannot be read \
-             from here"
+            "REQUEUE_POLICY names the file {file} in the function's package, and this command \
+             cannot read that"
         );
-        return Ok(Diagnosis::unknown(found, ["requeue doctor … --policy FILE, with that file"]));
+        return Ok(Diagnosis::unknown(
+            found,
+            ["requeue doctor … --policy FILE, with a copy of that file"],
+        ));
     }
     let meaning = meaning(valid, context)?;
     Ok(Diagnosis::ok(match valid.variables {
-        _ if context.function().is_err() => format!("of this environment: {meaning}"),
+        _ if context.function().is_err() => format!("in this environment: {meaning}"),
         0 => format!(
-            "no REQUEUE_ variables, so these defaults are assumed: {meaning}; what the program \
-             sets in its code is not seen"
+            "no REQUEUE_ variables, so the defaults are assumed: {meaning}; settings in the \
+             program's code are not visible"
         ),
         1 => format!("1 variable: {meaning}"),
         count => format!("{count} variables: {meaning}"),
@@ -104,7 +107,7 @@ fn correct_settings(context: &Context<'_>) -> Vec<String> {
     vec![
         "correct them in the template, below Environment: Variables, and deploy".to_owned(),
         format!(
-            "{} > environment.json, correct them in it, and {}, which replaces all variables",
+            "{} > environment.json, correct that file, and {}, which replaces all variables",
             remedy::function(
                 context,
                 function,
@@ -127,7 +130,8 @@ fn mapping(context: &Context<'_>) -> Checked {
     }
     let Ok(function) = context.function() else {
         return Ok(Diagnosis::ok(
-            "no function's mapping takes from this queue: it is looked at as for `requeue work`",
+            "no function has a mapping for this queue, so it is checked as a worker's (`requeue \
+             work`)",
         ));
     };
     let names: Vec<&str> =
@@ -141,7 +145,7 @@ fn mapping(context: &Context<'_>) -> Checked {
             function.name
         );
         return Ok(Diagnosis::danger(
-            "no SQS queue invokes the function under this name",
+            "no event source mapping from an SQS queue has this function name",
             [format!("{create}, with the queue's ARN"), qualified],
         ));
     }
@@ -168,14 +172,14 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
             Diagnosis::ok("allowed by the function's property and its settings")
         }
         (RecursiveLoop::Terminate, RecursiveLoop::Allow) => Diagnosis::danger(
-            "the function's property RecursiveLoop is Terminate, but REQUEUE_RECURSIVE_LOOP says \
-             Allow: Lambda cuts messages off",
+            "the function's property RecursiveLoop is Terminate, but REQUEUE_RECURSIVE_LOOP is \
+             Allow: Lambda dead-letters messages after about 16 copies",
             [allow, property_line],
         ),
         (RecursiveLoop::Allow, RecursiveLoop::Terminate) => Diagnosis::warning(
             "the function's property RecursiveLoop is Allow, but REQUEUE_RECURSIVE_LOOP is not: \
-             after 10 copies a message waits by its visibility, and gets maxReceiveCount receives \
-             in place of its other retries",
+             after 10 copies a message waits by its visibility, and maxReceiveCount bounds its \
+             other retries",
             [variable],
         ),
         (RecursiveLoop::Terminate, RecursiveLoop::Terminate) => match context.max_retries()? {
@@ -185,8 +189,8 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
             many => Diagnosis::danger(
                 format!(
                     "the function's property RecursiveLoop is Terminate, and the policy allows {}: \
-                     after 10 copies a message waits by its visibility, and gets maxReceiveCount \
-                     receives in place of its other retries",
+                     after 10 copies a message waits by its visibility, and maxReceiveCount bounds \
+                     its other retries",
                     retries(many)
                 ),
                 [format!("{allow}, and {variable}"), "policy: `\"maxRetries\": 10`".to_owned()],
@@ -197,9 +201,9 @@ fn recursive_loop(context: &Context<'_>) -> Checked {
 
 fn mode(context: &Context<'_>) -> Checked {
     Ok(match context.config()?.mode {
-        Mode::Requeue => Diagnosis::ok("what fails is tried again"),
+        Mode::Requeue => Diagnosis::ok("REQUEUE_MODE is requeue"),
         Mode::Report => Diagnosis::warning(
-            "REQUEUE_MODE is report: every failure is left to SQS and its redrive policy",
+            "REQUEUE_MODE is report, which leaves every failure to SQS and its redrive policy",
             [remedy::variable("MODE", "requeue")],
         ),
         other => Diagnosis::warning(
@@ -212,7 +216,7 @@ fn mode(context: &Context<'_>) -> Checked {
 fn reserved_concurrency(context: &Context<'_>) -> Checked {
     let function = context.function()?;
     let Some(reserved) = *function.reserved_concurrency.as_ref()? else {
-        return Ok(Diagnosis::ok("none is reserved, so none bounds the function"));
+        return Ok(Diagnosis::ok("no reserved concurrency, so it does not limit the function"));
     };
     let mappings = || context.deployment.paths.iter().filter_map(|path| path.mapping.as_ref());
     let wanted: u32 = mappings().filter_map(|mapping| mapping.maximum_concurrency).sum();
@@ -228,22 +232,25 @@ fn reserved_concurrency(context: &Context<'_>) -> Checked {
     };
     Ok(if reserved == 0 {
         Diagnosis::danger(
-            "0 are reserved: the function is never invoked",
+            "the reserved concurrency is 0, so Lambda never invokes the function",
             [reserve(needed.max(LEAST_RESERVED))],
         )
     } else if reserved < wanted {
         let found = format!(
-            "{reserved} are reserved, and the maximum concurrency of its mappings is {wanted}"
+            "the reserved concurrency is {reserved}, but the maximum concurrency of its mappings \
+             is {wanted}"
         );
         Diagnosis::warning(found, [reserve(needed)])
     } else if reserved < needed {
         let found = format!(
-            "{reserved} are reserved, and AWS asks for at least {LEAST_RESERVED} where the mapping \
-             has no maximum concurrency"
+            "the reserved concurrency is {reserved}, but AWS recommends at least {LEAST_RESERVED} \
+             if a mapping has no maximum concurrency"
         );
         Diagnosis::warning(found, [reserve(needed)])
     } else {
-        Diagnosis::ok(format!("{reserved} are reserved, and its mappings need {needed}"))
+        Diagnosis::ok(format!(
+            "the reserved concurrency is {reserved}, and its mappings need {needed}"
+        ))
     })
 }
 
@@ -260,7 +267,7 @@ fn logs(context: &Context<'_>) -> Checked {
         Diagnosis::warning("the log format is Text", [remedy])
     } else if ["WARN", "ERROR", "FATAL"].contains(&level) {
         Diagnosis::warning(
-            format!("the application log level is {level}, so lines at INFO are not kept"),
+            format!("the application log level is {level}, so Lambda drops lines at INFO"),
             [remedy],
         )
     } else {

@@ -1,4 +1,4 @@
-//! The event source mapping between a queue and the function.
+//! Checks of the event source mapping between a queue and the function.
 
 use requeue::{Limits, Wrap};
 use serde_json::Value;
@@ -12,47 +12,47 @@ use crate::table::span;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "mapping-enabled",
-        why: "While the mapping is disabled messages wait, and vanish when their retention ends.",
+        why: "While the mapping is disabled, messages wait, and SQS deletes them when their \
+              retention ends.",
         look: enabled,
     },
     Check {
         id: "partial-batch-responses",
-        why: "Without ReportBatchItemFailures Lambda takes every answer for success and deletes \
-              the messages that failed.",
+        why: "Without ReportBatchItemFailures Lambda treats every response as success and deletes \
+              failed messages.",
         look: partial_batch_responses,
     },
     Check {
         id: "filter-members",
-        why: "Lambda deletes what does not match, and a copy has members that its original had \
-              not, with other values each time.",
+        why: "Lambda deletes messages that do not match a filter. A copy has fields that its \
+              original lacks, and their values differ in each copy.",
         look: filter_members,
     },
     Check {
         id: "filter-wrapping",
-        why: "A body that is no JSON object is wrapped into one to carry its count, and Lambda \
-              deletes what does not match the filter any more.",
+        why: "Requeue wraps a body that is not a JSON object into one that carries its retry \
+              state. Lambda deletes such a copy if it does not match the filter.",
         look: filter_wrapping,
     },
     Check {
         id: "maximum-concurrency",
-        why: "Messages returned as failed do not slow Lambda's polling down, so without a bound it \
-              goes up to 1,250 batches at a time on what is failing already.",
+        why: "Failed messages do not slow Lambda's poller down. Without a limit it runs up to \
+              1,250 batches at a time, even if all of them fail.",
         look: maximum_concurrency,
     },
     Check {
         id: "batch-fits-timeout",
-        why: "A message for which an invocation has no time left is deferred, which costs \
-              requests, and where messages wait in their place a receive.",
+        why: "If an invocation has no time left for a message, Requeue defers it. That costs \
+              requests, and with visibility a receive.",
         look: batch_fits_timeout,
     },
 ];
 
-/// Our members, and the one of an envelope. Source: `docs/reference/wire-format.md`, the message on the
-/// wire.
+/// Requeue's own fields, and that of an envelope. Source: `docs/reference/wire-format.md`.
 const MEMBERS: [&str; 5] =
     ["retryCount", "originalMessageId", "retryTimestamp", "retryState", "retryBody"];
 
-/// The most that `REQUEUE_CONCURRENCY` may be.
+/// The greatest value of `REQUEUE_CONCURRENCY`.
 const MAX_CONCURRENCY: u32 = 1_000;
 /// The longest timeout of a function, in seconds. Source: Lambda quotas.
 const LONGEST_TIMEOUT: f64 = 900.0;
@@ -83,7 +83,7 @@ fn partial_batch_responses(context: &Context<'_>) -> Checked {
 fn filter_members(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
     if context.source()?.arn.is_fifo() {
-        return Ok(Diagnosis::ok("messages of a FIFO queue are not sent again"));
+        return Ok(Diagnosis::ok("a FIFO queue has no copies"));
     }
     let filters = mapping.filters.as_ref()?;
     if filters.is_empty() {
@@ -92,20 +92,23 @@ fn filter_members(context: &Context<'_>) -> Checked {
     let named: Vec<&str> =
         MEMBERS.into_iter().filter(|member| filters.iter().any(|f| names(f, member))).collect();
     if named.is_empty() {
-        return Ok(Diagnosis::ok("no filter names a member of ours"));
+        return Ok(Diagnosis::ok("no filter names a field of Requeue"));
     }
-    let found = format!("a filter names {}, so that copies are deleted", named.join(", "));
+    let found = format!("a filter names {}, so Lambda deletes copies", named.join(", "));
     let drop = remedy::mapping(context, mapping, "--filter-criteria '{}'");
     Ok(Diagnosis::danger(
         found,
-        [format!("take them out of the mapping's FilterCriteria; to drop all its filters: {drop}")],
+        [format!(
+            "remove these fields from the mapping's FilterCriteria; this command removes all its \
+             filters: {drop}"
+        )],
     ))
 }
 
 fn filter_wrapping(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
     if context.source()?.arn.is_fifo() {
-        return Ok(Diagnosis::ok("messages of a FIFO queue are not sent again"));
+        return Ok(Diagnosis::ok("a FIFO queue has no copies"));
     }
     let filters = mapping.filters.as_ref()?;
     let patterns: Vec<Value> = filters.iter().flat_map(|filter| bodies(filter)).collect();
@@ -118,14 +121,14 @@ fn filter_wrapping(context: &Context<'_>) -> Checked {
     let remedies = [remedy::variable("WRAP", "never")];
     Ok(if patterns.iter().all(Value::is_object) {
         Diagnosis::warning(
-            "a filter on members of bodies lets JSON objects through; one that has a member of \
-             ours twice would be wrapped, and be deleted",
+            "a filter on fields of bodies passes JSON objects; if one has a field of Requeue \
+             twice, Requeue wraps its copy, and Lambda deletes that",
             remedies,
         )
     } else {
         Diagnosis::danger(
-            "a filter on bodies as text lets through what is wrapped when it is retried, and then \
-             deleted",
+            "a filter on bodies as text passes messages whose copies Requeue wraps, and Lambda \
+             then deletes these copies",
             remedies,
         )
     })
@@ -140,10 +143,10 @@ fn maximum_concurrency(context: &Context<'_>) -> Checked {
         return Ok(Diagnosis::ok(format!("at most {pollers} pollers, with up to 10 batches each")));
     }
     if let Some(reserved) = *context.function()?.reserved_concurrency.as_ref()? {
-        return Ok(Diagnosis::ok(format!("bounded by the reserved concurrency of {reserved}")));
+        return Ok(Diagnosis::ok(format!("limited by the reserved concurrency of {reserved}")));
     }
     Ok(Diagnosis::warning(
-        "neither the mapping nor the function bounds how many batches run at a time",
+        "neither the mapping nor the function limits the number of concurrent batches",
         [remedy::mapping(context, mapping, "--scaling-config MaximumConcurrency=10")],
     ))
 }
@@ -153,19 +156,20 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
         (context.mapping()?, context.function()?, &context.config()?.limits);
     let Limits { concurrency, timeout, reserve, .. } = limits;
     let is_fifo = context.source()?.arn.is_fifo();
-    // On a FIFO queue a batch may be of one group, whose messages come one after the other.
+    // On a FIFO queue all messages of a batch may be of one group, and then run one after the
+    // other.
     let at_once = if is_fifo { 1 } else { u32::try_from(*concurrency).unwrap_or(u32::MAX).max(1) };
     let rounds = mapping.batch_size.div_ceil(at_once);
     let longest = *timeout * rounds;
     let time = function.timeout.saturating_sub((*reserve).min(function.timeout / 4));
     let batch = mapping.batch_size;
     let sum = format!(
-        "a batch of {batch}, {at_once} at once, {} each, takes up to {} of the {} that a time-out \
-         of {} leaves",
+        "a batch of {batch} messages, {at_once} at once, {} each, takes up to {}; a timeout of {} \
+         leaves {}",
         span(*timeout),
         span(longest),
-        span(time),
-        span(function.timeout)
+        span(function.timeout),
+        span(time)
     );
     if longest <= time {
         return Ok(Diagnosis::ok(sum));
@@ -192,22 +196,22 @@ fn batch_fits_timeout(context: &Context<'_>) -> Checked {
             "update-function-configuration",
             &format!("--timeout {needed}"),
         );
-        remedies.push(format!("{longer}, and then the queue's visibility timeout"));
+        remedies.push(format!("{longer}; then adapt the queue's visibility timeout"));
     }
     Ok(Diagnosis::warning(sum, remedies))
 }
 
-/// What a pattern says of bodies, in all its alternatives.
+/// The parts of a pattern that concern bodies, in all its alternatives.
 fn bodies(pattern: &str) -> Vec<Value> {
     let mut found = Vec::new();
-    // Lambda refuses a pattern that is no JSON.
+    // Lambda refuses a pattern that is not JSON.
     if let Ok(pattern) = serde_json::from_str(pattern) {
         walk(&pattern, "body", &mut |body| found.push(body.clone()));
     }
     found
 }
 
-/// Whether a pattern asks for this member of bodies.
+/// Whether a pattern tests this field of bodies.
 fn names(pattern: &str, member: &str) -> bool {
     let mut is_named = false;
     for body in bodies(pattern) {
@@ -216,7 +220,7 @@ fn names(pattern: &str, member: &str) -> bool {
     is_named
 }
 
-/// Each value of the member of an object, or of the alternatives in it.
+/// Each value of this field in an object, or in its alternatives.
 fn walk(pattern: &Value, member: &str, found: &mut impl FnMut(&Value)) {
     let Value::Object(members) = pattern else { return };
     members.get(member).into_iter().for_each(&mut *found);

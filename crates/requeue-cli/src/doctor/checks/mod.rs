@@ -1,5 +1,5 @@
-//! What is looked at: tables of checks, each a pure function of what was read. Numbers that AWS
-//! recommends or demands stand here with their source; nothing here asks AWS.
+//! The tables of checks, each a pure function of the facts. Numbers that AWS recommends or demands
+//! are here with their source; nothing here asks AWS.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub(crate) use permissions::{KEY, SENDING, TAKING, is_alias};
 pub(crate) use queue::QUEUE;
 pub(crate) use secrets::{is_whole, reading};
 
-/// As in the settings of a queue: `4 days`, and shorter times as everywhere.
+/// Days as in the settings of a queue (`4 days`), and shorter times as elsewhere.
 fn days(time: Duration) -> String {
     let secs = time.as_secs();
     if secs >= 2 * 86_400 && secs.is_multiple_of(86_400) {
@@ -37,7 +37,7 @@ fn days(time: Duration) -> String {
     }
 }
 
-/// In the order in which they are shown: first what concerns the function, then each queue.
+/// In the order of the output: first the checks of the function, then those of each queue.
 pub(crate) fn examine(deployment: &Deployment) -> Vec<Finding> {
     let whole = Context { deployment, path: None };
     let of_function = function::CHECKS.iter().chain(secrets::CHECKS);

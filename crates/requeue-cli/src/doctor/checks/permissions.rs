@@ -1,5 +1,5 @@
-//! What the function's role may do. IAM is asked about the role's own policies; a queue's and a
-//! key's may allow more.
+//! Checks of the function's role. IAM knows the role's own policies; those of a queue and of a key
+//! may allow more.
 
 use requeue::{DeadLetterMode, Strategy};
 use serde_json::Value;
@@ -13,25 +13,25 @@ use super::super::remedy;
 pub(super) const CHECKS: &[Check] = &[
     Check {
         id: "queue-permissions",
-        why: "Lambda's poller receives and deletes as the function's role, and the function sends \
-              copies, deletes originals and changes visibility as it.",
+        why: "With the function's role, Lambda's poller receives and deletes messages, and the \
+              function sends copies, deletes originals and changes visibility.",
         look: queue_permissions,
     },
     Check {
         id: "direct-permissions",
-        why: "In the mode direct the function sends what is given up to this queue; what it may \
-              not send comes back again and again.",
+        why: "In the mode direct the function sends each message that it gives up to this queue. \
+              Without the permission, SQS redelivers that message again and again.",
         look: direct_permissions,
     },
     Check {
         id: "key-permissions",
-        why: "Who receives from a queue that a KMS key encrypts needs kms:Decrypt on the key, and \
-              who sends to it kms:GenerateDataKey too.",
+        why: "If a KMS key encrypts the queue, a receive needs kms:Decrypt on that key, and a send \
+              also kms:GenerateDataKey.",
         look: key_permissions,
     },
 ];
 
-/// What Lambda's poller and the function do with the queue.
+/// The actions of Lambda's poller and of the function on the queue.
 pub(crate) const TAKING: [&str; 4] = [
     "sqs:ReceiveMessage",
     "sqs:GetQueueAttributes",
@@ -50,8 +50,7 @@ fn queue_permissions(context: &Context<'_>) -> Checked {
     permissions(context, source, &needed)
 }
 
-/// Whether the function sends to the queue from which it takes. Where its settings are not known,
-/// it may.
+/// Whether the function sends to its source queue. If its settings are unknown, it may.
 fn sends(context: &Context<'_>) -> Result<bool, Skip> {
     let is_standard = !context.source()?.arn.is_fifo();
     let needs_none = context.config().is_ok_and(|config| {
@@ -72,7 +71,8 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
     let name = reached.arn.name();
     let policy = reached.known().and_then(|queue| queue.policy.as_deref());
     let arn = reached.arn.to_string();
-    // All of them, since it replaces what an earlier remedy has granted under this name.
+    // All actions, since this policy replaces one that an earlier remedy has put under the same
+    // name.
     let grant = || [remedy::grant(function, needed, &arn, &policy_name(name))];
     Ok(if !refused.denied.is_empty() {
         let found = format!("the role is denied {} on {name}", refused.denied.join(", "));
@@ -82,7 +82,7 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
         if policy.is_some_and(|policy| may_grant(policy, &function.role)) {
             let found = format!(
                 "not checked: the role's policies do not allow {missing} on {name}, but the \
-                 queue's own may"
+                 queue's own policy may"
             );
             return Err(Skip::Unknown(Diagnosis::unknown(found, grant())));
         }
@@ -90,8 +90,7 @@ fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Che
     } else if !refused.depends.is_empty() {
         let depends = refused.depends.join(", ");
         let found = format!(
-            "not checked: whether the role may {depends} on {name} depends on conditions of its \
-             policies"
+            "not checked: conditions in the role's policies decide about {depends} on {name}"
         );
         return Err(Skip::Unknown(Diagnosis::unknown(found, grant())));
     } else {
@@ -116,9 +115,7 @@ fn key(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
     let function = context.function()?;
     let (name, access) = match reached.key.as_ref().ok_or(Skip::NotApplicable)? {
         EncryptionKey::ManagedByAws => {
-            return Ok(Diagnosis::ok(
-                "the key that AWS manages, which the role may use through SQS",
-            ));
+            return Ok(Diagnosis::ok("the key that AWS manages; the role may use it through SQS"));
         }
         EncryptionKey::Customer { name, access } => (name, access.as_ref()?),
     };
@@ -130,7 +127,7 @@ fn key(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
         return Ok(Diagnosis::ok(format!("the role may {} with {name}", needed.join(" and "))));
     }
     let (found, remedy) = if is_alias(name) {
-        // IAM is asked about ARNs of keys, and only KMS knows which one an alias means.
+        // IAM needs the ARN of a key, and only KMS knows the key of an alias.
         let region = context.region();
         let arn = format!(
             "aws kms describe-key --region {region} --key-id {name} --query KeyMetadata.Arn \
@@ -150,8 +147,7 @@ fn key(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
     } else if refused.is_empty() {
         (
             format!(
-                "not checked: whether the role may {missing} with {name} depends on conditions of \
-                 its policies"
+                "not checked: conditions in the role's policies decide about {missing} with {name}"
             ),
             remedy::grant(function, needed, name, &policy),
         )
@@ -173,7 +169,7 @@ pub(crate) fn is_alias(key: &str) -> bool {
     key.starts_with("alias/") || key.contains(":alias/")
 }
 
-/// What the role may not do, by reason.
+/// The actions that the role may not take, by reason.
 #[derive(Default)]
 struct Refused<'a> {
     denied: Vec<&'a str>,
@@ -189,7 +185,7 @@ impl<'a> Refused<'a> {
                 Some(AccessDecision::Allowed) => {}
                 Some(AccessDecision::Denied) => refused.denied.push(action),
                 Some(AccessDecision::NotAllowed) => refused.not_allowed.push(action),
-                // IAM answers for each action that it is asked about.
+                // IAM's response has a decision for each action.
                 Some(AccessDecision::Depends) | None => refused.depends.push(action),
             }
         }
@@ -197,8 +193,8 @@ impl<'a> Refused<'a> {
     }
 }
 
-/// Whether a queue's own policy allows anything to this role, or to everybody. An account that it
-/// names is no role.
+/// Whether a queue's own policy allows anything to this role, or to everybody. An account in the
+/// policy is no role.
 fn may_grant(policy: &str, role: &str) -> bool {
     let Ok(policy) = serde_json::from_str::<Value>(policy) else { return true };
     let statements = match &policy["Statement"] {

@@ -1,4 +1,4 @@
-//! The queue from which messages are taken.
+//! Checks of the source queue.
 
 use std::time::Duration;
 
@@ -14,33 +14,29 @@ use crate::policy_text::retries;
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
-    Check {
-        id: QUEUE,
-        why: "Nothing else about a queue can be looked at unless it can be read.",
-        look: queue,
-    },
+    Check { id: QUEUE, why: "All other checks of a queue need its attributes.", look: queue },
     Check {
         id: "visibility-timeout",
-        why: "A message that becomes visible while its batch is still worked on, or tried again \
-              after a throttled invocation, is delivered twice.",
+        why: "If a message becomes visible during its batch, or during the retries of a throttled \
+              invocation, SQS delivers it twice.",
         look: visibility_timeout,
     },
     Check {
         id: "retention",
-        why: "SQS deletes a message whose retention ends while it waits, without a word and \
-              without the dead-letter queue.",
+        why: "If the retention of a waiting message ends, SQS deletes it silently, and not to the \
+              dead-letter queue.",
         look: retention,
     },
     Check {
         id: "message-size",
-        why: "SQS refuses a copy that is larger than the queue's own limit, and the message waits \
-              by its visibility instead.",
+        why: "SQS refuses a copy that is larger than the queue's limit. The message then waits by \
+              its visibility instead.",
         look: message_size,
     },
     Check {
         id: "max-receive-count",
-        why: "An invocation that is throttled, crashes or runs out of time costs every message of \
-              its batch a receive.",
+        why: "Each invocation that is throttled, crashes or runs out of time costs every message \
+              of its batch a receive.",
         look: max_receive_count,
     },
     Check {
@@ -51,8 +47,8 @@ pub(super) const CHECKS: &[Check] = &[
     },
     Check {
         id: "receives-for-retries",
-        why: "In its place each receive counts as a retry, so SQS moves the message to the \
-              dead-letter queue before the policy ends.",
+        why: "With visibility, every receive counts as a retry, so SQS dead-letters the message \
+              before its retries are used up.",
         look: receives_for_retries,
     },
     Check {
@@ -64,7 +60,7 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 pub(crate) const QUEUE: &str = "queue";
-/// How many function timeouts the visibility timeout should last. Source: Lambda developer guide,
+/// The recommended visibility timeout in function timeouts. Source: Lambda developer guide,
 /// "Configuring SQS queue".
 const TIMEOUTS: u32 = 6;
 /// The least `maxReceiveCount`. Source: as above.
@@ -77,7 +73,7 @@ fn queue(context: &Context<'_>) -> Checked {
     Ok(match source.queue.as_ref()? {
         Some(_) => Diagnosis::ok(source.arn.to_string()),
         None => Diagnosis::danger(
-            format!("there is no queue {}", source.arn),
+            format!("the queue {} does not exist", source.arn),
             ["create it again under this name, or delete the mapping"],
         ),
     })
@@ -93,14 +89,14 @@ fn visibility_timeout(context: &Context<'_>) -> Checked {
     };
     let recommended = (function.timeout * TIMEOUTS + mapping.window).min(MAX_VISIBILITY);
     let needs = format!(
-        "{TIMEOUTS} times the function's time-out of {} and the batching window of {} are {}",
+        "{TIMEOUTS} times the function's timeout of {} plus the batching window of {} are {}",
         span(function.timeout),
         span(mapping.window),
         span(recommended)
     );
     Ok(if visibility < function.timeout {
         let found = format!(
-            "{}, less than the function's time-out of {}",
+            "{}, less than the function's timeout of {}",
             span(visibility),
             span(function.timeout)
         );
@@ -112,7 +108,7 @@ fn visibility_timeout(context: &Context<'_>) -> Checked {
     })
 }
 
-/// A worker extends the visibility of what it works on, but cannot if it is none.
+/// A worker extends the visibility timeout of its messages, unless that is 0.
 fn worker_visibility(
     context: &Context<'_>,
     visibility: Duration,
@@ -121,11 +117,11 @@ fn worker_visibility(
     let timeout = context.config()?.limits.timeout;
     let enough = set(timeout.max(Duration::from_secs(30)));
     Ok(if visibility.is_zero() {
-        Diagnosis::danger("0 s: every message is delivered again while it is handled", enough)
+        Diagnosis::danger("0 s, so SQS delivers every message again while its handler runs", enough)
     } else if visibility < timeout {
         let found = format!(
-            "{}, and a handler may run for {}: the worker extends it, but where that fails the \
-             message is delivered twice",
+            "{}, but a handler may run for {}; if the worker cannot extend it, SQS delivers the \
+             message twice",
             span(visibility),
             span(timeout)
         );
@@ -140,7 +136,7 @@ fn retention(context: &Context<'_>) -> Checked {
     let (retention, budget) = (queue.retention, context.age_budget()?);
     let needed = budget + LONGEST_DELAY;
     let compared = format!(
-        "{}; the policy's {} and a delay of {}",
+        "{}; a message can wait for the policy's {} plus one delay of {}",
         days(retention),
         span(budget),
         span(LONGEST_DELAY)
@@ -157,9 +153,9 @@ fn retention(context: &Context<'_>) -> Checked {
             LONGEST_RETENTION.saturating_sub(LONGEST_DELAY).as_secs()
         ),
     };
-    // A copy starts its retention anew, so a queue that outlasts each single wait loses it only in
-    // a backlog.
-    let found = format!("{compared} are longer");
+    // Each copy starts its retention anew. So a queue that outlasts every single wait loses a
+    // message only in a backlog.
+    let found = format!("{compared}, which is longer");
     Ok(if context.waits_in_place()? || retention <= LONGEST_DELAY {
         Diagnosis::danger(found, [remedy])
     } else {
@@ -191,12 +187,14 @@ fn max_receive_count(context: &Context<'_>) -> Checked {
         [remedy::redrive_policy(&context.source()?.arn, &redrive.target, LEAST_RECEIVES)];
     Ok(if count < 2 {
         Diagnosis::danger(
-            format!("maxReceiveCount is {count}: the first such trouble moves the message"),
+            format!(
+                "maxReceiveCount is {count}, so the first such incident dead-letters the message"
+            ),
             remedies,
         )
     } else {
         Diagnosis::warning(
-            format!("maxReceiveCount is {count}, and AWS asks for at least {LEAST_RECEIVES}"),
+            format!("maxReceiveCount is {count}, and AWS recommends at least {LEAST_RECEIVES}"),
             remedies,
         )
     })
@@ -220,7 +218,7 @@ fn queue_config(context: &Context<'_>) -> Checked {
             remedies.push(remedy::queue_attribute(arn, attribute, named.as_secs()));
         }
     }
-    // Without a redrive policy `redrive-policy` speaks.
+    // Without a redrive policy, the check `redrive-policy` reports that.
     if let (Some(named), Some(redrive)) = (named.max_receive_count, &queue.redrive)
         && redrive.max_receive_count != named
     {
@@ -228,7 +226,7 @@ fn queue_config(context: &Context<'_>) -> Checked {
         remedies.push(remedy::redrive_policy(arn, &redrive.target, named));
     }
     Ok(if found.is_empty() {
-        Diagnosis::ok("as queueConfig names it")
+        Diagnosis::ok("as in queueConfig")
     } else {
         Diagnosis::warning(
             format!("{} as in queueConfig; one command for each", found.join("; ")),
@@ -269,11 +267,11 @@ fn receives_for_retries(context: &Context<'_>) -> Checked {
     }
     let found = if shares_batches && count > most {
         format!(
-            "{compared}; in batches of {batch_size} an earlier message of the group uses up \
-             receives of the later ones: {needed} leave room"
+            "{compared}; in batches of {batch_size}, an earlier message of a group uses up \
+             receives of later ones, so {needed} are needed"
         )
     } else {
-        format!("{compared}, which need {needed}")
+        format!("{compared}, so {needed} are needed")
     };
     Ok(Diagnosis::warning(found, remedies))
 }
@@ -289,6 +287,6 @@ fn fifo_strategy(context: &Context<'_>) -> Checked {
         let found = "REQUEUE_STRATEGY is copy, which has no effect on a FIFO queue";
         Diagnosis::warning(found, [remedy::variable("STRATEGY", "visibility")])
     } else {
-        Diagnosis::ok("by visibility")
+        Diagnosis::ok("visibility")
     })
 }

@@ -1,5 +1,5 @@
-//! Whether the function's role may read the secrets that its settings name. The secret's own policy
-//! is not seen, nor is the key with which it is encrypted.
+//! Whether the function's role may read the secrets in its settings. The doctor sees neither a
+//! secret's own policy nor its key.
 
 use super::super::check::Check;
 use super::super::context::Context;
@@ -9,22 +9,21 @@ use super::super::remedy;
 
 pub(super) const CHECKS: &[Check] = &[Check {
     id: "secret-permissions",
-    why: "A function that may not read a secret that its settings name does not start, and its \
-          messages come back until SQS gives them up.",
+    why: "If a function may not read a secret in its settings, it does not start, and SQS \
+          redelivers its messages until they are dead-lettered.",
     look: secret_permissions,
 }];
 
 const SECRET: &str = "secretsmanager:GetSecretValue";
 const PARAMETER: &str = "ssm:GetParameter";
 
-/// What whoever reads this secret needs.
+/// The permission to read this secret.
 pub(crate) fn reading(arn: &str) -> &'static str {
     if arn.split(':').nth(2) == Some("ssm") { PARAMETER } else { SECRET }
 }
 
-/// Secrets Manager ends the ARN of a secret by a hyphen and six characters. Who asks for its value
-/// may leave them out, but IAM knows it by all of it. Source: Secrets Manager API reference,
-/// `GetSecretValue`.
+/// The ARN of a secret ends with a hyphen and six characters. A request for its value may leave
+/// them out, but IAM needs the whole ARN. Source: Secrets Manager API reference, `GetSecretValue`.
 pub(crate) fn is_whole(arn: &str) -> bool {
     let is_end = |end: &str| end.len() == 6 && end.bytes().all(|byte| byte.is_ascii_alphanumeric());
     reading(arn) == PARAMETER || arn.rsplit_once('-').is_some_and(|(_, end)| is_end(end))
@@ -60,15 +59,13 @@ fn secret_permissions(context: &Context<'_>) -> Checked {
         return Err(unread.into());
     }
     if !depends.is_empty() {
-        let found = format!(
-            "not checked: whether the role may {depends} depends on conditions of its policies"
-        );
+        let found =
+            format!("not checked: conditions in the role's policies decide about {depends}");
         return Err(Skip::Unknown(Diagnosis::unknown(found, grants(function))));
     }
     if !unclear.is_empty() {
         let found = format!(
-            "not checked: whether the role may {} depends on the six characters that Secrets \
-             Manager puts at the end",
+            "not checked: {} depends on the six characters that Secrets Manager adds to an ARN",
             told(unclear.iter().copied())
         );
         return Err(Skip::Unknown(Diagnosis::unknown(
@@ -89,8 +86,8 @@ fn told<'s>(secrets: impl Iterator<Item = &'s Secret>) -> String {
     told.join(", ")
 }
 
-/// A statement for each service; or the template's parameters that make them. Of all that the
-/// settings name, since it replaces what an earlier remedy has granted under this name.
+/// A statement for each service, or the template's parameters that make them. It covers all secrets
+/// in the settings, since it replaces the policy of an earlier remedy with this name.
 fn grants(function: &Function) -> [String; 2] {
     let services = [
         (SECRET, "requeue-secrets", "SecretArns"),

@@ -114,7 +114,7 @@ fn the_retention_of_a_dead_letter_queue_is_worded_by_its_type() {
         format!("{}: {}", finding.why, finding.diagnosis.found)
     });
     let [anew, kept] =
-        ["counted anew from when SQS moves it there", "counted from when it was first enqueued"];
+        ["from the time when SQS moves it there", "from the time of its first enqueue"];
     assert!(standard.contains(kept) && !standard.contains(anew), "{standard}");
     assert!(fifo.contains(anew) && !fifo.contains(kept) && !fifo.contains("standard"), "{fifo}");
 }

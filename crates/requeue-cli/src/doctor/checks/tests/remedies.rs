@@ -22,8 +22,8 @@ fn remedies_name_what_is_there() {
             "visibility-timeout",
             |d| d.queue().visibility = secs(30),
             &["aws sqs set-queue-attributes --region eu-west-1 --queue-url \
-                 https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
-                 VisibilityTimeout=380"],
+               https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
+               VisibilityTimeout=380"],
         ),
         (
             "queue-config",
@@ -45,14 +45,14 @@ fn remedies_name_what_is_there() {
             "retention",
             |d| d.queue().retention = secs(DAY),
             &["aws sqs set-queue-attributes --region eu-west-1 --queue-url \
-                 https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
-                 MessageRetentionPeriod=345600"],
+               https://sqs.eu-west-1.amazonaws.com/123456789012/orders --attributes \
+               MessageRetentionPeriod=345600"],
         ),
         (
             "retention",
             |d| budget(d, 14 * DAY),
             &["policy: a `totalTimeoutSeconds` below 1208700, since SQS keeps a message for 14 \
-                 days at most"],
+               days at most"],
         ),
         (
             "redrive-policy",
@@ -91,7 +91,7 @@ fn remedies_name_what_is_there() {
                 "template, below Environment: Variables: `REQUEUE_CONCURRENCY: 20`",
                 "template, below Environment: Variables: `REQUEUE_TIMEOUT_SECONDS: 5`",
                 "aws lambda update-function-configuration --region eu-west-1 --function-name \
-                 orders --timeout 105, and then the queue's visibility timeout",
+                 orders --timeout 105; then adapt the queue's visibility timeout",
             ],
         ),
         (

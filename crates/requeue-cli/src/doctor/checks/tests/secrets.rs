@@ -66,14 +66,14 @@ pub(super) const REMEDIES: &[Remedies] = &[
     (
         "secret-permissions",
         |d| d.secret(SECRET, Ok(AccessDecision::Denied)),
-        &["take the Deny out of the role's policies, its boundary or the organization's"],
+        &["remove the Deny from the role's policies, its boundary or the organization's policies"],
     ),
     (
         "secret-permissions",
         |d| d.secret(PARTIAL, Ok(AccessDecision::NotAllowed)),
         &["settings: the whole ARN, which `aws secretsmanager describe-secret --region eu-west-1 \
-             --secret-id arn:aws:secretsmanager:eu-west-1:123456789012:secret:other --query ARN \
-             --output text` prints"],
+           --secret-id arn:aws:secretsmanager:eu-west-1:123456789012:secret:other --query ARN \
+           --output text` prints"],
     ),
 ];
 
