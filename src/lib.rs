@@ -110,6 +110,8 @@ mod documents {
     struct Readme;
     #[doc = include_str!("../docs/concepts/dead-letters.md")]
     struct DeadLetters;
+    #[doc = include_str!("../docs/concepts/protection.md")]
+    struct Protection;
     #[doc = include_str!("../docs/project/versioning.md")]
     struct Versioning;
 }

@@ -205,22 +205,49 @@ fn a_circuit_whose_probes_all_fail_stays_open_for_longer_up_to_the_reset_timeout
     }
 }
 
+/// Failures in a row that open the circuit of a service that responded to one call of so many.
+fn row_that_opens(threshold: u32, of: u32) -> Option<u32> {
+    let protection = protection_from(threshold);
+    for n in 1..=1_000 * of {
+        // As though by messages that were called in spite of an open circuit.
+        let reply = if n % of == 0 { Reply::Alive } else { Reply::Down };
+        protection.permit(ALL, somebody()).give_back(reply, at(0));
+        if protection.admit(ALL, somebody(), at(0)).is_err() {
+            protection.call(3_600, Reply::Alive);
+        }
+    }
+    (1..100).find(|_| protection.call(7_200, Reply::Down) == Some(Change::Opened))
+}
+
 #[test]
 fn a_row_opens_the_circuit_when_it_is_too_long_for_chance() {
     // of so many calls one is answered; so many failures in a row that open the circuit then, where
     // three do at first
     for (of, row) in [(1, 3), (2, 6), (4, 12), (10, 29), (50, 29)] {
-        let protection = protection();
-        for n in 1..=1_000 * of {
-            // As though by messages that were called in spite of an open circuit.
-            let reply = if n % of == 0 { Reply::Alive } else { Reply::Down };
-            protection.permit(ALL, somebody()).give_back(reply, at(0));
-            if protection.admit(ALL, somebody(), at(0)).is_err() {
-                protection.call(3_600, Reply::Alive);
-            }
-        }
-        let opened = (1..100).find(|_| protection.call(7_200, Reply::Down) == Some(Change::Opened));
-        assert_eq!(opened, Some(row), "one of {of}");
+        assert_eq!(row_that_opens(3, of), Some(row), "one of {of}");
+    }
+}
+
+#[test]
+fn the_page_on_protection_has_the_numbers_of_the_code() {
+    let page = include_str!("../../docs/concepts/protection.md");
+    let policy = RetryPolicy::default();
+    let breaker = policy.circuit_breaker.clone().expect("it is on");
+    let secs = |time: Duration| time.as_secs().to_string();
+    let opens =
+        |of| row_that_opens(breaker.threshold, of).map_or_else(String::new, |n| n.to_string());
+    for (first, second) in [
+        ("all of its last 128 calls", opens(1)),
+        ("half of them", opens(2)),
+        ("a tenth or less", opens(50)),
+        ("`maxPauseSeconds`", secs(policy.max_pause.expect("it is on"))),
+        ("`circuitBreaker.threshold`", breaker.threshold.to_string()),
+        ("`circuitBreaker.resetTimeoutSeconds`", secs(breaker.reset_timeout)),
+        ("`maxDeferrals`", policy.max_deferrals.to_string()),
+        ("`maxDeferralSeconds`", secs(policy.max_deferral)),
+    ] {
+        let row = format!("| {first} | {second} ");
+        assert!(page.lines().any(|line| line.starts_with(&row)), "the page lacks: {row}");
     }
 }
 

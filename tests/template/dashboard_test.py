@@ -1,4 +1,4 @@
-"""What the dashboard shows, that it is infra/dashboard.json, and that docs/dashboard.svg is its picture."""
+"""The dashboard: its metrics, and that template and picture match infra/dashboard.json."""
 
 import copy
 import itertools
@@ -11,7 +11,7 @@ import unittest
 from metrics import CLASSES, METRICS
 from stack import ROOT, cloudformation
 
-sys.path.insert(0, str(ROOT / "infra"))
+sys.path.insert(0, str(ROOT / "docs" / "pictures"))
 import dashboard_svg
 
 # Metrics of AWS that are no counts.
@@ -36,6 +36,20 @@ class Metric:
             self.stat = self.options["stat"]
 
 
+def expanded(metrics):
+    """The metrics of a widget without CloudWatch's shorthand.
+
+    "..." stands for the beginning of the metric before, so ["...", "quota"] differs from it in the
+    last word only.
+    """
+    before = []
+    for *path, options in metrics:
+        if path[:1] == ["..."]:
+            path = before[: len(before) - len(path) + 1] + path[1:]
+        yield [*path, options]
+        before = path
+
+
 def bounds(statistic):
     """The bounds of a range such as TC(0.5:1.5); 0 where there is no lower one."""
     lower, upper = re.fullmatch(r"[A-Z]+\((.*):(.+)\)", statistic).groups()
@@ -48,7 +62,7 @@ class Dashboard(unittest.TestCase):
         cls.body = json.loads((ROOT / "infra" / "dashboard.json").read_text())
         cls.widgets = cls.body["widgets"]
         cls.graphs = {
-            widget["properties"]["title"]: [Metric(entry) for entry in widget["properties"]["metrics"]]
+            widget["properties"]["title"]: [Metric(entry) for entry in expanded(widget["properties"]["metrics"])]
             for widget in cls.widgets
             if widget["type"] == "metric"
         }
@@ -128,7 +142,7 @@ class Dashboard(unittest.TestCase):
         self.assertIn(f", {shown['rate']}, ", alarm["rate"])
 
     def test_retry_counts_are_counted_in_ranges_without_gaps(self):
-        ranges = [bounds(metric.stat) for metric in self.graphs["Retries that completed messages had used"]]
+        ranges = [bounds(metric.stat) for metric in self.graphs["Retries used by completed messages"]]
         self.assertEqual(ranges[0][0], 0)
         for (_, upper), (lower, _) in itertools.pairwise(ranges):
             self.assertEqual(upper, lower)
@@ -136,7 +150,7 @@ class Dashboard(unittest.TestCase):
         self.assertGreaterEqual(ranges[-1][1], 1_000_000)
 
     def test_success_by_attempt_counts_all_who_needed_fewer_retries(self):
-        metrics = self.graphs["Success by attempt: completed with at most so many"]
+        metrics = self.graphs["Messages completed within so many attempts"]
         for metric in metrics:
             attempts = int(metric.options["label"].split()[0])
             self.assertEqual((metric.name, metric.stat), ("RetryCount", f"PR(:{attempts - 1}.5)"))
@@ -171,18 +185,19 @@ class Dashboard(unittest.TestCase):
         self.assertEqual(sorted(widget["properties"]["alarms"]), sorted(alarms))
 
     def test_its_picture_is_up_to_date(self):
-        checked = subprocess.run([sys.executable, ROOT / "infra" / "dashboard_svg.py", "--check"], capture_output=True, text=True)
+        command = [sys.executable, ROOT / "docs" / "pictures" / "draw", "--check", "dashboard"]
+        checked = subprocess.run(command, capture_output=True, text=True)
         self.assertEqual((checked.returncode, checked.stderr), (0, ""))
 
-    def test_its_picture_shows_every_title_and_metric(self):
-        before = dashboard_svg.picture(self.body)
+    def test_its_picture_shows_every_title_and_line(self):
+        before = dashboard_svg.picture(self.body).svg()
         for place, widget in enumerate(self.widgets):
             changed = copy.deepcopy(self.body)
             properties = changed["widgets"][place]["properties"]
             name = "markdown" if widget["type"] == "text" else "title"
             properties[name] = "## Other"
-            self.assertNotEqual(dashboard_svg.picture(changed), before)
+            self.assertNotEqual(dashboard_svg.picture(changed).svg(), before)
             if widget["type"] == "metric":
                 changed = copy.deepcopy(self.body)
                 changed["widgets"][place]["properties"]["metrics"].pop()
-                self.assertNotEqual(dashboard_svg.picture(changed), before, widget["properties"]["title"])
+                self.assertNotEqual(dashboard_svg.picture(changed).svg(), before, widget["properties"]["title"])

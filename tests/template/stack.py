@@ -100,6 +100,9 @@ def reading(template, **given):
                 return str(value(one)) == str(value(other))
             case {"Fn::Contains": [texts, text]}:
                 return str(value(text)) in texts
+            case {"Fn::Sub": str(text)}:
+                text = re.sub(r"\$\{(\w+)\}", lambda name: str(parameters.get(name[1], name[0])), text)
+                return {"Fn::Sub": text} if "${" in text else text
             case {"Fn::Join": [separator, texts]}:
                 return separator.join(value(texts))
             case {"Fn::FindInMap": [name, key, member]}:

@@ -1,5 +1,5 @@
 /**
- * What is watched: the alarms of `template.yaml`.
+ * The alarms of `template.yaml`.
  */
 
 import { Duration } from 'aws-cdk-lib';
@@ -8,14 +8,15 @@ import type * as lambda from 'aws-cdk-lib/aws-lambda';
 import type * as sqs from 'aws-cdk-lib/aws-sqs';
 import type { Construct } from 'constructs';
 
-/** What is watched, and from when on it is too much. */
+/** The resources that the alarms watch, and two thresholds. */
 export interface Watched {
   readonly queue: sqs.IQueue;
   readonly deadLetterQueue: sqs.IQueue;
-  readonly function: lambda.IFunction;
+  readonly function: lambda.Function;
   readonly timeout: Duration;
   readonly maxQueueDepth: number;
   readonly maxMessageAge: Duration;
+  readonly runbookUrl: string;
 }
 
 const QUARTER = Duration.minutes(15);
@@ -23,46 +24,75 @@ const QUARTER = Duration.minutes(15);
 /** The alarms, each under its id in the template. */
 export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
   const { queue, deadLetterQueue } = watched;
+  const name = watched.function.functionName;
+  const log = `\`aws logs tail ${logGroupName(watched.function)} --since 1h\``;
+  const doctor = `\`requeue doctor --function ${name}\``;
   const metric = (metricName: string, statistic: string, period: Duration) =>
     new cloudwatch.Metric({
       namespace: 'Requeue',
       metricName,
-      dimensionsMap: { Service: watched.function.functionName, Queue: queue.queueName },
+      dimensionsMap: { Service: name, Queue: queue.queueName },
       statistic,
       period,
     });
-  const alarm = (id: string, runbook: string, description: string, watch: cloudwatch.IMetric, threshold: number, evaluationPeriods = 1) =>
+  const alarm = (
+    id: string,
+    section: string,
+    description: string,
+    watch: cloudwatch.IMetric,
+    threshold: number,
+    evaluationPeriods = 1,
+  ) =>
     new cloudwatch.Alarm(scope, id, {
-      alarmDescription: `${description} Runbook: docs/operate/runbook.md#${runbook}`,
+      alarmDescription:
+        `${description} Read on: "${section}" in Requeue's runbook, ` +
+        `${watched.runbookUrl}#${section.toLowerCase().replaceAll(' ', '-')}`,
       metric: watch,
       threshold,
       evaluationPeriods,
       comparisonOperator: cloudwatch.ComparisonOperator.GREATER_THAN_THRESHOLD,
-      // What did not happen is no data.
+      // A metric without events has no data.
       treatMissingData: cloudwatch.TreatMissingData.NOT_BREACHING,
     });
 
   return [
     alarm(
       'DeadLettersAlarm',
-      'dead-letters',
-      'Messages are in the dead-letter queue: each was given up, or received too often without an answer.',
-      deadLetterQueue.metricApproximateNumberOfMessagesVisible({ statistic: 'Maximum', period: Duration.minutes(1) }),
+      'Dead letters',
+      `${deadLetterQueue.queueName} is not empty: Requeue or SQS gave up messages of ` +
+        `${queue.queueName}. Nothing handles them until you act, and SQS deletes each after at ` +
+        `most 14 days. First step: \`requeue dlq list --queue-url ${deadLetterQueue.queueUrl}\` ` +
+        'groups them by class and reason.',
+      deadLetterQueue.metricApproximateNumberOfMessagesVisible({
+        statistic: 'Maximum',
+        period: Duration.minutes(1),
+      }),
       0,
     ),
-    // Delayed messages wait for the time of their retry, as they should, and do not count.
+    // Visible messages only: delayed messages wait for the time of their retry, as they should.
     alarm(
       'QueueDepthAlarm',
-      'queue-depth',
-      'For five minutes more messages than MaxQueueDepth have waited for a batch: the function does not keep up.',
-      queue.metricApproximateNumberOfMessagesVisible({ statistic: 'Minimum', period: Duration.minutes(5) }),
+      'Queue depth',
+      `For five minutes, more than ${watched.maxQueueDepth} messages of ${queue.queueName} have ` +
+        `waited for a batch: ${name} does not keep up. They are late, not lost. First step: ` +
+        `${log} shows failures and deferrals. If there are many, the backlog drains once the ` +
+        'downstream service recovers. If there are none, raise the maximum concurrency of the ' +
+        'event source mapping.',
+      queue.metricApproximateNumberOfMessagesVisible({
+        statistic: 'Minimum',
+        period: Duration.minutes(5),
+      }),
       watched.maxQueueDepth,
     ),
-    // SQS counts from the last send, MessageAge from the first, but is told only of messages that are received.
+    // SQS counts the age from the last send. MessageAge counts from the first send, but only for
+    // received messages.
     alarm(
       'MessageAgeAlarm',
-      'message-age',
-      'A message is older than MaxMessageAgeSeconds, all its retries included, or has waited as long for its first.',
+      'Message age',
+      `A message of ${queue.queueName} is older than ${watched.maxMessageAge.toSeconds()} ` +
+        'seconds: its retries fail, or it still waits for its first receive. It is late, not ' +
+        `lost. First step: ${log} shows class and reason of each failure. If nothing fails, ` +
+        `${doctor} checks the event source mapping.`,
       new cloudwatch.MathExpression({
         expression: 'MAX([FILL(age, 0), FILL(waiting, 0)])',
         usingMetrics: {
@@ -73,18 +103,25 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
       }),
       watched.maxMessageAge.toSeconds(),
     ),
-    // One failure of two wakes nobody. An open circuit breaker lets few calls through, one each 30 seconds, but ten in 15 minutes.
+    // At least 10 calls, so that one failure of two raises no alarm. An open circuit lets one call
+    // through every 30 seconds, which makes more than ten in 15 minutes.
     alarm(
       'ErrorRateAlarm',
-      'error-rate',
-      'More than 30 % of the calls of the last 15 minutes failed, of at least 10.',
+      'Error rate',
+      `More than 30 % of the handler calls of ${name} failed in 15 minutes (of at least 10). ` +
+        'Requeue retries their messages; non-retryable ones go to ' +
+        `${deadLetterQueue.queueName}. First step: ${log} shows class and reason of each ` +
+        'failure. Then look at the downstream service.',
       new cloudwatch.MathExpression({
         expression: 'IF(handled >= 10, 100 * FILL(failed, 0) / handled, 0)',
         usingMetrics: {
           failed: metric('Failed', 'Sum', QUARTER),
           handled: new cloudwatch.MathExpression({
             expression: 'SUM([FILL(failed, 0), FILL(completed, 0)])',
-            usingMetrics: { failed: metric('Failed', 'Sum', QUARTER), completed: metric('Completed', 'Sum', QUARTER) },
+            usingMetrics: {
+              failed: metric('Failed', 'Sum', QUARTER),
+              completed: metric('Completed', 'Sum', QUARTER),
+            },
             period: QUARTER,
           }),
         },
@@ -92,35 +129,55 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
       }),
       30,
     ),
-    // Twice 15 minutes, since a batch may last as long, and is measured when it ends.
+    // Twice 15 minutes, since a batch may last 15 minutes, and Lambda measures it when it ends.
     alarm(
-      'HandlerDurationAlarm',
-      'handler-duration',
-      'Batches have taken more than 80 % of FunctionTimeout for half an hour: soon messages are deferred for want of time.',
+      'FunctionDurationAlarm',
+      'Function duration',
+      `For half an hour, the slowest invocations of ${name} have taken more than 80 % of its ` +
+        'timeout. Near the timeout Requeue defers messages and cancels handlers, so work is ' +
+        `repeated; no message is lost. First step: ${doctor} says whether a batch fits into the ` +
+        'timeout. If not, lower the batch size or raise the message concurrency or the timeout.',
       watched.function.metricDuration({ statistic: 'p99', period: QUARTER }),
       0.8 * watched.timeout.toMilliseconds(),
       2,
     ),
     alarm(
       'FunctionErrorsAlarm',
-      'function-errors',
-      'Invocations failed as a whole: the function did not start, timed out or crashed. Their messages come back by themselves.',
+      'Function errors',
+      `Invocations of ${name} failed as a whole: it did not start, timed out or crashed. SQS ` +
+        'delivers their messages again after the visibility timeout, and moves them to ' +
+        `${deadLetterQueue.queueName} after too many receives. First step: ${log} shows the error.`,
       watched.function.metricErrors({ period: Duration.minutes(5) }),
       0,
     ),
     alarm(
       'ThrottlesAlarm',
-      'throttles',
-      "Lambda throttled invocations: the account's or the function's concurrency is used up. Each throttle may cost its messages a receive.",
+      'Throttles',
+      `Lambda throttled ${name}: the account or the function has no concurrency left. SQS ` +
+        'delivers the messages again after the visibility timeout. Each throttle may cost them a ' +
+        `receive, and too many receives move them to ${deadLetterQueue.queueName}. First step: ` +
+        `${doctor} compares the reserved concurrency with the event source mapping.`,
       watched.function.metricThrottles({ period: Duration.minutes(5) }),
       0,
     ),
     alarm(
       'SendUnconfirmedAlarm',
-      'send-unconfirmed',
-      'SQS did not confirm copies of messages. Nothing is lost, the originals stay, but their retries use up receives.',
+      'Send unconfirmed',
+      `SQS did not confirm copies that ${name} sent. The originals stay in ${queue.queueName}, ` +
+        'so nothing is lost, but each retry now uses up a receive. First step: ' +
+        `${log} shows a code beside settlement unconfirmed. ${doctor} names missing permissions.`,
       metric('SendUnconfirmed', 'Sum', Duration.minutes(5)),
       0,
     ),
   ];
+}
+
+/**
+ * The log group of a function. Not `logGroup`, which adds a resource to the stack if the function
+ * was made without a log group.
+ */
+function logGroupName(made: lambda.Function): string {
+  const { loggingConfig } = made.node.defaultChild as lambda.CfnFunction;
+  const given = (loggingConfig as lambda.CfnFunction.LoggingConfigProperty | undefined)?.logGroup;
+  return given === undefined ? `/aws/lambda/${made.functionName}` : String(given);
 }

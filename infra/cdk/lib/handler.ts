@@ -24,7 +24,8 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
     inlinePolicies: inlinePolicies(props, queues, logGroup),
   });
   return new lambda.Function(scope, 'Function', {
-    description: 'POSTs each message of the queue and retries each kind of failure in its own time.',
+    description:
+      'Sends each message of the queue to an HTTP endpoint and retries it by class of failure.',
     code: props.code ?? builtCode(options.architecture),
     handler: 'bootstrap',
     runtime: lambda.Runtime.PROVIDED_AL2023,

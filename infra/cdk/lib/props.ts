@@ -14,70 +14,77 @@ import type { RetryPolicy } from './policy.ts';
 
 /** Options of `RetryQueue`. */
 export interface RetryQueueProps {
-  /** Where each message is POSTed (https). Give either this or `handler`. */
+  /** URL to which the function sends each message (https). Give either this or `handler`. */
   readonly targetUrl?: string;
   /**
-   * A function of your own whose handler handles the messages, in the same stack. The construct makes no function then. It sets the handler's
-   * `RecursiveLoop` and `REQUEUE_…` variables, and lets its role use the queue. Its timeout decides the visibility timeout. A function may
-   * handle several queues if their options lead to the same variables.
+   * A function of your own in the same stack, whose handler works on the messages. The construct
+   * then makes no function. It sets the function's `RecursiveLoop` and `REQUEUE_…` variables, and
+   * lets its role use the queue. The visibility timeout follows from the function's timeout. A
+   * function may handle several queues if their options lead to the same variables.
    */
   readonly handler?: lambda.Function;
   /**
-   * The HTTP method.
+   * HTTP method of each request.
    * @default 'POST'
    */
   readonly method?: 'POST' | 'PUT' | 'PATCH';
   /**
    * `Content-Type` of messages without the attribute `Body.ContentType`.
-   * @default - by the look of the body
+   * @default - the body decides
    */
   readonly contentType?: string;
   /**
-   * How long the endpoint, or the handler, may take for one message. It must fit into `timeout`, of which 5 s, but at most a quarter, are kept for settling.
-   * @default - 10 s; the library's own 30 s for a handler
+   * How long the endpoint, or the handler, may take for one message. It must fit into `timeout`
+   * without the time for settling: 5 s, at most a quarter of `timeout`.
+   * @default - 10 s; for a handler, the library's own 30 s
    */
   readonly messageTimeout?: Duration;
   /**
-   * Most messages of one batch that are on their way to the endpoint at a time.
+   * Most messages of one batch that the function sends to the endpoint at a time.
    * @default 10
    */
   readonly messageConcurrency?: number;
 
   /**
-   * Headers of every request. They stand in the template and in the function's configuration as they are, so let the ARN of a secret stand in
-   * place of a secret word: ``{ Authorization: `Bearer ${secret.secretArn}:token::` }``, and name it in `secrets` or `parameters`.
+   * Headers of every request. Template and function configuration show them as they are. So give
+   * the ARN of a secret instead of its value, ``{ Authorization: `Bearer ${secret.secretArn}:token::` }``,
+   * and list the secret in `secrets` or `parameters`.
    * @default - none
    */
   readonly headers?: Readonly<Record<string, string>>;
   /**
-   * Message attributes that go along as headers: `{ tenant: 'X-Tenant' }`.
+   * Message attributes to send as headers: `{ tenant: 'X-Tenant' }`.
    * @default - none
    */
   readonly attributeHeaders?: Readonly<Record<string, string>>;
   /**
-   * Signs every request as Standard Webhooks has it: the ARN of a secret or parameter that holds `whsec_` and 24 to 64 bytes in base64, or, less
-   * well, that itself. While one secret replaces another both, separated by a space.
-   * @default - not signed
+   * Signs every request by Standard Webhooks. Give the ARN of a secret or parameter that holds
+   * `whsec_` and 24 to 64 bytes in base64; the text itself works too, but the template shows it.
+   * During a rotation, give both secrets, separated by a space.
+   * @default - requests are not signed
    */
   readonly signingSecret?: string;
   /**
-   * The certificate that the endpoint is shown if it asks for one (mutual TLS): the ARN of a secret or parameter that holds it in PEM, or, less well,
-   * that itself. Needs `clientKey`.
+   * Client certificate for mutual TLS, with `clientKey`. Give the ARN of a secret or parameter that
+   * holds it in PEM, or the PEM itself.
    * @default - none
    */
   readonly clientCertificate?: string;
   /**
-   * The private key of that certificate, not encrypted: the ARN of a secret or parameter that holds it in PEM, or, less well, that itself.
+   * Private key of `clientCertificate`, unencrypted. Give the ARN of a secret or parameter that
+   * holds it in PEM; the PEM itself works too, but the template shows it.
    * @default - none
    */
   readonly clientKey?: string;
   /**
-   * Secrets that the options above name. The function may read them, and decrypt with the keys that they know of.
+   * Secrets that the options above name. The function may read them, and decrypt with their
+   * `encryptionKey`.
    * @default - none
    */
   readonly secrets?: readonly secretsmanager.ISecret[];
   /**
-   * Parameters that the options above name. The function may read them, and decrypt with the keys that they know of.
+   * Parameters that the options above name. The function may read them, and decrypt with their
+   * `encryptionKey`.
    * @default - none
    */
   readonly parameters?: readonly ssm.IParameter[];
@@ -88,38 +95,45 @@ export interface RetryQueueProps {
    */
   readonly policy?: RetryPolicy | string;
   /**
-   * Which messages are paused together when the endpoint asks for a pause or is down: those with the same value of a message attribute, for example
-   * `tenant`, or at a JSON pointer into the body, for example `/account/id`.
-   * @default - all
+   * Divides messages into scopes; a pause or an open circuit holds back one scope only. Give the
+   * name of a message attribute, for example `tenant`, or a JSON pointer into the body, for example
+   * `/account/id`.
+   * @default - all messages are one scope
    */
   readonly scope?: string;
   /**
-   * How a message waits for its retry: in a copy, or in its place in the queue, as always in a FIFO queue. In its place each receive is a retry, so
-   * `maxReceiveCount` must be above the policy's `maxRetries`.
+   * How a message waits for its retry: as a delayed copy, or by its visibility timeout. A FIFO
+   * queue always uses `visibility`. Then every receive counts as a retry, so `maxReceiveCount` must
+   * be above the policy's `maxRetries`.
    * @default 'copy'
    */
   readonly strategy?: 'copy' | 'visibility';
   /**
-   * How a message that is given up reaches the dead-letter queue: as a copy that says why, moved by SQS (annotate); as it is, once SQS
-   * has moved it after maxReceiveCount receives (redrive); as such a copy that the function sends there (direct).
+   * How a given-up message reaches the dead-letter queue. `annotate`: Requeue replaces it by a copy
+   * with the reason, and SQS moves the copy. `redrive`: SQS moves the unchanged message after
+   * `maxReceiveCount` receives. `direct`: the function sends a copy with the reason there.
    * @default 'annotate'
    */
   readonly deadLetterMode?: 'annotate' | 'redrive' | 'direct';
   /**
-   * What is done about failures. In an emergency, `report` only sorts and logs them and leaves each to SQS.
+   * `requeue` retries failed messages. `report`, for emergencies, only classifies and logs failures
+   * and leaves the messages to SQS.
    * @default 'requeue'
    */
   readonly mode?: 'requeue' | 'report';
 
   /**
    * The function's code, for `architecture`.
-   * @default - `target/lambda/requeue-lambda`, where cargo-lambda leaves it, in the working directory or the nearest directory above it
+   * @default - `target/lambda/requeue-lambda`, the output of cargo-lambda, in the working directory or the nearest directory above it
    */
   readonly code?: lambda.Code;
-  /** @default lambda.Architecture.ARM_64 */
+  /**
+   * Processor architecture of the function.
+   * @default lambda.Architecture.ARM_64
+   */
   readonly architecture?: lambda.Architecture;
   /**
-   * Memory of the function in MB; its share of a processor grows with it.
+   * Memory of the function in MB. Its share of a processor grows with it.
    * @default 256
    */
   readonly memorySize?: number;
@@ -129,105 +143,125 @@ export interface RetryQueueProps {
    */
   readonly timeout?: Duration;
   /**
-   * Most messages in one invocation. More than 10 need `maxBatchingWindow`.
+   * Most messages in one invocation. More than 10 need a `maxBatchingWindow`.
    * @default 10
    */
   readonly batchSize?: number;
   /**
-   * How long SQS messages are gathered before the function is invoked.
+   * How long Lambda gathers messages before it invokes the function.
    * @default Duration.seconds(0)
    */
   readonly maxBatchingWindow?: Duration;
   /**
-   * Most batches at a time; the endpoint sees at most this many times `messageConcurrency`.
+   * Most batches at a time. The endpoint gets at most this many times `messageConcurrency` requests
+   * at once.
    * @default 10
    */
   readonly maxConcurrency?: number;
-  /** @default logs.RetentionDays.ONE_MONTH */
+  /**
+   * How long CloudWatch keeps the log lines.
+   * @default logs.RetentionDays.ONE_MONTH
+   */
   readonly logRetention?: logs.RetentionDays;
 
   /**
-   * What the names of the queues and of the log group begin with, at most 67 letters, digits, hyphens and underscores. The queues are named
-   * because each names the other; another name replaces them, with all that is in them.
-   * @default - a unique one of the stack's name and the construct's id
+   * Prefix for the names of the queues and the log group: at most 67 letters, digits, hyphens and
+   * underscores. The queues have fixed names because they refer to each other. A change replaces
+   * both queues and deletes their messages.
+   * @default - a unique name from the stack's name and the construct's id
    */
   readonly name?: string;
   /**
-   * Whether both queues are FIFO queues. Then `deadLetterMode` should be `direct`: `annotate` says no reason there, as `redrive` does.
+   * Whether both queues are FIFO queues. Then set `deadLetterMode` to `direct`: on a FIFO queue,
+   * `annotate` gives no reason, like `redrive`.
    * @default false
    */
   readonly fifo?: boolean;
   /**
-   * The key with which the queues are encrypted.
-   * @default - keys of SQS
+   * The KMS key that encrypts both queues.
+   * @default - SQS manages the keys
    */
   readonly encryptionKey?: kms.IKey;
   /**
-   * For how long a message that is handed to the function is hidden.
-   * @default - 6 × `timeout` + 20 s, or + `maxBatchingWindow` where that is longer: AWS's rule
+   * How long SQS hides a message after the function received it.
+   * @default - AWS's rule: 6 × `timeout` + 20 s, or + `maxBatchingWindow` if that is longer
    */
   readonly visibilityTimeout?: Duration;
   /**
-   * How long a message may wait in a backlog. Every retry begins it anew. The dead-letter queue, which counts from the same moment, keeps
-   * messages for 14 days.
+   * How long SQS keeps a message. Every retry is a new message and starts the period anew, so it
+   * bounds the wait in a backlog. The dead-letter queue keeps messages for 14 days, counted from
+   * the same moment.
    * @default Duration.days(7)
    */
   readonly retentionPeriod?: Duration;
   /**
-   * After so many deliveries that ended without an answer SQS moves a message to the dead-letter queue.
+   * Receives without a response (timeout, throttle) after which SQS moves a message to the
+   * dead-letter queue.
    * @default 5
    */
   readonly maxReceiveCount?: number;
   /**
-   * A topic whose messages come into the queue as they were published, attributes included. SQS takes ten of these: what has more, or cannot be
-   * delivered for another reason, goes to the dead-letter queue.
-   * @default - none: messages are sent to the queue
+   * An SNS topic. Its messages arrive in the queue as published, with up to ten attributes. SNS
+   * sends a message with more, or one that it cannot deliver, to the dead-letter queue.
+   * @default - none: producers send to the queue
    */
   readonly topic?: sns.ITopic;
   /**
-   * Values of the message attribute `operation` for which the topic's messages come into the queue.
+   * Only messages of the topic whose attribute `operation` has one of these values come into the
+   * queue.
    * @default - all messages
    */
   readonly topicOperations?: readonly string[];
 
   /**
-   * What watches over it.
+   * Alarms and dashboard to create.
    * @default 'alarms-and-dashboard'
    */
   readonly monitoring?: 'alarms-and-dashboard' | 'alarms' | 'none';
   /**
-   * Messages that may wait for a batch before an alarm. Those that wait for the time of their retry do not count.
+   * An alarm goes off if more messages than this wait for a batch. Those that wait for the time of
+   * their retry do not count.
    * @default 5000
    */
   readonly maxQueueDepth?: number;
   /**
-   * How old a message may get, all its retries included, before an alarm. Raise it where the policy waits longer in the ordinary course.
+   * An alarm goes off if a message is older than this, all its retries included. Raise it if the
+   * policy usually waits longer, for example for a daily quota.
    * @default Duration.minutes(15)
    */
   readonly maxMessageAge?: Duration;
   /**
-   * Address that is told of alarms and of their end, by a topic of the construct. It receives a mail and has to confirm.
-   * @default - none
+   * E-mail address that is notified when an alarm starts and ends, by a topic of the construct. AWS
+   * first sends it a mail to confirm.
+   * @default - none: without `alarmTopic` too, alarms change state without a notification
    */
   readonly alarmEmail?: string;
   /**
-   * A topic that is told of alarms and of their end. CloudWatch must be allowed to publish there.
+   * A topic that is notified when an alarm starts and ends. Its policy, and that of its key, must
+   * allow CloudWatch to publish there.
    * @default - none
    */
   readonly alarmTopic?: sns.ITopic;
+  /**
+   * Address of the runbook. Every alarm's description ends with it and the alarm's section. Give
+   * the address of your copy.
+   * @default 'docs/operate/runbook.md', the page in Requeue's repository
+   */
+  readonly runbookUrl?: string;
 }
 
 /** The options with their defaults. */
-export type Completed = RetryQueueProps & Checked & { readonly architecture: lambda.Architecture };
+export type Completed = RetryQueueProps &
+  Checked & { readonly architecture: lambda.Architecture; readonly runbookUrl: string };
 
 export function completed(props: RetryQueueProps): Completed {
   const { handler } = props;
-  // A function without a timeout has Lambda's.
+  // 3 s is Lambda's default timeout.
   const timeout = handler ? (handler.timeout ?? Duration.seconds(3)) : (props.timeout ?? Duration.seconds(60));
   const maxBatchingWindow = props.maxBatchingWindow ?? Duration.seconds(0);
   return {
     ...props,
-    // The library cuts its default to what the function's timeout leaves.
+    // The library cuts its default of 30 s to the time that the function's timeout leaves.
     messageTimeout: props.messageTimeout ?? Duration.seconds(handler ? Math.min(30, longestMessage(seconds(timeout))) : 10),
     messageConcurrency: props.messageConcurrency ?? 10,
     architecture: props.architecture ?? lambda.Architecture.ARM_64,
@@ -242,5 +276,6 @@ export function completed(props: RetryQueueProps): Completed {
     monitoring: props.monitoring ?? 'alarms-and-dashboard',
     maxQueueDepth: props.maxQueueDepth ?? 5000,
     maxMessageAge: props.maxMessageAge ?? Duration.minutes(15),
+    runbookUrl: props.runbookUrl ?? 'docs/operate/runbook.md',
   };
 }

@@ -8,6 +8,7 @@ import { App, CfnResource, Duration, Stack } from 'aws-cdk-lib';
 import { Template as Assertions } from 'aws-cdk-lib/assertions';
 import * as kms from 'aws-cdk-lib/aws-kms';
 import * as lambda from 'aws-cdk-lib/aws-lambda';
+import * as logs from 'aws-cdk-lib/aws-logs';
 import { RetryQueue, type RetryQueueProps } from '../lib/index.ts';
 import { type Resolved, resolved, type Template } from './resolved.ts';
 import { deployed, lint, made, scratch, TARGET } from './world.ts';
@@ -41,7 +42,10 @@ const without = (all: Resolved['resources'], ...types: string[]) =>
 test('queues, alarms and dashboard are those of the ready Lambda', () => {
   const options = { name: 'requeue', maxQueueDepth: 7 };
   const ready = deployed(made(options)).resources;
-  const around = JSON.parse(JSON.stringify(resources(wired({ Orders: options }))).replaceAll('<Charge', '<Function')) as Resolved['resources'];
+  const wiredText = JSON.stringify(resources(wired({ Orders: options })));
+  // The alarms name the function and its log group.
+  const readyText = wiredText.replaceAll('/aws/lambda/<Charge>', '<LogGroup>').replaceAll('<Charge', '<Function');
+  const around = JSON.parse(readyText) as Resolved['resources'];
   const of_the_function = ['AWS::Lambda::Function', 'AWS::IAM::Role', 'AWS::IAM::Policy', 'AWS::Logs::LogGroup'];
   assert.deepEqual(without(around, ...of_the_function), without(ready, ...of_the_function));
 });
@@ -81,6 +85,16 @@ test('it may send dead letters and use the key, where it has to', () => {
   const { Variables: variables } = all['Charge']!.properties['Environment'] as { Variables: Record<string, string> };
   assert.equal(variables['REQUEUE_DEAD_LETTER_QUEUE_URL'], '<DeadLetterQueue>');
   assert.equal(variables['REQUEUE_TIMEOUT_SECONDS'], '2');
+});
+
+test('alarms name the log group of the function', () => {
+  const text = (props: Partial<lambda.FunctionProps>) => {
+    const { FunctionErrorsAlarm } = resources(wired({ Orders: {} }, props));
+    return FunctionErrorsAlarm!.properties['AlarmDescription'] as string;
+  };
+  assert.match(text({}), /`aws logs tail \/aws\/lambda\/<Charge> --since 1h`/);
+  const logGroup = logs.LogGroup.fromLogGroupName(new Stack(), 'Logs', '/shop/charge');
+  assert.match(text({ logGroup }), /`aws logs tail \/shop\/charge --since 1h`/);
 });
 
 test('the visibility timeout follows from the timeout of the function, and from that of Lambda', () => {

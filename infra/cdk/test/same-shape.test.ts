@@ -102,13 +102,21 @@ const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<R
   ],
   'without alarms': [{ Monitoring: 'none' }, () => ({ monitoring: 'none' })],
   'without a dashboard, and alarms that are told': [
-    { Monitoring: 'alarms', MaxQueueDepth: '10', MaxMessageAgeSeconds: '3600', AlarmEmail: 'ops@example.com', AlarmTopicArn: TOPIC },
+    {
+      Monitoring: 'alarms',
+      MaxQueueDepth: '10',
+      MaxMessageAgeSeconds: '3600',
+      AlarmEmail: 'ops@example.com',
+      AlarmTopicArn: TOPIC,
+      RunbookUrl: 'https://wiki.example.com/requeue',
+    },
     (stack) => ({
       monitoring: 'alarms',
       maxQueueDepth: 10,
       maxMessageAge: Duration.hours(1),
       alarmEmail: 'ops@example.com',
       alarmTopic: sns.Topic.fromTopicArn(stack, 'Topic', TOPIC),
+      runbookUrl: 'https://wiki.example.com/requeue',
     }),
   ],
 };

@@ -28,15 +28,15 @@ pub(super) mod settling {
 
     table! {
         MAX_ATTEMPTS, "maxAttempts", Count = ATTEMPTS,
-            "Most attempts, the first one included. Default: 5.";
+            "The most attempts, the first one included. Default: 5.";
         BASE, "baseDelay", Seconds = PAUSE,
-            "The first pause, in seconds. Default: 0.1.";
+            "The first pause in seconds, at most the longest. Default: 0.1.";
         MAX_DELAY, "maxDelay", Seconds = PAUSE,
-            "The longest pause, in seconds. Default: 5.";
+            "The longest pause in seconds. Default: 5.";
         MULTIPLIER, "multiplier", Number = FACTOR,
-            "By what the pause is multiplied each time. Default: 2.";
+            "The factor by which the pause grows. Default: 2.";
         JITTER, "jitter", Jitters = Jitters,
-            "How pauses are spread. Default: {\"proportional\": 0.1}.";
+            "How Requeue spreads a pause. Default: {\"proportional\": 0.1}.";
     }
 }
 
@@ -46,15 +46,15 @@ mod receiving {
 
     table! {
         MAX_ATTEMPTS, "maxAttempts", Count = ATTEMPTS,
-            "A failure that outlives so many attempts is an error in the log, and keeps a worker from its start. If SQS refuses for good, one attempt is enough. Default: 3.";
+            "After so many failures in a row the log has an error, and a worker does not start. If SQS refuses for good, one failure is enough. Default: 3.";
         BASE, "baseDelay", Seconds = PAUSE,
-            "The first pause, in seconds. Default: 0.5.";
+            "The first pause in seconds, at most the longest. Default: 0.5.";
         MAX_DELAY, "maxDelay", Seconds = PAUSE,
-            "The longest pause, in seconds. Default: 10.";
+            "The longest pause in seconds. Default: 10.";
         MULTIPLIER, "multiplier", Number = FACTOR,
-            "By what the pause is multiplied each time. Default: 2.";
+            "The factor by which the pause grows. Default: 2.";
         JITTER, "jitter", Jitters = Jitters,
-            "How pauses are spread. Default: {\"proportional\": 0.2}.";
+            "How Requeue spreads a pause. Default: {\"proportional\": 0.2}.";
     }
 }
 

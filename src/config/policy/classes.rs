@@ -47,19 +47,19 @@ pub(super) mod class {
 
     table! {
         BASE, "baseDelay", Seconds = DELAY,
-            "The first delay, in seconds.";
+            "The first delay in seconds, at most the longest. Not allowed beside a list.";
         MAX_DELAY, "maxDelay", Seconds = DELAY,
-            "The longest delay, in seconds.";
+            "The longest delay in seconds.";
         MULTIPLIER, "multiplier", Number = FACTOR,
-            "By what an exponential delay is multiplied each time.";
+            "The factor by which an exponential delay grows. Not allowed beside another backoff.";
         BACKOFF, "backoff", Backoffs = Backoffs,
-            "How delays grow: one of the words, or a list of seconds of which the last one repeats.";
+            "As in the document.";
         JITTER, "jitter", Jitters = Jitters,
-            "How delays are spread.";
+            "As in the document. decorrelated needs the backoff exponential.";
         MAX_RETRIES, "maxRetries", Count = COPIES,
-            "Most retries for failures of this class. No effect above the policy's maxRetries, which bounds all classes together.";
+            "The most retries for failures of this class. A value above the document's has no effect.";
         TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
-            "No retry for a failure of this class later than this after the message was first received. It replaces the policy's totalTimeoutSeconds, shorter or longer.";
+            "As in the document, for failures of this class. It replaces the document's value, shorter or longer.";
     }
 }
 

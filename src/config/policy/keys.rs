@@ -12,45 +12,45 @@ use super::shapes::{Count, Ignored, Number, Seconds};
 
 table! {
     SCHEMA, "$schema", Ignored = Ignored,
-        "Where an editor finds this schema.";
+        "Where an editor finds this schema. Requeue ignores it.";
     PRESET, "preset", Presets = Presets,
-        "The built-in policy, which the other keys change. Default: standard.";
+        "The built-in policy that the other keys change. Default: standard.";
     MAX_RETRIES, "maxRetries", Count = COPIES,
-        "Most retries of a message, for failures of all classes together. A class cannot have more.";
+        "The most retries of a message. Failures of all classes share them, so no class can have more.";
     MULTIPLIER, "baseDelayMultiplier", Number = FACTOR,
-        "By what an exponential delay is multiplied each time.";
+        "The factor by which an exponential delay grows.";
     MAX_DELAY, "maxDelaySeconds", Seconds = DELAY,
-        "The longest delay of classes that name no maxDelay.";
+        "The longest delay of each class without a maxDelay. It does not bound a list.";
     BACKOFF, "backoff", Backoffs = Backoffs,
-        "How delays grow: one of the words, or a list of seconds of which the last one repeats.";
+        "How delays grow from the baseDelay of the class: a word, or a list of delays. The last delay of a list repeats.";
     JITTER, "jitter", Jitters = Jitters,
-        "How delays are spread.";
+        "How Requeue spreads a delay, after the cut to the longest delay.";
     JITTER_PERCENTAGE, "jitterPercentage", Number = SHARE,
-        "The same as {\"proportional\": share} for jitter: 0.1 takes away up to a tenth of each delay.";
+        "Another name for the jitter {\"proportional\": p}: 0.1 shortens a delay by up to a tenth. Not allowed beside jitter.";
     TOTAL_TIMEOUT, "totalTimeoutSeconds", Seconds = AGE,
-        "No retry later than this after the message was first received, for classes that name no totalTimeoutSeconds.";
+        "Requeue plans no retry for later than this after the first receive. A class may have its own value.";
     MAX_RETRY_AFTER, "maxRetryAfterSeconds", Seconds = AGE,
-        "The longest delay that a failure itself may name.";
+        "The longest delay that a failure may name (Retry-After). Requeue cuts longer ones.";
     MESSAGE_TTL, "messageTtlSeconds", Seconds = AGE,
-        "A message older than this when its turn comes is dead-lettered without a call.";
+        "Requeue dead-letters a message that is older than this when its turn comes, without a call. The age counts from the first send.";
     MAX_DEFERRALS, "maxDeferrals", Count = COPIES,
-        "Most copies in a row because it was not the message's turn. Then its handler runs, or it is left to SQS if the invocation has no time left.";
+        "The most deferrals of a message in a row. Then Requeue calls the handler, or releases the message if the invocation has no time left.";
     MAX_DEFERRAL, "maxDeferralSeconds", Seconds = DELAY,
-        "The longest wait between two of them, before it is spread over up to twice the time. Default: 60.";
+        "The longest deferral, before Requeue spreads it over up to twice the time. Default: 60.";
     MAX_POSTPONEMENTS, "maxPostponements", Count = COPIES,
-        "How often in a row the handler may ask for a later time. Default: 1000.";
+        "How often in a row the handler may postpone a message. Default: 1000.";
     MAX_PAUSE, "maxPauseSeconds", Pauses = Pauses,
-        "How long a failure that names a delay keeps other messages of its scope back, at most; then one probes: off, or a number. Default: 60.";
+        "The longest pause of a scope after a failure that names a delay, or off. Then one message probes. Default: 60.";
     CIRCUIT_BREAKER, "circuitBreaker", Breakers = Breakers,
-        "When a downstream service that keeps failing is left alone: off, or these keys.";
+        "When Requeue stops calling a downstream service that fails: off, or these keys.";
     CLASSES, "errorConfigs", Entries = Entries,
-        "The delays and budgets of each class of failures; DEFAULT serves the classes without an entry.";
+        "The delays and budgets of single classes. DEFAULT serves each class without an entry.";
     RULES, "rules", RuleList = RuleList,
-        "What failures are, asked in this order and before anything built in: the first rule that matches wins.";
+        "Your own rules for the class of a failure. They come before the built-in rules, and the first one that matches wins.";
     SQS_CALLS, "sqsCalls", Calls = Calls::Settling,
-        "How calls to SQS that fail are tried again, which is no retry of a message: off, or these keys.";
+        "How Requeue repeats its own calls to SQS that fail: off for one attempt, or these keys. This is no retry of a message.";
     RECEIVE_CALLS, "receiveCalls", Calls = Calls::Receiving,
-        "How a worker that cannot receive tries again, as long as it runs.";
+        "How a worker repeats a receive that fails, as long as it runs.";
     QUEUE_CONFIG, "queueConfig", QueueConfigs = QueueConfigs,
-        "Settings of the queue, which are not applied: `requeue check` compares them with what the policy needs.";
+        "The settings of your queue, for requeue check, schedule and doctor. Requeue does not apply them.";
 }

@@ -26,7 +26,7 @@ mod breaker {
 
     table! {
         THRESHOLD, "threshold", Count = FAILURES,
-            "So many failures in a row open the circuit, and up to ten times as many where some calls succeed. Default: 5.";
+            "So many failures in a row, of so many messages, open the circuit. If some calls get a response, it takes up to ten times as many. Default: 5.";
         RESET_TIMEOUT, "resetTimeoutSeconds", Seconds = HOLD,
             "The longest time between two rounds of probes. Default: 30.";
     }

@@ -47,13 +47,13 @@ mod keys {
 
     table! {
         VISIBILITY_TIMEOUT, "visibilityTimeout", Count = Count { min: 0, max: 43_200 },
-            "How long a received message is hidden, in seconds.";
+            "How long SQS hides a received message, in seconds.";
         MESSAGE_RETENTION, "messageRetentionPeriod", Count = Count { min: 60, max: 1_209_600 },
             "How long the queue keeps a message, in seconds.";
         MAX_RECEIVE_COUNT, "maxReceiveCount", Count = Count { min: 1, max: 1_000 },
             "After how many receives the redrive policy moves a message.";
         DELAY, "delaySeconds", Count = Count { min: 0, max: 900 },
-            "How long a new message is delayed.";
+            "How long SQS delays a new message.";
         RECEIVE_WAIT, "receiveMessageWaitTimeSeconds", Count = Count { min: 0, max: 20 },
             "How long a receive waits for a message.";
     }

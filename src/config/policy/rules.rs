@@ -67,13 +67,13 @@ pub(super) mod rule {
 
     table! {
         MATCH, "match", Matches = Matches,
-            "What the failure must be like; all that is given must hold.";
+            "The conditions. All of them must hold.";
         CLASS, "class", shapes::OneOf<FailureClass> = OUTCOMES,
-            "What the failure then is.";
+            "The class of the failure.";
         DELAY, "delaySeconds", Seconds = RULED,
-            "What the message then waits at least, whatever the response names.";
+            "The least delay of the message. It replaces the delay that a response names. Not allowed with NON_RETRYABLE.";
         REASON, "reason", Label = Label,
-            "What logs and dead letters call the failure, for example outdated-fare. Default: the place of the rule.";
+            "The name of the failure in logs and dead letters, for example outdated-fare. Default: by rules[0], counted from 0.";
     }
 }
 
@@ -85,11 +85,11 @@ pub(super) mod matching {
         STATUS, "status", Many<Status> = Many(Status),
             "The status of the response, or one of a list: a number, 3xx, 4xx or 5xx.";
         CODE, "code", Many<Code> = Many(Code),
-            "A code or reason in the response's body, or of the error; or one of a list.";
+            "A code or reason in the JSON of the response, or of an AWS or gRPC error; or one of a list.";
         HEADER, "header", Header = Header,
             "Headers that the response must have: true for any value, or the value, whatever its case.";
         WORDS, "words", Many<Phrases> = Many(Phrases),
-            "Whole words in this order in the response's body or in the error's message; or one of a list.";
+            "Whole words in this order, in the body of the response or the message of the error; or one of a list.";
     }
 }
 

@@ -10,7 +10,7 @@ use crate::dlq_world::{BODIES, GROUPS, World, lines, side_by_side};
 use crate::run::scratch;
 
 const PAGE: &str = include_str!("../../../../docs/operate/dead-letter-tools.md");
-const PICTURE: &str = include_str!("../../../../docs/dlq-list.svg");
+const PICTURE: &str = include_str!("../../../../docs/pictures/dlq-list.svg");
 
 #[tokio::test]
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
@@ -61,7 +61,7 @@ async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
             let drawn = title.replace(' ', "&#160;");
             assert!(
                 PICTURE.contains(&drawn) && PAGE.contains(title),
-                "{title}: docs/dlq_list_svg.py draws it anew"
+                "{title}: docs/pictures/dlq_list_svg.py draws it anew"
             );
         }
         assert_eq!(

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Draws what `requeue dlq list` shows on a terminal: docs/dlq-list.svg.
+"""Draws what `requeue dlq list` shows on a terminal: docs/pictures/dlq-list.svg.
 
-A worker gives up messages that a flaky endpoint refuses, on the embedded SQS of `requeue serve`, and the command is asked.
+A worker gives up messages that a flaky endpoint refuses, on the embedded SQS of `requeue serve`.
+Then the command lists them. This needs boto3 and rich; `tests/run template` installs both:
 
-    cargo build && docs/dlq_list_svg.py     needs boto3 and rich; `tests/run template` installs both: target/tools/sam/bin/python
+    cargo build && target/tools/sam/bin/python docs/pictures/dlq_list_svg.py
 """
 
 import os
@@ -16,14 +17,18 @@ import boto3
 from rich.console import Console
 from rich.text import Text
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 REQUEUE = ROOT / "target" / "debug" / "requeue"
-PICTURE = ROOT / "docs" / "dlq-list.svg"
+PICTURE = ROOT / "docs" / "pictures" / "dlq-list.svg"
 
-# What the endpoint answers, and to how many messages.
+# How the endpoint is to respond, and to how many messages.
 MESSAGES = {"ok": 20, "quota": 31, "unavailable": 8, "invalid": 12}
 POLICY = """{"maxRetries": 2, "maxDelaySeconds": 1, "errorConfigs": {
     "QUOTA": {"baseDelay": 1, "maxDelay": 1}, "TEMPORARY": {"baseDelay": 1, "maxDelay": 1}}}"""
+
+TITLE = """<title>requeue dlq list</title>
+    <desc>A terminal with the output of requeue dlq list: a table of the dead letters by class and
+    reason, with their number, the oldest, an example, and the text of the failure.</desc>"""
 
 
 def main():
@@ -59,8 +64,16 @@ def main():
         console.print(Text("$ " + " ".join(command)))
         console.print(Text.from_ansi(shown.rstrip()))
         picture = console.export_svg(title="requeue dlq list")
-    # Fonts are those of the reader: a document fetches nothing.
-    PICTURE.write_text(re.sub(r"@font-face \{.*?\}\n", "", picture, flags=re.DOTALL))
+    PICTURE.write_text(finished(picture))
+
+
+def finished(picture):
+    """Rich's picture of a terminal, with a title, and with the reader's fonts: it fetches none."""
+    picture = re.sub(r"@font-face \{.*?\}\n", "", picture, flags=re.DOTALL)
+    # Rich repeats the end of each line as a text of its own.
+    picture = re.sub(r'<text [^>]*>\n</text>', "", picture)
+    picture = re.sub(r"^ +$\n", "", picture, flags=re.MULTILINE)
+    return re.sub(r"(<svg [^>]*)>", rf'\1 role="img">\n    {TITLE}', picture, count=1)
 
 
 if __name__ == "__main__":
