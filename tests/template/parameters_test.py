@@ -113,6 +113,24 @@ class Parameters(unittest.TestCase):
         groups = self.source["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
         self.assertEqual([name for group in groups for name in group["Parameters"]], list(self.parameters))
 
+    def test_the_page_has_each_parameter_with_its_setting_and_its_default(self):
+        page = (ROOT / "docs/operate/deploy.md").read_text().split("## Parameters of the template\n")[1]
+        rows = re.findall(r"^\| `(\w+)` \| (.*) \| (.*?) \|$", page, re.MULTILINE)
+        self.assertEqual([name for name, *_ in rows], list(self.parameters))
+        for name, meaning, default in rows:
+            match self.parameters[name].get("Default"):
+                case None:
+                    self.assertEqual(default, "required", name)
+                case "":
+                    self.assertEqual(default, "none", name)
+                case text:
+                    self.assertEqual(default, f"`{text}`", name)
+            if name in OPTIONAL:
+                self.assertIn(f"`REQUEUE_{OPTIONAL[name][0]}`", meaning)
+        groups = self.source["Metadata"]["AWS::CloudFormation::Interface"]["ParameterGroups"]
+        headings = re.findall(r"^### (.+)$", page, re.MULTILINE)
+        self.assertEqual(headings, [group["Label"]["default"] for group in groups])
+
     def test_the_function_knows_its_dead_letter_queue_where_it_sends_to_it(self):
         for mode in ("annotate", "redrive", "direct"):
             expected = {**self.settings(), "REQUEUE_DEAD_LETTER": mode}
