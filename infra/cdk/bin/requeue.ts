@@ -1,9 +1,10 @@
 /**
- * An application with one queue, its outputs those of `template.yaml`:
+ * An application with one queue. Its outputs are those of `template.yaml`:
  *
  *     npx cdk deploy -c targetUrl=https://api.example.com/orders
  *
- * `-c code=DIRECTORY` takes another build of the function than the one in `target/`, and `-c alarmEmail=ADDRESS` is told of alarms.
+ * `-c code=DIRECTORY` names another build of the function than the one in `target/`.
+ * `-c alarmEmail=ADDRESS` is notified of alarms.
  */
 
 import { App, CfnOutput, Stack } from 'aws-cdk-lib';
@@ -12,13 +13,13 @@ import { RetryQueue } from '../lib/index.ts';
 
 const app = new App();
 const stack = new Stack(app, 'Requeue', {
-  description: 'A queue whose messages are POSTed to an HTTP endpoint, with patience for each kind of failure.',
+  description: 'An SQS queue and a function that sends each message to an HTTP endpoint and retries it by class of failure.',
 });
 
 const given = (name: string) => app.node.tryGetContext(name) as string | undefined;
 const targetUrl = given('targetUrl');
 if (targetUrl === undefined) {
-  throw new Error('there is no targetUrl: say where the messages are POSTed, cdk deploy -c targetUrl=https://api.example.com/orders');
+  throw new Error('targetUrl is missing: give the URL for each message, cdk deploy -c targetUrl=https://api.example.com/orders');
 }
 const code = given('code');
 

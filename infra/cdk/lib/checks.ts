@@ -1,12 +1,13 @@
 /**
- * What the options must keep, one by one and together. Numbers and texts that are known only at deployment pass.
+ * Checks of the options, one by one and together. A number or text that is known only at deployment
+ * passes.
  */
 
 import { type Duration, Token } from 'aws-cdk-lib';
 import { longestAge, policyProblems, type RetryPolicy } from './policy.ts';
 import type { RetryQueueProps } from './props.ts';
 
-/** What is looked at, with the defaults filled in. */
+/** The options that are checked, with the defaults filled in. */
 export interface Checked {
   readonly targetUrl?: string;
   readonly contentType?: string;
@@ -37,7 +38,7 @@ export interface Checked {
 
 type Named<T> = { [Key in keyof Checked as Checked[Key] extends T ? Key : never]: Checked[Key] };
 
-/** The limits of SQS, of Lambda and of the function. AWS recommends a receive count of 5 at least before a function's message is given up. */
+/** The limits of SQS, Lambda and the function. AWS recommends a `maxReceiveCount` of at least 5. */
 export const BOUNDS: Readonly<Record<keyof Named<number>, readonly [number, number]>> = {
   messageConcurrency: [1, 1000],
   memorySize: [128, 10_240],
@@ -47,7 +48,7 @@ export const BOUNDS: Readonly<Record<keyof Named<number>, readonly [number, numb
   maxQueueDepth: [0, Infinity],
 };
 
-/** The same, in seconds. */
+/** The limits of durations, in seconds. */
 export const SECONDS: Readonly<Record<keyof Named<Duration>, readonly [number, number]>> = {
   messageTimeout: [0.001, 890],
   timeout: [1, 900],
@@ -57,7 +58,7 @@ export const SECONDS: Readonly<Record<keyof Named<Duration>, readonly [number, n
   maxMessageAge: [60, Infinity],
 };
 
-/** The forms of texts. */
+/** The patterns of texts, each with its description. */
 export const FORMS: Readonly<
   Record<'targetUrl' | 'contentType' | 'scope' | 'signingSecret' | 'clientCertificate' | 'clientKey' | 'alarmEmail', readonly [RegExp, string]>
 > = {
@@ -70,13 +71,16 @@ export const FORMS: Readonly<
   alarmEmail: [/^[^@\s]+@[^@\s]+$/, 'an e-mail address'],
 };
 
-/** What is shown in no problem. */
+/** Options whose values no error may show. */
 const HIDDEN = ['signingSecret', 'clientCertificate', 'clientKey'];
 
-/** The longest wait of SQS: an age is looked at when a message is received, which may be so long after it was sent. */
+/**
+ * SQS's longest delay, in seconds. Requeue looks at the age of a message on each receive, which may
+ * be this long after its copy was sent.
+ */
 const LONGEST_DELAY = 900;
 
-/** Options of the function that the construct makes, each of which a function of one's own has itself. */
+/** Options of the function that the construct makes. A user's function has its own. */
 const OF_THE_READY_LAMBDA = [
   'method',
   'contentType',
@@ -95,22 +99,22 @@ const OF_THE_READY_LAMBDA = [
   'logRetention',
 ] as const satisfies readonly (keyof RetryQueueProps)[];
 
-/** What is wrong with the choice between the ready Lambda and a function of one's own. */
+/** The problems with the choice between the ready Lambda and a user's function. */
 export function choiceProblems(props: RetryQueueProps): string[] {
   if ((props.targetUrl === undefined) === (props.handler === undefined)) {
     const given = props.handler === undefined ? 'neither targetUrl nor handler is given' : 'targetUrl and handler are both given';
-    return [`${given}: give targetUrl, where each message is POSTed, or handler, a function of your own`];
+    return [`${given}: give targetUrl, the URL for each message, or handler, a function of your own`];
   }
   if (props.handler === undefined) return [];
   return OF_THE_READY_LAMBDA.filter((name) => props[name] !== undefined).map(
-    (name) => `${name} is an option of the function that targetUrl makes, and handler is given: leave it out, and set it at the handler`,
+    (name) => `${name} is an option for targetUrl only, and handler is given: leave it out, and set it at the handler`,
   );
 }
 
-/** One sentence for each problem: the option, its value, and the remedy. */
+/** The problems, one sentence for each: the option, its value and the remedy. */
 export function problemsOf(options: Checked): string[] {
   const each = [...forms(options), ...bounds(options), ...policies(options.policy)];
-  // Values that are no values go together with nothing.
+  // Invalid values cannot be compared with each other.
   return each.length > 0 ? each : together(options);
 }
 
@@ -118,7 +122,7 @@ function forms(options: Checked): string[] {
   return Object.entries(FORMS).flatMap(([name, [form, allowed]]) => {
     const text = options[name as keyof typeof FORMS];
     if (text === undefined || Token.isUnresolved(text) || form.test(text)) return [];
-    return [`${name} is ${HIDDEN.includes(name) ? 'something else' : JSON.stringify(text)}: give it ${allowed}`];
+    return [`${name} is ${HIDDEN.includes(name) ? 'invalid' : JSON.stringify(text)}: give it ${allowed}`];
   });
 }
 
@@ -132,7 +136,7 @@ function bounds(options: Checked): string[] {
     Token.isUnresolved(value) || (value >= least && value <= most) ? [] : [`${name} is ${value}${unit}: give it ${range(least, most, unit)}`],
   );
   const late = Object.keys(SECONDS).filter((name) => options[name as keyof typeof SECONDS].isUnresolved());
-  return [...outside, ...late.map((name) => `${name} is known only at deployment, and others depend on it: give it a value`)];
+  return [...outside, ...late.map((name) => `${name} is known only at deployment, and other options depend on it: give it a value`)];
 }
 
 function range(least: number, most: number, unit: string): string {
@@ -145,7 +149,7 @@ function policies(policy: RetryPolicy | string | undefined): string[] {
   try {
     document = parsed(policy);
   } catch {
-    return ['policy is no JSON: give it a JSON document, or an object'];
+    return ['policy is not JSON: give it a JSON document, or an object'];
   }
   return policyProblems(document);
 }
@@ -158,21 +162,21 @@ function together(options: Checked): string[] {
   const visible = seconds(options.visibilityTimeout);
   if (visible < 6 * timeout + window) {
     problems.push(
-      `visibilityTimeout is ${visible} s, shorter than 6 × timeout (${timeout} s) + maxBatchingWindow (${window} s), so that a batch that is ` +
-        `throttled is handed out twice: leave it out, or give it ${6 * timeout + window} s`,
+      `visibilityTimeout is ${visible} s, and AWS asks for 6 × timeout (${timeout} s) + maxBatchingWindow (${window} s), ` +
+        `or SQS delivers a throttled batch twice: leave it out, or give it ${6 * timeout + window} s`,
     );
   }
   if (options.batchSize > 10 && window < 1) {
-    problems.push(`batchSize is ${options.batchSize}, and more than 10 need time to gather: give maxBatchingWindow 1 s, or batchSize 10`);
+    problems.push(`batchSize is ${options.batchSize}, and more than 10 need a batching window: give maxBatchingWindow 1 s, or batchSize 10`);
   }
   if (options.fifo && window > 0) {
-    problems.push(`maxBatchingWindow is ${window} s, and a FIFO queue has none: leave it out`);
+    problems.push(`maxBatchingWindow is ${window} s, and a FIFO queue allows none: leave it out`);
   }
   const message = seconds(options.messageTimeout);
   const longest = longestMessage(timeout);
   if (message > longest) {
     problems.push(
-      `messageTimeout is ${message} s, and of timeout (${timeout} s) ${longest} s are left once there is time to settle: ` +
+      `messageTimeout is ${message} s, and timeout (${timeout} s) leaves ${longest} s for it, without the time for settling: ` +
         `give messageTimeout ${longest} s at most, or a longer timeout`,
     );
   }
@@ -180,29 +184,29 @@ function together(options: Checked): string[] {
     problems.push('clientCertificate has no private key: give clientKey, or leave it out');
   }
   if (options.clientKey !== undefined && options.clientCertificate === undefined) {
-    problems.push('clientKey has no certificate that it belongs to: give clientCertificate, or leave it out');
+    problems.push('clientKey has no certificate: give clientCertificate, or leave it out');
   }
   if (options.topicOperations?.length && !options.topic) {
-    problems.push('topicOperations chooses among the messages of a topic, and there is none: give topic, or leave it out');
+    problems.push('topicOperations filters the messages of a topic, and topic is not given: give topic, or leave it out');
   }
   const told = (['alarmEmail', 'alarmTopic'] as const).filter((name) => options[name] !== undefined);
   if (options.monitoring === 'none' && told.length > 0) {
-    problems.push(`${told.join(' and ')} would be told of alarms, and monitoring is none: give monitoring alarms, or leave it out`);
+    problems.push(`${told.join(' and ')} cannot be notified, since monitoring is none: give monitoring alarms, or leave it out`);
   }
   if (!Token.isUnresolved(options.policy)) {
     const age = longestAge(parsed(options.policy ?? {}));
     const retention = seconds(options.retentionPeriod);
     if (retention < age + LONGEST_DELAY) {
       problems.push(
-        `retentionPeriod is ${retention} s, and the policy tries messages for up to ${age} s: give it the policy's longest totalTimeoutSeconds + ` +
-          `${LONGEST_DELAY} s, here ${age + LONGEST_DELAY} s, or give the policy less`,
+        `retentionPeriod is ${retention} s, and the policy retries messages for up to ${age} s: give it the policy's longest ` +
+          `totalTimeoutSeconds + ${LONGEST_DELAY} s, here ${age + LONGEST_DELAY} s, or shorten that timeout`,
       );
     }
   }
   return problems;
 }
 
-/** Seconds of a function's timeout that are left for a message, once there is time to settle. */
+/** Seconds of a function's timeout for a message, without the time for settling. */
 export function longestMessage(timeout: number): number {
   return timeout - Math.min(5, timeout / 4);
 }
@@ -211,7 +215,7 @@ function parsed(policy: RetryPolicy | string): RetryPolicy {
   return typeof policy === 'string' ? (JSON.parse(policy) as RetryPolicy) : policy;
 }
 
-/** A duration in seconds; 0 where it is known only at deployment. */
+/** A duration in seconds; 0 if it is known only at deployment. */
 export function seconds(duration: Duration): number {
   return duration.isUnresolved() ? 0 : duration.toSeconds({ integral: false });
 }

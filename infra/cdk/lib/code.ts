@@ -1,5 +1,5 @@
 /**
- * The function's code as cargo-lambda leaves it.
+ * The function's code: the output of cargo-lambda.
  */
 
 import { closeSync, existsSync, openSync, readSync } from 'node:fs';
@@ -11,7 +11,7 @@ const BUILT = 'target/lambda/requeue-lambda';
 /** `e_machine` in the header of an ELF file. */
 const MACHINES: Readonly<Record<number, lambda.Architecture>> = { 0xb7: lambda.Architecture.ARM_64, 0x3e: lambda.Architecture.X86_64 };
 
-/** What was built for the architecture, in the working directory or in the nearest directory above it. */
+/** The build for the architecture, in the working directory or the nearest directory above it. */
 export function builtCode(architecture: lambda.Architecture): lambda.Code {
   const arm = architecture === lambda.Architecture.ARM_64;
   const remedy = `run \`cargo lambda build --release ${arm ? '--arm64 ' : ''}-p requeue-lambda\` in Requeue's directory`;
@@ -20,7 +20,7 @@ export function builtCode(architecture: lambda.Architecture): lambda.Code {
     const above = dirname(directory);
     if (above === directory) {
       throw new Error(
-        `there is no ${BUILT}/bootstrap in ${resolve('.')} or above: ${remedy}, or name its directory, ` +
+        `there is no ${BUILT}/bootstrap in ${resolve('.')} or above: ${remedy}, or give its directory as ` +
           `code: lambda.Code.fromAsset('…/${BUILT}')`,
       );
     }

@@ -1,5 +1,5 @@
 /**
- * The function that handles the messages: the ready Lambda, or one that the user made.
+ * The function that handles the messages: the ready Lambda, or the user's.
  */
 
 import { RemovalPolicy } from 'aws-cdk-lib';
@@ -33,8 +33,9 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
     memorySize: options.memorySize,
     timeout: options.timeout,
     role,
-    // A retry is a message sent to the function's own queue. Without this Lambda takes it for a runaway loop after about 16 of them and sends the
-    // message to the dead-letter queue; the loop is bounded by the policy instead.
+    // A retry is a message that the function sends to its own queue. By default, Lambda stops such
+    // a loop after about 16 rounds and sends the message to the dead-letter queue. The retry policy
+    // bounds the loop instead.
     recursiveLoop: lambda.RecursiveLoop.ALLOW,
     logGroup,
     loggingFormat: lambda.LoggingFormat.JSON,
@@ -44,10 +45,13 @@ export function readyLambda(scope: Construct, name: string, props: RetryQueuePro
   });
 }
 
-/** The variables that constructs have set at functions: one for another queue must not change them. */
+/**
+ * The variables that constructs have set on each function. A construct for another queue must not
+ * change them.
+ */
 const SET = new WeakMap<lambda.Function, Record<string, string>>();
 
-/** Lets a function of the user handle the messages. */
+/** Lets the user's function handle the messages. */
 export function wire(scope: Construct, handler: lambda.Function, props: RetryQueueProps, options: Completed, queues: Queues): lambda.Function {
   const settings: Record<string, string> = {
     ...handlerSettings(scope, options, queues.deadLetterQueue),
@@ -57,8 +61,8 @@ export function wire(scope: Construct, handler: lambda.Function, props: RetryQue
   const differ = [...new Set([...Object.keys(before), ...Object.keys(settings)])].filter((name) => before[name] !== settings[name]);
   if (differ.length > 0) {
     throw new Error(
-      `RetryQueue ${scope.node.path} cannot work:\n  ${differ.join(' and ')} would be another one than for the handler's other queue, ` +
-        'and a function has one for all of its queues: give both queues the same options, or each a function of its own',
+      `RetryQueue ${scope.node.path} cannot work:\n  ${differ.join(' and ')} would differ between the handler's queues, ` +
+        'and a function has one value for all its queues: give both queues the same options, or each a function of its own',
     );
   }
   SET.set(handler, settings);

@@ -1,5 +1,5 @@
 /**
- * What the function may do.
+ * The permissions of the function.
  */
 
 import * as iam from 'aws-cdk-lib/aws-iam';
@@ -20,8 +20,9 @@ export function inlinePolicies(props: RetryQueueProps, queues: Queues, logGroup:
   const secrets = props.secrets ?? [];
   const parameters = props.parameters ?? [];
   const own = statements([
-    // The function's start: secrets and parameters that its settings name, and what these are encrypted with. Of a secret that is known by its name
-    // only, Secrets Manager has put six characters at the end.
+    // The function reads these when it starts: secrets and parameters that its settings name, and
+    // their keys. If a secret is known by its name only, `-??????` stands for the six characters
+    // that Secrets Manager puts at the end of its ARN.
     ['Secrets', ['secretsmanager:GetSecretValue'], secrets.map((secret) => secret.secretFullArn ?? `${secret.secretArn}-??????`)],
     ['Parameters', ['ssm:GetParameter'], parameters.map((parameter) => parameter.parameterArn)],
     ['SecretKey', ['kms:Decrypt'], [...new Set([...secrets, ...parameters].flatMap(keyOf))]],
@@ -33,12 +34,12 @@ export function inlinePolicies(props: RetryQueueProps, queues: Queues, logGroup:
   };
 }
 
-/** What the role of a function of one's own needs besides its own: all but the log group. */
+/** The statements that the role of a user's function needs in addition: all but the log group. */
 export function handlerStatements(props: RetryQueueProps, queues: Queues): iam.PolicyStatement[] {
   const { Statement: all } = filled('policies/function.json', { 'Queue.Arn': queues.queue.queueArn, 'LogGroup.Arn': '' }) as {
     Statement: { Sid: string }[];
   };
-  // A role has one statement of a name, and a function perhaps several queues.
+  // Without `Sid`: a name may stand once in a role, and a function may have several queues.
   const queue = all.filter(({ Sid }) => Sid === 'Queue').map(({ Sid: _, ...statement }) => iam.PolicyStatement.fromJson(statement));
   return [...queue, ...Object.values(further(props, queues))];
 }
@@ -49,20 +50,20 @@ function functionPolicy({ queue }: Queues, logGroupArn: string): iam.PolicyDocum
 
 function further(props: RetryQueueProps, { deadLetterQueue }: Queues): Record<string, iam.PolicyStatement> {
   return statements([
-    // SQS, for the function: copies, encrypted; for the poller: messages, decrypted.
+    // SQS encrypts the function's copies with it, and decrypts messages for the poller.
     ['QueueKey', ['kms:GenerateDataKey', 'kms:Decrypt'], [keyOf(props)].flat()],
-    // The function: messages that are given up.
+    // The function sends given-up messages there.
     ['DeadLetters', ['sqs:SendMessage'], props.deadLetterMode === 'direct' ? [deadLetterQueue.queueArn] : []],
   ]);
 }
 
-/** Those that have a resource, by their names. */
+/** The statements that have a resource, by their names. */
 function statements(table: [string, string[], string[]][]): Record<string, iam.PolicyStatement> {
   const needed = table.filter(([, , resources]) => resources.length > 0);
   return Object.fromEntries(needed.map(([name, actions, resources]) => [name, new iam.PolicyStatement({ actions, resources })]));
 }
 
-/** IParameter does not tell of the key that parameters have. */
+/** The key of a queue, secret or parameter. The type `IParameter` lacks `encryptionKey`. */
 function keyOf(owner: object): string | string[] {
   return (owner as { readonly encryptionKey?: kms.IKey }).encryptionKey?.keyArn ?? [];
 }

@@ -1,5 +1,6 @@
 /**
- * The policy document, as `infra/policy.schema.json` has it: its types, what is wrong with one, and how long it tries.
+ * The policy document, as in `infra/policy.schema.json`: its types, its problems, and how long it
+ * retries a message.
  */
 
 import { problemsOf, type Schema } from './schema.ts';
@@ -8,79 +9,97 @@ import { shared } from './shared.ts';
 /** The built-in policies. */
 export type Preset = 'standard' | 'high-volume' | 'critical';
 
-/** How delays are spread. */
+/** The random part of each delay. */
 export type Jitter = JitterWord | { readonly proportional: number };
 export type JitterWord = 'full' | 'equal' | 'decorrelated' | 'none';
 
-/** How delays grow: a word, or a list of seconds of which the last one repeats. */
+/** How delays grow: a word, or a list of seconds. The last delay of a list repeats. */
 export type Backoff = BackoffWord | readonly number[];
 export type BackoffWord = 'exponential' | 'linear' | 'fibonacci' | 'constant';
 
-/** What a failure is. */
+/** The class of a failure. */
 export type FailureClass = Exclude<keyof ErrorConfigs, 'DEFAULT'> | 'NON_RETRYABLE';
 
-/** The retry policy. Every key may be left out; numbers are seconds, and may have fractions. */
+/** The retry policy. Every key is optional. Delays and times are seconds, with fractions. */
 export interface RetryPolicy {
-  /** Where an editor finds the schema. */
+  /** The address of the schema, for an editor. Requeue ignores it. */
   readonly $schema?: string;
   /**
    * The built-in policy, which the other keys change.
    * @default 'standard'
    */
   readonly preset?: Preset;
-  /** Most retries for failures of any class. */
+  /** Most retries of a message, over all classes of failures. No class can have more. */
   readonly maxRetries?: number;
   readonly backoff?: Backoff;
-  /** By what an exponential delay is multiplied each time. */
+  /** The factor by which an exponential delay grows each time. */
   readonly baseDelayMultiplier?: number;
-  /** The longest delay of classes that name no `maxDelay`. */
+  /** The longest delay of classes without a `maxDelay`. */
   readonly maxDelaySeconds?: number;
   readonly jitter?: Jitter;
-  /** The same as `{ proportional: share }` for `jitter`. */
+  /** The same as `{ proportional: share }` for `jitter`: 0.1 takes up to a tenth off each delay. */
   readonly jitterPercentage?: number;
-  /** No retry later than this after the message was first received. */
+  /**
+   * No retry starts later than this after the first receive. For classes without a
+   * `totalTimeoutSeconds`.
+   */
   readonly totalTimeoutSeconds?: number;
-  /** The longest delay that a failure itself may name. */
+  /** The longest delay that a failure itself may name (`Retry-After`). */
   readonly maxRetryAfterSeconds?: number;
-  /** A message older than this when its turn comes is dead-lettered without a call. */
+  /**
+   * If a message is older than this when its turn comes, Requeue dead-letters it without a call.
+   * Counted since it was first sent.
+   */
   readonly messageTtlSeconds?: number;
-  /** Most copies in a row because it was not the message's turn. Then its handler runs, or it is left to SQS if the invocation has no time left. */
+  /**
+   * Most deferrals of a message in a row. Then its handler runs, or the message is left to SQS if
+   * the invocation has no time left.
+   */
   readonly maxDeferrals?: number;
-  /** The longest wait between two of them, before it is spread over up to twice the time. */
+  /** The longest deferral, before jitter. Jitter may double it. */
   readonly maxDeferralSeconds?: number;
-  /** How often in a row the handler may ask for a later time. */
+  /** How often in a row the handler may postpone a message. */
   readonly maxPostponements?: number;
-  /** How long a failure that names a delay keeps other messages of its scope back, at most. */
+  /** The longest pause of a scope after a failure that names a delay. Then one message probes. */
   readonly maxPauseSeconds?: number | 'off';
-  /** When a downstream service that keeps failing is left alone. */
+  /** Stops calls to a downstream service that keeps failing. */
   readonly circuitBreaker?: CircuitBreaker | 'off';
-  /** The delays and budgets of each class of failures. */
+  /** Delays and budgets for each class of failures. */
   readonly errorConfigs?: ErrorConfigs;
-  /** What failures are, asked in this order and before anything built in: the first rule that matches wins. */
+  /**
+   * Your rules for the class of a failure. Requeue tries them in this order, before its built-in
+   * rules. The first rule that matches wins.
+   */
   readonly rules?: readonly Rule[];
-  /** How calls to SQS that fail are tried again, which is no retry of a message. */
+  /** How Requeue repeats a failed call to SQS, which is no retry of a message. */
   readonly sqsCalls?: Calls | 'off';
-  /** The same for the receiving of a worker; nothing to a Lambda function. */
+  /** How a worker repeats a failed receive. A Lambda function ignores it. */
   readonly receiveCalls?: Calls;
-  /** Settings of the queue, which are not applied: `requeue check` compares them with what the policy needs. */
+  /**
+   * The queue's settings. Requeue does not apply them; `requeue check` compares them with the
+   * needs of the policy.
+   */
   readonly queueConfig?: QueueConfig;
 }
 
-/** The settings of a queue; the construct has properties of its own for them. */
+/** The settings of a queue. The construct takes none from here; it has options of its own. */
 export interface QueueConfig {
-  /** How long a received message is hidden. */
+  /** How long SQS hides a received message. */
   readonly visibilityTimeout?: number;
-  /** How long the queue keeps a message. */
+  /** How long SQS keeps a message. */
   readonly messageRetentionPeriod?: number;
-  /** After how many receives the redrive policy moves a message. */
+  /** Receives after which the redrive policy moves a message. */
   readonly maxReceiveCount?: number;
-  /** How long a new message is delayed. */
+  /** How long SQS delays a new message. */
   readonly delaySeconds?: number;
   /** How long a receive waits for a message. */
   readonly receiveMessageWaitTimeSeconds?: number;
 }
 
-/** The delays and budgets of each class of failures. Each has two names, of which one may be given; `DEFAULT` serves the classes without an entry. */
+/**
+ * Delays and budgets for each class of failures. A class has two names; give one of them. `DEFAULT`
+ * serves the classes without an entry.
+ */
 export interface ErrorConfigs {
   readonly RATE_LIMIT?: ClassPolicy;
   readonly RATE_LIMIT_EXCEEDED?: ClassPolicy;
@@ -91,57 +110,71 @@ export interface ErrorConfigs {
   readonly DEFAULT?: ClassPolicy;
 }
 
-/** The patience for one class of failures. */
+/** Delays and budgets for one class of failures. */
 export interface ClassPolicy {
   readonly backoff?: Backoff;
   /** The first delay. */
   readonly baseDelay?: number;
-  /** By what an exponential delay is multiplied each time. */
+  /** The factor by which an exponential delay grows each time. */
   readonly multiplier?: number;
   /** The longest delay. */
   readonly maxDelay?: number;
   readonly jitter?: Jitter;
-  /** Most retries for failures of this class. */
+  /**
+   * Most retries for failures of this class. The policy's `maxRetries` still bounds all classes
+   * together.
+   */
   readonly maxRetries?: number;
-  /** No retry for a failure of this class later than this after the message was first received. */
+  /**
+   * No retry for a failure of this class starts later than this after the first receive. It
+   * replaces the policy's `totalTimeoutSeconds`, shorter or longer.
+   */
   readonly totalTimeoutSeconds?: number;
 }
 
-/** When the circuit of a service that fails opens: messages are deferred without a call. */
+/** When the circuit of a failing service opens. Requeue then defers messages without a call. */
 export interface CircuitBreaker {
-  /** So many failures in a row open the circuit, and up to ten times as many where some calls succeed. */
+  /**
+   * Failures in a row, of so many messages, that open the circuit. If some calls get a response, it
+   * takes up to ten times as many.
+   */
   readonly threshold?: number;
   /** The longest time between two rounds of probes. */
   readonly resetTimeoutSeconds?: number;
 }
 
-/** What failures are. */
+/** A rule of your own for the class of a failure. */
 export interface Rule {
-  /** What the failure must be like; all that is given must hold. */
+  /** The conditions, all of which must hold. */
   readonly match: RuleMatch;
-  /** What the failure then is. */
+  /** The class of the failure. */
   readonly class: FailureClass;
-  /** What the message then waits at least, whatever the response names. */
+  /** The message waits at least this long, whatever delay the response names. */
   readonly delaySeconds?: number;
-  /** What logs and dead letters call the failure, for example `outdated-fare`. */
+  /**
+   * The name of the failure in logs and dead letters, for example `outdated-fare`.
+   * @default - the position of the rule
+   */
   readonly reason?: string;
 }
 
-/** What a failure must be like. */
+/** The conditions of a rule. */
 export interface RuleMatch {
-  /** The status of the response, or one of a list. */
+  /** The status of the response, or a list of these. */
   readonly status?: Status | readonly Status[];
-  /** A code or reason in the response's body, or of the error; or one of a list. */
+  /** A code or reason in the response's body or of the error, or a list of these. */
   readonly code?: string | readonly string[];
-  /** Headers that the response must have: `true` for any value, or the value. */
+  /** Headers of the response, each with its value in any case, or `true` for any value. */
   readonly header?: Readonly<Record<string, string | true>>;
-  /** Whole words in this order in the response's body or in the error's message; or one of a list. */
+  /**
+   * Whole words, in this order, in the response's body or the error's message; or a list of these.
+   */
   readonly words?: string | readonly string[];
 }
 export type Status = number | StatusWord;
 export type StatusWord = '3xx' | '4xx' | '5xx';
 
-/** How calls to SQS are tried again. */
+/** How Requeue repeats failed calls to SQS. */
 export interface Calls {
   /** Most attempts, the first one included. */
   readonly maxAttempts?: number;
@@ -155,20 +188,20 @@ export interface Calls {
 
 const HOUR = 3600;
 
-/** After how many seconds the built-in policies end: for rate-limit, quota and temporary failures. */
+/** The `totalTimeoutSeconds` of the built-in policies, for rate limit, quota and temporary. */
 export const AGES: Readonly<Record<Preset, readonly [number, number, number]>> = {
   standard: [12 * HOUR, 48 * HOUR, 12 * HOUR],
   'high-volume': [HOUR, HOUR, HOUR],
   critical: [600, 600, 600],
 };
 
-/** What is wrong with the document: one sentence for each problem, with the path of the key. */
+/** The problems of a document, one sentence for each, with the path of the key. */
 export function policyProblems(policy: unknown): string[] {
   const schema = JSON.parse(shared('policy.schema.json')) as Schema;
   return problemsOf(policy, schema, 'policy', schema.$defs ?? {});
 }
 
-/** The longest time in seconds after which a message is still tried again. The policy must be without problems. */
+/** The longest age in seconds at which a message is still retried. The policy must be valid. */
 export function longestAge(policy: RetryPolicy): number {
   const entries = policy.errorConfigs ?? {};
   const classes = [

@@ -47,8 +47,8 @@ export interface RetryQueueProps {
 
   /**
    * Headers of every request. Template and function configuration show them as they are. So give
-   * the ARN of a secret instead of its value, ``{ Authorization: `Bearer ${secret.secretArn}:token::` }``,
-   * and list the secret in `secrets` or `parameters`.
+   * the ARN of a secret instead of its value, and list the secret in `secrets` or `parameters`:
+   * ``{ Authorization: `Bearer ${secret.secretArn}:token::` }``.
    * @default - none
    */
   readonly headers?: Readonly<Record<string, string>>;
@@ -124,7 +124,8 @@ export interface RetryQueueProps {
 
   /**
    * The function's code, for `architecture`.
-   * @default - `target/lambda/requeue-lambda`, the output of cargo-lambda, in the working directory or the nearest directory above it
+   * @default - cargo-lambda's output `target/lambda/requeue-lambda`, in the working directory or the
+   * nearest directory above it
    */
   readonly code?: lambda.Code;
   /**

@@ -19,8 +19,8 @@ import { completed, type RetryQueueProps } from './props.ts';
 import { filled } from './shared.ts';
 
 /**
- * A queue whose messages are POSTed to an HTTP endpoint, or handled by a function of your own, with retries for each kind of failure, and its
- * dead-letter queue.
+ * A queue with its dead-letter queue, and a function that handles its messages and retries them by
+ * class of failure. The function sends each message to an HTTP endpoint, or is your own.
  *
  * ```ts
  * const orders = new RetryQueue(this, 'Orders', { targetUrl: 'https://api.example.com/orders' });
@@ -29,15 +29,15 @@ import { filled } from './shared.ts';
  * ```
  */
 export class RetryQueue extends Construct {
-  /** Messages are sent here. */
+  /** The queue for your messages. */
   readonly queue: sqs.Queue;
-  /** Messages that were given up. */
+  /** The dead-letter queue, with the given-up messages. */
   readonly deadLetterQueue: sqs.Queue;
-  /** What calls the endpoint, or the handler. */
+  /** The function that calls the endpoint, or `handler`. */
   readonly function: lambda.Function;
   /** The alarms, unless `monitoring` is `none`. */
   readonly alarms: readonly cloudwatch.Alarm[];
-  /** The topic that tells `alarmEmail` of alarms. */
+  /** The topic that notifies `alarmEmail`. */
   readonly alarmTopic: sns.Topic | undefined;
   /** The dashboard, if `monitoring` has one. */
   readonly dashboard: cloudwatch.CfnDashboard | undefined;
@@ -55,7 +55,7 @@ export class RetryQueue extends Construct {
     const suffix = props.fifo ? '.fifo' : '';
     const queueName = `${name}-messages${suffix}`;
     const kind = {
-      // CloudFormation takes no `false`.
+      // CloudFormation refuses `false`.
       fifo: props.fifo || undefined,
       encryption: props.encryptionKey ? sqs.QueueEncryption.KMS : sqs.QueueEncryption.SQS_MANAGED,
       encryptionMasterKey: props.encryptionKey,
@@ -76,13 +76,13 @@ export class RetryQueue extends Construct {
     });
     const queues = { queue: this.queue, deadLetterQueue: this.deadLetterQueue };
     this.function = props.handler ? wire(this, props.handler, props, options, queues) : readyLambda(this, name, props, options, queues);
-    // Not an SqsEventSource, which would widen the role.
+    // An SqsEventSource would grant the role more than it needs.
     new lambda.EventSourceMapping(this, 'Messages', {
       target: this.function,
       eventSourceArn: this.queue.queueArn,
       batchSize: options.batchSize,
       maxBatchingWindow: options.maxBatchingWindow,
-      // Without it Lambda takes every answer for success and deletes the messages that failed.
+      // Without it, Lambda takes every response for success and deletes the failed messages.
       reportBatchItemFailures: true,
       maxConcurrency: options.maxConcurrency,
     });
@@ -106,7 +106,7 @@ export class RetryQueue extends Construct {
     return this.function.role!;
   }
 
-  /** The function's log lines, and in them its metrics. */
+  /** The function's log group. Its metrics are log lines too. */
   get logGroup(): logs.ILogGroup {
     return this.function.logGroup;
   }
@@ -114,18 +114,19 @@ export class RetryQueue extends Construct {
   private subscribe(topic: sns.ITopic, operations: readonly string[]): void {
     const subscription = topic.addSubscription(
       new SqsSubscription(this.queue, {
-        // Otherwise SNS wraps each body into JSON of its own, and keeps the attributes in there.
+        // Without raw delivery, SNS wraps each body into JSON of its own, attributes included.
         rawMessageDelivery: true,
         deadLetterQueue: this.deadLetterQueue,
         filterPolicy: operations.length > 0 ? { operation: sns.SubscriptionFilter.stringFilter({ allowlist: [...operations] }) } : undefined,
       }),
     );
-    // What SNS cannot deliver before it may send to the dead-letter queue is lost.
+    // A message is lost if SNS cannot deliver it and may not yet send to the dead-letter queue.
     subscription?.node.addDependency(this.deadLetterQueue);
   }
 
   private makeAlarmTopic(address: string): sns.Topic {
-    // Not encrypted with KMS: an alarm holds nothing of a message, and a mistake in the key's policy would silence the alarms.
+    // Not encrypted with KMS: an alarm holds nothing of a message, and a mistake in the key's
+    // policy would silence the alarms.
     const topic = new sns.Topic(this, 'AlarmTopic');
     topic.addSubscription(new EmailSubscription(address));
     topic.addToResourcePolicy(

@@ -1,5 +1,5 @@
 /**
- * Checks a value against a JSON Schema: the keywords that `infra/policy.schema.json` uses, and no others.
+ * Checks a value against a JSON Schema. It knows only the keywords of `infra/policy.schema.json`.
  */
 
 export interface Schema {
@@ -22,7 +22,7 @@ export interface Schema {
   readonly maxProperties?: number;
 }
 
-/** One sentence for each problem: the path of the value, and what is allowed. */
+/** The problems, one sentence for each: the path, the value and the rule. */
 export function problemsOf(value: unknown, schema: Schema, path: string, defs: Readonly<Record<string, Schema>>): string[] {
   if (schema.$ref !== undefined) {
     return problemsOf(value, defs[schema.$ref.replace('#/$defs/', '')]!, path, defs);
@@ -30,7 +30,7 @@ export function problemsOf(value: unknown, schema: Schema, path: string, defs: R
   const is = (allowed: string) => [`${path} is ${JSON.stringify(value)}: allowed is ${allowed}`];
   if (schema.anyOf) {
     const tried = schema.anyOf.map((branch) => ({ branch, found: problemsOf(value, branch, path, defs) }));
-    // Where the value has the form of one branch, that one knows best what is wrong.
+    // If the value has the type of one branch, that branch names the problem best.
     const meant = tried.find(({ found }) => found.length === 0) ?? tried.find(({ branch }) => branch.type === typeOf(value, branch));
     return meant?.found ?? is(schema.anyOf.map(allowed).join(', or '));
   }
@@ -46,17 +46,17 @@ export function problemsOf(value: unknown, schema: Schema, path: string, defs: R
 
 function members(value: Record<string, unknown>, schema: Schema, path: string, defs: Readonly<Record<string, Schema>>): string[] {
   const known = schema.properties ?? {};
-  const missing = (schema.required ?? []).filter((key) => value[key] === undefined).map((key) => `${path} has no ${key}, which it needs`);
+  const missing = (schema.required ?? []).filter((key) => value[key] === undefined).map((key) => `${path} has no ${key}, and it is required`);
   const found = Object.entries(value).flatMap(([key, member]) => {
     const of = Object.hasOwn(known, key) ? known[key]! : schema.additionalProperties ?? true;
-    if (of === false) return [`${path}.${key} is unknown: there are ${Object.keys(known).join(', ')}`];
-    // What is undefined is not in the JSON.
+    if (of === false) return [`${path}.${key} is unknown: known are ${Object.keys(known).join(', ')}`];
+    // JSON leaves out undefined values.
     return of === true || member === undefined ? [] : problemsOf(member, of, `${path}.${key}`, defs);
   });
   return [...missing, ...found];
 }
 
-/** JSON Schema's name for the type; that of the schema where a number serves as integer. */
+/** The type of a value in JSON Schema. A whole number is an integer if the schema says so. */
 function typeOf(value: unknown, schema: Schema): string {
   if (schema.type === 'integer' && Number.isInteger(value)) return 'integer';
   if (value === null) return 'null';

@@ -1,5 +1,5 @@
 /**
- * The function's variables. What is optional reaches it only where it differs from the function's own default.
+ * The function's variables. An optional one is set only if it differs from the function's default.
  */
 
 import { Stack } from 'aws-cdk-lib';

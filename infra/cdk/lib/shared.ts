@@ -1,5 +1,6 @@
 /**
- * The files of `infra/` that the SAM template is made of as well. The published package has them in `dist/`, which mirrors `infra/`.
+ * The files of `infra/` that construct and SAM template share. The published package has them in
+ * `dist/`, which mirrors `infra/`.
  */
 
 import { readFileSync } from 'node:fs';
@@ -9,7 +10,7 @@ export function shared(path: string): string {
   return readFileSync(new URL(`../../${path}`, import.meta.url), 'utf8');
 }
 
-/** The JSON of a file of `infra/`, with `${Name}` and `${Name.Attribute}` replaced by the values. */
+/** The JSON of a file of `infra/`, with the values for `${Name}` and `${Name.Attribute}`. */
 export function filled(path: string, values: Readonly<Record<string, string>>): unknown {
   return JSON.parse(shared(path), (_, value) => (typeof value === 'string' ? fill(value, path, values) : value));
 }
@@ -17,7 +18,7 @@ export function filled(path: string, values: Readonly<Record<string, string>>): 
 function fill(text: string, path: string, values: Readonly<Record<string, string>>): string {
   return text.replaceAll(/\$\{([^}]+)\}/g, (_, name: string) => {
     const value = values[name];
-    if (value === undefined) throw new Error(`infra/${path} names \${${name}}, for which the construct has no value`);
+    if (value === undefined) throw new Error(`infra/${path} names \${${name}}, and the construct has no value for it`);
     return value;
   });
 }

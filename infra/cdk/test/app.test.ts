@@ -1,4 +1,4 @@
-/** The example application: synthesised by the CDK's command line, without the network. */
+/** The CDK's command line synthesises the example application, without the network. */
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -29,15 +29,15 @@ test('the application synthesises, lints clean and has the outputs of the templa
   assert.deepEqual(JSON.parse(readFileSync(join(out, 'cdk.out/validation-report.json'), 'utf8')).pluginReports, []);
 
   const application = JSON.parse(readFileSync(path, 'utf8')) as Template;
-  // OrdersQueueC538DD4C
+  // For example, OrdersQueueC538DD4C is Queue.
   const names = Object.fromEntries(Object.keys(application.Resources).map((id) => [id, id.replace(/^Orders(.*)[0-9A-F]{8}$/, '$1')]));
   const { outputs } = resolved(application, { stackName: 'Requeue', names });
   const template = resolved(samTemplate(), { stackName: 'Requeue', parameters: { TargetUrl: TARGET, AlarmEmail: 'ops@example.com' }, names: {} });
   assert.deepEqual(outputs, template.outputs);
 });
 
-test('the application asks for what it needs', () => {
+test('the application asks for the URL', () => {
   const { status, stderr } = synth(scratch(), {});
   assert.notEqual(status, 0);
-  assert.match(stderr, /there is no targetUrl: .* cdk deploy -c targetUrl=https:/);
+  assert.match(stderr, /targetUrl is missing: .* cdk deploy -c targetUrl=https:/);
 });

@@ -1,4 +1,4 @@
-/** What cannot work is refused at synthesis, with the option and the remedy. */
+/** The construct refuses impossible options at synthesis, and names the option and the remedy. */
 
 import assert from 'node:assert/strict';
 import { mkdirSync } from 'node:fs';
@@ -18,12 +18,12 @@ import { ARM, build, deployed, made, samTemplate, scratch, X86 } from './world.t
 
 const seconds = Duration.seconds;
 
-test('what does not go together is refused, with the remedy', () => {
+test('options that contradict each other are refused, with the remedy', () => {
   const table: [Partial<RetryQueueProps>, RegExp][] = [
     [{ visibilityTimeout: seconds(359) }, /visibilityTimeout is 359 s, .*: leave it out, or give it 360 s$/],
     [{ visibilityTimeout: seconds(364), maxBatchingWindow: seconds(5) }, /visibilityTimeout is 364 s, .* give it 365 s$/],
     [{ batchSize: 11 }, /batchSize is 11, .*: give maxBatchingWindow 1 s, or batchSize 10$/],
-    [{ fifo: true, maxBatchingWindow: seconds(1) }, /maxBatchingWindow is 1 s, and a FIFO queue has none: leave it out$/],
+    [{ fifo: true, maxBatchingWindow: seconds(1) }, /maxBatchingWindow is 1 s, and a FIFO queue allows none: leave it out$/],
     [{ targetUrl: undefined }, /neither targetUrl nor handler is given: give targetUrl, .*, or handler, /],
     [{ messageTimeout: seconds(56) }, /messageTimeout is 56 s, .*: give messageTimeout 55 s at most, or a longer timeout$/],
     [{ timeout: seconds(8), messageTimeout: seconds(7) }, /messageTimeout is 7 s, .*: give messageTimeout 6 s at most/],
@@ -36,12 +36,12 @@ test('what does not go together is refused, with the remedy', () => {
     [{ targetUrl: 'api.example.com' }, /targetUrl is "api\.example\.com": give it a URL, /],
     [{ contentType: 'csv' }, /contentType is "csv": give it a media type/],
     [{ scope: 'account/id' }, /scope is "account\/id": give it the name of a message attribute/],
-    [{ policy: '{' }, /policy is no JSON: give it a JSON document, or an object$/],
+    [{ policy: '{' }, /policy is not JSON: give it a JSON document, or an object$/],
     [{ policy: '{"maxRetrys":3}' }, /policy\.maxRetrys is unknown/],
     [{ topicOperations: ['create'] }, /topicOperations .*: give topic, or leave it out$/],
-    [{ clientKey: 'arn:key' }, /clientKey has no certificate .*: give clientCertificate, or leave it out$/],
+    [{ clientKey: 'arn:key' }, /clientKey has no certificate: give clientCertificate, or leave it out$/],
     [{ clientCertificate: 'arn:certificate' }, /clientCertificate has no private key.*: give clientKey, or leave it out$/],
-    [{ monitoring: 'none', alarmEmail: 'ops@example.com' }, /alarmEmail would be told of alarms, .*: give monitoring alarms/],
+    [{ monitoring: 'none', alarmEmail: 'ops@example.com' }, /alarmEmail cannot be notified, since monitoring is none: give monitoring alarms/],
     [{ maxMessageAge: seconds(59) }, /maxMessageAge is 59 s: give it at least 60 s$/],
     [{ alarmEmail: 'ops' }, /alarmEmail is "ops": give it an e-mail address$/],
   ];
@@ -56,7 +56,7 @@ test('what does not go together is refused, with the remedy', () => {
   }
 });
 
-test('what is just enough is taken', () => {
+test('options at the limit are accepted', () => {
   for (const props of [
     { visibilityTimeout: seconds(360) },
     { visibilityTimeout: seconds(365), maxBatchingWindow: seconds(5) },
@@ -72,7 +72,7 @@ test('what is just enough is taken', () => {
   }
 });
 
-test('all problems are told together', () => {
+test('all problems are reported together', () => {
   const props = { timeout: seconds(10), batchSize: 100, visibilityTimeout: seconds(30), policy: { totalTimeoutSeconds: 1_000_000 } };
   assert.throws(() => made(props), (error: Error) => error.message.split('\n').length === 5);
 });
@@ -80,7 +80,7 @@ test('all problems are told together', () => {
 test('a secret is in no error', () => {
   for (const name of ['signingSecret', 'clientCertificate', 'clientKey']) {
     const props = { clientCertificate: 'arn:a', clientKey: 'arn:b', [name]: 'sec-ret' };
-    assert.throws(() => made(props), (error: Error) => error.message.includes(`${name} is something else: give it`) && !/sec-ret/.test(error.message));
+    assert.throws(() => made(props), (error: Error) => error.message.includes(`${name} is invalid: give it`) && !/sec-ret/.test(error.message));
   }
 });
 
@@ -93,7 +93,7 @@ test('numbers and texts may be known only at deployment, durations not', () => {
   });
   assert.equal(deployed(made(late)).resources['QueueDepthAlarm']!.properties['Threshold'], '');
   const timeout = Duration.seconds(Lazy.number({ produce: () => 30 }));
-  assert.throws(() => made({ timeout }), /^Error: RetryQueue .*\n  timeout is known only at deployment, and others depend on it: give it a value$/);
+  assert.throws(() => made({ timeout }), /^Error: RetryQueue .*\n  timeout is known only at deployment, and other options depend on it: give it a value$/);
 });
 
 test('bounds and forms are those of the template', () => {
@@ -112,18 +112,18 @@ test('bounds and forms are those of the template', () => {
   for (const [option, parameter] of Object.entries(same)) {
     const [least, most] = all[option as keyof typeof all];
     const { MinValue, MaxValue = Infinity } = parameters[parameter]!;
-    // The template has whole seconds only.
+    // The template accepts whole seconds only.
     assert.deepEqual([Math.ceil(least), most], [MinValue, MaxValue], option);
   }
   for (const [option, [form]] of Object.entries(FORMS)) {
     const { AllowedPattern: pattern } = parameters[option.replace(/^./, (letter) => letter.toUpperCase())]!;
     const text = form.source.slice(1, -1).replaceAll('\\/', '/');
-    // In the template, empty means left out.
+    // The template's patterns also accept an empty text, which leaves the option out.
     assert.ok([`^${text}$`, `^${text}?$`, `^(${text})?$`].includes(pattern!), option);
   }
 });
 
-test('the code is what was built nearest above, for the same processor', (t) => {
+test('the code is the nearest build above, for the same processor', (t) => {
   const root = scratch();
   const below = join(root, 'infra/cdk');
   mkdirSync(below, { recursive: true });
@@ -167,12 +167,12 @@ test('the role may read secrets that are known by their names, and decrypt with 
   assert.deepEqual(Object.keys(granted), ['Function', 'QueueKey', 'Secrets', 'Parameters', 'SecretKey']);
   assert.equal((granted['Secrets'] as string[])[0], 'arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-??????');
   assert.equal(granted['Parameters'], 'arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing');
-  // One key, named once.
+  // Both use one key, so the statement names it once.
   assert.match(granted['SecretKey'] as string, /^<Key.*\.Arn>$/);
   assert.equal(granted['SecretKey'], granted['QueueKey']);
 });
 
-test('topics in the stack are told, and deliver', () => {
+test('topics in the stack are notified, and deliver', () => {
   const { resources } = deployed(
     made((stack) => ({ topic: new sns.Topic(stack, 'Orders in'), alarmTopic: new sns.Topic(stack, 'Pager') })),
   );

@@ -1,4 +1,4 @@
-/** A function of one's own in place of the ready Lambda: the same queues and alarms around it. */
+/** The user's function instead of the ready Lambda: the same queues and alarms around it. */
 
 import assert from 'node:assert/strict';
 import { writeFileSync } from 'node:fs';
@@ -28,7 +28,7 @@ function wired(queues: Record<string, Options>, props: Partial<lambda.FunctionPr
   return { stack, handler, constructs, template: Assertions.fromStack(stack).toJSON() as Template };
 }
 
-/** Its resources, with the ids that they have in the constructs. */
+/** The resources of the stack, with their ids in the constructs. */
 function resources({ stack, template }: ReturnType<typeof wired>): Resolved['resources'] {
   const ids = stack.node.findAll().filter(CfnResource.isCfnResource);
   const name = (path: string) => path.replace(/^requeue\/(Orders\/)?/, '').replace('/Resource', '').replaceAll('/', '');
@@ -50,7 +50,7 @@ test('queues, alarms and dashboard are those of the ready Lambda', () => {
   assert.deepEqual(without(around, ...of_the_function), without(ready, ...of_the_function));
 });
 
-test('the function is told what it needs and may use the queue, and nothing else', () => {
+test('the function gets its settings and may use the queue, and nothing else', () => {
   const around = wired({ Orders: { name: 'requeue', policy: { preset: 'critical' }, strategy: 'visibility', messageConcurrency: 4 } });
   const { Charge, ChargeServiceRoleDefaultPolicy } = resources(around);
   assert.equal(Charge!.properties['RecursiveLoop'], 'Allow');
@@ -74,7 +74,7 @@ test('the function is told what it needs and may use the queue, and nothing else
   assert.equal(orders!.role, around.handler.role);
 });
 
-test('it may send dead letters and use the key, where it has to', () => {
+test('the function may send dead letters and use the key if it has to', () => {
   const stack = new Stack(new App(), 'requeue');
   const handler = own(stack);
   new RetryQueue(stack, 'Orders', { handler, deadLetterMode: 'direct', encryptionKey: new kms.Key(stack, 'Key'), messageTimeout: Duration.seconds(2) });
@@ -103,7 +103,7 @@ test('the visibility timeout follows from the timeout of the function, and from 
   assert.deepEqual([visibility({ timeout: Duration.minutes(5) }), visibility({})], ['1820', '38']);
 });
 
-test('several queues may have one function, if it is told the same for each', () => {
+test('several queues may have one function if its settings are the same for each', () => {
   const around = wired({ Orders: { name: 'orders' }, Bills: { name: 'bills' } });
   assert.equal(Object.values(resources(around)).filter(({ type }) => type === 'AWS::Lambda::EventSourceMapping').length, 2);
   const path = join(scratch(), 'template.json');
@@ -121,7 +121,7 @@ test('several queues may have one function, if it is told the same for each', ()
   }
 });
 
-test('what is not told apart, or is an option of the ready Lambda, is refused', () => {
+test('both or neither of targetUrl and handler, and options of the ready Lambda, are refused', () => {
   const refused = (props: RetryQueueProps | ((stack: Stack) => RetryQueueProps)) => {
     const stack = new Stack(new App(), 'requeue');
     let said: string[] = [];
@@ -131,12 +131,12 @@ test('what is not told apart, or is an option of the ready Lambda, is refused', 
     );
     return said;
   };
-  const remedy = 'give targetUrl, where each message is POSTed, or handler, a function of your own';
+  const remedy = 'give targetUrl, the URL for each message, or handler, a function of your own';
   assert.deepEqual(refused({}), [`  neither targetUrl nor handler is given: ${remedy}`]);
   assert.deepEqual(refused((stack) => ({ targetUrl: TARGET, handler: own(stack) })), [`  targetUrl and handler are both given: ${remedy}`]);
   assert.deepEqual(
     refused((stack) => ({ handler: own(stack), headers: {}, timeout: Duration.seconds(9) })),
-    ['headers', 'timeout'].map((name) => `  ${name} is an option of the function that targetUrl makes, and handler is given: leave it out, and set it at the handler`),
+    ['headers', 'timeout'].map((name) => `  ${name} is an option for targetUrl only, and handler is given: leave it out, and set it at the handler`),
   );
-  assert.match(refused((stack) => ({ handler: own(stack), messageTimeout: Duration.seconds(3) }))[0]!, /messageTimeout is 3 s, .* timeout \(3 s\) 2\.25 s/);
+  assert.match(refused((stack) => ({ handler: own(stack), messageTimeout: Duration.seconds(3) }))[0]!, /messageTimeout is 3 s, .* timeout \(3 s\) leaves 2\.25 s/);
 });

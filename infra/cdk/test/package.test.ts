@@ -1,4 +1,4 @@
-/** The package as npm makes it works in applications of both module systems. */
+/** The package that npm makes works in applications of both module systems. */
 
 import assert from 'node:assert/strict';
 import { execFileSync } from 'node:child_process';
@@ -7,7 +7,7 @@ import { join } from 'node:path';
 import { test } from 'node:test';
 import { ARM, build, HERE, made, scratch, TARGET } from './world.ts';
 
-test('the packed construct makes what the source makes, imported and required', () => {
+test('the packed construct makes the same resources as the source, imported and required', () => {
   const there = scratch();
   const run = (command: string, ...rest: string[]) => execFileSync(command, rest, { cwd: there, encoding: 'utf8', stdio: ['ignore', 'pipe', 'pipe'] });
   const modules = join(there, 'node_modules');
@@ -39,7 +39,7 @@ test('the packed construct makes what the source makes, imported and required', 
     writeFileSync(join(there, name), application(imports));
     assert.deepEqual(withoutAsset(JSON.parse(run(process.execPath, name))), withoutAsset(expected), name);
   }
-  // And with its types, as the README has it.
+  // The examples of the README compile with the package's types.
   const examples = [...readFileSync(join(HERE, 'README.md'), 'utf8').matchAll(/```ts\n(.*?)```/gs)];
   assert.equal(examples.length, 2);
   examples.forEach(([, text], place) => writeFileSync(join(there, `readme-${place}.mts`), text!));

@@ -1,4 +1,4 @@
-/** The types of the policy are those of its schema, and so are their problems. */
+/** The types of the policy match its schema, and so do the problems that the construct finds. */
 
 import assert from 'node:assert/strict';
 import { readFileSync } from 'node:fs';
@@ -12,7 +12,7 @@ import { ROOT } from './world.ts';
 
 const SCHEMA = JSON.parse(shared('policy.schema.json'));
 
-/** All keys of a type, and no others: what does not fit does not compile. */
+/** All keys of a type, and no others: a missing or unknown key does not compile. */
 type Keys<T> = Record<keyof Required<T>, true>;
 /** All words of a type. */
 type Words<T extends string> = Record<T, true>;
@@ -152,7 +152,7 @@ test('the ages of the presets are those of the function', () => {
   assert.deepEqual(Object.fromEntries(ages), AGES);
 });
 
-test('the longest age is that of the most patient class', () => {
+test('the longest age is that of the class with the longest timeout', () => {
   const table: [types.RetryPolicy, number][] = [
     [{}, 172_800],
     [{ preset: 'high-volume' }, 3600],
@@ -160,7 +160,7 @@ test('the longest age is that of the most patient class', () => {
     [{ totalTimeoutSeconds: 60 }, 60],
     [{ totalTimeoutSeconds: 60, errorConfigs: { QUOTA: { totalTimeoutSeconds: 90 } } }, 90],
     [{ errorConfigs: { QUOTA_EXCEEDED: { totalTimeoutSeconds: 90 } } }, 43_200],
-    // An entry of its own does not look at DEFAULT.
+    // DEFAULT adds nothing to a class with an entry of its own.
     [{ preset: 'critical', errorConfigs: { DEFAULT: { totalTimeoutSeconds: 90 } } }, 90],
     [{ preset: 'critical', errorConfigs: { DEFAULT: { totalTimeoutSeconds: 90 }, QUOTA: { maxRetries: 2 } } }, 600],
   ];
@@ -175,22 +175,22 @@ test('the policies of the documents are without problems', () => {
   for (const policy of policies) assert.deepEqual(policyProblems(policy), []);
 });
 
-test('a policy is refused for what the schema does not have', () => {
+test('a policy is refused if the schema does not allow it', () => {
   const table: [unknown, RegExp][] = [
-    [{ maxRetrys: 3 }, /^policy\.maxRetrys is unknown: there are .*maxRetries/],
+    [{ maxRetrys: 3 }, /^policy\.maxRetrys is unknown: known are .*maxRetries/],
     [{ maxRetries: -1 }, /^policy\.maxRetries is -1: allowed is a number from 0 to 10000$/],
     [{ maxRetries: 1.5 }, /^policy\.maxRetries is 1\.5: allowed is of the type integer$/],
     [{ maxRetries: '3' }, /^policy\.maxRetries is "3": allowed is of the type integer$/],
     [{ preset: 'critcal' }, /^policy\.preset is "critcal": allowed is "standard", "high-volume", "critical"$/],
     [{ jitter: { proportional: 2 } }, /^policy\.jitter\.proportional is 2: allowed is a number from 0 to 1$/],
-    [{ jitter: {} }, /^policy\.jitter has no proportional, which it needs$/],
+    [{ jitter: {} }, /^policy\.jitter has no proportional, and it is required$/],
     [{ jitter: 'ful' }, /^policy\.jitter is "ful": allowed is "full", "equal", /],
     [{ backoff: [] }, /^policy\.backoff is \[\]: allowed is a list with a number of items from 1 to 100$/],
     [{ backoff: [1, 0] }, /^policy\.backoff\[1\] is 0: allowed is a number from 0\.001 to 86400$/],
     [{ circuitBreaker: 'on' }, /^policy\.circuitBreaker is "on": allowed is "off", or of the type object$/],
-    [{ errorConfigs: { QOUTA: {} } }, /^policy\.errorConfigs\.QOUTA is unknown: there are QUOTA, |^policy\.errorConfigs\.QOUTA is unknown/],
+    [{ errorConfigs: { QOUTA: {} } }, /^policy\.errorConfigs\.QOUTA is unknown: known are QUOTA, |^policy\.errorConfigs\.QOUTA is unknown/],
     [{ errorConfigs: { QUOTA: { totalTimeoutSeconds: 0 } } }, /^policy\.errorConfigs\.QUOTA\.totalTimeoutSeconds is 0: /],
-    [{ rules: [{ class: 'QUOTA' }] }, /^policy\.rules\[0\] has no match, which it needs$/],
+    [{ rules: [{ class: 'QUOTA' }] }, /^policy\.rules\[0\] has no match, and it is required$/],
     [{ rules: [{ match: {}, class: 'QUOTA' }] }, /^policy\.rules\[0\]\.match is \{\}: allowed is an object with a number of keys from 1/],
     [{ rules: [{ match: { code: '' }, class: 'QUOTA' }] }, /^policy\.rules\[0\]\.match\.code is "": allowed is a text with a length from 1 to 256$/],
     [{ rules: [{ match: { header: { a: false } }, class: 'QUOTA' }] }, /^policy\.rules\[0\]\.match\.header\.a is false: /],

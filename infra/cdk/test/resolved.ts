@@ -1,5 +1,6 @@
 /**
- * A CloudFormation template as it is deployed: conditions decided, functions evaluated, and resources named as the template names them.
+ * A CloudFormation template as it is deployed: with conditions decided and functions evaluated.
+ * Resources have the names of the template.
  */
 
 import { isDeepStrictEqual } from 'node:util';
@@ -75,7 +76,7 @@ export function resolved(template: Template, given: Given): Resolved {
     },
   };
 
-  // Scalars as texts, since parameters are.
+  // Scalars become texts, since parameters are texts.
   function value(node: any): unknown {
     if (Array.isArray(node)) return node.map(value).filter((item) => item !== NO_VALUE);
     if (typeof node !== 'object' || node === null) return typeof node === 'boolean' || node === undefined ? node : String(node);

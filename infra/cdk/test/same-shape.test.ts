@@ -1,4 +1,4 @@
-/** The construct makes what `template.yaml` makes. */
+/** The construct makes the same resources as `template.yaml`. */
 
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
@@ -20,7 +20,7 @@ const TOPIC = 'arn:aws:sns:eu-west-1:123456789012:orders';
 
 const key = (stack: Stack) => kms.Key.fromKeyArn(stack, 'Key', KEY);
 
-/** Parameters of the template, and the options that say the same. */
+/** Parameters of the template, and the options with the same meaning. */
 const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<RetryQueueProps>]> = {
   'with nothing but the target': [{}, () => ({})],
   'with the texts of each option': [
@@ -57,7 +57,7 @@ const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<R
       mode: 'report',
     }),
   ],
-  'with the options that say the default': [
+  'with the options at their defaults': [
     { Method: 'POST', Strategy: 'copy', DeadLetterMode: 'annotate', Mode: 'requeue', Fifo: 'false', Monitoring: 'alarms-and-dashboard' },
     () => ({ method: 'POST', strategy: 'copy', deadLetterMode: 'annotate', mode: 'requeue', fifo: false, monitoring: 'alarms-and-dashboard' }),
   ],
@@ -101,7 +101,7 @@ const CASES: Record<string, [Record<string, string>, (stack: Stack) => Partial<R
     (stack) => ({ topic: sns.Topic.fromTopicArn(stack, 'Topic', TOPIC), topicOperations: ['create', 'update'] }),
   ],
   'without alarms': [{ Monitoring: 'none' }, () => ({ monitoring: 'none' })],
-  'without a dashboard, and alarms that are told': [
+  'without a dashboard, and with notifications of alarms': [
     {
       Monitoring: 'alarms',
       MaxQueueDepth: '10',
@@ -135,14 +135,14 @@ test('an option of each parameter of the template is compared', () => {
   assert.deepEqual([...new Set(['TargetUrl', ...compared])].sort(), Object.keys(samTemplate().Parameters ?? {}).sort());
 });
 
-/** What counts, in one form where there are several for the same. */
+/** The properties that count, in one form if there are several with the same meaning. */
 function shape({ resources }: Resolved): unknown {
   const shaped = Object.entries(resources).flatMap(([id, { type, deletionPolicy, properties }]) => {
-    // The package, and tags that SAM puts on.
+    // Left out: the package, and the tags that SAM adds.
     const { Code: _code, Tags: _tags, Subscription: subscriptions, ...counted } = plain(properties) as Record<string, any>;
     if (type === 'AWS::IAM::Role') counted['Policies'] = counted['Policies'].flatMap((policy: any) => policy.PolicyDocument.Statement).sort(byText);
     if (type === 'AWS::CloudWatch::Dashboard') counted['DashboardBody'] = JSON.parse(counted['DashboardBody']);
-    // The subscriptions of a topic stand in it or by themselves.
+    // A topic's subscriptions are properties of it, or resources.
     const apart = (subscriptions ?? []).map((one: object) => ({ type: 'AWS::SNS::Subscription', deletionPolicy, counted: { ...one, TopicArn: `<${id}>` } }));
     return [{ id, type, deletionPolicy, counted }, ...apart].map((one) => [one.type === 'AWS::SNS::Subscription' ? `to ${one.counted.Endpoint}` : one.id, one]);
   });
@@ -159,7 +159,7 @@ function plain(node: any): unknown {
     switch (name) {
       case 'Sid':
         return [];
-      // CDK writes down the region of an imported topic, which here is the stack's.
+      // CDK writes the region of an imported topic, here that of the stack.
       case 'Region':
         return member === 'eu-west-1' ? [] : [[name, member]];
       case 'Action':
@@ -176,7 +176,7 @@ function plain(node: any): unknown {
   return Object.fromEntries(members);
 }
 
-/** Metrics by their ids; that of the one that is returned matters to nobody. */
+/** Metrics by their ids. The id of the returned one does not matter. */
 function metrics(list: any[]): unknown {
   const named = list.map(({ Id, ReturnData = true, ...metric }) => [ReturnData ? 'returned' : Id, plain(metric)]);
   return Object.fromEntries(named);

@@ -1,5 +1,6 @@
 /**
- * What the tests share: a build of the function, stacks with the construct in them, and the SAM template as CloudFormation.
+ * For all tests: a build of the function, stacks with the construct, and the SAM template as
+ * CloudFormation.
  */
 
 import { execFileSync } from 'node:child_process';
@@ -16,13 +17,13 @@ import { type Resolved, resolved, type Template } from './resolved.ts';
 export const ROOT = resolve(import.meta.dirname, '../../..');
 export const HERE = resolve(import.meta.dirname, '..');
 
-// CDK's own linter takes seconds each time, and has its say in the test of the example application.
+// CDK's own linter takes seconds each time, so it runs only in the test of the example application.
 process.env['CDK_VALIDATION'] = 'false';
 
 /** Python with SAM's translator, and cfn-lint. */
 const SAM = resolve(ROOT, process.env['REQUEUE_TOOLS'] ?? 'target/tools', 'sam/bin');
 
-/** A directory that goes when the tests of the file have ended. */
+/** A directory that is removed when the tests of the file have ended. */
 export function scratch(): string {
   const directory = mkdtempSync(join(tmpdir(), 'requeue-cdk-'));
   after(() => rmSync(directory, { recursive: true }));
@@ -53,7 +54,7 @@ export function made(props: Partial<RetryQueueProps> | ((stack: Stack) => Partia
   return { stack, construct, template: () => Assertions.fromStack(stack) };
 }
 
-/** The stack as it is deployed; resources have the ids that they have in the construct. */
+/** The stack as it is deployed. Resources have their ids in the construct. */
 export function deployed({ stack, construct, template }: ReturnType<typeof made>): Resolved {
   const ids = construct.node.findAll().filter(CfnResource.isCfnResource);
   const names = Object.fromEntries(
@@ -75,7 +76,7 @@ export function samTemplate(): Template {
   return translated;
 }
 
-/** cfn-lint's findings. W3005 is about a `DependsOn` that CDK always writes. */
+/** cfn-lint's findings, without W3005 about a `DependsOn` that CDK always writes. */
 export function lint(template: string): string {
   try {
     return execFileSync(join(SAM, 'cfn-lint'), ['--regions', 'us-east-1', '--ignore-checks', 'W3005', '--template', template], { encoding: 'utf8' });
