@@ -1,6 +1,8 @@
 //! The pages of `docs/reference/` agree with the code, row by row.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use requeue::policy::{Backoff, ClassPolicy, Jitter, RetryPolicy};
@@ -21,13 +23,8 @@ fn section<'a>(page: &'a str, heading: &str) -> &'a str {
 
 /// The rows of the tables in a text whose first cell is code, as cells.
 fn rows(text: &str) -> Vec<Vec<&str>> {
-    let lines = text.lines().filter(|line| line.starts_with("| `"));
-    lines
-        .map(|line| line.trim_start_matches("| ").trim_end_matches(" |").split(" | ").collect())
-        .map(|cells: Vec<&str>| {
-            cells.into_iter().map(|cell| cell.trim_end_matches('|').trim()).collect()
-        })
-        .collect()
+    let rows = text.lines().filter(|line| line.starts_with("| `"));
+    rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect()).collect()
 }
 
 /// A cell without its markup: of a link its text, and no backticks.
@@ -300,4 +297,208 @@ fn the_exit_statuses_of_the_page_are_those_of_the_commands() {
     ] {
         assert_eq!(requeue(arguments).status, status, "{arguments:?}");
     }
+}
+
+/// The texts in quotes of a piece of code, each without its line breaks.
+fn quoted(code: &str) -> Vec<String> {
+    let mut texts = Vec::new();
+    let mut rest = code;
+    while let Some((_, text)) = rest.split_once('"') {
+        let end = text
+            .match_indices('"')
+            .map(|(at, _)| at)
+            .find(|&at| !text[..at].ends_with('\\'))
+            .unwrap();
+        let lines = text[..end].split("\\\n");
+        texts.push(lines.map(str::trim_start).collect::<Vec<_>>().concat());
+        rest = &text[end + 1..];
+    }
+    texts
+}
+
+/// The body of a function, which ends with a brace in the column where its first line begins.
+fn body<'a>(code: &'a str, function: &str) -> &'a str {
+    let (before, body) = code.split_once(function).unwrap();
+    let line = before.lines().last().unwrap();
+    let indent = line.len() - line.trim_start().len();
+    body.split_once(&format!("\n{}}}", " ".repeat(indent))).unwrap().0
+}
+
+#[test]
+fn the_metrics_of_the_page_are_those_of_the_code() {
+    let (page, code) = (text("docs/reference/metrics.md"), text("src/telemetry/metrics.rs"));
+    let metrics = |function: &str| -> Vec<(String, String)> {
+        body(&code, function)
+            .lines()
+            .filter_map(|line| {
+                let (name, rest) = line.trim().strip_prefix("(\"")?.split_once('"')?;
+                let unit = rest.split_once("Unit::").map_or("Count", |(_, unit)| unit);
+                let unit: String = unit.chars().take_while(|c| c.is_alphabetic()).collect();
+                Some((name.to_owned(), unit))
+            })
+            .collect()
+    };
+    // On one line with other words.
+    let by_class: BTreeSet<(String, String)> = metrics("fn of_class(self)")
+        .into_iter()
+        .chain([("RetryDelay".to_owned(), "Seconds".to_owned())])
+        .collect();
+    assert!(body(&code, "fn of_class(self)").contains(r#"[("RetryDelay", Unit::Seconds,"#));
+    let all = metrics("fn of_queue(self)");
+    let table = section(&page, "## Metrics").split("\n### ").next().unwrap();
+    let rows: Vec<Vec<&str>> = rows(table).into_iter().filter(|row| row.len() == 4).collect();
+    let said = |row: &Vec<&str>| (plain(row[0]), row[1].to_owned());
+    let names: BTreeSet<_> = rows.iter().map(said).collect();
+    assert_eq!(names, all.iter().cloned().collect());
+    let also: BTreeSet<_> = rows.iter().filter(|row| row[2] == "yes").map(said).collect();
+    assert_eq!(also, by_class);
+
+    // A class without retries is never requeued.
+    let (queue, classes) = (all.len(), 3 * by_class.len() + by_class.len() - 2);
+    let counts = format!(
+        "A queue has at most {} metrics: {queue} of all messages, and {classes} by class.",
+        queue + classes
+    );
+    assert!(page.contains(&counts), "{counts}");
+}
+
+/// The words that the `as_str` of a type gives.
+fn as_str(code: &str, name: &str) -> Vec<String> {
+    let (_, code) = code.split_once(&format!("\nimpl {name} {{")).unwrap();
+    quoted(body(code, "fn as_str("))
+}
+
+#[test]
+fn the_words_of_the_log_are_those_of_the_code() {
+    let page = text("docs/reference/metrics.md");
+    let code = text("src/disposition.rs");
+    let mut words = BTreeSet::from([("requeue".to_owned(), String::new())]);
+    for (disposition, why) in
+        [("defer", "Deferral"), ("release", "ReleaseReason"), ("dead-letter", "DeadLetterReason")]
+    {
+        assert!(as_str(&code, "Disposition").contains(&disposition.to_owned()));
+        words.extend(as_str(&code, why).into_iter().map(|why| (disposition.to_owned(), why)));
+    }
+    let table = section(&page, "## `disposition` and `why`");
+    let said = rows(table).into_iter().map(|row| (plain(row[0]), plain(row[1])));
+    assert_eq!(said.collect::<BTreeSet<_>>(), words);
+
+    let said = rows(section(&page, "## `settlement`")).into_iter().map(|row| plain(row[0]));
+    let words = as_str(&text("src/report.rs"), "Settlement");
+    assert_eq!(said.collect::<Vec<_>>(), words);
+}
+
+/// The level, the message and the fields of each log line in a piece of code.
+fn log_lines(code: &str) -> Vec<(&'static str, String, BTreeSet<String>)> {
+    let mut lines = Vec::new();
+    for (level, macros) in [
+        ("### Errors", ["error!(", "line!(error"]),
+        ("### Warnings", ["warn!(", "line!(warn"]),
+        ("### Information", ["info!(", "line!(info"]),
+    ] {
+        for (at, name) in macros.iter().flat_map(|name| code.match_indices(name)) {
+            let (mut depth, mut is_quoted, mut last) = (1, false, ' ');
+            let mut arguments = vec![String::new()];
+            for c in code[at + name.len()..].chars() {
+                match c {
+                    '"' if last != '\\' => is_quoted = !is_quoted,
+                    '(' | '[' | '{' if !is_quoted => depth += 1,
+                    ')' | ']' | '}' if !is_quoted => depth -= 1,
+                    _ => {}
+                }
+                if depth == 0 {
+                    break;
+                }
+                if c == ',' && depth == 1 && !is_quoted {
+                    arguments.push(String::new());
+                } else {
+                    arguments.last_mut().unwrap().push(c);
+                }
+                last = c;
+            }
+            let arguments: Vec<&str> = arguments
+                .iter()
+                .map(|argument| argument.trim())
+                .filter(|a| !a.is_empty())
+                .collect();
+            let [fields @ .., message] = &arguments[..] else { panic!("{name}: {arguments:?}") };
+            let fields = fields.iter().filter(|field| !field.starts_with("parent:")).map(|field| {
+                field.split('=').next().unwrap().trim().trim_start_matches('%').to_owned()
+            });
+            lines.push((level, quoted(message).remove(0), fields.collect()));
+        }
+    }
+    lines
+}
+
+/// The code of a directory without its tests.
+fn code_below(directory: &Path) -> String {
+    let mut code = String::new();
+    for entry in fs::read_dir(directory).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_stem().unwrap();
+        if path.is_dir() && name != "tests" {
+            code += &code_below(&path);
+        } else if path.extension().is_some_and(|extension| extension == "rs") && name != "tests" {
+            let file = fs::read_to_string(&path).unwrap();
+            code += file.split("#[cfg(test)]\nmod tests {").next().unwrap();
+        }
+    }
+    code
+}
+
+#[test]
+fn the_log_lines_of_the_page_are_those_of_the_code() {
+    let page = text("docs/reference/metrics.md");
+    let mut lines: Vec<_> = ["src", "crates/requeue-lambda/src", "crates/requeue-cli/src"]
+        .iter()
+        .flat_map(|directory| log_lines(&code_below(&repository(directory))))
+        // Another text each time.
+        .filter(|(_, message, _)| message != "{note}")
+        .collect();
+    // A macro has the fields of these two.
+    for (_, message, fields) in &mut lines {
+        if ["receiving fails", "receiving failed"].contains(&message.as_str()) {
+            let all = ["queue", "endpoint", "code", "attempts", "pauseMs"];
+            fields.extend(all.map(str::to_owned));
+        }
+    }
+    assert!(lines.len() > 25, "{lines:?}");
+
+    let telemetry = text("src/telemetry/mod.rs");
+    let batch = rows(section(&page, "### Fields of `batch`"))
+        .iter()
+        .flat_map(|row| row[0].split(", ").map(plain).collect::<Vec<_>>())
+        .collect();
+    let is_batch = |line: &(&str, String, BTreeSet<String>)| line.1 == "batch";
+    let at = lines.iter().position(is_batch).unwrap();
+    assert_eq!(lines.remove(at).2, batch);
+    let message: BTreeSet<String> =
+        rows(section(&page, "### Fields of `message`")).iter().map(|row| plain(row[0])).collect();
+    let (_, event) = telemetry.split_once("$level,\n").unwrap();
+    let (event, _) = event.split_once("\"message\"").unwrap();
+    let fields = event.lines().filter_map(|line| {
+        let (name, _) = line.strip_prefix(&" ".repeat(16))?.split_once(" =")?;
+        (!name.contains(' ')).then(|| name.to_owned())
+    });
+    assert_eq!(fields.collect::<BTreeSet<_>>(), message);
+
+    for level in ["### Errors", "### Warnings", "### Information"] {
+        for row in rows(section(&page, level)) {
+            let message = plain(row[0]);
+            let is_it = |line: &(&str, String, BTreeSet<String>)| {
+                line.0 == level
+                    && match message.strip_suffix('…') {
+                        Some(start) => line.1.starts_with(start.trim_end()),
+                        None => line.1 == message,
+                    }
+            };
+            let at = lines.iter().position(is_it);
+            let (_, message, fields) =
+                lines.remove(at.unwrap_or_else(|| panic!("{level}: no log line has: {message}")));
+            let said = row[1].split(", ").map(plain).filter(|field| !field.is_empty());
+            assert_eq!(said.collect::<BTreeSet<_>>(), fields, "{message}");
+        }
+    }
+    assert!(lines.is_empty(), "the page lacks {lines:#?}");
 }
