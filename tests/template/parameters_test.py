@@ -95,6 +95,13 @@ class Parameters(unittest.TestCase):
             default = str(self.parameters[name]["Default"])
             self.assertIn(default, ["", defaults[variable].strip("`")])
 
+    def test_the_page_for_services_has_the_defaults(self):
+        page = (ROOT / "docs/start/http-target.md").read_text()
+        shown = dict(re.findall(r"^\| `([A-Z]\w+)` \| (\d+) \|", page, re.MULTILINE))
+        self.assertEqual(shown, {name: str(self.parameters[name]["Default"]) for name in shown})
+        self.assertEqual(list(shown), ["MessageTimeout", "MessageConcurrency", "MaximumConcurrency"])
+        self.assertIn(f"is {int(shown['MessageConcurrency']) * int(shown['MaximumConcurrency'])} requests at once", page)
+
     def test_parameters_take_what_is_sound_and_refuse_what_is_not(self):
         table = {name: (good, bad) for name, (_, good, bad) in OPTIONAL.items()} | OTHERS
         for name, (good, bad) in table.items():

@@ -115,6 +115,15 @@ fn the_pages_examples_are_answered_as_it_says() {
 }
 
 #[test]
+fn the_page_shows_how_the_service_of_the_example_responds() {
+    let [page, service] = ["docs/start/http-target.md", "examples/http-service/service.mjs"]
+        .map(|path| std::fs::read_to_string(repository(path)).unwrap());
+    let (_, shown) = page.split_once("```js\n").unwrap();
+    let (shown, _) = shown.split_once("```").unwrap();
+    assert!(service.contains(shown), "{shown}");
+}
+
+#[test]
 fn an_invocation_meets_both_the_endpoint_and_the_queue() {
     let mut served = Served::start();
     let variables = [
