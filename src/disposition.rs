@@ -1,4 +1,4 @@
-//! The intent for a message. Values only: `policy/` and `gate/` make them, `settle/` carries
+//! The intent for a message. Values only: `policy/` and `gate/` make them, and `settle/` carries
 //! them out.
 
 use std::fmt;
@@ -12,20 +12,21 @@ use crate::delay::Wait;
 /// |---|---|---|
 /// | requests of the function for ten messages that fail together | 2: one send, one delete | 1: one change of visibility |
 /// | longest wait | any: more than 900 s in hops, each a copy | 41,940 s for each receive: SQS's 43,200 s, less 21 minutes for batching window, delivery and invocation |
-/// | what counts the retries | `retryCount` in the body, per class too | `ApproximateReceiveCount` − 1, of all classes together |
+/// | counter of the retries | `retryCount` in the body, per class too | `ApproximateReceiveCount` − 1, of all classes together |
 /// | `maxReceiveCount` | 5 or more | above `maxRetries`; 2 × `maxRetries` leaves room for receives without a call |
 /// | message id, body, place in the queue | a new message; the handler sees the body as first sent | unchanged |
 /// | while it waits | it is delayed, and starts its retention anew | it is in flight: 120,000 at most in a queue, and it ages |
 /// | Lambda's recursive loop detection | `RecursiveLoop: Allow`, or no more than ten copies in a row | sees no loop |
 ///
-/// The messages of a FIFO queue always wait by their visibility: a copy would lose its place.
+/// The messages of a FIFO queue always wait by their visibility timeout: a copy would lose its
+/// place in the order.
 ///
-/// Each receive counts, also one that ended without a call: a time-out of the function, a throttled
-/// invocation, or, on a FIFO queue, a failure earlier in the group. On a FIFO queue a batch size of
-/// 1 gives each message all of its attempts.
+/// With `Visibility`, each receive counts, also one that ended without a call. That happens after a
+/// timeout of the function, a throttled invocation or, on a FIFO queue, a failure earlier in the
+/// group. On a FIFO queue, a batch size of 1 gives each message all of its attempts.
 ///
-/// `requeue schedule --strategy` tells the cost of either with a policy and a queue of your own,
-/// and the `maxReceiveCount` that the policy needs; `docs/concepts/strategies.md` compares them.
+/// `requeue schedule --strategy` prints the cost of each with a policy and a queue of your own, and
+/// the `maxReceiveCount` that the policy needs. `docs/concepts/strategies.md` compares them.
 ///
 /// ```
 /// assert_eq!(requeue::Strategy::default(), requeue::Strategy::Copy);
@@ -33,10 +34,10 @@ use crate::delay::Wait;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Strategy {
-    /// In a copy, which is sent with a delay; the original is deleted.
+    /// The message waits in a copy that is sent with a delay, and the original is deleted.
     #[default]
     Copy,
-    /// In the queue, invisible.
+    /// The message waits in the queue, hidden by its visibility timeout.
     Visibility,
 }
 
@@ -51,8 +52,8 @@ impl Strategy {
     }
 }
 
-/// The intent for a message. There are these five: whoever carries out a disposition must know them
-/// all, so a sixth would be a new major version.
+/// The intent for a message. Code that carries out a disposition must know all five, so a sixth
+/// would be a new major version.
 ///
 /// ```
 /// use requeue::{DeadLetterReason, Disposition};
@@ -61,11 +62,11 @@ impl Strategy {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disposition {
-    /// It is done: the event source mapping deletes it.
+    /// The message is done: the event source mapping deletes it.
     Complete,
-    /// It failed, and waits for its next attempt: in a copy with one more retry used, whereupon the
-    /// original is deleted, or, by the strategy [`Visibility`](crate::Strategy::Visibility), by its
-    /// visibility.
+    /// The message failed, and waits for its next attempt. It waits in a copy with one more retry
+    /// used, and the original is deleted. With the strategy
+    /// [`Visibility`](crate::Strategy::Visibility), it waits by its visibility timeout.
     #[non_exhaustive]
     Requeue {
         /// How long it waits.
@@ -73,8 +74,9 @@ pub enum Disposition {
         /// How long the original stays invisible if no copy can be sent.
         hidden_if_unsent: Duration,
     },
-    /// It was not its turn, and it waits likewise. In a copy that uses no retry. By its visibility
-    /// the receive counts as one, except for a wait until the producer's `requeue.notBefore`.
+    /// It was not the message's turn, and it waits in the same way. A copy uses no retry for that.
+    /// With the visibility timeout, the receive counts as a retry, except for a wait until the
+    /// producer's `requeue.notBefore`.
     #[non_exhaustive]
     Defer {
         /// Why.
@@ -82,10 +84,10 @@ pub enum Disposition {
         /// How long it waits.
         wait: Wait,
     },
-    /// SQS keeps it, and delivers it again after its visibility timeout.
+    /// SQS keeps the message, and delivers it again after its visibility timeout.
     Release(ReleaseReason),
-    /// It is given up, and reaches the dead-letter queue as
-    /// [`DeadLetterMode`](crate::DeadLetterMode) says.
+    /// The message is given up. It reaches the dead-letter queue by the
+    /// [`DeadLetterMode`](crate::DeadLetterMode).
     DeadLetter(DeadLetterReason),
 }
 
@@ -102,7 +104,7 @@ impl Disposition {
         }
     }
 
-    /// Why it is deferred, left to SQS or given up, in the words used in logs.
+    /// Why the message is deferred, left to SQS or given up, in the words used in logs.
     #[must_use]
     pub const fn why(&self) -> Option<&'static str> {
         match self {
@@ -113,7 +115,7 @@ impl Disposition {
         }
     }
 
-    /// Whether the message is not to be handled any more, once it is where it belongs.
+    /// Whether no handler is to be called for the message again, once this is carried out.
     pub(crate) const fn gives_up(&self) -> bool {
         match self {
             Self::DeadLetter(_) => true,
@@ -134,7 +136,7 @@ impl Disposition {
     }
 }
 
-/// The retry that a failed message gets. Prints as its number and the most there may be: `3/50`.
+/// The retry that a failed message gets. Prints as its number and the maximum: `3/50`.
 ///
 /// ```
 /// fn log(outcome: &requeue::Outcome) {
@@ -146,8 +148,8 @@ impl Disposition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Retry {
-    /// Which retry it is, counted from 1: of all classes together, or of this class if its own
-    /// budget ends first.
+    /// The number of the retry, from 1. It counts all classes together, or this class alone if its
+    /// own budget ends first.
     pub number: u32,
     /// Most retries by that budget.
     pub max: u32,
@@ -168,8 +170,8 @@ impl fmt::Display for Retry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Deferral {
-    /// Its time (`notBefore`, or the producer's `requeue.notBefore`) has not come: one more hop of
-    /// at most 900 s, or a wait by its visibility.
+    /// Its time (`notBefore`, or the producer's `requeue.notBefore`) has not come. It takes one
+    /// more hop of at most 900 s, or waits by its visibility timeout.
     NotDue,
     /// The handler asked for a later time without having failed.
     Postponed,
@@ -179,10 +181,10 @@ pub enum Deferral {
     CircuitOpen,
     /// Too little of the invocation, or no thread, was left to start it.
     NoTimeLeft,
-    /// SQS was to keep it, but the record has no message id by which Lambda could be told.
+    /// SQS should keep it, but its record has no message id for the batch response.
     Unreportable,
-    /// It bears retry fields, and STS did not say whether this process has sent them itself. It
-    /// always waits by its visibility.
+    /// It has retry fields, and STS did not say whether this process sent them. It always waits by
+    /// its visibility timeout.
     SenderUnknown,
 }
 
@@ -206,10 +208,10 @@ impl Deferral {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReleaseReason {
-    /// It was given up on an earlier receive, for whatever reason; the redrive policy is about to
-    /// move it.
+    /// It was given up on an earlier receive, for any reason; the redrive policy is about to move
+    /// it.
     GivenUp,
-    /// It was given up, and says why; the redrive policy is about to move it.
+    /// It is the copy that says why it was given up; the redrive policy is about to move it.
     Annotated,
     /// Its `retryState` was written by a later version than this one.
     LaterVersion,
@@ -222,14 +224,14 @@ pub enum ReleaseReason {
     BehindFailed,
     /// The record has no queue ARN, so no copy can be sent.
     NoQueue,
-    /// The mode is to report only: it failed, and SQS delivers it again after its visibility
+    /// The mode is `report`: the message failed, and SQS delivers it again after its visibility
     /// timeout.
     Reported,
-    /// The worker ends: it was not handled, or its handler was cancelled, and it is receivable
+    /// The worker ends. The message was not handled, or its handler was cancelled. It is receivable
     /// again at once.
     ShuttingDown,
-    /// The worker could not extend its visibility, or read its delivery too late, so that SQS may
-    /// have delivered it to somebody else: two copies might follow.
+    /// The worker could not extend its visibility timeout, or read its delivery too late. SQS may
+    /// have delivered it to another receiver, so two copies might follow.
     Lapsed,
 }
 
@@ -256,12 +258,12 @@ impl ReleaseReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeadLetterReason {
-    /// Its failure is final.
+    /// Its failure is non-retryable.
     NonRetryable,
     /// All its retries are used.
     RetriesExhausted,
-    /// Its time is used up, or the delay that the downstream service named does not fit into the
-    /// rest.
+    /// Its age budget is used up, or the delay that the downstream service named does not fit into
+    /// the rest.
     TooOld,
     /// It is older than `messageTtlSeconds`, or than its producer's own limit `requeue.ttlSeconds`.
     Expired,
@@ -270,7 +272,7 @@ pub enum DeadLetterReason {
 }
 
 impl DeadLetterReason {
-    /// All of them.
+    /// All reasons.
     pub const ALL: &[Self] = &[
         Self::NonRetryable,
         Self::RetriesExhausted,

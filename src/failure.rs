@@ -1,7 +1,7 @@
 //! The failure of one message: its class, its reason and the delay that it names.
 //!
-//! A [`Failure`] carries no body, no header and no error text that its maker did not choose: it
-//! ends up in log lines and, in the message's `retryState`, in the dead-letter queue.
+//! A [`Failure`] ends up in log lines and, in the message's `retryState`, in the dead-letter queue.
+//! So it carries no body, no header and no error text that its maker did not choose.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,8 +11,8 @@ use crate::printable::is_printable;
 
 /// The four kinds of failures, each with delays and budgets of its own.
 ///
-/// Match on it without `_`: every policy, table and metric has a place for each of the four, so a
-/// fifth would be a new major version.
+/// Match on it without `_`. Every policy, table and metric has a place for each of the four. A
+/// fifth class would be a new major version.
 ///
 /// ```
 /// use requeue::FailureClass;
@@ -82,7 +82,7 @@ impl fmt::Display for FailureClass {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Evidence {
-    /// The handler said so.
+    /// The handler chose the class.
     Handler,
     /// A [rule](crate::classify::Rules) of the user's own.
     Rule,
@@ -92,14 +92,15 @@ pub enum Evidence {
     Text,
     /// Nothing was recognised, so the failure counts as temporary.
     Unrecognised,
-    /// The message itself: its body does not fit the handler's type, or an attribute no header.
+    /// The message itself: its body does not fit the handler's type, or an attribute is no valid
+    /// header.
     Body,
-    /// A connection that had worked before broke before the response, or the response is larger
-    /// than may be read: nothing is known of the downstream service.
+    /// A reused connection broke before the response, or the response is too large to be read.
+    /// Neither says anything about the downstream service.
     Connection,
     /// The handler panicked.
     Panic,
-    /// The handler ran into its time-out or into the end of the invocation.
+    /// The handler reached its timeout or the end of the invocation.
     TimeOut,
 }
 
@@ -115,8 +116,7 @@ pub enum Evidence {
 /// assert_eq!(failure.delay(), Some(Duration::from_secs(30)));
 /// ```
 ///
-/// It is deliberately no [`std::error::Error`]: so it cannot be wrapped and classified a second
-/// time.
+/// It is deliberately no [`std::error::Error`], so that nobody can wrap it and classify it again.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Failure {
     class: FailureClass,
@@ -127,9 +127,10 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// The downstream service limits the rate. `reason` is the handler's own words: they travel in
-    /// logs and to the dead-letter queue, so they must hold no body, header or secret; they are
-    /// scrubbed and cut to 256 characters.
+    /// The downstream service limits the rate.
+    ///
+    /// `reason` is the handler's own text. It must hold no body, header or secret, since it appears
+    /// in logs and in the dead-letter queue. Requeue scrubs it and cuts it to 256 characters.
     pub fn rate_limit(reason: impl fmt::Display) -> Self {
         Self::new(FailureClass::RateLimit, Evidence::Handler, reason)
     }
@@ -146,31 +147,34 @@ impl Failure {
 
     /// It will never work. On `reason` see [`Failure::rate_limit`].
     ///
-    /// In the default mode [`Redrive`](crate::DeadLetterMode::Redrive) SQS delivers the message
+    /// In the default mode [`Redrive`](crate::DeadLetterMode::Redrive), SQS delivers the message
     /// again until it has been received `maxReceiveCount` times. The process that gave it up does
-    /// not call its handler again, but another execution environment, a cold one or a worker that
-    /// was started again does, once each. The modes [`Annotate`](crate::DeadLetterMode::Annotate)
-    /// and [`Direct`](crate::DeadLetterMode::Direct) note it in a copy: if SQS confirms that copy,
-    /// the handler is not called again. On a FIFO queue `Annotate` is as `Redrive`.
+    /// not call its handler again. Any other process calls it once: another execution environment,
+    /// one after a cold start, or a restarted worker.
+    ///
+    /// The modes [`Annotate`](crate::DeadLetterMode::Annotate) and
+    /// [`Direct`](crate::DeadLetterMode::Direct) note the failure in a copy. If SQS confirms that
+    /// copy, no process calls the handler again. On a FIFO queue, `Annotate` acts as `Redrive`.
     pub fn non_retryable(reason: impl fmt::Display) -> Self {
         Self::new(FailureClass::NonRetryable, Evidence::Handler, reason)
     }
 
-    /// Nothing failed, but the message shall come again after `delay`, which is at least a second
-    /// and at most the policy's `max_retry_after`. This is how work is scheduled. A message that
-    /// waits in a copy uses no retry for it. For one that waits by its visibility (a FIFO queue,
-    /// [`Strategy::Visibility`](crate::Strategy::Visibility)) it is a receive, which counts as a
-    /// retry.
+    /// Nothing failed, but the handler wants the message again after `delay`. The delay is at least
+    /// a second and at most the policy's `max_retry_after`. Use it to schedule work.
+    ///
+    /// A message that waits in a copy uses no retry for it. For a message that waits by its
+    /// visibility timeout (a FIFO queue, [`Strategy::Visibility`](crate::Strategy::Visibility)),
+    /// the next receive counts as a retry.
     #[must_use]
     pub fn postpone(delay: Duration) -> Self {
-        // In copies no retry is used, so nothing else would slow the next delivery.
+        // A copy uses no retry for it, so nothing else would slow the next delivery.
         const SOONEST: Duration = Duration::from_secs(1);
         let postponed = Self::new(FailureClass::Temporary, Evidence::Handler, "postponed");
         Self { postponed: true, ..postponed.retry_after(delay.max(SOONEST)) }
     }
 
-    /// A failure of a class that is known by `evidence`, for handlers that classify responses of
-    /// their own. On `reason` see [`Failure::rate_limit`].
+    /// A failure of this class, known by this `evidence`, for handlers that classify responses
+    /// themselves. On `reason` see [`Failure::rate_limit`].
     ///
     /// ```
     /// use requeue::{Evidence, Failure, FailureClass};
@@ -181,13 +185,14 @@ impl Failure {
         Self { class, delay: None, postponed: false, evidence, reason: Reason::new(reason) }
     }
 
-    /// The downstream service named the time after which to try again, as with `Retry-After`. It
-    /// wins over the policy's curve.
+    /// Sets the delay that the downstream service named, as with `Retry-After`. It overrides the
+    /// policy's curve.
     ///
     /// The wait is at most the policy's
-    /// [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after), 12 hours by default, and a
-    /// spread of up to a minute. A message that waits by its visibility waits for at most 41,940 s.
-    /// If the time does not fit into the rest of the class's age, the message is given up at once.
+    /// [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after), 12 hours by default, plus
+    /// a spread of up to a minute. A message that waits by its visibility timeout waits for at most
+    /// 41,940 s. If the delay does not fit into the rest of the class's age, Requeue gives the
+    /// message up at once.
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { delay: Some(delay), ..self }
@@ -199,7 +204,7 @@ impl Failure {
         self.class
     }
 
-    /// The delay that the downstream service, or the handler, named.
+    /// The delay that the downstream service or the handler named.
     #[must_use]
     pub fn delay(&self) -> Option<Duration> {
         self.delay
@@ -238,7 +243,7 @@ pub(crate) struct Reason(Box<str>);
 
 impl Reason {
     const MAX_CHARS: usize = 256;
-    /// In UTF-8, and so in JSON: no character in it needs a longer escape.
+    /// The most bytes in UTF-8, and so in JSON: no character of a reason needs a longer escape.
     pub(crate) const MAX_BYTES: usize = 4 * Self::MAX_CHARS;
 
     pub(crate) fn new(words: impl fmt::Display) -> Self {

@@ -8,7 +8,7 @@ use crate::gate::Scope;
 use crate::message::{Message, Raw};
 
 tokio::task_local! {
-    /// Set while a handler that is to end is polled for the last time.
+    /// Set during the last poll of a handler whose time is over.
     static LAST_POLL: ();
 }
 
@@ -17,11 +17,11 @@ pub(crate) fn poll_last<T>(poll: impl FnOnce() -> T) -> T {
     LAST_POLL.sync_scope((), poll)
 }
 
-/// Whether the handler that runs here is dropped unless it ends now: the response that it has by
-/// now decides.
+/// Whether this is the last poll of the handler that runs here. If the handler does not end now,
+/// Requeue drops it.
 ///
-/// A handler that waits for more than it needs, such as the body of a response whose status is
-/// there, asks it in its `poll` function.
+/// A handler may wait for more than it needs, such as a body after the status. Such a handler
+/// checks this in its `poll` function, and on the last poll ends with the part that it has.
 ///
 /// ```
 /// assert!(!requeue::is_last_poll());
@@ -51,9 +51,9 @@ pub fn is_last_poll() -> bool {
 /// }
 /// ```
 ///
-/// A closure may be a handler too. What it captures it shares with the futures of all messages, so
-/// each call clones an [`Arc`](std::sync::Arc) into its future; a closure written `async |message|`
-/// or `async move |message|` qualifies as long as it captures nothing but references to statics:
+/// A closure may be a handler too. The futures of all messages share its captures, so each call
+/// clones an [`Arc`](std::sync::Arc) into its future. A closure written `async |message|` or
+/// `async move |message|` qualifies if it captures nothing but references to statics:
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -76,17 +76,18 @@ pub fn is_last_poll() -> bool {
     note = "its future must be `Send`, and an `async` closure may capture nothing: see the documentation of `Handler`"
 )]
 pub trait Handler<T = Raw>: Send + Sync + 'static {
-    /// With what a message fails: [`Failure`], or a type of your own that turns into one.
+    /// The error with which a message fails: [`Failure`], or a type of your own that turns into
+    /// one.
     type Error: Into<Failure>;
 
     /// Works on one message. It may run several times for the same message, so it must be
-    /// idempotent; see [`Message::original_id`]. A panic counts as a temporary failure. The future
-    /// is dropped when its time is over.
+    /// idempotent; see [`Message::original_id`]. A panic counts as a temporary failure. Requeue
+    /// drops the future when its time is over.
     fn handle(&self, message: Message<T>) -> impl Future<Output = Result<(), Self::Error>> + Send;
 
-    /// The downstream service that the message is going to call: a pause or an open circuit of one
-    /// scope defers no message of another. Default: one scope for all. [`scoped`] gives a function a
-    /// scope.
+    /// The scope of the message, such as the downstream service that it is going to call. A pause
+    /// or an open circuit of one scope defers no message of another. Default: one scope for all
+    /// messages. [`scoped`] adds a scope to a function.
     ///
     /// ```
     /// # use requeue::{Failure, Handler, Message, Scope};
@@ -106,7 +107,7 @@ pub trait Handler<T = Raw>: Send + Sync + 'static {
     }
 }
 
-// Or the compiler's word on what is no handler would be about this, and not about `Handler`.
+// Without this, a compiler error about a wrong handler would name this impl and not `Handler`.
 #[diagnostic::do_not_recommend]
 impl<F, T, R, E> Handler<T> for F
 where
@@ -122,8 +123,8 @@ where
     }
 }
 
-/// A handler whose messages have the [`Scope`] that `scope` says, for handlers that are functions:
-/// see [`Handler::scope`].
+/// Adds scopes to a handler that is a function: `scope` gives the [`Scope`] of each message. See
+/// [`Handler::scope`].
 ///
 /// ```no_run
 /// use requeue::{Failure, Message, Scope, scoped};

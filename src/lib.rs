@@ -1,11 +1,11 @@
 //! Requeue is the retry layer that SQS and Lambda lack.
 //!
-//! Teams put SQS in front of a Lambda that calls something which rate-limits, runs out of quota, or
-//! is briefly down. SQS and Lambda alone retry everything alike, at a fixed pace, a handful of
-//! times. Requeue retries each class of failures with delays and budgets of its own, and keeps the
-//! state of the retries in the message: a message that failed is sent again as a copy with a delay
-//! and a count, and once SQS has confirmed the copy, the original is deleted. Nothing waits in
-//! memory, and nothing is lost.
+//! Many Lambda functions read from SQS and call a service that limits its rate, has quotas, or is
+//! down at times. SQS and Lambda alone retry every failure alike: at a fixed pace, a handful of
+//! times. Requeue retries each class of failure with its own delays and budgets, and keeps the
+//! retry state in the message. It sends a failed message again as a copy with a delay and a count.
+//! After SQS confirms the copy, Requeue deletes the original. Nothing waits in memory, and nothing
+//! is lost.
 //!
 //! ```no_run
 //! use requeue::{Failure, Message, ResultExt};
@@ -45,18 +45,17 @@
 //! Values only move down. `processor/mod.rs` has the steps from decode to settle on one page, with
 //! the time that each may take.
 //!
-//! # What never happens
+//! # Guarantees
 //!
-//! * No original is deleted before SQS has confirmed its copy by name.
-//! * No handler, be it one that panics, hangs or blocks its thread, changes what happens to its
-//!   neighbours.
-//! * No body, attribute value, header, secret or receipt handle is logged, unless a handler puts it
-//!   into a [`Failure`] of its own.
+//! * Requeue deletes no original before SQS's response names its copy as sent.
+//! * A handler that panics, hangs or blocks its thread does not affect the other messages.
+//! * Requeue logs no body, attribute value, header, secret or receipt handle. A handler can do so
+//!   only by putting one into a [`Failure`] of its own.
 //! * The policy reads no clock and draws no random number; both are arguments.
-//! * No file but `queue/sqs.rs` calls SQS, and none but `lambda/` knows Lambda. A test reads the
-//!   sources and says so.
+//! * Only `queue/sqs.rs` calls SQS, and only `lambda/` knows Lambda. A test reads the sources and
+//!   checks this.
 //!
-//! # Which type do I need
+//! # The type for each need
 //!
 //! | I want to … | use | default |
 //! |---|---|---|
@@ -67,7 +66,7 @@
 //! | write a handler | `async fn(Message<T>) -> Result<(), Failure>`; [`Handler`] for one with state | |
 //! | let a service recognise a repeated request | [`Message::idempotency_key`] | |
 //! | read body, attributes and attempt | [`Message`]; [`Raw`] for the text of the body | `Message<Raw>` |
-//! | say of which class an error is | [`ResultExt`], as `.temporary()?`; [`Failure`] with words of my own | |
+//! | give an error its class | [`ResultExt`], as `.temporary()?`; [`Failure`] with words of my own | |
 //! | have an error or a response classified | `.classified()?`; [`Failure::from_response`], [`Failure::aws`], [`Failure::from_grpc`] | the tables of [`classify`] |
 //! | change the class of an error or a response | [`classify::Rules`], in code or in the policy document | none |
 //! | see a message again later, without a failure | [`Failure::postpone`] | |
@@ -75,8 +74,8 @@
 //! | leave a failing service alone | [`policy::CircuitBreaker`], [`max_pause`](policy::RetryPolicy::max_pause) | after five failures in a row; 60 s at most |
 //! | keep one tenant's failures from the others | [`scoped`], or [`Handler::scope`], with a [`Scope`] | one scope |
 //! | work on several queues, with a policy each | [`Settings::policy_for`] | one policy |
-//! | let messages wait without copies | [`Strategy`], with the cost of each | in a copy; by its visibility on a FIFO queue |
-//! | choose the way to the dead-letter queue | [`DeadLetterMode`], with the cost of each | [`Redrive`](DeadLetterMode::Redrive) |
+//! | let messages wait without copies | [`Strategy`], with the cost of each | in a copy; by the visibility timeout on a FIFO queue |
+//! | choose how messages reach the dead-letter queue | [`DeadLetterMode`], with the cost of each | [`Redrive`](DeadLetterMode::Redrive) |
 //! | work on a dead-letter queue | [`Message::dead_letter`]; [`DeadLetter`] for a body alone | |
 //! | set all else | [`Settings`]; [`Settings::from_env`] reads the environment | |
 //! | test one call of a handler | [`Message::builder`] | |
@@ -95,10 +94,11 @@
 //! |---|---|
 //! | `embedded` | [`testing`]: tests of a handler in virtual time; [`embedded::EmbeddedSqs`]: SQS in this process |
 //!
-//! It is not on by default, and a Lambda of your own does not need it. Until the crate is
-//! published, depend on a checkout: `requeue = { path = "../requeue" }`; after that, on
-//! `requeue = "0.1"`. The ready Lambda, and the handler `HttpTarget` that posts each message to a
-//! URL, is the package `requeue-lambda`; the command line is `requeue-cli`.
+//! The feature is off by default. A Lambda of your own does not need it.
+//!
+//! Until the crate is published, depend on a checkout: `requeue = { path = "../requeue" }`. After
+//! that, depend on `requeue = "0.1"`. The package `requeue-lambda` is the ready Lambda. It also has
+//! the handler `HttpTarget`, which posts each message to a URL. The command line is `requeue-cli`.
 
 // The badges of features on docs.rs.
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -184,7 +184,6 @@ pub use settings::{
 pub use wire::{DeadLetter, DeadLetterInfo, Wrap};
 pub use worker::{Progress, StartError, Until, WithoutDeadLetterQueue, Worker, WorkerSettings};
 
-// Of other crates, what a user of this one has to name, in the version and with the features that
-// fit.
+// Users need the types of these crates. The re-exports have the version and the features that fit.
 #[doc(no_inline)]
 pub use {aws_sdk_sqs, lambda_runtime};

@@ -1,5 +1,5 @@
-//! The report of a batch: the outcome of each message. Every response, to Lambda as to the log, is
-//! derived from this one value.
+//! The report of a batch: the outcome of each message. The batch response, the log lines and the
+//! metrics are made from this one value.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +12,7 @@ use crate::queue::QueueArn;
 
 /// The outcome of one message.
 ///
-/// It serializes with the names that the log has, times in milliseconds.
+/// It serializes with the field names of the log, with times in milliseconds.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Outcome {
@@ -28,22 +28,22 @@ pub struct Outcome {
     pub hops: u32,
     /// How often SQS delivered this copy.
     pub receive_count: u32,
-    /// Whether it was given up, and SQS has delivered it so often that no redrive policy seems to
-    /// move it.
+    /// Whether the message was given up, and its receive count is so high that no redrive policy
+    /// seems to move it.
     pub is_stuck: bool,
     /// The class of the failure, if it failed.
     pub class: Option<FailureClass>,
     /// The reason of the failure, scrubbed.
     pub reason: Option<String>,
-    /// The intent.
+    /// The intent for the message.
     pub disposition: Disposition,
     /// Which retry it gets; `None` unless it is requeued.
     pub retry: Option<Retry>,
-    /// Whether it did.
+    /// Whether the disposition was carried out.
     pub settlement: Settlement,
     /// How long the handler ran; `None` if it was not called.
     pub elapsed: Option<Duration>,
-    /// From being sent first until this was decided.
+    /// The time from the first send until this decision.
     pub age: Duration,
 }
 
@@ -103,13 +103,13 @@ pub enum Settlement {
     Kept,
     /// The copy is in the queue and the original is deleted.
     Moved,
-    /// The copy is in the queue; the original could not be deleted by us and is left to the event
+    /// The copy is in the queue. Requeue could not delete the original and leaves it to the event
     /// source mapping.
     MovedNotDeleted {
         /// Why: the code of the failed call.
         code: String,
     },
-    /// SQS keeps the message, but did not confirm how long it shall wait: it comes back after its
+    /// SQS keeps the message, but did not confirm the delay: it becomes visible again after its
     /// visibility timeout.
     KeptNotDelayed {
         /// Why: the code of the failed call or entry.
@@ -147,7 +147,7 @@ impl Settlement {
         }
     }
 
-    /// Whether SQS must keep the original, so that its id belongs into `batchItemFailures`.
+    /// Whether SQS must keep the original, so that its id belongs in `batchItemFailures`.
     #[must_use]
     pub const fn is_kept(&self) -> bool {
         match self {
@@ -187,8 +187,8 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// [`Unreportable`] when SQS must keep a message without an id, which no response can say. The
-    /// invocation must then fail.
+    /// [`Unreportable`] when SQS must keep a message without an id. No response can name it, so the
+    /// invocation must fail.
     pub fn failed_ids(&self) -> Result<Vec<&str>, Unreportable> {
         let kept = self.outcomes.iter().filter(|outcome| outcome.settlement.is_kept());
         kept.map(|outcome| outcome.message_id.as_deref().ok_or(Unreportable)).collect()

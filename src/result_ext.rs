@@ -1,4 +1,4 @@
-//! Words that a handler appends to a fallible call to name the class of its failure.
+//! Methods that a handler appends to a fallible call to name the class of its failure.
 
 use std::any::type_name;
 use std::error::Error;
@@ -7,8 +7,9 @@ use crate::failure::{Evidence, Failure};
 
 /// Turns the error of any [`Result`] into a [`Failure`]: `charge(order).temporary()?`.
 ///
-/// The reason names the error's type and never holds its text, which may quote a body or a secret;
-/// whoever wants own words says `.map_err(|_| Failure::temporary("the ledger is locked"))`.
+/// The reason is the name of the error's type. It never holds the error's text, which may quote a
+/// body or a secret. For words of your own, write
+/// `.map_err(|_| Failure::temporary("the ledger is locked"))`.
 ///
 /// ```
 /// use requeue::{Failure, FailureClass, ResultExt};
@@ -31,8 +32,8 @@ pub trait ResultExt<T, E>: Sized + sealed::Sealed {
     fn temporary(self) -> Result<T, Failure>;
     /// It will never work: [`Failure::non_retryable`].
     fn non_retryable(self) -> Result<T, Failure>;
-    /// Whatever the built-in tables make of it: [`Failure::classified`]. Takes every error that is
-    /// `Send` and `Sync`, boxed ones and strings.
+    /// The class that the rules and the built-in tables find: [`Failure::classified`]. Takes every
+    /// error that is `Send` and `Sync`, also boxed errors and strings.
     fn classified(self) -> Result<T, Failure>
     where
         E: Into<Box<dyn Error + Send + Sync>>;

@@ -28,14 +28,14 @@ use crate::wire::Wrap;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Default: the built-in policy `standard`.
+    /// The policy. Default: the built-in policy `standard`.
     pub policy: RetryPolicy,
-    /// The policies of queues that have one of their own, by the name of the queue; see
-    /// [`policy_for`](Self::policy_for). Default: none have.
+    /// The policies of single queues, by the name of the queue; see
+    /// [`policy_for`](Self::policy_for). Default: none.
     pub queue_policies: BTreeMap<String, RetryPolicy>,
-    /// By which the handler classifies before anything built in. Default: none.
+    /// The rules by which the handler classifies, before the built-in tables. Default: none.
     pub rules: Rules,
-    /// Default: see [`Limits`].
+    /// The bounds of the work on a batch. Default: see [`Limits`].
     pub limits: Limits,
     /// How a message waits for its next attempt. Default: [`Strategy::Copy`].
     pub strategy: Strategy,
@@ -48,28 +48,29 @@ pub struct Settings {
     pub mode: Mode,
     /// Whether a body that is no JSON object may be wrapped. Default: [`Wrap::WhenNeeded`].
     pub wrap: Wrap,
-    /// The senders whose retry fields in a body are believed; those of others are taken for the
-    /// producer's own. Default: `None`, everybody's are.
+    /// The senders whose retry fields in a body Requeue trusts. It takes the retry fields of any
+    /// other sender for the producer's own. Default: `None`, which trusts every sender.
     pub trusted_senders: Option<TrustedSenders>,
     /// Whether producers may limit the retries of their own messages. Default:
     /// [`ProducerLimits::On`].
     pub producer_limits: ProducerLimits,
     /// Whether each batch writes its metrics to the standard output. Default: it does not.
     pub metrics: Option<Metrics>,
-    /// Default: that of the queue, which is this machine's but for an embedded SQS.
+    /// The clock. Default: the clock of the queue, which is this machine's unless the SQS is
+    /// embedded.
     pub clock: Option<Clock>,
-    /// Default: the thread's random generator.
+    /// The source of random numbers. Default: the thread's random generator.
     pub sampler: Sampler,
     /// The runtime on which handlers run. Default: the one on which the processor is made.
     pub handlers: Option<Handle>,
 }
 
 impl Settings {
-    /// Another policy for the messages of one queue, for a function with several event source
+    /// Sets another policy for the messages of one queue, for a function with several event source
     /// mappings.
     ///
-    /// The queue has its own pauses and circuits with it. Its `sqs_calls` and `receive_calls` have
-    /// no effect; those of [`policy`](Self::policy) are for all queues.
+    /// The queue then has its own pauses and circuits. `sqs_calls` and `receive_calls` of this
+    /// policy have no effect; all queues use those of [`policy`](Self::policy).
     ///
     /// ```no_run
     /// # use requeue::{Failure, Message, Settings};
@@ -130,8 +131,8 @@ pub struct Limits {
     pub concurrency: usize,
     /// Longest run of one handler. Default 30 s.
     pub timeout: Duration,
-    /// Kept back at the end of an invocation, for settling. Default 5 s, but never more than a
-    /// quarter of the time that the invocation has at its start.
+    /// The time kept back at the end of an invocation, for settling. Default 5 s, but never more
+    /// than a quarter of the time that the invocation has at its start.
     pub reserve: Duration,
 }
 
@@ -141,19 +142,20 @@ impl Default for Limits {
     }
 }
 
-/// The function's property of the same name: how Lambda acts when a function sends to the queue
-/// that invokes it. The property has these two values, so a third one would be a new major version.
+/// The function's property of the same name: Lambda's reaction to a function that sends to its own
+/// queue. The property has these two values, so a third one would be a new major version.
 ///
 /// ```
 /// assert_eq!(requeue::RecursiveLoop::default(), requeue::RecursiveLoop::Terminate);
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RecursiveLoop {
-    /// It lets it.
+    /// Lambda allows it.
     Allow,
-    /// It refuses to invoke the function after about 16 rounds; the message reaches the dead-letter
-    /// queue unseen. Therefore a message waits by its visibility once it, or one that shared an
-    /// invocation with it, has come back in ten copies.
+    /// Lambda stops invoking the function after about 16 rounds, and the message reaches the
+    /// dead-letter queue without a call. Therefore Requeue sends at most ten copies in a row. After
+    /// ten copies of a message, or of one that shared an invocation with it, it waits by its
+    /// visibility timeout.
     #[default]
     Terminate,
 }
@@ -167,11 +169,11 @@ pub enum RecursiveLoop {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProducerLimits {
-    /// They do, as far as they are tighter than the policy. A message with a value that cannot be
-    /// read is non-retryable.
+    /// Each binds its message where it is tighter than the policy. A message with a value that
+    /// cannot be read is non-retryable.
     #[default]
     On,
-    /// They are attributes as any other.
+    /// They are ordinary attributes.
     Off,
 }
 
@@ -183,12 +185,13 @@ pub enum ProducerLimits {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Mode {
-    /// Each is sorted, and what can be tried again is.
+    /// Requeue classifies each failure, and retries each message that it can.
     #[default]
     Requeue,
-    /// Each is sorted and logged, and left to SQS as if there were no Requeue: it comes back after
-    /// its visibility timeout, until the queue's redrive policy moves it. Nothing is sent, nothing
-    /// paused. A message that is not due waits by its visibility. For emergencies.
+    /// Requeue classifies and logs each failure and leaves the message to SQS. The message becomes
+    /// visible again after its visibility timeout, until the queue's redrive policy moves it.
+    /// Requeue sends no copy and pauses nothing. A message that is not due waits by its visibility
+    /// timeout. For emergencies.
     Report,
 }
 
@@ -211,7 +214,7 @@ impl Mode {
 /// |---|---|---|---|
 /// | calls of the handler | 1 by each process that receives it, 10 at most | 1 | 1 |
 /// | in the dead-letter queue | after 10 visibility timeouts | after 10 s | at once |
-/// | SQS requests, all in all; of a message among ten | 11; 1.1 | 25; 2.5 | 5; 0.5 |
+/// | SQS requests for a message alone; for one among ten | 11; 1.1 | 25; 2.5 | 5; 0.5 |
 /// | says why | no | yes | yes |
 /// | an operator moves it back | to where it came from | to where it came from | to a queue that has to be named |
 /// | its FIFO group | waits | waits, as with `Redrive` | goes on |
@@ -222,21 +225,25 @@ impl Mode {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeadLetterMode {
-    /// It stays in the queue until the queue's redrive policy moves it. A process remembers 4,096
-    /// messages that it gave up and does not handle them again; another process does, once.
+    /// The message stays in the queue until the queue's redrive policy moves it. A process
+    /// remembers 4,096 messages that it gave up and does not handle them again. Another process
+    /// handles them once.
     #[default]
     Redrive,
-    /// It is replaced by a copy that says in `retryState.deadLetter` why it was given up, and is
-    /// not handled again; the queue's redrive policy moves that. Where SQS does not confirm the
-    /// copy, a process that remembers the message sends it again on the next receive, without a
-    /// call of the handler. On a FIFO queue, and after ten copies in a row where loops are not
-    /// allowed ([`RecursiveLoop`]), it is as [`Redrive`](Self::Redrive).
+    /// A copy with the reason in `retryState.deadLetter` replaces the message. Requeue calls no
+    /// handler for the copy, and the queue's redrive policy moves it.
+    ///
+    /// If SQS does not confirm the copy, a process that remembers the message sends it again on the
+    /// next receive, without a call of the handler. On a FIFO queue, this mode acts as
+    /// [`Redrive`](Self::Redrive). So it does after ten copies in a row where loops are not allowed
+    /// ([`RecursiveLoop`]).
     Annotate,
-    /// A copy that says why is sent to this queue, and the original is deleted. If SQS does not
-    /// confirm the copy, the original stays, as with [`Annotate`](Self::Annotate). SQS does not
-    /// know where such a copy came from, so an operator who moves it back has to name the queue.
-    /// The copy claims one in `retryState.source`, which anybody could write: see
-    /// [`Settings::trusted_senders`].
+    /// Requeue sends a copy with the reason to this queue and deletes the original. If SQS does not
+    /// confirm the copy, the original stays, as with [`Annotate`](Self::Annotate).
+    ///
+    /// SQS does not know the source queue of such a copy, so an operator who redrives it has to
+    /// name one. The copy names its source in `retryState.source`, but anybody could write that:
+    /// see [`Settings::trusted_senders`].
     Direct(QueueUrl),
 }
 
@@ -260,12 +267,13 @@ impl DeadLetterMode {
         }
     }
 
-    /// How long a copy in the mode [`Annotate`](Self::Annotate) waits before its first receive. One
-    /// that is received sooner was therefore sent by somebody else: an operator's redrive.
+    /// How long a copy in the mode [`Annotate`](Self::Annotate) waits before its first receive. If
+    /// SQS delivers such a copy sooner, somebody else has sent it: an operator's redrive.
     pub const ANNOTATION_DELAY: Delay = Delay::secs(10);
 
-    /// On so many receives an annotated copy becomes visible again at once. A redrive policy with a
-    /// higher `maxReceiveCount`, or a queue without one, must not keep the function busy.
+    /// The receives after which an annotated copy becomes visible again at once. After more of them
+    /// it waits: a redrive policy with a higher `maxReceiveCount`, or none, must not keep the
+    /// function busy.
     pub const MAX_SHOWN_RECEIVES: u32 = 10;
 }
 
@@ -280,8 +288,8 @@ impl DeadLetterMode {
 pub struct Metrics {
     /// The dimension `Service`: 1 to 255 printable ASCII characters.
     pub service: String,
-    /// The member `level`. Lambda drops lines below the level of the function's log; so it should
-    /// be that level.
+    /// The field `level`. Set it to the log level of the function: Lambda drops lines below that
+    /// level.
     pub level: String,
 }
 

@@ -39,9 +39,9 @@
 //! tokio = { version = "1", features = ["macros", "rt", "test-util"] }
 //! ```
 //!
-//! The time of a paused runtime goes on when all of its tasks wait for a timer, so that hours of
-//! delays pass in milliseconds. A handler that calls a server over a socket does not wait for a
-//! timer: give it a client of your own instead, or let it respond in the test.
+//! When all tasks of a paused runtime wait for a timer, tokio moves the time on, so hours of delays
+//! pass in milliseconds. A handler that calls a server over a socket does not wait for a timer.
+//! Give it a client that responds within the test instead.
 
 #![allow(clippy::missing_panics_doc, reason = "a test fails by a panic")]
 
@@ -67,9 +67,9 @@ use crate::wire::DeadLetter;
 
 /// When a world begins: 2026-09-21 14:13:20 UTC.
 const BEGINNING: Duration = Duration::from_secs(1_790_000_000);
-/// As in the ready Lambda's template.
+/// The function's timeout in the ready Lambda's template.
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
-/// As in the ready Lambda's template: six times the function's timeout.
+/// The visibility timeout in the ready Lambda's template: six times the function's timeout.
 const VISIBILITY_SECS: &str = "360";
 const MAX_RECEIVE_COUNT: u32 = 5;
 const BATCH_SIZE: usize = 10;
@@ -78,11 +78,13 @@ const MOST_BATCHES: usize = 100_000;
 
 const EXISTS: &str = "the queue exists";
 
-/// A handler with all that is around it, in virtual time. See the [module](self) for an example.
+/// A handler with its queues, its event source mapping and its processor, in virtual time. See the
+/// [module](self) for an example.
 ///
-/// The queue has a visibility timeout of 360 s, the dead-letter queue gets what was received five
-/// times, a batch has at most ten messages, and the function 60 s for it. Settings are those of the
-/// templates: the defaults, but for [`RecursiveLoop::Allow`] and [`DeadLetterMode::Annotate`].
+/// The queue has a visibility timeout of 360 s, and moves a message to the dead-letter queue after
+/// five receives. A batch has at most ten messages, and the function has 60 s for it. The settings
+/// are those of the templates: the defaults, except [`RecursiveLoop::Allow`] and
+/// [`DeadLetterMode::Annotate`].
 #[derive(Debug)]
 pub struct World<H, T = Raw> {
     sqs: EmbeddedSqs,
@@ -90,28 +92,28 @@ pub struct World<H, T = Raw> {
     dead_letters: QueueArn,
     mapping: EventSourceMapping,
     processor: BatchProcessor<H, EmbeddedSqs, T>,
-    /// By the id of the first delivery.
+    /// The outcomes of each message, by the id of its first delivery.
     outcomes: BTreeMap<String, Vec<Outcome>>,
     sent: AtomicU64,
 }
 
 impl<H: Handler<T>, T: Body> World<H, T> {
-    /// A standard queue.
+    /// A world with a standard queue.
     ///
     /// # Panics
     ///
-    /// Unless tokio's time is paused, as by `#[tokio::test(start_paused = true)]`.
+    /// If tokio's time is not paused. `#[tokio::test(start_paused = true)]` pauses it.
     pub fn new(handler: H) -> Self {
         Self::with(handler, "orders", |_| ())
     }
 
-    /// A FIFO queue. Panics as [`new`](Self::new).
+    /// A world with a FIFO queue. Panics as [`new`](Self::new).
     pub fn fifo(handler: H) -> Self {
         Self::with(handler, "orders.fifo", |_| ())
     }
 
-    /// A queue of this name, a FIFO queue if it ends in `.fifo`, and settings of your own. Panics as
-    /// [`new`](Self::new).
+    /// A world with a queue of this name and with settings of your own. The queue is a FIFO queue
+    /// if its name ends in `.fifo`. Panics as [`new`](Self::new).
     ///
     /// ```
     /// # use requeue::{Failure, Message, testing::World};
@@ -162,7 +164,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         }
     }
 
-    /// Sends a message, whose body is JSON; its id when awaited.
+    /// Sends a message with this body as JSON when awaited, and returns its id.
     ///
     /// # Panics
     ///
@@ -171,7 +173,7 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         self.send_text(serde_json::to_string(&body).expect("a body that is JSON"))
     }
 
-    /// Sends a message with this body; its id when awaited.
+    /// Sends a message with this body when awaited, and returns its id.
     pub fn send_text(&self, body: impl Into<String>) -> SendRequest<'_> {
         SendRequest {
             sqs: &self.sqs,
@@ -184,8 +186,8 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         }
     }
 
-    /// Lets time pass and invokes the function whenever there are messages, until the queue is
-    /// empty: all messages are done, or in the dead-letter queue.
+    /// Lets time pass, and invokes the function whenever there are messages, until the queue is
+    /// empty. All messages are then done or in the dead-letter queue.
     ///
     /// # Panics
     ///
@@ -198,12 +200,13 @@ impl<H: Handler<T>, T: Body> World<H, T> {
             self.invoke().await;
         }
         panic!(
-            "after {MOST_BATCHES} batches there are still messages in the queue: the handler never \
-             ends with them, or waits for a time that `pass` would let go by at once"
+            "after {MOST_BATCHES} batches the queue still has messages: the handler never finishes \
+             them, or waits for a later time; skip that time with `World::pass`"
         );
     }
 
-    /// Invokes the function with what can be received now; the number of messages.
+    /// Invokes the function once with the messages that can be received now, and returns their
+    /// number.
     pub async fn invoke(&mut self) -> usize {
         let Some(batch) = self.mapping.poll(Duration::ZERO).await.expect(EXISTS) else {
             return 0;
@@ -247,11 +250,11 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         self.sqs.messages(&self.dead_letters).expect(EXISTS)
     }
 
-    /// Fails unless the handler succeeded with the message.
+    /// Asserts that the handler succeeded with the message.
     ///
     /// # Panics
     ///
-    /// That is how it fails.
+    /// If it did not.
     #[track_caller]
     pub fn assert_done(&self, id: &str) {
         let last = self.outcomes(id).last();
@@ -259,12 +262,12 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         assert!(is_done, "not done: {}", self.story(id));
     }
 
-    /// Fails unless the message is in the dead-letter queue, and the reason of its last failure has
-    /// these words.
+    /// Asserts that the message is in the dead-letter queue, and that the reason of its last
+    /// failure contains `words`.
     ///
     /// # Panics
     ///
-    /// That is how it fails.
+    /// If either is not so.
     #[track_caller]
     pub fn assert_dead(&self, id: &str, words: &str) {
         let is_it = |message: &MessageView| {
@@ -275,11 +278,11 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         let reason = self.outcomes(id).iter().rev().find_map(|outcome| outcome.reason.as_deref());
         assert!(
             reason.is_some_and(|reason| reason.contains(words)),
-            "the reason has no {words:?}, it is {reason:?}: {story}"
+            "the reason does not contain {words:?}, it is {reason:?}: {story}"
         );
     }
 
-    /// The embedded SQS: for faults, and to look into it.
+    /// The embedded SQS, for faults and for a look into its queues.
     pub fn sqs(&self) -> &EmbeddedSqs {
         &self.sqs
     }
@@ -306,8 +309,8 @@ impl<H: Handler<T>, T: Body> World<H, T> {
         let deliveries = deliveries.collect::<String>();
         if deliveries.is_empty() {
             return format!(
-                "message {id} was never delivered: `run_until_empty` was not awaited, or no message \
-                 that was sent has this id"
+                "message {id} was never delivered: await `run_until_empty`, or check that a message \
+                 with this id was sent"
             );
         }
         format!("message {id}, its deliveries:{deliveries}")
@@ -335,20 +338,20 @@ pub struct SendRequest<'a> {
 }
 
 impl SendRequest<'_> {
-    /// With a message attribute of the type `String`.
+    /// Adds a message attribute of the type `String`.
     pub fn attribute(mut self, name: &str, value: &str) -> Self {
         self.attributes.insert(name.to_owned(), Attribute::text(value));
         self
     }
 
-    /// In a message group: of a FIFO queue, whose messages are all in the group `default` unless
-    /// they name one, or the tenant of fair queues.
+    /// Sets the message group: the group of a FIFO queue, or the tenant of fair queues. Without it,
+    /// the messages of a FIFO queue are in the group `default`.
     pub fn group(mut self, id: &str) -> Self {
         self.group = Some(id.to_owned());
         self
     }
 
-    /// With a `DelaySeconds`, at most 900; a FIFO queue allows none.
+    /// Sets `DelaySeconds`, at most 900. A FIFO queue allows none.
     pub fn delay_secs(mut self, secs: u16) -> Self {
         self.delay_secs = secs;
         self
@@ -359,7 +362,7 @@ impl IntoFuture for SendRequest<'_> {
     type Output = String;
     type IntoFuture = Ready<String>;
 
-    /// Panics if SQS refuses the message, as one of more than 1 MiB.
+    /// Panics if SQS refuses the message, for example one of more than 1 MiB.
     fn into_future(self) -> Ready<String> {
         let is_fifo = self.queue.is_fifo();
         let number = is_fifo.then(|| self.number.to_string());

@@ -1,5 +1,5 @@
-//! Errors of the AWS SDK, of any service: by code, or by its connector. It names no
-//! service's own types.
+//! Classifies errors of the AWS SDK, of any service: by their code, or by the error of the
+//! connector. It names no service's own types.
 
 use std::error::Error;
 
@@ -96,7 +96,7 @@ const CODES: [(FailureClass, &str, &[&str]); 5] = [
     ),
 ];
 
-/// The class of a code, whatever the protocol wraps around it:
+/// The class of a code, with or without the text that a protocol puts around it:
 /// `com.amazon.coral.service#ThrottlingException:http://…`,
 /// `AWS.SimpleQueueService.NonExistentQueue`.
 pub(super) fn by_code(code: &str) -> Option<Failure> {
@@ -123,13 +123,13 @@ pub(super) fn find(mut is_it: impl FnMut(&str) -> bool) -> Option<Failure> {
     })
 }
 
-/// The error that the SDK makes of a code its service model does not know for this operation, as
-/// most throttling is.
+/// Classifies the generic error of the SDK. The SDK makes it of codes that its model of the service
+/// does not list for this operation, such as most throttling codes.
 pub(super) fn error_metadata(error: &(dyn Error + 'static)) -> Option<Failure> {
     by_code(error.downcast_ref::<ErrorMetadata>()?.code()?)
 }
 
-/// No response came: the SDK's connector says why.
+/// Classifies a call without a response, by the error of the SDK's connector.
 pub(super) fn connector_error(error: &(dyn Error + 'static)) -> Option<Failure> {
     let connector = error.downcast_ref::<ConnectorError>()?;
     let temporary = |reason| Failure::new(FailureClass::Temporary, Evidence::Typed, reason);

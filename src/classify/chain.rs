@@ -3,7 +3,8 @@
 use std::error::Error;
 use std::iter::successors;
 
-/// No honest error is nested deeper; a chain that bites its own tail ends here.
+/// The most errors that are read. No real error is nested deeper, and a chain with a cycle ends
+/// here.
 const MAX_DEPTH: usize = 32;
 
 /// An error and all that caused it, outermost first.
@@ -17,8 +18,8 @@ pub fn chain<'a>(
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     let cause = |error: &&'a (dyn Error + 'static)| -> Option<&'a (dyn Error + 'static)> {
         let error: &'a (dyn Error + 'static) = *error;
-        // `io::Error` names as its source the source of the error it was made from, and so would
-        // hide that one.
+        // The source of an `io::Error` is the source of the error inside it, and so would skip that
+        // error.
         match error.downcast_ref().and_then(std::io::Error::get_ref) {
             Some(inner) => Some(inner),
             None => error.source(),

@@ -1,25 +1,25 @@
-//! A code of the downstream service that may stand in logs and dead letters. Error bodies quote
-//! what they were sent, so only what looks like the name of a kind of error passes: no text, no
-//! address, no id, no token.
+//! Picks a code of the downstream service that may stand in logs and dead letters. Error bodies
+//! quote their requests, so only a text that looks like the name of an error passes: no sentence,
+//! address, id or token.
 
 use serde_json::Value;
 
 use super::aws;
 
-/// The longest code. It bounds what a group of dead letters is called.
+/// The longest code. It bounds the name of a group of dead letters.
 const MAX_BYTES: usize = 64;
 /// A code has few digits: phone numbers, dates, addresses of networks and most ids have more.
 const MAX_DIGITS: usize = 6;
 /// A word of so many hexadecimal digits, or of so many letters and digits, is an id or a token if
-/// there is a decimal digit in it.
+/// it has a decimal digit.
 const MIN_HEX_ID: usize = 8;
 const MIN_TOKEN: usize = 16;
 
-/// The members that name an error, the most specific first.
+/// The fields that name an error, the most specific first.
 const NAMES: [&str; 4] = ["code", "reason", "errorCode", "errorType"];
 
-/// The first code in a JSON error body: `objects` are its errors, and `listed` those that they list
-/// themselves. A code that only repeats the status is none.
+/// The first code in a JSON error body. `objects` are its errors, and `listed` are the errors that
+/// those list. A code that only repeats the status does not count.
 pub(super) fn of_errors<'a>(
     status: u16,
     objects: &(impl Iterator<Item = &'a Value> + Clone),
@@ -40,7 +40,7 @@ pub(super) fn of_errors<'a>(
         .or_else(|| member("status"))
 }
 
-/// The code of an AWS service, without what the protocol wraps around it.
+/// The code of an AWS service, without the text that the protocol puts around it.
 pub(super) fn of_aws(code: &str) -> Option<String> {
     presentable(aws::bare(code)).map(str::to_owned)
 }
@@ -69,7 +69,7 @@ fn presentable(text: &str) -> Option<&str> {
         && text.bytes().all(is_part)
         && text.starts_with(|c: char| c.is_ascii_alphanumeric())
         && text.ends_with(|c: char| c.is_ascii_alphanumeric())
-        // `auth/user-disabled` is a code, a longer path is a place.
+        // `auth/user-disabled` is a code, but a longer path is an address.
         && count(|byte| *byte == b'/') <= 1
         && digits <= MAX_DIGITS
         && (digits == text.len() || count(u8::is_ascii_alphabetic) > 0)

@@ -70,15 +70,16 @@ impl GrpcStatus {
 }
 
 impl Failure {
-    /// Classifies a gRPC status. `RESOURCE_EXHAUSTED` is a quota if the details say so and name no
-    /// time to come back, else a rate limit. A number that is no gRPC code is temporary.
+    /// Classifies a gRPC status. `RESOURCE_EXHAUSTED` is a quota if the details have a quota
+    /// failure and no delay; otherwise it is a rate limit. A number that is no gRPC code is
+    /// temporary.
     #[must_use]
     pub fn from_grpc(status: GrpcStatus) -> Self {
         let Some((_, name, class)) = CODES.iter().find(|row| row.0 == status.code) else {
             return Self::new(FailureClass::Temporary, Evidence::Unrecognised, "unknown gRPC code");
         };
-        // Per-minute limits come with both details. A service that names a time has not run out
-        // for the day.
+        // Per-minute limits come with both details. A service that names a delay has not used up a
+        // day's quota.
         let class = match class {
             FailureClass::RateLimit if status.quota_failure && status.retry_delay.is_none() => {
                 FailureClass::Quota

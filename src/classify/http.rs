@@ -1,5 +1,5 @@
-//! An HTTP response that is no success: status, headers and a provider's reason in the body →
-//! class.
+//! Classifies an HTTP response that is no success, by its status, its headers and a provider's
+//! reason in its body.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,8 +11,8 @@ use super::status::{class_of, told};
 use super::{aws, code, retry_after};
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// The reasons that providers write into an error body, wherever in it they write it. The first row
-/// that matches wins.
+/// The reasons that providers write into an error body, in any of its fields. The first row that
+/// matches wins.
 const REASONS: [(FailureClass, &[&str]); 3] = [
     (
         FailureClass::Quota,
@@ -76,20 +76,20 @@ const PAUSES: [(&str, Duration); 3] = [
     ("abuse-rate-limits", Duration::from_mins(1)),
 ];
 
-/// Reasons that make a 409 pass. With another status these words may well mean something else.
+/// Reasons that make a 409 temporary. With another status these words may mean something else.
 const UNDER_WAY: [&str; 2] = [
-    // Stripe and others: an earlier attempt is still being worked on
+    // Stripe and others: an earlier attempt is still running
     "idempotency_key_in_use",
     // Google: a transaction lost a race
     "ABORTED",
 ];
 
-/// Some bodies are a list of errors; of a longer one the rest tells nothing new.
+/// Some bodies are a list of errors. The errors after so many tell nothing new.
 const MAX_LISTED: usize = 10;
 
 impl Failure {
-    /// Classifies an HTTP response that is no success. `now` is the time of day, from which dates
-    /// in headers are counted if the response has no `Date` of its own.
+    /// Classifies an HTTP response that is no success. `now` is the time of day; dates in headers
+    /// are counted from it if the response has no `Date` of its own.
     ///
     /// | evidence, the first that applies | class |
     /// |---|---|
@@ -104,22 +104,27 @@ impl Failure {
     /// | 3xx, 501, 505, any other 4xx | non-retryable |
     /// | anything else | temporary |
     ///
-    /// A 409 is final unless the server says otherwise, by a `Retry-After` or a code such as
-    /// `idempotency_key_in_use`: it may mean that an earlier attempt is still being worked on,
-    /// which time heals, but as well that the object exists already, or that the `Idempotency-Key`
-    /// was seen with another body, which it does not. A server that returns a bare 409 to the
-    /// former needs a rule.
+    /// A 409 is non-retryable unless the response has a `Retry-After` or a code such as
+    /// `idempotency_key_in_use`. It may mean that an earlier attempt is still running; then waiting
+    /// helps. It may also mean that the object exists already, or that the `Idempotency-Key` was
+    /// seen with another body; then waiting does not help. If a server sends a bare 409 while an
+    /// earlier attempt runs, write a rule for it.
     ///
-    /// The reason is the status, and the error's own code where the JSON body has one: `code`,
-    /// `reason`, `errorCode` or `errorType` of the body, of its member `error` or of the errors
-    /// that it lists, the end of an RFC 9457 `type`, or the code of an AWS service. It has at most
-    /// 64 of the characters `A-Z a-z 0-9 _ . : / -`. A text that looks like an address, an id, a
-    /// number of more than six digits or a token is left out, and so are messages.
+    /// The reason is the status, and the error's own code if the JSON body has one. The code is the
+    /// field `code`, `reason`, `errorCode` or `errorType` of the body, of its field `error`, or of
+    /// the errors that it lists. It may also be the end of an RFC 9457 `type`, or the code of an
+    /// AWS service.
     ///
-    /// The delay is that of a rule, else of `Retry-After`, else `retryDelay` of a Google error,
-    /// else of `RateLimit` and its relatives, of several allowances that are used up the longest;
-    /// else 60 s for GitHub's secondary limit. One of zero, or a date that is past, leaves the
-    /// delay to the policy's curve; a postponement then takes a second.
+    /// The code has at most 64 of the characters `A-Z a-z 0-9 _ . : / -`. Requeue leaves out error
+    /// messages, and a text that looks like an address, an id, a number of more than six digits or
+    /// a token.
+    ///
+    /// The delay comes from the first of these that names one: a rule, `Retry-After`, `retryDelay`
+    /// of a Google error, `RateLimit` and its relatives. GitHub's secondary limit without a delay
+    /// waits 60 s. If several allowances are used up, the longest delay counts.
+    ///
+    /// A delay of zero, or a date in the past, leaves the delay to the policy's curve. A
+    /// postponement then waits a second.
     #[must_use]
     pub fn from_response(response: &Response<'_>, now: SystemTime) -> Self {
         let told = retry_after::retry_after(response, now);
@@ -161,18 +166,18 @@ fn built_in(response: &Response<'_>, details: &Details, names_delay: bool) -> Fa
     let told = |class, words| {
         typed(class, format_args!("{}", told(status, words, details.own_code.as_deref())))
     };
-    // An immediate retry is what Stripe speaks of: of no use against a rate limit, whereas waiting
-    // in a queue is.
+    // Stripe's header speaks of an immediate retry. That is of no use against a rate limit, but
+    // waiting in a queue is.
     if status != 429 && response.says("stripe-should-retry", b"false") {
         return told(FailureClass::NonRetryable, Some("retry not wanted"));
     }
     if class == FailureClass::NonRetryable && response.says("stripe-should-retry", b"true") {
         return told(FailureClass::Temporary, Some("retry wanted"));
     }
-    // By RFC 9110 for 413: who names a time to come back says that the obstacle passes. So does one
-    // who still works on an earlier attempt.
+    // By RFC 9110, a 413 with `Retry-After` is temporary. A 409 with `Retry-After` comes from a
+    // server that still works on an earlier attempt.
     if matches!(status, 409 | 413) && names_delay {
-        return told(FailureClass::Temporary, Some("asks to come back"));
+        return told(FailureClass::Temporary, Some("asks for a later retry"));
     }
     // GitHub's two limits.
     if status == 403 && (names_delay || retry_after::is_used_up(response) == Some(true)) {
@@ -181,13 +186,13 @@ fn built_in(response: &Response<'_>, details: &Details, names_delay: bool) -> Fa
     told(class, None)
 }
 
-/// The facts of an error body, as far as it is one of a known shape.
+/// The facts of an error body of a known shape.
 #[derive(Default)]
 struct Details {
     /// Words that may be reasons.
     words: Vec<String>,
     aws_code: Option<String>,
-    /// The server's name for the error, if it may be told.
+    /// The server's name for the error, if it may be logged.
     own_code: Option<String>,
     retry_delay: Option<Duration>,
 }
@@ -221,7 +226,7 @@ impl Details {
         details
     }
 
-    /// Reads one object: the body itself, or its member `error`.
+    /// Reads one object: the body itself, or its field `error`.
     fn read(&mut self, object: &Value) {
         let members =
             ["reason", "code", "status", "errorCode", "errorType"].map(|name| &object[name]);
@@ -259,13 +264,12 @@ impl Details {
         PAUSES.iter().find(|(reason, _)| self.says(reason)).map(|(_, pause)| *pause)
     }
 
-    /// The first row of the table that one of the words belongs to, and the word as it stands in
-    /// the table.
+    /// The first row of the table that has one of the words, and that word as the table spells it.
     fn reason(&self) -> Option<(FailureClass, &'static str)> {
         REASONS.iter().find_map(|(class, reasons)| {
             let reason = reasons.iter().find(|reason| self.says(reason))?;
-            // Per-minute limits come with both details. A service that names a time has not run
-            // out for the day.
+            // Per-minute limits come with both details. A service that names a delay has not used
+            // up a day's quota.
             if *reason == "QuotaFailure" && self.retry_delay.is_some() {
                 return None;
             }

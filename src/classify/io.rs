@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// Kinds that say what happened. The others (`Other`, `InvalidData`, …) are wrappers: the
-/// error that they hold is looked at instead.
+/// Kinds that name a cause. The others (`Other`, `InvalidData`, …) are wrappers, so the error
+/// inside them is classified.
 const KINDS: [(ErrorKind, FailureClass, &str); 28] = {
     use FailureClass::{Quota, Temporary};
     [
@@ -32,8 +32,8 @@ const KINDS: [(ErrorKind, FailureClass, &str); 28] = {
         (ErrorKind::OutOfMemory, Temporary, "out of memory"),
         (ErrorKind::StorageFull, Temporary, "storage full"),
         (ErrorKind::QuotaExceeded, Quota, "storage quota exceeded"),
-        // These lie with the machine or with how it was set up, not with the message: another
-        // attempt may meet another machine.
+        // These causes lie in the machine or its setup, not in the message. Another attempt may run
+        // on another machine.
         (ErrorKind::NotFound, Temporary, "file not found"),
         (ErrorKind::PermissionDenied, Temporary, "file access denied"),
         (ErrorKind::AlreadyExists, Temporary, "file exists already"),

@@ -1,12 +1,17 @@
-//! Evidence → class: the class of an error, in tables that a reader can check.
+//! Finds the class of an error, by tables that a reader can check.
 //!
-//! The order of evidence: the handler's own word ([`Failure::rate_limit`] and its sisters);
-//! the user's own [`Rules`]; the type, status or code of an error, at every level of its `source()`
-//! chain; and last, the words of its message. An error that none of these knows is temporary.
+//! The order of evidence:
 //!
-//! Nothing here waits, reads a clock or logs, and no reason repeats foreign text, for an error may
-//! quote a body or a secret: of a response nothing but a short code passes, if it looks like the
-//! name of a kind of error (`code.rs`).
+//! 1. the class that the handler chose ([`Failure::rate_limit`] and the like);
+//! 2. the user's own [`Rules`];
+//! 3. the type, status or code of an error, at every level of its `source()` chain;
+//! 4. the words of its message.
+//!
+//! An error that none of these recognises is temporary.
+//!
+//! Nothing here waits, reads a clock or logs. No reason repeats foreign text, since an error may
+//! quote a body or a secret. Of a response only a short code passes, and only if it looks like the
+//! name of an error (`code.rs`).
 
 use std::error::Error;
 use std::time::Duration;
@@ -41,13 +46,13 @@ const BY_TYPE: [fn(&(dyn Error + 'static)) -> Option<Failure>; 4] =
     [io::io_error, io::elapsed, aws::error_metadata, aws::connector_error];
 
 impl Failure {
-    /// Classifies any error: by the [`Rules`] in force; failing that by type at every level of its
-    /// `source()` chain, outermost first; failing that by the words of its messages; failing that
-    /// it is temporary. [`Failure::evidence`] tells which it was.
+    /// Classifies any error. The first of these that recognises it decides: the [`Rules`] in force;
+    /// its type, at every level of its `source()` chain, outermost first; the words of its
+    /// messages. Otherwise the error is temporary. [`Failure::evidence`] tells which one decided.
     ///
-    /// An error that is boxed is passed as `&*error`, which also does for `anyhow::Error`. An
-    /// response of a server is classified better by [`Failure::from_response`], an error of the AWS
-    /// SDK by [`Failure::aws`], a gRPC status by [`Failure::from_grpc`].
+    /// Pass a boxed error, also an `anyhow::Error`, as `&*error`. Other functions know more of
+    /// their errors: [`Failure::from_response`] of a server's response, [`Failure::aws`] of an
+    /// error of the AWS SDK, and [`Failure::from_grpc`] of a gRPC status.
     ///
     /// ```
     /// use requeue::{Evidence, Failure, FailureClass};
@@ -64,8 +69,8 @@ impl Failure {
         })
     }
 
-    /// Classifies an error of the AWS SDK for Rust, of any service, by its code: throttling is a
-    /// rate limit, access trouble is non-retryable. An error without a code (a time-out, no
+    /// Classifies an error of the AWS SDK for Rust, of any service, by its code. Throttling is a
+    /// rate limit, and access trouble is non-retryable. An error without a code (a timeout, no
     /// connection) is classified as by [`Failure::classified`].
     ///
     /// ```
@@ -84,12 +89,11 @@ impl Failure {
             .unwrap_or_else(|| Self::classified(error))
     }
 
-    /// With the delay that the service named, unless the failure has one already or waits for
-    /// nothing.
+    /// Adds the delay that the service named, unless the failure has one already or is
+    /// non-retryable.
     fn told(self, delay: Option<Duration>) -> Self {
         match delay {
-            // A time that is here or past is none to wait for, and would use up every retry within
-            // seconds.
+            // A delay of zero is no wait, and would use up every retry within seconds.
             Some(delay)
                 if !delay.is_zero()
                     && self.delay().is_none()
@@ -102,12 +106,12 @@ impl Failure {
     }
 }
 
-/// As [`Failure::classified`], but `None` for what nothing recognises.
+/// As [`Failure::classified`], but `None` for an error that nothing recognises.
 pub(crate) fn recognised(error: &(dyn Error + 'static)) -> Option<Failure> {
     typed(error).or_else(|| text::classify(chain(error)))
 }
 
-/// By type alone, as [`Failure::classified`] does first.
+/// Classifies by type alone, as [`Failure::classified`] does after the rules.
 ///
 /// ```
 /// let error = std::io::Error::from(std::io::ErrorKind::TimedOut);

@@ -1,7 +1,7 @@
-//! An HTTP response as plain data, from whatever client. Knows no class.
+//! An HTTP response as plain data, from any client. This module knows no class.
 
-/// An HTTP response as plain data, from whatever client. A response is these three, so it is written
-/// as a literal.
+/// An HTTP response as plain data, from any client. Write it as a literal: it has these three
+/// fields and gets no others.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -23,7 +23,7 @@ pub struct Response<'a> {
     pub status: u16,
     /// Names, in any case, and values; a name may occur several times.
     pub headers: &'a [(&'a str, &'a [u8])],
-    /// The body, or its beginning: only JSON is read, and JSON that is cut off is not.
+    /// The body, or its beginning. The built-in tables read it only if it is complete JSON.
     pub body: &'a [u8],
 }
 

@@ -1,4 +1,4 @@
-//! When to try again, as responses say it: `Retry-After`, `RateLimit` and its older relatives, and
+//! Reads the delay that a response names: `Retry-After`, `RateLimit` and its older relatives, and
 //! durations in JSON.
 //!
 //! A malformed value is ignored, never an error; a huge one is cut to [`MAX_NAMED`]; a time that is
@@ -11,21 +11,20 @@ use jiff::fmt::friendly::SpanParser;
 
 use super::response::Response;
 
-/// No named delay is longer: 136 years, so that it can be added to any time of day. The policy cuts
-/// far earlier.
+/// The longest delay that is read: 136 years, so that it can be added to any time of day. The
+/// policy's own limit is far lower.
 const MAX_NAMED: Duration = Duration::from_secs(u32::MAX as u64);
-/// A number this large is no delay but a time of day, in seconds since the epoch.
+/// From this number on, a number is no delay but a time of day, in seconds since the epoch.
 const EPOCH_SECONDS: u64 = 1_000_000_000;
-/// And this large, in milliseconds.
+/// From this number on, the time of day is in milliseconds.
 const EPOCH_MILLIS: u64 = EPOCH_SECONDS * 1_000;
 
-/// In these AWS, Azure and `OpenAI` say the same as in `Retry-After`, in milliseconds.
+/// Headers of AWS, Azure and `OpenAI` that mean `Retry-After` in milliseconds.
 const MILLIS: [&str; 3] = ["x-amz-retry-after", "retry-after-ms", "x-ms-retry-after-ms"];
 
-/// The headers of responses that tell of several allowances: the rest of each, and when it is
-/// renewed.
+/// The headers of several allowances: the rest of each, and the time when it is renewed.
 const ALLOWANCES: [(&str, &str); 6] = [
-    // `OpenAI` and many that speak as it does: `6m0s`; Azure: seconds
+    // `OpenAI` and compatible services: `6m0s`; Azure: seconds
     ("x-ratelimit-remaining-requests", "x-ratelimit-reset-requests"),
     ("x-ratelimit-remaining-tokens", "x-ratelimit-reset-tokens"),
     // Anthropic: RFC 3339
@@ -35,7 +34,7 @@ const ALLOWANCES: [(&str, &str); 6] = [
     ("anthropic-ratelimit-output-tokens-remaining", "anthropic-ratelimit-output-tokens-reset"),
 ];
 
-/// Headers that say how many more requests are welcome.
+/// Headers with the number of requests that are still allowed.
 const REMAINING: [&str; 3] =
     ["x-ratelimit-remaining", "ratelimit-remaining", "x-rate-limit-remaining"];
 
@@ -80,15 +79,16 @@ pub(super) fn is_used_up(response: &Response<'_>) -> Option<bool> {
     Some(remaining.any(is_nothing))
 }
 
-/// Whether nothing is left: of some allowances more is taken than there was, and some have
-/// parameters, as `0;w=21600`.
+/// Whether nothing is left. The rest of an allowance may be negative, and may have parameters, as
+/// in `0;w=21600`.
 fn is_nothing(remaining: &[u8]) -> bool {
     let amount = remaining.split(|byte| *byte == b';').next().unwrap_or_default();
     str::from_utf8(amount)
         .is_ok_and(|amount| amount.trim().parse::<f64>().is_ok_and(|amount| amount <= 0.0))
 }
 
-/// Dates are compared with the server's own clock where it shows it, so that ours may be wrong.
+/// The time from which dates are counted: by the server's own clock if known, so that ours may be
+/// wrong.
 fn reference(response: &Response<'_>, now: SystemTime) -> SystemTime {
     response.values("date").find_map(date).unwrap_or(now)
 }
@@ -131,8 +131,8 @@ fn timestamp(value: &[u8]) -> Option<SystemTime> {
     Some(str::from_utf8(value).ok()?.parse::<Timestamp>().ok()?.into())
 }
 
-/// Digits and nothing else: no sign, no point, no unit. A number that does not fit is as good as
-/// the largest one.
+/// Digits and nothing else: no sign, no point, no unit. A number that does not fit counts as the
+/// largest one.
 fn number(digits: &[u8]) -> Option<u64> {
     let all_digits = !digits.is_empty() && digits.iter().all(u8::is_ascii_digit);
     all_digits.then(|| str::from_utf8(digits).ok()?.parse().ok().or(Some(u64::MAX)))?

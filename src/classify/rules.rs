@@ -1,4 +1,4 @@
-//! The user's own rules, which are asked before every built-in table.
+//! The user's own rules, which apply before every built-in table.
 
 use std::cell::OnceCell;
 use std::error::Error;
@@ -15,42 +15,40 @@ use super::text::Words;
 use crate::failure::{Evidence, Failure, FailureClass};
 
 tokio::task_local! {
-    /// The rules by which the handler that runs here classifies. Not an argument, as
-    /// [`Failure::classified`] and `.classified()?` have none: a handler names an error and nothing
-    /// else, wherever it does so.
+    /// The rules of the handler that runs here. They are no argument, because
+    /// [`Failure::classified`] and `.classified()?` take nothing but an error.
     static CURRENT: Rules;
 }
 
-/// Own rules, asked in their order and before everything built in; the first that matches wins.
+/// Rules of your own. They apply in their order, before the built-in tables; the first match wins.
 ///
-/// They are the list `rules` of the policy document, from which
-/// [`Settings::from_env`](crate::Settings::from_env) and [`str::parse`] read them, or made in code
-/// with [`on`](Self::on), or both. Whatever a handler classifies goes by the rules of its
-/// [`Settings`](crate::Settings): a response
-/// ([`Failure::from_response`], `HttpTarget`) as much as an error
+/// Write them as the list `rules` of the policy document, or in code with [`on`](Self::on), or
+/// both. [`Settings::from_env`](crate::Settings::from_env) and [`str::parse`] read the document.
+///
+/// The rules of a handler's [`Settings`](crate::Settings) apply to everything that it classifies:
+/// responses ([`Failure::from_response`], `HttpTarget`) and errors
 /// ([`ResultExt::classified`](crate::ResultExt::classified), [`Failure::classified`],
-/// [`Failure::aws`], [`Failure::from_grpc`]). A task that the handler starts is reached by
+/// [`Failure::aws`], [`Failure::from_grpc`]). For a task that the handler starts, use
 /// [`scope`](Self::scope).
 ///
-/// A rule of the document has a `match`, of which all that is given must hold:
+/// A rule of the document has a `match`. All of its conditions must hold:
 ///
 /// | condition | holds for | holds if |
 /// |---|---|---|
 /// | `status` | responses | it is the status: a number from 300 to 999, `"3xx"`, `"4xx"` or `"5xx"` |
-/// | `code` | responses, AWS errors, gRPC names | it is a code or reason of the error body, case included, wherever the body has it; or the error's own |
-/// | `header` | responses | each of these headers is there and equal to the text, whatever its case; `true` asks for none |
+/// | `code` | responses, AWS errors, gRPC names | it equals, case included, a code or reason anywhere in the error body, or the error's own code |
+/// | `header` | responses | each of these headers is there and equals the text, in any case; `true` accepts any text |
 /// | `words` | responses, errors | the beginning of the response's body (16 KiB), or of the error's messages (2,048 characters), has these whole words in this order |
 ///
-/// In place of one `status`, `code` or `words` there may be a list, of which one must hold. `class`
-/// is what the failure then is, and `delaySeconds` (0.001 to 43,200) what it waits at least,
-/// whatever the response names; without it the response's own `Retry-After` counts. `reason` (1 to
-/// 64 characters) is what logs and dead letters call it; by default they name the place of the
-/// rule.
+/// `status`, `code` and `words` may also be a list, of which one must hold. `class` is the class of
+/// the failure. `delaySeconds` (0.001 to 43,200) is its shortest wait and overrides the delay of
+/// the response. Without `delaySeconds`, the response's own `Retry-After` counts. `reason` (1 to 64
+/// characters) is its name in logs and dead letters; by default that is the place of the rule.
 ///
-/// Words within an address (`https://…`) that an error's message quotes do not count, and a target
-/// that did not respond at all is a temporary failure by any rule. A postponement (429,
-/// `Retry-After` and `Requeue-Scope: message`), and what the handler says itself, is no matter for
-/// rules.
+/// Words within an address (`https://…`) in an error's message do not count. If a target did not
+/// respond at all, the failure is temporary, whatever the rules say. Rules do not apply to a
+/// postponement (429, `Retry-After` and `Requeue-Scope: message`), nor to a class that the handler
+/// itself chose.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -79,12 +77,12 @@ enum Rule {
     Matching(Match, Effect),
 }
 
-/// The conditions of a rule of the document. An empty list asks for nothing.
+/// The conditions of a rule of the document. An empty list is no condition.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Match {
     pub(crate) statuses: Vec<RangeInclusive<u16>>,
     pub(crate) codes: Vec<String>,
-    /// Names, and the value if one is asked for.
+    /// Names, each with its value if the rule has one.
     pub(crate) headers: Vec<(String, Option<String>)>,
     pub(crate) words: Vec<Phrase>,
 }
@@ -102,17 +100,16 @@ impl Phrase {
 /// The effect of a rule of the document on a failure that it matches.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Effect {
-    /// Where the rule stands in the document: its default reason, unless the user gave it
-    /// one.
+    /// The place of the rule in the document: its default reason, unless the user gave it one.
     pub(crate) place: String,
     pub(crate) class: FailureClass,
     pub(crate) delay: Option<Duration>,
-    /// The user's name for it.
+    /// The user's name for the rule.
     pub(crate) reason: Option<String>,
 }
 
 impl Rules {
-    /// No rules: everything is left to the built-in tables.
+    /// No rules: the built-in tables classify everything.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -128,8 +125,8 @@ impl Rules {
     }
 
     /// Adds a rule for errors of type `E`, at every level of an error's `source()` chain. A rule
-    /// that returns `None` leaves the error to the rules after it; what it classifies itself goes
-    /// by the built-in tables.
+    /// that returns `None` leaves the error to the rules after it. If the rule itself classifies an
+    /// error, only the built-in tables apply.
     ///
     /// ```
     /// use requeue::{Failure, FailureClass};
@@ -162,23 +159,23 @@ impl Rules {
         self.within(|| Failure::classified(error))
     }
 
-    /// Whatever is classified within `classify` goes by these rules.
+    /// Applies these rules to everything that `classify` classifies.
     pub fn within<T>(&self, classify: impl FnOnce() -> T) -> T {
         CURRENT.sync_scope(self.clone(), classify)
     }
 
-    /// Whatever is classified by `work`, but not by tasks that it starts, goes by these rules.
+    /// Applies these rules to everything that `work` classifies, but not to tasks that it starts.
     pub fn scope<F: Future>(&self, work: F) -> impl Future<Output = F::Output> + use<F> {
         CURRENT.scope(self.clone(), work)
     }
 
-    /// How many there are.
+    /// The number of rules.
     #[must_use]
     pub fn len(&self) -> usize {
         self.0.len()
     }
 
-    /// Whether there are none.
+    /// Whether there are no rules.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -186,8 +183,8 @@ impl Rules {
 
     fn by_rules(&self, facts: &Facts<'_>) -> Option<Failure> {
         self.0.iter().find_map(|rule| match rule {
-            // Were the rules still in force, one that asks the built-in tables would be asked again
-            // for ever.
+            // If the rules were still in force, a rule that uses the built-in tables would call
+            // itself for ever.
             Rule::ByType(rule) => {
                 Self::new().within(|| chain(facts.error?).find_map(|level| rule(level)))
             }
@@ -202,13 +199,13 @@ impl fmt::Debug for Rules {
     }
 }
 
-/// All that is known of a failure and that a rule may ask for.
+/// The facts of a failure that a rule may test.
 #[derive(Default)]
 pub(super) struct Facts<'a> {
     response: Option<&'a Response<'a>>,
     error: Option<&'a (dyn Error + 'static)>,
     codes: Vec<&'a str>,
-    /// The code of the response that may be told.
+    /// The code of the response that may be logged.
     own_code: Option<&'a str>,
     words: OnceCell<Words>,
 }
@@ -222,7 +219,7 @@ impl<'a> Facts<'a> {
         Self { response: Some(response), codes: codes.collect(), own_code, ..Self::default() }
     }
 
-    /// `code` is known besides those that the error's chain shows.
+    /// `code` is a further code, besides those of the error's chain.
     pub(super) fn error(error: &'a (dyn Error + 'static), code: Option<&'a str>) -> Self {
         Self {
             error: Some(error),
@@ -235,7 +232,7 @@ impl<'a> Facts<'a> {
         Self { codes: vec![code], ..Self::default() }
     }
 
-    /// The failure that the first matching rule of those in force here makes.
+    /// The failure by the first matching rule of those in force here.
     pub(super) fn by_rules(&self) -> Option<Failure> {
         CURRENT.try_with(Rules::clone).ok()?.by_rules(self)
     }

@@ -1,8 +1,8 @@
-//! The words of an error's message: the last resort, because anyone may reword them, and because
-//! they may tell of something else.
+//! Classifies an error by the words of its message. This is the last resort: anyone may reword a
+//! message, and its words may be about something else.
 //!
-//! Only whole words and whole numbers count: "order 84010 timed out" is a time-out, and "retry in
-//! 400ms" is no 400. A number is a status only where the words around it say so.
+//! Only whole words and whole numbers count: "order 84010 timed out" is a timeout, and "retry in
+//! 400ms" is no 400. A number is a status only if the words around it say so.
 
 use std::error::Error;
 use std::fmt::{self, Write};
@@ -11,8 +11,8 @@ use super::aws;
 use super::status::class_of;
 use crate::failure::{Evidence, Failure, FailureClass};
 
-/// Phrases in lower case, the first row that matches wins: those of the longer wait come first,
-/// those that give up come last.
+/// Phrases in lower case. The first row that matches wins, so rows with a longer wait come first
+/// and non-retryable rows come last.
 const PHRASES: [(FailureClass, &str, &[&str]); 14] = {
     use FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
     [
@@ -73,7 +73,7 @@ const PHRASES: [(FailureClass, &str, &[&str]); 14] = {
                 "enotfound",
             ],
         ),
-        // That a certificate was not accepted says nothing against a message.
+        // A certificate that was not accepted is no fault of the message.
         (
             Temporary,
             "certificate not accepted",
@@ -101,9 +101,9 @@ const PHRASES: [(FailureClass, &str, &[&str]); 14] = {
     ]
 };
 
-/// A number after one of these is a status, …
+/// A number after one of these words is a status.
 const BEFORE_STATUS: [&str; 6] = ["http", "status", "statuscode", "code", "error", "response"];
-/// or with its phrase behind it; …
+/// A number with its phrase behind it is a status.
 const STATUS_LINES: [&str; 13] = [
     "400 bad request",
     "401 unauthorized",
@@ -119,7 +119,7 @@ const STATUS_LINES: [&str; 13] = [
     "503 service unavailable",
     "504 gateway timeout",
 ];
-/// … unless one of these follows: then it is an amount.
+/// A number before one of these units is an amount and no status.
 const UNITS: [&str; 12] = [
     "ms",
     "milliseconds",
@@ -134,12 +134,12 @@ const UNITS: [&str; 12] = [
     "times",
     "records",
 ];
-/// So much of a message is read; more would be a quoted body.
+/// The characters of a message that are read. More would be a quoted body.
 const MAX_CHARS: usize = 2_048;
-/// And so much of a body, for the user's own rules.
+/// The bytes of a body that are read, for the user's own rules.
 const MAX_BODY_BYTES: usize = 16 * 1024;
 
-/// The failure of which the messages of `chain` tell, if it is a known one.
+/// The failure that the messages of `chain` describe, if it is a known one.
 pub(super) fn classify<'a>(
     chain: impl Iterator<Item = &'a (dyn Error + 'static)>,
 ) -> Option<Failure> {
@@ -167,8 +167,7 @@ impl Words {
             let mut text = Bounded::default();
             // Only the part that could be printed is evidence.
             let _ = write!(text, "{error}");
-            // The numbers and words of an address tell where, not what:
-            // `https://example.com/status/404`.
+            // Numbers and words of an address are no evidence: `https://example.com/status/404`.
             let told = text.0.split_whitespace().filter(|piece| !piece.contains("://"));
             words.read(told.flat_map(split));
         }
@@ -226,7 +225,7 @@ impl Words {
     fn status(&self) -> Option<Failure> {
         let words: Vec<&str> = self.spaced.split_ascii_whitespace().collect();
         let after_its_name = words.iter().enumerate().find_map(|(at, word)| {
-            // As in "HTTP/1.1 503", where the version stands between.
+            // A version may stand between, as in "HTTP/1.1 503".
             let before = words[..at].iter().rev().find(|word| !is_http_version(word))?;
             let amount = words.get(at + 1).is_some_and(|unit| UNITS.contains(unit));
             (BEFORE_STATUS.contains(before) && !amount).then_some(*word).and_then(status)
@@ -267,7 +266,7 @@ fn split(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Takes so many characters and then no more.
+/// A text that takes so many characters and no more.
 #[derive(Default)]
 struct Bounded(String);
 

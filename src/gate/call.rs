@@ -1,5 +1,5 @@
-//! A call of the downstream service: the message that wants to make it, and the evidence that it
-//! gives of the service.
+//! A call of the downstream service: the message that calls, and the evidence that the call gives
+//! of the service.
 
 use std::time::Duration;
 
@@ -23,41 +23,41 @@ impl Caller {
     }
 }
 
-/// A message is not to be handled now.
+/// Why a message is held back now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Held {
     pub(crate) why: Deferral,
-    /// The rest of the pause, or the time until the circuit lets a message through; zero while one
-    /// is on probation.
+    /// The rest of the pause, or the time until the circuit lets a message through. Zero while a
+    /// probe runs.
     pub(crate) rest: Duration,
 }
 
 /// The evidence that a call gives of the downstream service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reply {
-    /// It works.
+    /// The service works.
     Alive,
-    /// It works, and asks for a pause.
+    /// The service works, and asks for a pause.
     Paused(Duration),
-    /// It does not work.
+    /// The service does not work.
     Down,
-    /// Nothing.
+    /// The call says nothing about the service.
     Silent,
 }
 
 /// A change that a call made for the messages of its scope.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Change {
-    /// The circuit is open now.
+    /// The call opened the circuit.
     Opened,
-    /// And now it is closed again.
+    /// The call closed the circuit.
     Closed,
 }
 
 impl Reply {
     pub(crate) fn of(failure: &Failure) -> Self {
         match (failure.class(), failure.evidence(), failure.delay()) {
-            // The message was never sent, or nothing is known of what became of it.
+            // The message was never sent, or its fate is unknown.
             (
                 _,
                 Evidence::Panic | Evidence::Unrecognised | Evidence::Body | Evidence::Connection,

@@ -1,39 +1,39 @@
-//! The health of the downstream service of a scope, by its calls: whether it works, and whether its
-//! circuit is to open.
+//! The health of the downstream service of a scope, by its calls: whether the service works, and
+//! whether its circuit opens.
 
 use super::call::Caller;
 use super::hold::Hold;
 use crate::disposition::Deferral;
 use crate::policy::CircuitBreaker;
 
-/// The calls of a scope by which its failure rate is known: a bit for each.
+/// The number of calls by which the failure rate of a scope is known: a bit for each.
 const WINDOW: u32 = u128::BITS;
-/// After so many responses in a row a service works again: one that responds to only some calls
-/// hardly gets there at random.
+/// After so many responses in a row, a service works again. A service that responds to only some
+/// calls hardly reaches that at random.
 const RECOVERED: u32 = 16;
-/// A row of failures opens the circuit when it is at most so many times as long as the threshold,
-/// however few calls get a response.
+/// A row of failures that opens the circuit is at most so many times as long as the threshold, even
+/// if few calls get a response.
 const LONGEST_ROW: u32 = 10;
-/// The calls of a scope of which one failed.
+/// The recent calls of a scope in which a call failed.
 pub(super) struct Health {
     /// The calls before the current row of failures: a bit for each, the newest one lowest, set if
     /// it got a response.
     answered: u128,
     /// Calls that failed since the last one that got a response.
     row: u32,
-    /// Their messages: no more than the threshold. One that always fails says more about itself
-    /// than about the service, and counts once.
+    /// The messages of those calls, at most as many as the threshold. A message that always fails
+    /// says more about itself than about the service, so it counts once.
     failed: Vec<u64>,
     pub(super) hold: Option<Hold>,
 }
 
 impl Health {
-    /// So far all was well.
+    /// The health before any failure.
     pub(super) fn new() -> Self {
         Self { answered: u128::MAX, row: 0, failed: Vec::new(), hold: None }
     }
 
-    /// The number of the hold that is on.
+    /// The number of the current hold.
     pub(super) fn current(&self) -> Option<u64> {
         self.hold.as_ref().map(|hold| hold.number)
     }
@@ -42,7 +42,7 @@ impl Health {
         self.hold.as_ref().is_some_and(|hold| hold.why == Deferral::CircuitOpen)
     }
 
-    /// Nothing is left to know.
+    /// Whether nothing remains to be remembered.
     pub(super) fn is_over(&self) -> bool {
         self.hold.is_none() && self.answered == u128::MAX
     }
@@ -50,10 +50,10 @@ impl Health {
     /// Notes a call that got a response.
     pub(super) fn answer(&mut self) {
         if self.is_open() && self.is_down() {
-            // How well the service worked before the outage says nothing about the time after it.
+            // The calls before the outage say nothing about the time after it.
             self.answered = 0;
         }
-        // A row that is longer than the window leaves nothing else in it.
+        // A row that is longer than the window fills it.
         self.answered = self.answered.checked_shl(self.row).unwrap_or_default() << 1 | 1;
         if self.answered.trailing_ones() >= RECOVERED {
             self.answered = u128::MAX;
@@ -70,15 +70,15 @@ impl Health {
         }
     }
 
-    /// Whether a service whose circuit is open most likely responds to nothing. One that responded
-    /// to up to half of its calls may have failed at random, unless the row is as long as the
+    /// Whether a service whose circuit is open most likely responds to nothing. If the service
+    /// responded to at most half of its calls, the row may be random, unless it is as long as the
     /// window.
     pub(super) fn is_down(&self) -> bool {
         self.answered.count_ones() > WINDOW / 2 || self.row >= WINDOW
     }
 
-    /// Whether the circuit is to open: so long a row hardly comes about at random. Where a half of
-    /// the calls are answered, it has to be twice as long as where all are.
+    /// Whether the circuit is to open, since so long a row is hardly random. If half of the calls
+    /// get a response, the row must be twice as long as if all do.
     pub(super) fn opens(&self, breaker: &CircuitBreaker) -> bool {
         let answered = self.answered.count_ones().max(WINDOW.div_ceil(LONGEST_ROW));
         let least = breaker.threshold.saturating_mul(WINDOW) / answered;

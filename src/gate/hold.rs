@@ -1,4 +1,4 @@
-//! A hold: a pause or an open circuit, which keeps messages back for a time and then lets some of
+//! A hold: a pause or an open circuit. It keeps messages back for a time, and then lets some of
 //! them probe.
 
 use std::time::{Duration, SystemTime};
@@ -7,14 +7,14 @@ use super::call::Caller;
 use crate::disposition::Deferral;
 use crate::policy::CircuitBreaker;
 
-/// How long a circuit is open at first, and by what that is multiplied when its probes fail, up to
-/// the reset timeout. So a circuit that opened at random costs a moment.
+/// The first open time of a circuit. Each time all probes fail, it is multiplied by this factor, up
+/// to the reset timeout. So a circuit that opened at random costs a moment.
 const FIRST_OPEN: Duration = Duration::from_secs(1);
 const OPEN_GROWTH: u32 = 3;
 /// Messages that probe together.
 const PROBES: u32 = 3;
 
-/// Messages are kept back for a time; then some of them probe.
+/// A hold on the messages of a scope.
 pub(super) struct Hold {
     pub(super) number: u64,
     pub(super) why: Deferral,
@@ -22,8 +22,8 @@ pub(super) struct Hold {
     length: Duration,
     /// Messages that may probe.
     pub(super) permits: u32,
-    /// How many of them are meant for messages that never failed, and for those that did. Either
-    /// may fail for its own reasons while the service works for the other.
+    /// The permits for messages that never failed, and those for messages that did. Either kind may
+    /// fail for its own reasons while the service works for the other.
     shares: [u32; 2],
     /// Permits that were given out, in the same order.
     pub(super) given: [u32; 2],
@@ -32,20 +32,20 @@ pub(super) struct Hold {
 }
 
 impl Hold {
-    /// A pause, after which one message is to probe, whichever it is.
+    /// A pause, after which one message of either kind probes.
     pub(super) fn pause(number: u64, since: SystemTime, length: Duration) -> Self {
         Self::new(number, Deferral::Paused, since, length, 1, [1, 1])
     }
 
-    /// A circuit that opens.
+    /// A circuit that opens for the first time.
     pub(super) fn open(number: u64, breaker: &CircuitBreaker, since: SystemTime) -> Self {
         let length = FIRST_OPEN.min(breaker.reset_timeout);
         Self::new(number, Deferral::CircuitOpen, since, length, PROBES, [PROBES - 1; 2])
     }
 
-    /// The circuit once more, after all probes failed. A service that responds to some calls is
-    /// probed more often. For one that responds to nothing, one message at a time is enough in the
-    /// end: in turn one that failed before and one that did not.
+    /// The next hold of the circuit, after all probes failed. A service that responds to some calls
+    /// is probed more often. For a service that responds to nothing, one message at a time is
+    /// enough in the end. It is by turns one that failed before and one that did not.
     pub(super) fn reopen(
         &self,
         number: u64,
@@ -74,16 +74,16 @@ impl Hold {
         Self { number, why, since, length, permits, shares, given: [0, 0], failed: 0 }
     }
 
-    /// The rest of it. Should the clock be set back, it begins anew: it must not last longer
-    /// than it was meant to.
+    /// The rest of the hold. If the clock is set back, the hold begins anew, so that it lasts no
+    /// longer than intended from then.
     pub(super) fn rest(&mut self, now: SystemTime) -> Duration {
         self.since = self.since.min(now);
         self.length.saturating_sub(now.duration_since(self.since).unwrap_or_default())
     }
 
-    /// Gives the message a permit to probe, or says how long it has to wait for one: zero when all
-    /// are given out. A permit that is meant for another kind of message is given to this one when
-    /// none of those came for as long again as the hold lasted.
+    /// Gives the message a permit to probe, or returns its wait for one: zero if all permits are
+    /// given. A permit for the other kind of message is given to this one if none of that kind came
+    /// for as long as the hold lasted.
     pub(super) fn probe(&mut self, caller: Caller, now: SystemTime) -> Result<(), Duration> {
         let rest = self.rest(now);
         if !rest.is_zero() {
@@ -108,8 +108,8 @@ impl Hold {
         self.given != [0, 0]
     }
 
-    /// Whether it is a pause that ended as long ago as it lasted, and nobody came to probe: that
-    /// the service asked for one then says nothing any more. A circuit stays open: the service did
+    /// Whether this is a pause that ended as long ago as it lasted, and no message probed. The
+    /// request for that pause says nothing any more. A circuit stays open, since the service did
     /// not work.
     pub(super) fn has_lapsed(&self, now: SystemTime) -> bool {
         let age = now.duration_since(self.since).unwrap_or_default();

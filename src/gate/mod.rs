@@ -1,5 +1,5 @@
-//! Decides which messages are settled without a call of the handler, by the values it is given;
-//! reads no clock. The health of the downstream services is in `protection`.
+//! Decides which messages are settled without a call of the handler. It decides by its arguments
+//! alone and reads no clock. `protection` has the health of the downstream services.
 
 use std::time::SystemTime;
 
@@ -22,7 +22,7 @@ pub(crate) use call::{Caller, Change, Held, Reply};
 pub(crate) use protection::{Permit, Protection, Standstill};
 pub use scope::Scope;
 
-/// How much of the invocation is left for a handler.
+/// Whether enough of the invocation is left for a handler.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimeLeft {
     Enough,
@@ -30,8 +30,8 @@ pub(crate) enum TimeLeft {
     TooLittle,
 }
 
-/// `None` when the handler is to be called. `given_up` is why this process gave the message up on
-/// an earlier receive.
+/// `None` if the handler is to be called. `given_up` is the reason for which this process gave the
+/// message up on an earlier receive.
 pub(crate) fn gate(
     policy: &RetryPolicy,
     dead_letter: &DeadLetterMode,
@@ -47,8 +47,8 @@ pub(crate) fn gate(
     if delivery.is_of_later_version {
         return Some(Disposition::Release(ReleaseReason::LaterVersion));
     }
-    // Before all else: a message that was given up must not be given up again, or its annotation
-    // would be sent for ever.
+    // First of all: a message that was given up must not be given up again, or its annotation would
+    // be sent for ever.
     if let Some(said) = &delivery.state.dead_letter {
         return Some(match dead_letter {
             DeadLetterMode::Redrive | DeadLetterMode::Annotate => {
@@ -64,7 +64,7 @@ pub(crate) fn gate(
     let age = now.duration_since(delivery.first_sent).unwrap_or_default();
     let ttl = [policy.message_ttl, delivery.limits.ttl].into_iter().flatten().min();
     let is_expired = ttl.is_some_and(|ttl| age > ttl);
-    // Its group may pass a message that has expired.
+    // An expired message is left out, since its group may pass it.
     if let Some(reason) = given_up.filter(|_| !(is_expired && delivery.is_fifo())) {
         return Some(match dead_letter {
             // A copy of it would be handled anew.
@@ -73,12 +73,12 @@ pub(crate) fn gate(
             DeadLetterMode::Annotate | DeadLetterMode::Direct(_) => Disposition::DeadLetter(reason),
         });
     }
-    // No handler is given this record, so it costs no time; and it must not be deferred: a copy
-    // would lack what could not be read.
+    // No handler gets this record, so it takes no time. It must not be deferred, since a copy would
+    // lack the part that could not be read.
     if delivery.defect.is_some() {
         return None;
     }
-    // On a FIFO queue nobody of us has written it.
+    // On a FIFO queue Requeue does not write `notBefore`, so it is not ours.
     let ours = delivery.state.not_before.filter(|_| !delivery.is_fifo());
     let due =
         ours.map(|due| policy::believed_due(policy, due, now)).max(delivery.limits.not_before);
@@ -93,11 +93,11 @@ pub(crate) fn gate(
         match (dead_letter, usage.receives_are_retries) {
             (DeadLetterMode::Direct(_), false) => return Some(Disposition::DeadLetter(reason)),
             (_, false) => return Some(Disposition::Release(ReleaseReason::GivenUp)),
-            // Its successors in its group have been let past.
+            // Its successors in its group have passed it already.
             (DeadLetterMode::Redrive | DeadLetterMode::Annotate, true) if delivery.is_fifo() => {
                 return Some(Disposition::Release(ReleaseReason::GivenUp));
             }
-            // Receives without a call count too, so that it may never have been handled.
+            // Receives without a call count too, so the message may never have been handled.
             (_, true) => {}
         }
     }

@@ -1,8 +1,10 @@
-//! Pause and circuit breaker: which messages may call their downstream service, by scope, shared by
-//! all batches of an execution environment. Decides by the values it is given; reads no clock.
+//! Pause and circuit breaker: which messages may call their downstream service, by scope. All
+//! batches of an execution environment share it. It decides by its arguments alone and reads no
+//! clock.
 //!
-//! [`CircuitBreaker`] has the settings of this; the state is here. That `settle/hold.rs` holds
-//! sends back is another matter: it spares no service, and one send without a response is enough
+//! [`CircuitBreaker`] has the settings, and this module the state. `settle/hold.rs`, which holds
+//! back sends, is separate: it protects no service, and one send without a response is enough for
+//! it.
 //! for it.
 
 use std::collections::HashMap;
@@ -17,31 +19,31 @@ use super::scope::Scope;
 use crate::disposition::Deferral;
 use crate::policy::{CircuitBreaker, RetryPolicy};
 
-/// Scopes that failed lately, most of which come from messages; those beyond are not
-/// protected.
+/// The most scopes that are remembered after a failure, since most scopes come from messages.
+/// Further ones are not protected.
 const MAX_SCOPES: usize = 10_000;
 /// The health of the downstream services.
 pub(crate) struct Protection {
     max_pause: Option<Duration>,
     circuit_breaker: Option<CircuitBreaker>,
-    /// Those that failed, and nothing is known of their recovery.
+    /// The scopes that failed and have not recovered.
     scopes: Mutex<HashMap<Scope, Health>>,
-    /// Whether a message had a key: the next one may have another.
+    /// Whether any message had a key. If one has, the next may have another key.
     is_keyed: AtomicBool,
-    /// Holds so far, of whatever scope. A scope that recovered is forgotten, and the probe of an
-    /// earlier hold may still be on its way.
+    /// The number of holds so far, in all scopes. A scope that recovered is forgotten, but the
+    /// probe of an earlier hold may still run.
     holds: AtomicU64,
 }
 
-/// The one scope of all messages is held: most that come now could only be deferred.
+/// The only scope of all messages is held, so most messages could only be deferred.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Standstill {
     pub(crate) why: Deferral,
-    /// Until messages may probe; zero if they may now.
+    /// The time until messages may probe; zero if they may now.
     pub(crate) rest: Duration,
-    /// How many of them may.
+    /// The number of messages that may probe.
     pub(crate) permits: u32,
-    /// Tells one hold from the next.
+    /// The number of the hold, which differs from the next hold's.
     pub(crate) hold: u64,
 }
 
@@ -61,8 +63,8 @@ impl Protection {
         self.scopes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether messages have one scope in common, and it is held. That they had one key so far does
-    /// not say that the next one has it.
+    /// The hold, if all messages share one scope and it is held. If all messages had one key so
+    /// far, the next one may still have another.
     pub(crate) fn standstill(&self, now: SystemTime) -> Option<Standstill> {
         if self.is_keyed.load(Ordering::Relaxed) {
             return None;
@@ -83,8 +85,8 @@ impl Protection {
         }
     }
 
-    /// Lets a message through, unless its scope is held. The first ones after a hold probes: until
-    /// a permit of theirs is given back, the others are held.
+    /// Lets a message through, unless its scope is held. After a hold the first messages probe.
+    /// Until one of them gives its permit back, the others are held.
     pub(crate) fn admit(
         self: &Arc<Self>,
         scope: Scope,
@@ -106,7 +108,7 @@ impl Protection {
         Ok(Permit { protection: Arc::clone(self), scope, caller, probes: Some(hold.number) })
     }
 
-    /// For a message that is not to be held.
+    /// A permit for a message that is not to be held.
     pub(crate) fn permit(self: &Arc<Self>, scope: Scope, caller: Caller) -> Permit {
         self.note_use(scope);
         Permit { protection: Arc::clone(self), scope, caller, probes: None }
@@ -170,12 +172,12 @@ impl Protection {
         }
     }
 
-    /// Of the next hold.
+    /// The number of the next hold.
     fn number(&self) -> u64 {
         self.holds.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Lets another message probe a hold, if it is the current one still.
+    /// Lets another message probe a hold, if it is still the current one.
     fn release(&self, scope: Scope, caller: Caller, probed: u64) {
         if let Some(health) =
             self.scopes().get_mut(&scope).filter(|health| health.current() == Some(probed))
@@ -186,7 +188,7 @@ impl Protection {
     }
 }
 
-/// The entry of a scope, a new one if need be; `None` when there is no room for it.
+/// The entry of a scope, a new one if necessary; `None` if there is no room for it.
 fn health_of(
     scopes: &mut HashMap<Scope, Health>,
     scope: Scope,
@@ -201,12 +203,12 @@ fn health_of(
         .then(|| scopes.entry(scope).or_insert_with(Health::new))
 }
 
-/// The leave to call, to be given back with the result of the call.
+/// The permission to call. It is given back with the result of the call.
 pub(crate) struct Permit {
     protection: Arc<Protection>,
     scope: Scope,
     caller: Caller,
-    /// The hold that this call is to probe.
+    /// The hold that this call probes.
     probes: Option<u64>,
 }
 
@@ -221,7 +223,7 @@ impl Permit {
 }
 
 impl Drop for Permit {
-    /// Nobody learned the result of the call, so another one may probe.
+    /// The result of the call was lost, so another message may probe.
     fn drop(&mut self) {
         if let Some(probed) = self.probes {
             self.protection.release(self.scope, self.caller, probed);

@@ -1,9 +1,9 @@
-//! Which messages call the same downstream service.
+//! Scopes: groups of messages that call the same downstream service.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// The messages that call the same downstream service: a pause or an open circuit keeps back those
-/// of its scope, and none of another scope.
+/// The messages that call the same downstream service. A pause or an open circuit defers only
+/// messages of its own scope.
 ///
 /// ```
 /// use requeue::Scope;
@@ -14,9 +14,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 pub struct Scope(pub(super) Option<u64>);
 
 impl Scope {
-    /// By a key such as the host or the tenant, of which only a hash is kept. The default is the
-    /// scope of all messages where none has a key: a [`Worker`](crate::Worker) that has only met it
-    /// takes it for that of the next ones too.
+    /// The scope of a key such as a host or a tenant; only a hash of the key is kept. The default
+    /// is the scope of all messages without a key. A [`Worker`](crate::Worker) that has met only
+    /// that scope expects it of the next messages too.
     #[must_use]
     pub fn of(key: &(impl Hash + ?Sized)) -> Self {
         Self(Some(hash(key)))

@@ -24,9 +24,9 @@ pub trait Body: Sized + Send + 'static {
 }
 
 impl<T: DeserializeOwned + Send + 'static> Body for T {
-    /// The failure says where the body does not fit, and not what stands there.
+    /// The failure names the place where the body does not fit, but not the text there.
     fn read(raw: Raw) -> Result<Self, Failure> {
-        // serde reads a `String` from a JSON string alone, which is no use to anybody.
+        // serde would read a `String` only from a JSON string, but here a `String` is any text.
         let mut text = None::<Self>;
         if let Some(text) = (&mut text as &mut dyn Any).downcast_mut::<Option<String>>() {
             *text = Some(raw.to_string());
@@ -95,14 +95,14 @@ impl AsRef<str> for Raw {
     }
 }
 
-/// The text, without a change.
+/// Prints the text unchanged.
 impl fmt::Display for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.pad(self)
     }
 }
 
-/// Its length alone, since the text may be secret.
+/// Prints the length alone, since the text may be secret.
 impl fmt::Debug for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Raw({} bytes)", self.len())

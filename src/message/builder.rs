@@ -9,17 +9,17 @@ use crate::clock::after;
 use crate::delivery::Delivery;
 use crate::queue::{Attribute, QueueArn};
 
-/// As [`Limits::timeout`](crate::Limits::timeout).
+/// The default of [`Limits::timeout`](crate::Limits::timeout).
 const TIME_LEFT: Duration = Duration::from_secs(30);
-/// As in the policy `standard`.
+/// The retries of the policy `standard`.
 const MAX_RETRIES: u32 = 50;
 
 /// A message for a unit test of a handler; see [`Message::builder`] for an example.
 ///
-/// Unless a test says otherwise, it is the first attempt at a message of the standard queue
-/// `orders`, without attributes, sent now, and the handler has 30 s.
+/// By default it is the first attempt at a message of the standard queue `orders`. It has no
+/// attributes, was sent now, and its handler has 30 s.
 ///
-/// A test of retries takes `requeue::testing::World`, of the feature `embedded`.
+/// To test retries, use `requeue::testing::World`, of the feature `embedded`.
 #[must_use = "`build` makes the message"]
 pub struct MessageBuilder<T> {
     body: T,
@@ -56,7 +56,7 @@ impl<T> MessageBuilder<T> {
         self
     }
 
-    /// With a message attribute of the type `String`.
+    /// Adds a message attribute of the type `String`.
     pub fn attribute(mut self, name: &str, value: &str) -> Self {
         self.delivery.attributes.insert(name.to_owned(), Attribute::text(value));
         self
@@ -68,7 +68,7 @@ impl<T> MessageBuilder<T> {
         self
     }
 
-    /// Which attempt it is, 1 the first time.
+    /// The number of the attempt, 1 the first time.
     ///
     /// # Panics
     ///
@@ -78,7 +78,7 @@ impl<T> MessageBuilder<T> {
         self
     }
 
-    /// All retries are used.
+    /// Makes it the last attempt: all retries are used.
     pub fn last_attempt(mut self) -> Self {
         self.is_last_attempt = true;
         self

@@ -21,13 +21,13 @@ mod builder;
 pub use body::{Body, Raw};
 pub use builder::MessageBuilder;
 
-/// Which attempt a delivery is, counted from 1.
+/// The number of an attempt, counted from 1.
 pub type Attempt = NonZeroU32;
 
 /// One delivery as the handler sees it.
 ///
-/// The body is a type of your own that serde can read, or [`Raw`] for the text itself, which is the
-/// same, byte for byte, on every attempt.
+/// The body is a type of your own that serde can read, or [`Raw`] for the text itself. The text is
+/// the same, byte for byte, on every attempt.
 ///
 /// ```
 /// # use requeue::{Failure, Message};
@@ -44,15 +44,15 @@ pub type Attempt = NonZeroU32;
 pub struct Message<T = Raw> {
     body: T,
     delivery: Arc<Delivery>,
-    /// For want of a message id.
+    /// The idempotency key of a message without an id.
     random_key: Option<String>,
     max_retries: u32,
     deadline: Instant,
 }
 
 impl<T: Body> Message<T> {
-    /// Reads the body; fails with a non-retryable failure when it does not fit the type. `sample`
-    /// is this message's random number.
+    /// Reads the body. If it does not fit the type, the failure is non-retryable. `sample` is this
+    /// message's random number.
     pub(crate) fn new(
         delivery: &Arc<Delivery>,
         max_retries: u32,
@@ -117,7 +117,7 @@ impl<T> Message<T> {
         self.body
     }
 
-    /// The id of this delivery's message, which changes with every retry; `None` in a malformed
+    /// The id of this delivery's message, which changes with every copy; `None` in a malformed
     /// event.
     pub fn id(&self) -> Option<&str> {
         self.delivery.message_id.as_deref()
@@ -129,11 +129,11 @@ impl<T> Message<T> {
         self.delivery.original_id()
     }
 
-    /// A text that is the same on every attempt at this message, and on no other message's: the id
-    /// of its first delivery. Give it to a downstream service that recognises repeated requests.
+    /// The id of the message's first delivery: the same on every attempt, and different for every
+    /// other message. Give it to a downstream service that recognises repeated requests.
     ///
-    /// SQS gives every message an id. An event that somebody wrote by hand may lack it; the key is
-    /// random then, so that no two messages share one, and another one on the next attempt.
+    /// SQS gives every message an id, but an event that somebody wrote by hand may lack it. The key
+    /// is then random on each attempt, so that no two messages share one.
     ///
     /// ```
     /// # use requeue::Message;
@@ -175,16 +175,15 @@ impl<T> Message<T> {
         self.delivery.group_id.as_deref()
     }
 
-    /// The trace to which the message belongs, as W3C Trace Context has it: its attribute
-    /// `traceparent`, or else what SQS has kept for X-Ray. With it a handler continues the trace of
-    /// who sent the message; `HttpTarget` does so by itself.
+    /// The trace to which the message belongs, as W3C Trace Context has it. It is the attribute
+    /// `traceparent`, or else the trace that SQS has kept for X-Ray. With it a handler continues
+    /// the producer's trace. `HttpTarget` does so by itself.
     pub fn traceparent(&self) -> Option<Cow<'_, str>> {
         let kept = || self.delivery.trace_header.as_deref().and_then(trace::of_header);
         self.own_traceparent().map(Cow::Borrowed).or_else(|| kept().map(Cow::Owned))
     }
 
-    /// The companion of the `traceparent` of the same message: the attribute `tracestate`, if it
-    /// has both.
+    /// The attribute `tracestate` of a message that also has the attribute `traceparent`.
     pub fn tracestate(&self) -> Option<&str> {
         self.own_traceparent()?;
         self.attribute(trace::TRACESTATE)
@@ -194,13 +193,15 @@ impl<T> Message<T> {
         self.delivery.attributes.get(trace::TRACEPARENT).and_then(trace::of_attribute)
     }
 
-    /// Why the message was given up, of one that is handled in a dead-letter queue or was brought
-    /// back from one; else `None`. In the mode [`Redrive`](crate::DeadLetterMode::Redrive) no
-    /// reason is known. In the dead-letter queue the class of the last retry and the source may be;
-    /// of a message that was brought back, nothing is, and this is `None`.
+    /// Why the message was given up, for a message in a dead-letter queue or a redriven one;
+    /// otherwise `None`.
     ///
-    /// It is the same on every attempt. `HttpTarget` sends it as
-    /// `X-Requeue-Dead-Letter-…` headers.
+    /// In the mode [`Redrive`](crate::DeadLetterMode::Redrive) no reason is known. In the
+    /// dead-letter queue the class of the last retry and the source queue may be known. For a
+    /// redriven message neither is, and this is `None`.
+    ///
+    /// The value is the same on every attempt. `HttpTarget` sends it as `X-Requeue-Dead-Letter-…`
+    /// headers.
     ///
     /// ```
     /// # use requeue::{Failure, FailureClass, Message};
@@ -216,7 +217,7 @@ impl<T> Message<T> {
         self.delivery.state.last_dead_letter.as_deref().map(DeadLetterInfo::read)
     }
 
-    /// Which attempt this is: 1 the first time.
+    /// The number of this attempt: 1 the first time.
     pub fn attempt(&self) -> Attempt {
         Attempt::MIN.saturating_add(self.delivery.retries())
     }
@@ -226,11 +227,11 @@ impl<T> Message<T> {
         self.delivery.retries()
     }
 
-    /// How often SQS delivered this copy. It is more than once
+    /// How often SQS delivered this copy. The count is above 1
     ///
-    /// - after a crash or a time-out of the function, and after a throttled invocation,
+    /// - after a crash or a timeout of the function, and after a throttled invocation,
     /// - if the message was left to SQS, or its copy was not confirmed,
-    /// - for each further attempt of a message that waits by its visibility (a FIFO queue,
+    /// - for each further attempt of a message that waits by its visibility timeout (a FIFO queue,
     ///   [`Strategy::Visibility`](crate::Strategy::Visibility)),
     /// - in a dead-letter queue, since the receives in its source queue count.
     pub fn receive_count(&self) -> u32 {
@@ -242,13 +243,14 @@ impl<T> Message<T> {
         self.delivery.retries() >= self.max_retries
     }
 
-    /// When the message was first sent, by SQS's clock. A message that a redrive policy moved
-    /// starts afresh: it was sent when it was first received here.
+    /// When the message was first sent, by SQS's clock. For a message that a redrive policy moved,
+    /// this is its first receive in this queue.
     pub fn first_sent(&self) -> SystemTime {
         self.delivery.first_sent
     }
 
-    /// When the message was first received, by SQS's clock; here, if a redrive policy moved it.
+    /// When SQS first delivered the message, by SQS's clock. For a message that a redrive policy
+    /// moved, only receives in this queue count.
     pub fn first_received(&self) -> SystemTime {
         self.delivery.first_received
     }
@@ -259,7 +261,7 @@ impl<T> Message<T> {
     }
 }
 
-/// Without the body and the attributes, which may be secret.
+/// Leaves out the body and the attributes, which may be secret.
 impl<T> fmt::Debug for Message<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Message")

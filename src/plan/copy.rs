@@ -1,5 +1,5 @@
-//! A copy to be sent: its text, its delay and where it goes. Built once, with all that decides
-//! whether SQS can take it.
+//! A copy to be sent: its text, its delay and its destination. It is built once, together with the
+//! check that SQS can take it.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -22,8 +22,8 @@ pub(crate) struct Copy {
     pub(crate) to: Arc<QueueArn>,
     body: Stamped,
     delay: Delay,
-    /// How long the original is hidden if SQS does not confirm the copy; `None` leaves it to its
-    /// visibility timeout.
+    /// How long the original is hidden if SQS does not confirm the copy. `None` leaves the original
+    /// to its visibility timeout.
     pub(crate) hidden_if_unsent: Option<Duration>,
 }
 
@@ -32,14 +32,14 @@ pub(crate) struct Copy {
 pub(crate) enum Unsendable {
     /// The body cannot carry the count, and wrapping is switched off.
     NotWrappable,
-    /// It has no room for the retry fields.
+    /// The message has no room for the retry fields.
     MessageTooLong,
     /// The dead-letter queue is the queue itself.
     NoDeadLetterQueue,
 }
 
 impl Unsendable {
-    /// As a settlement has it.
+    /// The code in a settlement.
     pub(crate) fn code(self) -> String {
         match self {
             Self::NotWrappable => "NotWrappable",
@@ -80,7 +80,7 @@ impl Copy {
         self.body.set_timestamp(now);
     }
 
-    /// As it is sent, a copy of this delivery.
+    /// The entry that sends this copy of `delivery`.
     pub(crate) fn outgoing<'a>(&'a self, delivery: &'a Delivery) -> Outgoing<'a> {
         let id = delivery.message_id.as_deref().filter(|_| self.to.is_fifo());
         Outgoing {
@@ -88,8 +88,7 @@ impl Copy {
             delay: self.delay,
             attributes: &delivery.attributes,
             group_id: delivery.group_id.as_deref().or(id),
-            // The same message is not twice in the dead-letter queue, though it should be sent
-            // there twice.
+            // If the dead letter is sent twice, it is in the dead-letter queue once.
             deduplication_id: id,
         }
     }
@@ -107,8 +106,7 @@ fn carried(delivery: &Delivery) -> RetryState {
     state
 }
 
-/// The state of a copy that waits, deferred if there is a reason for that, and else for its next
-/// retry.
+/// The state of a copy that waits: deferred if `why` is set, otherwise for its next retry.
 pub(super) fn waiting(
     delivery: &Delivery,
     why: Option<Deferral>,
@@ -132,7 +130,8 @@ pub(super) fn waiting(
     state
 }
 
-/// The state of a dead letter. One that was given up on an earlier receive says why already.
+/// The state of a dead letter. A message that was given up on an earlier receive has its reason
+/// already.
 pub(super) fn given_up(
     delivery: &Delivery,
     reason: DeadLetterReason,
@@ -156,14 +155,14 @@ pub(super) fn sent_elsewhere(
     RetryState { source, ..given_up(delivery, reason, failure, at) }
 }
 
-/// Why a message was given up, as the reader of the dead-letter queue finds it.
+/// Why a message was given up, as a reader of the dead-letter queue sees it.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Annotation<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     class: Option<&'static str>,
     reason: &'static str,
-    /// The failure's own words.
+    /// The reason of the failure.
     #[serde(skip_serializing_if = "Option::is_none")]
     detail: Option<&'a str>,
     retry_count: u32,

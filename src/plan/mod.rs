@@ -1,6 +1,6 @@
-//! How a decision is carried out for one delivery, and whether the messages behind it in its FIFO
-//! group may proceed. Pure: the only place that knows what FIFO queues, strategies, dead-letter
-//! modes and missing ids change about a disposition.
+//! Plans how a decision is carried out for one delivery, and whether the messages behind it in its
+//! FIFO group may proceed. It is pure. No other module knows how FIFO queues, strategies,
+//! dead-letter modes and missing ids change a disposition.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -25,14 +25,14 @@ pub(crate) struct Decision {
     pub(crate) failure: Option<Failure>,
     /// How long the handler ran; `None` if it was not called.
     pub(crate) elapsed: Option<Duration>,
-    /// When it was decided.
+    /// The time of the decision.
     pub(crate) at: SystemTime,
     /// The random number of this delivery.
     pub(crate) sample: f64,
 }
 
 impl Decision {
-    /// About a delivery whose handler was not called.
+    /// The decision about a delivery whose handler was not called.
     pub(crate) fn uncalled(
         delivery: Arc<Delivery>,
         disposition: Disposition,
@@ -48,19 +48,20 @@ impl Decision {
 pub(crate) enum Plan {
     /// The host deletes the message.
     Done,
-    /// SQS keeps the message as it is; `unsent` says why no copy can be sent, if one was wanted.
+    /// SQS keeps the message unchanged; `unsent` says why no copy can be sent, if one was wanted.
     Keep { unsent: Option<Unsendable> },
-    /// SQS keeps the message, and is asked to deliver it again at once. A refusal only delays it.
+    /// SQS keeps the message and delivers it again at once. If SQS refuses that, the delivery is
+    /// only later.
     Show { queue: Arc<QueueArn> },
     /// SQS keeps the message, and hides it for so long; `unsent` says why no copy can be sent, if
     /// one was wanted.
     Hide { queue: Arc<QueueArn>, wait: Duration, unsent: Option<Unsendable> },
-    /// A copy is sent; the original is deleted once SQS has confirmed it.
+    /// A copy is sent. After SQS confirms it, the original is deleted.
     Copy(Copy),
 }
 
-/// Whether the messages behind one in its FIFO group may proceed. Without a group nothing is behind
-/// a message.
+/// Whether the messages behind a message in its FIFO group may proceed. Without a group, no message
+/// is behind another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Successors {
     /// They may be handled.
@@ -88,8 +89,8 @@ pub(crate) struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    /// Plans one decision. `is_lapsed`: SQS may have delivered the message to somebody else
-    /// meanwhile.
+    /// Plans one decision. If `is_lapsed` is set, SQS may have delivered the message to another
+    /// receiver.
     pub(crate) fn plan(&self, mut decision: Decision, is_lapsed: bool) -> Planned {
         let dead_letter = self.dead_letter_mode(&decision.delivery, decision.at);
         decision.disposition = self.feasible(&decision, dead_letter, is_lapsed);
@@ -108,9 +109,9 @@ impl<'a> Planner<'a> {
         Planned { decision, plan, successors }
     }
 
-    /// The mode that the settings choose, or [`DeadLetterMode::Redrive`] where its copy cannot be
-    /// made: a copy needs the whole record, and on a FIFO queue it would lose its place. A FIFO
-    /// message that cannot be sent to the dead-letter queue gets there by its receives, or SQS
+    /// The mode of the settings, or [`DeadLetterMode::Redrive`] if that mode's copy cannot be made.
+    /// A copy needs the whole record, and on a FIFO queue it would lose its place. If a FIFO
+    /// message cannot be sent to the dead-letter queue, its receives get it there; otherwise SQS
     /// would move its group there unhandled.
     pub(crate) fn dead_letter_mode(
         &self,
@@ -131,8 +132,8 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// The disposition that can be carried out for this record: a copy needs a queue and a message
-    /// that is still ours, and SQS can only be told by its id to keep a message.
+    /// The disposition that can be carried out for this record. A copy needs a queue, and a message
+    /// that no other receiver has. Without an id, SQS cannot be told to keep a message.
     fn feasible(
         &self,
         decision: &Decision,
@@ -144,14 +145,14 @@ impl<'a> Planner<'a> {
             policy::defer(self.policy, Deferral::Unreportable, delivery.deferrals(), *at, *sample)
         };
         match *wanted {
-            // A finished message is done, whoever has it now; and an abandoned handler costs no
-            // call.
+            // A finished message is done, even if another receiver has it. An abandoned handler
+            // causes no call.
             Disposition::Complete | Disposition::Release(ReleaseReason::Abandoned) => *wanted,
             _ if is_lapsed => Disposition::Release(ReleaseReason::Lapsed),
             Disposition::Requeue { .. } if self.mode == Mode::Report => {
                 Disposition::Release(ReleaseReason::Reported)
             }
-            // Without an id it waits by a copy in every other mode.
+            // In every other mode, a message without an id waits in a copy.
             Disposition::Defer { .. }
                 if self.mode == Mode::Report && delivery.strategy == Strategy::Copy =>
             {
@@ -193,15 +194,15 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether SQS could not be told to keep it, and it can be sent again instead.
+    /// Whether SQS cannot be told to keep the message, but a copy of it can be sent.
     fn is_sent_for_want_of_an_id(&self, delivery: &Delivery) -> bool {
         let can_be_copied =
             delivery.defect.is_none() && delivery.queue.is_some() && !delivery.is_fifo();
         delivery.message_id.is_none() && can_be_copied && self.mode == Mode::Requeue
     }
 
-    /// A message that waits, deferred if there is a reason for that, and else for its next retry;
-    /// `hidden_if_unsent` is how long it is hidden if no copy can be sent.
+    /// Plans a wait: a deferral if `why` is set, otherwise the wait for the next retry. If no copy
+    /// can be sent, the message is hidden for `hidden_if_unsent`.
     fn wait(
         &self,
         decision: &Decision,
@@ -222,10 +223,10 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// A message that SQS keeps for another reason than to be retried.
+    /// Plans a message that SQS keeps, but not for a retry.
     fn release(&self, delivery: &Delivery, reason: ReleaseReason) -> (Plan, Successors) {
         match reason {
-            // Behind one that the end of the host keeps from its turn, no other is handled either.
+            // If the end of the host stops this message, it stops all messages behind it too.
             ReleaseReason::ShuttingDown => (show(delivery), Successors::Proceed),
             ReleaseReason::Annotated if delivery.is_fifo() => self.leave_behind(delivery),
             ReleaseReason::Annotated
@@ -289,22 +290,22 @@ impl<'a> Planner<'a> {
         }
     }
 
-    /// Whether those behind a message that was given up without a copy may pass it. One that failed
-    /// for good may be handled again on each receive, by a process that does not know that it was
-    /// given up, until its receives say that its retries are used up.
+    /// Whether the messages behind a message that was given up without a copy may pass it. Until
+    /// its receives use up its retries, another process may handle it again on any receive, not
+    /// knowing that it was given up.
     fn is_left_behind(&self, delivery: &Delivery) -> bool {
         delivery.is_fifo() && policy::is_spent(self.policy, &delivery.usage())
     }
 
-    /// A FIFO message on its way to the dead-letter queue, which those behind it pass. SQS holds
-    /// them back while it is in flight, so it is to be receivable at once; but without a redrive
-    /// policy it would go round and round.
+    /// Plans a FIFO message that is on its way to the dead-letter queue and lets its successors
+    /// pass. SQS holds them back while it is in flight, so it becomes receivable at once. Without a
+    /// redrive policy that would never end, so a stuck message is kept.
     fn leave_behind(&self, delivery: &Delivery) -> (Plan, Successors) {
         let is_stuck = policy::is_stuck(self.policy, &delivery.usage());
         (if is_stuck { Plan::Keep { unsent: None } } else { show(delivery) }, Successors::Proceed)
     }
 
-    /// Whether a dead letter can be sent, whatever the words of its last failure.
+    /// Whether a dead letter can be sent, with a reason of any length.
     fn fits(&self, delivery: &Delivery, url: &QueueUrl, now: SystemTime) -> bool {
         let reason = DeadLetterReason::RetriesExhausted;
         let is_elsewhere =
@@ -331,8 +332,8 @@ fn copy_or_keep(copy: Result<Copy, Unsendable>) -> Plan {
     copy.map_or_else(|unsent| Plan::Keep { unsent: Some(unsent) }, Plan::Copy)
 }
 
-/// Where the dead letters of a queue are sent; `None` if that is the queue itself, in which they
-/// would go round.
+/// The queue to which the dead letters of a queue are sent. `None` if that is the queue itself,
+/// since they would return for ever.
 fn dead_letter_queue_of(queue: &QueueArn, url: &QueueUrl) -> Option<Arc<QueueArn>> {
     Some(url.arn(queue.partition(), queue.region())).filter(|other| other != queue).map(Arc::new)
 }

@@ -23,12 +23,12 @@ pub enum Backoff {
     Exponential {
         /// The first delay.
         base: Duration,
-        /// At least 1; a lower value, or no number, counts as 1.
+        /// At least 1; a lower value, or NaN, counts as 1.
         multiplier: f64,
     },
     /// `base · (n + 1)`
     Linear {
-        /// The first delay, and what each further one adds.
+        /// The first delay, and the step of each further one.
         base: Duration,
     },
     /// `base` times 1, 1, 2, 3, 5, 8, 13, …: each the sum of the two before it.
@@ -45,7 +45,7 @@ pub enum Backoff {
     List {
         /// The first delay.
         first: Duration,
-        /// Those after it.
+        /// The delays after it.
         then: Vec<Duration>,
     },
 }
@@ -63,7 +63,7 @@ impl Backoff {
         }
     }
 
-    /// The word of the policy document; `list` of one that has a list.
+    /// The word of the policy document; `list` for a list of delays.
     #[must_use]
     pub const fn as_str(&self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl Backoff {
 }
 
 fn exponential(base: Duration, multiplier: f64, retries: u32) -> Duration {
-    // 0 · ∞ is no number: a base of zero stays zero.
+    // 0 · ∞ is NaN: a base of zero stays zero.
     if base.is_zero() {
         return base;
     }

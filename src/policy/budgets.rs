@@ -6,21 +6,21 @@ use super::usage::Usage;
 use super::{ClassPolicy, RetryPolicy};
 use crate::disposition::{DeadLetterReason, Strategy};
 
-/// A queue that allows so many receives more than the policy asks for has most likely no
-/// `maxReceiveCount` at all: AWS recommends five.
+/// The most spare receives, beyond those that the policy needs. A queue with more has most likely
+/// no `maxReceiveCount`: AWS recommends five.
 const MAX_SPARE_RECEIVES: u32 = 20;
 
 /// Whether SQS has delivered this copy so often that no redrive policy seems to move it.
 pub(crate) fn is_stuck(policy: &RetryPolicy, usage: &Usage<'_>) -> bool {
     let asked_for = match usage.strategy {
         Strategy::Copy => 0,
-        // A receive for each retry, and as many that end without a call.
+        // One receive for each retry, and as many receives that end without a call.
         Strategy::Visibility => policy.max_retries.saturating_mul(2),
     };
     usage.receive_count > asked_for.saturating_add(MAX_SPARE_RECEIVES)
 }
 
-/// Whether a failure of this receive finds all retries used, whatever its class.
+/// Whether a failure of this receive, of any class, finds all retries used.
 pub(crate) fn is_spent(policy: &RetryPolicy, usage: &Usage<'_>) -> bool {
     usage.retries() >= max_retries(policy, usage)
 }
@@ -65,8 +65,8 @@ pub(super) fn no_retry_left(
     retries >= policy.max_retries || class.max_retries.is_some_and(|max| class_retries >= max)
 }
 
-/// The rest of the age budget at the time `at`, in whole seconds: SQS knows no others, and a
-/// wait that is rounded up must not leave the budget.
+/// The rest of the age budget at the time `at`, in whole seconds. SQS knows only whole seconds, and
+/// a wait that is rounded up must stay within the budget.
 pub(super) fn time_left(
     class: &ClassPolicy,
     first_received: SystemTime,

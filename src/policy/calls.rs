@@ -1,5 +1,4 @@
-//! How a call to SQS is tried again: a matter of moments within one invocation, apart from the
-//! retries of messages.
+//! How a call to SQS is tried again, within one invocation. The retries of messages are separate.
 
 use std::time::Duration;
 
@@ -7,11 +6,14 @@ use super::{Backoff, Jitter, Spread};
 
 /// How a call to SQS that failed is tried again. It uses up no retry of a message.
 ///
-/// Whatever it says, a send without a response is tried again at most once, since each further try
-/// may store the copies once more; a delete is tried again at most once, since the event source
-/// mapping deletes too; a send takes 60 s at most, all tries and pauses included; a change of
-/// visibility is tried again only when SQS answered that it cannot now; and neither a try nor a
-/// pause outlives the invocation's deadline.
+/// These limits hold for every policy:
+///
+/// - A send without a response is tried again at most once, since each further try may store the
+///   copies once more.
+/// - A delete is tried again at most once, since the event source mapping deletes too.
+/// - A send takes at most 60 s, with all tries and pauses.
+/// - A change of visibility is tried again only if SQS responded that it cannot do it now.
+/// - No try and no pause outlives the invocation's deadline.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,17 +45,17 @@ pub struct CallPolicy {
 }
 
 impl CallPolicy {
-    /// Of the default backoff.
+    /// The multiplier of the default backoff.
     pub(crate) const MULTIPLIER: f64 = 2.0;
 
-    /// Nothing is tried again.
+    /// A policy that tries nothing again.
     #[must_use]
     pub fn off() -> Self {
         Self { max_attempts: 1, ..Self::default() }
     }
 
     /// How a worker receives again after a failure: 500 ms × 2ⁿ, at most 10 s, shortened by up to a
-    /// fifth. It never gives up; a failure that outlives these attempts is an error in its log.
+    /// fifth. It never gives up. A failure that outlives these attempts is an error in its log.
     #[must_use]
     pub fn receiving() -> Self {
         Self {
@@ -67,9 +69,8 @@ impl CallPolicy {
         }
     }
 
-    /// The pause after so many attempts, of which the last one failed; `None` when no other is to
-    /// follow. `previous` is the pause before this one, for [`Jitter::Decorrelated`], and `sample`
-    /// is uniform in `0.0..1.0`.
+    /// The pause after so many attempts; `None` if no other attempt follows. `previous` is the
+    /// pause before this one, for [`Jitter::Decorrelated`], and `sample` is uniform in `0.0..1.0`.
     #[must_use]
     pub fn pause(
         &self,

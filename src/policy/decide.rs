@@ -1,6 +1,6 @@
 //! The decision about a message that failed: requeue it after a delay, defer it, or give it up.
-//! [`RetryPolicy::decide`] decides by a history; [`decide`] adds the facts that only this crate
-//! knows of a message.
+//! [`RetryPolicy::decide`] decides by a history. [`decide`] adds facts that only this crate knows
+//! of a message.
 
 use std::time::{Duration, SystemTime};
 
@@ -11,21 +11,21 @@ use crate::delay::Wait;
 use crate::disposition::{DeadLetterReason, Deferral, Disposition, Retry, Strategy};
 use crate::failure::Failure;
 
-/// The longest that is added to a named delay.
+/// The longest spread of a named delay.
 pub(super) const MAX_SPREAD: Duration = Duration::from_mins(1);
 
 impl RetryPolicy {
-    /// Decides about a message that failed with `failure`: it is requeued after a delay, deferred
-    /// because that was the handler's wish, or dead-lettered.
+    /// Decides about a message that failed with `failure`: requeue it after a delay, defer it
+    /// because the handler postponed it, or dead-letter it.
     ///
-    /// For example, by the default policy a message that fails for the third time in a row by a rate
-    /// limit without `Retry-After` has a delay of 60 s × 3², cut to 300 s, of which equal jitter
-    /// keeps 150 to 300 s.
+    /// An example by the default policy: a message fails for the third time in a row by a rate
+    /// limit without `Retry-After`. Its delay is 60 s × 3², cut to 300 s. Equal jitter keeps 150 to
+    /// 300 s of that.
     ///
-    /// Pure: `now` is the time of the decision, and `sample`, uniform in `0.0..1.0`, the only
-    /// random number in it. The delay is the one that the failure names, or else the
+    /// The function is pure: `now` is the time of the decision, and `sample`, uniform in
+    /// `0.0..1.0`, its only random number. The delay is the one that the failure names, or else the
     /// [curve](ClassPolicy::delay) of its class, cut to the rest of the age budget. A time before
-    /// the first receipt counts as that moment: clocks differ.
+    /// the first receive counts as the first receive, since clocks differ.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -90,7 +90,7 @@ fn retry(
         None => {
             let curve = |retries| class.delay(retries, history.previous, sample).min(left);
             // A message that cannot be re-sent keeps its counts, so its receives count instead.
-            // Each may have failed by another class.
+            // Each of them may have failed by another class.
             let failures = history.retries.max(history.receives.saturating_sub(1));
             Disposition::Requeue {
                 wait: Wait::from(curve(history.class_retries), now),
@@ -115,7 +115,7 @@ pub(crate) fn decide(
     sample: f64,
 ) -> Disposition {
     if failure.is_postponed() {
-        // While it waits by its visibility, a postponement uses up a receive like everything else.
+        // A message that waits by its visibility timeout uses a receive for a postponement too.
         if usage.receives_are_retries && is_spent(policy, usage) {
             return Disposition::DeadLetter(DeadLetterReason::RetriesExhausted);
         }
@@ -127,7 +127,7 @@ pub(crate) fn decide(
         Disposition::Requeue { .. } if is_spent(policy, usage) => {
             Disposition::DeadLetter(DeadLetterReason::RetriesExhausted)
         }
-        // It cannot note this retry, so that the delay grows by its receives.
+        // The message cannot note this retry, so its delay grows with its receives.
         Disposition::Requeue { hidden_if_unsent, .. }
             if usage.strategy == Strategy::Visibility && !usage.receives_are_retries =>
         {

@@ -1,4 +1,4 @@
-//! The wait of a message whose turn it was not, and when it must be its turn.
+//! The wait of a deferred message, and the bounds of deferring.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,23 +9,25 @@ use super::{RetryPolicy, jitter};
 use crate::delay::Wait;
 use crate::disposition::{Deferral, Disposition, Strategy};
 
-/// When the circuit of a downstream service opens, so that messages are deferred without a call.
+/// The circuit breaker of a downstream service. While the circuit is open, messages are deferred
+/// without a call.
 ///
-/// Only failures of the service count, per [`Scope`](crate::Scope): temporary ones, but neither
-/// panics nor unrecognised errors. The circuit opens after [`threshold`](Self::threshold) failures
-/// in a row if the service responded to its last 128 calls. The fewer responses it gave, the longer
-/// the row must be: twice as long where it responded to half of them, ten times as long where it
-/// responded to a tenth or less. So a service that responds to some of its calls keeps most of its
-/// throughput. After 16 responses in a row a service counts as one that responds to all calls.
+/// It counts failures of the service, for each [`Scope`](crate::Scope): temporary failures, but
+/// neither panics nor unrecognised errors. If the service responded to its last 128 calls, the
+/// circuit opens after [`threshold`](Self::threshold) failures in a row. A service that gave fewer
+/// responses needs a longer row: twice as long if it responded to half of the calls, ten times as
+/// long if it responded to a tenth or less. So a service that responds to some of its calls keeps
+/// most of its throughput. After 16 responses in a row, a service counts as one that responds to
+/// all calls.
 ///
-/// An open circuit lets probes through after one second, then after 3, 9 and 27 s, at most after
-/// [`reset_timeout`](Self::reset_timeout). If the service responded to up to half of its last calls
-/// before, a third of that is the most, until 128 calls in a row have failed. Three messages probe,
-/// among them one that failed before and one that did not; a service that responds to nothing is
-/// probed with one message at a time once `reset_timeout` is reached. The first success closes the
-/// circuit. When all probes fail, the circuit stays open.
+/// An open circuit lets probes through after 1 s, then after 3, 9 and 27 s, at most after
+/// [`reset_timeout`](Self::reset_timeout). If the service responded to at most half of its last
+/// calls, the most is a third of that, until 128 calls in a row have failed. Three messages probe,
+/// among them one that failed before and one that did not. Once `reset_timeout` is reached, a
+/// service that responds to nothing is probed with one message at a time. The first success closes
+/// the circuit. If all probes fail, the circuit stays open.
 ///
-/// A message that fails again and again counts once, so that it cannot open the circuit by itself.
+/// A message that fails again and again counts once, so it cannot open the circuit by itself.
 ///
 /// ```
 /// use std::time::Duration;
@@ -39,9 +41,10 @@ use crate::disposition::{Deferral, Disposition, Strategy};
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CircuitBreaker {
-    /// So many failures in a row, of as many messages, open the circuit of a service that responded
-    /// until then; up to ten times as many open that of a service that responds to some calls. 0
-    /// counts as 1. Default 5.
+    /// The number of failures in a row, of as many messages, that opens the circuit of a service
+    /// that responded until then. A service that responds to some calls needs up to ten times as
+    /// many. 0 counts as
+    /// 1. Default 5.
     pub threshold: u32,
     /// The longest time from one round of probes to the next. Default 30 s.
     pub reset_timeout: Duration,
@@ -53,14 +56,14 @@ impl Default for CircuitBreaker {
     }
 }
 
-/// A message that waits by its visibility uses up a receive each time it comes back, so it is not
-/// deferred for less than this.
+/// The shortest deferral of a message that waits by its visibility timeout: each one uses up a
+/// receive.
 const LEAST_VISIBILITY_DEFERRAL: Duration = Duration::from_mins(1);
-/// Longest wait, before its spread, of a message of which nobody can say who sent it.
+/// The longest wait, before its spread, of a message whose sender is unknown.
 const MAX_UNVERIFIED: Duration = Duration::from_mins(15);
 
-/// When a message that says it is due then is taken to be due: a wait longer than any that begins
-/// now was not ordered by us, and must not make it hop for ever.
+/// The due time of a message, as far as it is believed. Requeue orders no wait that is longer than
+/// any that begins now. A longer one must not make the message hop for ever.
 pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTime) -> SystemTime {
     let RetryPolicy {
         max_retry_after,
@@ -83,7 +86,7 @@ pub(crate) fn believed_due(policy: &RetryPolicy, due: SystemTime, now: SystemTim
     now.checked_add(longest).map_or(due, |latest| due.min(latest))
 }
 
-/// Defers a message that could not be started, after so many deferrals.
+/// Defers a message that could not be started, for the first time or after earlier deferrals.
 pub(crate) fn defer(
     policy: &RetryPolicy,
     why: Deferral,
@@ -98,16 +101,15 @@ pub(crate) fn defer(
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
-/// Defers a message while nobody can say who sent it. It waits by its visibility, where each wait
-/// uses up a receive.
+/// Defers a message whose sender is not known yet. It waits by its visibility timeout, and each
+/// wait uses up a receive.
 pub(crate) fn defer_unverified(receives: u32, now: SystemTime, sample: f64) -> Disposition {
     let doublings = receives.saturating_sub(1).min(4);
     let wait = (LEAST_VISIBILITY_DEFERRAL * (1 << doublings)).min(MAX_UNVERIFIED);
     Disposition::Defer { why: Deferral::SenderUnknown, wait: Wait::from(spread(wait, sample), now) }
 }
 
-/// Defers a message whose downstream service is left alone for the `rest` of a pause or an open
-/// circuit.
+/// Defers a message for the `rest` of a pause or of an open circuit.
 pub(crate) fn hold(
     policy: &RetryPolicy,
     usage: &Usage<'_>,
@@ -118,14 +120,14 @@ pub(crate) fn hold(
     sample: f64,
 ) -> Disposition {
     let wait = spread(rest.max(doubled(policy, deferrals)), sample);
-    // When its time is up, its handler is called.
+    // When its age budget ends, its handler is called.
     let wait = wait.min(age_left(policy, usage, now));
     Disposition::Defer { why, wait: Wait::from(wait, now) }
 }
 
-/// Whether a pause or an open circuit may keep a message from being called: not when it was
-/// deferred too often, nor when its time is up, nor when SQS delivers it once more, since the next
-/// time it may get into the dead-letter queue without a call.
+/// Whether a pause or an open circuit may hold the message back. It may not if the message was
+/// deferred too often, or if its age budget is used up. It may not on a second receive either: the
+/// next one may move the message to the dead-letter queue without a call.
 pub(crate) fn may_be_held(
     policy: &RetryPolicy,
     usage: &Usage<'_>,
@@ -153,7 +155,7 @@ fn doubled(policy: &RetryPolicy, deferrals: u32) -> Duration {
         .map_or(policy.max_deferral, |secs| Duration::from_secs(secs).min(policy.max_deferral))
 }
 
-/// So that a thousand that are deferred together do not come back together.
+/// Spreads the wait, so that messages that are deferred together do not return together.
 fn spread(wait: Duration, sample: f64) -> Duration {
     wait.saturating_add(jitter::part(wait, sample))
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::Backoff;
 
-/// How a delay is spread. It is applied after the cap, so that it survives the cap.
+/// How a delay is spread. The jitter is applied after the cap, so that the cap does not remove it.
 ///
 /// Its range reaches neither beyond the capped delay nor, for [`Decorrelated`](Self::Decorrelated),
 /// beyond the cap.
@@ -92,8 +92,8 @@ impl Jitter {
     }
 }
 
-/// This share of the whole. A share below 0, or no number at all, counts as 0, one above 1 as 1: no
-/// arithmetic here can panic, and no part is more than the whole.
+/// This share of the whole. A share below 0, or NaN, counts as 0; a share above 1 counts as 1. So
+/// no arithmetic here can panic, and no part exceeds the whole.
 pub(super) fn part(whole: Duration, share: f64) -> Duration {
     let share = if share > 0.0 { share.min(1.0) } else { 0.0 };
     Duration::try_from_secs_f64(whole.as_secs_f64() * share).map_or(whole, |part| part.min(whole))

@@ -1,5 +1,5 @@
-//! How long to wait and when to give up: the pure core. It reads no clock, draws no random number
-//! and logs nothing; it is given the time and one random number, and returns a value.
+//! The pure core: how long to wait, and when to give up. It takes the time and one random number,
+//! and returns a value. It reads no clock, draws no random number and logs nothing.
 
 use std::time::Duration;
 
@@ -52,28 +52,27 @@ pub struct RetryPolicy {
     /// A message older than this when its turn comes is dead-lettered without a call. Default:
     /// none.
     pub message_ttl: Option<Duration>,
-    /// Most copies between two calls because it was not the message's turn. Then it is called in
-    /// spite of a pause or an open circuit; where too little of the invocation is left, it is left
-    /// to SQS, which delivers it again after its visibility timeout. Default 100.
+    /// Most copies for deferrals between two calls. After so many, Requeue calls the handler in
+    /// spite of a pause or an open circuit. If too little of the invocation is left for a call, SQS
+    /// delivers the message again after its visibility timeout. Default 100.
     pub max_deferrals: u32,
-    /// A message that is deferred waits twice as long each time, but no longer than this, which is
-    /// then spread over up to twice the time. Default 60 s.
+    /// Longest wait of a deferral. Each deferral waits twice as long as the one before, up to this.
+    /// The wait is then spread over up to twice its time. Default 60 s.
     pub max_deferral: Duration,
     /// Most times that the handler may [postpone](crate::Failure::postpone) a message in a row.
     /// Default 1,000.
     pub max_postponements: u32,
-    /// How long a failure that names a delay keeps other messages of its [scope](crate::Scope) from
-    /// the handler, at most: then one of them is let through to see. `None` keeps nobody. Default
-    /// 60 s.
+    /// Longest pause of a [scope](crate::Scope) after a failure that names a delay. Then one of its
+    /// messages is let through as a probe. `None`: no pauses. Default 60 s.
     pub max_pause: Option<Duration>,
-    /// When a downstream service that keeps failing is left alone; `None` for never. Default: see
+    /// When calls to a downstream service that keeps failing stop; `None` for never. Default: see
     /// [`CircuitBreaker`].
     pub circuit_breaker: Option<CircuitBreaker>,
-    /// For [`FailureClass::RateLimit`]. Default 60 s × 3ⁿ up to 300 s, 12 hours.
+    /// Delays and budgets for [`FailureClass::RateLimit`]. Default 60 s × 3ⁿ up to 300 s, 12 hours.
     pub rate_limit: ClassPolicy,
-    /// For [`FailureClass::Quota`]. Default 120 s × 3ⁿ up to 600 s, 48 hours.
+    /// Delays and budgets for [`FailureClass::Quota`]. Default 120 s × 3ⁿ up to 600 s, 48 hours.
     pub quota: ClassPolicy,
-    /// For [`FailureClass::Temporary`]. Default 2 s × 3ⁿ up to 60 s, 12 hours.
+    /// Delays and budgets for [`FailureClass::Temporary`]. Default 2 s × 3ⁿ up to 60 s, 12 hours.
     pub temporary: ClassPolicy,
     /// How calls to SQS are tried again, which is no retry of a message. No preset changes it.
     pub sqs_calls: CallPolicy,
@@ -116,8 +115,8 @@ pub struct ClassPolicy {
     pub max_delay: Duration,
     /// How the delay is spread, after the cap.
     pub jitter: Jitter,
-    /// Most copies for failures of this class; `None` leaves it to [`RetryPolicy::max_retries`],
-    /// which bounds all classes together in any case.
+    /// Most copies for failures of this class. [`RetryPolicy::max_retries`] bounds all classes
+    /// together in any case; `None` sets no bound besides it.
     pub max_retries: Option<u32>,
     /// No retry later than this after the message was first received.
     pub total_timeout: Duration,

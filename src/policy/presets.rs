@@ -127,8 +127,8 @@ impl RetryPolicy {
         Preset::HIGH_VOLUME.policy()
     }
 
-    /// A handful of quick retries, for messages about which somebody must soon be told: a
-    /// message that cannot be done within a minute is dead-lettered.
+    /// A handful of quick retries, for messages whose failure somebody must know soon. A message
+    /// that cannot be done within a minute is dead-lettered.
     ///
     /// At most 5 retries. Each wait is spread from four fifths of the delay to the whole
     /// ([`Jitter::Proportional`] of 0.2).

@@ -7,7 +7,7 @@ use crate::disposition::Strategy;
 use crate::failure::FailureClass;
 use crate::state::RetryState;
 
-/// The history of a message, as a decision needs it: its retries, and since when.
+/// The history of a message, for a decision: its retries, and its first receive.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -22,12 +22,12 @@ use crate::state::RetryState;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct History {
-    /// Retries used so far, whatever the failures.
+    /// Retries used so far, for failures of any class.
     pub retries: u32,
-    /// Retries used so far for failures of the class of this one.
+    /// Retries used so far, for failures of the same class.
     pub class_retries: u32,
     /// The delay after the last failure, if that was of the same class. Only
-    /// [`Decorrelated`](super::Jitter::Decorrelated) asks.
+    /// [`Decorrelated`](super::Jitter::Decorrelated) uses it.
     pub previous: Option<Duration>,
     /// When the message was first received, ever: the age budget begins there.
     pub first_received: SystemTime,
@@ -55,7 +55,7 @@ pub(crate) struct Usage<'a> {
     pub(crate) max_retries: u32,
     /// How it waits for its next attempt.
     pub(crate) strategy: Strategy,
-    /// Whether its receives are retries: it waited by its visibility, and so could not note
+    /// Whether its receives are retries: a message that waits by its visibility timeout cannot note
     /// them.
     pub(crate) receives_are_retries: bool,
 }
@@ -66,8 +66,8 @@ impl Usage<'_> {
         self.state.retry_count.saturating_add(self.unnoted())
     }
 
-    /// Receives of this copy before this one, each of which counts as an attempt that failed,
-    /// whatever the class, though some may have ended without a call.
+    /// Receives of this copy before this one. Each counts as a failed attempt of any class, though
+    /// some may have ended without a call.
     fn unnoted(&self) -> u32 {
         if self.receives_are_retries { self.receive_count.saturating_sub(1) } else { 0 }
     }

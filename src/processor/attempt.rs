@@ -1,5 +1,5 @@
 //! One attempt at a delivery: gate, handle, classify, decide. Neither its panic nor its timeout
-//! reaches a neighbour.
+//! affects another delivery.
 
 use std::future::{Future, pending, poll_fn};
 use std::mem;
@@ -35,7 +35,7 @@ use crate::telemetry;
 pub(super) struct Attempts<H, Q, T> {
     processor: BatchProcessor<H, Q, T>,
     deadlines: Deadlines,
-    /// In whose span the log lines belong.
+    /// The span of the log lines.
     invocation: Span,
 }
 
@@ -43,13 +43,14 @@ pub(super) struct Attempts<H, Q, T> {
 enum Handled {
     Done,
     Failed(Failure),
-    /// A pause or an open circuit kept it from being called.
+    /// A pause or an open circuit prevented the call.
     Held(Held),
-    /// Others blocked every thread: it was not called, and will not be.
+    /// Other handlers blocked every thread: this one was not called, and will not be.
     NotStarted,
     /// The host ends.
     Interrupted,
-    /// It blocks its thread: it may still work on the message, so nobody else may yet.
+    /// The handler blocks its thread. It may still work on the message, so no other handler may
+    /// yet.
     Abandoned,
 }
 
@@ -197,13 +198,12 @@ where
         Some(Decision { elapsed: None, ..self.decide(delivery, turn, Handled::Failed(objection)) })
     }
 
-    /// Steps 3 and 4, handle and classify: runs the handler until it ends or has to. The user's
-    /// code runs in here, and nowhere else. A panic or a time-out is classified here, any other
-    /// error by the handler.
+    /// Steps 3 and 4, handle and classify: runs the handler until it ends or must end. The user's
+    /// code runs here, and nowhere else. A panic or a timeout is classified here, any other error
+    /// by the handler.
     async fn handle(&self, delivery: &Arc<Delivery>, turn: &Turn, slot: &Slot<Self>) -> Handled {
         let called = async {
-            // The user's rules come first when the handler makes something of a response or an
-            // error.
+            // The user's rules apply first if the handler classifies a response or an error.
             let mut called =
                 pin!(self.processor.inner.rules.scope(self.call(delivery, turn, slot)));
             let ended = poll_fn(|context| match called.as_mut().poll(context) {
@@ -214,8 +214,8 @@ where
                 Ok(handled) => handled,
                 Err(End::Abandoned) => Handled::Abandoned,
                 Err(end) => {
-                    // A response may have come at the same moment, or be there but for the rest of
-                    // its body.
+                    // A response may have arrived at the same moment, or lack only the rest of its
+                    // body.
                     yield_now().await;
                     let last =
                         poll_fn(|context| Poll::Ready(poll_last(|| called.as_mut().poll(context))));

@@ -8,8 +8,8 @@ use tokio_util::sync::CancellationToken;
 use crate::settings::Limits;
 use crate::settle::Window;
 
-/// How a host that ends asks its batches to end too. A message that was not handled is receivable
-/// again at once.
+/// Tokens by which a host that ends tells its batches to end too. A message that was not handled is
+/// receivable again at once.
 #[derive(Clone, Default)]
 pub(crate) struct Stop {
     /// No handler starts any more.
@@ -33,11 +33,11 @@ pub(super) struct Deadlines {
     pub(super) deletes_done: bool,
 }
 
-/// When it is a message's turn, and the one random number that it gets.
+/// The times of one attempt, and its random number.
 #[derive(Clone, Copy)]
 pub(super) struct Turn {
     pub(super) began: Instant,
-    /// Its handler ends by then.
+    /// The latest end of its handler.
     pub(super) limit: Instant,
     pub(super) at: SystemTime,
     pub(super) sample: f64,

@@ -37,7 +37,7 @@ pub(super) async fn decode<H, Q: Queue>(
     deliveries
 }
 
-/// Ids are those of one queue; another queue may have the same.
+/// The key of a message. Ids are unique in one queue only: another queue may have the same.
 fn key(delivery: &Delivery) -> Option<(&str, Option<&QueueArn>)> {
     Some((delivery.message_id.as_deref()?, delivery.queue.as_deref()))
 }

@@ -1,9 +1,9 @@
-//! Runs attempts on the handlers' threads: slots and time. Takes the attempt as a value, and knows
-//! no policy.
+//! Runs attempts on the handlers' threads, in slots and within their time. It takes the attempt as
+//! a value, and knows no policy.
 //!
-//! Each slot is a task that takes one delivery after the other, without waking this side for each.
-//! This side, whose thread no handler can block, keeps the time: it ends attempts whose time is
-//! over, and abandons those that block their thread.
+//! Each slot is a task that takes one delivery after the other, without waking the timekeeper for
+//! each. No handler can block the timekeeper's thread. The timekeeper ends attempts whose time is
+//! over, and abandons attempts that block their thread.
 
 use std::future::Future;
 use std::mem;
@@ -25,14 +25,14 @@ use crate::disposition::Disposition;
 use crate::gate::{Change, Permit, Reply};
 use crate::plan::Decision;
 
-/// The clock is looked at no more often for the sake of deliveries that wait, however short a
-/// handler's time is.
+/// The shortest time between two checks of the clock for queued deliveries, however short a
+/// handler's timeout is.
 const LEAST_BETWEEN_LOOKS: Duration = Duration::from_millis(10);
-/// An attempt that runs for so long is not waited for: further slots are spawned meanwhile, and
-/// have their turn on its thread afterwards.
+/// An attempt that runs for so long does not hold up the others: further slots are spawned
+/// meanwhile, and run on its thread afterwards.
 const LONG_RUN: Duration = Duration::from_millis(1);
-/// A delivery that is taken when no time is left is decided without a call, so that no handler can
-/// block its slot. On a busy machine the slot may need a moment for that.
+/// The time for a delivery that is taken when no time is left. It is decided without a call, so no
+/// handler can block its slot. On a busy machine the decision may take a moment.
 const DECIDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Makes the attempts that the slots run.
@@ -70,11 +70,11 @@ pub(super) enum End {
     TimeOut,
     /// The host ends.
     Stop,
-    /// It did not end when it was to: its thread is blocked.
+    /// It did not end in time: its thread is blocked.
     Abandoned,
 }
 
-/// Makes an attempt at each delivery, on so many threads' slots at once. Tells of each decision as
+/// Makes an attempt at each delivery, on so many threads' slots at once. Reports each decision as
 /// soon as it is known.
 pub(super) async fn execute<R: Runner>(
     runner: R,
@@ -103,7 +103,7 @@ pub(super) async fn execute<R: Runner>(
     };
     let mut executor =
         Executor { shared: Arc::new(shared), handlers, tasks: Vec::with_capacity(count) };
-    // One slot is enough as long as no handler takes its time, and no other thread is woken.
+    // One slot is enough while no handler runs long, and it wakes no other thread.
     executor.spawn(1);
     let mut to_spawn = count - 1;
     let shared = Arc::clone(&executor.shared);
@@ -164,8 +164,7 @@ impl<R: Runner> Drop for Executor<'_, R> {
     fn drop(&mut self) {
         let mut state = self.shared.state();
         let queued = mem::take(&mut state.queued);
-        // A blocked handler keeps the shared state alive, and must not keep its neighbours'
-        // permits.
+        // A blocked handler keeps the shared state alive, but must not keep the permits of others.
         let running: Vec<_> = state.slots.iter_mut().map(Option::take).collect();
         drop(state);
         drop((queued, running));
@@ -177,7 +176,7 @@ struct Shared<R> {
     runner: R,
     deadlines: Deadlines,
     state: Mutex<State>,
-    /// There are decisions for which somebody waits, or further slots are to be spawned.
+    /// Notified of decisions to take, and of the need for further slots.
     news: Notify,
 }
 
@@ -197,9 +196,9 @@ struct Running {
     turn: Turn,
     /// Held while its handler calls the downstream service.
     permit: Option<Permit>,
-    /// Why its handler is to end, once it is.
+    /// The reason why its handler is to end, if it is.
     end: Option<End>,
-    /// When that is looked after next.
+    /// The time of the next check.
     due: Instant,
     /// Wakes the slot.
     waker: Option<Waker>,
@@ -251,8 +250,8 @@ impl<R: Runner> Shared<R> {
         }
     }
 
-    /// Ends the attempts whose time is over. Returns how many did not end when they were to: their
-    /// threads are blocked.
+    /// Ends the attempts whose time is over. Returns how many did not end in time: their threads
+    /// are blocked.
     fn end_overdue(&self) -> usize {
         let now = Instant::now();
         let mut abandoned = Vec::new();
@@ -276,7 +275,7 @@ impl<R: Runner> Shared<R> {
         count
     }
 
-    /// Nothing begins any more.
+    /// Decides the deliveries that are still queued, without a call.
     fn close(&self) {
         let queued = mem::take(&mut self.state().queued);
         for delivery in queued {
@@ -285,7 +284,8 @@ impl<R: Runner> Shared<R> {
         }
     }
 
-    /// Notes a decision. Nobody is woken for a finished message, unless it is deleted at once.
+    /// Notes a decision. A finished message does not wake the timekeeper, unless it is deleted at
+    /// once.
     fn post(&self, mut state: MutexGuard<'_, State>, decision: Decision) {
         state.undecided -= 1;
         let is_done = matches!(decision.disposition, Disposition::Complete);
@@ -320,7 +320,7 @@ impl<R: Runner> Slot<R> {
             if !self.finish(decision, reply) {
                 break;
             }
-            // A handler that never has to wait would keep all else from this thread.
+            // A handler that never waits would keep everything else off this thread.
             if is_long {
                 yield_now().await;
             } else {
@@ -350,21 +350,21 @@ impl<R: Runner> Slot<R> {
         Some((delivery, turn))
     }
 
-    /// Whether there is another delivery to take: not if this one has been abandoned meanwhile.
-    /// Then the task ends with its last decision, and outlives no batch.
+    /// Whether there is another delivery to take; not if this one has been abandoned meanwhile. The
+    /// task ends with its last decision, so it does not outlive the batch.
     fn finish(&self, decision: Decision, reply: Reply) -> bool {
         let mut state = self.shared.state();
         let Some(running) = state.slots[self.number].take() else { return false };
         let goes_on = !state.queued.as_slice().is_empty();
-        // Before anybody can see the decision: the next attempt goes by it.
+        // This comes before anybody can see the decision, since the next attempt depends on it.
         let change = give_back(running.permit, reply, decision.at);
         self.shared.post(state, decision);
         self.shared.announce(change);
         goes_on
     }
 
-    /// From now on the handler calls the service that the permit is for; `false` if it is to end
-    /// before it does.
+    /// Notes that the handler now calls the service of the permit; `false` if the handler is to end
+    /// first.
     pub(super) fn hold(&self, permit: Permit) -> bool {
         match &mut self.shared.state().slots[self.number] {
             Some(running @ Running { end: None, .. }) => running.permit = Some(permit),
@@ -373,7 +373,7 @@ impl<R: Runner> Slot<R> {
         true
     }
 
-    /// Whether the handler, which has to wait, is to end instead.
+    /// Whether a handler that waits is to end.
     pub(super) fn poll_end(&self, context: &Context<'_>) -> Poll<End> {
         let mut state = self.shared.state();
         match &mut state.slots[self.number] {

@@ -1,7 +1,7 @@
-//! Which messages this process gave up and which are still in their queue, left to its redrive
-//! policy or since SQS did not confirm the copy that says why. SQS delivers them again until it
-//! moves them, and to call their handlers again would change nothing. Takes no decision about a
-//! message.
+//! Remembers the messages that this process gave up and that are still in their queue. They are
+//! left to its redrive policy, or SQS did not confirm the copy with the reason. SQS delivers them
+//! again until it moves them, and another call of their handlers would change nothing. This module
+//! takes no decision about a message.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,20 +15,21 @@ use crate::queue::{MAX_RETENTION, QueueArn};
 use crate::report::Settlement;
 use crate::settle::Settled;
 
-/// The oldest message is forgotten for the sake of one more: about a megabyte in all.
+/// The most messages that are remembered, about a megabyte. The oldest one is forgotten for a new
+/// one.
 const MAX_MESSAGES: usize = 4_096;
 
-/// A message that is forgotten, or was given up by another process, is handled once more. So the
-/// ids are kept in full: two messages whose hashes were the same could make one of them a dead
-/// letter that was never handled.
+/// The memory of given-up messages. A message that is forgotten, or that another process gave up,
+/// is handled once more. Ids are kept in full: with equal hashes, a message could become a dead
+/// letter without ever having been handled.
 #[derive(Default)]
 pub(super) struct GivenUp(Mutex<Memory>);
 
 #[derive(Default)]
 struct Memory {
-    /// By message id.
+    /// The receives, by message id.
     messages: HashMap<Arc<str>, Receive>,
-    /// In the order in which they came.
+    /// The message ids, in the order of their arrival.
     order: VecDeque<Arc<str>>,
 }
 
@@ -44,7 +45,7 @@ struct Receive {
 #[derive(Clone)]
 pub(super) struct Why {
     pub(super) reason: DeadLetterReason,
-    /// For the copy that is to say so.
+    /// The failure, for the copy with the reason.
     pub(super) failure: Option<Failure>,
 }
 
@@ -57,8 +58,8 @@ impl Receive {
 }
 
 impl GivenUp {
-    /// Notes a message that stays in its queue, if it was given up. One without an id is not known
-    /// when it is received again.
+    /// Notes a message that stays in its queue, if it was given up. A message without an id is not
+    /// recognised on its next receive.
     pub(super) fn note(&self, kept: &Settled) {
         let Decision { delivery, disposition, failure, at, .. } = &kept.decision;
         let Disposition::DeadLetter(reason) = disposition else { return };
@@ -84,11 +85,11 @@ impl GivenUp {
         memory.messages.insert(id, receive);
     }
 
-    /// Why this message was given up on an earlier receive, if it was. In another queue, or with a
-    /// count that began anew, it is a new message although it has the same id: in the dead-letter
-    /// queue it is to be handled.
+    /// Why this message was given up on an earlier receive, if it was. A message with the same id
+    /// in another queue, or with a receive count that began anew, is a new one: in the dead-letter
+    /// queue it is handled.
     pub(super) fn find(&self, delivery: &Delivery, now: SystemTime) -> Option<Why> {
-        // Nobody has given it up before its first receive.
+        // No process has given it up before its first receive.
         if delivery.receive_count <= 1 {
             return None;
         }

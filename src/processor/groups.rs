@@ -16,12 +16,11 @@ use crate::plan::{Decision, Plan, Planned, Successors};
 use crate::queue::Queue;
 use crate::settle::{Task, Waiting};
 
-/// The deliveries that go in any order, and those of each FIFO group in theirs.
+/// The deliveries that may be handled in any order, and those of each FIFO group in its order.
 pub(super) fn groups(deliveries: Vec<Delivery>) -> (Vec<Arc<Delivery>>, Vec<Vec<Arc<Delivery>>>) {
     let (fifo, unordered): (Vec<_>, Vec<_>) = deliveries.into_iter().partition(Delivery::is_fifo);
     let mut groups: Vec<Vec<Arc<Delivery>>> = Vec::new();
-    // A batch has one queue as a rule; should it have two, groups of the same name are not the same
-    // group.
+    // A batch usually has one queue. If it has two, groups of the same name are different groups.
     let mut numbers = HashMap::new();
     for mut delivery in fifo {
         let group = (delivery.queue.clone(), delivery.group_id.clone());

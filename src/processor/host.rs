@@ -27,12 +27,12 @@ where
         self.inner.said.call_once(say);
     }
 
-    /// Says what became of a batch, in log and metrics, and ends when `until` has come.
+    /// Reports the outcomes of a batch, in log and metrics, and ends at `until` at the latest.
     pub(crate) fn observe(&self, report: &Report, until: Instant) {
         telemetry::observe(report, self.inner.metrics.as_ref(), self.clock().now(), until);
     }
 
-    /// Whether most messages of a queue that come now could only be deferred, for a host that need
+    /// The standstill of a queue, if most of its messages could now only be deferred. A host need
     /// not receive them.
     pub(crate) fn standstill(&self, queue: &QueueArn) -> Option<Standstill> {
         match self.inner.mode {

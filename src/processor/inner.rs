@@ -56,7 +56,7 @@ impl<H, Q: Queue> Inner<H, Q> {
         } = settings;
         let (strategy, dead_letter) = match mode {
             Mode::Requeue => (settings.strategy, dead_letter),
-            // Nothing is sent.
+            // The mode `report` sends nothing.
             Mode::Report => (Strategy::Visibility, DeadLetterMode::Redrive),
         };
         let calls = policy.sqs_calls.clone();
@@ -104,7 +104,7 @@ impl<H, Q: Queue> Inner<H, Q> {
         Planner { policy, mode: *mode, dead_letter, wrap: *wrap }
     }
 
-    /// Step 6, plan: how a decision is carried out, and what its successors may do.
+    /// Step 6, plan: how a decision is carried out, and whether its successors may proceed.
     pub(super) fn plan(&self, decision: Decision) -> Planned {
         let is_lapsed = self.settler.has_lapsed(&decision.delivery);
         self.planner(&decision.delivery).plan(decision, is_lapsed)

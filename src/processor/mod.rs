@@ -2,7 +2,7 @@
 //!
 //! | | step | by | result | time it may take |
 //! |---|---|---|---|---|
-//! | 1 | decode | [`decode`] | a [`Delivery`] for each message | none, unless STS is asked who sent them: 3 s, and a quarter of what is left |
+//! | 1 | decode | [`decode`] | a [`Delivery`] for each message | none; if STS is asked for the own role: 3 s, but at most a quarter of the time left |
 //! | 2 | gate | [`Attempts`], [`gate`](crate::gate) | go on, or a `Disposition` without a call | none |
 //! | 3 | handle | [`Attempts`], the [`Handler`] | `Ok`, or an error | `REQUEUE_TIMEOUT_SECONDS`, but no longer than until the reserve begins |
 //! | 4 | classify | the handler, [`classify`](crate::classify) | a `Failure` of one of four classes | none |
@@ -28,15 +28,15 @@
 //! are left:
 //!
 //! - A failure that came while more than 5 s were left is settled; calls to SQS have 3.5 s more.
-//! - A handler that still ran with 5 s left was cancelled, and its message has failed by a timeout,
-//!   which is temporary. A result that was ready at that moment counts, and so does the result of a
-//!   handler that blocks its thread and returns within the next 2.5 s, half the reserve.
+//! - A handler that still ran with 5 s left was cancelled. Its message has failed by a timeout,
+//!   which is temporary. A result that was ready at that moment counts. If a handler blocks its
+//!   thread, a result within the next 2.5 s, half the reserve, counts too.
 //! - A message whose handler had not started is deferred, and uses up no retry.
 //!
 //! A function with a timeout of 12 s has a reserve of 3 s, and its handlers still run.
 //!
-//! Has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and knows
-//! neither Lambda nor HTTP.
+//! This module has no retry arithmetic (that is `policy/`), calls no queue (that is `settle/`), and
+//! knows neither Lambda nor HTTP.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -75,7 +75,7 @@ use inner::Inner;
 
 /// Works on batches: the core that Lambda, the command line and the tests share.
 ///
-/// Cheap to clone; clones work for the same handler and queue.
+/// It is cheap to clone. All clones use the same handler and queue.
 pub struct BatchProcessor<H, Q, T = Raw> {
     inner: Arc<Inner<H, Q>>,
     body: PhantomData<fn() -> T>,
@@ -103,8 +103,8 @@ where
         Self { inner, body: PhantomData }
     }
 
-    /// Works on one batch. Returns before `deadline` whatever handlers and queue do, as long as
-    /// this future itself is polled.
+    /// Works on one batch. It returns before `deadline` even if handlers or the queue hang, as long
+    /// as this future is polled.
     pub async fn process(&self, records: Vec<Record>, deadline: Instant) -> Report {
         let settler = &self.inner.settler;
         let deadlines =
@@ -130,8 +130,8 @@ where
         self.inner.report(settled, deadlines.window.started)
     }
 
-    /// As [`process`](Self::process), for a host that has no poller to delete finished messages:
-    /// each is deleted as soon as it is done, whatever its neighbours take. Returns also how many
+    /// As [`process`](Self::process), for a host without a poller that deletes finished messages.
+    /// Each is deleted as soon as it is done, however long the others take. Also returns how many
     /// of those could not be deleted.
     pub(crate) async fn process_and_delete(
         &self,
@@ -146,7 +146,7 @@ where
         for round in rounds::rounds(deliveries) {
             let (done, mut deleting) = mpsc::unbounded_channel();
             let settled = &mut settled;
-            // It owns the sender, so that deleting ends when settling has.
+            // This closure owns the sender, so that deleting ends when settling has ended.
             let note = move |one: Settled| {
                 if let Some(delivery) = one.to_delete() {
                     let _ = done.send(delivery);

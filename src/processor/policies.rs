@@ -10,7 +10,7 @@ use crate::queue::QueueArn;
 /// The policies of a processor.
 pub(super) struct Policies {
     default: QueuePolicy,
-    /// Of the queues that have one of their own, by name.
+    /// The policies of single queues, by the queue's name.
     own: HashMap<String, QueuePolicy>,
 }
 

@@ -1,20 +1,19 @@
-//! Which messages of a batch are handled together. Messages that may have ended the process the
-//! last time go after the others, a few at a time, so that one of them does not end the others'
-//! attempts for ever.
+//! Decides which messages of a batch are handled together. Messages that may have ended the process
+//! the last time are handled after the others, a few at a time. So one of them cannot end the
+//! attempts of the others for ever.
 
 use crate::delivery::Delivery;
 use crate::disposition::Strategy;
 
-/// SQS delivered a message so often without hearing of it again. The count of a copy begins anew,
-/// so that some invocations ended without a response, or the message is on its way to the
-/// dead-letter queue.
+/// From so many receives on, a message is a suspect. The count of a copy begins anew, so some
+/// invocations ended without a response, or the message is on its way to the dead-letter queue.
 const SUSPICIOUS_RECEIVES: u32 = 3;
-/// Rounds of suspects. Each takes as long as its slowest message.
+/// The most rounds of suspects. Each takes as long as its slowest message.
 const MAX_SUSPECT_ROUNDS: usize = 10;
 
-/// First the messages above suspicion, if any, then the suspects in at most ten rounds: from one
-/// end on odd receives and from the other on even ones. So of two of them each comes before the
-/// other in one of two receives.
+/// The rounds of a batch. First come the messages that are no suspects, then the suspects in at
+/// most ten rounds. Odd receives begin at one end of the suspects, even receives at the other. So
+/// of two suspects each comes first in one of two receives.
 pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     let (mut suspects, innocents) = if deliveries.iter().any(is_suspect) {
         deliveries.into_iter().partition(is_suspect)
@@ -40,9 +39,9 @@ pub(super) fn rounds(deliveries: Vec<Delivery>) -> Vec<Vec<Delivery>> {
     rounds
 }
 
-/// A message that waits by its visibility is received again for each attempt, so that its receives
-/// tell nothing. In a dead-letter queue all messages are suspects at first: one that ends the
-/// process is sure to get there.
+/// Whether a message may have ended the process. A message that waits by its visibility timeout is
+/// received for each attempt, so its receives prove nothing. In a dead-letter queue every message
+/// is a suspect at first, since one that ends the process surely gets there.
 fn is_suspect(delivery: &Delivery) -> bool {
     delivery.strategy == Strategy::Copy && delivery.receive_count >= SUSPICIOUS_RECEIVES
 }

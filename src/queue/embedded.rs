@@ -1,4 +1,4 @@
-//! The adapter for the embedded SQS, which knows nothing of this port. Translates, and decides
+//! The adapter for the embedded SQS, which does not know this port. It translates and decides
 //! nothing.
 
 use std::sync::Arc;

@@ -22,7 +22,8 @@ impl EntryError {
         Self { code: shown(code), sender_fault }
     }
 
-    /// The service did not say, so it may have been carried out: trying again might do it twice.
+    /// The service did not mention the entry, so it may have been carried out. Another try might do
+    /// it twice.
     #[must_use]
     pub fn unconfirmed() -> Self {
         Self { code: "Unconfirmed".to_owned(), sender_fault: true }
@@ -40,18 +41,19 @@ pub struct CallError {
     pub kind: CallErrorKind,
 }
 
-/// The meaning of a failed call for its entries. Each has consequences of its own for what may be
-/// sent again, so a fifth would be a new major version.
+/// The meaning of a failed call for its entries. Each kind decides which entries may be sent again,
+/// so a fifth would be a new major version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallErrorKind {
-    /// The service refused it, and will again: configuration, permission, encryption.
+    /// The service refused the call, and will refuse it again: configuration, permission,
+    /// encryption.
     Refused,
-    /// The service refused the request as such, perhaps for the sake of one entry: each alone may
+    /// The service refused the call as a whole, perhaps because of one entry. Each entry alone may
     /// pass.
     Malformed,
-    /// The service refused it for now: throttled, or an error on its side that it names.
+    /// The service refused the call for now: throttled, or an error on its side that it names.
     Unavailable,
-    /// There is no response of the service: it may or may not have carried it out.
+    /// There is no response, so the service may or may not have carried the call out.
     Ambiguous,
 }
 
@@ -64,7 +66,8 @@ impl CallError {
         let kind = if !is_of_gateway && (status == 429 || UNAVAILABLE.contains(&code)) {
             CallErrorKind::Unavailable
         } else if status >= 500 {
-            // The response of a gateway or a proxy: the service behind it may have gone on.
+            // A gateway or a proxy responded, and the service behind it may have carried the call
+            // out.
             CallErrorKind::Ambiguous
         } else if MALFORMED.contains(&code) {
             CallErrorKind::Malformed
@@ -121,16 +124,16 @@ const MALFORMED: [&str; 7] = [
     "TooManyEntriesInBatchRequest",
 ];
 
-/// SQS prefixes some codes for the sake of old clients:
-/// `AWS.SimpleQueueService.BatchRequestTooLong`. `KMS.` stays: a key refuses for other reasons than
-/// a queue. Source: SQS API reference, errors of `SendMessage`.
+/// SQS prefixes some codes for old clients: `AWS.SimpleQueueService.BatchRequestTooLong`. `KMS.`
+/// stays, since a key refuses for other reasons than a queue. Source: SQS API reference, errors of
+/// `SendMessage`.
 fn short(code: &str) -> &str {
     let code = code.rsplit('#').next().unwrap_or(code);
     code.strip_prefix("AWS.SimpleQueueService.").unwrap_or(code)
 }
 
-/// Codes of SQS have fewer characters. Another service at its address may say anything, and codes
-/// are logged.
+/// The longest code that is kept; those of SQS have fewer characters. Another service at its
+/// address may send anything, and codes are logged.
 const MAX_CODE_LEN: usize = 100;
 
 fn shown(code: &str) -> String {

@@ -1,6 +1,5 @@
-//! The port: the three calls that settling makes, the two that a worker makes besides, and their
-//! responses. Knows no SDK; `sqs.rs` is the adapter for the real one, `embedded.rs` that for
-//! the embedded one.
+//! The port: the three calls of settling, the two more of a worker, and their responses. It knows
+//! no SDK. `sqs.rs` is the adapter for SQS, and `embedded.rs` the adapter for the embedded SQS.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -26,12 +25,12 @@ pub use requeue_sqs::{
 };
 pub use sqs::SqsQueue;
 
-/// A message may have been received so much earlier than the invocation began: the longest batching
-/// window of an event source mapping, 300 s, and a minute for the invocation to come about.
+/// The longest time from the receive of a message to the start of its invocation. It is the longest
+/// batching window of an event source mapping, 300 s, and a minute until the function starts.
 pub(crate) const RECEIVED_BEFORE: Duration = Duration::from_secs(300 + 60);
 
-/// The longest wait by its visibility that each receive allows a message: SQS counts
-/// [`MAX_VISIBILITY`] from the receive, which may have been [`RECEIVED_BEFORE`] an invocation of 15
+/// The longest wait by visibility timeout that each receive allows. SQS counts [`MAX_VISIBILITY`]
+/// from the receive. The receive may be [`RECEIVED_BEFORE`] earlier than an invocation of 15
 /// minutes.
 pub(crate) const MAX_VISIBILITY_WAIT: Duration =
     Duration::from_secs(MAX_VISIBILITY.as_secs() - RECEIVED_BEFORE.as_secs() - 15 * 60);
@@ -39,11 +38,10 @@ pub(crate) const MAX_VISIBILITY_WAIT: Duration =
 /// A queue keeps no message for longer. Source: SQS API reference, `MessageRetentionPeriod`.
 pub(crate) const MAX_RETENTION: Duration = Duration::from_hours(14 * 24);
 
-/// A queue as settling sees it. Each method is one request, tried once: trying again is settling's
-/// business.
+/// The queue, for settling. Each method is one request, tried once: settling itself tries again.
 ///
-/// The response has one [`Confirmation`] for each entry, at the entry's own position, whatever the
-/// order in which the service responded. It is `Ok(())` only when the service confirmed that very
+/// The result has one [`Confirmation`] for each entry, at the entry's own position, whatever the
+/// order of the service's response. It is `Ok(())` only if the service confirmed that very entry.
 /// entry.
 pub trait Queue: Send + Sync + 'static {
     /// Sends at most [`MAX_BATCH_ENTRIES`] messages of [`MAX_BATCH_BYTES`] in all.
@@ -60,32 +58,33 @@ pub trait Queue: Send + Sync + 'static {
         receipt_handles: &[&str],
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
 
-    /// Lets at most [`MAX_BATCH_ENTRIES`] received messages stay invisible for so long from now.
+    /// Hides at most [`MAX_BATCH_ENTRIES`] received messages for so long from now.
     fn change_visibility(
         &self,
         queue: &QueueArn,
         entries: &[(&str, Duration)],
     ) -> impl Future<Output = Result<Vec<Confirmation>, CallError>> + Send;
 
-    /// Whether the time has run out for which SQS hides a received message, so that it may be in
-    /// other hands: no copy of it may be sent any more, and its visibility is not ours to change.
-    /// Not a request.
+    /// Whether the visibility timeout of a received message has run out, so that another receiver
+    /// may have it. If so, no copy of it may be sent, and its visibility may not be changed. This
+    /// is not a request.
     ///
-    /// `false` where nothing extends that time: the event source mapping of a Lambda accepts no
-    /// visibility timeout shorter than the function's time-out, which no invocation outlives.
+    /// `false` where nothing extends visibility timeouts, as in a Lambda. There the visibility
+    /// timeout is at least the function's timeout, or the event source mapping is not accepted. No
+    /// invocation outlives that.
     fn has_lapsed(&self, receipt_handle: &str) -> bool {
         let _ = receipt_handle;
         false
     }
 
-    /// The clock by which the service gives its times, as far as this process can know: redrives
-    /// are recognised by them. Default: the clock of this machine. Not a request.
+    /// The clock of the service, as far as this process can know it: redrives are recognised by its
+    /// times. Default: the clock of this machine. This is not a request.
     fn clock(&self) -> Clock {
         Clock::system()
     }
 }
 
-/// A queue as a worker sees it, which receives for itself. As with [`Queue`], each method is one
+/// The queue, for a worker, which receives by itself. As with [`Queue`], each method is one
 /// request, tried once.
 pub trait Source: Send + Sync + 'static {
     /// Asks for the attributes that a worker has to know before it begins.
@@ -124,18 +123,18 @@ impl Default for ReceiveRequest {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Description {
-    /// Its own word on its ARN.
+    /// The queue's ARN, as the service names it.
     pub arn: QueueArn,
     /// The queue's visibility timeout.
     pub visibility: Duration,
-    /// The dead-letter queue that its redrive policy names, if it has one. Whether that queue
-    /// exists is not known.
+    /// The dead-letter queue that its redrive policy names, if it has one. That queue may not
+    /// exist.
     pub dead_letter_queue: Option<QueueArn>,
-    /// Messages in whatever state, which SQS counts approximately.
+    /// The number of messages in any state, which SQS counts approximately.
     pub messages: u64,
     /// The time by the clock of the service, if it says so.
     pub date: Option<SystemTime>,
-    /// Where the service was asked, if the queue's port knows.
+    /// The endpoint that was asked, if the adapter knows it.
     pub endpoint: Option<String>,
 }
 
@@ -179,13 +178,14 @@ fn redrive_target(policy: &str) -> Option<QueueArn> {
 pub struct Outgoing<'a> {
     /// The body.
     pub body: &'a str,
-    /// Always sent, also when it is zero: a missing one means the queue's own default.
+    /// The delay. It is sent also when it is zero, since a missing one means the queue's own
+    /// default.
     pub delay: Delay,
     /// The attributes, as they were received.
     pub attributes: &'a BTreeMap<String, Attribute>,
     /// The group on a FIFO queue; the tenant on a standard queue with fair queues.
     pub group_id: Option<&'a str>,
-    /// For a FIFO queue.
+    /// The deduplication id, for a FIFO queue.
     pub deduplication_id: Option<&'a str>,
 }
 
@@ -203,8 +203,8 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// The characters of which SQS makes names of message attributes. Source: SQS developer guide,
-/// "Amazon SQS message metadata".
+/// Whether SQS allows these characters in the name of a message attribute. Source: SQS developer
+/// guide, "Amazon SQS message metadata".
 ///
 /// ```
 /// assert!(requeue::queue::is_attribute_name("Body.ContentType"));

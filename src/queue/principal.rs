@@ -4,8 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 /// The unique id of a principal of IAM, as SQS names the sender of a message: `AROA…` for a role,
-/// `AIDA…` for a user, the account id for the root user. Of what SQS says, the name of the session
-/// after the colon is left out, since whoever assumes a role chooses it.
+/// `AIDA…` for a user, the account id for the root user. SQS adds the session's name after a colon.
+/// That name is left out, since anyone who assumes the role chooses it.
 ///
 /// ```
 /// use requeue::Principal;
@@ -20,11 +20,11 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Those of IAM have 21 characters.
+    /// The longest id that is read. Those of IAM have 21 characters.
     const MAX_LEN: usize = 32;
 }
 
-/// It is no id of a principal: 12 to 32 capital letters and digits.
+/// The text is no id of a principal: 12 to 32 capital letters and digits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the id of a principal has 12 to 32 capital letters and digits, as AROA… for a role")]
 #[non_exhaustive]

@@ -1,4 +1,5 @@
-//! A record: one message as SQS delivered it. Knows neither Lambda's event format nor our fields.
+//! A record: one message as SQS delivered it. This module knows neither Lambda's event format nor
+//! Requeue's fields.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,8 +8,8 @@ use std::time::SystemTime;
 
 use super::{Attribute, Principal, QueueArn};
 
-/// One record as it came from SQS. Whatever is missing or broken is `None`: it must not keep its
-/// neighbours from their turn.
+/// One record as it came from SQS. A missing or broken part is `None`, so that it does not stop the
+/// other messages.
 ///
 /// The default is a record that handlers get, with the body `{}` and without an id, a queue and
 /// times. Without an id and a queue no copy of it can be sent.
@@ -39,11 +40,11 @@ pub struct Record {
     pub first_received: Option<SystemTime>,
     /// `MessageGroupId`.
     pub group_id: Option<String>,
-    /// `AWSTraceHeader`: the trace to which X-Ray counts it.
+    /// `AWSTraceHeader`: the message's trace in X-Ray.
     pub trace_header: Option<String>,
-    /// Whether there is a `DeadLetterQueueSourceArn`: a redrive policy moved it here.
+    /// Whether there is a `DeadLetterQueueSourceArn`: a redrive policy moved the message here.
     pub was_dead_lettered: bool,
-    /// The queue that it names.
+    /// The queue that the `DeadLetterQueueSourceArn` names.
     pub dead_letter_source: Option<QueueArn>,
     /// The message attributes; `None` when one of them cannot be read.
     pub attributes: Option<BTreeMap<String, Attribute>>,
@@ -56,7 +57,7 @@ impl Default for Record {
 }
 
 impl Record {
-    /// Nothing but attributes, of which there are none.
+    /// A record with empty attributes and nothing else.
     pub(crate) const fn empty() -> Self {
         Self {
             message_id: None,
@@ -76,7 +77,7 @@ impl Record {
     }
 }
 
-/// Without the body, the receipt handle, the sender and the attributes, which may be secret.
+/// Leaves out the body, the receipt handle, the sender and the attributes, which may be secret.
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Record")

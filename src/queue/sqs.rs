@@ -1,4 +1,4 @@
-//! The port over the real SQS client. The only file that calls `aws-sdk-sqs`.
+//! The port over the real SQS client. Only this file calls `aws-sdk-sqs`.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -30,23 +30,23 @@ use crate::clock::{Clock, from_epoch_millis};
 /// SQS, by AWS's SDK.
 ///
 /// Each call goes to the queue that the message's ARN names, in that queue's region;
-/// `AWS_ENDPOINT_URL_SQS` and `AWS_ENDPOINT_URL` are honoured. The SDK's own retries are switched
-/// off: settling retries, with regard to what might be sent twice.
+/// `AWS_ENDPOINT_URL_SQS` and `AWS_ENDPOINT_URL` are honoured. The SDK's own retries are off.
+/// Settling retries, since it knows which calls might send a message twice.
 #[derive(Clone, Debug)]
 pub struct SqsQueue {
     client: Arc<OnceCell<Client>>,
 }
 
 impl SqsQueue {
-    /// Over a client of your own.
+    /// Uses a client of your own.
     #[must_use]
     pub fn new(client: &Client) -> Self {
         let config = client.config().to_builder().retry_config(RetryConfig::disabled()).build();
         Self { client: Arc::new(OnceCell::new_with(Some(Client::from_conf(config)))) }
     }
 
-    /// By AWS's standard environment: credentials, region, endpoints. They are looked for when SQS
-    /// is called for the first time, since a function whose messages are all done never calls it.
+    /// Uses AWS's standard environment: credentials, region, endpoints. They are loaded at the
+    /// first call of SQS, since a function whose messages are all done never calls it.
     #[must_use]
     pub fn from_env() -> Self {
         Self { client: Arc::default() }
@@ -64,7 +64,7 @@ impl SqsQueue {
     }
 }
 
-/// A client is bound to one region, a message to that of its queue.
+/// The queue's region, if the client has another: a client is bound to one region.
 fn other_region(client: &Client, queue: &QueueArn) -> Option<Region> {
     let ours = client.config().region().map(Region::as_ref);
     (ours != Some(queue.region())).then(|| Region::new(queue.region().to_owned()))
@@ -192,7 +192,7 @@ impl Source for SqsQueue {
     }
 }
 
-/// A message as SQS handed it over, with nothing assumed of it.
+/// A message as SQS delivered it. Every field may be missing.
 fn record(message: aws_sdk_sqs::types::Message, queue: &Arc<QueueArn>) -> Record {
     let system = message.attributes.unwrap_or_default();
     let text = |name: System| system.get(&name).cloned();
@@ -227,7 +227,7 @@ fn attribute(value: MessageAttributeValue) -> Option<Attribute> {
     Some(Attribute { data_type, value })
 }
 
-/// Notes the header `Date` of a response, be it an error, and where the request was sent.
+/// Notes the header `Date` of a response, also of an error, and the address of the request.
 #[derive(Clone, Debug, Default)]
 struct Seen(Arc<Mutex<(Option<SystemTime>, Option<String>)>>);
 
@@ -297,7 +297,7 @@ fn confirmations<'a>(
 ) -> Vec<Confirmation> {
     let mut results: Vec<Confirmation> =
         (0..entries).map(|_| Err(EntryError::unconfirmed())).collect();
-    // Written as we write it: `+1` and `01` are not ours.
+    // Only ids as we write them count: `+1` and `01` are not ours.
     let is_ours = |id: &str| id == "0" || !id.starts_with(['+', '0']);
     let position = |id: &str| id.parse::<usize>().ok().filter(|at| *at < entries && is_ours(id));
     for at in confirmed.filter_map(position) {
@@ -325,7 +325,7 @@ fn call_error<E: ProvideErrorMetadata + Error + 'static>(error: &SdkError<E>) ->
                 answer.err().code().unwrap_or("Unknown"),
             );
         }
-        // A response that cannot be read, be it one of success: the request may have been carried
+        // The response cannot be read, perhaps one of success: the request may have been carried
         // out.
         _ => ("UnreadableAnswer", CallErrorKind::Ambiguous),
     };

@@ -1,6 +1,6 @@
-//! The three queue calls, each with its own bounds for trying again, within which the policy
-//! decides. None of them outlives the deadline, or the future that makes it: nothing here is handed
-//! to another task.
+//! The three queue calls. Each has its own bounds for further tries, and the policy decides within
+//! them. No call outlives the deadline, or the future that makes it: nothing here runs in another
+//! task.
 
 use std::future::Future;
 use std::time::Duration;
@@ -14,13 +14,13 @@ use crate::queue::{
     MAX_VISIBILITY_WAIT, Outgoing, Queue, QueueArn, RECEIVED_BEFORE,
 };
 
-/// One try of one call.
+/// The longest try of one call.
 const CALL_TIMEOUT: Duration = Duration::from_secs(10);
-/// No send begins without more time than this: cut off, it may have been carried out, and the
-/// message would be there twice.
+/// No send begins with less time than this. A send that is cut off may have been carried out, and
+/// the message would exist twice.
 const LEAST_FOR_SEND: Duration = Duration::from_millis(25);
-/// All tries of one chunk and the pauses between them, whatever the policy says: a message that SQS
-/// does not take for so long waits as well by its visibility.
+/// The longest time for all tries of one chunk and the pauses between them, with any policy. If SQS
+/// does not take a message for so long, the message waits by its visibility timeout.
 const SEND_TIMEOUT: Duration = Duration::from_secs(60);
 /// A send with an ambiguous response is tried again at most once: each further try may store the
 /// copies once more.
@@ -28,7 +28,7 @@ const MAX_AMBIGUOUS_TRIES: u32 = 2;
 /// A delete is tried again at most once: the event source mapping deletes the rest.
 const MAX_DELETE_TRIES: u32 = 2;
 
-/// The visibility that is asked for when a longer one is refused.
+/// The visibility timeout to ask for if SQS refuses a longer one.
 const MODEST_VISIBILITY: Duration = Duration::from_secs(900);
 
 impl<Q: Queue> Settler<Q> {
@@ -43,7 +43,7 @@ impl<Q: Queue> Settler<Q> {
         let deadline = deadline.min(Instant::now() + SEND_TIMEOUT);
         let mut failed = self.send_together(queue, copies, deadline).await;
         if failed == Some(CallErrorKind::Malformed) && copies.len() > 1 {
-            // One of them spoils the request for all: alone, only that one fails.
+            // One entry spoils the request for all. Sent alone, only that entry fails.
             failed = None;
             for copy in copies {
                 failed = worse(
@@ -98,8 +98,8 @@ impl<Q: Queue> Settler<Q> {
         failed
     }
 
-    /// Pauses before a try that is not the first. `false`: there is to be none, by the policy or
-    /// for want of time.
+    /// Pauses before a further try. Returns `false` if no try may follow, by the policy or for lack
+    /// of time.
     async fn begin(&self, tries: &mut Tries) -> bool {
         if tries.made > 0 {
             let pause = self.calls.pause(tries.made, tries.pause, self.sampler.sample());
@@ -114,8 +114,8 @@ impl<Q: Queue> Settler<Q> {
         Instant::now() < tries.latest
     }
 
-    /// Deletes the originals of confirmed copies; the rest after one more try is left to the
-    /// event source mapping.
+    /// Deletes the originals of confirmed copies. After one more try, the event source mapping
+    /// deletes the rest.
     pub(super) async fn delete(&self, queue: &QueueArn, copies: &mut [Sending], deadline: Instant) {
         let first = copies.iter().filter_map(|copy| copy.receipt_handles().first());
         let handles: Vec<&str> = first.map(String::as_str).collect();
@@ -135,9 +135,9 @@ impl<Q: Queue> Settler<Q> {
         }
     }
 
-    /// Deletes by handle, with one more try for those that failed; it too comes after a pause, also
-    /// when only some entries failed: the failure in SQS is likelier to be over then.
-    /// The error is the code.
+    /// Deletes by handle, with one more try for those that failed. A pause comes before that try
+    /// even if only some entries failed, since the failure in SQS is then likelier to be over. The
+    /// error is the code.
     pub(super) async fn delete_handles(
         &self,
         queue: &QueueArn,
@@ -164,8 +164,8 @@ impl<Q: Queue> Settler<Q> {
         results
     }
 
-    /// Best effort: lets the originals whose copies are not confirmed stay invisible for the delay
-    /// that they were to have.
+    /// Hides the originals of unconfirmed copies for the delay that they were to have. This is best
+    /// effort.
     pub(super) async fn keep_invisible(
         &self,
         queue: &QueueArn,
@@ -182,7 +182,7 @@ impl<Q: Queue> Settler<Q> {
         self.hide(queue, &entries, window).await;
     }
 
-    /// Lets messages stay invisible for so long from now, or as long as one receive allows.
+    /// Hides messages for so long from now, or as long as one receive allows.
     pub(super) async fn hide(
         &self,
         queue: &QueueArn,
@@ -191,12 +191,12 @@ impl<Q: Queue> Settler<Q> {
     ) -> Vec<Confirmation> {
         let mut results = vec![Err(EntryError::unconfirmed()); entries.len()];
         let allowed = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + window.started.elapsed());
-        // Always the same, so that the receives of a long wait can be told.
+        // The limit is always the same, so that the receives of a long wait can be told.
         let longest = allowed.min(MAX_VISIBILITY_WAIT);
         let wish = |at: usize, longest: Duration| (at, (entries[at].0, entries[at].1.min(longest)));
         let wishes = (0..entries.len()).map(|at| wish(at, longest)).collect();
         self.hide_as_wished(queue, wishes, &mut results, window.deadline).await;
-        // SQS may have carried out a wish that it did not mention, so that one is not shortened.
+        // SQS may have carried out a wish that it did not mention, so that wish is not shortened.
         let unconfirmed = Err(EntryError::unconfirmed());
         let is_refused = |result: &Confirmation| {
             *result != unconfirmed && result.as_ref().is_err_and(|error| error.sender_fault)
@@ -207,7 +207,7 @@ impl<Q: Queue> Settler<Q> {
         results
     }
 
-    /// Asks until each wish is granted or refused for good, which no further request changes.
+    /// Asks until SQS has granted or finally refused each wish, or no further request would help.
     async fn hide_as_wished(
         &self,
         queue: &QueueArn,
@@ -239,7 +239,7 @@ impl<Q: Queue> Settler<Q> {
     }
 }
 
-/// Of several sends the one without a response counts: it may have stored its copies.
+/// The worse of two results. A send without a response counts, since it may have stored its copies.
 fn worse(one: Option<CallErrorKind>, other: Option<CallErrorKind>) -> Option<CallErrorKind> {
     match (one, other) {
         (Some(CallErrorKind::Ambiguous), _) | (_, Some(CallErrorKind::Ambiguous)) => {
@@ -287,10 +287,10 @@ fn record(
 
 /// The tries of one request.
 struct Tries {
-    /// None begins at this moment or later.
+    /// No try begins at this moment or later.
     latest: Instant,
     made: u32,
-    /// The pause before the last one.
+    /// The pause before the last try.
     pause: Option<Duration>,
 }
 

@@ -1,5 +1,5 @@
-//! Entries that share one request: those for one place, gathered until the request is full or the
-//! first of them has waited long enough.
+//! Entries that share one request. Entries for one place are gathered until the request is full, or
+//! until the first of them has waited long enough.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 use crate::queue::{MAX_BATCH_BYTES, MAX_BATCH_ENTRIES};
 
-/// The oldest entry of a chunk waits no longer than this for company.
+/// The longest wait of the oldest entry of a chunk for further entries.
 const MAX_LINGER: Duration = Duration::from_millis(250);
 
 /// The chunks in the making, one for each place.
@@ -17,7 +17,7 @@ pub(super) struct Chunks<K, T>(BTreeMap<K, Chunk<T>>);
 struct Chunk<T> {
     entries: Vec<T>,
     bytes: usize,
-    /// When the oldest entry came.
+    /// When the oldest entry was added.
     since: Instant,
 }
 
@@ -26,8 +26,8 @@ impl<K: Ord + Clone, T> Chunks<K, T> {
         Self(BTreeMap::new())
     }
 
-    /// Adds an entry of so many bytes. Returns the entries that must leave now: the chunk when it
-    /// is full, or all before this entry when they do not fit together.
+    /// Adds an entry of so many bytes. Returns the entries to send now: the chunk if it is full, or
+    /// all earlier entries if this one does not fit.
     pub(super) fn push(&mut self, place: &K, entry: T, bytes: usize) -> Option<Vec<T>> {
         let chunk = self.0.entry(place.clone()).or_default();
         let overflows = chunk.bytes + bytes > MAX_BATCH_BYTES;
@@ -41,24 +41,24 @@ impl<K: Ord + Clone, T> Chunks<K, T> {
         before
     }
 
-    /// The chunk for a place, if there is one, though it is not full.
+    /// The chunk for a place, even if it is not full.
     pub(super) fn take(&mut self, place: &K) -> Option<Vec<T>> {
         self.0.remove(place).map(|chunk| chunk.entries)
     }
 
-    /// When the next chunk must leave.
+    /// When the next chunk must be sent.
     pub(super) fn due(&self) -> Option<Instant> {
         self.0.values().map(|chunk| chunk.since + MAX_LINGER).min()
     }
 
-    /// The chunks that must leave now.
+    /// The chunks to send now.
     pub(super) fn take_due(&mut self) -> impl Iterator<Item = (K, Vec<T>)> {
         let now = Instant::now();
         let due = self.0.extract_if(.., move |_, chunk| chunk.since + MAX_LINGER <= now);
         due.map(|(place, chunk)| (place, chunk.entries))
     }
 
-    /// All that are left.
+    /// All remaining chunks.
     pub(super) fn into_rest(self) -> impl Iterator<Item = (K, Vec<T>)> {
         self.0.into_iter().map(|(place, chunk)| (place, chunk.entries))
     }

@@ -1,8 +1,8 @@
-//! Deletes finished messages where no poller does: a worker has none, and one whose
-//! invocation fails does not. Entries share a request by the same rule as copies.
+//! Deletes finished messages if no poller does: a worker has no poller, and the poller of an
+//! invocation that fails deletes nothing. Entries share a request by the same rule as copies.
 //!
-//! The loop is not that of settling, though it looks alike: that one gathers two kinds of entries,
-//! which become settlements; this one gathers receipt handles, and counts those that stay.
+//! The loop looks like that of settling. But settling gathers two kinds of entries and turns them
+//! into settlements; this loop gathers receipt handles and counts those that remain.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ impl<Q: Queue> Settler<Q> {
                 let responses = self.delete_handles(&queue, &handles, deadline).await;
                 responses.iter().filter(|response| response.is_err()).count()
             };
-            // As in settling.
+            // Boxed as in settling.
             deleting.boxed()
         };
         let mut in_flight = FuturesUnordered::new();
@@ -55,7 +55,7 @@ impl<Q: Queue> Settler<Q> {
         loop {
             let due = chunks.due();
             tokio::select! {
-                // As in settling.
+                // Biased as in settling.
                 biased;
                 delivery = done.next() => {
                     let Some(delivery) = delivery else { break };

@@ -1,6 +1,6 @@
-//! Holds back sends to a queue after one without a response. Such a send may have stored its
-//! copies, and their originals stay. If every response is lost, each original is sent again when
-//! its time comes, and so is each copy: their number doubles and doubles.
+//! Holds back sends to a queue after a send without a response. Such a send may have stored its
+//! copies, and their originals stay. If every response is lost, each original and each copy is sent
+//! again at its time: their number doubles and doubles.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,8 +10,8 @@ use tokio::time::Instant;
 
 use crate::queue::{CallErrorKind, QueueArn};
 
-/// After a send without a response no other to the same queue begins for so long; then one goes
-/// ahead, and the others follow when it has its response.
+/// After a send without a response, no other send to the same queue begins for so long. Then one
+/// send goes ahead, and the others follow after its response.
 const HOLD: Duration = Duration::from_secs(30);
 
 /// Lets sends begin, or not. A message that may not be sent waits by its visibility timeout.
@@ -25,7 +25,7 @@ impl SendHold {
             None => true,
             Some(until) if Instant::now() < *until => false,
             Some(until) => {
-                // This one goes ahead. Should it never come to an end, another does later.
+                // This send goes ahead. If it never ends, another one goes ahead later.
                 *until = Instant::now() + HOLD;
                 true
             }

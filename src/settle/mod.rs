@@ -1,14 +1,16 @@
-//! Plans become queue calls. Takes no decision: a message whose plan cannot be carried out stays
-//! with SQS.
+//! Turns plans into queue calls. It takes no decision: a message whose plan cannot be carried out
+//! stays with SQS.
 //!
-//! - *Copy*: send the copy, see it confirmed by name, then delete the original. If the copy is not
-//!   confirmed, the original stays, and is hidden for its delay if time is left to ask for that.
-//! - *Hide*, *Show*: change how long SQS hides the message; those that wait behind it in its FIFO
+//! - *Copy*: send the copy, see SQS confirm it by its id, then delete the original. If the copy is
+//!   not confirmed, the original stays. If there is time for one more call, the original is hidden
+//!   for its delay.
+//! - *Hide*, *Show*: change how long SQS hides the message. The messages behind it in its FIFO
 //!   group become receivable with it.
-//! - *Done*: no call; the host deletes the message, or `done.rs` where no host does.
+//! - *Done*: no call. The host deletes the message, or `done.rs` does if no host does.
 //! - *Keep*: no call.
 //!
-//! How the plan *copy* can end. Lambda keeps what the last column says, by `batchItemFailures`:
+//! How the plan *copy* can end. Lambda keeps a message with a "yes" in the last column, by
+//! `batchItemFailures`:
 //!
 //! | SQS | sends | the original | settlement | kept |
 //! |---|---|---|---|---|
@@ -18,11 +20,11 @@
 //! | refuses the copy | 1 | hidden | [`Settlement::Unconfirmed`] | yes |
 //! | sends no response: the copy may exist beside the original | up to 2, then none to this queue for 30 s | hidden, if time is left | [`Settlement::Unconfirmed`] | yes |
 //! | was not asked: no time was left, or sends to the queue wait | 0 | hidden, if time is left | [`Settlement::Unconfirmed`], code `NotSent` | yes |
-//! | may have handed the original out again | 0 | as it is | [`Settlement::Unconfirmed`], code `VisibilityLapsed` | yes |
+//! | may have delivered the original again | 0 | unchanged | [`Settlement::Unconfirmed`], code `VisibilityLapsed` | yes |
 //!
-//! *Hidden* means for `hidden_if_unsent` of its disposition, by `ChangeMessageVisibility`. A send that
-//! hangs can use up the time for it. An original that is not hidden comes back after its visibility
-//! timeout. A copy and its original, where both exist, have one
+//! *Hidden* means hidden for `hidden_if_unsent` of its disposition, by `ChangeMessageVisibility`. A
+//! send that hangs can use up the time for that call. An original that is not hidden becomes
+//! visible after its visibility timeout. If a copy and its original both exist, they have one
 //! [`Message::original_id`](crate::Message::original_id), the idempotency key.
 //!
 //! Entries for one queue share a request (`chunks.rs`), calls are tried again within bounds
@@ -59,21 +61,20 @@ use sending::Sending;
 /// Most chunks whose calls are under way at once. Each may hold 1 MiB and a connection.
 const MAX_CHUNKS_IN_FLIGHT: usize = 50;
 
-/// One planned message, and those of its batch that must keep their place behind it.
+/// One planned message, and the messages of its batch that must stay behind it.
 pub(crate) struct Task {
     pub(crate) decision: Decision,
     pub(crate) plan: Plan,
     pub(crate) waiting: Waiting,
 }
 
-/// The messages of the same FIFO group that wait for one.
+/// The messages of the same FIFO group that wait for a message.
 pub(crate) enum Waiting {
     Nobody,
-    /// They are to be receivable as soon as this one is: until then SQS holds them back for its
-    /// sake.
+    /// They become receivable with this message: until then SQS holds them back.
     ForVisibility(Vec<Arc<Delivery>>),
-    /// They are handled once this one is confirmed in the dead-letter queue, and not if the sender
-    /// is dropped.
+    /// They are handled after SQS confirms this message in the dead-letter queue. If the sender is
+    /// dropped, they are not.
     ForMove(oneshot::Sender<()>),
 }
 
@@ -86,7 +87,7 @@ pub(crate) struct Settled {
 /// The time in which a batch must be settled.
 #[derive(Clone, Copy)]
 pub(crate) struct Window {
-    /// When the invocation began: no message of it was received later.
+    /// The start of the invocation. No message of it was received later.
     pub(crate) started: Instant,
     /// No call is waited for after this.
     pub(crate) deadline: Instant,
@@ -102,8 +103,8 @@ pub(crate) struct Settler<Q> {
 }
 
 impl<Q: Queue> Settler<Q> {
-    /// Settles messages as they arrive, several chunks at once, until the sender hangs up. Tells of
-    /// each when it is settled.
+    /// Settles messages as they arrive, several chunks at once, until the sender is dropped.
+    /// Reports each message when it is settled.
     pub(crate) async fn settle(
         &self,
         mut tasks: UnboundedReceiver<Task>,
@@ -111,15 +112,15 @@ impl<Q: Queue> Settler<Q> {
         mut settled: impl FnMut(Settled),
     ) {
         let (mut copies, mut hidden) = (Chunks::new(), Chunks::new());
-        // In boxes, for which no room is made as long as there are none.
+        // Boxed, since an empty set of boxes takes no room.
         let copying = |route, copies| self.settle_copies(route, copies, window).boxed();
         let hiding = |queue, hidden| self.settle_hidden(queue, hidden, window).boxed();
         let mut in_flight = FuturesUnordered::new();
         loop {
             let due = [copies.due(), hidden.due()].into_iter().flatten().min();
             tokio::select! {
-                // A message that has arrived goes along with those that are due, and the same
-                // events always meet the same requests.
+                // A message that has arrived joins those that are due, and the same events always
+                // cause the same requests.
                 biased;
                 task = tasks.recv() => {
                     let Some(Task { decision, plan, waiting }) = task else { break };
@@ -164,9 +165,9 @@ impl<Q: Queue> Settler<Q> {
         }
     }
 
-    /// Whether the message may be in other hands meanwhile.
+    /// Whether another receiver may have the message meanwhile.
     pub(crate) fn has_lapsed(&self, delivery: &Delivery) -> bool {
-        // Each receive has its own handle; the latest is the one that hides it longest.
+        // Each receive has its own handle; the latest one hides the message longest.
         delivery.receipt_handles.first().is_some_and(|handle| self.queue.has_lapsed(handle))
     }
 
@@ -191,8 +192,8 @@ impl<Q: Queue> Settler<Q> {
         moved.into_iter().chain(kept).map(Sending::into_settled).collect()
     }
 
-    /// Hides messages, and once that is confirmed lets those behind them in their groups be
-    /// received with them.
+    /// Hides messages. After SQS confirms that, it makes the messages behind them in their groups
+    /// receivable at the same time.
     async fn settle_hidden(
         &self,
         queue: Arc<QueueArn>,
@@ -231,8 +232,8 @@ impl<Q: Queue> Settler<Q> {
     }
 }
 
-/// A message that SQS keeps, and is asked to deliver again after `wait`; at once if there is none,
-/// which a refusal only delays.
+/// A message that SQS keeps and delivers again after `wait`. Without a `wait`, it is to be
+/// delivered at once, and a refusal only delays that.
 struct Hidden {
     decision: Decision,
     wait: Option<Duration>,
@@ -244,7 +245,7 @@ fn kept(unsent: Option<Unsendable>) -> Settlement {
     unsent.map_or(Settlement::Kept, |unsent| Settlement::Unconfirmed { code: unsent.code() })
 }
 
-/// The receipt handle of the latest receive. An empty one, which SQS refuses, stands for none.
+/// The receipt handle of the latest receive. Without one it is empty, and SQS refuses that.
 fn handle(delivery: &Delivery) -> &str {
     delivery.receipt_handles.first().map_or("", String::as_str)
 }

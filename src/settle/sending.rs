@@ -1,4 +1,4 @@
-//! One copy on its way to a queue, and how far it has come.
+//! One copy on its way to a queue, and its progress.
 
 use super::{Settled, Waiting};
 use crate::plan::{Copy, Decision};
@@ -15,12 +15,12 @@ pub(super) struct Sending {
     pub(super) not_deleted: Option<String>,
 }
 
-/// How far a copy has come.
+/// The progress of a copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Sent {
     /// To be sent, or to be sent again after an error with this code.
     NotYet(Option<String>),
-    /// SQS named it as sent.
+    /// SQS's response names it as sent.
     Confirmed,
     /// It cannot be sent, or not in time.
     Refused(String),
@@ -31,7 +31,7 @@ impl Sending {
         Self { decision, copy, waiting, sent: Sent::NotYet(None), not_deleted: None }
     }
 
-    /// The bytes it takes in a request.
+    /// The bytes that the copy takes in a request.
     pub(super) fn size(&self) -> usize {
         self.outgoing().size()
     }
@@ -40,7 +40,7 @@ impl Sending {
         matches!(self.sent, Sent::NotYet(_))
     }
 
-    /// Whether the rest of its group waits for it.
+    /// Whether the rest of its group waits for this copy.
     pub(super) fn is_awaited(&self) -> bool {
         matches!(self.waiting, Waiting::ForMove(_))
     }
@@ -65,7 +65,7 @@ impl Sending {
             (Sent::NotYet(None), _) => Settlement::Unconfirmed { code: "NotSent".to_owned() },
         };
         if let (Waiting::ForMove(moved), false) = (self.waiting, settlement.is_kept()) {
-            // The receiver may have run out of time.
+            // The receiver may be gone if its time is over.
             let _ = moved.send(());
         }
         Settled { decision: self.decision, settlement }

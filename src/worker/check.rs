@@ -1,5 +1,5 @@
-//! The checks before the first message is received: a setting that would lose messages, or deliver
-//! them twice, is reported at once.
+//! The checks before the first message is received. They report a setting that would lose messages
+//! or deliver them twice.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -14,24 +14,24 @@ use crate::queue::{CallError, CallErrorKind, Description, Queue, QueueArn, Sourc
 use crate::redrive::REDRIVE_TOLERANCE;
 use crate::settings::{DeadLetterMode, Mode, Settings};
 
-/// Our clock and that of SQS may differ by so much: half of what tells a redriven message from one
-/// that we sent.
+/// The most by which this machine's clock and that of SQS may differ. It is half of the tolerance
+/// that tells a redriven message from one that Requeue sent.
 const MAX_CLOCK_DIFFERENCE: Duration = Duration::from_secs(REDRIVE_TOLERANCE.as_secs() / 2);
 
 /// Why a worker does not start.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StartError {
-    /// SQS refuses to tell about the queue.
+    /// SQS refuses to describe the queue.
     Refused {
         /// The queue.
         queue: QueueArn,
         /// SQS's code.
         code: String,
     },
-    /// SQS does not respond, or cannot now.
+    /// SQS does not respond, or is unavailable.
     Unavailable {
-        /// SQS's code, or ours.
+        /// The code from SQS, or a code of this crate.
         code: String,
     },
     /// The queue has no redrive policy; [`WithoutDeadLetterQueue::Warn`] allows that.
@@ -48,9 +48,9 @@ pub enum StartError {
     },
     /// The queue's visibility timeout is zero.
     NoVisibilityTimeout,
-    /// The clocks differ.
+    /// The clocks of this machine and of SQS differ.
     Clock {
-        /// By so many seconds.
+        /// The difference, in whole seconds.
         difference: Duration,
     },
 }
@@ -75,17 +75,17 @@ impl fmt::Display for StartError {
             ),
             Self::NoDeadLetterQueue { queue } => write!(
                 f,
-                "{queue} has no redrive policy, so that what is given up would go round until it vanishes: give it a \
+                "{queue} has no redrive policy, so a message that is given up would return until its retention ends: give it a \
                  dead-letter queue, or allow to work without one by --without-dead-letter-queue"
             ),
             Self::MissingDeadLetterQueue { queue, is_direct } => write!(
                 f,
-                "{} names {queue} as the dead-letter queue, which does not exist, so that a message that is given up would return \
+                "{} names {queue} as the dead-letter queue, but it does not exist, so a message that is given up would return \
                  until its retention ends: create that queue, name another one, or allow to work without one by --without-dead-letter-queue",
                 if *is_direct { "REQUEUE_DEAD_LETTER_QUEUE_URL" } else { "the queue's redrive policy" },
             ),
             Self::NoVisibilityTimeout => f.write_str(
-                "the queue's visibility timeout is 0, so that every message is delivered again while it is handled: set it to \
+                "the queue's visibility timeout is 0, so SQS delivers every message again while it is handled: set it to \
                  30 s or more",
             ),
             Self::Clock { difference } => write!(
@@ -117,16 +117,16 @@ pub(super) async fn check(
         tracing::warn!(
             visibilitySeconds = description.visibility.as_secs(),
             timeoutSeconds = settings.limits.timeout.as_secs(),
-            "the queue's visibility timeout is shorter than a handler may run: it is extended meanwhile, but where that fails, \
-             the message is delivered twice"
+            "the queue's visibility timeout is shorter than the handler's timeout: the worker extends it, but if an extension \
+             fails, SQS delivers the message twice"
         );
     }
     check_dead_letters(source, &description, settings, worker).await?;
     Ok(description)
 }
 
-/// A message that is given up needs a queue to go to: in the mode `direct` the one of that setting,
-/// otherwise the one of the redrive policy.
+/// A message that is given up needs a dead-letter queue. In the mode `direct` the setting names it,
+/// otherwise the redrive policy does.
 async fn check_dead_letters(
     source: &impl Source,
     description: &Description,
@@ -157,28 +157,30 @@ async fn check_dead_letters(
         }
         _ => {}
     }
-    // In the mode `report` nothing is sent on any queue.
+    // In the mode `report` the worker sends nothing on any queue.
     if description.arn.is_fifo()
         && settings.dead_letter == DeadLetterMode::Annotate
         && settings.mode == Mode::Requeue
     {
         tracing::warn!(
-            "the dead-letter mode annotate is as redrive on a FIFO queue, where its copy would lose its place: the dead-letter queue \
-             does not say why a message was given up; in the mode direct it does"
+            "the dead-letter mode annotate acts as redrive on a FIFO queue, so the dead-letter queue does not say why a message was \
+             given up; the mode direct does"
         );
     }
-    // In the mode `direct` too: a dead letter that cannot be sent is left to the redrive policy.
+    // This holds in the mode `direct` too: if a dead letter cannot be sent, the redrive policy has
+    // to move it.
     if description.dead_letter_queue.is_none() {
         tracing::warn!(
-            "the queue has no redrive policy: what is given up in it comes back until its retention ends, and then vanishes"
+            "the queue has no redrive policy: a message that is given up returns until its retention ends, and then SQS deletes it"
         );
     }
     Ok(())
 }
 
-/// Whether a queue exists. A worker may be without the permission to ask: then it counts as there.
+/// Whether a queue exists. If the worker may not ask, it counts as existing.
 async fn exists(source: &impl Source, queue: &QueueArn, settings: &Settings) -> bool {
-    // On the heap, as it is asked once in a worker's life and whoever starts one carries it about.
+    // The future is on the heap: it runs once in a worker's life, and would enlarge the future of
+    // `start`.
     match Box::pin(describe(source, queue, &settings.policy.receive_calls, &settings.sampler)).await
     {
         Err(StartError::Refused { code, .. }) if is_missing(&code) => false,
@@ -190,7 +192,7 @@ async fn exists(source: &impl Source, queue: &QueueArn, settings: &Settings) -> 
     }
 }
 
-/// Whether SQS's code says that there is no such queue.
+/// Whether SQS's code means that there is no such queue.
 fn is_missing(code: &str) -> bool {
     code.ends_with("NonExistentQueue") || code == "QueueDoesNotExist"
 }

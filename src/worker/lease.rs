@@ -1,7 +1,8 @@
-//! Messages in hand: their visibility is extended while they are worked on, and no longer.
-//! Settling's calls go through here, so that no extension comes after what settling asked for, and
-//! settling learns for which of them extending has failed for too long. That is known of each
-//! message by itself, as SQS may extend some of a batch and not the others.
+//! Messages in hand. Their visibility timeout is extended while they are worked on, and no longer.
+//!
+//! Settling's calls go through here, so that no extension follows a call of settling. Settling also
+//! learns for which messages the extensions have failed for too long. That is known of each message
+//! by itself, since SQS may extend some of a batch and not the others.
 
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
@@ -18,18 +19,18 @@ use crate::queue::{
     ReceiveRequest, Record, Source,
 };
 
-/// Extended so often within one visibility timeout: should one call fail, the next one is still in
-/// time.
+/// The extensions in one visibility timeout. If one call fails, the next one is still in time.
 const BEATS: u32 = 3;
-/// Settling of these messages waits for the call that extends them, so that must not take long.
+/// The longest call that extends. Settling of its messages waits for it, so it must be short.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout: a request
-/// begun before that is still on its way.
+/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout earlier: a
+/// request begun before that is still on its way.
 const LAPSED_BEFORE: Duration = Duration::from_secs(5);
-/// Extensions end so long before SQS's limit: it refuses one that arrives late and would go beyond.
+/// Extensions end so long before SQS's limit, since SQS refuses one that arrives late and would
+/// exceed it.
 const BEFORE_LIMIT: Duration = Duration::from_secs(60);
 
-/// A queue, and the messages of it that are in hand.
+/// A queue, and its messages that are in hand.
 pub(super) struct Leased<Q> {
     queue: Arc<Q>,
     leases: Arc<Leases>,
@@ -46,11 +47,12 @@ impl<Q: Queue> Leased<Q> {
         Self { queue: Arc::new(queue), leases: Arc::default() }
     }
 
-    /// Does the work on messages that were received, and keeps them invisible during it. Their
-    /// lease begins at `asked`, before the request for them was sent, as SQS counts from some
-    /// moment after that and the response may be read much later. tokio's clock goes on while the
-    /// process is stopped (`CLOCK_MONOTONIC`; by SIGSTOP or the freezer of a container), so that
-    /// such a time counts too.
+    /// Does the work on messages that were received, and keeps them hidden during it.
+    ///
+    /// Their lease begins at `asked`, before the request for them was sent: SQS counts from a later
+    /// moment, and the response may be read much later. tokio's clock (`CLOCK_MONOTONIC`) goes on
+    /// while the process is stopped by SIGSTOP or by the freezer of a container, so that time
+    /// counts too.
     pub(super) async fn during<T>(
         &self,
         queue: &QueueArn,
@@ -82,7 +84,7 @@ impl<Q: Queue> Leased<Q> {
             sleep_until(next).await;
             let longest = MAX_VISIBILITY.saturating_sub(BEFORE_LIMIT + asked.elapsed());
             let batch = self.leases.begin(handles);
-            // Near SQS's limit an extension would be none.
+            // Near SQS's limit an extension would add nothing.
             if batch.is_empty() || longest < visibility.saturating_sub(beat) {
                 self.leases.end(&batch);
                 return pending().await;
@@ -114,11 +116,11 @@ impl<Q: Queue> Leased<Q> {
         }
     }
 
-    /// Nothing extends these messages any more.
+    /// Ends the extensions of these messages, and waits for a call that is under way.
     async fn let_go(&self, handles: impl Iterator<Item = &str> + Clone) {
         self.leases.hands().let_go(handles.clone());
         loop {
-            // Registered before the look, so that no end falls in between.
+            // Registered before the check, so that no end is missed in between.
             let mut ended = std::pin::pin!(self.leases.ended.notified());
             ended.as_mut().enable();
             if !self.leases.hands().is_extending(handles.clone()) {
@@ -133,15 +135,15 @@ impl<Q: Queue> Leased<Q> {
 #[derive(Default)]
 struct Leases {
     hands: Mutex<Hands>,
-    /// A call that extended has ended.
+    /// Notified when a call that extends has ended.
     ended: Notify,
 }
 
 #[derive(Default)]
 struct Hands {
-    /// To be extended when it is time; and until when it is hidden.
+    /// The messages to extend when it is time, each with the end of its hidden time.
     held: HashMap<String, Instant>,
-    /// In a call that extends.
+    /// The messages in a call that extends.
     extending: HashSet<String>,
 }
 
@@ -152,15 +154,15 @@ impl Hands {
         }
     }
 
-    /// An extended message is hidden until then. One that SQS refuses to extend has lapsed,
-    /// whatever our clock says: it stands still while the machine sleeps.
+    /// An extended message is hidden until `until`. A message that SQS refuses to extend has
+    /// lapsed, whatever our clock says: the clock stands still while the machine sleeps.
     fn note<'a>(
         &mut self,
         responses: impl Iterator<Item = (&'a String, &'a Confirmation)>,
         until: Instant,
     ) {
         for (handle, response) in responses {
-            // It may have been let go meanwhile.
+            // The message may have been let go meanwhile.
             match (response, self.held.get_mut(handle)) {
                 (Ok(()), Some(held)) => *held = until,
                 (Err(error), Some(held))
@@ -187,8 +189,8 @@ impl Leases {
         self.hands.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Those that are still held, and are about to be extended. One that has lapsed may be in other
-    /// hands, and is not hidden from them.
+    /// The messages that are still held, and are now to be extended. Another receiver may have a
+    /// lapsed message, so it is not extended.
     fn begin(&self, handles: &[String]) -> Vec<String> {
         let mut hands = self.hands();
         let is_ours =
@@ -208,8 +210,8 @@ impl Leases {
     }
 }
 
-/// Until when a message is surely hidden that is to be so for this time, counted from before SQS
-/// was asked.
+/// The time until which a message is surely hidden for `visibility`, counted from before the
+/// request.
 fn hidden_until(from: Instant, visibility: Duration) -> Instant {
     from + visibility.saturating_sub(LAPSED_BEFORE.min(visibility / 10))
 }

@@ -1,5 +1,6 @@
-//! The other host: receives by long polls, lets the processor work, deletes what is done, and ends
-//! without losing anything. Knows neither Lambda nor HTTP, and takes no decision about a message.
+//! The other host: it receives by long polls, runs the processor, and deletes messages that are
+//! done. It ends without losing anything. It knows neither Lambda nor HTTP, and decides nothing
+//! about a message.
 
 use std::fmt;
 use std::future::Future;
@@ -32,38 +33,38 @@ pub use progress::Progress;
 pub use settings::{Until, WithoutDeadLetterQueue, WorkerSettings};
 use standstill::{Asking, PROBING, Standing};
 
-/// A receive that has no response so long after its wait has failed.
+/// A receive without a response fails so long after its wait.
 const RESPONSE_TIMEOUT: Duration = Duration::from_secs(10);
-/// A response that is under way when the worker is told to end is awaited for so long: the messages
-/// in it would be invisible for nothing.
+/// How long an ending worker waits for a response that is under way. Otherwise the messages in it
+/// would be hidden for nothing.
 const LAST_RESPONSE: Duration = Duration::from_secs(1);
 
-/// Works on a queue by long polls: the same handler and the same settings as in a Lambda, in a
-/// container or on a laptop.
+/// Works on a queue by long polls, in a container or on a laptop. It takes the same handler and the
+/// same settings as a Lambda.
 ///
-/// While the downstream service asked for a pause, or its circuit is open, it receives only
-/// messages that may probe: it could only defer the others. Not if messages have a
-/// [`Scope`](crate::Scope) of a key, as the next one may have another.
+/// During a pause or an open circuit of the downstream service, the worker receives only messages
+/// that may probe: it could only defer the others. This does not apply if messages have a
+/// [`Scope`](crate::Scope) with a key, since the next message may have another scope.
 ///
-/// It plays by the rules of Lambda's poller: a message that the report of a batch does not keep is
-/// deleted, and SQS delivers the others again after their visibility timeout. While a message is
-/// worked on its visibility is extended, up to SQS's 12 hours; where that fails until it has run
-/// out, no copy of the message is sent ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). A
-/// finished message is deleted within 250 ms, or as soon as ten of a batch are. It does not limit
-/// copies to ten in a row, as nothing detects loops here.
+/// The worker follows the rules of Lambda's poller. It deletes a message that the report of a batch
+/// does not keep, and SQS delivers the others again after their visibility timeout. While a message
+/// is worked on, the worker extends its visibility timeout, up to SQS's 12 hours. If that fails
+/// until the timeout has run out, Requeue sends no copy of the message
+/// ([`ReleaseReason::Lapsed`](crate::ReleaseReason::Lapsed)). A finished message is deleted within
+/// 250 ms, or as soon as ten of a batch are finished. The worker does not limit copies to ten in a
+/// row, since nothing detects loops here.
 ///
-/// A long poll lasts for a third of the visibility timeout, at most 20 s. The time of a message
-/// counts from the request that brought it: if the response is read when the visibility has run
-/// out, the message is released, and no handler is called.
+/// A long poll lasts for a third of the visibility timeout, at most 20 s. The hidden time of a
+/// message counts from the request for it. If the response is read after that time, the message is
+/// released, and no handler is called.
 ///
 /// A batch has no deadline: each handler has its own [`timeout`](Limits::timeout). Handlers run on
-/// the runtime on which the worker is made, and must leave it a thread: should they block all of
-/// them, nothing is extended and nothing received.
+/// the runtime on which the worker is made, and must leave it a thread. If they block all threads,
+/// nothing is extended and nothing received.
 ///
-/// It logs by `tracing`, and so nothing until a subscriber is installed:
-/// [`init_logging`](crate::init_logging) installs one. It listens to no signals: it ends by
-/// the future that [`run`](Self::run) is given. Containers are stopped by SIGTERM, terminals send
-/// SIGINT.
+/// The worker logs by `tracing`, so it logs nothing until a subscriber is installed:
+/// [`init_logging`](crate::init_logging) installs one. It listens to no signals: it ends by the
+/// future that [`run`](Self::run) takes. Containers are stopped by SIGTERM, terminals send SIGINT.
 ///
 /// ```no_run
 /// use requeue::queue::{QueueUrl, SqsQueue};
@@ -122,13 +123,13 @@ where
     Q: Queue + Source,
     T: Body,
 {
-    /// A worker on `queue`, which is looked at first: whether it is there, has a dead-letter queue
-    /// and a visibility timeout, and whether its service agrees with this machine on the time, by
-    /// which redrives are recognised.
+    /// A worker on `queue`. First it checks that the queue exists and has a dead-letter queue and a
+    /// visibility timeout. It also checks that the clocks of SQS and of this machine agree, since
+    /// redrives are recognised by times.
     ///
     /// # Errors
     ///
-    /// [`StartError`], with the remedy.
+    /// [`StartError`], whose text names the fix.
     pub async fn start(
         handler: H,
         source: Q,
@@ -156,9 +157,9 @@ where
         })
     }
 
-    /// Works until `shutdown` is ready, and then ends: receives no more, starts no handler, lets
-    /// those that run come to their end within [`WorkerSettings::shutdown_timeout`], and makes the
-    /// other messages receivable at once.
+    /// Works until `shutdown` is ready, and then ends. It receives no more and starts no handler.
+    /// Running handlers have [`WorkerSettings::shutdown_timeout`] to end. The other messages become
+    /// receivable at once.
     pub async fn run(&self, shutdown: impl Future<Output = ()>) -> Progress {
         let stop = Stop::default();
         let concurrency = self.limits.concurrency.max(1);
@@ -192,10 +193,10 @@ where
     }
 
     async fn end(&self, mut work: impl Future + Unpin, stop: &Stop) {
-        // The log may have to wait for its reader.
+        // The log may block until its reader takes lines, so the cancel comes first.
         stop.starting.cancel();
         tracing::info!("shutting down");
-        // The rest is for settling the messages that were cancelled.
+        // The rest of the time is for settling the messages of cancelled handlers.
         let rest = self.limits.reserve.min(self.settings.shutdown_timeout / 4);
         if timeout(self.settings.shutdown_timeout.saturating_sub(rest), &mut work).await.is_err() {
             stop.running.cancel();
@@ -212,11 +213,11 @@ where
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// One receiver.
+    /// Runs one receiver.
     async fn receive_and_work(&self, batch_size: usize, stop: &Stop) {
         let mut failures = ReceiveFailures::default();
         while !stop.starting.is_cancelled() {
-            // Kept until the messages are settled.
+            // The turn is kept until the messages are settled.
             let Some((max, _turn)) = self.turn(batch_size, stop).await else { break };
             match self.receive(max, stop).await {
                 Ok(received) if received.records.is_empty() => {
@@ -249,9 +250,9 @@ where
         }
     }
 
-    /// Waits while messages could only be deferred, and says how many to receive then: no more than
-    /// may probe, by one receiver alone, as long as the others could only be deferred. `None` when
-    /// the worker is to end.
+    /// Waits while messages could only be deferred, and returns how many to receive then. As long
+    /// as the others could only be deferred, one receiver alone receives no more messages than may
+    /// probe. `None` when the worker is to end.
     async fn turn(&self, batch_size: usize, stop: &Stop) -> Option<(usize, Option<Asking<'_>>)> {
         let mut turn = loop {
             if self.processor.standstill(&self.queue).is_none() {
@@ -262,8 +263,8 @@ where
                 biased;
                 turn = self.standing.turn() => break turn,
                 () = stop.starting.cancelled() => return None,
-                // One probe may be over, and with it the standstill, while another one of the same
-                // receiver still runs.
+                // A probe may have ended, and the standstill with it, while another probe of the
+                // same receiver runs.
                 () = sleep(PROBING) => {}
             }
         };
@@ -278,7 +279,7 @@ where
             if pause.is_zero() {
                 return Some((turn.most(&still).min(batch_size), Some(turn)));
             }
-            // Nobody else looks meanwhile.
+            // No other receiver looks meanwhile.
             if self.settings.until == Until::Empty && self.is_empty().await {
                 stop.starting.cancel();
                 return None;
@@ -315,9 +316,9 @@ where
         Ok(Received { records, asked })
     }
 
-    /// One batch, as Lambda's poller and a function would treat it together.
+    /// Handles one batch, as Lambda's poller and a function would together.
     async fn work(&self, Received { records, asked }: Received, stop: &Stop) {
-        // Enough for one after the other, as the messages of a FIFO group are handled.
+        // Time for one message after the other, since a FIFO group is handled in its order.
         let messages = u32::try_from(records.len()).unwrap_or(u32::MAX);
         let deadline =
             after(self.limits.timeout.saturating_mul(messages).saturating_add(self.limits.reserve));
@@ -343,7 +344,7 @@ where
         progress.not_deleted += u64::try_from(not_deleted).unwrap_or(u64::MAX);
     }
 
-    /// Whether the queue holds nothing at all; when it cannot be asked, it may.
+    /// Whether the queue is empty. If it cannot be asked, it counts as not empty.
     async fn is_empty(&self) -> bool {
         let description = timeout(RESPONSE_TIMEOUT, self.leased.describe(&self.queue)).await;
         description
@@ -351,7 +352,7 @@ where
     }
 }
 
-/// Messages, and the time before they were asked for: none of them was hidden earlier.
+/// Messages, and the time before the request for them: none of them was hidden earlier.
 struct Received {
     records: Vec<Record>,
     asked: Instant,

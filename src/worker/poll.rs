@@ -11,16 +11,16 @@ use crate::clock::Sampler;
 use crate::policy::CallPolicy;
 use crate::queue::{CallError, CallErrorKind, MAX_WAIT, QueueArn};
 
-/// A receive waits for this part of the visibility timeout at most. A message counts as hidden from
-/// when it was asked for, and the rest of its time is for the work on it.
+/// The longest receive is this part of the visibility timeout. A message counts as hidden from the
+/// request for it, so the rest of the time is left for the work.
 const PART: u32 = 3;
-/// A queue that is being drained is asked again after so long.
+/// The longest receive of a queue that is being drained.
 const DRAIN_WAIT: Duration = Duration::from_secs(1);
-/// Between two receives that do not wait and bring nothing.
+/// The pause between two receives that do not wait and return no message.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
 
-/// How long a receive waits for a message: whole seconds, as SQS counts them. None where the
-/// visibility timeout is shorter than 3 s.
+/// How long a receive waits for a message: whole seconds, as SQS counts them. It does not wait if
+/// the visibility timeout is shorter than 3 s.
 pub(super) fn wait(until: Until, visibility: Duration) -> Duration {
     let longest = match until {
         Until::Shutdown => MAX_WAIT,
@@ -29,7 +29,7 @@ pub(super) fn wait(until: Until, visibility: Duration) -> Duration {
     longest.min(Duration::from_secs((visibility / PART).as_secs()))
 }
 
-/// Trouble with receiving from a queue, as the receivers of a worker share it.
+/// The failures to receive from a queue, shared by the receivers of a worker.
 pub(super) struct Trouble {
     queue: QueueArn,
     endpoint: Option<String>,
@@ -63,8 +63,8 @@ pub(super) struct ReceiveFailures {
 }
 
 impl ReceiveFailures {
-    /// Notes a failure and says how long to pause. What SQS refuses for good may be put right by an
-    /// operator, so that is asked again too, but no more often than need be.
+    /// Notes a failure and returns how long to pause. An operator may fix a refusal of SQS, so the
+    /// worker asks again after that too, but only after the longest pause.
     pub(super) fn add(
         &mut self,
         policy: &CallPolicy,

@@ -15,12 +15,12 @@ pub struct Progress {
     pub received: u64,
     /// Messages that are done.
     pub completed: u64,
-    /// Messages that are to be handled again.
+    /// Messages that wait for another attempt.
     pub requeued: u64,
     /// Messages given up.
     pub dead_lettered: u64,
-    /// Messages that were given back uncalled: whose turn it was not, or that were given up before
-    /// and are on their way to the dead-letter queue.
+    /// Messages that were deferred or released: usually without a call, since it was not their turn
+    /// or they were given up before.
     pub waiting: u64,
     /// Messages that are done and could not be deleted: they are handled again.
     pub not_deleted: u64,

@@ -13,14 +13,14 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct WorkerSettings {
-    /// Receivers, each of which works on one batch at a time. They share [`Limits::concurrency`](crate::Limits::concurrency)
-    /// evenly, so that no message waits in memory for a handler. Default: as few as that takes with
-    /// batches of 10; never more than `concurrency`.
+    /// The number of receivers, each with one batch at a time. They share
+    /// [`Limits::concurrency`](crate::Limits::concurrency) evenly, so no message waits in memory
+    /// for a handler. Default: the fewest for batches of 10; never more than `concurrency`.
     pub receivers: Option<usize>,
-    /// From the signal to the end. Shortly before it is over handlers that still run are cancelled
-    /// and their messages given back. Default 30 s.
+    /// The time from the signal to the end. Shortly before its end, handlers that still run are
+    /// cancelled and their messages released. Default 30 s.
     pub shutdown_timeout: Duration,
-    /// The meaning of a queue without a redrive policy, or without its dead-letter queue. Default:
+    /// The reaction to a queue without a redrive policy, or without its dead-letter queue. Default:
     /// [`WithoutDeadLetterQueue::Refuse`].
     pub without_dead_letter_queue: WithoutDeadLetterQueue,
     /// When the worker ends by itself. Default: [`Until::Shutdown`].
@@ -46,11 +46,11 @@ impl Default for WorkerSettings {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Until {
-    /// When it is told to.
+    /// When the future of [`Worker::run`](crate::Worker::run) is ready.
     #[default]
     Shutdown,
-    /// Also when the queue is empty, by SQS's own approximate count of its messages, those that
-    /// wait included.
+    /// Also when the queue is empty, by SQS's own approximate count of its messages. Waiting
+    /// messages count.
     Empty,
 }
 
@@ -67,7 +67,7 @@ pub enum WithoutDeadLetterQueue {
     /// The worker does not start.
     #[default]
     Refuse,
-    /// A warning: a message that is given up comes back again and again, and vanishes when its
-    /// retention ends.
+    /// The worker starts and logs a warning: a message that is given up returns again and again
+    /// until its retention ends.
     Warn,
 }

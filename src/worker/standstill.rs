@@ -1,5 +1,5 @@
-//! A worker whose messages have one scope in common, which is paused or whose circuit is open,
-//! receives no more messages than may probe: it could only defer the others, by a copy each.
+//! During a pause or an open circuit of the only scope, a worker receives no more messages than may
+//! probe. It could only defer the others, each by a copy.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -9,12 +9,12 @@ use tokio::sync::{Mutex, MutexGuard};
 use crate::delay::whole_secs;
 use crate::gate::Standstill;
 
-/// While probes are under way, this is looked at again after so long.
+/// While probes run, the worker checks again after this time.
 pub(super) const PROBING: Duration = Duration::from_secs(1);
-/// The longest time between two receives of messages of which none may probe.
+/// The longest time between two receives if none of the received messages may probe.
 const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
-/// The standstill, as the receivers of a worker share it. The receiver of probes keeps it locked
+/// The standstill, shared by the receivers of a worker. The receiver of probes keeps it locked
 /// until they are settled.
 #[derive(Default)]
 pub(super) struct Standing {
@@ -22,19 +22,19 @@ pub(super) struct Standing {
     asked: Mutex<Asked>,
 }
 
-/// For whom was received last.
+/// The hold for which a receiver asked last.
 #[derive(Default)]
 pub(super) struct Asked {
-    /// The hold, and how many might probe.
+    /// The hold, and how many messages might probe.
     last: Option<(u64, u32)>,
-    /// How often in a row nobody then did.
+    /// The receives in a row of which no message then probed.
     in_vain: u32,
 }
 
 pub(super) type Asking<'a> = MutexGuard<'a, Asked>;
 
 impl Standing {
-    /// Only one receiver at a time.
+    /// Waits until this receiver is the only one.
     pub(super) async fn turn(&self) -> Asking<'_> {
         self.asked.lock().await
     }
@@ -57,8 +57,9 @@ impl Standing {
 }
 
 impl Asked {
-    /// How many messages to receive: those that may probe, or as many as can be had when those that
-    /// came may not. SQS delivers first what has waited longest, and the others may be far behind.
+    /// How many messages to receive: as many as may probe. If received messages did not probe, as
+    /// many as possible: SQS delivers the longest-waiting messages first, and the others may be far
+    /// behind.
     pub(super) fn most(&self, still: &Standstill) -> usize {
         if self.in_vain > 0 {
             usize::MAX
@@ -67,7 +68,7 @@ impl Asked {
         }
     }
 
-    /// How long not to receive. `has_paused` says whether that was waited for since the last
+    /// How long not to receive. `has_paused` says whether the worker has paused since the last
     /// receive.
     pub(super) fn pause(&mut self, still: &Standstill, has_paused: bool) -> Duration {
         let now = Some((still.hold, still.permits));

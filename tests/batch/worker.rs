@@ -785,7 +785,7 @@ async fn a_mode_for_dead_letters_that_does_nothing_on_a_fifo_queue_is_said_at_th
         worker.run(sleep(secs(60))).await;
         drop(listening);
         let text = log.text();
-        let said = text.lines().filter(|line| line.contains("annotate is as redrive"));
+        let said = text.lines().filter(|line| line.contains("annotate acts as redrive"));
         assert_eq!(said.count(), times, "{name} {dead_letter:?}: {text}");
     }
 }
