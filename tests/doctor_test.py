@@ -7,6 +7,7 @@ Needs $REQUEUE_TEST_MINISTACK (endpoint URL; IAM's simulator is there) and $REQU
 import io
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -244,6 +245,23 @@ class OnMinistack(unittest.TestCase):
             self.account.sqs.set_queue_attributes(QueueUrl=self.account.url("patient"), Attributes={name: value})
         status, findings, printed = doctor(MINISTACK, "--function", "patient", "--strict")
         self.assertEqual((status, at(findings, "warning")), (0, set()), printed)
+
+    def test_the_page_shows_what_is_printed(self):
+        name = "shown"
+        self.account.good(name)
+        self.account.allow_loop(name)
+        (mapping,) = self.account.functions.list_event_source_mappings(FunctionName=name)["EventSourceMappings"]
+        self.account.functions.update_event_source_mapping(UUID=mapping["UUID"], FunctionResponseTypes=[])
+        variables = {"REQUEUE_TARGET_URL": "https://example.com/orders", "REQUEUE_RECURSIVE_LOOP": "Allow", "REQUEUE_DEAD_LETTER": "annotate"}
+        self.account.functions.update_function_configuration(FunctionName=name, Environment={"Variables": variables})
+        self.account.sqs.set_queue_attributes(QueueUrl=self.account.url(name), Attributes={"VisibilityTimeout": "60"})
+        command = [COMMAND, "doctor", "--function", name]
+        done = subprocess.run(command, env={**KEYS, "AWS_ENDPOINT_URL": MINISTACK}, capture_output=True, text=True)
+        lines = [line for line in done.stdout.splitlines()[1:] if not line.startswith("ok ")]
+        page = (ROOT / "docs/operate/doctor.md").read_text()
+        shown = re.search(r"^```text\n(.*?)^```$", page, re.DOTALL | re.MULTILINE)[1]
+        shown = re.sub("[0-9a-f-]{36}", mapping["UUID"], shown).replace("/orders", f"/{name}")
+        self.assertEqual("\n".join(lines), shown.rstrip("\n"), done.stdout)
 
     def test_what_is_not_there_cannot_be_looked_at(self):
         nowhere = "https://sqs.us-east-1.amazonaws.com/000000000000/nowhere-at-all"

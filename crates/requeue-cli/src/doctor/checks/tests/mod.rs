@@ -56,6 +56,26 @@ fn queue(retention: u64) -> QueueAttributes {
     }
 }
 
+#[test]
+fn the_page_lists_every_check_in_the_order_of_the_output() {
+    let page =
+        std::fs::read_to_string(requeue_testkit::repository("docs/operate/doctor.md")).unwrap();
+    let (_, section) = page.split_once("## The checks").unwrap();
+    let (section, _) = section.split_once("## ").unwrap();
+    let rows = section.lines().filter(|line| line.starts_with("| "));
+    let listed: Vec<&str> = rows.flat_map(|row| row.split('`').skip(1).step_by(2)).collect();
+    let tables = [
+        super::function::CHECKS,
+        super::secrets::CHECKS,
+        super::mapping::CHECKS,
+        super::queue::CHECKS,
+        super::dead_letters::CHECKS,
+        super::permissions::CHECKS,
+    ];
+    let checks: Vec<&str> = tables.into_iter().flatten().map(|check| check.id).collect();
+    assert_eq!(listed, checks);
+}
+
 /// What the template deploys, with its defaults.
 fn good() -> Deployment {
     let mut config = requeue::Settings::default();
