@@ -7,6 +7,7 @@ use requeue::embedded::Fault;
 use serde_json::{Value, json};
 
 use crate::dlq_world::{BODIES, GROUPS, World, lines, side_by_side};
+use crate::documents::shows;
 use crate::run::scratch;
 
 const PAGE: &str = include_str!("../../../../docs/operate/dead-letter-tools.md");
@@ -190,6 +191,9 @@ async fn messages_are_shown_without_bodies_and_values_unless_bodies_are_asked_fo
     assert_eq!(bodies, expected, "byte for byte as first delivered");
     let shown = world.dlq(&["peek", "--bodies", "--id", &world.ids[0]]).await.succeeded();
     assert!(shown.contains(BODIES[0]), "{shown}");
+    for name in shown.lines().filter_map(|line| line.strip_prefix("  ")?.split("  ").next()) {
+        assert!(PAGE.contains(name), "the page lacks: {name}");
+    }
     world.assert_all_visible();
 }
 
@@ -234,6 +238,7 @@ async fn an_export_has_all_that_is_needed_to_send_a_message_again() {
     let run = world.dlq(&["export", file]).await;
     assert_eq!((run.status, run.stdout.as_str()), (0, ""), "{run:?}");
     assert!(run.stderr.contains("5 messages written; nothing was deleted"), "{run:?}");
+    shows(&run.stderr);
     let exported = lines(&fs::read_to_string(&path).unwrap());
     let mut bodies: Vec<&str> =
         exported.iter().map(|line| line["body"].as_str().unwrap()).collect();

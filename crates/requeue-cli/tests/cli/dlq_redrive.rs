@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use tokio::time::Instant;
 
 use crate::dlq_world::{BODIES, DELETE, SEND, World, originals, payloads, side_by_side};
+use crate::documents::shows;
 use crate::run::requeue_with;
 
 #[tokio::test]
@@ -70,6 +71,7 @@ async fn what_is_chosen_is_copied_with_all_that_belongs_to_it() {
     let run = world.dlq(&["redrive", "--yes", "--class", "quota"]).await;
     assert_eq!(run.status, 0, "{run:?}");
     assert_eq!(run.stdout, "3 messages copied to orders\n2 messages left here, not chosen\n");
+    shows(&run.stdout);
     assert_eq!(world.counts(), (2, 3));
     world.assert_all_visible();
     for copy in world.back() {
@@ -279,6 +281,7 @@ async fn on_a_terminal_it_asks_first() {
     for (keys, status, counts) in [("n\n", 1, (5, 0)), ("\n", 1, (5, 0)), ("yes\n", 0, (0, 5))] {
         let (code, said) = world.typed(keys, &["redrive"]).await;
         assert!(said.contains(question), "{said}");
+        shows(question);
         assert_eq!((code, world.counts()), (Some(status), counts), "{said}");
     }
 }

@@ -17,6 +17,16 @@ pub(crate) fn says(line: &str) {
     assert!(documents().lines().any(|said| said == line), "the documents lack: {line}");
 }
 
+/// The documents show such an output, with other numbers.
+#[track_caller]
+pub(crate) fn shows(output: &str) {
+    let plain = |text: &str| {
+        let parts = text.split(|c: char| c.is_ascii_digit()).filter(|part| !part.is_empty());
+        parts.collect::<Vec<_>>().join("#")
+    };
+    assert!(plain(&documents()).contains(&plain(output)), "the documents lack: {output}");
+}
+
 /// A class of the schedule with which the documents compare strategies and modes.
 fn class(strategy: &str, dead_letter: &str, name: &str) -> Value {
     let options = [
