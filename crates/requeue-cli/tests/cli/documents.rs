@@ -2,6 +2,7 @@
 //! The pages of `docs/reference/` have `reference.rs`.
 
 use std::fs;
+use std::path::Path;
 
 use requeue_testkit::{documents, repository};
 use serde_json::Value;
@@ -206,4 +207,43 @@ fn the_page_of_guarantees_lists_the_deliberate_bugs_and_who_catches_them() {
         page.lines().filter(|line| line.contains("| `lib ") || line.contains("| `batch ")).count()
     );
     assert!(patches >= 10, "{patches}");
+}
+
+/// All files of the code below this directory.
+fn code_of(directory: &Path) -> String {
+    let paths = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
+    let code = paths.map(|path| match path.extension() {
+        _ if path.is_dir() => code_of(&path),
+        Some(extension) if extension == "rs" => fs::read_to_string(&path).unwrap(),
+        _ => String::new(),
+    });
+    code.collect()
+}
+
+#[test]
+fn the_symptoms_are_in_the_words_of_the_code() {
+    /// AWS's words, and a text with a name in it.
+    const NOT_IN_CODE: [&str; 5] = [
+        "AccessDenied…",
+        "CouldNotDetermineMessageSource",
+        "KMS.…",
+        "SQS refuses StartMessageMoveTask",
+        "start-message-move-task",
+    ];
+    let code: String =
+        ["src", "crates/requeue-lambda/src", "crates/requeue-cli/src", "crates/requeue-aws/src"]
+            .map(|directory| code_of(&repository(directory)))
+            .concat();
+    let page = text("docs/operate/troubleshooting.md");
+    let symptoms: Vec<&str> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix("| ")?.split(" | ").next())
+        .flat_map(|cell| cell.split('`').skip(1).step_by(2))
+        .map(|word| word.split([':', '=']).next_back().unwrap_or(word).trim())
+        .filter(|word| !NOT_IN_CODE.contains(word))
+        .collect();
+    assert!(symptoms.len() > 20, "{symptoms:?}");
+    for symptom in symptoms {
+        assert!(code.contains(symptom), "the code has no: {symptom}");
+    }
 }
