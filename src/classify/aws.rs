@@ -150,6 +150,15 @@ mod tests {
 
     type Sdk = SdkError<ErrorMetadata, ()>;
 
+    #[test]
+    fn the_page_has_each_code() {
+        for (class, _, codes) in CODES {
+            for code in codes {
+                super::super::tests::assert_on_page(code, class);
+            }
+        }
+    }
+
     fn with_code(code: &str) -> ErrorMetadata {
         ErrorMetadata::builder().code(code).message("secret words").build()
     }

@@ -114,6 +114,13 @@ mod tests {
     }
 
     #[test]
+    fn the_page_has_each_code() {
+        for (_, name, class) in CODES {
+            super::super::tests::assert_on_page(name, class);
+        }
+    }
+
+    #[test]
     fn details_make_a_quota_of_an_exhausted_resource_only() {
         let delay = Some(Duration::from_secs(7));
         for (code, retry_delay, quota_failure, class, named) in [

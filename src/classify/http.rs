@@ -282,3 +282,21 @@ impl Details {
 fn listed(object: &Value) -> impl Iterator<Item = &Value> {
     [&object["errors"], &object["details"]].into_iter().filter_map(Value::as_array).flatten()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::assert_on_page;
+    use super::*;
+
+    #[test]
+    fn the_page_has_each_reason() {
+        for (class, reasons) in REASONS {
+            for reason in reasons {
+                assert_on_page(reason, class);
+            }
+        }
+        for reason in UNDER_WAY {
+            assert_on_page(reason, FailureClass::Temporary);
+        }
+    }
+}

@@ -38,6 +38,9 @@ const ALLOWANCES: [(&str, &str); 6] = [
 const REMAINING: [&str; 3] =
     ["x-ratelimit-remaining", "ratelimit-remaining", "x-rate-limit-remaining"];
 
+/// Headers that say when one allowance is renewed.
+const RESETS: [&str; 3] = ["ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"];
+
 /// `Retry-After`, the first that is valid; else one of its relatives in milliseconds.
 pub(super) fn retry_after(response: &Response<'_>, now: SystemTime) -> Option<Duration> {
     let reference = reference(response, now);
@@ -62,7 +65,7 @@ pub(super) fn reset(response: &Response<'_>, now: SystemTime) -> Option<Duration
             .max()
     };
     let older = || {
-        ["ratelimit-reset", "x-ratelimit-reset", "x-rate-limit-reset"]
+        RESETS
             .iter()
             .flat_map(|name| response.values(name))
             .find_map(|value| moment(value, reference))
@@ -202,6 +205,14 @@ mod tests {
 
     fn response<'a>(headers: &'a [(&'a str, &'a [u8])]) -> Response<'a> {
         Response { status: 429, headers, body: b"" }
+    }
+
+    #[test]
+    fn the_page_has_each_header() {
+        let resets = ALLOWANCES.iter().map(|(_, reset)| reset);
+        for header in MILLIS.iter().chain(&REMAINING).chain(&RESETS).chain(resets) {
+            assert!(super::super::tests::PAGE.contains(&format!("`{header}`")), "{header}");
+        }
     }
 
     #[test]

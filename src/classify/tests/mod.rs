@@ -21,6 +21,17 @@ mod saas;
 mod standards;
 mod texts;
 
+/// The page with the built-in tables.
+pub(super) const PAGE: &str = include_str!("../../../docs/concepts/classification.md");
+
+/// The page has a row with this word and this class.
+#[track_caller]
+pub(super) fn assert_on_page(word: &str, class: FailureClass) {
+    let [word, class] = [word, class.as_str()].map(|text| format!("`{text}`"));
+    let has = |row: &&str| row.starts_with('|') && row.contains(&word) && row.contains(&class);
+    assert!(PAGE.lines().any(|row| has(&row)), "the page lacks {word} as {class}");
+}
+
 /// Where it is described, status, headers, body; class, and delay in milliseconds. The time is
 /// 2023-11-14T22:13:20Z.
 type Told<'a> = (&'a str, u16, &'a [(&'a str, &'a str)], &'a str, FailureClass, Option<u64>);

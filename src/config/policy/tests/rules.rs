@@ -407,3 +407,30 @@ fn the_policies_in_the_documents_are_accepted() {
         assert_eq!(super::super::read(document).map(drop), Ok(()), "{document}");
     }
 }
+
+#[test]
+fn the_rules_of_the_page_classify_as_the_page_says() {
+    let page = include_str!("../../../../docs/concepts/classification.md");
+    let (_, rules) = page.split_once("```json\n").expect("the page has rules");
+    let (rules, _) = rules.split_once("```").expect("the block ends");
+    let rules: Rules = rules.parse().expect("they are valid");
+    let maintenance = [("X-Maintenance", &b"tonight"[..])];
+    for (status, headers, body, row) in [
+        (
+            404,
+            &[][..],
+            r#"{"message": "Not found, yet."}"#,
+            "| 404, body `{BODY}` | `CLASS`, after 30 s | `DETAIL` |",
+        ),
+        (503, &maintenance, "", "| 503 with `X-Maintenance: tonight` | `CLASS` | `DETAIL` |"),
+        (402, &[], r#"{"code": "card_declined"}"#, "| 402, body `{BODY}` | `CLASS` | `DETAIL` |"),
+    ] {
+        let response = Response { status, headers, body: body.as_bytes() };
+        let failure = rules.within(|| Failure::from_response(&response, SystemTime::UNIX_EPOCH));
+        let row = row
+            .replace("{BODY}", body)
+            .replace("CLASS", failure.class().as_str())
+            .replace("DETAIL", failure.reason());
+        assert!(page.lines().any(|line| line == row), "the page lacks: {row}");
+    }
+}
