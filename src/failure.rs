@@ -188,11 +188,11 @@ impl Failure {
     /// Sets the delay that the downstream service named, as with `Retry-After`. It overrides the
     /// policy's curve.
     ///
-    /// The wait is at most the policy's
-    /// [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after), 12 hours by default, plus
-    /// a spread of up to a minute. A message that waits by its visibility timeout waits for at most
-    /// 41,940 s. If the delay does not fit into the rest of the class's age, Requeue gives the
-    /// message up at once.
+    /// Requeue cuts a longer delay to the policy's
+    /// [`max_retry_after`](crate::policy::RetryPolicy::max_retry_after), 12 hours by default. If it
+    /// then exceeds the rest of the class's age, Requeue gives the message up at once. Otherwise
+    /// Requeue adds up to a tenth, at most a minute. A message that waits by its visibility timeout
+    /// waits for at most 41,940 s.
     #[must_use]
     pub fn retry_after(self, delay: Duration) -> Self {
         Self { delay: Some(delay), ..self }

@@ -24,8 +24,10 @@ impl RetryPolicy {
     ///
     /// The function is pure: `now` is the time of the decision, and `sample`, uniform in
     /// `0.0..1.0`, its only random number. The delay is the one that the failure names, or else the
-    /// [curve](ClassPolicy::delay) of its class, cut to the rest of the age budget. A time before
-    /// the first receive counts as the first receive, since clocks differ.
+    /// [curve](ClassPolicy::delay) of its class. A named delay is cut to
+    /// [`max_retry_after`](Self::max_retry_after). If it then exceeds the rest of the age budget,
+    /// the message is dead-lettered. A delay of the curve is cut to that rest. A time before the
+    /// first receive counts as the first receive, since clocks differ.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};

@@ -46,7 +46,7 @@ pub(crate) use usage::Usage;
 pub struct RetryPolicy {
     /// Most copies for failures of any class. Default 50.
     pub max_retries: u32,
-    /// Longest delay that a failure itself may name. Default 43,200 s, the longest visibility
+    /// A delay that a failure itself names is cut to this. Default 43,200 s, the longest visibility
     /// timeout of SQS.
     pub max_retry_after: Duration,
     /// A message older than this when its turn comes is dead-lettered without a call. Default:

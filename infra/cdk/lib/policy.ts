@@ -44,7 +44,7 @@ export interface RetryPolicy {
    * `totalTimeoutSeconds`.
    */
   readonly totalTimeoutSeconds?: number;
-  /** The longest delay that a failure itself may name (`Retry-After`). */
+  /** The longest delay that a failure itself may name (`Retry-After`). Longer ones are cut to it. */
   readonly maxRetryAfterSeconds?: number;
   /**
    * If a message is older than this when its turn comes, Requeue dead-letters it without a call.

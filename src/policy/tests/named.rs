@@ -97,3 +97,27 @@ fn a_postponement_asks_no_budget() {
         assert_eq!(decided, expected, "{delay} at {sample}");
     }
 }
+
+#[test]
+fn the_page_has_these_delays() {
+    let page = include_str!("../../../docs/concepts/retry-policy.md");
+    let policy = RetryPolicy::default();
+    for (class, named, text) in [
+        (FailureClass::Temporary, 5, "5"),
+        (FailureClass::RateLimit, 120, "120"),
+        (FailureClass::RateLimit, 3_600, "3,600"),
+        (FailureClass::RateLimit, 43_200, "43,200"),
+        (FailureClass::Quota, 43_200, "43,200"),
+        (FailureClass::Quota, 86_400, "86,400"),
+    ] {
+        let failure = failure(class).retry_after(secs(named));
+        let decide =
+            |sample| policy.decide(&after_retries(0), &failure, received() + secs(1), sample);
+        let message = match [0.0, ALMOST_ONE].map(|sample| delay_secs(decide(sample))) {
+            [Some(least), Some(most)] => format!("waits for {least} to {most} s"),
+            _ => "is given up as `too-old`".to_owned(),
+        };
+        let row = format!("| `{class}` | {text} s | {message} |");
+        assert!(page.replace(',', "").contains(&row.replace(',', "")), "the page lacks: {row}");
+    }
+}

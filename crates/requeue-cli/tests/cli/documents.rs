@@ -7,7 +7,7 @@ use std::path::Path;
 use requeue_testkit::{documents, repository};
 use serde_json::Value;
 
-use crate::run::{file, requeue};
+use crate::run::{file, requeue, requeue_reading};
 
 pub(crate) fn text(path: &str) -> String {
     fs::read_to_string(repository(path)).unwrap()
@@ -119,6 +119,28 @@ fn the_schedules_are_those_of_the_command() {
         let lines = rate_limit.lines().skip(if options.is_empty() { 0 } else { 7 });
         lines.for_each(|line| says(line.trim_end()));
     }
+}
+
+#[test]
+fn the_policies_and_their_summaries_are_those_of_the_command() {
+    for preset in ["standard", "high-volume", "critical"] {
+        let document = format!(r#"{{"preset": "{preset}"}}"#);
+        let said = requeue_reading(&document, &["check", "-"]).succeeded();
+        let rows = said.lines().skip_while(|line| !line.starts_with('─')).skip(1).take(3);
+        for row in rows {
+            let cells: Vec<&str> =
+                row.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).collect();
+            let [class, rest @ ..] = &cells[..] else { panic!("{said}") };
+            says(&format!("| `{preset}` | `{class}` | {} |", rest.join(" | ")));
+        }
+    }
+    let page = text("docs/concepts/retry-policy.md");
+    let (_, document) = page.split_once("```json\n").unwrap();
+    let (document, _) = document.split_once("```").unwrap();
+    let said = requeue_reading(document, &["check", "-"]).succeeded();
+    said.lines().take(7).for_each(|line| says(line.trim_end()));
+    let said = requeue_reading(r#"{"maxRetrys": 3}"#, &["check", "-"]).stderr;
+    said.lines().for_each(|line| says(line.trim_end()));
 }
 
 #[test]
