@@ -108,8 +108,12 @@
 mod documents {
     #[doc = include_str!("../README.md")]
     struct Readme;
+    #[doc = include_str!("../docs/concepts/classification.md")]
+    struct Classification;
     #[doc = include_str!("../docs/concepts/dead-letters.md")]
     struct DeadLetters;
+    #[doc = include_str!("../docs/concepts/idempotency.md")]
+    struct Idempotency;
     #[doc = include_str!("../docs/concepts/protection.md")]
     struct Protection;
     #[doc = include_str!("../docs/project/versioning.md")]

@@ -24,6 +24,7 @@ mod hostile;
 mod in_place;
 mod isolation;
 mod loops;
+mod pages;
 mod patience;
 mod producer_limits;
 mod protection;
