@@ -54,10 +54,10 @@ async fn the_page_has_the_life_of_a_message_with_hops() {
         _ => format!("{},{:03} s", seconds / 1_000, seconds % 1_000),
     };
     let mut world = World::new();
-    world.settings.sampler = Sampler::always(0.5);
+    world.settings.sampler = Sampler::always(0.0);
     world.send("{}").await;
     let script = Script::new(|seen| match seen.attempt {
-        1 => Act::Fail(Failure::rate_limit("429").retry_after(secs(2_000))),
+        1 => Act::Fail(Failure::rate_limit("429").retry_after(secs(2_400))),
         _ => Act::Done,
     });
     let processor = world.processor(script.clone());
