@@ -151,6 +151,18 @@ fn the_tables_of_a_first_try_are_those_of_the_commands() {
     }
 }
 
+/// The page on dead letters, whose list is compared with the command's, has the first of them.
+#[test]
+fn each_list_of_dead_letters_has_the_same_headings() {
+    let documents = documents();
+    let lists = documents.lines().filter(|line| line.starts_with(" messages   class "));
+    let headings: Vec<Vec<&str>> = lists
+        .map(|line| line.split("  ").map(str::trim).filter(|word| !word.is_empty()).collect())
+        .collect();
+    assert!(headings.len() > 2, "{headings:?}");
+    assert!(headings.iter().all(|one| *one == headings[0]), "{headings:?}");
+}
+
 #[test]
 #[ignore = "takes seven seconds or more: cargo test -- --ignored"]
 fn the_dead_letters_of_few_messages_in_an_outage_are_those_of_the_command() {

@@ -199,7 +199,15 @@ fn the_page_shows_what_the_command_prints_and_what_the_example_tests() {
     let directory = fresh("orders");
     let said = requeue(&["new", &directory]).succeeded().replace(&directory, "orders");
     assert!(page.contains(&format!("```text\n{said}```")), "{said}");
-    let (_, shown) = page.split_once("```rust,ignore\n").unwrap();
-    let (shown, _) = shown.split_once("```").unwrap();
-    assert!(text(repository("examples/own-handler/tests/life.rs")).contains(shown), "{shown}");
+    let files = ["src/lib.rs", "tests/life.rs"]
+        .map(|path| text(repository("examples/own-handler").join(path)));
+    let blocks: Vec<&str> = page
+        .split("```rust,ignore\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    assert_eq!(blocks.len(), 2);
+    for shown in blocks {
+        assert!(files.iter().any(|file| file.contains(shown)), "{shown}");
+    }
 }
