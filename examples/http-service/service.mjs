@@ -19,7 +19,8 @@ function respond(headers, body) {
   const wait = Math.ceil(order.notBefore - Date.now() / 1000);
   if (wait > 0) return [429, { 'Retry-After': wait, 'Requeue-Scope': 'message' }];
   if (order.card === 'declined') return [422];
-  if (order.card === 'busy' && headers['x-requeue-retry-count'] < 2) return [429, { 'Retry-After': 2 }];
+  const retries = Number(headers['x-requeue-retry-count']);
+  if (order.card === 'busy' && retries < 2) return [429, { 'Retry-After': 2 }];
   charged.add(key);
   return [200];
 }
