@@ -151,6 +151,23 @@ fn the_tables_of_a_first_try_are_those_of_the_commands() {
     }
 }
 
+#[test]
+fn the_summary_has_each_page_by_its_heading() {
+    let summary = text("docs/SUMMARY.md");
+    let mut pages = 0;
+    for room in ["start", "concepts", "operate", "reference", "project"] {
+        for entry in fs::read_dir(repository("docs").join(room)).unwrap() {
+            let name = entry.unwrap().file_name().into_string().unwrap();
+            let page = text(&format!("docs/{room}/{name}"));
+            let heading = page.lines().next().unwrap().strip_prefix("# ").unwrap();
+            let line = format!("- [{heading}]({room}/{name})");
+            assert!(summary.lines().any(|said| said == line), "docs/SUMMARY.md lacks: {line}");
+            pages += 1;
+        }
+    }
+    assert_eq!(summary.lines().filter(|line| line.starts_with("- ")).count(), pages);
+}
+
 /// The page on dead letters, whose list is compared with the command's, has the first of them.
 #[test]
 fn each_list_of_dead_letters_has_the_same_headings() {
