@@ -31,20 +31,20 @@ impl Settings {
     ///
     /// | variable | meaning | unit, bounds | default |
     /// |---|---|---|---|
-    /// | `REQUEUE_POLICY` | the policy document: JSON, or the path of a file with it | see `docs/reference/policy.md` in the repository | the preset `standard` |
-    /// | `REQUEUE_CONCURRENCY` | most handlers at once | 1 to 1,000 | 10 |
-    /// | `REQUEUE_TIMEOUT_SECONDS` | longest run of one handler | seconds, 0.001 to 900 | 30 |
-    /// | `REQUEUE_RESERVE_SECONDS` | kept back at the end of an invocation for settling; at most a quarter of it is | seconds, 0.001 to 900 | 5 |
-    /// | `REQUEUE_STRATEGY` | how a message on a standard queue waits for its next attempt: in a copy, or in its place by its visibility | `copy`, `visibility` | `copy` |
-    /// | `REQUEUE_WRAP` | whether a body that is no JSON object may be wrapped into one to carry the count; if not, it waits for its delay by its visibility, and gets `maxReceiveCount` receives instead of its retries | `when-needed`, `never` | `when-needed` |
-    /// | `REQUEUE_PRODUCER_LIMITS` | whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` limit the retries of their own message, as far as they are tighter than the policy; a message with a value that cannot be read is non-retryable | `on`, `off` | `on` |
-    /// | `REQUEUE_TRUSTED_SENDERS` | the senders whose retry fields in a body are believed, by SQS's `SenderId`; those of others are taken for the producer's own. `own` is the principal of this process, asked of STS when it is first needed, and must be there, or its id | list of `own` and of ids of roles and users (`AROA…`, `AIDA…`) | none: everybody's are believed |
-    /// | `REQUEUE_DEAD_LETTER` | how a message that is given up reaches the dead-letter queue: as it is, moved by SQS after `maxReceiveCount` receives, of which each execution environment handles only its first; as a copy that says why, handled no more until SQS moves it; or as such a copy sent there by the function | `redrive`, `annotate`, `direct` | `redrive` |
-    /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | the dead-letter queue of the mode `direct`; with another mode it stops the start | URL of an SQS queue | none: needed by `direct` |
-    /// | `REQUEUE_MODE` | whether failed messages are tried again; `report`, for emergencies, only sorts and logs failures and leaves every one to SQS: nothing is sent, nothing paused, and `maxReceiveCount` receives are all there is | `requeue`, `report` | `requeue` |
-    /// | `REQUEUE_METRICS` | whether each batch writes its metrics to the standard output, in CloudWatch's embedded metric format | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
-    /// | `REQUEUE_SERVICE` | the dimension `Service` of the metrics | 1 to 255 printable ASCII characters, not all blank, of which the first is no colon | the function's name; `requeue` elsewhere |
-    /// | `REQUEUE_RECURSIVE_LOOP` | the function's property `RecursiveLoop`: unless it is `Allow`, Lambda cuts a message off after about 16 copies, so that after 10 it waits by its visibility instead, and gets `maxReceiveCount` receives in place of its other retries; other messages of its batch wait likewise, which uses up none of their retries; a policy with more than 10 retries is warned about at start | `Allow`, `Terminate` | `Terminate` |
+    /// | `REQUEUE_POLICY` | The policy document: JSON, or the path of a file with it. | the keys in `docs/reference/policy.md` | the preset `standard` |
+    /// | `REQUEUE_CONCURRENCY` | Most handlers at once. | 1 to 1,000 | 10 |
+    /// | `REQUEUE_TIMEOUT_SECONDS` | Longest run of one handler. | seconds, 0.001 to 900 | 30 |
+    /// | `REQUEUE_RESERVE_SECONDS` | Time that Requeue keeps at the end of an invocation for settling, at most a quarter of the invocation. | seconds, 0.001 to 900 | 5 |
+    /// | `REQUEUE_STRATEGY` | How a message on a standard queue waits for its next attempt: in a copy, or in its place by its visibility. | `copy`, `visibility` | `copy` |
+    /// | `REQUEUE_WRAP` | Whether Requeue may wrap a body that is no JSON object, so that it carries the retry state. If not, the message waits by its visibility, and gets `maxReceiveCount` receives instead of its retries. | `when-needed`, `never` | `when-needed` |
+    /// | `REQUEUE_PRODUCER_LIMITS` | Whether the message attributes `requeue.maxRetries`, `requeue.ttlSeconds` and `requeue.notBefore` tighten the policy for their own message. A value that cannot be read makes the message non-retryable. | `on`, `off` | `on` |
+    /// | `REQUEUE_TRUSTED_SENDERS` | The senders whose retry fields in a body Requeue believes, by SQS's `SenderId`. The list needs `own`, the principal of this process, or its id. | list of `own` and of ids of roles and users (`AROA…`, `AIDA…`) | none: everybody's are believed |
+    /// | `REQUEUE_DEAD_LETTER` | How a message that is given up reaches the dead-letter queue: moved by SQS as it is, moved by SQS as a copy that says why, or sent there by the function as such a copy. | `redrive`, `annotate`, `direct` | `redrive` |
+    /// | `REQUEUE_DEAD_LETTER_QUEUE_URL` | The dead-letter queue of the mode `direct`. With another mode it stops the start. | URL of an SQS queue | none: needed by `direct` |
+    /// | `REQUEUE_MODE` | `requeue` retries failed messages. `report`, for emergencies, only classifies and logs failures: it sends nothing, pauses nothing, and leaves each message to SQS for `maxReceiveCount` receives. | `requeue`, `report` | `requeue` |
+    /// | `REQUEUE_METRICS` | Whether each batch writes its metrics to the standard output, in CloudWatch's embedded metric format. | `emf`, `off` | `emf` in a Lambda function, `off` elsewhere |
+    /// | `REQUEUE_SERVICE` | The dimension `Service` of the metrics. | 1 to 255 printable ASCII characters, not all blank; the first is not a colon | the function's name; `requeue` elsewhere |
+    /// | `REQUEUE_RECURSIVE_LOOP` | The function's property `RecursiveLoop`. With `Terminate`, Requeue sends at most 10 copies of a message in a row, because Lambda cuts it off after about 16. | `Allow`, `Terminate` | `Terminate` |
     ///
     /// The other variables that begin with `REQUEUE_` are for HTTP delivery, by `requeue-lambda`
     /// and `requeue work`. They have no effect on a handler of your own, and [`run`](crate::run)
