@@ -10,7 +10,7 @@ use requeue_testkit::repository;
 use serde_json::Value;
 
 use crate::documents::{says, text};
-use crate::run::{file, requeue};
+use crate::run::{file, requeue, requeue_with};
 
 /// The part of a page below a heading of this level or a lower one.
 fn section<'a>(page: &'a str, heading: &str) -> &'a str {
@@ -51,6 +51,55 @@ fn grouped(number: f64) -> String {
         text.insert(digits.len() - 3 * group, ',');
         text
     })
+}
+
+#[test]
+fn the_settings_are_those_of_the_code() {
+    let code = text("crates/requeue-lambda/src/config/mod.rs") + &text("src/config/mod.rs");
+    let rows_of = |text: &str| -> BTreeSet<Vec<String>> {
+        let rows = rows(text).into_iter().filter(|row| row[0].starts_with("`REQUEUE_"));
+        rows.map(|row| row.into_iter().map(plain).collect()).collect()
+    };
+    let documented: Vec<&str> =
+        code.lines().filter_map(|line| line.trim_start().strip_prefix("/// ")).collect();
+    let documented = rows_of(&documented.join("\n"));
+    let page = text("docs/reference/settings.md");
+    let shown = rows_of(&page);
+    assert_eq!(shown, documented);
+    let count = page.lines().filter(|line| line.starts_with("| `REQUEUE_")).count();
+    assert_eq!(count, documented.len(), "a setting has two rows");
+
+    // What the command says of a value that none of them takes.
+    let variables: Vec<(&str, &str)> = shown.iter().map(|row| (row[0].as_str(), "?")).collect();
+    let refused = requeue_with(&variables, &["invoke", "events/single.json"]).stderr;
+    assert!(!refused.contains("is unknown"), "{refused}");
+    let mut compared = 0;
+    for row in rows(&page).iter().filter(|row| row[0].starts_with("`REQUEUE_")) {
+        let (name, unit) = (plain(row[0]), row[2]);
+        let words: Vec<&str> = unit.split(", ").map(|word| word.trim_matches('`')).collect();
+        let is_words = words.iter().all(|word| unit.contains(&format!("`{word}`")));
+        let is_number = unit.split(' ').any(|word| word == "to") && !unit.contains('`');
+        let is_text = unit.contains("characters");
+        if (is_words || is_number) && !is_text {
+            let said = refused.lines().find(|line| line.contains(&format!("{name} is ")));
+            let bounds = words.last().unwrap().replace(',', "");
+            let allowed = if is_words { words.join(", ") } else { bounds };
+            assert!(said.unwrap().ends_with(&allowed), "{name}: {allowed}, not {said:?}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 15, "{compared}");
+}
+
+#[test]
+fn the_example_of_wrong_settings_is_refused_as_the_page_shows() {
+    let wrong =
+        [("REQUEUE_CONCURENCY", "4"), ("REQUEUE_WRAP", "maybe"), ("REQUEUE_TIMEOUT_SECONDS", "0")];
+    let command = wrong.map(|(name, value)| format!("{name}={value} ")).concat();
+    says(&format!("{command}requeue invoke events/single.json"));
+    let run = requeue_with(&wrong, &["invoke", "events/single.json"]);
+    assert_eq!(run.status, 1);
+    run.stderr.lines().for_each(says);
 }
 
 /// The bounds that a schema gives a number, or the numbers of a list: `0.001 to 86,400`.
@@ -501,4 +550,115 @@ fn the_log_lines_of_the_page_are_those_of_the_code() {
         }
     }
     assert!(lines.is_empty(), "the page lacks {lines:#?}");
+}
+
+#[test]
+fn the_headers_of_the_http_page_are_those_of_the_code() {
+    let page = text("docs/reference/http.md").to_lowercase();
+    let code = code_below(&repository("crates/requeue-lambda/src/http"));
+    let names: BTreeSet<String> = code
+        .split("HeaderName::from_static(\"")
+        .skip(1)
+        .map(|rest| rest.split('"').next().unwrap().to_owned())
+        .chain(quoted(code.split_once("const OF_HTTP").unwrap().1.split_once("];").unwrap().0))
+        .chain(quoted(code.split_once("const OURS").unwrap().1.split_once("];").unwrap().0))
+        .collect();
+    assert!(names.len() > 20, "{names:?}");
+    for name in names {
+        assert!(page.contains(&format!("`{name}`")), "the page lacks {name}");
+    }
+}
+
+#[test]
+fn the_fields_of_the_wire_format_are_those_of_the_code() {
+    let page = text("docs/reference/wire-format.md");
+    let fields = |heading: &str| -> BTreeSet<String> {
+        let rows = rows(section(&page, heading));
+        rows.iter().flat_map(|row| row[0].split(", ")).map(plain).collect()
+    };
+    let body: BTreeSet<String> = as_str(&text("src/wire/object.rs"), "Name").into_iter().collect();
+    assert_eq!(fields("## Fields of the body"), body);
+    let state = text("src/wire/state_text.rs");
+    let known = quoted(state.split_once("fn known(").unwrap().1.split_once("_ => ").unwrap().0);
+    assert_eq!(fields("## Fields of `retryState`"), known.into_iter().collect());
+    let producer = text("src/producer.rs");
+    let (constants, _) = producer.split_once("pub(crate) struct").unwrap();
+    let attributes = quoted(constants).into_iter().filter(|name| name.starts_with("requeue."));
+    assert_eq!(fields("## Limits of one message"), attributes.collect());
+}
+
+#[test]
+fn the_limits_are_those_of_the_code() {
+    let page = text("docs/reference/limits.md");
+    for (file, constant, said) in [
+        (
+            "crates/requeue-sqs/src/limits.rs",
+            "MAX_BATCH_BYTES: usize = 1_048_576",
+            "1,048,576 bytes",
+        ),
+        (
+            "crates/requeue-sqs/src/limits.rs",
+            "MAX_BATCH_ENTRIES: usize = 10;",
+            "one batch request | 10 |",
+        ),
+        ("crates/requeue-sqs/src/limits.rs", "Duration::from_secs(43_200)", "43,200 s"),
+        ("src/delay.rs", "MAX: Self = Self(900)", "one copy | 900 s"),
+        ("src/queue/mod.rs", "from_secs(300 + 60)", "less 1,260 s"),
+        ("src/queue/mod.rs", "RECEIVED_BEFORE.as_secs() - 15 * 60)", "41,940 s"),
+        ("src/queue/mod.rs", "Duration::from_hours(14 * 24)", "14 days"),
+        ("src/delivery.rs", "MAX_COPIES_IN_ROW: u32 = 10;", "`RecursiveLoop=Terminate` | 10 |"),
+        ("src/redrive.rs", "MAX_REDRIVES: u32 = 10;", "a message afresh | 10 |"),
+        ("src/config/mod.rs", "MAX_CONCURRENCY: usize = 1_000", "10 by default, 1,000 at most"),
+        (
+            "src/config/policy/bounds.rs",
+            "MAX_COPIES: u32 = 10_000",
+            "50 by default, 10,000 at most",
+        ),
+        ("src/gate/protection.rs", "MAX_SCOPES: usize = 10_000", "10,000 for each execution"),
+        (
+            "src/arrivals.rs",
+            "MAX_ARRIVALS: usize = 10_000",
+            "noted in a dead-letter queue | 10,000",
+        ),
+        ("src/processor/given_up.rs", "MAX_MESSAGES: usize = 4_096", "messages noted | 4,096"),
+        (
+            "crates/requeue-lambda/src/http/request_headers.rs",
+            "MAX_ID_BYTES: usize = 100;",
+            "| 100 bytes",
+        ),
+        (
+            "crates/requeue-lambda/src/http/request_headers.rs",
+            "MAX_VALUE_BYTES: usize = 4 * 1024",
+            "| 4,096 bytes",
+        ),
+        (
+            "crates/requeue-lambda/src/http/request_headers.rs",
+            "MAX_CONTENT_BYTES: usize = 8 * 1024",
+            "| 8,192 bytes",
+        ),
+        (
+            "crates/requeue-lambda/src/http/request_headers.rs",
+            "MAX_TRACESTATE_BYTES: usize = 512",
+            "| 512 bytes",
+        ),
+        (
+            "crates/requeue-lambda/src/http/connection.rs",
+            "MAX_HEAD_BYTES: usize = 256 * 1024",
+            "256 KiB",
+        ),
+        (
+            "crates/requeue-lambda/src/http/connection.rs",
+            "MAX_HEADERS: usize = 1_000",
+            "1,000 headers",
+        ),
+        ("crates/requeue-lambda/src/http/mod.rs", "MAX_BODY_BYTES: usize = 16 * 1024", "16 KiB"),
+        (
+            "crates/requeue-lambda/src/http/mod.rs",
+            "BODY_TIMEOUT: Duration = Duration::from_secs(2)",
+            "2 s after the head",
+        ),
+    ] {
+        assert!(text(file).contains(constant), "{file} lacks {constant}");
+        assert!(page.contains(said), "the page lacks: {said}");
+    }
 }
