@@ -35,6 +35,16 @@ async fn the_page_has_the_attempts_that_each_setting_allows() {
         }),
         ("| `REQUEUE_MODE=report`", "{}", |settings| settings.mode = Mode::Report),
     ];
+    for (row, body, change) in &table[3..] {
+        assert_row(POLICY, row, " | `maxReceiveCount`, whatever `maxRetries` is | 5 |");
+        let mut world = World::new();
+        world.settings.policy.max_retries = 2;
+        change(&mut world.settings);
+        world.send(body).await;
+        let script = Script::always(Failure::temporary("no"));
+        world.run(&world.processor(script.clone())).await;
+        assert_eq!(script.calls().len(), MAX_RECEIVE_COUNT as usize, "{row}");
+    }
     assert!(POLICY.contains(&format!("with a `maxReceiveCount` of {MAX_RECEIVE_COUNT}:")));
     for (row, body, change) in table {
         let mut world = World::new();
