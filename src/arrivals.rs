@@ -1,6 +1,6 @@
-//! When a message that a redrive policy moved came to the queue that is worked on. SQS goes on with
-//! its receive count and with the time of its first receive, and says nothing of the move; so each
-//! execution environment notes the count and the time of its own first receive.
+//! When a message that a redrive policy moved arrived in this queue. SQS goes on with its receive
+//! count and with the time of its first receive, and does not mention the move. So each execution
+//! environment notes the count and the time of its own first receive.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,13 @@ use std::time::SystemTime;
 
 use crate::queue::{MAX_VISIBILITY, QueueArn, Record};
 
-/// Messages that are kept in mind. One beyond them starts afresh on each receive.
+/// The most messages that are remembered. One more starts afresh on each receive.
 const MAX_ARRIVALS: usize = 10_000;
 
 /// The first receive of a moved message that this execution environment saw.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
-    /// Where it was received.
+    /// The queue of that receive.
     queue: Option<Arc<QueueArn>>,
     /// Receives before that one, most of them in other queues.
     pub(crate) receives_before: u32,
@@ -35,13 +35,13 @@ impl Arrivals {
         let new = Arrival { queue: record.queue.clone(), receives_before, at: now };
         let Some(id) = &record.message_id else { return Some(new) };
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // A receive that was overtaken by a later one may come with the lower count.
+        // A receive that was overtaken by a later one may arrive with the lower count.
         if let Some(arrival) = known.get(id).filter(|known| known.queue == new.queue) {
             let receives_before = arrival.receives_before.min(receives_before);
             return Some(Arrival { receives_before, ..arrival.clone() });
         }
         if known.len() >= MAX_ARRIVALS {
-            // No message waits by its visibility for longer.
+            // No message waits longer than this by its visibility timeout.
             known.retain(|_, arrival| {
                 now.duration_since(arrival.at).is_ok_and(|age| age < MAX_VISIBILITY)
             });

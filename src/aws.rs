@@ -1,8 +1,7 @@
 //! The parts of every client of the AWS SDK: credentials, region and endpoints by AWS's own
 //! rules, and one HTTP client. It knows no service.
 //!
-//! Clients of yours that are made of the same configuration link no second HTTP client and no
-//! second TLS stack.
+//! Your own clients of the same configuration link no second HTTP client and no second TLS stack.
 //!
 //! ```no_run
 //! # async fn example() {
@@ -18,14 +17,14 @@ use aws_smithy_http_client::tls::{self, rustls_provider::CryptoMode};
 
 pub use aws_config::SdkConfig;
 
-/// Whether a call failed for want of credentials: the SDK says so in words alone.
+/// Whether a call failed for lack of credentials. The SDK says so only in words.
 #[must_use]
 pub fn lacks_credentials(error: &(dyn Error + 'static)) -> bool {
     successors(Some(error), |error| Error::source(*error))
         .any(|error| error.to_string().contains("credentials"))
 }
 
-/// The code of such a call, in errors and logs.
+/// The code of a call without credentials, in errors and logs.
 pub const NO_CREDENTIALS: &str = "NoCredentials";
 
 /// The configuration by AWS's standard environment variables and files.

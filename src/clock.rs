@@ -1,7 +1,7 @@
-//! Time and chance, injected, so that every run can be repeated.
+//! Time and random numbers, injected, so that every run can be repeated.
 //!
-//! Deadlines are measured with tokio's monotonic clock; this module is about the time of day that
-//! travels in messages and about the one random number that each message gets.
+//! Deadlines are measured with tokio's monotonic clock. This module has the time of day, which
+//! messages carry, and the one random number that each message gets.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ pub use requeue_sqs::Clock;
 pub(crate) use requeue_sqs::epoch_millis;
 use tokio::time::Instant;
 
-/// Where the random number of each message comes from: uniform in `0.0..1.0`.
+/// The source of the random number of each message: uniform in `0.0..1.0`.
 ///
 /// ```
 /// use requeue::Sampler;
@@ -38,13 +38,13 @@ impl Sampler {
         }))
     }
 
-    /// One number for all, for tests that look at the boundaries of a jitter.
+    /// The same number for every message, for tests of the bounds of a jitter.
     #[must_use]
     pub fn always(sample: f64) -> Self {
         Self(Arc::new(move || sample))
     }
 
-    /// The next number. A number below 0, or none, counts as 0, one above 1 as 1.
+    /// The next number. A number below 0, or NaN, counts as 0; one above 1 counts as 1.
     #[must_use]
     pub fn sample(&self) -> f64 {
         let sample = (self.0)();
@@ -58,17 +58,17 @@ impl std::fmt::Debug for Sampler {
     }
 }
 
-/// Longer than any process lives, and short enough for every clock to add it to now.
+/// A time longer than the life of any process, and short enough for every clock to add it to now.
 const FAR: Duration = Duration::from_secs(30 * 365 * 86_400);
 
-/// So long from now, or as long as any process lives: adding a duration without a bound to a time
-/// panics.
+/// So long from now, or as long as any process lives. A duration without a bound would panic when
+/// it is added to a time.
 pub(crate) fn after(wait: Duration) -> Instant {
     let now = Instant::now();
     now.checked_add(wait.min(FAR)).unwrap_or(now)
 }
 
-/// The inverse of [`epoch_millis`]; a number no clock can show counts as the epoch.
+/// The inverse of [`epoch_millis`]. A number beyond the range of the clock counts as the epoch.
 pub(crate) fn from_epoch_millis(millis: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH
         .checked_add(Duration::from_millis(millis))

@@ -1,4 +1,4 @@
-//! How long a message waits, in the whole seconds that SQS counts.
+//! The wait of a message, in whole seconds as SQS counts them.
 
 use std::fmt;
 use std::time::{Duration, SystemTime};
@@ -27,7 +27,7 @@ impl Delay {
         Self(u16::try_from(secs).unwrap_or(Self::MAX.0))
     }
 
-    /// Whole seconds, of which there must not be more than 900.
+    /// Whole seconds; more than 900 are not allowed.
     pub(crate) const fn secs(secs: u16) -> Self {
         assert!(secs <= Self::MAX.0, "SQS holds nothing back for longer");
         Self(secs)
@@ -46,8 +46,8 @@ impl fmt::Display for Delay {
     }
 }
 
-/// How long a copy is to wait: as long as SQS can hold it back, and beyond that until `not_before`,
-/// which the copy carries.
+/// The wait of a copy. SQS delays the copy as long as it can. If that is too short, the copy
+/// carries `not_before` and waits until then.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
@@ -76,7 +76,7 @@ impl Wait {
         Self { total, not_before }
     }
 
-    /// A wait until `due`, which the copy goes on carrying when it must hop once more.
+    /// A wait until `due`. A copy that must hop once more carries `due` again.
     #[must_use]
     pub fn until(due: SystemTime, now: SystemTime) -> Self {
         Self {
@@ -91,20 +91,21 @@ impl Wait {
         self.total
     }
 
-    /// The delay that SQS is asked for now.
+    /// The delay for SQS in this hop.
     #[must_use]
     pub fn delay(&self) -> Delay {
         Delay::at_most(self.total)
     }
 
-    /// When the handler may see the message, if SQS cannot hold it back that long in one go.
+    /// The earliest time at which the handler may get the message, if one delay of SQS is too
+    /// short.
     #[must_use]
     pub fn not_before(&self) -> Option<SystemTime> {
         self.not_before
     }
 }
 
-/// Rounded up: SQS knows no fractions, and a delay that was named is a lower bound.
+/// Rounded up: SQS knows no fractions, and a named delay is a lower bound.
 pub(crate) fn whole_secs(duration: Duration) -> u64 {
     duration.as_secs().saturating_add(u64::from(duration.subsec_nanos() > 0))
 }

@@ -19,18 +19,18 @@ use crate::settings::ProducerLimits;
 use crate::state::RetryState;
 use crate::wire::{self, Origin};
 
-/// After so many copies in a row a message waits by its visibility, unless Lambda allows loops. Its
-/// loop detection counts to about 16, by the invocation and not by the message. Source: Lambda
-/// developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
+/// After so many copies in a row a message waits by its visibility timeout, unless Lambda allows
+/// loops. Lambda's loop detection counts to about 16, by the invocation and not by the message.
+/// Source: Lambda developer guide, "Use Lambda recursive loop detection to prevent infinite loops".
 pub(crate) const MAX_COPIES_IN_ROW: u32 = 10;
 
-/// Why a body with two layers of retry fields that are not believed is not handled.
+/// The reason for which no handler gets a body with two layers of untrusted retry fields.
 const NESTED: &str = "the retry fields of two copies, neither by a trusted sender: REQUEUE_TRUSTED_SENDERS seems to lack the id of a \
                       function or worker that handles this queue";
 
 /// One record after decoding.
 pub(crate) struct Delivery {
-    /// Its place in the batch.
+    /// The position in the batch.
     pub(crate) position: usize,
     pub(crate) message_id: Option<String>,
     /// The receipt handle of this delivery first, then those of further deliveries of the same
@@ -39,17 +39,17 @@ pub(crate) struct Delivery {
     pub(crate) queue: Option<Arc<QueueArn>>,
     /// How it waits for its next attempt.
     pub(crate) strategy: Strategy,
-    /// Copies in a row up to this one, as Lambda's loop detection counts them; `None` where it is
+    /// Copies in a row up to this one, as Lambda's loop detection counts them; `None` if that is
     /// switched off.
     pub(crate) copies_in_row: Option<u32>,
-    /// Whether other messages of its batch make it wait by its visibility, though it might have
-    /// waited in a copy.
+    /// Whether it waits by its visibility timeout only because of other messages of its batch.
     waits_for_others: bool,
-    /// By SQS's count, which goes on when a redrive policy moves a message.
+    /// The receive count by SQS, which goes on when a redrive policy moves a message.
     pub(crate) receive_count: u32,
-    /// Receives before it came to this queue, as far as they are known.
+    /// Receives before it reached this queue, as far as they are known.
     receives_before: u32,
-    /// Receives that were used up by waiting for its time, or behind a message that did.
+    /// Receives that were used up by waiting for its time, or behind a message that waited for its
+    /// time.
     waits: u32,
     pub(crate) first_sent: SystemTime,
     pub(crate) first_received: SystemTime,
@@ -59,13 +59,13 @@ pub(crate) struct Delivery {
     pub(crate) trace_header: Option<String>,
     pub(crate) attributes: BTreeMap<String, Attribute>,
     pub(crate) state: RetryState,
-    /// The limits that its producer sets.
+    /// The limits of its producer.
     pub(crate) limits: MessageLimits,
-    /// Why no handler can be given this record.
+    /// Why no handler can get this record.
     pub(crate) defect: Option<Failure>,
-    /// Why no handler may be, though the record is whole.
+    /// Why no handler may get this record, though it is whole.
     pub(crate) refusal: Option<Failure>,
-    /// It bears our fields, and nobody knows yet whether their sender is to be believed.
+    /// It has our fields, and it is not known yet whether their sender is trusted.
     pub(crate) is_unverified: bool,
     /// A later version of this library wrote the message's state.
     pub(crate) is_of_later_version: bool,
@@ -73,23 +73,23 @@ pub(crate) struct Delivery {
     payload: String,
 }
 
-/// The settings by which records are read.
+/// The settings for reading records.
 #[derive(Default)]
 pub(crate) struct Decoder {
-    /// Bounds the count that a producer may claim.
+    /// The limit of the count that a producer may claim.
     pub(crate) max_retries: u32,
-    /// The same of queues that have a policy of their own, by name.
+    /// The same limit for queues that have a policy of their own, by name.
     pub(crate) own_max_retries: HashMap<String, u32>,
     /// How messages of a standard queue wait.
     pub(crate) strategy: Strategy,
     pub(crate) producer_limits: ProducerLimits,
-    /// Whose fields are believed; `None` for everybody's.
+    /// The senders whose fields are trusted; `None` trusts every sender.
     pub(crate) senders: Option<Senders>,
     pub(crate) arrivals: Arrivals,
 }
 
 impl Decoder {
-    /// Takes a body apart, and says how far its sender is to be believed.
+    /// Takes a body apart, and says how far its sender is trusted.
     fn read<'a>(
         &self,
         body: &'a str,
@@ -120,19 +120,19 @@ impl Decoder {
     }
 }
 
-/// How far the retry fields of a body are to be believed, as it was read.
+/// How far the retry fields of a body are trusted.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Trust {
     Full,
-    /// STS has not said yet who we are.
+    /// STS has not named this process yet.
     Unknown,
-    /// They are not believed, and were put around others that were not believed either: each copy
+    /// The fields are not trusted, and they surround others that were not trusted either. Each copy
     /// of such a body would be one layer larger.
     Nested,
 }
 
 impl Delivery {
-    /// Reads a record. `received` is the time of this batch, for a record that does not say.
+    /// Reads a record. `received` is the time of this batch, for a record without times.
     pub(crate) fn decode(
         position: usize,
         mut record: Record,
@@ -160,8 +160,8 @@ impl Delivery {
             Origin::LaterVersion(_) => RetryState::default(),
         };
         if is_fifo {
-            // It is none of ours: we count by receives there, so that a message was called before
-            // they say that it is given up.
+            // On a FIFO queue such a count is not ours: Requeue counts receives there. So the
+            // handler is called before the receives say that the message is given up.
             state.retry_count = 0;
         }
         let payload = match read.payload {
@@ -169,7 +169,7 @@ impl Delivery {
             Cow::Owned(restored) => Some(restored),
         };
         let state = restart_if_redriven(state, &record);
-        // SQS's own times are those of the queue from which it was moved.
+        // The times of SQS are those of the queue from which the message was moved.
         let (sent, copy_first_received) = match &arrival {
             Some(arrival) => (None, Some(arrival.at)),
             None => (record.sent, record.first_received),
@@ -187,11 +187,11 @@ impl Delivery {
         };
         let message_id = record.message_id.filter(|id| !id.is_empty());
         let strategy = match decoder.strategy {
-            // A copy would vouch for the fields, be they forged.
+            // A copy would vouch for the fields, even if they are forged.
             _ if is_unverified => Strategy::Visibility,
-            // A copy would lose its place.
+            // A copy would lose its place in the order.
             Strategy::Copy if is_fifo => Strategy::Visibility,
-            // Only by its id can SQS be told to keep it.
+            // SQS can be told to keep a message only by its id.
             Strategy::Visibility if message_id.is_none() && !is_fifo => Strategy::Copy,
             strategy @ (Strategy::Copy | Strategy::Visibility) => strategy,
         };
@@ -226,7 +226,7 @@ impl Delivery {
         }
     }
 
-    /// Adds a further delivery of the same message: one message, one outcome. SQS honours the
+    /// Adds a further delivery of the same message: one message has one outcome. SQS accepts the
     /// receipt handle of the latest receive, so that one comes first.
     pub(crate) fn join(&mut self, mut other: Self) {
         if other.receive_count > self.receive_count {
@@ -236,23 +236,23 @@ impl Delivery {
         self.receipt_handles.append(&mut other.receipt_handles);
     }
 
-    /// Notes which message is before it in its FIFO group: as long as that one is not done, both
-    /// are received together.
+    /// Notes the message before it in its FIFO group. As long as that one is not done, both are
+    /// received together.
     pub(crate) fn wait_behind(&mut self, predecessor: &Self) {
         self.waits = self.waits.max(predecessor.waits);
     }
 
-    /// Notes how many copies in a row led to this invocation: whatever it sends continues that row.
+    /// Notes how many copies in a row led to this invocation: its own copies continue that row.
     pub(crate) fn continue_row(&mut self, copies_in_row: u32) {
         self.copies_in_row = Some(copies_in_row);
-        // Only by its id can SQS be told to keep it.
+        // SQS can be told to keep a message only by its id.
         if self.ends_its_row() && self.message_id.is_some() && self.strategy == Strategy::Copy {
             self.strategy = Strategy::Visibility;
             self.waits_for_others = self.state.copies_in_row < MAX_COPIES_IN_ROW;
         }
     }
 
-    /// Whether nothing more may be sent for it without coming near Lambda's limit.
+    /// Whether one more copy of it would come close to Lambda's limit.
     pub(crate) fn ends_its_row(&self) -> bool {
         self.copies_in_row.is_some_and(|copies_in_row| copies_in_row >= MAX_COPIES_IN_ROW)
     }
@@ -278,7 +278,8 @@ impl Delivery {
         self.queue.as_ref().is_some_and(|queue| queue.is_fifo())
     }
 
-    /// Retries used before this delivery; more of a message that waits by its visibility.
+    /// Retries used before this delivery. For a message that waits by its visibility timeout,
+    /// receives count.
     pub(crate) fn retries(&self) -> u32 {
         self.usage().retries()
     }
@@ -288,8 +289,8 @@ impl Delivery {
         self.receive_count.saturating_sub(self.receives_before).saturating_sub(self.waits).max(1)
     }
 
-    /// How often it was not its turn. A message that cannot be re-sent keeps its count; its
-    /// receives count for it.
+    /// How often it was deferred. A message that cannot be re-sent keeps its count, so its receives
+    /// count instead.
     pub(crate) fn deferrals(&self) -> u32 {
         self.state.deferrals.max(self.receives() - 1)
     }
@@ -297,7 +298,7 @@ impl Delivery {
     pub(crate) fn usage(&self) -> Usage<'_> {
         Usage {
             state: &self.state,
-            // Before its time nobody has tried anything.
+            // Before its time no handler was called.
             first_received: self
                 .limits
                 .not_before
@@ -305,8 +306,8 @@ impl Delivery {
             max_retries: self.limits.max_retries.unwrap_or(u32::MAX),
             receive_count: self.receives(),
             strategy: self.strategy,
-            // A message that waits for the sake of others, or for STS, may wait in a copy
-            // otherwise, so its receives say nothing.
+            // A message that waits because of others, or for STS, may otherwise wait in a copy. So
+            // its receives prove nothing.
             receives_are_retries: self.strategy == Strategy::Visibility
                 && !self.waits_for_others
                 && !self.is_unverified,

@@ -1,5 +1,5 @@
-//! The private functions that `benches/` measure. No part of the API, and nothing in the
-//! library uses it.
+//! The private functions that `benches/` measure. They are no part of the API, and the library does
+//! not use them.
 
 use crate::state::RetryState;
 use crate::wire::{self, Origin, Wrap};
@@ -9,7 +9,7 @@ use crate::wire::{self, Origin, Wrap};
 pub struct State(RetryState);
 
 impl State {
-    /// Of a message that was retried three times.
+    /// The state of a message that was retried three times.
     #[must_use]
     pub fn after_three_retries() -> Self {
         Self(RetryState {

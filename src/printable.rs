@@ -1,9 +1,9 @@
-//! Text from messages and services, made safe to show. Knows nothing of where the text comes from.
-//! No part of the API but for `requeue-cli`, which shows the same texts.
+//! Text from messages and services, made safe to show. It does not know the source of a text. It is
+//! public only for `requeue-cli`, which shows the same texts.
 //!
-//! A sender chooses the content of messages. A terminal obeys some characters
-//! instead of showing them: it hides text, moves the cursor, answers into the standard input. A log
-//! viewer obeys others: it reverses text or starts a new line.
+//! A sender chooses the content of messages. A terminal obeys some characters instead of showing
+//! them: it hides text, moves the cursor, or writes to the standard input. A log viewer obeys
+//! others: it reverses text or starts a new line.
 //!
 //! ```
 //! use requeue::printable;
@@ -33,8 +33,8 @@ pub fn line(value: &str) -> Cow<'_, str> {
     replaced(value, is_printable)
 }
 
-/// As much of a line as is at most so many bytes long, [printable](line()). For what is logged
-/// though others chose it.
+/// The beginning of a line, at most so many bytes long, [printable](line()). It is for logged texts
+/// that somebody else chose.
 pub(crate) fn start_of_line(text: &str, max_bytes: usize) -> Cow<'_, str> {
     line(&text[..text.floor_char_boundary(max_bytes)])
 }
@@ -49,8 +49,8 @@ pub fn text(text: &str) -> Cow<'_, str> {
 /// stands for those that are not printable. Line feeds between values stay.
 #[must_use]
 pub fn json(json: String) -> String {
-    // A raw control character below U+0020 cannot be inside a string, so those that are there lay
-    // the document out.
+    // A raw control character below U+0020 cannot be inside a string, so those that are there are
+    // white space between values.
     let is_harmful = |c: char| c >= ' ' && !is_printable(c);
     if !json.contains(is_harmful) {
         return json;

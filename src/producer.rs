@@ -9,11 +9,11 @@ use jiff::Timestamp;
 use crate::failure::{Evidence, Failure, FailureClass};
 use crate::queue::{Attribute, AttributeValue, MAX_RETENTION, MAX_VISIBILITY_WAIT};
 
-/// Most retries.
+/// The most retries.
 const MAX_RETRIES: &str = "requeue.maxRetries";
-/// How old the message may be when its turn comes.
+/// The greatest age of the message when its turn comes.
 const TTL_SECONDS: &str = "requeue.ttlSeconds";
-/// When its turn comes, at the earliest.
+/// The earliest time of its turn.
 const NOT_BEFORE: &str = "requeue.notBefore";
 
 /// The limits of one message.
@@ -25,9 +25,9 @@ pub(crate) struct MessageLimits {
 }
 
 impl MessageLimits {
-    /// Reads the attributes of a message that was first sent then. A value that cannot be read is
-    /// refused: nobody knows what its producer meant to forbid, and a payment that is made too
-    /// early or too late is worse than one that waits for an operator.
+    /// Reads the attributes of a message that was first sent at that time. A value that cannot be
+    /// read is refused, since its meaning is unknown. A payment that is made too early or too late
+    /// is worse than one that waits for an operator.
     pub(crate) fn read(
         attributes: &BTreeMap<String, Attribute>,
         first_sent: SystemTime,
@@ -42,7 +42,7 @@ impl MessageLimits {
         let number = |name| {
             read(attributes, name, whole).ok_or_else(|| refused(name, "whole number below 2³²"))
         };
-        // A message waits no longer for its time than SQS keeps one.
+        // SQS keeps no message longer than this, so a message waits no longer for its time.
         let latest = first_sent.checked_add(MAX_RETENTION);
         let not_before =
             read(attributes, NOT_BEFORE, time).filter(|due| *due <= latest || due.is_none());
@@ -55,8 +55,8 @@ impl MessageLimits {
         })
     }
 
-    /// Receives that a message uses up while it waits by its visibility for its time: one for each
-    /// [`MAX_VISIBILITY_WAIT`].
+    /// The receives that a message uses up while it waits for its time by its visibility timeout:
+    /// one for each [`MAX_VISIBILITY_WAIT`].
     pub(crate) fn receives(&self, first_received: SystemTime) -> u32 {
         let wait = self
             .not_before

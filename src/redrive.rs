@@ -1,5 +1,5 @@
-//! Whether a message was brought back from a dead-letter queue, or is handled in one, so that it
-//! starts afresh. Decides by the record and its retry state; reads no clock.
+//! Whether a message was redriven from a dead-letter queue, or is handled in one, so that it starts
+//! afresh. It decides by the record and its retry state, and reads no clock.
 
 use std::time::{Duration, SystemTime};
 
@@ -8,24 +8,24 @@ use crate::settings::DeadLetterMode;
 use crate::state::RetryState;
 use crate::wire::DeadLetterInfo;
 
-/// If SQS says that a copy was sent this much later than we sent it, somebody else sent it: an
+/// If SQS says that a copy was sent this much later than Requeue sent it, somebody else sent it: an
 /// operator's redrive.
 pub(crate) const REDRIVE_TOLERANCE: Duration = Duration::from_secs(120);
-/// After so many redrives nothing starts afresh any more.
+/// After so many redrives a message does not start afresh any more.
 const MAX_REDRIVES: u32 = 10;
 
-/// The state of a message that starts afresh if it was redriven, and else the state as it is. A
-/// time that SQS does not give is no evidence, so nothing restarts by time then. A message that SQS
-/// itself moved is in a dead-letter queue, whose consumer handles it anew and is told why it is
-/// there.
+/// The state of a message that starts afresh if it was redriven, otherwise the unchanged state. A
+/// time that SQS does not give is no evidence, so no message restarts because of it. A message that
+/// SQS itself moved is in a dead-letter queue. Its consumer handles it anew and gets the reason for
+/// which it is there.
 pub(crate) fn restart_if_redriven(state: RetryState, record: &Record) -> RetryState {
     let Record { sent, first_received, was_dead_lettered, ref dead_letter_source, .. } = *record;
     let since = |from: Option<SystemTime>, to: Option<SystemTime>| to?.duration_since(from?).ok();
     let enqueued_later =
         since(state.retry_timestamp, sent).is_some_and(|later| later > REDRIVE_TOLERANCE);
-    // An annotated copy that was received before its delay was over was enqueued by somebody else,
-    // which the clock alone could not tell within the tolerance. A second less, as nobody promises
-    // that SQS keeps a delay to the millisecond.
+    // An annotated copy that was received before its delay was over was sent by somebody else.
+    // Within the tolerance, the clock alone cannot tell that. The limit is a second less, since SQS
+    // does not promise a delay to the millisecond.
     let least = Duration::from_secs(u64::from(DeadLetterMode::ANNOTATION_DELAY.as_secs()) - 1);
     let received_too_soon =
         state.dead_letter.is_some() && since(sent, first_received).is_some_and(|time| time < least);
@@ -39,6 +39,6 @@ pub(crate) fn restart_if_redriven(state: RetryState, record: &Record) -> RetrySt
         was_dead_lettered,
         dead_letter_source.as_ref().map(ToString::to_string),
     );
-    // Nobody says that a redrive breaks off the row of copies.
+    // No documentation says that a redrive ends the row of copies.
     RetryState { copies_in_row: state.copies_in_row, ..state.restarted(last_dead_letter) }
 }

@@ -1,5 +1,5 @@
-//! The senders of messages, by SQS's own word, and whether their retry fields in a body are
-//! believed. Knows no field.
+//! The senders of messages, as SQS names them, and whether their retry fields in a body are
+//! trusted. This module knows no field.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -15,10 +15,10 @@ use crate::wire;
 /// Longest time to ask STS who this process is. A batch that ends soon waits for a quarter of its
 /// time.
 const ASK_TIMEOUT: Duration = Duration::from_secs(3);
-/// STS is not asked again sooner after it gave no response.
+/// The time before STS is asked again after it gave no response.
 const ASK_AGAIN: Duration = Duration::from_secs(10);
 
-/// The senders whose retry fields in a body are believed.
+/// The senders whose retry fields in a body are trusted.
 ///
 /// ```
 /// let mut trusted = requeue::TrustedSenders::default();
@@ -32,17 +32,18 @@ pub struct TrustedSenders {
     /// Whether the principal of this process is one of them. STS is asked for it
     /// (`GetCallerIdentity`) when it is first needed.
     pub own: bool,
-    /// The others. One must be this process's own where [`own`](Self::own) is `false`, or its own
-    /// copies are not believed, and a message is given up once it was copied twice.
+    /// The others. If [`own`](Self::own) is `false`, one of them must be this process's own
+    /// principal. Otherwise its own copies are not trusted, and a message is given up after two
+    /// copies.
     pub ids: Vec<Principal>,
 }
 
-/// Whether a sender is believed.
+/// Whether a sender is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Belief {
     Believed,
     NotBelieved,
-    /// STS has not said yet who we are.
+    /// STS has not named this process yet.
     Unknown,
 }
 
@@ -64,7 +65,8 @@ impl Senders {
         }
     }
 
-    /// Learns who we are, if one of these records needs that. Their batch ends at `deadline`.
+    /// Asks STS for this process's principal, if one of these records needs it. Their batch ends at
+    /// `deadline`.
     pub(crate) async fn identify(&self, records: &[Record], deadline: Instant) {
         self.identify_by(records, deadline, own).await;
     }
@@ -85,7 +87,7 @@ impl Senders {
         let now = Instant::now();
         let until = now + ASK_TIMEOUT.min(deadline.saturating_duration_since(now) / 4);
         let ask = async || {
-            // Another batch may have asked in vain while this one waited.
+            // Another batch may have asked without success while this one waited.
             if self.rests() {
                 return Err(());
             }
@@ -98,7 +100,7 @@ impl Senders {
             }
             answer.ok_or(())
         };
-        // Another batch that asks may have more time.
+        // Another batch may have more time to ask.
         let _ = timeout_at(until, self.own.get_or_try_init(ask)).await;
     }
 
@@ -118,7 +120,7 @@ impl Senders {
         }
     }
 
-    /// Says once that somebody's fields are not believed.
+    /// Warns once that the fields of a sender are not trusted.
     pub(crate) fn warn(&self, sender: Option<Principal>) {
         if self.has_warned.swap(true, Ordering::Relaxed) {
             return;

@@ -1,5 +1,5 @@
 //! The retry state of a message: the values of our fields in its body, and how each disposition
-//! changes them. Knows nothing of their place in the body, which is `wire/`.
+//! changes them. It does not know their place in the body, which is `wire/`.
 
 use std::time::{Duration, SystemTime};
 
@@ -24,9 +24,9 @@ pub(crate) struct RetryState {
     pub(crate) delay: Option<Duration>,
     /// Retries used per class, in the order of [`FailureClass::ALL`].
     pub(crate) counts: [u32; 4],
-    /// The handler must not see the message earlier.
+    /// The handler must not get the message earlier.
     pub(crate) not_before: Option<SystemTime>,
-    /// Copies sent since the last call, because it was not the message's turn.
+    /// Copies sent since the last call for deferrals.
     pub(crate) deferrals: u32,
     /// Copies sent since the last failure, because the handler asked for a later time.
     pub(crate) postponements: u32,
@@ -34,14 +34,14 @@ pub(crate) struct RetryState {
     pub(crate) hops: u32,
     /// Copies in a row, as Lambda's loop detection counts them, where that is switched on.
     pub(crate) copies_in_row: u32,
-    /// Times an operator moved the message back from the dead-letter queue.
+    /// How often an operator redrove the message from the dead-letter queue.
     pub(crate) redrives: u32,
     /// Why the message was given up, as JSON text.
     pub(crate) dead_letter: Option<String>,
     /// The queue from which the message was sent to the dead-letter queue directly.
     pub(crate) source: Option<String>,
-    /// Why the message was given up before it was moved back or handled in a dead-letter queue, and
-    /// where, as JSON text. Only the handler reads it.
+    /// Why and where the message was given up before it was redriven or handled in a dead-letter
+    /// queue, as JSON text. Only the handler reads it.
     pub(crate) last_dead_letter: Option<String>,
     /// Fields that this version does not know, name and JSON text, in their order.
     pub(crate) unknown: Vec<(String, String)>,
@@ -53,7 +53,7 @@ impl RetryState {
         self.counts[class as usize]
     }
 
-    /// The message starts afresh, with all its retries and all its time: only its first id, its
+    /// The message starts afresh, with all its retries and all its time. Only its first id, its
     /// redrives and the reason for which it was given up remain.
     pub(crate) fn restarted(&self, last_dead_letter: Option<String>) -> Self {
         Self {
@@ -65,7 +65,7 @@ impl RetryState {
         }
     }
 
-    /// The message failed and is tried again, having used `retries` before.
+    /// The message failed and is tried again. It had used `retries` before.
     pub(crate) fn note_retry(&mut self, retries: u32, class: Option<FailureClass>, wait: Duration) {
         self.retry_count = retries.saturating_add(1);
         self.deferrals = 0;
@@ -78,7 +78,7 @@ impl RetryState {
         }
     }
 
-    /// The message was not called.
+    /// The message was deferred without a call.
     pub(crate) fn note_deferral(&mut self) {
         self.deferrals = self.deferrals.saturating_add(1);
     }

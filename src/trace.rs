@@ -1,5 +1,5 @@
-//! To which trace a message belongs, as W3C Trace Context has it: its own attribute says so, or
-//! else the header that SQS has kept for X-Ray.
+//! The trace of a message, as W3C Trace Context has it: its own attribute, or else the header that
+//! SQS has kept for X-Ray.
 
 use std::fmt::Write;
 
@@ -13,8 +13,8 @@ pub(crate) const TRACESTATE: &str = "tracestate";
 /// The `traceparent` in an attribute, if it is well-formed:
 /// `00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01`.
 ///
-/// Source: W3C Trace Context, "traceparent header field values". The part that a later version
-/// appends goes along.
+/// Source: W3C Trace Context, "traceparent header field values". A part that a later version
+/// appends is kept.
 pub(crate) fn of_attribute(attribute: &Attribute) -> Option<&str> {
     let AttributeValue::Text(text) = &attribute.value else {
         return None;
@@ -34,10 +34,10 @@ pub(crate) fn of_attribute(attribute: &Attribute) -> Option<&str> {
     (fits && ends && text.len() <= MAX_LEN).then_some(text)
 }
 
-/// More is not carried along.
+/// The longest value that is passed on.
 const MAX_LEN: usize = 512;
 
-/// The same of X-Ray's header:
+/// The `traceparent` of X-Ray's header:
 /// `Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=1`.
 ///
 /// Source: X-Ray developer guide, "Tracing header"; an X-Ray trace id is a W3C trace id with
@@ -62,7 +62,7 @@ fn is_hex(text: &str, len: usize) -> bool {
     text.len() == len && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
-/// Zeros alone stand for none.
+/// An id of zeros alone is no id.
 fn is_id(text: &str, len: usize) -> bool {
     is_hex(text, len) && text.bytes().any(|byte| byte != b'0')
 }

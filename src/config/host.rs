@@ -1,11 +1,11 @@
-//! The environment of this process: our variables, and what Lambda says of the function.
+//! The environment of this process: Requeue's variables, and Lambda's facts about the function.
 
-/// Every variable begins like this.
+/// The prefix of every variable.
 pub(super) const PREFIX: &str = "REQUEUE_";
-/// Left to the tests of this project.
+/// The prefix of variables for this project's tests.
 const TEST_PREFIX: &str = "REQUEUE_TEST_";
 
-/// The variables of this process that are ours.
+/// The variables of this process with Requeue's prefix.
 #[allow(clippy::disallowed_methods, reason = "the one place that reads it")]
 pub(super) fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os().filter_map(|(name, value)| {
@@ -21,17 +21,17 @@ pub(crate) fn is_in_lambda() -> bool {
     std::env::var_os("AWS_LAMBDA_RUNTIME_API").is_some()
 }
 
-/// What Lambda says of the function, its logging controls among it, which a custom runtime has to
-/// honour. Source: Lambda developer guide, "Defined runtime environment variables" and "Configuring
-/// advanced logging controls".
+/// Lambda's facts about the function. A custom runtime has to honour its logging controls. Source:
+/// Lambda developer guide, "Defined runtime environment variables" and "Configuring advanced
+/// logging controls".
 #[derive(Clone, Default)]
 pub(crate) struct Host {
-    /// `None` elsewhere.
+    /// The function's name; `None` outside Lambda.
     pub(crate) function: Option<String>,
-    /// Lambda sets none unless its format is JSON.
+    /// The log level. Lambda sets none unless its log format is JSON.
     pub(crate) log_level: Option<String>,
     pub(crate) logs_json: bool,
-    /// Not of Lambda's, but what `tracing` filters by.
+    /// Whether `RUST_LOG` is set. Lambda does not set it, but `tracing` filters by it.
     pub(crate) has_rust_log: bool,
 }
 

@@ -1,5 +1,5 @@
 //! Settings: the environment and the policy document become [`Settings`], with all problems
-//! reported together. The only room that reads the environment.
+//! reported together. Only this module reads the environment.
 
 use crate::classify::Rules;
 use crate::disposition::Strategy;
@@ -23,7 +23,7 @@ pub use policy::{InvalidPolicy, QueueConfig};
 pub(crate) use variables::http_variables;
 pub use variables::{InvalidConfig, Variables};
 
-/// One function has at most so many threads and file descriptors. Source: Lambda quotas.
+/// The most threads and file descriptors of one function. Source: Lambda quotas.
 const MAX_CONCURRENCY: usize = 1_000;
 
 impl Settings {
@@ -57,8 +57,8 @@ impl Settings {
         Self::checked(Variables::from_env())
     }
 
-    /// Reads variables of which each name begins with `REQUEUE_`, as [`from_env`](Self::from_env)
-    /// does. An empty value counts as none.
+    /// Reads variables whose names begin with `REQUEUE_`, as [`from_env`](Self::from_env) does. An
+    /// empty value counts as none.
     ///
     /// ```
     /// use requeue::Settings;
@@ -85,7 +85,7 @@ impl Settings {
         vars.finish(settings)
     }
 
-    /// Of a program that reads settings of its own from the same variables.
+    /// Reads the settings for a program that has settings of its own in the same variables.
     #[doc(hidden)]
     pub fn read(vars: &mut Variables) -> Self {
         let defaults = Limits::default();
@@ -119,7 +119,7 @@ const STRATEGY: [(&str, Strategy); 2] =
 
 const WRAP: [(&str, Wrap); 2] = [("when-needed", Wrap::WhenNeeded), ("never", Wrap::Never)];
 
-/// The modes, of which the last one needs a queue.
+/// The modes. Only the last one needs a queue.
 const DEAD_LETTER: [(&str, Option<DeadLetterMode>); 3] = [
     ("redrive", Some(DeadLetterMode::Redrive)),
     ("annotate", Some(DeadLetterMode::Annotate)),
@@ -191,7 +191,7 @@ impl Variables {
 
     fn metrics(&mut self) -> Option<Metrics> {
         let is_on = self.one_of("METRICS", &METRICS).unwrap_or(self.host.function.is_some());
-        // What CloudWatch takes as the value of a dimension. Source: CloudWatch API reference,
+        // The values that CloudWatch accepts for a dimension. Source: CloudWatch API reference,
         // "Dimension".
         let fits = |name: &String| {
             (1..=255).contains(&name.len())

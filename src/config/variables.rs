@@ -1,5 +1,5 @@
-//! The variables `REQUEUE_*` of an environment, and what is wrong with them. It knows no setting
-//! but by its name.
+//! The variables `REQUEUE_*` of an environment, and their problems. It knows a setting only by its
+//! name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +31,7 @@ const HTTP_NAMES: [&str; 15] = [
     "HTTP_VERSION",
 ];
 
-/// Those of all others.
+/// The names of all other settings.
 const NAMES: [&str; 14] = [
     "POLICY",
     "CONCURRENCY",
@@ -49,8 +49,8 @@ const NAMES: [&str; 14] = [
     "RECURSIVE_LOOP",
 ];
 
-/// The variables of this process that only HTTP delivery reads, so that they have no effect on a
-/// handler of one's own.
+/// The variables of this process that only HTTP delivery reads. They have no effect on a handler of
+/// one's own.
 pub(crate) fn http_variables() -> Vec<String> {
     let set = environment().filter(|(_, value)| !value.is_empty()).map(|(name, _)| name);
     let is_http =
@@ -60,8 +60,8 @@ pub(crate) fn http_variables() -> Vec<String> {
     names
 }
 
-/// The variables, and what is wrong with them. Names are without their prefix. No part of the API
-/// but for `requeue-lambda`, whose settings are read from the same variables.
+/// The variables and their problems. Names are without their prefix. This type is public for
+/// `requeue-lambda` alone, which reads its settings from the same variables.
 #[doc(hidden)]
 #[derive(Clone)]
 #[allow(missing_debug_implementations, reason = "the values may be secrets")]
@@ -72,19 +72,19 @@ pub struct Variables {
 }
 
 impl Variables {
-    /// Those of this process.
+    /// The variables of this process.
     #[must_use]
     pub fn from_env() -> Self {
         Self { host: Host::from_env(), ..Self::new(environment()) }
     }
 
-    /// Those of an environment elsewhere.
+    /// The variables of another environment.
     pub fn new<N: Into<String>, V: Into<String>>(vars: impl IntoIterator<Item = (N, V)>) -> Self {
         let values = vars.into_iter().map(|(name, value)| (name.into(), value.into())).collect();
         Self { values, host: Host::default(), problems: Vec::new() }
     }
 
-    /// `read`, unless something is wrong with the variables.
+    /// Returns `read`, unless a variable has a problem.
     pub fn finish<T>(mut self, read: T) -> Result<T, InvalidConfig> {
         self.refuse_unknown();
         if self.problems.is_empty() {
@@ -94,18 +94,18 @@ impl Variables {
         }
     }
 
-    /// An empty value counts as none.
+    /// The value of a variable. An empty value counts as none.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<String> {
         self.values.get(&format!("{PREFIX}{name}")).filter(|value| !value.is_empty()).cloned()
     }
 
-    /// What is wrong with a variable.
+    /// Notes a problem of a variable.
     pub fn problem(&mut self, name: &str, problem: impl fmt::Display) {
         self.problem_elsewhere(format_args!("{PREFIX}{name} {problem}"));
     }
 
-    /// What is wrong with something else that the environment says.
+    /// Notes a problem of something else in the environment.
     pub fn problem_elsewhere(&mut self, problem: impl fmt::Display) {
         self.problems.push(problem.to_string());
     }
@@ -131,7 +131,7 @@ impl Variables {
         secs.map(Duration::from_secs_f64)
     }
 
-    /// What one of these words stands for.
+    /// The value for one of these words.
     pub fn one_of<T: Clone>(&mut self, name: &str, values: &[(&str, T)]) -> Option<T> {
         let value = self.get(name)?;
         let found =
@@ -143,7 +143,7 @@ impl Variables {
         found
     }
 
-    /// The members of a JSON object in their order, with values that are texts.
+    /// The fields of a JSON object in their order, with values that are texts.
     pub fn members(&mut self, name: &str) -> Option<Vec<(String, Option<String>)>> {
         let text = self.get(name)?;
         let members = match Json::parse(&text) {
@@ -179,7 +179,7 @@ impl Variables {
     }
 }
 
-/// Everything that is wrong with the settings.
+/// All problems of the settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidConfig {
     pub(super) problems: Vec<String>,
@@ -193,7 +193,7 @@ impl InvalidConfig {
         Self { problems: vec![problem.into()] }
     }
 
-    /// Each on a line of its own.
+    /// The problems, one line each.
     #[must_use]
     pub fn problems(&self) -> &[String] {
         &self.problems

@@ -1,5 +1,5 @@
-//! Reads the event of an SQS event source mapping. Lenient: a record with a missing or broken field
-//! becomes a [`Record`] that lacks it, and never an error for its neighbours.
+//! Reads the event of an SQS event source mapping. It is lenient: a record with a missing or broken
+//! field becomes a [`Record`] that lacks it, and never an error for the other records.
 
 use std::collections::BTreeMap;
 use std::str::FromStr;
@@ -54,7 +54,7 @@ impl Expected for SqsEvent {
     }
 }
 
-/// A list of records; a value that is no object counts as a record that lacks everything.
+/// A list of records. A value that is no object counts as a record without any field.
 #[derive(Default)]
 struct Records(Option<Vec<Record>>);
 

@@ -1,4 +1,4 @@
-//! The fields of a span as JSON, each written straight to its place: a span is made for every
+//! The fields of a span as JSON, each written straight into the text. A span is made for every
 //! message, and most of them log nothing.
 
 use std::fmt;
@@ -10,7 +10,7 @@ use serde::Serialize;
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-/// Writes what [`JsonFields`] would, which collects values in a map before.
+/// Writes the same text as [`JsonFields`], which collects values in a map before.
 pub(super) struct SpanFields;
 
 impl<'w> FormatFields<'w> for SpanFields {
@@ -20,7 +20,7 @@ impl<'w> FormatFields<'w> for SpanFields {
         writer.write_str(&object.finish()?)
     }
 
-    /// Fields that become known later may stand there already.
+    /// Adds fields to the text, since some become known later.
     fn add_fields(
         &self,
         current: &'w mut FormattedFields<Self>,
@@ -52,7 +52,7 @@ impl JsonObject {
     }
 
     fn json(&mut self, value: &(impl Serialize + ?Sized)) {
-        // Neither a text nor a number nor a vector refuses.
+        // A text, a number and a vector can always be written.
         let _ = serde_json::to_writer(&mut self.0, value);
     }
 

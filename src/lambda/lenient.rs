@@ -27,7 +27,7 @@ pub(super) trait Expected: Default {
         Ok(())
     }
 
-    /// It is of a kind that was not expected. A `null` is not: it counts as missing.
+    /// Notes a value of another kind. A `null` is none: it counts as missing.
     fn other(&mut self) {}
 }
 

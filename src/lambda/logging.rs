@@ -1,5 +1,5 @@
-//! Log lines on the standard output, as Lambda's logging controls ask for them; and without what
-//! must not be in them.
+//! Log lines on the standard output, by Lambda's logging controls, and without messages and
+//! credentials.
 
 use lambda_runtime::tracing::subscriber::filter::{EnvFilter, LevelFilter, filter_fn};
 use lambda_runtime::tracing::subscriber::fmt;
@@ -10,7 +10,7 @@ use lambda_runtime::tracing::{Level, Metadata, dispatcher};
 use super::fields::SpanFields;
 use crate::config::Host;
 
-/// Crates of these names, or of names that begin so, log events, headers, request bodies and
+/// Crates with these names, or with names that begin so, log events, headers, request bodies and
 /// credentials below INFO.
 const DISCREET: [&str; 12] = [
     "aws_config",
@@ -27,12 +27,13 @@ const DISCREET: [&str; 12] = [
     "tower",
 ];
 
-/// Whether a line or a span may be logged without showing a message or a credential: not what the
-/// crates below Requeue (the AWS SDK, hyper, the Lambda runtime) write at DEBUG and TRACE.
+/// Whether a line or a span may be logged without showing a message or a credential. It keeps back
+/// the lines that the crates below Requeue (the AWS SDK, hyper, the Lambda runtime) write at DEBUG
+/// and TRACE.
 ///
-/// [`run`](crate::run) and [`init_logging`] ask this whatever `RUST_LOG` and `AWS_LAMBDA_LOG_LEVEL`
-/// say. A subscriber of your own does not, and at those levels shows bodies, attributes, receipt
-/// handles and access key ids, unless it has this filter:
+/// [`run`](crate::run) and [`init_logging`] apply this filter at every `RUST_LOG` and
+/// `AWS_LAMBDA_LOG_LEVEL`. A subscriber of your own needs it too. Without it, DEBUG and TRACE show
+/// bodies, attributes, receipt handles and access key ids:
 ///
 /// ```
 /// use tracing_subscriber::filter::{LevelFilter, filter_fn};
@@ -47,20 +48,19 @@ const DISCREET: [&str; 12] = [
 ///
 /// The text of panics may quote a message too: see [`log_panics_by_place`].
 ///
-/// The log lines of your handler are your own: neither this nor anything else in Requeue looks at
-/// it.
+/// The log lines of your handler are your own: Requeue does not filter them.
 #[must_use]
 pub fn may_be_logged(metadata: &Metadata<'_>) -> bool {
     *metadata.level() <= Level::INFO
         || !DISCREET.iter().any(|name| metadata.target().starts_with(name))
 }
 
-/// Installs a `tracing` subscriber that writes to the standard output as Lambda's logging controls
-/// say (`AWS_LAMBDA_LOG_LEVEL`, `AWS_LAMBDA_LOG_FORMAT`), and a panic hook that keeps the text of
-/// panics to itself; nothing if there is a subscriber already.
+/// Installs a `tracing` subscriber and a panic hook, unless there is a subscriber already. The
+/// subscriber writes to the standard output by Lambda's logging controls (`AWS_LAMBDA_LOG_LEVEL`,
+/// `AWS_LAMBDA_LOG_FORMAT`). The hook does not log the text of panics.
 ///
-/// [`run`](crate::run) does it by itself; a `main` with a [`Worker`](crate::Worker) does it first.
-/// `default` counts where no level is set. Neither that level nor `RUST_LOG` brings out what
+/// [`run`](crate::run) calls this by itself; a `main` with a [`Worker`](crate::Worker) calls it
+/// first. `default` is the level if none is set. No level and no `RUST_LOG` shows the lines that
 /// [`may_be_logged`] keeps back.
 ///
 /// ```
@@ -70,7 +70,7 @@ pub fn init_logging(default: tracing::Level) {
     init_logging_to(default, std::io::stdout);
 }
 
-/// As [`init_logging`], but with lines that go elsewhere: `writer` is asked for each of them. A
+/// As [`init_logging`], but with another destination: `writer` makes the writer of each line. A
 /// line that cannot be written is lost.
 ///
 /// ```
@@ -90,8 +90,8 @@ pub fn init_logging_to<W: std::io::Write>(
         .and_then(|level| level.parse().ok())
         .unwrap_or(LevelFilter::from_level(default));
     let mut filter = EnvFilter::builder().with_default_directive(level.into()).from_env_lossy();
-    // Each provider that has no credentials is a line of a thousand characters there, and a call
-    // without any is an error of ours.
+    // That crate logs a line of a thousand characters for each provider without credentials. If
+    // none has credentials, the call fails, and Requeue logs that error.
     if !is_asked_for && let Ok(quiet) = "aws_config=error".parse() {
         filter = filter.add_directive(quiet);
     }
@@ -102,8 +102,7 @@ pub fn init_logging_to<W: std::io::Write>(
         .with_target(false)
         .without_time()
         .with_env_filter(filter);
-    // To say that a line cannot be written, to a standard error that is gone as well, would be a
-    // panic.
+    // If a line cannot be written and the standard error is gone too, a report of that would panic.
     let lines = lines.log_internal_errors(false);
     if host.logs_json {
         // The innermost span is the last of `spans`.
@@ -120,8 +119,9 @@ pub fn init_logging_to<W: std::io::Write>(
     log_panics_by_place();
 }
 
-/// Installs a panic hook that logs where a panic happened, and not its text, which may quote a
-/// message: for a program with a subscriber of its own. [`init_logging`] does it by itself.
+/// Installs a panic hook that logs the place of a panic. It does not log the text, which may quote
+/// a message. It is for a program with a subscriber of its own; [`init_logging`] installs it by
+/// itself.
 ///
 /// ```
 /// requeue::log_panics_by_place();

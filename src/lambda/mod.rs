@@ -1,5 +1,5 @@
-//! Lambda's side: an SQS event becomes records, a report becomes a batch response. The only room
-//! that knows Lambda.
+//! Lambda's side: an SQS event becomes records, a report becomes a batch response. Only this module
+//! knows Lambda.
 
 use std::fmt;
 use std::future::Future;
@@ -34,16 +34,16 @@ pub use event::SqsEvent;
 pub use logging::{init_logging, init_logging_to, log_panics_by_place, may_be_logged};
 pub use response::{BatchItemFailure, SqsBatchResponse};
 
-/// Runs a Lambda function that hands each SQS message to `handler`: all of its `main`.
+/// Runs a Lambda function that hands each SQS message to `handler`. Its `main` needs nothing else.
 ///
-/// Settings come from the environment, as [`Settings::from_env`] reads them. Handlers run on the tokio
-/// runtime from which this is called, or on one of two threads if that one has fewer. The
-/// conversation with Lambda and SQS has a thread to itself, so that no handler, not even one that
-/// blocks, can keep the invocation from its response.
+/// Settings come from the environment, as [`Settings::from_env`] reads them. Handlers run on the
+/// tokio runtime from which this is called, or on a new one with two threads if that has fewer. A
+/// separate thread talks to Lambda and SQS, so no handler can delay the response, not even one that
+/// blocks.
 ///
-/// Log lines go to the standard output as Lambda's logging controls say. A subscriber of your own
-/// needs the filter [`may_be_logged`] and the hook [`log_panics_by_place`]. If no `tracing` subscriber is installed yet, one is, and a
-/// panic hook with it that logs where a panic happened and not its text, which may quote a message.
+/// Log lines go to the standard output by Lambda's logging controls. If no `tracing` subscriber is
+/// installed yet, this function installs one, as [`init_logging`] does. A subscriber of your own
+/// needs the filter [`may_be_logged`] and the hook [`log_panics_by_place`].
 ///
 /// ```no_run
 /// # use requeue::{Failure, Message};
@@ -55,15 +55,15 @@ pub use response::{BatchItemFailure, SqsBatchResponse};
 /// }
 /// ```
 ///
-/// Lambda ends an execution environment without a word, unless an extension is registered in it:
-/// then the process gets SIGTERM, and a moment to flush and close. `lambda_runtime` has
-/// `spawn_graceful_shutdown_handler` for that, by its feature `graceful-shutdown`, to be called
-/// before this function; the example `opentelemetry` does so. Lambda does it between invocations,
-/// so no message is in work.
+/// Lambda ends an execution environment without a signal, unless an extension is registered in it.
+/// With an extension, the process gets SIGTERM, and a moment to flush and close. For that,
+/// `lambda_runtime` has `spawn_graceful_shutdown_handler`, by its feature `graceful-shutdown`. Call
+/// it before this function, as the example `opentelemetry` does. The signal comes between
+/// invocations, so no message is being handled.
 ///
 /// # Errors
 ///
-/// When the settings are invalid, with every problem in one message; when the Runtime API cannot be
+/// If the settings are invalid, with every problem in one message, or if the Runtime API cannot be
 /// reached.
 pub async fn run<H, T>(handler: H) -> Result<(), Error>
 where
@@ -94,7 +94,7 @@ where
 /// As [`run_with`], with a layer of your own around the [`BatchProcessor`]. It sees each invocation
 /// with its context, and the response; a `tower::ServiceBuilder` is a layer too.
 ///
-/// The layer runs on the thread that has the conversation with Lambda, so it must not block.
+/// The layer runs on the thread that talks to Lambda, so it must not block.
 ///
 /// ```no_run
 /// use requeue::{Failure, Message, Settings};
@@ -145,22 +145,22 @@ where
                     })
                 },
             );
-        // Nobody waits for it only when the caller is being torn down.
+        // The receiver is gone only if the caller is being torn down.
         let _ = ended.send(served);
     })?;
     end.await
         .unwrap_or_else(|_| Err(Error::from(std::io::Error::other("the Lambda loop panicked"))))
 }
 
-/// Functions often share their variables, so they are no reason to refuse the start. Names only: a
-/// value may be a secret.
+/// Functions often share their variables, so these settings are no reason to refuse the start. Only
+/// names are logged: a value may be a secret.
 fn warn_of_http_settings() {
     let variables = config::http_variables();
     if !variables.is_empty() {
         tracing::warn!(
             variables = variables.join(", "),
-            "these settings have no effect: they are for HTTP delivery, and this function has its own handler, which says by \
-             Handler::scope which messages a pause or an open circuit defers together; remove them"
+            "these settings have no effect: they are for HTTP delivery, and this function has a handler of its own. Remove them, \
+             and set scopes by Handler::scope"
         );
     }
 }
@@ -169,7 +169,8 @@ const NOT_IN_LAMBDA: &str = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts th
                              run `requeue serve --function PATH` or `cargo lambda watch`. Delivery to a URL as by `requeue-lambda` can also be tried by \
                              `requeue invoke EVENT.json`";
 
-/// The response takes a call to the Runtime API, which is in the same machine.
+/// The least time for the response. It takes a call to the Runtime API, which is on the same
+/// machine.
 const LEAST_FOR_RESPONSE: Duration = Duration::from_millis(50);
 
 fn warn_of_loop_detection(settings: &Settings) {
@@ -179,8 +180,8 @@ fn warn_of_loop_detection(settings: &Settings) {
     if settings.recursive_loop == RecursiveLoop::Terminate && copies {
         tracing::warn!(
             maxRetries = max_retries,
-            "Lambda takes copies for a runaway loop and cuts a message off after about 16 of them, so after 10 it waits by its \
-             visibility and gets only the queue's maxReceiveCount: set the function's property RecursiveLoop and \
+            "Lambda takes copies for a runaway loop and stops a message after about 16 of them, so after 10 copies it waits by its \
+             visibility timeout and gets only maxReceiveCount receives: set the function's property RecursiveLoop and \
              REQUEUE_RECURSIVE_LOOP to Allow, or maxRetries to 10 at most"
         );
     }
@@ -193,7 +194,7 @@ fn workers() -> usize {
     }
 }
 
-/// A runtime for handlers whose caller's has too few threads. It ends without waiting: a handler
+/// A runtime for handlers, if the caller's has too few threads. It ends without waiting: a handler
 /// may block for ever, and a runtime must not be waited for within another.
 struct Spare(Option<Runtime>);
 
@@ -230,8 +231,8 @@ where
     ///
     /// # Errors
     ///
-    /// [`InvocationError::NoRecords`] when the event is none of SQS;
-    /// [`InvocationError::Unreportable`] when a record without an id must stay in the queue.
+    /// [`InvocationError::NoRecords`] if the event is not one of SQS;
+    /// [`InvocationError::Unreportable`] if a record without an id must stay in the queue.
     pub async fn invoke(
         &self,
         event: LambdaEvent<SqsEvent>,
@@ -256,14 +257,14 @@ where
     }
 }
 
-/// No function runs longer. Source: Lambda quotas.
+/// The longest run of a function. Source: Lambda quotas.
 const LONGEST_RUN: Duration = Duration::from_secs(900);
-/// The clocks of the Runtime API and of this process may differ by so much.
+/// The most by which the clocks of the Runtime API and of this process may differ.
 const MAX_SKEW: Duration = Duration::from_secs(60);
 
-/// The time left until the deadline of the Runtime API; `None` if no invocation that just began can
-/// have it. `cargo lambda watch` sends the same ten minutes after 1970 to every invocation, and
-/// other emulators send 0.
+/// The time left until the deadline of the Runtime API. `None` if an invocation that just began
+/// cannot have that deadline: `cargo lambda watch` sends the same ten minutes after 1970 to every
+/// invocation, and other emulators send 0.
 ///
 /// An invocation begins before its deadline. Only a process that was stopped in between, by a
 /// debugger or a laptop that slept, finds its deadline in the past, and its invocation is over.
@@ -275,7 +276,7 @@ fn time_left(deadline_millis: u64, now: SystemTime) -> Option<Duration> {
     }
 }
 
-/// The batch response that says what the report says.
+/// The batch response for a report.
 ///
 /// # Errors
 ///
@@ -314,7 +315,7 @@ pub enum InvocationError {
          mapping, or with an event of that shape"
     )]
     NoRecords,
-    /// A record without a message id must stay in the queue, and no response can say so.
+    /// A record without a message id must stay in the queue, and no response can name it.
     #[error("{Unreportable}")]
     Unreportable,
 }
@@ -335,8 +336,8 @@ impl From<InvocationError> for Diagnostic {
     }
 }
 
-/// Why the function cannot run. Prints the same, readable text as `Display` and as `Debug`, because
-/// that is what a `main` that returns it shows.
+/// Why the function cannot run. `Display` and `Debug` print the same readable text, since a `main`
+/// that returns the error prints its `Debug`.
 #[derive(thiserror::Error)]
 #[error("{0}")]
 pub struct Error(lambda_runtime::Error);

@@ -1,4 +1,4 @@
-//! The batch response by which Lambda learns which messages stay in the queue.
+//! The batch response, which names the messages that stay in the queue.
 
 use serde::{Deserialize, Serialize};
 

@@ -1,5 +1,5 @@
-//! How many messages of a batch met which end. Each number is a metric. All but `failed` and
-//! `abandoned` are fields of the batch's log line too.
+//! The number of messages of a batch for each outcome. Each number is a metric. All but `failed`
+//! and `abandoned` are fields of the batch's log line too.
 
 use crate::disposition::{Disposition, ReleaseReason};
 use crate::report::{Outcome, Settlement};
@@ -8,12 +8,12 @@ use crate::report::{Outcome, Settlement};
 pub(super) struct Counts {
     pub(super) received: u64,
     pub(super) completed: u64,
-    /// The handler was called and failed, or the record was such that it could not be.
+    /// The handler was called and failed, or the record did not allow a call.
     pub(super) failed: u64,
     pub(super) requeued: u64,
     pub(super) deferred: u64,
     pub(super) released: u64,
-    /// Of the released: handlers that were aborted and did not yield.
+    /// Of the released: handlers that were cancelled and did not yield.
     pub(super) abandoned: u64,
     pub(super) dead_lettered: u64,
     pub(super) send_unconfirmed: u64,

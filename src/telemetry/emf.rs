@@ -1,5 +1,5 @@
-//! CloudWatch's embedded metric format: one JSON object in one line of the standard output, from
-//! where CloudWatch takes the metrics that it declares. It knows no message.
+//! CloudWatch's embedded metric format: one JSON object in one line of the standard output.
+//! CloudWatch reads the metrics that the object declares. This module knows no message.
 //!
 //! Source: CloudWatch user guide, "Specification: Embedded metric format".
 
@@ -20,7 +20,7 @@ pub(super) struct Line<'a> {
     pub(super) metrics: Vec<Metric>,
     /// Texts that are no dimension.
     pub(super) properties: &'a [(&'a str, &'a str)],
-    /// By which CloudWatch tells the metrics of one line from those of others.
+    /// The dimensions, by which CloudWatch tells the metrics of one line from those of others.
     pub(super) dimensions: &'a [(&'a str, &'a str)],
 }
 
@@ -57,9 +57,9 @@ impl Metric {
         Self { name, unit: Unit::Count, value: Value::One(count) }
     }
 
-    /// The values of several messages. Equal ones are written once, with their number. Where there
-    /// are more different ones than a line may have, neighbours share their mean; the least, the
-    /// greatest, the number and the sum remain what they are.
+    /// The values of several messages. Equal values are written once, with their number. If there
+    /// are more different values than a line may have, neighbours share their mean. Minimum,
+    /// maximum, number and sum stay the same.
     pub(super) fn values(name: &'static str, unit: Unit, mut values: Vec<u64>) -> Self {
         values.sort_unstable();
         let same = values.chunk_by(|one, other| one == other);

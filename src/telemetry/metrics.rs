@@ -1,4 +1,4 @@
-//! The metrics of one batch: names, units, dimensions, and what counts towards each.
+//! The metrics of one batch: names, units and dimensions, and the messages that count towards each.
 
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -18,7 +18,7 @@ const QUEUE: &str = "Queue";
 const CLASS: &str = "Class";
 /// The level of the line in the log.
 const LEVEL: &str = "level";
-/// The dimension of messages whose record does not say from which queue it is. Lambda's all do.
+/// The dimension of messages whose record does not name its queue. Lambda's records all do.
 const UNKNOWN: &str = "unknown";
 
 /// Writes the metrics of a batch to the standard output. A line that cannot be written is lost, as
@@ -27,7 +27,7 @@ pub(super) fn emit(report: &Report, settings: &Metrics, now: SystemTime) {
     let _ = std::io::stdout().lock().write_all(&lines(report, settings, now));
 }
 
-/// A line for each queue, and one for each class with which messages of it failed.
+/// A line for each queue, and one for each class of its failures.
 pub(super) fn lines(report: &Report, settings: &Metrics, now: SystemTime) -> Vec<u8> {
     let mut figures: BTreeMap<(&str, Option<FailureClass>), Figures> = BTreeMap::new();
     for outcome in &report.outcomes {
@@ -63,14 +63,14 @@ struct Figures {
     retry_delay: Vec<u64>,
     /// Retries that completed messages had used.
     retry_count: Vec<u64>,
-    /// From being sent first to being completed.
+    /// The time from the first send to completion.
     time_to_success: Vec<u64>,
     time_to_success_first_attempt: Vec<u64>,
     time_to_success_after_retry: Vec<u64>,
-    /// The calls, counted from 1, that failed.
+    /// The numbers of the calls that failed, from 1.
     failed_attempt: Vec<u64>,
     handler_duration: Vec<u64>,
-    /// Since being sent first.
+    /// The time since the first send.
     message_age: Vec<u64>,
 }
 
@@ -132,8 +132,8 @@ impl Figures {
     }
 }
 
-/// Nothing of which there was none, since CloudWatch charges for each metric in each hour in which
-/// it has a value.
+/// Leaves out a metric without values, since CloudWatch charges for each metric in each hour in
+/// which it has a value.
 fn metrics<const N: usize>(
     counts: &[(&'static str, u64)],
     values: [(&'static str, Unit, Vec<u64>); N],

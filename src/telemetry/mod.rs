@@ -18,9 +18,9 @@ mod emf;
 
 use counts::Counts;
 
-/// The metrics of the batch, one line for each message that did not simply complete, and one for
-/// the batch. When `until` has come the lines of messages end: a response that is late for the sake
-/// of its log would be worth nothing.
+/// The metrics of the batch, one line for each message that did not simply complete, and one line
+/// for the batch. At `until` the lines of messages end, since a response that is late because of
+/// its log is useless.
 pub(crate) fn observe(report: &Report, metrics: Option<&Metrics>, now: SystemTime, until: Instant) {
     if let Some(settings) = metrics {
         metrics::emit(report, settings, now);
@@ -49,8 +49,8 @@ pub(crate) fn observe(report: &Report, metrics: Option<&Metrics>, now: SystemTim
         warn!(
             messages = stuck.count(),
             receiveCount = receive_count,
-            "received so often and still not moved: the queue seems to have no redrive policy, and what is given up there vanishes \
-             when its retention ends"
+            "high receive count: the queue seems to have no redrive policy, so SQS deletes a message that is given up when its \
+             retention ends; check the queue's redrive policy"
         );
     }
     if has_no_thread(report) {
@@ -76,7 +76,7 @@ pub(crate) fn observe(report: &Report, metrics: Option<&Metrics>, now: SystemTim
 
 /// Whether a batch had time, and none of its handlers could start.
 fn has_no_thread(report: &Report) -> bool {
-    /// Many times what a thread needs that is free.
+    /// Many times the time in which a free thread starts a handler.
     const HAD_TIME: Duration = Duration::from_secs(1);
     let not_started = |outcome: &Outcome| {
         matches!(outcome.disposition, Disposition::Defer { why: Deferral::NoTimeLeft, .. })
@@ -86,8 +86,8 @@ fn has_no_thread(report: &Report) -> bool {
         && report.outcomes.iter().all(not_started)
 }
 
-/// In which the handler of a message runs: its own log lines say of which message and of which
-/// invocation they are.
+/// The span in which the handler of a message runs. It puts the ids of the message and of the
+/// invocation into the handler's own log lines.
 pub(crate) fn span(invocation: &Span, delivery: &Delivery) -> Span {
     info_span!(
         parent: invocation,

@@ -1,6 +1,6 @@
-//! A dead letter by its body: why it was given up, for those who look into a dead-letter queue and
-//! for those who work on one. Decides nothing about a message that is still on its way, which is
-//! `delivery.rs`.
+//! Reads a dead letter by its body: why it was given up, for people and programs that work on a
+//! dead-letter queue. It decides nothing about a message that is still on its way; `delivery.rs`
+//! does.
 
 use std::borrow::Cow;
 use std::time::SystemTime;
@@ -15,7 +15,7 @@ use crate::state::RetryState;
 /// A message in a dead-letter queue, by its body: why it was given up, and the body as first
 /// delivered.
 ///
-/// A sender can write anything into a body: the texts found here are for a person to read. Texts
+/// A sender can write anything into a body, so the texts found here are for a person to read. Texts
 /// are scrubbed, so that a terminal can show them.
 ///
 /// ```
@@ -37,11 +37,11 @@ pub struct DeadLetter<'a> {
     info: DeadLetterInfo,
 }
 
-/// Why a message was given up, and where: what
-/// [`Message::dead_letter`](crate::Message::dead_letter) tells the consumer of a dead-letter queue.
+/// Why and where a message was given up, as [`Message::dead_letter`](crate::Message::dead_letter)
+/// returns it to the consumer of a dead-letter queue.
 ///
-/// A sender can write it: it is for people and logs, and proves nothing. Texts
-/// are scrubbed and have at most 256 characters.
+/// A sender can write it, so it is for people and logs and proves nothing. Texts are scrubbed and
+/// have at most 256 characters.
 ///
 /// ```
 /// # use requeue::{Failure, Message};
@@ -76,14 +76,14 @@ impl DeadLetterInfo {
         self.class.as_deref().and_then(FailureClass::from_name)
     }
 
-    /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason); `None`
-    /// in the mode [`Redrive`](crate::DeadLetterMode::Redrive), which writes nothing down.
+    /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason). `None`
+    /// in the mode [`Redrive`](crate::DeadLetterMode::Redrive), which writes no reason.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.reason.as_deref()
     }
 
-    /// The words of the failure for which it was given up.
+    /// The reason of the failure for which it was given up.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.detail.as_deref()
@@ -101,15 +101,15 @@ impl DeadLetterInfo {
         Some(self.failed_at.as_deref()?.parse::<Timestamp>().ok()?.into())
     }
 
-    /// The ARN of the queue it came from: SQS's own word in the dead-letter queue to which SQS
-    /// moved it, else that of the message. `None` of one that was brought back, unless it was sent
-    /// to the dead-letter queue in the mode [`Direct`](crate::DeadLetterMode::Direct).
+    /// The ARN of its source queue. If SQS moved it to the dead-letter queue, SQS names that queue;
+    /// otherwise the message does. `None` for a redriven message, unless it was sent to the
+    /// dead-letter queue in the mode [`Direct`](crate::DeadLetterMode::Direct).
     #[must_use]
     pub fn source(&self) -> Option<&str> {
         self.source.as_deref()
     }
 
-    /// Reads `retryState.deadLetter` or `retryState.lastDeadLetter`, with nothing assumed of them.
+    /// Reads `retryState.deadLetter` or `retryState.lastDeadLetter`; every field may be missing.
     pub(crate) fn read(text: &str) -> Self {
         let info: Self = serde_json::from_str(text).unwrap_or_default();
         let scrubbed =
@@ -118,9 +118,9 @@ impl DeadLetterInfo {
         Self { reason: scrubbed(info.reason), detail: scrubbed(info.detail), source, ..info }
     }
 
-    /// The reason to remember of a message that is handled in a dead-letter queue, or after it was
-    /// brought back from one: nothing of its state counts any more. SQS may have moved it, and
-    /// names the queue `from` which it did.
+    /// The reason to remember of a message that is handled in a dead-letter queue, or after a
+    /// redrive. Nothing else of its state counts any more. If SQS moved it, `from` is the source
+    /// queue that SQS names.
     pub(crate) fn to_remember(
         state: &RetryState,
         was_moved: bool,
@@ -143,14 +143,14 @@ impl DeadLetterInfo {
     }
 }
 
-/// The characters and the length of a queue's ARN, which is all that matters to who shows it.
+/// Whether the text has the characters and the length of a queue's ARN, so that it is safe to show.
 fn is_arn(text: &str) -> bool {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-_.:".contains(c);
     text.starts_with("arn:") && text.len() <= 256 && text.chars().all(is_part)
 }
 
 impl<'a> DeadLetter<'a> {
-    /// Reads a body. Never fails: a body that is not ours says nothing.
+    /// Reads a body. It never fails: a foreign body has no facts about a dead letter.
     #[must_use]
     pub fn read(body: &'a str) -> Self {
         let read = super::read(body, 0);
@@ -161,34 +161,34 @@ impl<'a> DeadLetter<'a> {
         Self { payload: read.payload, origin: read.origin, info: info.unwrap_or_default() }
     }
 
-    /// The body as first delivered, byte for byte; of a later version's message the whole body.
+    /// The body as first delivered, byte for byte. For a message of a later version, the whole
+    /// body.
     #[must_use]
     pub fn payload(&self) -> &str {
         &self.payload
     }
 
-    /// Whether a later version of this library wrote its state, so that nothing can be said about
-    /// it.
+    /// Whether a later version of this library wrote its state, so that its facts cannot be read.
     #[must_use]
     pub fn is_of_later_version(&self) -> bool {
         matches!(self.origin, Origin::LaterVersion(_))
     }
 
-    /// The class of the failure for which it was given up, or else of its last failure; `None`
-    /// where none was written down.
+    /// The class of the failure for which it was given up, or else of its last failure; `None` if
+    /// its body has neither.
     #[must_use]
     pub fn class(&self) -> Option<FailureClass> {
         self.info.class().or_else(|| self.state()?.class)
     }
 
-    /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason); `None`
-    /// unless the dead-letter mode was one that writes it down.
+    /// Why it was given up, in the words of [`DeadLetterReason`](crate::DeadLetterReason). `None`
+    /// if the dead-letter mode writes no reason.
     #[must_use]
     pub fn reason(&self) -> Option<&str> {
         self.info.reason()
     }
 
-    /// The words of the failure for which it was given up.
+    /// The reason of the failure for which it was given up.
     #[must_use]
     pub fn detail(&self) -> Option<&str> {
         self.info.detail()
@@ -206,42 +206,42 @@ impl<'a> DeadLetter<'a> {
         self.info.retry_count.or_else(|| Some(self.state()?.retry_count))
     }
 
-    /// The id of the first delivery; `None` of a message that was never sent again, whose own id
-    /// that is.
+    /// The id of the first delivery. `None` for a message that was never sent again: its own id is
+    /// that id.
     #[must_use]
     pub fn original_message_id(&self) -> Option<&str> {
         self.state()?.original_message_id.as_deref()
     }
 
-    /// When it was first sent, by SQS's clock; of one that was brought back and failed again, the
-    /// time of its last redrive.
+    /// When it was first sent, by SQS's clock. For a message that was redriven and failed again,
+    /// the time of its last redrive.
     #[must_use]
     pub fn first_sent(&self) -> Option<SystemTime> {
         self.state()?.first_sent
     }
 
-    /// How often it was brought back from a dead-letter queue.
+    /// How often it was redriven from a dead-letter queue.
     #[must_use]
     pub fn redrives(&self) -> u32 {
         self.state().map_or(0, |state| state.redrives)
     }
 
-    /// The queue that it says it came from, if it was sent to the dead-letter queue in the mode
+    /// The source queue that it names, if it was sent to the dead-letter queue in the mode
     /// `direct`.
     #[must_use]
     pub fn source(&self) -> Option<&str> {
         self.state()?.source.as_deref()
     }
 
-    /// The body of a copy, sent `now`, that has all its retries and all its time again, after
-    /// however many redrives. It keeps the id of the first delivery. `None` of a message without
-    /// our members: as it lies it has nothing behind it.
+    /// The body of a copy, sent `now`, with all its retries and all its time again, after any
+    /// number of redrives. It keeps the id of the first delivery. `None` for a message without
+    /// Requeue's fields: it has no retries to give back.
     #[must_use]
     pub fn afresh(&self, now: SystemTime) -> Option<String> {
         let state = self.state()?;
         let last_dead_letter = DeadLetterInfo::to_remember(state, false, None);
         let afresh = RetryState { retry_timestamp: Some(now), ..state.restarted(last_dead_letter) };
-        // A payload that could not hold our fields itself is wrapped already.
+        // A payload that cannot hold Requeue's fields itself is wrapped already.
         let stamped = stamp(&self.payload, &afresh, Wrap::WhenNeeded).ok()?;
         Some(stamped.as_str().to_owned())
     }

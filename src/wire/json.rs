@@ -1,5 +1,5 @@
-//! JSON as text: facts about it without turning it into values, and the characters
-//! that SQS takes. Every function is iterative: nesting of any depth costs no stack.
+//! JSON as text: facts about it without turning it into values, and the characters that SQS
+//! accepts. Every function is iterative: nesting of any depth costs no stack.
 
 use std::fmt;
 
@@ -37,8 +37,8 @@ impl<'a, F: FnMut(&'a str, &'a str) -> Option<()>> Visitor<'a> for MemberVisitor
     }
 }
 
-/// The text as a value that is printed as it stands; `None` unless it is exactly one JSON value,
-/// white space aside.
+/// The text as a value that is printed unchanged; `None` unless it is exactly one JSON value, white
+/// space aside.
 pub(super) fn raw(text: &str) -> Option<&RawValue> {
     serde_json::from_str(text).ok()
 }
@@ -60,13 +60,13 @@ pub(super) fn plain_integer(text: &str) -> Option<u64> {
 /// SQS refuses as well, are escaped in all JSON.
 const REFUSED: [char; 2] = ['\u{FFFE}', '\u{FFFF}'];
 
-/// Whether SQS would refuse a message that holds this JSON text as it stands.
+/// Whether SQS would refuse a message with this JSON text.
 pub(super) fn is_refused(json: &str) -> bool {
     REFUSED.into_iter().any(|character| json.contains(character))
 }
 
-/// Appends `value` as JSON text that SQS takes: a forbidden character can only be part of a string,
-/// where an escape means the same.
+/// Appends `value` as JSON text that SQS accepts. A forbidden character can only be part of a
+/// string, where an escape means the same.
 pub(super) fn push(out: &mut String, value: &impl Serialize) {
     let json =
         serde_json::to_string(value).expect("strings, numbers and raw values can be printed");

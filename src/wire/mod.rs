@@ -1,12 +1,12 @@
-//! Our fields in the text of a body: found, taken out, put in. Edits text, never parses and
-//! prints, so that the handler sees on every attempt the bytes that were first delivered. Knows no
-//! clock, no queue and no policy.
+//! Finds, removes and adds Requeue's fields in the text of a body. It edits the text and never
+//! parses and prints it, so the handler sees the bytes of the first delivery on every attempt. It
+//! knows no clock, no queue and no policy.
 //!
 //! | payload | on the wire |
 //! |---|---|
 //! | a JSON object | its own bytes, our four fields before its closing brace |
-//! | … that bears one of our names itself | our value in that place, the producer's kept in `retryState.original` |
-//! | … that bears one of them twice, or `retryBody`, or a character that SQS refuses | as anything else |
+//! | … that has one of our fields itself | our value there, the producer's in `retryState.original` |
+//! | … that has one of them twice, or `retryBody`, or a character that SQS refuses | as anything else |
 //! | anything else | `{"retryBody":"<the text>", our four fields}` |
 
 mod dead_letter;
@@ -33,7 +33,8 @@ pub(crate) use self::stamp::{NotWrappable, Stamped, stamp, timestamp_text};
 /// A received body, taken apart.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ReadBody<'a> {
-    /// The body as first delivered, byte for byte; of a later version's message the whole text.
+    /// The body as first delivered, byte for byte. For a message of a later version, the whole
+    /// text.
     pub(crate) payload: Cow<'a, str>,
     /// Its writer.
     pub(crate) origin: Origin,
@@ -44,18 +45,18 @@ pub(crate) struct ReadBody<'a> {
 pub(crate) enum Origin {
     /// The producer: this is the first delivery.
     Fresh {
-        /// A plain integer `retryCount` that the producer's object carries, 0 without one: messages
-        /// in flight in the well-known article's format go on counting.
+        /// A plain integer `retryCount` in the producer's object, 0 without one. So messages in
+        /// flight in the format of the well-known article keep their count.
         retry_count: u32,
     },
     /// This library.
     Ours(Box<RetryState>),
-    /// A later version of this library, whose `v` this is: to be released untouched.
+    /// A later version of this library, with its `v`. The message is released untouched.
     LaterVersion(u64),
 }
 
-/// Takes a body apart. A producer's count above `retry_count_cap` is not believed. Never fails:
-/// a body that is not ours is the producer's.
+/// Takes a body apart. A producer's count above `retry_count_cap` is not believed. It never fails:
+/// a body without our fields is the producer's.
 pub(crate) fn read(body: &str, retry_count_cap: u32) -> ReadBody<'_> {
     let Some(object) = Object::locate(body) else {
         return ReadBody::fresh(body, 0);
@@ -71,20 +72,20 @@ pub(crate) fn read(body: &str, retry_count_cap: u32) -> ReadBody<'_> {
     }
 }
 
-/// As [`read`], of a body whose sender is not to be believed: all of it is the producer's own.
+/// As [`read`], for a body whose sender is not trusted: all of it is the producer's own.
 pub(crate) fn read_as_foreign(body: &str, retry_count_cap: u32) -> ReadBody<'_> {
     let retry_count =
         Object::locate(body).map_or(0, |object| believed_count(&object, retry_count_cap));
     ReadBody::fresh(body, retry_count)
 }
 
-/// Whether a body bears our fields, whoever wrote them.
+/// Whether a body has our fields, written by anyone.
 pub(crate) fn bears_fields(body: &str) -> bool {
     Object::locate(body).is_some_and(|object| ours(&object).is_some())
 }
 
-/// Whether [`read`] may find a state of ours, which no body lacks that holds this name, however it
-/// is escaped.
+/// Whether [`read`] may find a state of ours. A body with such a state holds this name, perhaps
+/// with escapes.
 pub(crate) fn may_be_ours(body: &str) -> bool {
     body.contains(Name::RetryState.as_str()) || body.contains("\\u00")
 }
@@ -100,9 +101,9 @@ enum Ours {
     Later(u64),
 }
 
-/// `None` unless our members are there, once each, and well-formed. Only the count may be missing
-/// or garbled: a consumer that tore it out must not have torn out the end of the retries,
-/// so the count is taken from the state.
+/// `None` unless each of our fields is there once and well-formed. Only the count may be missing or
+/// garbled, and is then taken from the state. A consumer that removes the count must not remove the
+/// limit of the retries.
 fn ours(object: &Object) -> Option<Ours> {
     if object.is_ambiguous() {
         return None;

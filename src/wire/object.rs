@@ -1,10 +1,10 @@
-//! A JSON object as text, and where in it the members lie that bear our names.
+//! A JSON object as text, and the places of our fields in it.
 
 use std::ops::Range;
 
 use super::json;
 
-/// The name of one of the four members that we add.
+/// The name of one of the four fields that we add.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Name {
     RetryCount,
@@ -32,19 +32,19 @@ impl Name {
     }
 }
 
-/// The member of an envelope that holds the payload.
+/// The field of an envelope that holds the payload.
 pub(super) const BODY: &str = "retryBody";
 
-/// A member that bears one of our names.
+/// A field with one of our names.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) name: Name,
     pub(super) value: Range<usize>,
-    /// How many members precede it.
+    /// The number of fields before it.
     index: usize,
-    /// Where the value before it ends, if there is one.
+    /// The end of the value before it, if there is one.
     gap: usize,
-    /// Where its key begins.
+    /// The beginning of its key.
     key: usize,
 }
 
@@ -95,18 +95,18 @@ impl<'a> Object<'a> {
         self.len == 0
     }
 
-    /// Whether one of our names, or the envelope's, occurs twice: then nothing can be said about
-    /// whose they are.
+    /// Whether one of our names, or the envelope's, occurs twice. The writer of these fields is
+    /// then unknown.
     pub(super) fn is_ambiguous(&self) -> bool {
         self.ambiguous
     }
 
-    /// The value of the envelope's member.
+    /// The value of the envelope's field.
     pub(super) fn body(&self) -> Option<&'a str> {
         self.body
     }
 
-    /// The members that bear our names, in the order of the text.
+    /// The fields with our names, in the order of the text.
     pub(super) fn members(&self) -> &[Member] {
         &self.members
     }
@@ -119,13 +119,13 @@ impl<'a> Object<'a> {
         self.member(name).map(|member| &self.text[member.value.clone()])
     }
 
-    /// Where the closing brace stands.
+    /// The position of the closing brace.
     pub(super) fn closing_brace(&self) -> usize {
         self.text.rfind('}').expect("an object ends with a brace")
     }
 
-    /// The text without the members that bear our names, except that those in `originals` get their
-    /// old value back.
+    /// The text without the fields with our names, except that those in `originals` get their old
+    /// value back.
     pub(super) fn restored(&self, originals: &[(Name, String)]) -> String {
         let mut restored = String::with_capacity(self.text.len());
         let mut done = 0;
@@ -147,9 +147,9 @@ impl<'a> Object<'a> {
         restored
     }
 
-    /// The member together with the comma that goes when it goes: the one before it, or, when no
-    /// member before it is left, the one after it. White space around this stays: unless someone
-    /// else has moved our members, it is the producer's.
+    /// The field and the comma that is removed with it: the comma before it, or the one after it if
+    /// no field before it is left. White space around it stays. It is the producer's, unless
+    /// somebody else has moved our fields.
     fn extent(&self, member: &Member, is_first_left: bool) -> Range<usize> {
         if is_first_left {
             let rest = &self.text[member.value.end..];

@@ -1,4 +1,4 @@
-//! A payload with our members: the text of a copy, ready to be sent except for the time of sending.
+//! A payload with our fields: the text of a copy, ready to be sent except for the time of sending.
 
 use std::time::SystemTime;
 
@@ -18,16 +18,16 @@ use crate::state::RetryState;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Wrap {
-    /// The copy is a JSON object that holds the body as a string. The handler still sees the body
-    /// alone.
+    /// Requeue wraps the body: the copy is a JSON object that holds the body as a string. The
+    /// handler still sees the body alone.
     #[default]
     WhenNeeded,
-    /// No copy: the message waits for its delay by a change of its visibility, so that its receives
-    /// bound its retries. Needed when a filter of the event source mapping looks at such bodies.
+    /// Requeue sends no copy: the message waits by its visibility timeout, so its receives bound
+    /// its retries. Needed if a filter of the event source mapping looks at such bodies.
     Never,
 }
 
-/// The payload cannot hold our members itself, and wrapping is switched off.
+/// The payload cannot hold our fields itself, and wrapping is switched off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct NotWrappable;
 
@@ -35,19 +35,19 @@ pub(crate) struct NotWrappable;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Stamped {
     text: String,
-    /// Where the time of sending stands, always [`TIMESTAMP_LEN`] bytes.
+    /// The position of the time of sending, always [`TIMESTAMP_LEN`] bytes long.
     timestamp: usize,
 }
 
 /// `2026-11-21T01:02:03.004Z`
 const TIMESTAMP_LEN: usize = 24;
 
-/// Room for our members without anything unusual in them.
+/// Room for our fields without anything unusual in them.
 const USUAL_LEN: usize = 512;
 
-/// Adds our members to `payload`. [`read`](super::read) takes them out again, whatever the payload
-/// is. They say that the copy was sent at `state.retry_timestamp`, or in 1970:
-/// [`Stamped::set_timestamp`] must be called before each attempt to send it.
+/// Adds our fields to `payload`. [`read`](super::read) removes them again from any payload. They
+/// say that the copy was sent at `state.retry_timestamp`, or in 1970, so [`Stamped::set_timestamp`]
+/// must be called before each attempt to send it.
 pub(crate) fn stamp(
     payload: &str,
     state: &RetryState,
@@ -153,7 +153,7 @@ impl<'a> Draft<'a> {
 }
 
 impl Stamped {
-    /// Says that the copy is sent at `now`; the length of the text stays the same.
+    /// Writes `now` as the time of sending. The length of the text stays the same.
     pub(crate) fn set_timestamp(&mut self, now: SystemTime) {
         let place = self.timestamp..self.timestamp + TIMESTAMP_LEN;
         self.text.replace_range(place, &timestamp_text(now));
@@ -165,7 +165,7 @@ impl Stamped {
     }
 }
 
-/// Times outside the years 1970 to 9999 become the nearest one inside, so that the length never
+/// Times outside the years 1970 to 9999 become the nearest time inside, so that the length never
 /// varies.
 pub(crate) fn timestamp_text(time: SystemTime) -> String {
     let millis = i64::try_from(epoch_millis(time)).unwrap_or(i64::MAX);

@@ -1,5 +1,5 @@
-//! The value of the member `retryState`, read and written. `v` comes first; a value that is absent
-//! or zero is left out; members that this version does not know are kept as they stand.
+//! Reads and writes the value of the field `retryState`. `v` comes first. A value that is absent or
+//! zero is left out, and fields that this version does not know are kept unchanged.
 
 use std::time::{Duration, SystemTime};
 
@@ -17,14 +17,14 @@ const VERSION: u64 = 1;
 
 /// A `retryState`, read.
 pub(super) enum StateText {
-    /// The state, its first three fields unset, and the producer's own values of members that bear
-    /// our names.
+    /// The state, its first three fields unset, and the producer's own values of fields with our
+    /// names.
     Known(Box<RetryState>, Vec<(Name, String)>),
     /// The version that wrote it.
     Later(u64),
 }
 
-/// `None` for what neither this version nor a later one has written.
+/// `None` for a text that neither this version nor a later one has written.
 pub(super) fn read(text: &str) -> Option<StateText> {
     let fields = Fields::read(text)?;
     match json::plain_integer(fields.v?)? {
@@ -37,7 +37,7 @@ pub(super) fn read(text: &str) -> Option<StateText> {
     }
 }
 
-/// The known members as text, and the others.
+/// The known fields as text, and the others.
 #[derive(Default)]
 struct Fields<'a> {
     v: Option<&'a str>,
@@ -68,7 +68,7 @@ impl<'a> Fields<'a> {
                 fields.unknown.push((name, value.to_owned()));
                 return Some(());
             };
-            // A known member that occurs twice was not written by us.
+            // A known field that occurs twice was not written by us.
             field.replace(value).is_none().then_some(())
         })?;
         Some(fields)
@@ -118,7 +118,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// An absent member is fine, a malformed one is not.
+/// An absent field is fine, a malformed one is not.
 #[allow(clippy::option_option, reason = "the outer `None` means malformed, the inner one absent")]
 fn present<T>(text: Option<&str>, read: impl Fn(&str) -> Option<T>) -> Option<Option<T>> {
     match text {
@@ -136,7 +136,7 @@ fn class(text: &str) -> Option<FailureClass> {
     FailureClass::from_name(&json::string(text)?)
 }
 
-/// A delay that exceeds 32 bits is not ours, and later steps add to it and multiply it.
+/// A delay that exceeds 32 bits is not ours, and later steps would add to it and multiply it.
 fn delay(text: &str) -> Option<Duration> {
     super::count(text).map(|secs| Duration::from_secs(u64::from(secs)))
 }
@@ -167,14 +167,13 @@ fn originals(text: &str) -> Option<Vec<(Name, String)>> {
     Some(originals)
 }
 
-/// The last instant that both RFC 3339 and our arithmetic can deal with, at the end of the year
+/// The last instant that RFC 3339 and our arithmetic can both represent, at the end of the year
 /// 9999.
 pub(super) fn max_millis() -> u64 {
     Timestamp::MAX.as_millisecond().unsigned_abs()
 }
 
-/// Appends the text of `state` to `out`, and with it the producer's own values of members that bear
-/// our names.
+/// Appends the text of `state` to `out`, with the producer's own values of fields with our names.
 pub(super) fn push(out: &mut String, state: &RetryState, originals: &[(Name, &str)]) {
     json::push(out, &Printed { state, originals });
 }

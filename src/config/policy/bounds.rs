@@ -2,32 +2,33 @@
 
 use super::shapes::{Count, Number, Seconds};
 
-/// Every retry and every deferral is a message sent, received and deleted; nobody wants to pay for
-/// more of one message.
+/// Every retry and every deferral is a message sent, received and deleted. More of them would cost
+/// too much for one message.
 const MAX_COPIES: u32 = 10_000;
-/// No delay, since a delay of nothing is a loop at full speed. On the wire it is rounded up to a
-/// whole second.
+/// The shortest delay, since a delay of zero is a loop at full speed. On the wire it is rounded up
+/// to a whole second.
 const MIN_DELAY: f64 = 0.001;
-/// Allowances are renewed once a day at the latest; a longer wait is a schedule and not a
-/// retry.
+/// The longest delay, since allowances are renewed once a day at the latest. A longer wait is a
+/// schedule and no retry.
 const MAX_DELAY: f64 = 86_400.0;
-/// Budgets are spent in whole seconds.
+/// The shortest age: budgets are counted in whole seconds.
 const MIN_AGE: f64 = 1.0;
 /// A queue keeps a message for 14 days at most, and the last wait may add 900 s to a message's age.
 /// Source: SQS message quotas.
 const MAX_AGE: f64 = 14.0 * 86_400.0 - 900.0;
-/// Beyond this the second delay is the cap in any case.
+/// Beyond this factor the second delay is the cap in any case.
 const MAX_MULTIPLIER: f64 = 100.0;
-/// With the default pauses these take 20 s. A message waits for a longer outage in the queue.
+/// With the default pauses, so many attempts take 20 s. For a longer outage, a message waits in the
+/// queue.
 const MAX_ATTEMPTS: u32 = 10;
 /// A send takes no longer, all its tries included.
 const MAX_PAUSE: f64 = 60.0;
 /// A rule names no longer delay than a response may by default, which is the longest visibility
 /// timeout of SQS.
 const MAX_RULED: f64 = 43_200.0;
-/// A service that is not called for longer is not probed in time when it works again.
+/// A longer hold would probe a service too late after it works again.
 const MAX_HOLD: f64 = 900.0;
-/// More failures than this in a row open no circuit before the damage is done.
+/// A higher threshold would open the circuit only after the damage is done.
 const MAX_THRESHOLD: u32 = 1_000;
 
 pub(super) const COPIES: Count = Count { min: 0, max: MAX_COPIES };

@@ -13,12 +13,12 @@ use super::section::Section;
 use super::shapes::{Count, Number, OFF, Seconds, Shape, refuse};
 use crate::policy::{Backoff, CallPolicy};
 
-/// Which calls to SQS.
+/// The calls to SQS for which the settings are.
 pub(super) enum Calls {
     /// Those that settle messages: the word [`OFF`], or an object.
     Settling,
-    /// Those by which a worker receives: an object. It receives as long as it runs, so there is
-    /// nothing to switch off.
+    /// Receives of a worker: an object. A worker receives as long as it runs, so nothing can be
+    /// switched off.
     Receiving,
 }
 
@@ -103,7 +103,7 @@ impl Shape for Calls {
 
         let default = self.default();
         let longest = cap.unwrap_or(default.max_delay);
-        // The default gives way to a shorter cap.
+        // The default is cut to a shorter cap.
         let first = base.unwrap_or(default.backoff.base().min(longest));
         // A key that was refused has no value, and its default contradicts nothing.
         if section.sound && first > longest {

@@ -15,7 +15,7 @@ pub(super) enum Class {
     RateLimit,
     Quota,
     Temporary,
-    /// Serves the classes without an entry.
+    /// The entry of the classes without an entry of their own.
     Default,
 }
 

@@ -1,5 +1,5 @@
-//! The text of the document, taken apart only as far as it is asked for. Names and values stay as
-//! they were written, so that a problem can show them, and a name that occurs twice is seen.
+//! The text of the document, parsed only as far as needed. Names and values stay as they were
+//! written, so that a problem can show them and a repeated name is found.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ impl<'d> Json<'d> {
         serde_json::from_str(text).map(Self)
     }
 
-    /// A number that is too large to be one becomes infinite.
+    /// The number. One that is too large becomes infinite.
     pub(super) fn number(self) -> Option<f64> {
         let text = self.0.get();
         let looks_so = text.starts_with(|first: char| first == '-' || first.is_ascii_digit());
@@ -51,7 +51,7 @@ impl fmt::Display for Json<'_> {
     }
 }
 
-/// In one line, harmless in a terminal, and cut.
+/// The text in one line, harmless in a terminal, and cut.
 pub(super) fn shortened(text: &str) -> String {
     let words = text.split(|c: char| c.is_whitespace() || c.is_control());
     let line = words.filter(|word| !word.is_empty()).collect::<Vec<_>>().join(" ");

@@ -9,13 +9,13 @@ use super::shapes::Shape;
 /// A key, and the shape of its values.
 pub(super) struct Key<S> {
     pub(super) name: &'static str,
-    /// Shown by editors.
+    /// The description that editors show.
     #[cfg(test)]
     pub(super) about: &'static str,
     pub(super) shape: S,
 }
 
-/// A key as its table has it.
+/// A key in a table.
 pub(super) trait Listed: Sync {
     fn name(&self) -> &'static str;
     #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The policy document: JSON text becomes a [`RetryPolicy`] and its [`Rules`], or a list of
-//! everything that is wrong with it. Knows neither files nor variables.
+//! The policy document: JSON text becomes a [`RetryPolicy`] and its [`Rules`], or a list of all its
+//! problems. This module knows neither files nor variables.
 //!
 //! ```json
 //! {
@@ -27,24 +27,24 @@
 //! Every key may be left out. The table of keys is `keys.rs`, their bounds are `bounds.rs`, and
 //! `infra/policy.schema.json` is the same for editors.
 //!
-//! - A value of a class beats the global one, and that beats the preset's, which replaces the whole
-//!   table. `DEFAULT` is the entry of each class that has none of its own; it adds nothing to an
-//!   entry.
+//! - A value of a class overrides the global one, and the global one overrides the preset's. A
+//!   preset replaces the whole table of classes. `DEFAULT` is the entry of each class that has none
+//!   of its own; it adds nothing to an entry.
 //! - `backoff` is `"exponential"`, `"linear"`, `"fibonacci"`, `"constant"`, or a list of seconds of
 //!   which the last one repeats. A list names its own longest delay, so only a `maxDelay` of the
 //!   same class bounds it.
 //! - `jitter` is `"full"`, `"equal"`, `"decorrelated"`, `"none"`, or `{"proportional": share}`, for
 //!   which `jitterPercentage` is another name.
-//! - `sqsCalls` is how calls to SQS are tried again, which no other key and no preset changes: an
-//!   object, here with its defaults, or `"off"`, which is the same as one attempt. `receiveCalls`
-//!   is the same for a worker's receiving, which it never gives up.
-//! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, say how a downstream
-//!   service is left alone; `"off"` switches either off. No preset changes them.
-//! - `queueConfig` is checked and told, and changes nothing: see [`QueueConfig`].
-//! - `rules` say what failures are; their conditions are described at [`Rules`].
-//! - Numbers of seconds may have fractions. A contradiction within a class is refused, such
-//!   as a `multiplier` beside a `backoff` that is not exponential. A class's `maxRetries` above the
-//!   policy's has no effect and is not refused: `requeue check` says so.
+//! - `sqsCalls` sets how calls to SQS are tried again. No other key and no preset changes it. It is
+//!   an object, here with its defaults, or `"off"`, which means one attempt. `receiveCalls` is the
+//!   same for the receives of a worker, which never gives up.
+//! - `maxPauseSeconds` and `circuitBreaker`, here with their defaults, bound the pauses and
+//!   circuits of downstream services; `"off"` switches either off. No preset changes them.
+//! - `queueConfig` is checked and reported, and changes nothing: see [`QueueConfig`].
+//! - `rules` give failures their class; [`Rules`] describes their conditions.
+//! - Numbers of seconds may have fractions. A contradiction within a class is refused, such as a
+//!   `multiplier` beside a `backoff` that is not exponential. A class's `maxRetries` above the
+//!   policy's has no effect and is not refused: `requeue check` reports it.
 
 use std::fmt;
 use std::str::FromStr;
@@ -81,9 +81,10 @@ use section::Section;
 impl FromStr for RetryPolicy {
     type Err = InvalidPolicy;
 
-    /// Reads a policy document, as `REQUEUE_POLICY` holds it: JSON, of which every key may be left
-    /// out. Its `rules`, if it has any, are checked too, and read by [`Rules`]. `docs/concepts/classification.md` shows
-    /// one, and `infra/policy.schema.json` lists all keys.
+    /// Reads a policy document, as `REQUEUE_POLICY` holds it: JSON, in which every key is optional.
+    /// If it has `rules`, they are checked too, but [`Rules`] reads them.
+    /// `docs/concepts/classification.md` shows a document, and `infra/policy.schema.json` lists all
+    /// keys.
     ///
     /// # Errors
     ///
@@ -134,7 +135,7 @@ impl FromStr for QueueConfig {
     }
 }
 
-/// Everything that is wrong with a policy document.
+/// All problems of a policy document.
 ///
 /// ```
 /// let refused = r#"{"jitter": "ful"}"#.parse::<requeue::policy::RetryPolicy>().unwrap_err();
@@ -249,7 +250,7 @@ fn entries(section: &Section<'_>, problems: &mut Vec<String>) -> Vec<(Class, Ent
         let path = section.path_to(name);
         if let Some((_, earlier)) = entries.iter().find(|(other, _)| *other == class) {
             problems.push(format!(
-                "{path} is a second entry for a class: allowed is one, and there is {}",
+                "{path} is a second entry for a class, which has {} already: remove one of them",
                 earlier.path
             ));
         }

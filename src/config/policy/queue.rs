@@ -1,5 +1,5 @@
-//! The settings that a document names for its queue. They are read and told, not applied: a queue's
-//! settings belong to whoever creates it.
+//! The settings that a document names for its queue. They are read and reported, not applied: a
+//! queue's settings belong to its creator.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ pub struct QueueConfig {
     pub visibility_timeout: Option<Duration>,
     /// How long the queue keeps a message: 60 s to 14 days.
     pub message_retention: Option<Duration>,
-    /// After how many receives the redrive policy moves a message: 1 to 1,000.
+    /// The receives after which the redrive policy moves a message: 1 to 1,000.
     pub max_receive_count: Option<u32>,
     /// How long a new message is delayed: 0 to 900 s.
     pub delay: Option<Duration>,

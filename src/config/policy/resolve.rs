@@ -1,5 +1,5 @@
-//! Which value serves a class: its entry's own, else the global one, else the preset's; and which
-//! values contradict each other.
+//! Resolves the values of a class: its entry's own, else the global one, else the preset's. It also
+//! finds values that contradict each other.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ impl Globals {
         let percentage = section.given(&global::JITTER_PERCENTAGE, problems);
         if let (Some(jitter), Some(percentage)) = (&jitter, &percentage) {
             problems.push(format!(
-                "{} says the same as {}: allowed is one of them",
+                "{} sets the same as {}: remove one of them",
                 percentage.path, jitter.path
             ));
         }
@@ -62,7 +62,7 @@ pub(super) struct Entry {
 }
 
 impl Default for Entry {
-    /// Nothing.
+    /// An entry without values.
     fn default() -> Self {
         Self { sound: true, ..Self::unsound(String::new()) }
     }
@@ -110,7 +110,7 @@ pub(super) fn resolve(
     row: &ClassPolicy,
     problems: &mut Vec<String>,
 ) -> ClassPolicy {
-    // A key that was refused has no value, and another value instead would contradict others that
+    // A key that was refused has no value. Another value in its stead could contradict values that
     // were never meant together.
     if entry.sound {
         for problem in contradictions(name, entry, globals, row) {
@@ -152,7 +152,7 @@ fn nearest<T: Clone>(own: Option<&Given<T>>, global: Option<&Given<T>>) -> Optio
     own.or(global).map(|given| given.value.clone())
 }
 
-/// The contradictions of an entry: values that cannot be, or would have no effect.
+/// The contradictions of an entry: values that exclude each other, or would have no effect.
 fn contradictions(name: Class, entry: &Entry, globals: &Globals, row: &ClassPolicy) -> Vec<String> {
     let mut problems = Vec::new();
     let Some(Given { value: growth, path }) = entry.growth.as_ref().or(globals.growth.as_ref())
@@ -163,14 +163,14 @@ fn contradictions(name: Class, entry: &Entry, globals: &Globals, row: &ClassPoli
         if let Some(multiplier) = &entry.multiplier {
             let Given { value, path: place } = multiplier;
             problems.push(format!(
-                "{place} is {value}: allowed is none, since {path} is not exponential"
+                "{place} is {value}, but {path} is not exponential: remove one of them"
             ));
         }
         let jitter = entry.jitter.as_ref().or(globals.jitter.as_ref());
         if let Some(jitter) = jitter.filter(|jitter| jitter.value == Jitter::Decorrelated) {
             let place = &jitter.path;
             problems.push(format!(
-                "{place} is decorrelated: allowed is another, since {path} is not exponential"
+                "{place} is decorrelated, but {path} is not exponential: change one of them"
             ));
         }
     }
@@ -178,7 +178,7 @@ fn contradictions(name: Class, entry: &Entry, globals: &Globals, row: &ClassPoli
         if let Some(Given { value, path: place }) = &entry.base {
             let base = value.as_secs_f64();
             problems.push(format!(
-                "{place} is {base}: allowed is none, since {path} is a list of delays"
+                "{place} is {base}, but {path} is a list of delays: remove one of them"
             ));
         }
         if let Some(cap) = entry.max_delay.as_ref().filter(|cap| cap.value < longest(growth)) {
@@ -194,7 +194,7 @@ fn contradictions(name: Class, entry: &Entry, globals: &Globals, row: &ClassPoli
     problems
 }
 
-/// Only a first delay that the document gives can be too long: the preset's gives way.
+/// Only a first delay of the document can be too long: the preset's is cut.
 fn first_above_longest(
     name: Class,
     entry: &Entry,

@@ -36,16 +36,16 @@ pub(super) struct Phrases;
 /// An object of headers.
 pub(super) struct Header;
 
-/// No response that is a failure has a lower one, and none that is HTTP a higher one.
+/// A lower status is no failure, and a higher one is not HTTP.
 const STATUSES: RangeInclusive<u16> = 300..=999;
 const HUNDREDS: [(&str, RangeInclusive<u16>); 3] =
     [("3xx", 300..=399), ("4xx", 400..=499), ("5xx", 500..=599)];
 /// A longer text is no code, and no phrase that a person would write down.
 const MAX_CHARS: usize = 256;
-/// It is the heading of a group of dead letters.
+/// The most characters of a label: it is the heading of a group of dead letters.
 const MAX_LABEL_CHARS: usize = 64;
 const MAX_HEADERS: usize = 10;
-/// Every failure is held against every rule.
+/// The most rules: every failure is compared with every rule.
 const MAX_RULES: usize = 100;
 
 /// The classes that a rule may give to a failure.
@@ -128,7 +128,7 @@ fn rule(json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<(Match
             [rule::DELAY.name, rule::CLASS.name].map(|name| section.path_to(name));
         let delay = delay.as_secs_f64();
         problems.push(format!(
-            "{delay_path} is {delay}: allowed is none, since {class_path} is NON_RETRYABLE"
+            "{delay_path} is {delay}, but {class_path} is NON_RETRYABLE: change one of them"
         ));
     }
     let reason = section.read(&rule::REASON, problems);
@@ -234,9 +234,8 @@ impl Shape for Phrases {
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Phrase> {
         let phrase = Phrase::parse(&Code.read(json, path, problems)?);
         if phrase.is_none() {
-            problems.push(format!(
-                "{path} is {json}: allowed is another text, since this one has no word"
-            ));
+            problems
+                .push(format!("{path} is {json}, but it has no word: write a text with a word"));
         }
         phrase
     }
@@ -270,7 +269,7 @@ impl Shape for Header {
             }
             if read.iter().any(|(known, _)| known.eq_ignore_ascii_case(&name)) {
                 problems.push(format!(
-                    "{path} stands more than once, since the case of a name does not count"
+                    "{path} stands more than once, but the case of a name does not count: remove one of them"
                 ));
             }
             let value = json.text().filter(|text| text.chars().count() <= MAX_CHARS);

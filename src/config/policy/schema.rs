@@ -1,5 +1,5 @@
-//! The schema of the document, made from the same tables as it is read by, and held against the
-//! file that editors use.
+//! The schema of the document. It is made from the tables by which the document is read, and
+//! compared with the file that editors use.
 
 use std::sync::LazyLock;
 

@@ -42,7 +42,8 @@ impl<'d> Section<'d> {
                 let hint = hint(name, known);
                 problems.push(format!("{} is unknown{hint}", section.path_to(&shortened(name))));
             } else if earlier == 1 {
-                problems.push(format!("{} stands more than once", section.path_to(name)));
+                let path = section.path_to(name);
+                problems.push(format!("{path} stands more than once: keep one of them"));
             }
         }
         section.sound = problems.len() == before;

@@ -1,5 +1,5 @@
-//! The shapes of values at a key: how each is read, how another value is refused, and how a schema
-//! puts it.
+//! The shapes of values at a key: how each is read, how a wrong value is refused, and its form in
+//! the schema.
 
 use std::time::Duration;
 
@@ -8,9 +8,9 @@ use serde_json::{Value, json};
 
 use super::json::Json;
 
-/// A list of more delays is a curve.
+/// The longest list of delays. A longer one is a curve.
 pub(super) const MAX_LISTED: usize = 100;
-/// Switches something off.
+/// The word that switches something off.
 pub(super) const OFF: &str = "off";
 
 /// The shape of the values at a key.
@@ -21,7 +21,7 @@ pub(super) trait Shape {
     /// Reads a value; when it is refused, the problems say why.
     fn read(&self, json: Json<'_>, path: &str, problems: &mut Vec<String>) -> Option<Self::Value>;
 
-    /// The same as JSON Schema.
+    /// The shape as JSON Schema.
     #[cfg(test)]
     fn schema(&self) -> Value;
 }
@@ -48,7 +48,7 @@ pub(super) struct OneOf<T: 'static>(pub(super) &'static [(&'static str, T)]);
 /// One value, or a list of them.
 pub(super) struct Many<S>(pub(super) S);
 
-/// For others; not read.
+/// A value for other programs, which is not read.
 pub(super) struct Ignored;
 
 impl Shape for Count {
@@ -133,7 +133,7 @@ impl<S: Shape> Shape for Many<S> {
     }
 }
 
-/// Every item is read before one that is refused ends it: all problems are told.
+/// Reads every item, also after one is refused, so that all problems are reported.
 pub(super) fn read_all<T>(
     items: Vec<Json<'_>>,
     path: &str,
@@ -182,7 +182,7 @@ impl Shape for Ignored {
     }
 }
 
-/// Notes that a value is none of those allowed.
+/// Notes that a value is not allowed.
 pub(super) fn refuse<T>(
     json: Json<'_>,
     path: &str,

@@ -337,18 +337,21 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             "errorConfigs.QUOTA.x is unknown: allowed are baseDelay, maxDelay, multiplier, backoff, jitter, maxRetries, \
              totalTimeoutSeconds",
         ),
-        (r#"{"maxRetries": 5, "maxRetries": 5}"#, "maxRetries stands more than once"),
+        (
+            r#"{"maxRetries": 5, "maxRetries": 5}"#,
+            "maxRetries stands more than once: keep one of them",
+        ),
         (
             r#"{"maxRetries": 5, "maxRetries": 5, "max\u0052etries": 5}"#,
-            "maxRetries stands more than once",
+            "maxRetries stands more than once: keep one of them",
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {"jitter": "none", "jitter": "full"}}}"#,
-            "errorConfigs.QUOTA.jitter stands more than once",
+            "errorConfigs.QUOTA.jitter stands more than once: keep one of them",
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {}, "QUOTA_EXCEEDED": {}}}"#,
-            "errorConfigs.QUOTA_EXCEEDED is a second entry for a class: allowed is one, and there is errorConfigs.QUOTA",
+            "errorConfigs.QUOTA_EXCEEDED is a second entry for a class, which has errorConfigs.QUOTA already: remove one of them",
         ),
         (
             r#"{"preset": "fast"}"#,
@@ -371,7 +374,7 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"jitter": "full", "jitterPercentage": 0.1}"#,
-            "jitterPercentage says the same as jitter: allowed is one of them",
+            "jitterPercentage sets the same as jitter: remove one of them",
         ),
         (
             r#"{"backoff": []}"#,
@@ -419,7 +422,7 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"sqsCalls": {"jitter": "none", "jitter": "full"}}"#,
-            "sqsCalls.jitter stands more than once",
+            "sqsCalls.jitter stands more than once: keep one of them",
         ),
         (
             r#"{"sqsCalls": {"maxAttempts": 2.5}}"#,
@@ -448,11 +451,11 @@ fn what_would_have_no_effect_is_refused() {
     for (document, problem) in [
         (
             r#"{"errorConfigs": {"QUOTA": {"baseDelay": 5, "backoff": [5]}}}"#,
-            "errorConfigs.QUOTA.baseDelay is 5: allowed is none, since errorConfigs.QUOTA.backoff is a list of delays",
+            "errorConfigs.QUOTA.baseDelay is 5, but errorConfigs.QUOTA.backoff is a list of delays: remove one of them",
         ),
         (
             r#"{"backoff": [5], "errorConfigs": {"QUOTA": {"baseDelay": 5}}}"#,
-            "errorConfigs.QUOTA.baseDelay is 5: allowed is none, since backoff is a list of delays",
+            "errorConfigs.QUOTA.baseDelay is 5, but backoff is a list of delays: remove one of them",
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {"maxDelay": 29, "backoff": [5, 30]}}}"#,
@@ -460,15 +463,15 @@ fn what_would_have_no_effect_is_refused() {
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {"multiplier": 2, "backoff": "linear"}}}"#,
-            "errorConfigs.QUOTA.multiplier is 2: allowed is none, since errorConfigs.QUOTA.backoff is not exponential",
+            "errorConfigs.QUOTA.multiplier is 2, but errorConfigs.QUOTA.backoff is not exponential: remove one of them",
         ),
         (
             r#"{"backoff": "constant", "errorConfigs": {"QUOTA": {"multiplier": 2}}}"#,
-            "errorConfigs.QUOTA.multiplier is 2: allowed is none, since backoff is not exponential",
+            "errorConfigs.QUOTA.multiplier is 2, but backoff is not exponential: remove one of them",
         ),
         (
             r#"{"jitter": "decorrelated", "backoff": [5]}"#,
-            "jitter is decorrelated: allowed is another, since backoff is not exponential",
+            "jitter is decorrelated, but backoff is not exponential: change one of them",
         ),
     ] {
         assert_eq!(read(document), Err(vec![problem.to_owned()]), "{document}");

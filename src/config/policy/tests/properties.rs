@@ -261,7 +261,7 @@ fn documents() -> BoxedStrategy<Value> {
 
 /// A problem between two values, each of which alone is as the schema wants it.
 pub(super) fn is_between_values(problem: &str) -> bool {
-    [", since ", ", by ", " says the same as ", " is a second entry "]
+    [", since ", ", but ", ", by ", " sets the same as ", " is a second entry "]
         .iter()
         .any(|words| problem.contains(words))
 }

@@ -327,7 +327,7 @@ fn what_is_no_rule_is_refused_in_its_place() {
         (&long, &long_problem),
         (
             r#"[{"match": {"words": "?!"}, "class": "QUOTA"}]"#,
-            "rules[0].match.words is `\"?!\"`: allowed is another text, since this one has no word",
+            "rules[0].match.words is `\"?!\"`, but it has no word: write a text with a word",
         ),
         (
             r#"[{"match": {"header": "x-foo"}, "class": "QUOTA"}]"#,
@@ -347,7 +347,7 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (
             r#"[{"match": {"header": {"x-foo": true, "X-Foo": "bar"}}, "class": "QUOTA"}]"#,
-            "rules[0].match.header.X-Foo stands more than once, since the case of a name does not count",
+            "rules[0].match.header.X-Foo stands more than once, but the case of a name does not count: remove one of them",
         ),
         (
             r#"[{"match": {"header": {"x-foo": false}}, "class": "QUOTA"}]"#,
@@ -363,7 +363,7 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (
             r#"[{"match": {"status": 404}, "class": "NON_RETRYABLE", "delaySeconds": 3}]"#,
-            "rules[0].delaySeconds is 3: allowed is none, since rules[0].class is NON_RETRYABLE",
+            "rules[0].delaySeconds is 3, but rules[0].class is NON_RETRYABLE: change one of them",
         ),
     ] {
         assert_eq!(rules(list).map(|rules| rules.len()), Err(vec![problem.to_owned()]), "{list}");
