@@ -1,6 +1,6 @@
 # Short names for the commands of the project. `tests/run` is the one that must pass.
 
-# Tests that need Rust alone.
+# Tests that need only Rust.
 test *ARGS:
     cargo test --locked {{ARGS}}
 
@@ -11,7 +11,7 @@ lint:
 docs:
     tests/run docs
 
-# Requeue beside Lambdas that do less.
+# Compares Requeue with Lambdas that do less.
 bench:
     benches/compare
 
