@@ -1,8 +1,8 @@
-//! A function on the dead-letter queue: it opens a ticket for each message that was given up, and
-//! says why.
+//! A function on the dead-letter queue: it opens a ticket for each given-up message, with the
+//! reason.
 //!
-//! Give the dead-letter queue a dead-letter queue too: a ticket that cannot be opened is retried,
-//! and given up at last.
+//! Give the dead-letter queue a dead-letter queue of its own. If the function cannot open a ticket,
+//! Requeue retries it and gives it up at last.
 
 #![allow(
     clippy::disallowed_methods,
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 
 use requeue::{Failure, FailureClass, Message};
 
-/// Where tickets are opened. Replace it by your own client.
+/// The ticket system. Replace it by your own client.
 #[derive(Clone, Default)]
 struct Tickets(Arc<Mutex<Vec<String>>>);
 
@@ -30,10 +30,10 @@ impl Tickets {
 async fn handle(tickets: Tickets, message: Message) -> Result<(), Failure> {
     let info = message.dead_letter();
     let title = match &info {
-        // Its sender has to change something.
+        // Only its sender can repair it.
         Some(info) if info.class() == Some(FailureClass::NonRetryable) => "refused",
         Some(_) => "given up after its retries",
-        // SQS moved it in the mode `redrive`, or after deliveries without a response.
+        // SQS moved it, in the mode `redrive` or after receives without a response.
         None => "received too often",
     };
     let detail = info.as_ref().and_then(|info| info.detail()).unwrap_or("no reason is known");

@@ -1,7 +1,7 @@
-//! Handlers whose errors are those of thiserror, anyhow and eyre.
+//! Handlers with errors of thiserror, anyhow and eyre.
 //!
-//! With thiserror you say the class of each variant. With anyhow and eyre Requeue finds it: by the
-//! types, codes and statuses in the chain of sources.
+//! With thiserror, you name the class of each variant. With anyhow and eyre, Requeue finds the class
+//! by the types, codes and statuses in the chain of sources.
 
 #![allow(
     clippy::disallowed_methods,
@@ -85,7 +85,7 @@ mod tests {
         let refused = with_thiserror(message("order 1")).await.unwrap_err();
         assert_eq!(of(refused.into()), (Temporary, "the bank does not respond".to_owned()));
         for result in [with_anyhow(message("order 1")).await, with_eyre(message("order 1")).await] {
-            // No text of the error: it may quote a body or a secret.
+            // The reason holds no text of the error, which may quote a body or a secret.
             let refused = (Temporary, "connection refused".to_owned());
             assert_eq!(of(result.unwrap_err()), refused);
         }

@@ -35,14 +35,14 @@ impl Handler<Order> for Charge {
             .client
             .post(&self.url)
             .header("Idempotency-Key", message.idempotency_key())
-            // Less than the handler has, so that the response's own words are in the log.
+            // Shorter than the handler's time, so that the log has reqwest's reason.
             .timeout(message.time_left().mul_f32(0.9))
             .json(message.body());
         checked(request.send().await.classified()?).await
     }
 }
 
-/// Turns a response that is no success into a failure, by its status, headers and body.
+/// Turns a response into success or a failure, by its status, headers and body.
 async fn checked(response: reqwest::Response) -> Result<(), Failure> {
     let (status, headers) = (response.status(), response.headers().clone());
     if status.is_success() {
@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
 
-    /// Charges an order at a service that responds so.
+    /// Charges an order at a service with this response.
     async fn charged(response: &'static str) -> Result<(), Failure> {
         let service = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", service.local_addr().unwrap());

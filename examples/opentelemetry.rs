@@ -1,7 +1,7 @@
-//! A Lambda whose spans go to OpenTelemetry: that of each message lies within that of its
-//! invocation, and is linked to the trace of whoever sent the message, also when it is retried.
+//! A Lambda that sends its spans to OpenTelemetry. The span of a message lies within the span of
+//! its invocation. On every attempt it is linked to the trace of the sender.
 //!
-//! `opentelemetry-otlp` takes the place of the exporter, which prints here.
+//! The exporter here prints. In your function, use that of `opentelemetry-otlp` instead.
 
 use std::collections::HashMap;
 
@@ -23,8 +23,8 @@ async fn charge(message: Message<String>) -> Result<(), Failure> {
     }
 }
 
-/// Links the span of the message: a batch has messages of many traces, of which none can be the
-/// parent of all.
+/// Links the span of the message to the sender's trace. It cannot be a child of that trace, since
+/// the messages of one batch belong to many traces.
 fn link_to_sender(message: &Message<String>) {
     let Some(traceparent) = message.traceparent() else {
         return;
@@ -37,15 +37,15 @@ fn link_to_sender(message: &Message<String>) {
 
 #[tokio::main]
 async fn main() -> Result<(), Error> {
-    // Each span goes out as it ends: between invocations the process is frozen, and spans that
-    // waited to be exported together would be too.
+    // Export each span when it ends. Between invocations Lambda freezes the process, and spans that
+    // wait for a joint export with it.
     let provider =
         SdkTracerProvider::builder().with_simple_exporter(SpanExporter::default()).build();
     let spans = tracing_opentelemetry::layer().with_tracer(provider.tracer("orders"));
     let lines = tracing_subscriber::fmt::layer().with_ansi(false).without_time();
     tracing_subscriber::registry().with(LevelFilter::INFO).with(spans).with(lines).init();
-    // Lambda sends SIGTERM before it ends an execution environment in which an extension is
-    // registered, as this does.
+    // Lambda sends SIGTERM before it ends an execution environment, but only if an extension is
+    // registered. This handler registers one.
     let flush = async move || drop(provider.shutdown());
     lambda_runtime::spawn_graceful_shutdown_handler(flush).await;
     requeue::run(charge).await

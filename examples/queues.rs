@@ -1,4 +1,4 @@
-//! One function behind several queues, one of which has a policy of its own.
+//! One function behind several queues. One queue has a policy of its own.
 //!
 //! Give the function one event source mapping for each queue.
 
@@ -28,7 +28,7 @@ async fn send_receipt(_order: &str) -> Result<(), Failure> {
     Err(Failure::temporary("the mail server is down"))
 }
 
-/// A receipt that is late is of no use: three retries, within a minute.
+/// A late receipt is of no use, so it gets three retries, within a minute.
 fn with_policies(settings: Settings) -> Result<Settings, InvalidPolicy> {
     let receipts = r#"{"preset": "critical", "maxRetries": 3}"#.parse()?;
     Ok(settings.policy_for("receipts", receipts))

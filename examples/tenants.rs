@@ -1,5 +1,5 @@
-//! A scope for each tenant: if the downstream service limits the rate of one tenant, or is down for
-//! it, the messages of the others go on.
+//! A scope for each tenant: if the downstream service limits one tenant, or is down for one tenant,
+//! Requeue still handles the messages of the others.
 
 #![allow(
     clippy::disallowed_methods,
@@ -43,7 +43,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_limit_of_one_tenant_delays_no_other() {
-        // One after the other, so that the first one's limit is known when the next one's turn comes.
+        // One at a time, so that the second message meets the limit of the first.
         let mut world = World::with(scoped(charge, scope), "orders", |settings| {
             settings.limits.concurrency = 1;
         });

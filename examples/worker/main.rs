@@ -1,7 +1,7 @@
-//! The handler as a worker, in a container: `Dockerfile`, a task definition of ECS and a Deployment
-//! of Kubernetes are beside this file.
+//! The handler as a worker, in a container. A `Dockerfile`, a task definition for ECS and a
+//! Deployment for Kubernetes are beside this file.
 //!
-//! `QUEUE_URL` and `AWS_REGION` say where the queue is. The role needs `sqs:ReceiveMessage`,
+//! `QUEUE_URL` and `AWS_REGION` name the queue. The role needs `sqs:ReceiveMessage`,
 //! `sqs:DeleteMessage`, `sqs:ChangeMessageVisibility`, `sqs:GetQueueAttributes` and
 //! `sqs:SendMessage` on it.
 
@@ -25,7 +25,7 @@ async fn charge(message: Message<String>) -> Result<(), Failure> {
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // First: the first process of a container is not ended by a signal that it does not listen to.
+    // At the start, since the first process of a container ignores a signal without a handler.
     let mut terminate = signal(SignalKind::terminate())?;
     init_logging(tracing::Level::INFO);
     let queue: QueueUrl = env::var("QUEUE_URL")?.parse()?;
@@ -51,7 +51,7 @@ mod tests {
 
     use super::*;
 
-    /// The time of a container between SIGTERM and SIGKILL.
+    /// Both files set the time of a container between SIGTERM and SIGKILL.
     #[test]
     fn the_platforms_wait_longer_than_the_worker_needs() {
         let needed = WorkerSettings::default().shutdown_timeout.as_secs();
@@ -59,16 +59,15 @@ mod tests {
         let deployment = include_str!("deployment.yaml");
         let (_, kubernetes) = deployment.split_once("terminationGracePeriodSeconds: ").unwrap();
         let kubernetes: u64 = kubernetes.split_whitespace().next().unwrap().parse().unwrap();
-        for patience in
-            [task["containerDefinitions"][0]["stopTimeout"].as_u64().unwrap(), kubernetes]
+        for grace in [task["containerDefinitions"][0]["stopTimeout"].as_u64().unwrap(), kubernetes]
         {
-            assert_eq!(patience, needed + 10);
+            assert_eq!(grace, needed + 10);
         }
-        // Fargate's most.
+        // Fargate allows at most 120 s.
         assert!(needed + 10 <= 120);
     }
 
-    /// A shell as the first process would not pass the signal on.
+    /// A shell would be the first process, and would not pass the signal on.
     #[test]
     fn the_worker_is_the_first_process_of_its_container() {
         let image = include_str!("Dockerfile");

@@ -56,8 +56,8 @@ impl From<BankError> for Failure {
     }
 }
 
-/// A bank that answers as the card says, like the test cards of payment services: `declined` is
-/// declined, `busy` is accepted at the third call, any other at the first.
+/// A bank that responds by the card, like the test cards of payment services. It declines
+/// `declined`, accepts `busy` at the third call, and any other card at the first.
 #[derive(Default)]
 pub struct Sandbox {
     calls: Mutex<HashMap<String, u32>>,
