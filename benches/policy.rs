@@ -1,5 +1,5 @@
-//! What a decision costs. It is made once for each failed message, beside two calls to SQS of
-//! several milliseconds: it must not be what anyone waits for.
+//! The cost of a decision. The policy decides once for each failed message, beside two calls to SQS
+//! of several milliseconds, so a decision must not add to the wait.
 
 use std::time::{Duration, SystemTime};
 

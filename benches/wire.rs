@@ -1,4 +1,4 @@
-//! What it costs to read a body and to stamp a copy.
+//! The cost of reading a body and of stamping a copy.
 //!
 //! `cargo bench --bench wire`
 
@@ -9,7 +9,7 @@ fn main() {
     divan::main();
 }
 
-/// Sizes of a body: a small event, the usual, and one that bills as a second request.
+/// Sizes of a body: a small event, a usual one, and one that SQS bills as a second request.
 const SIZES: [usize; 3] = [100, 600, 65_536];
 
 #[divan::bench(args = SIZES)]

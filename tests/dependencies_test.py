@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The walls between our packages; `deny.toml` says what may come from others."""
+"""The walls between the packages of the project. `deny.toml` is for the packages of others."""
 
 import subprocess
 import unittest
@@ -9,14 +9,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def linked(package):
-    """The names of all crates that a package links, as `cargo build --package` and `cargo lambda build` select features."""
+    """The crates that a package links, with the features of `cargo build --package` and `cargo lambda build`."""
     command = ["cargo", "tree", "--locked", "--package", package, "--edges", "normal", "--prefix", "none", "--format", "{lib}"]
     return set(subprocess.run(command, cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout.split())
 
 
 class Walls(unittest.TestCase):
     def test_the_lambda_links_neither_the_embedded_queue_nor_the_command_line(self):
-        # The embedded queue also by a crate that nothing else needs.
+        # With a crate that only the embedded queue needs.
         laptop = {"requeue_embedded", "md5", "clap", "comfy_table", "plotters", "roxmltree"}
         self.assertEqual(laptop - linked("requeue-cli"), set(), "the names are no longer those of crates")
         self.assertEqual(laptop & linked("requeue-lambda"), set())

@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""The commands of `docs/operate/deploy.md`, run by bash as they stand there, on an emulator; then messages through what they have made.
+"""The commands of `docs/operate/deploy.md`: bash runs them on an emulator, and messages go through the result.
 
-Needs $REQUEUE_TEST_MINISTACK (endpoint URL), the AWS CLI beside its own Python, and what `deployed_test.py` builds; `tests/run deployed` sees to it.
+Needs $REQUEUE_TEST_MINISTACK (endpoint URL), the AWS CLI beside this Python, and the build of
+`deployed_test.py`. `tests/run deployed` provides all of it.
 """
 
 import contextlib
@@ -21,11 +22,11 @@ from botocore.exceptions import ClientError
 from deployed_test import ARCHITECTURE, BUILD, ENDPOINT, ROOT, Target, order, wait_for
 
 PAGE = ROOT / "docs" / "operate" / "deploy.md"
-# What the page calls things.
+# Names on the page.
 REGION, NAME = "eu-west-1", "orders"
 QUEUES = [f"{NAME}-messages", f"{NAME}-dead-letters"]
 
-# Version 1 of the AWS CLI calls the real SQS of a region unless it is given an endpoint as an argument.
+# Version 1 of the AWS CLI calls the real SQS unless an argument names the endpoint.
 BEFORE = 'set -euo pipefail\naws() { command aws --endpoint-url "$AWS_ENDPOINT_URL" "$@"; }\n'
 
 
@@ -36,10 +37,10 @@ def commands(section):
 
 
 def deploying(target):
-    """The commands that deploy, and all that is different here."""
+    """The commands that deploy, with the differences of this test."""
     script = commands("cargo-lambda and the AWS CLI")
     for stands, runs in [
-        # `sam build` has built it already, from the same binary and profile.
+        # Left out: `sam build` has built the same binary with the same profile.
         ("cargo lambda build --release --arm64 -p requeue-lambda --output-format zip\n", ""),
         # The function runs on this machine.
         ("--architectures arm64", f"--architectures {ARCHITECTURE}"),
@@ -61,7 +62,7 @@ class DeployPage(unittest.TestCase):
         cls.sqs, cls.functions, cls.iam, cls.logs = (client(service) for service in ("sqs", "lambda", "iam", "logs"))
         cls.target = Target()
         cls.addClassCleanup(cls.target.close)
-        # Where the page is read: the repository, as far as the commands look at it.
+        # The reader's directory: the parts of the repository that the commands use.
         directory = tempfile.TemporaryDirectory()
         cls.addClassCleanup(directory.cleanup)
         repository = Path(directory.name)
@@ -71,7 +72,7 @@ class DeployPage(unittest.TestCase):
         with zipfile.ZipFile(package / "bootstrap.zip", "w", zipfile.ZIP_DEFLATED) as archive:
             archive.write(BUILD / "Function" / "bootstrap", "bootstrap")
         cls.addClassCleanup(cls.remove)
-        # Nothing of this machine's own configuration of AWS: no other account, endpoint or proxy is called.
+        # Without this machine's configuration of AWS, so that no other account or endpoint is called.
         cls.environment = {
             "PATH": os.pathsep.join([str(ROOT / "target" / "debug"), str(Path(sys.executable).parent), os.environ["PATH"]]),
             "HOME": directory.name,
@@ -106,7 +107,7 @@ class DeployPage(unittest.TestCase):
 
     @classmethod
     def remove(cls):
-        """All that the page makes, as far as it came, and whatever it failed to remove."""
+        """Removes all that the page made and did not remove itself."""
 
         def delete_mappings():
             for mapping in cls.functions.list_event_source_mappings(FunctionName=NAME)["EventSourceMappings"]:
@@ -153,7 +154,7 @@ class DeployPage(unittest.TestCase):
         self.assertEqual(len(self.target.called("A-page-refused")), 1)
 
     def test_the_doctor_finds_nothing_wrong(self):
-        # It is the last of the commands.
+        # The doctor is the last command.
         self.assertRegex(self.shown.splitlines()[-1], r"^0 danger, 0 warning, 0 unknown, \d+ ok$", self.shown)
 
     def test_the_policy_names_the_queue_and_the_log_group(self):

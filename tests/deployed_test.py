@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """The real deployment, on an emulator: `sam build` and `sam deploy` of `template.yaml`, the packaged binaries, Lambda's poller.
 
-What became of a message is read from the queues and from the endpoint that was called, never from our own log lines.
+The tests find the end of a message in the queues and at the called endpoint, never in log lines.
 
-Needs $REQUEUE_TEST_MINISTACK (endpoint URL) and, on the PATH, cargo-lambda and sam; `tests/run deployed` sees to both.
+Needs $REQUEUE_TEST_MINISTACK (endpoint URL), and cargo-lambda and sam on the PATH. `tests/run deployed`
+provides them.
 """
 
 import base64
@@ -32,7 +33,7 @@ BUILD = ROOT / "target" / "sam"
 ENDPOINT = os.environ.get("REQUEUE_TEST_MINISTACK", "")
 ARCHITECTURE = "arm64" if platform.machine() in ("arm64", "aarch64") else "x86_64"
 
-# Patience in seconds, so that a test is over before its reader is.
+# Short delays, so that a test ends in seconds.
 POLICY = {
     "maxRetries": 2,
     "maxDelaySeconds": 1,
@@ -48,10 +49,10 @@ POLICY = {
 }
 RETRY_AFTER = 3
 
-# What is stored in Secrets Manager.
+# The secret in Secrets Manager.
 TOKEN = "s3cret"
 
-# Texts that only the embedded SQS and only the command line contain: both are for the laptop and must not be in a package.
+# One text is only in the embedded SQS, the other only in the command line. Neither may be in a package.
 MARKERS = [b"Source queue must be configured as a Dead Letter Queue.", b"Runs one Lambda invocation with the SQS event in a file"]
 
 
@@ -66,7 +67,7 @@ def aws(service):
 
 
 def run(*command, **environment):
-    """A command in the project; its output is shown only when it fails."""
+    """Runs a command in the project, and shows its output only if it fails."""
     command = [str(word) for word in command]
     environment = {**os.environ, "CARGO_LAMBDA_COMPILER": "cargo", "SAM_CLI_TELEMETRY": "0", **environment}
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
@@ -88,14 +89,14 @@ def build_for_tests():
 
 
 def complaints():
-    """The last thing that the emulator's Lambda had to say, for example why a process did not start."""
+    """The last lines of the emulator's Lambda, for example why a process did not start."""
     log = os.environ.get("REQUEUE_TEST_MINISTACK_LOG")
     lines = Path(log).read_text().splitlines() if log else []
     return "\n".join([line for line in lines if re.search(r"(ERROR|WARNING) \[lambda\]", line)][-3:])
 
 
 def wait_for(what, condition, seconds=30):
-    """The first true value of `condition`, asked again and again."""
+    """Polls `condition` and returns its first true value."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
@@ -107,13 +108,14 @@ def wait_for(what, condition, seconds=30):
 
 
 class Target(http.server.ThreadingHTTPServer):
-    """The endpoint. A body names what it wants to hear: the n-th call gets the n-th word after "answers", then the last again.
+    """The endpoint. A body chooses its responses: the n-th call gets the n-th word of "answers", later calls the last word.
 
-    In JSON that is the member "answers" (or "answer"), in other text the words `answers=…,…`; "order A-…" identifies either.
+    In JSON that is the field "answers" (or "answer"), in other text `answers=…,…`. "order A-…" identifies either.
     """
 
     daemon_threads = True
-    # Ten connections come at once. Python's own 5 make the kernel drop some, and these come again after a second, which is too late.
+    # Ten connections come at once. With Python's default of 5 the kernel drops some, and these are
+    # repeated after a second, which is too late.
     request_queue_size = 128
 
     def __init__(self):
@@ -200,14 +202,14 @@ class Queue:
         self.taken = []
 
     def send(self, *bodies, **options):
-        """Sends the bodies in one call, so that they come as one batch; their ids."""
+        """Sends the bodies in one call, so that they arrive as one batch. Returns their ids."""
         entries = [{"Id": str(place), "MessageBody": body, **options} for place, body in enumerate(bodies)]
         sent = self.sqs.send_message_batch(QueueUrl=self.url, Entries=entries)
         ids = {entry["Id"]: entry["MessageId"] for entry in sent["Successful"]}
         return [ids[entry["Id"]] for entry in entries]
 
     def counts(self):
-        """Messages that are visible, in flight, delayed."""
+        """The counts of messages: visible, in flight, delayed."""
         names = [f"ApproximateNumberOfMessages{kind}" for kind in ("", "NotVisible", "Delayed")]
         attributes = self.sqs.get_queue_attributes(QueueUrl=self.url, AttributeNames=names)["Attributes"]
         return tuple(int(attributes[name]) for name in names)
@@ -216,7 +218,7 @@ class Queue:
         wait_for(f"{expected} of {self.url}, was {self.counts()}", lambda: self.counts() == expected, seconds)
 
     def receive(self, url, mine, what, seconds=30):
-        """Takes the messages for which `mine` is true out of the queue, the first one given back."""
+        """Removes the messages for which `mine` is true from the queue, and returns the first one."""
 
         def found():
             answer = self.sqs.receive_message(
@@ -234,11 +236,11 @@ class Queue:
         return wait_for(what, found, seconds)
 
     def dead_letter(self, mark, seconds=30):
-        """The message in the dead-letter queue whose body has `mark` in it."""
+        """The message in the dead-letter queue whose body contains `mark`."""
         return self.receive(self.dead_letter_url, lambda body: mark in body, f"{mark} in the dead-letter queue", seconds)
 
     def copy(self, mark, seconds=30):
-        """The message in the queue whose body has `mark` in it; with the mapping off nobody else takes it."""
+        """The message in the queue whose body contains `mark`. The mapping is off, so that Lambda does not take it."""
         return self.receive(self.url, lambda body: mark in body, f"a copy of {mark}", seconds)
 
     def polled(self, enabled):
@@ -290,7 +292,7 @@ class Deployed(unittest.TestCase):
             "MessageTimeout": 1,
             "FunctionTimeout": 10,
             "MaximumConcurrency": 2,
-            # The emulator knows no alarms on expressions.
+            # The emulator does not support alarms on expressions.
             "Monitoring": "none",
         }
         overrides = [f"{name}={json.dumps(str(value))}" for name, value in parameters.items()]
@@ -305,7 +307,8 @@ class Deployed(unittest.TestCase):
         (stack,) = aws("cloudformation").describe_stacks(StackName="requeue")["Stacks"]
         outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
         cls.queue = Queue(outputs["QueueUrl"], outputs["DeadLetterQueueUrl"], outputs["FunctionName"])
-        # The emulator hands a template's numbers to the mapping as texts, and then cannot compare them; AWS makes them numbers.
+        # The emulator gives a template's numbers to the mapping as texts, and cannot compare them. AWS
+        # makes them numbers.
         cls.queue.configure(BatchSize=10, MaximumBatchingWindowInSeconds=0, ScalingConfig={"MaximumConcurrency": 2})
         # It also drops the property RecursiveLoop.
         aws("lambda").put_function_recursion_config(FunctionName=cls.queue.function, RecursiveLoop="Allow")
@@ -328,12 +331,12 @@ class Deployed(unittest.TestCase):
         retry_counts = [int(call["headers"]["x-requeue-retry-count"]) for call in calls]
         self.assertEqual(retry_counts[0], 0)
         for answer, (before, after) in zip(answers, itertools.pairwise(retry_counts)):
-            # A request whose connection had worked before and is reset is sent once more at once, without a retry.
+            # If a used connection is reset, the client repeats the request at once, without a retry.
             self.assertIn(after - before, [0, 1] if answer == "reset" else [1], retry_counts)
         return calls
 
     def assert_given_up(self, name, body, message_id, *, failure, reason, retry_count):
-        """The message is in the dead-letter queue, says why, and carries the body's own bytes."""
+        """The message is in the dead-letter queue, with the reason and the body's own bytes."""
         dead = self.queue.dead_letter(f"A-{name}")
         self.assertTrue(dead["Body"].startswith(body[:-1]), dead["Body"])
         members = json.loads(dead["Body"])
@@ -462,12 +465,12 @@ class Deployed(unittest.TestCase):
             self.assertFalse(marker in bootstrap, f"the package contains {marker}")
 
     def test_a_panic_in_the_package_unwinds(self):
-        # Otherwise one handler's panic would end the whole batch. A program that aborts does not link this function.
+        # With "abort", one handler's panic ends the whole batch, and the program does not link this function.
         self.assertIn(b"_Unwind_RaiseException", self.bootstrap.read_bytes())
 
 
 class OwnHandler(unittest.TestCase):
-    """A Lambda on the library whose handler does what a message says: {"do":"panic"} and the like."""
+    """A Lambda on the library whose handler obeys the message: {"do":"panic"} and the like."""
 
     NAME = "trouble"
 
@@ -543,7 +546,7 @@ class OwnHandler(unittest.TestCase):
         return found
 
     def batch(self, name, do):
-        """A batch of nine that succeed around one that does not, delivered together; its id."""
+        """Sends a batch of nine that succeed around one that does not. Returns the id of that one."""
         bodies = [self.message(f"{name}-neighbour-{place}", "ok") for place in range(9)]
         bodies.insert(4, self.message(name, do))
         before = self.processes()
@@ -554,7 +557,7 @@ class OwnHandler(unittest.TestCase):
         return message_id, before
 
     def assert_contained(self, name, do, failure):
-        """The neighbours are gone after their first receive, the one is in the queue as a copy, the process lives."""
+        """The neighbours are gone after their first receive, the one is in the queue as a copy, and the process lives."""
         message_id, before = self.batch(name, do)
         # A batch that failed as a whole would stay in flight for the visibility timeout, a minute.
         wait_for("done neighbours", lambda: sum(self.queue.counts()) <= 1, 10)
@@ -581,7 +584,8 @@ class OwnHandler(unittest.TestCase):
     def test_a_handler_that_blocks_its_thread_is_abandoned(self):
         self.addCleanup(self.queue.sqs.purge_queue, QueueUrl=self.queue.url)
         _, before = self.batch("block", "block")
-        # Released, not sent again: the original alone is left, in flight, and the invocation has ended in time.
+        # Requeue releases the message without a copy: the original is left, in flight, and the
+        # invocation ended in time.
         self.queue.wait_for_counts((0, 1, 0), 20)
         self.assertLessEqual(before, self.processes(), "a process was restarted")
         self.queue.send(self.message("after", "ok"))

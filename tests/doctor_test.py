@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""`requeue doctor` as a shell runs it, on functions and queues of an emulator: good ones, and one for each thing that can be wrong.
+"""`requeue doctor` as a shell runs it, on functions and queues of an emulator: sound ones, and one for each fault.
 
-Needs $REQUEUE_TEST_MINISTACK (endpoint URL; IAM's simulator is there) and $REQUEUE_TEST_MOTO (it is not); `tests/run doctor` sees to both.
+Needs $REQUEUE_TEST_MINISTACK (endpoint URL, with IAM's simulator) and $REQUEUE_TEST_MOTO (without it).
+`tests/run doctor` provides both.
 """
 
 import io
@@ -26,13 +27,13 @@ KEYS = {"AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCESS_KEY": "test", "AWS_REGIO
 DAY = 86_400
 POLLER = ["sqs:ReceiveMessage", "sqs:GetQueueAttributes", "sqs:DeleteMessage", "sqs:ChangeMessageVisibility"]
 SECRET = "s3cret-of-a-header"
-# What settings name in place of a secret.
+# The ARNs that settings name instead of a secret.
 STORED = "arn:aws:secretsmanager:us-east-1:123456789012:secret:orders-AbCdEf"
 PARAMETER = "arn:aws:ssm:us-east-1:123456789012:parameter/orders/signing"
 
 
 def doctor(endpoint, *arguments, **environment):
-    """Exit status, findings by queue and id, and everything that was printed."""
+    """Exit status, findings by queue and id, and the whole output."""
     command = [COMMAND, "doctor", *arguments, "--json"]
     done = subprocess.run(command, env={**KEYS, "AWS_ENDPOINT_URL": endpoint, **environment}, capture_output=True, text=True)
     printed = done.stdout + done.stderr
@@ -47,7 +48,7 @@ def at(findings, level):
 
 
 class Account:
-    """What is made in one emulator."""
+    """Makes queues, roles and functions in one emulator."""
 
     def __init__(self, endpoint):
         def client(service):
@@ -62,7 +63,7 @@ class Account:
         self.sqs, self.functions, self.iam = client("sqs"), client("lambda"), client("iam")
 
     def queue(self, name, **attributes):
-        """Its ARN."""
+        """Makes it and returns its ARN."""
         attributes = {key: value if isinstance(value, str) else json.dumps(value) for key, value in attributes.items()}
         self.sqs.create_queue(QueueName=name, Attributes=attributes)
         return self.attributes(name)["QueueArn"]
@@ -74,7 +75,7 @@ class Account:
         return self.sqs.get_queue_attributes(QueueUrl=self.url(name), AttributeNames=["All"])["Attributes"]
 
     def role(self, name, *statements):
-        """Its ARN."""
+        """Makes it and returns its ARN."""
         trust = {"Effect": "Allow", "Principal": {"Service": "lambda.amazonaws.com"}, "Action": "sts:AssumeRole"}
         document = lambda *statements: json.dumps({"Version": "2012-10-17", "Statement": list(statements)})
         role = self.iam.create_role(RoleName=name, AssumeRolePolicyDocument=document(trust))["Role"]
@@ -82,7 +83,7 @@ class Account:
         return role["Arn"]
 
     def function(self, name, role, timeout, **variables):
-        """It is never invoked."""
+        """Makes a function. Nothing invokes it."""
         package = io.BytesIO()
         with zipfile.ZipFile(package, "w") as archive:
             archive.writestr("bootstrap", "#!/bin/sh\n")
@@ -101,7 +102,7 @@ class Account:
         self.functions.create_event_source_mapping(FunctionName=function, EventSourceArn=queue, **settings)
 
     def good(self, name):
-        """What the template deploys, but for the property RecursiveLoop."""
+        """Makes the resources of the template, without the property RecursiveLoop."""
         dead = self.queue(f"{name}-dead", MessageRetentionPeriod=str(14 * DAY))
         redrive = {"deadLetterTargetArn": dead, "maxReceiveCount": 5}
         queue = self.queue(name, VisibilityTimeout="380", MessageRetentionPeriod=str(7 * DAY), RedrivePolicy=redrive)
@@ -187,7 +188,7 @@ class OnMinistack(unittest.TestCase):
         expected |= {("denied", id) for id in denied}
         expected.add(("orphaned", "dead-letter-queue"))
         self.assertEqual((status, at(findings, "danger")), (3, expected), printed)
-        # What cannot be sent to the dead-letter queue is left to a redrive policy that is not there.
+        # If the send to the dead-letter queue fails, Requeue needs a redrive policy, and there is none.
         self.assertIn(("careless", "redrive-policy"), at(findings, "warning"))
         for place in at(findings, "danger"):
             self.assertTrue(findings[place]["remedies"], place)
@@ -214,7 +215,7 @@ class OnMinistack(unittest.TestCase):
         for command in found["remedies"][0].split(" && "):
             *_, name, _, policy, _, document = shlex.split(command)
             self.account.iam.put_role_policy(RoleName=name, PolicyName=policy, PolicyDocument=document)
-        # Only of the one whose ARN is not whole is it not known.
+        # Unknown only for the secret whose ARN is not whole.
         found = secrets()
         self.assertEqual(found["level"], "unknown", found)
         self.assertIn(f"secretsmanager:GetSecretValue on {partial} ", found["found"])
@@ -231,7 +232,7 @@ class OnMinistack(unittest.TestCase):
         self.assertEqual((status, at(findings, "danger")), (3, dangers), printed)
 
     def test_a_remedy_cures(self):
-        """The commands that need no name that only a person knows, run as they are printed, with the SDK's own reading of them."""
+        """Runs the printed commands as they stand, except those with a name that only a person knows."""
         self.account.good("patient")
         self.account.allow_loop("patient")
         self.account.sqs.set_queue_attributes(

@@ -1,7 +1,7 @@
 # Two independent emulators of SQS on free loopback ports. Sourced, after tools.sh.
 #
-# start_emulators exports REQUEUE_TEST_MOTO and REQUEUE_TEST_MINISTACK (endpoint URLs), and the path of ministack's log; stop_emulators ends what was started, with
-# every function process that ministack runs.
+# start_emulators exports REQUEUE_TEST_MOTO and REQUEUE_TEST_MINISTACK (endpoint URLs), and the path of
+# ministack's log. stop_emulators ends both, with every function process that ministack runs.
 
 EMULATORS=()
 EMULATOR_FILES=
@@ -10,8 +10,8 @@ free_port() {
   python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'
 }
 
-# answers PID URL: wait until the process serves HTTP; fail when it has ended or a minute is over.
-answers() {
+# responds PID URL: waits until the process serves HTTP. Fails if it has ended, or after a minute.
+responds() {
   local tries
   for ((tries = 0; tries < 600; tries++)); do
     kill -0 "$1" 2>/dev/null || return 1
@@ -21,7 +21,8 @@ answers() {
   return 1
 }
 
-# The environment of an emulator: nothing of ours, since ministack hands its own on to the functions it runs.
+# The environment of an emulator. Nothing of this shell's, since ministack passes its environment on to
+# the functions that it runs.
 emulate() {
   env -i PATH="$PATH" HOME="$EMULATOR_FILES" TMPDIR="$EMULATOR_FILES" PYTHONDONTWRITEBYTECODE=1 \
     AWS_ACCESS_KEY_ID=test AWS_SECRET_ACCESS_KEY=test AWS_DEFAULT_REGION=us-east-1 "$@"
@@ -36,7 +37,8 @@ emulate_ministack() {
     STATE_DIR="$EMULATOR_FILES/state" S3_DATA_DIR="$EMULATOR_FILES/s3" "$TOOLS/ministack/bin/python" -m ministack
 }
 
-# start_emulator NAME READY-PATH VARIABLE: another process may take the port between our look and its bind, hence the tries.
+# start_emulator NAME READY-PATH VARIABLE: tries several ports, since another process may take a free
+# one before the emulator does.
 start_emulator() {
   local port pid try
   for try in 1 2 3 4 5; do
@@ -46,7 +48,7 @@ start_emulator() {
     pid=$!
     set +m
     EMULATORS+=("$pid")
-    if answers "$pid" "http://127.0.0.1:$port$2"; then
+    if responds "$pid" "http://127.0.0.1:$port$2"; then
       export "$3=http://127.0.0.1:$port"
       return
     fi

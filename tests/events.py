@@ -4,7 +4,7 @@
     tests/events.py            write the files
     tests/events.py --check    fail if a file differs from what this script writes
 
-The member "answer" of a body tells the demo endpoint what to answer; see ANSWERS.
+The field "answer" of a body chooses the response of the demo endpoint; see ANSWERS.
 """
 
 import base64
@@ -29,9 +29,9 @@ SECOND = 1_000
 DAY = 86_400 * SECOND
 MEBIBYTE = 1_048_576
 
-# ok → 200, rate-limit → 429 with `Retry-After: 5`, unavailable → 503, quota → 403 with reason quotaExceeded,
-# invalid → 400, hang → no answer, reset → connection reset. A body without the member gets 200, and so does a
-# text, unless it says `answer=…`.
+# ok → 200, rate-limit → 429 with `Retry-After: 5`, unavailable → 503, quota → 403 with reason
+# quotaExceeded, invalid → 400, hang → no response, reset → connection reset. A body without the field
+# gets 200, and so does a text without `answer=…`.
 ANSWERS = ("ok", "rate-limit", "unavailable", "quota", "invalid", "hang", "reset")
 
 
@@ -62,7 +62,7 @@ def md5(data):
 
 
 def md5_of_attributes(attributes):
-    """SQS's digest: names sorted; each of name, type, kind of value (1 text, 2 binary) and value with its length."""
+    """SQS's digest: by sorted names, the name, type, kind (1 text, 2 binary) and value of each, with lengths."""
 
     def sized(data):
         return struct.pack(">I", len(data)) + data
@@ -117,7 +117,7 @@ def rfc3339(epoch_ms):
 
 
 def copy_of(name, body, *, retry_count, sent, state):
-    """`body`, a JSON object, with our members at its end, as a copy sent at `sent` carries them."""
+    """`body`, a JSON object, with Requeue's fields at its end, as in a copy sent at `sent`."""
     members = {
         "retryCount": retry_count,
         "originalMessageId": message_id(name),
@@ -353,7 +353,7 @@ def main():
             stale.append(path.name)
     stale += [path.name for path in EVENTS.glob("*") if path.stem not in FILES]
     if stale:
-        sys.exit(f"not as tests/events.py writes them: {', '.join(sorted(stale))}")
+        sys.exit(f"out of date: {', '.join(sorted(stale))}; run tests/events.py")
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""What `requeue new` writes, as its reader goes on with it: `cargo test`, `cargo lambda watch`, `sam build` and `sam deploy`, on an emulator.
+"""The projects of `requeue new`, with the next steps of their reader: `cargo test`, `cargo lambda watch`, `sam build` and `sam deploy`.
 
-And the commands of `docs/start/http-target.md`, run by bash as they stand there.
+And the commands of `docs/start/http-target.md`, which bash runs as they stand there.
 
-Needs $REQUEUE_TEST_MINISTACK (endpoint URL) and, on the PATH, cargo-lambda, sam and node; `tests/run examples` sees to all. What `cargo test`
-has built of the dependencies is used again, so that seconds are enough.
+Needs $REQUEUE_TEST_MINISTACK (endpoint URL), and cargo-lambda, sam and node on the PATH. `tests/run
+examples` provides them. It uses the dependencies that `cargo test` has built, so it takes seconds.
 """
 
 import json
@@ -19,7 +19,8 @@ from deployed_test import ENDPOINT, ROOT, Queue, aws, wait_for
 from watch_test import Process, free_port
 
 PROJECTS = ROOT / "target" / "examples"
-# Compiles as `cargo build` does, with what is compiled already. The real one is used for the template in the root.
+# A cargo-lambda that compiles like `cargo build`, with the compiled dependencies. The template in the
+# root is built with the real one.
 CARGO_LAMBDA = """#!/bin/sh
 set -e
 test "$1 $2 $3 $4" = "lambda build --release --bin"
@@ -31,7 +32,7 @@ AWS = {"AWS_REGION": "us-east-1", "AWS_ACCESS_KEY_ID": "test", "AWS_SECRET_ACCES
 
 
 def run(*command, cwd=ROOT, **environment):
-    """What a command prints; its errors are shown when it fails."""
+    """Runs a command and returns its output. Shows its errors if it fails."""
     command = [str(word) for word in command]
     done = subprocess.run(command, cwd=cwd, env={**os.environ, **environment}, capture_output=True, text=True)
     if done.returncode:
@@ -59,7 +60,7 @@ def shared():
 
 
 def project(name, *options):
-    """A new project, with the versions of the repository, and with a dependency more: features that would otherwise be compiled anew."""
+    """A new project with the versions of the repository. One more dependency adds features, so that nothing is compiled anew."""
     directory = PROJECTS / name
     run(ROOT / "target" / "debug" / "requeue", "new", directory, *options)
     shutil.copy(ROOT / "Cargo.lock", directory)
@@ -88,7 +89,7 @@ class OwnHandler(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.orders = project("orders")
-        # First, since it builds what the others run.
+        # First, since it builds the programs for the other tests.
         cls.tests = run("cargo", "test", "--test", "life", cwd=cls.orders)
 
     def test_its_tests_pass(self):
@@ -111,7 +112,7 @@ class OwnHandler(unittest.TestCase):
     def test_a_busy_bank_is_asked_again_behind_a_queue_on_this_machine(self):
         port = str(free_port())
         command, function = (ROOT / "target" / "debug" / name for name in ("requeue", "orders"))
-        # Built without the tests' dependencies, as `cargo run` does.
+        # Built without the dependencies of tests, as by `cargo run`.
         run("cargo", "build", cwd=self.orders)
         served = Process(command, "serve", "--sqs-port", port, "--function", function)
         self.addCleanup(served.close)
@@ -136,7 +137,7 @@ class OwnHandler(unittest.TestCase):
         (stack,) = aws("cloudformation").describe_stacks(StackName="orders")["Stacks"]
         outputs = {output["OutputKey"]: output["OutputValue"] for output in stack["Outputs"]}
         queue = Queue(outputs["QueueUrl"], outputs["DeadLetterQueueUrl"], outputs["FunctionName"])
-        # What the emulator does not take from a template; see deployed_test.py.
+        # The emulator does not take these from a template; see deployed_test.py.
         queue.configure(BatchSize=10, MaximumBatchingWindowInSeconds=0, ScalingConfig={"MaximumConcurrency": 2})
         aws("lambda").put_function_recursion_config(FunctionName=queue.function, RecursiveLoop="Allow")
 

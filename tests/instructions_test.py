@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""What the hot path costs, in counts: the instructions of our own code and its crates, and allocations.
+"""The cost of the hot path in counts: instructions of the project's code and its crates, and allocations.
 
     tests/instructions_test.py            counts, and compares with benches/instructions/counts.json
     tests/instructions_test.py --write    counts, and writes that file
 
-The counts are the same on every x86-64 machine with AVX2: valgrind shows all of them the same processor. What libc spends is left out, since
-its versions differ; it is called for allocations, which are counted, and to copy and compare bytes.
+The counts are the same on every x86-64 machine with AVX2, since valgrind shows all of them the same
+processor. They leave out libc, since its versions differ. The code calls libc for allocations, which
+are counted, and to copy and compare bytes.
 """
 
 import json
@@ -22,7 +23,7 @@ ROOT = Path(__file__).resolve().parent.parent
 TABLE = ROOT / "benches/instructions/counts.json"
 PAGE = ROOT / "docs/project/performance.md"
 
-# Between two builds of the same code there is no difference. This leaves room for where a heap begins.
+# Two builds of the same code do not differ. These bounds leave room for the start of the heap.
 MOST, LEAST = 1.03, 0.90
 ALLOCATING = {"malloc", "calloc", "realloc", "posix_memalign", "aligned_alloc"}
 
@@ -36,7 +37,7 @@ def compiler():
 
 
 def build():
-    """The program of the cases: our own crate optimized, by what `cargo test` has built of all others."""
+    """The program of the cases: the library optimized, the other crates as `cargo test` has built them."""
     profile = "benches/instructions/profile.toml"
     messages = output(
         *("cargo", "build", "--locked", "--example", "instructions", "--config", profile),
@@ -47,7 +48,7 @@ def build():
 
 
 def count(program, case):
-    """What one call costs; see https://valgrind.org/docs/manual/cl-format.html for the format."""
+    """The cost of one call. The format: https://valgrind.org/docs/manual/cl-format.html."""
     counted = "instructions::counted"
     with tempfile.TemporaryDirectory() as directory:
         profile = Path(directory, "profile")
@@ -59,7 +60,7 @@ def count(program, case):
             raise RuntimeError(f"valgrind did not see {counted} return in {case}:\n{run.stdout}")
         lines = dump.read_text().splitlines()
 
-    # A name is written out once, beside the number that stands for it from then on.
+    # The first line with a name also has its number. Later lines have only the number.
     names, at = {}, {}
     instructions, calls = Counter(), Counter()
     of_callee = False
@@ -88,7 +89,7 @@ def write():
 
 
 def unlike_machine():
-    """Why counts of this machine would be others, if they would."""
+    """The reason why counts of this machine would differ, or None."""
     if (platform.system(), platform.machine()) != ("Linux", "x86_64"):
         return f"the counts are of Linux on x86-64, and this is {platform.system()} on {platform.machine()}"
     if "avx2" not in Path("/proc/cpuinfo").read_text().split():
@@ -108,7 +109,7 @@ class Instructions(unittest.TestCase):
         cls.counted = count_all()
 
     def compare(self, what, is_wrong, remedy):
-        """Fails with every case whose count is wrong beside that of the table."""
+        """Fails with every case whose count is wrong compared with the table."""
         wrong = []
         for case, counts in self.counted.items():
             now, then = counts[what], self.table.get(case, counts)[what]

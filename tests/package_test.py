@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is published: which files, how large, and with which metadata. `tests/publish` also compiles it."""
+"""The published packages: files, size and metadata. `tests/publish` also compiles them."""
 
 import json
 import re
@@ -9,7 +9,7 @@ import unittest
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-# In kilobytes: a quarter more than what there is.
+# In kilobytes: a quarter more than the size today.
 SIZES = {"requeue": 320, "requeue-aws": 25, "requeue-cli": 220, "requeue-embedded": 85, "requeue-lambda": 100, "requeue-sqs": 15}
 FILES = re.compile(r"(Cargo\.(toml|toml\.orig|lock)|\.cargo_vcs_info\.json|README\.md|CHANGELOG\.md|LICENSE-(APACHE|MIT)|src/.*\.rs|templates/[^/]*)")
 
@@ -25,7 +25,7 @@ class Packages(unittest.TestCase):
         cls.packages = {package["name"]: package for package in metadata["packages"] if package["publish"] is None}
         unpublished = [package["name"] for package in metadata["packages"] if package["publish"] is not None]
         exclude = [part for name in unpublished for part in ("--exclude", name)]
-        # So that nothing is asked of the registry below, which takes longer than all the rest.
+        # Fetches first: the command below then asks the registry nothing, which would take longest.
         cargo("fetch", "--quiet", "--locked")
         cargo("package", "--quiet", "--locked", "--offline", "--workspace", *exclude, "--no-verify", "--allow-dirty")
         cls.directory = Path(metadata["target_directory"], "package")
@@ -56,7 +56,8 @@ class Packages(unittest.TestCase):
         self.assertIn("templates/http.yaml", expected)
         files = self.files(self.packages["requeue-cli"])
         self.assertEqual({file for file in files if file.startswith("templates/")}, set(expected))
-        # Links to files of the repository, which are files in the package. A whole diff would take minutes.
+        # The templates are links in the repository, and files in the package. A whole diff would take
+        # minutes.
         self.assertEqual([file for file, text in expected.items() if files[file] != text], [])
 
     def test_a_package_says_what_it_is_and_where_it_comes_from(self):
@@ -69,7 +70,7 @@ class Packages(unittest.TestCase):
             self.assertEqual(len({package[key] for package in self.packages.values()}), 1, key)
 
     def test_a_public_type_may_grow_or_says_why_not(self):
-        """What is `pub` is public, as the lint `unreachable_pub` sees to."""
+        """Every `pub` item is public: the lint `unreachable_pub` ensures it."""
         closed = []
         for name in ("requeue", "requeue-embedded", "requeue-lambda", "requeue-sqs"):
             directory = ROOT if name == "requeue" else ROOT / "crates" / name
@@ -90,7 +91,7 @@ class Packages(unittest.TestCase):
         self.assertIn("FailureClass", closed)
 
     def test_a_feature_only_adds(self):
-        """A public field or variant that a feature adds would break those who do not ask for the feature."""
+        """A public field or variant behind a feature would break users without the feature."""
         for name in self.packages:
             directory = ROOT if name == "requeue" else ROOT / "crates" / name
             for path in directory.glob("src/**/*.rs"):

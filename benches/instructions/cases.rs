@@ -1,7 +1,7 @@
-//! What each message goes through, one case at a time, for its instructions to be counted:
-//! `tests/instructions_test.py` does.
+//! The work on each message, one case at a time. `tests/instructions_test.py` counts the
+//! instructions.
 //!
-//! With the name of a case it runs that one, and with none it prints the names.
+//! With the name of a case as argument, the program runs that case. Without, it prints the names.
 
 use std::hint::black_box;
 use std::time::{Duration, SystemTime};
@@ -18,7 +18,7 @@ fn case<T>(name: impl Into<String>, work: impl Fn() -> T + 'static) -> Case {
     (name.into(), Box::new(move || drop(black_box(work()))))
 }
 
-/// What is counted. Something is left to do after the call, so that it is no jump.
+/// The counted function. Work follows the call, so that the compiler does not turn it into a jump.
 #[inline(never)]
 fn counted(work: &dyn Fn()) {
     work();
@@ -30,7 +30,7 @@ fn main() {
     if let Some((_, work)) =
         cases.iter().find(|(name, _)| std::env::args().any(|argument| argument == *name))
     {
-        // What happens once in a process: symbols bound, tables filled.
+        // The first call also binds symbols and fills tables, once in a process.
         work();
         counted(work);
     } else {
@@ -42,7 +42,7 @@ fn main() {
 
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
-    // The usual, and one that bills as a second request.
+    // A usual size, and one that SQS bills as a second request.
     for size in [600, 65_536] {
         let first = object(size);
         cases.push(case(format!("read_first_delivery_{size}"), move || {

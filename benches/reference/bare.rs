@@ -1,5 +1,5 @@
-//! The least that a Lambda on an SQS queue can be in Rust: reads the event and answers that
-//! everything is done.
+//! The smallest Lambda on an SQS queue in Rust: it reads the event and responds that every message
+//! completed.
 
 use aws_lambda_events::sqs::{SqsBatchResponse, SqsEvent};
 use lambda_runtime::{Error, LambdaEvent, service_fn};

@@ -1,6 +1,6 @@
-//! A retry as one writes it by hand, and writes it well: copies with a count and a delay, ten in a
-//! request, sixteen requests at once; what SQS confirms by name is deleted, the rest is answered
-//! with. It reads no body and bounds nothing else.
+//! A good retry written by hand: copies with a count and a delay, ten in a request, sixteen requests
+//! at once. It deletes the messages whose copies SQS confirms by name, and reports the others as
+//! failed. It reads no body and has no other bounds.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use lambda_runtime::{Error, LambdaEvent, service_fn};
 
 const MAX_REQUESTS_AT_ONCE: usize = 16;
 
-/// The copies of ten messages; returns the ids of those that stay.
+/// Sends the copies of ten messages. Returns the ids of the messages that stay.
 async fn retry(client: &Client, url: &str, messages: &[SqsMessage]) -> Vec<String> {
     let id = |message: &SqsMessage| message.message_id.clone().unwrap_or_default();
     let entries = messages.iter().enumerate().map(|(at, message)| {

@@ -1,5 +1,5 @@
-//! A Lambda on the library whose handler does nothing: each message is done, or with `OUTCOME=fail`
-//! is to be retried.
+//! A Lambda on the library whose handler does nothing: each message completes, or with
+//! `OUTCOME=fail` fails.
 
 use requeue::{Error, Failure, Message};
 

@@ -1,4 +1,4 @@
-//! A Lambda Runtime API on loopback and a function's process, between which time is taken.
+//! A Lambda Runtime API on loopback and the process of a function, with the time between the two.
 
 use std::fs::DirEntry;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use tokio::sync::{Mutex as AsyncMutex, mpsc};
 
 use crate::sqs::Sqs;
 
-/// Longer than anything that is measured takes.
+/// Longer than any measurement takes.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// An answer of the function.
+/// The response of the function.
 pub struct Answer {
-    /// Since its event was handed out.
+    /// Since the function got its event.
     pub took: Duration,
     at: Instant,
 }
@@ -60,24 +60,24 @@ impl Function {
         Self { events, answers, process, started, _server: server }
     }
 
-    /// Hands out one event, and waits for its answer.
+    /// Gives the function one event, and waits for the response.
     pub async fn invoke(&mut self, event: &Bytes) -> Answer {
         self.events.send(event.clone()).await.expect("the server runs");
         let answer = tokio::time::timeout(TIMEOUT, self.answers.recv()).await;
         answer.expect("the function answers in time").expect("the server runs")
     }
 
-    /// From the start of the process to its answer to this event.
+    /// From the start of the process to its response to this event.
     pub async fn first(&mut self, event: &Bytes) -> Duration {
         self.invoke(event).await.at - self.started
     }
 
-    /// What Linux tells of it.
+    /// A file of Linux about the process.
     fn path(&self, file: &str) -> PathBuf {
         PathBuf::from(format!("/proc/{}/{file}", self.process.id().expect("it runs")))
     }
 
-    /// The most memory that it ever had, in KiB.
+    /// The peak memory of the process, in KiB.
     pub fn peak_kib(&self) -> f64 {
         let status = std::fs::read_to_string(self.path("status")).expect("Linux");
         let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("Linux");
@@ -130,7 +130,7 @@ async fn answer(shared: Arc<Shared>, request: Request<Incoming>) -> Response<Ful
     let _ = request.into_body().collect().await;
     let at = Instant::now();
     let took = at - *shared.handed_out.lock().expect("no panic");
-    // Nobody waits for it only when the measurement is over.
+    // The receiver is gone once the measurement is over.
     let _ = shared.answers.send(Answer { took, at }).await;
     http::status(StatusCode::ACCEPTED)
 }

@@ -1,9 +1,9 @@
-//! Requeue beside Lambdas that do less, in one run on one machine. `benches/compare` builds all of
-//! them and starts this.
+//! Compares Requeue with Lambdas that do less, in one run on one machine. `benches/compare` builds
+//! all of them and starts this program.
 //!
-//! What is compared are ratios and counts. Times in milliseconds hold for one machine alone, and
-//! nothing fails by them; a count that is off does. `cargo test --bench side_by_side` takes the
-//! counts alone, of what `cargo build --example ours` has built.
+//! It compares ratios and counts. A wrong count fails; a time does not, since milliseconds hold for
+//! one machine alone. `cargo test --bench side_by_side` takes the counts alone, with the program
+//! that `cargo build --example ours` has built.
 
 #![allow(missing_docs, unreachable_pub)]
 #![allow(
@@ -39,15 +39,15 @@ const ROUNDS: usize = 400;
 const STARTS: usize = 40;
 
 const FAIL: (&str, &str) = ("OUTCOME", "fail");
-/// The references write no log, where ours has a line for each batch and each failure.
+/// Switches off Requeue's lines for batches and failures, since the references write no log.
 const QUIET: (&str, &str) = ("AWS_LAMBDA_LOG_LEVEL", "ERROR");
 
-/// What is built in the same way as this program, beside it.
+/// An example, which cargo built in the same way as this program, beside it.
 fn example(name: &str) -> PathBuf {
     std::env::current_exe().unwrap().ancestors().nth(2).unwrap().join("examples").join(name)
 }
 
-/// The ready Lambda as it is deployed, without what examples and benchmarks need.
+/// The ready Lambda as it is deployed, without the features that examples and benchmarks need.
 fn requeue_lambda() -> PathBuf {
     std::env::var_os("REQUEUE_BENCH_LAMBDA").expect("benches/compare says where it is").into()
 }
@@ -56,7 +56,7 @@ fn millis(duration: Duration) -> f64 {
     duration.as_secs_f64() * 1_000.0
 }
 
-/// The most memory that it ever had.
+/// The peak memory of the process.
 fn mib(function: &Function) -> f64 {
     function.peak_kib() / 1_024.0
 }
@@ -73,7 +73,7 @@ async fn invocations(function: &mut Function, event: &Bytes, rounds: usize) -> f
     median(took)
 }
 
-/// The same of two functions, which take turns.
+/// Milliseconds of invocations of two functions, which take turns.
 async fn side_by_side(
     one: &mut Function,
     other: &mut Function,
@@ -203,8 +203,8 @@ async fn delivered(table: &mut Table) {
     table.row("start of the one by hand to its first answer", "ms", by_hand, None, Bound::None);
 }
 
-/// The first retry of a process: credentials, client, certificates, connection and TLS are all in
-/// it, its start is not.
+/// The first retry of a process. It includes credentials, client, certificates, connection and TLS,
+/// but not the start of the process.
 async fn first_retry(table: &mut Table) {
     let certificate = Certificate::new("127.0.0.1", &[b"http/1.1"]);
     let system = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt"];
@@ -225,7 +225,7 @@ async fn first_retry(table: &mut Table) {
     let target = target.await;
     let url = target.url();
     let environment = [("SSL_CERT_FILE", file), ("REQUEUE_TARGET_URL", &url)];
-    // The one by hand knows nothing but failures.
+    // The function by hand fails every message, so its first event has none.
     let functions = [(requeue_lambda(), event(10, 100)), (example("by_hand"), event(0, 0))];
     let (ten, mut took, mut cpu) =
         (event(10, 100), [const { Vec::new() }; 2], [const { Vec::new() }; 2]);
@@ -288,7 +288,7 @@ async fn large(table: &mut Table) {
     );
 }
 
-/// What each invocation costs at SQS, the same on every machine.
+/// The requests to SQS for each invocation, the same on every machine.
 async fn requests(table: &mut Table) {
     const INVOCATIONS: usize = 5;
     let sqs = Sqs::start(Duration::ZERO).await;
@@ -309,7 +309,7 @@ async fn requests(table: &mut Table) {
 async fn main() -> ExitCode {
     let mut table = Table::default();
     requests(&mut table).await;
-    // Which `cargo bench` adds, and `cargo test` does not.
+    // `cargo bench` adds this argument, and `cargo test` does not.
     let with_times = std::env::args().any(|argument| argument == "--bench");
     if with_times {
         all_done(&mut table).await;
@@ -324,7 +324,7 @@ async fn main() -> ExitCode {
         eprintln!("{miscount}");
     }
     if !with_times {
-        // As every other test closes, so that it can be counted in.
+        // The closing line of every other test, so that `tests/run` counts this one too.
         let result = if miscounts.is_empty() { "ok" } else { "FAILED" };
         println!(
             "test result: {result}. {} passed; {} failed",

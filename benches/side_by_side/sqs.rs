@@ -1,4 +1,4 @@
-//! As much of SQS as settling needs: confirms every entry, after a while, and counts.
+//! The part of SQS that settling needs: it confirms every entry after a latency, and counts requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,7 +13,7 @@ use tokio_rustls::TlsAcceptor;
 #[derive(Default)]
 struct Shared {
     requests: AtomicU64,
-    /// So many requests are answered with 503.
+    /// The number of requests that get a 503.
     refusals: AtomicU64,
 }
 
@@ -54,7 +54,7 @@ impl Sqs {
         self.server.url()
     }
 
-    /// How many requests came since this was asked last.
+    /// The number of requests since the last call of this function.
     pub fn requests(&self) -> f64 {
         self.shared.requests.swap(0, Ordering::SeqCst) as f64
     }

@@ -1,11 +1,11 @@
-//! What was measured, beside what was to be reached.
+//! The table of measurements and their bounds.
 
 use serde_json::json;
 
-/// What a measurement must not exceed.
+/// The bound of a measurement.
 #[derive(Clone, Copy)]
 pub enum Bound {
-    /// So many times the reference.
+    /// At most this many times the reference.
     Times(f64),
     AtMost(f64),
     Exactly(f64),
@@ -51,7 +51,7 @@ impl Table {
         eprintln!("{what}: {measured:.3} {unit}");
     }
 
-    /// As a table on the standard error, and as JSON on the standard output.
+    /// Prints a table on the standard error, and JSON on the standard output.
     pub fn print(&self) {
         eprintln!(
             "\n{:<52} {:>12} {:>12} {:>7} {:>10}",
@@ -85,8 +85,7 @@ impl Table {
         println!("{}", json!(rows.collect::<Vec<_>>()));
     }
 
-    /// The counts that are off, each in a sentence. Times are none of them, since they differ from
-    /// machine to machine.
+    /// The wrong counts, each in a sentence. Without times, which differ from machine to machine.
     pub fn miscounts(&self) -> Vec<String> {
         let miscount = |row: &Row| match row.bound {
             Bound::Exactly(count) if row.passes() == Some(false) => {

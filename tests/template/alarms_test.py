@@ -1,4 +1,4 @@
-"""When the template's alarms go off, and whom they tell."""
+"""When the template's alarms go off, what they say, and where they send it."""
 
 import re
 import unittest
@@ -27,7 +27,8 @@ SUBJECTS = {
 }
 
 VISIBLE = "ApproximateNumberOfMessagesVisible"
-# An alarm, the measurements of a period, and whether it goes off: at the threshold, beyond it, and for the wrong thing.
+# An alarm, the measurements of a period, and whether it goes off: at the threshold, beyond it, and by
+# another metric.
 CASES = [
     ("DeadLettersAlarm", {f"Maximum {VISIBLE} of dead letters": 0}, False),
     ("DeadLettersAlarm", {f"Maximum {VISIBLE} of dead letters": 1}, True),
@@ -37,7 +38,7 @@ CASES = [
     ("MessageAgeAlarm", {"Maximum MessageAge of ours": 900, "Maximum ApproximateAgeOfOldestMessage of queue": 900}, False),
     ("MessageAgeAlarm", {"Maximum MessageAge of ours": 901, "Maximum ApproximateAgeOfOldestMessage of queue": 5}, True),
     ("MessageAgeAlarm", {"Maximum MessageAge of ours": 901}, True),
-    # Nothing is received, for example because the mapping is disabled.
+    # The function receives nothing, for example because the mapping is disabled.
     ("MessageAgeAlarm", {"Maximum ApproximateAgeOfOldestMessage of queue": 901}, True),
     ("ErrorRateAlarm", {"Sum Failed of ours": 1, "Sum Completed of ours": 1}, False),
     ("ErrorRateAlarm", {"Sum Failed of ours": 9}, False),
@@ -65,7 +66,7 @@ def measurement(metric, statistic):
 
 
 def queries(alarm):
-    """What an alarm reads, by identifier: measurements and expressions, and the identifier that it compares."""
+    """The measurements and expressions of an alarm, by identifier, and the identifier that it compares."""
     if "MetricName" in alarm:
         return {"value": measurement(alarm, alarm.get("Statistic") or alarm["ExtendedStatistic"])}, {}, "value"
     read, expressions = {}, {}
@@ -81,7 +82,7 @@ def queries(alarm):
 def computed(expression, values, fills):
     """The value of an expression of metric math in one period, or None when there is none.
 
-    It is not documented whether FILL also fills a metric that has no data at all; `fills` says.
+    AWS does not document whether FILL also fills a metric without any data; `fills` decides.
     """
 
     def over(function):
@@ -143,7 +144,7 @@ class Alarms(unittest.TestCase):
             (period,) = {query["Period"] for query in queried}
             periods[name] = period * alarm["EvaluationPeriods"]
             self.assertNotIn("DatapointsToAlarm", alarm)
-        # A message that waits for long is received every 15 minutes; the breaker lets a call through every 30 seconds.
+        # A waiting message is received every 15 minutes. The breaker lets a call through every 30 seconds.
         self.assertGreaterEqual(periods["MessageAgeAlarm"], 900)
         self.assertGreaterEqual(periods["ErrorRateAlarm"], 10 * 30)
         longest = max(map(int, cloudformation()["Parameters"]["FunctionTimeout"]["AllowedValues"]))

@@ -1,6 +1,6 @@
-"""The stack as two emulators' CloudFormation make it: queues, redrive policy, mapping and role, read back, and a topic that feeds it.
+"""The stack in the CloudFormation of two emulators: queues, redrive policy, mapping, role, and a topic that feeds the queue.
 
-Needs $REQUEUE_TEST_MOTO and $REQUEUE_TEST_MINISTACK (endpoint URLs); `tests/run template` sees to them.
+Needs $REQUEUE_TEST_MOTO and $REQUEUE_TEST_MINISTACK (endpoint URLs). `tests/run template` provides them.
 """
 
 import io
@@ -19,14 +19,14 @@ DAY = 86_400
 
 
 class Emulator:
-    """An account of its own for each test class, whose stacks have neither alarms nor dashboard: both emulators know too few of them."""
+    """An account for each test class. Its stacks have no alarms and no dashboard, since both emulators support too little of them."""
 
     def __init__(self, endpoint):
         self.endpoint = endpoint
         data = io.BytesIO()
         with zipfile.ZipFile(data, "w") as archive:
             archive.writestr("bootstrap", "#!/bin/sh\n")
-        # Where the translated template has the function's code.
+        # The place of the function's code in the translated template.
         self.client("s3").create_bucket(Bucket="bucket")
         self.client("s3").put_object(Bucket="bucket", Key="key", Body=data.getvalue())
 
@@ -35,7 +35,7 @@ class Emulator:
         return boto3.client(service, endpoint_url=self.endpoint, region_name="us-east-1", **credentials)
 
     def create(self, template, **given):
-        """The name and outputs of a new stack."""
+        """Makes a stack, and returns its name and outputs."""
         name = f"stack-{uuid.uuid4().hex[:8]}"
         parameters = [{"ParameterKey": key, "ParameterValue": str(value)} for key, value in given.items()]
         cloudformation = self.client("cloudformation")
@@ -60,7 +60,7 @@ class Created(unittest.TestCase):
     def setUpClass(cls):
         cls.moto = Emulator(MOTO)
         given = {**GIVEN, "MaxReceiveCount": 7, "FunctionTimeout": 30, "BatchSize": 5, "MaximumConcurrency": 4}
-        # With the conditions evaluated, since this emulator leaves a hole in a list where there is AWS::NoValue.
+        # With the conditions evaluated, since this emulator leaves a hole in a list for AWS::NoValue.
         template = {section: made(cloudformation(), section, **given) for section in ("Resources", "Outputs")}
         cls.name, cls.outputs = cls.moto.create(template)
 
@@ -93,7 +93,7 @@ class Created(unittest.TestCase):
         names = self.moto.client("iam").list_role_policies(RoleName=role)["PolicyNames"]
         self.assertEqual(sorted(names), ["Logs", "Queue"])
         policy = self.moto.client("iam").get_role_policy(RoleName=role, PolicyName="Queue")["PolicyDocument"]
-        # A text in place of the document: the emulator's way.
+        # The emulator has a text instead of the document.
         self.assertIn(f"'Resource': '{self.outputs['QueueArn']}'", str(policy))
 
     def test_the_outputs_are_exported(self):

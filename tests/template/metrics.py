@@ -1,4 +1,4 @@
-"""The metrics in the namespace Requeue, as the function emits them: read from its source."""
+"""The metrics in the namespace Requeue, read from the function's source."""
 
 import re
 

@@ -1,4 +1,4 @@
-"""The template of `examples/own-handler`: what must be kept when a function of one's own takes the ready Lambda's place."""
+"""The template of `examples/own-handler`: the properties that a function of your own must keep."""
 
 import json
 import re
@@ -69,7 +69,7 @@ class OwnHandler(unittest.TestCase):
         self.assertEqual(self.resources["Function"]["Metadata"]["BuildProperties"], {"Binary": name})
 
     def test_cargo_lambda_leaves_a_panic_to_one_message(self):
-        # Otherwise it builds with `panic = "abort"`.
+        # Without this line, cargo-lambda builds with `panic = "abort"`.
         self.assertIn('\nprofile.release.panic = "unwind"', (PATH.parent / "Cargo.toml").read_text())
 
 

@@ -1,4 +1,4 @@
-"""What the template's parameters take, refuse and set."""
+"""The template's parameters: the texts that they accept and refuse, and the settings that they set."""
 
 import json
 import re
@@ -8,7 +8,7 @@ from stack import KEY, PARAMETER, ROOT, SECRET, TOPIC, cloudformation, deployed,
 
 DAY = 86_400
 
-# Each optional parameter with its variable, texts that it takes and texts that it refuses.
+# Each optional parameter with its variable, texts that it accepts and texts that it refuses.
 OPTIONAL = {
     "Method": ("METHOD", ["PUT", "PATCH"], ["GET", "put"]),
     "ContentType": ("CONTENT_TYPE", ["text/csv", "text/plain; charset=utf-8"], ["text", "/csv", " "]),
@@ -171,7 +171,7 @@ class Parameters(unittest.TestCase):
             self.assertFalse(self.refused(Monitoring="alarms", **told))
         self.assertFalse(self.refused(Monitoring="none"))
 
-    # That messages outlive every preset is for tests/batch/retention.rs to say, which knows the presets.
+    # tests/batch/retention.rs compares with the presets themselves.
     def test_messages_outlive_the_longest_retries_and_leave_four_days_to_look_at_a_dead_letter(self):
         periods = self.parameters["MessageRetentionPeriod"]["AllowedValues"]
         self.assertGreater(min(periods), 2 * DAY + 900)

@@ -1,4 +1,4 @@
-"""What the template says of the queues, the mapping and the function."""
+"""The properties of the queues, the mapping and the function in the template."""
 
 import unittest
 

@@ -1,4 +1,4 @@
-"""What the template's role and the policies in infra/policies allow."""
+"""The permissions of the template's role and of the policies in infra/policies."""
 
 import json
 import re
@@ -24,7 +24,7 @@ def granted(documents):
 
 
 def shared():
-    """The policy documents in infra/policies, by name, their resources in the template's words."""
+    """The policy documents in infra/policies, by name, with the template's names of resources."""
     found = {}
     for path in POLICIES.glob("*.json"):
         text = re.sub(r'"\$\{(\w+)\.Arn\}"', r'{"Fn::GetAtt": ["\1", "Arn"]}', path.read_text())

@@ -22,7 +22,7 @@ PARAMETER = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders/signing"
 KEY = "arn:aws:kms:eu-west-1:123456789012:key/1234abcd-12ab-34cd-56ef-1234567890ab"
 TOPIC = "arn:aws:sns:eu-west-1:123456789012:orders"
 
-# Every part of the template that is there only when it is asked for.
+# A value for every parameter that adds an optional part to the template.
 EVERYTHING = {
     "DeadLetterMode": "direct",
     "SecretArns": SECRET,
@@ -54,7 +54,7 @@ def translated(template):
 
 @functools.cache
 def cloudformation():
-    """The template's CloudFormation. To be read only."""
+    """The template's CloudFormation. Do not change it."""
     return translated(template())
 
 
@@ -71,7 +71,7 @@ NO_VALUE = object()
 
 
 def reading(template, **given):
-    """A function that gives a node's value with these parameters, as far as it is known before anything is made."""
+    """A function that evaluates a node with these parameters, as far as possible before deployment."""
     parameters = {}
     for name, parameter in template["Parameters"].items():
         text = str(given.pop(name, parameter.get("Default", "")))
@@ -119,7 +119,7 @@ def reading(template, **given):
 
 
 def made(template, section, **given):
-    """The resources or outputs of a translated template that there are with these parameters."""
+    """The resources or outputs of a translated template with these parameters."""
     value = reading(template, **given)
     entries = template[section].items()
     return {
@@ -134,7 +134,7 @@ def deployed(template, **given):
 
 
 def refusals(template, **given):
-    """What the rules say against these parameters."""
+    """The descriptions of the rules that refuse these parameters."""
     value = reading(template, **given)
     return [
         assertion["AssertDescription"]

@@ -1,4 +1,4 @@
-"""The template as a whole: linters look neither into SAM's resources nor behind conditions."""
+"""The template as a whole. Linters look neither into SAM's resources nor behind conditions."""
 
 import itertools
 import json
@@ -17,7 +17,7 @@ class Whole(unittest.TestCase):
         self.assertEqual(lint(self.translated), "")
 
     def test_it_is_made_without_a_bucket(self):
-        # What CloudFormation takes with the request itself.
+        # CloudFormation's limit for a template in the request itself.
         self.assertLessEqual(len(json.dumps(self.translated)), 51_200)
 
     def test_what_there_is_with_all_optional_parameters_lints_clean(self):
