@@ -71,7 +71,7 @@
 //! | change the class of an error or a response | [`classify::Rules`], in code or in the policy document | none |
 //! | see a message again later, without a failure | [`Failure::postpone`] | |
 //! | change delays, retries and age | [`policy::RetryPolicy`], with the built-in ones in seconds | `standard` |
-//! | leave a failing service alone | [`policy::CircuitBreaker`], [`max_pause`](policy::RetryPolicy::max_pause) | after five failures in a row; 60 s at most |
+//! | leave a failing service alone | [`policy::CircuitBreaker`], [`max_pause`](policy::RetryPolicy::max_pause) | circuit: five failures in a row, of five messages; pause: 60 s at most |
 //! | keep one tenant's failures from the others | [`scoped`], or [`Handler::scope`], with a [`Scope`] | one scope |
 //! | work on several queues, with a policy each | [`Settings::policy_for`] | one policy |
 //! | let messages wait without copies | [`Strategy`], with the cost of each | in a copy; by the visibility timeout on a FIFO queue |

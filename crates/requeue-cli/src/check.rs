@@ -187,11 +187,14 @@ fn protection(policy: &RetryPolicy) -> String {
     let circuit = match &policy.circuit_breaker {
         Some(CircuitBreaker { threshold, reset_timeout, .. }) => {
             let failures = if *threshold > 1 {
-                format!("{threshold} failed messages in a row")
+                format!("{threshold} failures in a row, of {threshold} messages")
             } else {
-                "each failed message".to_owned()
+                "each failure".to_owned()
             };
-            format!("opens after {failures}, for at most {} at a time", span(*reset_timeout))
+            format!(
+                "opens after {failures}; stays open for at most {} at a time",
+                span(*reset_timeout)
+            )
         }
         None => "never opens".to_owned(),
     };

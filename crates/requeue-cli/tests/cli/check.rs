@@ -62,8 +62,8 @@ fn what_protects_the_downstream_service_is_told() {
             [
                 "pause, if the downstream service names a delay: holds messages back for at most \
                  60 s",
-                "circuit breaker: opens after 5 failed messages in a row, for at most 30 s at a \
-                 time",
+                "circuit breaker: opens after 5 failures in a row, of 5 messages; stays open \
+                 for at most 30 s at a time",
                 "deferrals: at most 100 in a row for each message; each lasts at most 60 s or the \
                  rest of the pause, and jitter can double it",
             ],
@@ -82,7 +82,7 @@ fn what_protects_the_downstream_service_is_told() {
             [
                 "pause, if the downstream service names a delay: holds messages back for at most \
                  90 s",
-                "circuit breaker: opens after each failed message, for at most 500 ms at a time",
+                "circuit breaker: opens after each failure; stays open for at most 500 ms at a time",
                 "deferrals: at most 100 in a row for each message; each lasts at most 60 s or the \
                  rest of the pause, and jitter can double it",
             ],
