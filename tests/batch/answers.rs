@@ -1,5 +1,5 @@
-//! What SQS answers, as bytes: an original is deleted only if the answer confirms its copy by id,
-//! whatever else it says.
+//! Responses of SQS, as bytes: Requeue deletes an original only if the response confirms its copy
+//! by id, whatever else the response says.
 
 use std::sync::{Arc, Mutex};
 

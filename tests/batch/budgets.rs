@@ -1,5 +1,5 @@
-//! Nothing goes round for ever, nothing is given up too early, and nobody works in vain on what is
-//! given up.
+//! No message is retried for ever or given up too early, and no handler runs for a given-up
+//! message.
 
 use std::time::SystemTime;
 

@@ -1,4 +1,4 @@
-//! How calls to SQS are tried again: how often, after which pauses, and until when.
+//! The retries of failed calls to SQS: their number, pauses and end.
 
 use std::time::Duration;
 

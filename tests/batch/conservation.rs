@@ -1,6 +1,6 @@
-//! Whatever goes wrong with whichever request, six things hold: nothing is lost, nothing is deleted
-//! before its copy is confirmed, every bound is kept, the response names messages of the batch once
-//! each, payloads stay unchanged, and nothing secret is logged.
+//! Any request may fail in any way, and six things hold. Requeue loses nothing, deletes no message
+//! before its copy is confirmed, and keeps every bound. The response names messages of the batch,
+//! once each. Payloads stay unchanged, and no log line has a secret.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

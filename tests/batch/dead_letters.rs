@@ -1,5 +1,4 @@
-//! The mode `annotate`: a message that is given up says why, its handler runs once, and it is SQS
-//! that moves it.
+//! The mode `annotate`: a given-up message says why, its handler runs once, and SQS moves it.
 
 use std::time::Duration;
 

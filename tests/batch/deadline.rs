@@ -1,5 +1,5 @@
-//! The invocation ends before its deadline, whatever handlers and queue do, and loses nothing by
-//! that.
+//! The invocation ends before its deadline without losing a message, whatever handlers and queue
+//! do.
 
 use std::time::Duration;
 

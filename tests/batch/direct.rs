@@ -1,5 +1,4 @@
-//! The mode `direct`: what is given up is sent to a dead-letter queue that the function knows by
-//! its URL.
+//! The mode `direct`: the function sends given-up messages to a dead-letter queue by its URL.
 
 use aws_sdk_sqs::operation::send_message::builders::SendMessageFluentBuilder;
 use requeue::embedded::Fault;

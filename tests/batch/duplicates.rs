@@ -1,4 +1,4 @@
-//! The same message twice in one batch, and records that have no id.
+//! The same message twice in one batch, and records without an id.
 
 use requeue::embedded::Fault;
 use requeue::{Failure, InvocationError, Settlement};

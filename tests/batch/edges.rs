@@ -1,5 +1,5 @@
-//! Where the ordinary paths meet: defects at the end of an invocation, blocked threads, settings
-//! and answers at their extremes.
+//! Edge cases: defects at the end of an invocation, blocked threads, and extreme settings and
+//! responses.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};

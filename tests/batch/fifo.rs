@@ -1,4 +1,4 @@
-//! FIFO queues: nothing is sent again, and order holds within a group.
+//! FIFO queues: Requeue sends nothing again, and order holds within a group.
 
 use requeue::Failure;
 use requeue::embedded::Fault;

@@ -1,5 +1,5 @@
-//! Random histories of FIFO queues: whatever fails how often in which batch, each group keeps its
-//! order, nothing is sent again, and nothing reaches the dead-letter queue without a call.
+//! Random histories of FIFO queues. Whatever fails, each group keeps its order, nothing is sent
+//! again, and nothing reaches the dead-letter queue without a call.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};

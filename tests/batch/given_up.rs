@@ -1,4 +1,4 @@
-//! The mode `redrive`: SQS delivers what was given up until it moves it, and the environment that
+//! The mode `redrive`: SQS delivers a given-up message until it moves it, and the environment that
 //! gave it up does not handle it again.
 
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Whatever hangs, at whatever step, and however long it hangs: the response is out before the
-//! deadline, and every message is where it can be found.
+//! Any step may hang for any time: the response is out before the deadline, and SQS still has every
+//! message.
 
 use std::collections::BTreeSet;
 

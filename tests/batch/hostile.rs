@@ -1,5 +1,5 @@
-//! Handlers and hosts at their worst: each message has its verdict all the same, in time, and its
-//! neighbours do not feel it.
+//! Handlers and hosts at their worst: Requeue still settles each message in time, and its
+//! neighbours are not affected.
 
 use std::future::{Future, pending, poll_fn};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

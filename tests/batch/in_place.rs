@@ -1,5 +1,5 @@
-//! The strategy `visibility` on a standard queue: a message waits in its place, and nothing is
-//! sent.
+//! The strategy `visibility` on a standard queue: a message waits by its visibility timeout, and
+//! Requeue sends nothing.
 
 use std::time::Duration;
 

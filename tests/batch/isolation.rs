@@ -1,4 +1,4 @@
-//! One record never changes what happens to its neighbours.
+//! One record never changes the outcome of its neighbours.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

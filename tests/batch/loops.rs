@@ -1,5 +1,5 @@
-//! Lambda's recursive loop detection: where it is on, nothing that this library sends comes near
-//! its limit.
+//! Lambda's recursive loop detection: while it is on, no message of this library comes near its
+//! limit.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! One batch and what becomes of it, over the real SDK client and an embedded queue, in virtual
-//! time.
+//! One batch and its outcomes, over the real SDK client and an embedded queue, in virtual time.
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 

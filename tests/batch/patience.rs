@@ -1,5 +1,4 @@
-//! Long waits: nobody is called in vain, no retry is used up by waiting, and nothing is forgotten
-//! meanwhile.
+//! Long waits: no handler runs in vain, a wait uses no retry, and nothing is forgotten meanwhile.
 
 use std::time::Duration;
 

@@ -1,5 +1,5 @@
-//! What a producer asks of the retries of its own message: kept where it is tighter than the
-//! policy, on every way that a message waits.
+//! A producer's limits for its own message: Requeue keeps them if they are tighter than the policy,
+//! however the message waits.
 
 use std::time::Duration;
 

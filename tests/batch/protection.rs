@@ -1,5 +1,5 @@
-//! What is called is left alone when it asks for a pause or does not work; its messages wait in the
-//! queue, and none is lost or given up for that.
+//! Requeue leaves a downstream service alone while it asks for a pause or fails. The messages wait
+//! in the queue, and none is lost or given up for that.
 
 use std::collections::BTreeMap;
 

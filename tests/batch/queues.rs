@@ -1,4 +1,4 @@
-//! Which queue a copy goes to, and batches as large as Lambda makes them.
+//! The target queue of a copy, and batches as large as Lambda makes them.
 
 use std::time::Duration;
 

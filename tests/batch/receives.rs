@@ -1,5 +1,5 @@
-//! Receives that end without an answer — throttled, timed out, crashed — and what they may cost a
-//! message that was never attempted.
+//! Receives that end without a response — throttled, timed out, crashed — and their cost for a
+//! message without an attempt.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

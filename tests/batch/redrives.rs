@@ -1,5 +1,5 @@
-//! A redrive is told from everything that only looks like one: slow handlers, slow sends, hops, and
-//! clocks that are off.
+//! Requeue tells a redrive from everything that looks like one: slow handlers, slow sends, hops,
+//! and wrong clocks.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
-//! The emergency mode: failures are sorted and logged, and everything else is as if there were no
-//! Requeue.
+//! The mode `report`: Requeue classifies and logs failures. Everything else is as without Requeue.
 
 use requeue::FailureClass::{NonRetryable, Quota, RateLimit, Temporary};
 use requeue::{DeadLetterMode, Disposition, Failure, Mode, ReleaseReason, Strategy};

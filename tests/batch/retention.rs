@@ -1,4 +1,4 @@
-//! SQS forgets what it kept for the retention period: no message may have to wait that long.
+//! SQS deletes messages after the retention period. No message may wait that long.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,5 +1,4 @@
-//! What is logged, and what is not: bodies, attributes and receipt handles stay out of log lines
-//! and of the queue's envelopes.
+//! Bodies, attributes and receipt handles stay out of log lines and of the queue's envelopes.
 
 use aws_sdk_sqs::types::MessageAttributeValue;
 use requeue::Failure;

@@ -1,5 +1,5 @@
-//! Whose retry fields are believed where the trusted senders are named: those of others are a body
-//! like any other.
+//! With trusted senders, Requeue believes only their retry fields. Those of other senders are part
+//! of the body.
 
 use requeue::{DeadLetterMode, DeadLetterReason, Deferral, Disposition, Failure, TrustedSenders};
 use serde_json::Value;

@@ -1,4 +1,4 @@
-//! Send, confirm, delete: and what happens when one of them fails.
+//! Send, confirm, delete, and the failure of each.
 
 use requeue::embedded::{EntryFault, EntryOutcome, Fault, MessageState};
 use requeue::{Failure, Wrap};

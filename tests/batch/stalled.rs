@@ -1,5 +1,5 @@
-//! Responses whose body never ends, over the HTTP handler: their status decides, whenever the time
-//! of the handler is over.
+//! Responses with an endless body, over the HTTP handler: their status decides, whenever the
+//! handler's time is over.
 
 use std::convert::Infallible;
 use std::future::Future;

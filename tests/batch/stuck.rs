@@ -1,4 +1,4 @@
-//! A queue without a redrive policy: what is given up there would vanish unseen.
+//! A queue without a redrive policy: a given-up message would vanish unseen there.
 
 use requeue::{Failure, Strategy, Wrap};
 

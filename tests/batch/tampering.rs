@@ -1,4 +1,4 @@
-//! Somebody between two attempts changes what we wrote: the loop ends all the same.
+//! Another party changes Requeue's fields between two attempts: the retries still end.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! What a message carries arrives unchanged on every attempt, whatever it is.
+//! The contents of a message, whatever they are, arrive unchanged on every attempt.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! A worker: it plays by the rules of Lambda's poller, keeps what it works on invisible, and ends
-//! without losing anything.
+//! A worker keeps the rules of Lambda's poller, extends the visibility of its messages, and ends
+//! without losing any.
 
 use std::collections::BTreeMap;
 use std::future::pending;

@@ -1,4 +1,4 @@
-//! `requeue::testing::World` is what the templates deploy.
+//! `requeue::testing::World` behaves like the deployed templates.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};

@@ -1,4 +1,4 @@
-//! What checks are written with: queues of their own, short calls, and answers as words.
+//! Tools for checks: queues of their own, short calls, and responses as words.
 
 use std::collections::HashMap;
 use std::future::Future;

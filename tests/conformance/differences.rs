@@ -1,6 +1,5 @@
-//! Known differences: where another implementation does not do what AWS does. `why` names the
-//! document that says so, or tells that it was seen on AWS; the embedded SQS follows AWS in each of
-//! them.
+//! Known differences between another implementation and AWS. `why` names AWS's document, or says
+//! that the behaviour was seen on AWS. The embedded SQS follows AWS in each of them.
 //!
 //! "Reference" is the Amazon SQS API reference, "guide" the Amazon SQS developer guide. Versions:
 //! moto 5.2.5, ministack 1.5.33.

@@ -1,11 +1,11 @@
-//! One script of what SQS documents, run with the real SDK client against the embedded SQS (in
-//! virtual time, and over loopback HTTP) and against two independent implementations. A fake earns
-//! its trust where strangers agree with it.
+//! One script of SQS's documented behaviour. The real SDK client runs it against the embedded SQS
+//! (in virtual time, and over loopback HTTP) and against two independent implementations. If these
+//! agree with the embedded SQS, tests can trust it.
 //!
-//! The others are found at `REQUEUE_TEST_MOTO` and `REQUEUE_TEST_MINISTACK` (endpoint URLs;
-//! `tests/run` starts them). Where they deviate from the documents stands in `differences.rs`; a
-//! deviation that does not stand there fails, and so does a row that is no longer true. In
-//! `checks/settling.rs` and `redriven.rs` the processor itself works on all of them.
+//! `REQUEUE_TEST_MOTO` and `REQUEUE_TEST_MINISTACK` are the endpoint URLs of the others;
+//! `tests/run` starts them. `differences.rs` lists their deviations from the documents. An unlisted
+//! deviation fails, and so does a listed one that no longer exists. In `checks/settling.rs` and
+//! `redriven.rs` the processor itself works on all of them.
 
 mod bench;
 mod checks;

@@ -1,6 +1,7 @@
-//! A redriven message starts afresh, on queues that strangers built: what always fails is handled
-//! by the real processor over the real SDK client, moved by SQS's own redrive policy, moved back,
-//! and handled again with all its retries.
+//! A redriven message starts afresh, on the queues of independent implementations. The real
+//! processor handles a message that always fails, over the real SDK client. SQS's own redrive
+//! policy moves it to the dead-letter queue, and a redrive moves it back. Then the processor
+//! handles it with all its retries again.
 
 use std::time::{Duration, SystemTime};
 

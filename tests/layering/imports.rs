@@ -1,4 +1,4 @@
-//! Who imports whom: the modules of the library and the paths that they name, read from the sources
+//! The imports: the modules of the library and the paths that they name, read from the sources
 //! without a compiler. A path that a parent exports for its child counts as the child's.
 
 use std::collections::{BTreeMap, BTreeSet};

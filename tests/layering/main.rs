@@ -1,4 +1,5 @@
-//! What each room must not know: reads the sources of all packages and fails on a forbidden name.
+//! Forbidden knowledge: reads the sources of all packages and fails if a module names something
+//! that it must not know.
 
 #![allow(missing_docs, clippy::unwrap_used, reason = "tests")]
 

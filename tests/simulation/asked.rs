@@ -1,4 +1,4 @@
-//! What the producer of a message asks of its retries, in attributes.
+//! The producer's limits for the retries of its message, in attributes.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

@@ -1,5 +1,5 @@
-//! What is known of a run from outside: which message is where, in which invocation, and what came
-//! of it.
+//! The state of a run as seen from outside: the place of each message, its invocation, and its
+//! outcome.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};

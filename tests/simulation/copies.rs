@@ -1,5 +1,5 @@
-//! What a copy has to be, reckoned from the message that was delivered, from what came of the call,
-//! and from the policy, in another way than the library does it.
+//! The expected copy, computed from the delivered message, the result of the call and the policy,
+//! in another way than the library does it.
 
 use std::time::{Duration, SystemTime};
 

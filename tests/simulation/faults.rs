@@ -1,4 +1,4 @@
-//! What goes wrong with requests.
+//! The faults of requests.
 
 use std::time::Duration;
 

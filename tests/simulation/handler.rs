@@ -1,4 +1,4 @@
-//! The handler: what it does with a message on each call follows from the seed alone.
+//! The handler. Its result for each call follows from the seed alone.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What happened in a run, and what should not have.
+//! The history of a run, and the invariants that it broke.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! What a worker has in hand: from which receive a message is, and that it is settled when the
-//! worker goes on or ends.
+//! The messages in the hands of a worker: the receive of each, and that the worker settles them
+//! before it goes on or ends.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -1,6 +1,6 @@
-//! What must hold: nothing is lost, nothing is deleted before its copy is confirmed, every bound is
-//! kept, the response names messages of the batch once each, the handler sees what was sent, and
-//! nothing secret is logged.
+//! The invariants. Nothing is lost, no message is deleted before its copy is confirmed, and every
+//! bound is kept. The response names messages of the batch, once each. The handler sees the sent
+//! body, and no log line has a secret.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};

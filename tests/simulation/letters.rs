@@ -1,5 +1,4 @@
-//! What a producer may ask for is kept, a dead letter says why it is one, and who handles it sees
-//! that.
+//! Requeue keeps a producer's limits, a dead letter says why it is one, and its handler sees that.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,5 +1,5 @@
-//! The life of a worker as it is seen from outside: what it receives, when it must not receive, and
-//! how it ends.
+//! The life of a worker as seen from outside: its receives, the times when it must not receive, and
+//! its end.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

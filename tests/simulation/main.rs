@@ -1,19 +1,18 @@
-//! Whole systems in virtual time, each from one seed: a producer, a queue, Lambda's event source
-//! mapping with its rules and several execution environments, or workers, whose clocks are off and
-//! which die, a handler that does anything, an operator who redrives, and requests that meet every
-//! kind of trouble. After each invocation and at the end the invariants are checked that no history
-//! may break.
+//! Whole systems in virtual time, each from one seed. A system has a producer, a queue, and
+//! Lambda's event source mapping with several execution environments, or workers. Their clocks are
+//! wrong, and they die. The handler does anything, an operator redrives, and requests fail in every
+//! way. After each invocation and at the end, the test checks the invariants.
 //!
-//! | command | what it does |
+//! | command | runs |
 //! |---|---|
 //! | `cargo test --test simulation` | 300 seeds through the port, 30 through the real SDK client |
 //! | `tests/run rust` | 2,000 seeds and 200 |
-//! | `REQUEUE_TEST_SEEDS=1000000 cargo test --profile proof --test simulation -- --nocapture` | so many through the port, a tenth of them through the client, on all cores, with a line of progress now and then |
-//! | the same with `REQUEUE_TEST_FIRST_SEED=400000` | those from that seed on, so that many can run in parts |
-//! | `REQUEUE_TEST_SEED=4711 cargo test --test simulation -- --nocapture` | that one alone, with its history |
+//! | `REQUEUE_TEST_SEEDS=1000000 cargo test --profile proof --test simulation -- --nocapture` | that many through the port, a tenth of them through the client, on all cores, with lines of progress |
+//! | the same with `REQUEUE_TEST_FIRST_SEED=400000` | the seeds from that one on, so that a long run can be divided |
+//! | `REQUEUE_TEST_SEED=4711 cargo test --test simulation -- --nocapture` | that seed alone, with its history |
 //!
-//! The first history that breaks an invariant ends the run; `REQUEUE_TEST_KEEP_GOING=1` names the
-//! seeds of all that do.
+//! The first history that breaks an invariant ends the run. With `REQUEUE_TEST_KEEP_GOING=1` the
+//! run goes on, and names the seeds of all such histories.
 
 #![allow(missing_docs, unreachable_pub, clippy::unwrap_used, reason = "tests")]
 

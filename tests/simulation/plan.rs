@@ -1,4 +1,4 @@
-//! How the system of a run is set up.
+//! The setup of the system of a run.
 
 use std::time::Duration;
 

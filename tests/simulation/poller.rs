@@ -1,5 +1,5 @@
-//! Lambda: an event source mapping polls the queue, invokes execution environments, and does with
-//! their answers what Lambda does.
+//! Lambda: an event source mapping polls the queue, invokes execution environments, and treats
+//! their responses as Lambda does.
 
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};

@@ -1,4 +1,4 @@
-//! The messages of a run and who sends them.
+//! The messages of a run and their producer.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

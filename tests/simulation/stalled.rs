@@ -1,5 +1,5 @@
-//! A target in this process, over the real HTTP handler: the head of its response is there at once,
-//! and the body never ends.
+//! A target in this process, over the real HTTP handler. It sends the head of its response at once,
+//! and never ends the body.
 
 use std::io;
 use std::time::Duration;

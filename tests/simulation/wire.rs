@@ -1,5 +1,5 @@
-//! What a message has been through, read from what a poller receives: the same that the library
-//! reads, read in another way.
+//! The history of a message, from the body that a poller receives. It reads the same as the
+//! library, in another way.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};

@@ -1,5 +1,5 @@
-//! The queue as settling calls it, with somebody who looks on: what is asked for is checked before
-//! SQS hears of it, and now and then the process dies before or after a call.
+//! The queue for settling, with a witness: it checks each request before SQS gets it. Now and then
+//! the process dies before or after a call.
 
 use std::future::pending;
 use std::sync::Arc;

@@ -1,5 +1,5 @@
-//! The other host: an execution environment is a process with a worker. Now and then it is told to
-//! end, or killed, and another one takes its place.
+//! The other host: an execution environment is a process with a worker. Now and then the process
+//! gets a signal to end, or is killed, and another one starts.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Events, and what the function says of them.
+//! Events, and the function's responses to them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Batches: what refuses the whole call, and what only one entry.
+//! Batches: errors of the whole call, and errors of one entry.
 
 use crate::bench::{Bench, Check, Observed, Queue, check, entry, entry_with, handle, outcome};
 

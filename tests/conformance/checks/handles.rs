@@ -1,4 +1,4 @@
-//! Receipt handles: which receive may still do what.
+//! Receipt handles: the actions that the handle of each receive still allows.
 
 use crate::bench::{Bench, Check, Observed, bodies, check, handle, outcome, pause};
 

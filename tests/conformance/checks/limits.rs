@@ -1,4 +1,4 @@
-//! Limits: what a message may be.
+//! Limits of a message.
 
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::MessageAttributeValue;

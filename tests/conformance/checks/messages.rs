@@ -1,4 +1,4 @@
-//! Messages: what comes back of what was sent, and what is refused.
+//! Messages: the received form of a sent message, and refused messages.
 
 use aws_sdk_sqs::primitives::Blob;
 use aws_sdk_sqs::types::{

@@ -1,5 +1,5 @@
-//! The processor at work: what waits in its place, and what it moves to the dead-letter queue by
-//! itself.
+//! The processor at work: messages that wait by visibility, and messages that it sends to the
+//! dead-letter queue itself.
 
 use std::time::Duration;
 
