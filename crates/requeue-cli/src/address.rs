@@ -1,4 +1,4 @@
-//! The URLs that several commands take.
+//! The URL options of several commands.
 
 use std::net::IpAddr;
 
@@ -11,32 +11,35 @@ use requeue_lambda::{TargetRules, TargetUrl};
 
 use crate::Error;
 
-/// The value of `--target-url`, by the rules of the environment's settings.
+/// Parses `--target-url` by the rules of the environment's settings.
 pub(crate) fn target(url: &str, rules: TargetRules) -> Result<TargetUrl, Error> {
     let target = TargetUrl::parse_with(url, rules).map_err(|error| {
-        let remedy =
-            error.allowed_by().map(|name| format!("; {name}=true allows it")).unwrap_or_default();
+        let remedy = error
+            .allowed_by()
+            .map(|name| format!("; set {name}=true to allow it"))
+            .unwrap_or_default();
         format!("--target-url is invalid: {error}{remedy}")
     })?;
     Ok(target)
 }
 
-/// The queue whose URL was given as this option; `region` counts where the URL does not say it.
+/// The queue of the URL in this option. `region` counts if the URL has none.
 pub(crate) fn queue(option: &str, url: &str, region: &str) -> Result<QueueArn, Error> {
     let parsed: QueueUrl = url.parse().map_err(|error| format!("{option} {url} is {error}"))?;
     Ok(parsed.arn("aws", region))
 }
 
-/// Where SQS is asked for a queue.
+/// The endpoint for requests about a queue.
 pub(crate) struct Asked {
     pub(crate) endpoint: String,
-    /// For the person: the URL names another host.
+    /// A note for the user if the URL names another host.
     pub(crate) note: Option<String>,
 }
 
 impl Asked {
-    /// The SDK asks the endpoint of its settings or of the region, and not the host of the queue's
-    /// URL. An emulator's URL without its endpoint would be a queue at AWS, so that is an error.
+    /// The SDK sends requests to the endpoint of its settings or of the region, not to the host of
+    /// the queue's URL. With an emulator's URL but without its endpoint, they would go to a queue
+    /// at AWS, so that is an error.
     pub(crate) async fn of(
         option: &str,
         url: &str,
@@ -51,22 +54,22 @@ impl Asked {
         }
         if !is_set && !AWS.iter().any(|domain| named.contains(domain)) {
             return Err(format!(
-                "{option} names {named}, but SQS would be asked at {endpoint}: the endpoint is \
-                 never taken from the queue's URL. Set AWS_ENDPOINT_URL_SQS={named}"
+                "{option} names {named}, but requests would go to {endpoint}; a queue's URL never \
+                 sets the endpoint, so set AWS_ENDPOINT_URL_SQS={named}"
             )
             .into());
         }
         let from = if is_set {
             "as AWS_ENDPOINT_URL_SQS, AWS_ENDPOINT_URL or the AWS profile says"
         } else {
-            "the endpoint of the region; AWS_ENDPOINT_URL_SQS names another one"
+            "the endpoint of the region; set AWS_ENDPOINT_URL_SQS for another one"
         };
-        let note = format!("{option} names {named}, but SQS is asked at {endpoint}, {from}");
+        let note = format!("{option} names {named}, but requests go to {endpoint}, {from}");
         Ok(Self { endpoint, note: Some(note) })
     }
 }
 
-/// In host names of AWS. Source: `partitions.json` of the AWS SDKs.
+/// Suffixes of AWS's host names. Source: `partitions.json` of the AWS SDKs.
 const AWS: [&str; 6] =
     [".amazonaws.", ".api.aws", ".api.amazonwebservices.", ".ic.gov", ".sgov.gov", ".adc-e.uk"];
 
@@ -76,8 +79,8 @@ fn origin(url: &str) -> &str {
     url[host..].find('/').map_or(url, |path| &url[..host + path])
 }
 
-/// Whether the URL's host is that of the endpoint. Emulators call themselves `localhost`, or
-/// `LocalStack`'s name for that, wherever they are.
+/// Whether the URL's host is that of the endpoint. Emulators name themselves `localhost`, or
+/// `LocalStack`'s name for it, on any host.
 fn is_same(url: &str, endpoint: &str) -> bool {
     let (Ok(url), Ok(endpoint)) = (url.parse::<Uri>(), endpoint.parse::<Uri>()) else {
         return false;
@@ -110,9 +113,9 @@ mod tests {
                 "http://localhost:9324/0/q",
                 None,
                 None,
-                "--queue-url names http://localhost:9324, but SQS would be asked at \
-                 https://sqs.us-east-1.amazonaws.com: the endpoint is never taken from the \
-                 queue's URL. Set AWS_ENDPOINT_URL_SQS=http://localhost:9324",
+                "--queue-url names http://localhost:9324, but requests would go to \
+                 https://sqs.us-east-1.amazonaws.com; a queue's URL never sets the endpoint, so \
+                 set AWS_ENDPOINT_URL_SQS=http://localhost:9324",
             ),
             ("http://localhost:9324/0/q", Some("http://127.0.0.1:9324"), Some("http://127"), ""),
             ("http://[::1]:9324/0/q", Some("http://localhost:9324/"), Some("http://local"), ""),
@@ -128,14 +131,14 @@ mod tests {
                 "http://localhost:9324/0/q",
                 Some("http://localhost:4566"),
                 Some("http://localhost:4566"),
-                "--queue-url names http://localhost:9324, but SQS is asked at \
+                "--queue-url names http://localhost:9324, but requests go to \
                  http://localhost:4566, as AWS_ENDPOINT_URL_SQS",
             ),
             (
                 "https://sqs.us-east-1.amazonaws.com/1/q",
                 Some("http://127.0.0.1:9324"),
                 Some("http://127.0.0.1:9324"),
-                "names https://sqs.us-east-1.amazonaws.com, but SQS is asked at http://127",
+                "names https://sqs.us-east-1.amazonaws.com, but requests go to http://127",
             ),
             ("http://notlocalhost:1/0/q", Some("http://mq:1"), Some("http://mq:1"), "names http"),
         ] {

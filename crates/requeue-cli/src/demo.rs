@@ -1,6 +1,6 @@
-//! `requeue demo`: messages that meet every kind of failure, until each is done or in the
-//! dead-letter queue; in virtual time, with the real SDK client, the real HTTP handler and Lambda's
-//! own rules in between.
+//! `requeue demo`: sends messages with every kind of failure, and runs until each is done or in the
+//! dead-letter queue. Time is virtual; the SDK client, the HTTP handler and Lambda's rules are
+//! real.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap};
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
     seed: u64,
 }
 
-/// Invocations at once, as AWS's default scaling begins.
+/// Concurrent invocations, with which AWS's default scaling begins.
 const CONCURRENT_INVOCATIONS: usize = 5;
 const BATCH_SIZE: usize = 10;
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
@@ -43,7 +43,7 @@ const MAX_RECEIVE_COUNT: u32 = 5;
 /// Long polling, as Lambda's poller does.
 const POLL: Duration = Duration::from_secs(20);
 
-/// What the messages ask for: so many of a hundred are answered like this, so many times (0 means
+/// The kinds of messages: the share of a hundred, the response, and the number of times (0 means
 /// always).
 const MIX: [(u32, ResponseKind, u32); 10] = [
     (52, ResponseKind::Ok, 0),
@@ -64,7 +64,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     runtime.block_on(demo(arguments))
 }
 
-/// The queues, the endpoint, and what is known of each message.
+/// The queues, the endpoint, and the state of each message.
 struct Demo {
     sqs: EmbeddedSqs,
     queue: QueueArn,
@@ -78,7 +78,7 @@ struct Demo {
 #[derive(Default)]
 struct DemoProgress {
     invocations: u64,
-    /// The virtual minute at which the next line is due.
+    /// The virtual minute of the next progress line.
     next_line: u64,
 }
 
@@ -86,8 +86,8 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
     let clock = Clock::starting_at(Clock::system().now());
     let demo = Demo::set_up(&clock, arguments).await?;
     say(&format!(
-        "{} messages, an endpoint that refuses {} of them at first or for ever, \
-         {CONCURRENT_INVOCATIONS} concurrent invocations; the clock is virtual",
+        "{} messages, {} of which the endpoint refuses at first or always; \
+         {CONCURRENT_INVOCATIONS} concurrent invocations; time is virtual",
         demo.sent.len(),
         demo.sent.iter().filter(|(_, kind)| *kind != ResponseKind::Ok).count(),
     ));
@@ -96,7 +96,7 @@ async fn demo(arguments: &Arguments) -> Result<ExitCode, Error> {
     settings.recursive_loop = RecursiveLoop::Allow;
     settings.dead_letter = DeadLetterMode::Annotate;
     let url = TargetUrl::parse(endpoint::URL)?;
-    // Each order is a scope, so that the failures of one hold back no other.
+    // Each order is a scope, so the failures of one order hold back no other.
     let delivery = HttpSettings::default().clock(clock).scope("/orderId".parse()?);
     let target = HttpTarget::with_connector(url, delivery, demo.endpoint.clone());
     let processor = BatchProcessor::new(target, SqsQueue::new(&demo.sqs.client()), settings);
@@ -144,7 +144,7 @@ impl Demo {
         })
     }
 
-    /// One of the concurrent invocations: polls until nothing is left.
+    /// One of the concurrent invocations: polls until all messages are settled.
     async fn poll(&self, processor: &Processor) -> Result<(), Error> {
         let mapping = EventSourceMapping::new(self.sqs.clone(), self.queue.clone(), BATCH_SIZE);
         while self.sqs.message_count(&self.queue)? > 0 {
@@ -174,8 +174,8 @@ impl Demo {
         }
         progress.next_line = (minute + 1).next_multiple_of(10);
         let (done, dead) = (self.endpoint.done(), self.sqs.message_count(&self.dead_letters)?);
-        // Not those in the queue: a message that is done lies there until its invocation has ended,
-        // and one that is sent again may lie there twice.
+        // The count of messages in the queue would be wrong: a done message stays there until its
+        // invocation ends, and a requeued one may be there twice.
         let waiting = self.sent.len().saturating_sub(done + dead);
         let line = format!(
             "{:>12}  {done} done, {waiting} waiting, {dead} in the dead-letter queue, {} \
@@ -191,7 +191,7 @@ impl Demo {
         Ok(())
     }
 
-    /// Counts what became of every message, and checks that nothing was lost.
+    /// Counts the results of all messages, and checks that none was lost.
     fn conclude(&self) -> Result<ExitCode, Error> {
         if stderr().is_terminal() {
             errln!();
@@ -200,7 +200,7 @@ impl Demo {
         let dead: HashMap<String, String> =
             dead.iter().filter_map(|message| dead_letter_reason(&message.body)).collect();
         let mut rows = table(&[
-            "endpoint answers",
+            "response",
             "sent",
             "at once",
             "after retries",
@@ -276,8 +276,7 @@ fn pick(sample: f64) -> (ResponseKind, u32) {
     (ResponseKind::Ok, 0)
 }
 
-/// What the body of a dead letter says: the id it had when it was first sent, and why it was given
-/// up.
+/// The id of the first delivery and the reason, from the body of a dead letter.
 fn dead_letter_reason(body: &str) -> Option<(String, String)> {
     let body: serde_json::Value = serde_json::from_str(body).ok()?;
     let reason = body["retryState"]["deadLetter"]["reason"].as_str()?;

@@ -1,5 +1,4 @@
-//! The policy document that a command is given. Knows where it comes from; what is allowed in it,
-//! the library knows.
+//! Reads the policy document of a command. The library has the rules.
 
 use std::io::Read;
 use std::path::Path;
@@ -11,13 +10,12 @@ use requeue::{InvalidPolicy, QueueConfig};
 
 use crate::Error;
 
-/// Reads the file, or the standard input when the path is `-`, with the reader that the Lambda uses
-/// at its start.
+/// Reads the file, or the standard input if the path is `-`, with the reader of the Lambda.
 pub(crate) fn read(path: &Path) -> Result<(RetryPolicy, Rules), Error> {
     read_all(path).map(|(policy, rules, _)| (policy, rules))
 }
 
-/// As [`read`], with what the document says of its queue.
+/// As [`read`], with the document's `queueConfig`.
 pub(crate) fn read_all(path: &Path) -> Result<(RetryPolicy, Rules, QueueConfig), Error> {
     let mut text = String::new();
     let read = if path.as_os_str() == "-" {
@@ -39,12 +37,12 @@ pub(crate) fn read_all(path: &Path) -> Result<(RetryPolicy, Rules, QueueConfig),
     })?)
 }
 
-/// What to call it in a sentence.
+/// The name of the document in a sentence.
 pub(crate) fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "(standard input)".to_owned() } else { path.display().to_string() }
 }
 
-/// A built-in policy by its name in a document.
+/// A built-in policy, by its name in documents.
 pub(crate) fn preset(name: &str) -> Result<RetryPolicy, Error> {
     let document = serde_json::json!({ "preset": name }).to_string();
     Ok(document

@@ -1,5 +1,5 @@
-//! A flaky HTTP endpoint: each message says how it wants to be answered. Inside the process no
-//! socket is involved, so time may be virtual; `serve.rs` puts it on one.
+//! A flaky HTTP endpoint: each message names its response. Inside the process it uses no socket, so
+//! time may be virtual; `serve.rs` puts it on one.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -22,20 +22,20 @@ use serde::Deserialize;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf, duplex};
 use tokio::time::{Instant, sleep};
 
-/// Where the endpoint pretends to be.
+/// The apparent URL of the endpoint.
 pub(crate) const URL: &str = "http://localhost/orders";
 /// The latency of a response.
 const LATENCY: Duration = Duration::from_millis(80);
-/// What is under way between client and endpoint without being read.
+/// The unread bytes between client and endpoint.
 const BUFFER: usize = 64 * 1024;
 
-/// What a message asks for: `{"answer": "unavailable", "times": 2}` is refused twice and then
-/// accepted; in a body that is no JSON object, `answer=unavailable&times=2` says the same.
+/// The response that a message names: `{"answer": "unavailable", "times": 2}` is refused twice and
+/// then accepted. In a body that is not a JSON object, `answer=unavailable&times=2` means the same.
 #[derive(Default, Deserialize)]
 struct RequestedResponse {
     #[serde(default, rename = "answer")]
     kind: ResponseKind,
-    /// So many attempts get this response; all if it is missing.
+    /// The number of attempts that get this response. Without it, all of them do.
     times: Option<u32>,
 }
 
@@ -60,7 +60,7 @@ impl RequestedResponse {
     }
 }
 
-/// How the endpoint responds to a message.
+/// The response to a message.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum ResponseKind {
@@ -75,7 +75,7 @@ pub(crate) enum ResponseKind {
 }
 
 impl ResponseKind {
-    /// All of them, in the order of the demo's table.
+    /// All responses, in the order of the demo's table.
     pub(crate) const ALL: [Self; 7] = [
         Self::Ok,
         Self::RateLimit,
@@ -99,14 +99,14 @@ impl ResponseKind {
         }
     }
 
-    /// What the endpoint does.
+    /// The response in the demo's table.
     pub(crate) const fn description(self) -> &'static str {
         match self {
             Self::Ok => "200",
             Self::RateLimit => "429, Retry-After",
             Self::Quota => "403 quotaExceeded",
             Self::Unavailable => "503",
-            Self::Hang => "no answer",
+            Self::Hang => "no response",
             Self::Reset => "connection reset",
             Self::Invalid => "400",
         }
@@ -122,11 +122,11 @@ pub(crate) struct Endpoint {
 #[derive(Default)]
 struct EndpointLog {
     calls: HashMap<String, MessageCalls>,
-    /// Messages that were accepted, however often.
+    /// Accepted messages, each counted once.
     done: usize,
 }
 
-/// What the endpoint saw of one message.
+/// The requests of one message.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MessageCalls {
     pub(crate) count: u32,
@@ -135,12 +135,12 @@ pub(crate) struct MessageCalls {
 }
 
 impl Endpoint {
-    /// What it saw of the message with this original id.
+    /// The requests of the message with this original id.
     pub(crate) fn calls(&self, original_id: &str) -> MessageCalls {
         self.log().calls.get(original_id).copied().unwrap_or_default()
     }
 
-    /// How many messages it has accepted.
+    /// The number of accepted messages.
     pub(crate) fn done(&self) -> usize {
         self.log().done
     }
@@ -207,7 +207,7 @@ pub(crate) fn header<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> 
     headers.get(name)?.to_str().ok()
 }
 
-/// Each connection is a pipe with the endpoint at its other end.
+/// Each connection is a pipe to the endpoint.
 impl tower::Service<Uri> for Endpoint {
     type Response = TokioIo<Pipe>;
     type Error = Infallible;
@@ -222,7 +222,8 @@ impl tower::Service<Uri> for Endpoint {
         let endpoint = self.clone();
         tokio::spawn(async move {
             let service = service_fn(|request| endpoint.respond(request));
-            // An error is a connection that was reset on purpose, or a client that went away.
+            // An error means that the endpoint reset the connection on purpose, or that the client
+            // closed it.
             let _ = http1::Builder::new().serve_connection(TokioIo::new(theirs), service).await;
         });
         ready(Ok(TokioIo::new(Pipe(ours))))

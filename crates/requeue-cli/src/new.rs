@@ -47,14 +47,14 @@ const HTTP: [File; 4] = [
 ];
 const GITIGNORE: File = (".gitignore", "target\n.aws-sam\n");
 
-/// Tells cargo-lambda that every file of the template has names in it, and to ask nothing.
+/// Makes cargo-lambda replace names in all files of the template, and ask no questions.
 const CARGO_LAMBDA: &str = "[template]\ndisable_default_prompts = true\nrender_all_files = true\n";
 const LIQUID_NAME: &str = "{{ project_name }}";
 const LIQUID_CRATE: &str = r#"{{ project_name | replace: "-", "_" }}"#;
 
-/// As cargo counts them, and so that a directory for it can be made.
+/// The greatest length of a package name that cargo accepts and a directory can have.
 const MAX_NAME: usize = 64;
-/// Names that cargo refuses, and those of the project's dependencies.
+/// Names that cargo refuses, and names of the project's dependencies.
 const RESERVED: &str = "\
     abstract alloc as async await become box break build const continue core crate deps do dyn \
     else enum examples extern false final fn for gen if impl in incremental let loop macro match \
@@ -71,7 +71,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     match fs::create_dir(directory) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => {
             let shown = directory.display();
-            return Err(format!("{shown} exists already: choose another name, or remove it").into());
+            return Err(format!("{shown} exists already; choose another name, or remove it").into());
         }
         made => made.map_err(|error| unwritable(directory, &error))?,
     }
@@ -102,12 +102,12 @@ fn package_name(directory: &Path) -> Result<&str, Error> {
         || name.len() > MAX_NAME
     {
         format!(
-            "a name is a letter and up to {} letters, digits, hyphens and underscores, for example \
-             orders",
+            "a name has a letter and up to {} letters, digits, hyphens and underscores; choose one \
+             such as orders",
             MAX_NAME - 1
         )
     } else if RESERVED.split(' ').any(|reserved| reserved == name) {
-        "Rust, cargo or a dependency of the project has it: choose another one".to_owned()
+        "Rust, cargo or a dependency of the project uses it; choose another one".to_owned()
     } else {
         return Ok(name);
     };
@@ -130,17 +130,17 @@ impl Dependency {
         if !is_checkout(path) {
             let shown = path.display();
             return Err(format!(
-                "{shown} is no checkout of Requeue: name the directory that has its Cargo.toml and \
-                 crates/requeue-lambda"
+                "{shown} is not a checkout of Requeue; name the directory that has its Cargo.toml \
+                 and crates/requeue-lambda"
             )
             .into());
         }
-        // The project is elsewhere.
+        // The project is in another directory, so the path has to be absolute.
         let path = fs::canonicalize(path)?;
         if path.to_str().is_none_or(|path| path.contains(char::is_control)) {
             return Err(format!(
-                "{} cannot stand in a Cargo.toml, since a path there is UTF-8 without control \
-                 characters: rename the directory",
+                "{} cannot be written into a Cargo.toml, where a path is UTF-8 without control \
+                 characters; rename the directory",
                 path.display()
             )
             .into());
@@ -153,7 +153,8 @@ fn is_checkout(path: &Path) -> bool {
     path.join("Cargo.toml").is_file() && path.join("crates/requeue-lambda").is_dir()
 }
 
-/// The text of `Cargo.toml`, with another name and without paths into the repository.
+/// The text of `Cargo.toml` with the new name, and with paths or versions that work outside the
+/// repository.
 fn manifest(text: &str, example: &str, name: &str, dependency: &Dependency) -> String {
     let text = text.replace(&format!("name = \"{example}\""), &format!("name = \"{name}\""));
     match dependency {
@@ -170,7 +171,7 @@ fn manifest(text: &str, example: &str, name: &str, dependency: &Dependency) -> S
 }
 
 fn binary(name: &str) -> String {
-    // In quotes, since YAML takes `on` and `yes` for other things than names.
+    // In quotes, because YAML reads `on` and `yes` as booleans.
     format!("Binary: \"{name}\"")
 }
 

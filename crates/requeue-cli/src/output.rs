@@ -1,5 +1,5 @@
-//! The standard output and the standard error, without the panics of `println!`: a pipe that was
-//! closed and a disk that is full are no defects of this program.
+//! Writes to the standard output and the standard error without the panics of `println!`. A closed
+//! pipe and a full disk are no defects of this program.
 
 use std::error::Error;
 use std::fmt;
@@ -9,20 +9,21 @@ use std::process::ExitCode;
 use requeue::printable;
 use serde::Serialize;
 
-/// Writes a text to the standard output, scrubbed; the value is a `Result<(), Unwritten>`.
+/// Writes a text to the standard output without control characters; the value is a `Result<(),
+/// Unwritten>`.
 macro_rules! out {
     ($($arguments:tt)*) => {
         $crate::output::write(&requeue::printable::text(&format!($($arguments)*)))
     };
 }
 
-/// As [`out`], with an end of the line.
+/// As [`out`], with a line feed.
 macro_rules! outln {
     () => { $crate::output::write("\n") };
     ($($arguments:tt)*) => { $crate::output::out!("{}\n", format_args!($($arguments)*)) };
 }
 
-/// A line on the standard error. Where that cannot be written there is nobody left to tell.
+/// Writes a line to the standard error. If that fails, no other place is left for a report.
 macro_rules! errln {
     () => { $crate::output::tell("\n") };
     ($($arguments:tt)*) => { $crate::output::note(format_args!($($arguments)*)) };
@@ -30,27 +31,27 @@ macro_rules! errln {
 
 pub(crate) use {errln, out, outln};
 
-/// As a shell has it for a program that SIGPIPE ended: 128 + 13.
+/// The status that a shell gives a program that SIGPIPE ended: 128 + 13.
 const CLOSED_PIPE: u8 = 141;
 
-/// The standard output takes no more.
+/// The standard output accepts no more.
 #[derive(Debug, thiserror::Error)]
 #[error("the standard output cannot be written: {0}")]
 pub(crate) struct Unwritten(io::Error);
 
-/// As it is: whoever calls this answers for each character.
+/// Writes the text unchanged: the caller is responsible for each character.
 pub(crate) fn write(text: &str) -> Result<(), Unwritten> {
     let mut stream = anstream::stdout().lock();
     stream.write_all(text.as_bytes()).and_then(|()| stream.flush()).map_err(Unwritten)
 }
 
-/// As it is, too.
+/// Writes the text unchanged.
 pub(crate) fn tell(text: &str) {
     let _ = anstream::stderr().lock().write_all(text.as_bytes());
 }
 
-/// Writes a text in which there may be values from queues, files and services, so that none of them
-/// controls the terminal.
+/// Writes a text with values from queues, files and services. Control characters are removed, so no
+/// value controls the terminal.
 pub(crate) fn text(text: &str) -> Result<(), crate::Error> {
     Ok(write(&printable::text(text))?)
 }
@@ -74,8 +75,7 @@ pub(crate) fn note(line: impl fmt::Display) {
     tell(&printable::text(&format!("{line}\n")));
 }
 
-/// Says why a command failed. Whoever closed the pipe that it wrote to has read enough, and is told
-/// nothing.
+/// Reports the error of a command. A closed pipe is no error: its reader has read enough.
 pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
     match error.downcast_ref::<Unwritten>() {
         Some(Unwritten(cause)) if cause.kind() == ErrorKind::BrokenPipe => {
@@ -88,7 +88,7 @@ pub(crate) fn failed(error: &(dyn Error + 'static)) -> ExitCode {
     }
 }
 
-/// Prints help, version, or what is wrong with the arguments.
+/// Prints help, version, or the error in the arguments.
 pub(crate) fn usage(usage: &clap::Error) -> ExitCode {
     let printed = usage.print().and_then(|()| io::stdout().flush());
     match printed {

@@ -1,4 +1,4 @@
-//! The words and numbers by which several commands describe a policy.
+//! Texts about a policy that several commands share.
 
 use requeue::FailureClass;
 use requeue::policy::RetryPolicy;

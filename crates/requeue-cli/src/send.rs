@@ -1,4 +1,4 @@
-//! `requeue send`: a message to the queue of `requeue serve`, or to any other queue.
+//! `requeue send`: sends a message to the queue of `requeue serve`, or to any other queue.
 
 use std::net::Ipv4Addr;
 use std::process::ExitCode;
@@ -93,21 +93,21 @@ impl Arguments {
         let name = url.rsplit('/').next().unwrap_or(url);
         if is_fifo && self.message.group.is_none() {
             return Err(format!(
-                "{name} is a FIFO queue, and each of its messages has a group: add --group ID"
+                "{name} is a FIFO queue, and each of its messages needs a group; add --group ID"
             )
             .into());
         }
         if is_fifo && self.delay.is_some() {
             return Err(format!(
-                "{name} is a FIFO queue, whose messages have no delay of their own: leave out \
+                "{name} is a FIFO queue, and its messages have no delay of their own; remove \
                  --delay"
             )
             .into());
         }
         if !is_fifo && self.deduplication_id.is_some() {
             return Err(format!(
-                "{name} is no FIFO queue, and only FIFO queues take a deduplication id: leave out \
-                 --deduplication-id"
+                "{name} is a standard queue, and only FIFO queues accept a deduplication id; \
+                 remove --deduplication-id"
             )
             .into());
         }
@@ -120,8 +120,8 @@ async fn served(arguments: &Arguments) -> Result<(Client, String), Error> {
     let port = arguments.sqs_port;
     if TcpStream::connect((Ipv4Addr::LOCALHOST, port)).await.is_err() {
         return Err(format!(
-            "no SQS listens on port {port} of 127.0.0.1: start `requeue serve` in another \
-             terminal, or name its port by --sqs-port, or another queue by --queue-url"
+            "no SQS listens on port {port} of 127.0.0.1; start `requeue serve` in another \
+             terminal, name its port with --sqs-port, or name another queue with --queue-url"
         )
         .into());
     }
@@ -129,7 +129,7 @@ async fn served(arguments: &Arguments) -> Result<(Client, String), Error> {
     let config = aws_sdk_sqs::Config::builder()
         .behavior_version(BehaviorVersion::latest())
         .region(Region::new(DEFAULT_REGION))
-        // Never those of the user.
+        // Example credentials, never those of the user.
         .credentials_provider(Credentials::new("example", "example", None, None, "example"))
         .http_client(aws_smithy_http_client::Builder::new().build_http())
         .endpoint_url(&endpoint)
@@ -138,8 +138,8 @@ async fn served(arguments: &Arguments) -> Result<(Client, String), Error> {
     let listed = timeout(RESPONSE_TIMEOUT, client.list_queues().send()).await;
     let listed = listed.map_err(|_| {
         format!(
-            "port {port} of 127.0.0.1 does not respond within {} s: another program may have it; \
-             name the port of `requeue serve` by --sqs-port",
+            "port {port} of 127.0.0.1 did not respond within {} s; another program may use it; \
+             name the port of `requeue serve` with --sqs-port",
             RESPONSE_TIMEOUT.as_secs()
         )
     })?;
@@ -152,14 +152,14 @@ async fn served(arguments: &Arguments) -> Result<(Client, String), Error> {
     match urls.iter().filter(|url| !dead_letters.contains(url)).collect::<Vec<_>>()[..] {
         [only] => Ok((client, only.clone())),
         [] => {
-            Err(format!("there is no queue at {endpoint}: create one, or name it by --queue")
+            Err(format!("there is no queue at {endpoint}; create one, or name it with --queue")
                 .into())
         }
         ref several => {
             let names: Vec<&str> =
                 several.iter().filter_map(|url| url.rsplit('/').next()).collect();
             Err(format!(
-                "there are several queues at {endpoint}, {}: choose one by --queue",
+                "there are several queues at {endpoint}: {}; choose one with --queue",
                 names.join(", ")
             )
             .into())
@@ -190,7 +190,7 @@ fn typed(attribute: Attribute) -> MessageAttributeValue {
     value.build().expect("it has a data type")
 }
 
-/// Why SQS did not take a message, or did not respond.
+/// The error if SQS did not accept a message, or did not respond.
 fn refusal<E>(error: &SdkError<E>, place: &str) -> String
 where
     E: ProvideErrorMetadata + std::error::Error + 'static,
@@ -204,16 +204,14 @@ where
                 "NonExistentQueue"
                 | "QueueDoesNotExist"
                 | "AWS.SimpleQueueService.NonExistentQueue" => {
-                    format!(
-                        "there is no queue {place}: look at its name, the account and the region"
-                    )
+                    format!("there is no queue {place}; check its name, the account and the region")
                 }
                 _ => format!("SQS refuses the message for {place} ({code}){said}"),
             }
         }
         error if aws::lacks_credentials(error) => format!("there are no {CREDENTIALS}"),
         _ => format!(
-            "SQS does not respond for {place}: look at the network, the region and \
+            "SQS does not respond for {place}; check the network, the region and \
              AWS_ENDPOINT_URL_SQS"
         ),
     }

@@ -10,23 +10,23 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
-/// Whether somebody has asked.
+/// Whether a signal has come.
 #[derive(Clone)]
 pub(crate) struct Stop(watch::Receiver<Option<u8>>);
 
 impl Stop {
-    /// From now on signals do not end the process by themselves.
+    /// Listens for signals, which from now on no longer end the process by themselves.
     pub(crate) fn listen() -> io::Result<Self> {
         Self::listen_and(Duration::MAX, || {})
     }
 
-    /// As [`listen`](Self::listen); `before_end` is done when the second signal comes. `limit`
-    /// after the first one counts as the second.
+    /// As [`listen`](Self::listen). The second signal, or the end of `limit` after the first one,
+    /// runs `before_end` and ends the process.
     pub(crate) fn listen_and(
         limit: Duration,
         before_end: impl FnOnce() + Send + 'static,
     ) -> io::Result<Self> {
-        // A thread of its own: all others may be writing what nobody reads.
+        // A thread of its own, because all others may be blocked in writes that nobody reads.
         let runtime = Builder::new_current_thread().enable_all().build()?;
         let entered = runtime.enter();
         let mut signals = ending()
@@ -51,20 +51,20 @@ impl Stop {
         self.0.borrow().is_some()
     }
 
-    /// Ends when somebody asks.
+    /// Ends when a signal has come.
     pub(crate) async fn told(&self) {
         if self.0.clone().wait_for(Option::is_some).await.is_err() {
             std::future::pending::<()>().await;
         }
     }
 
-    /// As the shell has it: 130 after Ctrl-C; `otherwise` if nobody asked.
+    /// The exit status of a shell, such as 130 after Ctrl-C; `otherwise` without a signal.
     pub(crate) fn exit_code(&self, otherwise: ExitCode) -> ExitCode {
         self.0.borrow().map_or(otherwise, |number| ExitCode::from(128 + number))
     }
 }
 
-/// The number of the next one.
+/// The number of the next signal.
 async fn next(signals: &mut [(SignalKind, Signal)]) -> u8 {
     let arrivals =
         signals.iter_mut().map(|(kind, signal)| Box::pin(async { (*kind, signal.recv().await) }));
@@ -72,8 +72,8 @@ async fn next(signals: &mut [(SignalKind, Signal)]) -> u8 {
     u8::try_from(kind.as_raw_value()).unwrap_or(2)
 }
 
-/// SIGINT, SIGTERM, SIGQUIT, and SIGHUP of a terminal that is closed; not where `nohup` lets the
-/// process ignore that.
+/// SIGINT, SIGTERM, SIGQUIT, and the SIGHUP of a closed terminal, unless `nohup` makes the process
+/// ignore it.
 fn ending() -> Vec<SignalKind> {
     let mut kinds = vec![SignalKind::interrupt(), SignalKind::terminate(), SignalKind::quit()];
     if !ignores(SignalKind::hangup()) {
@@ -82,8 +82,8 @@ fn ending() -> Vec<SignalKind> {
     kinds
 }
 
-/// Whether the process was started to ignore it. Only Linux says so in a file; elsewhere nothing
-/// counts as ignored.
+/// Whether the process was started with this signal ignored. Only Linux has a file for that; on
+/// other systems no signal counts as ignored.
 fn ignores(kind: SignalKind) -> bool {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status

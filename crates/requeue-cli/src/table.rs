@@ -1,18 +1,18 @@
-//! Tables and durations as a person reads them.
+//! Tables and durations for human readers.
 
 use std::time::Duration;
 
 use comfy_table::{ContentArrangement, LineStyle, Table, presets};
 
-/// In a terminal that is narrower a table is not fitted to it.
+/// The least width of a table. A narrower terminal breaks its lines.
 const LEAST_COLUMNS: u16 = 60;
 
-/// A table with these column heads, as wide as the terminal allows.
+/// A table with these headings, no wider than the terminal.
 pub(crate) fn table(heads: &[&str]) -> Table {
     let mut table = Table::new();
     let line = LineStyle::none().fill('─').junction('─');
     table.load_style(presets::NOTHING.header_separator(line)).set_header(heads);
-    // Some terminals say that they have no columns at all.
+    // Some terminals report a width of 0.
     if table.width().is_some_and(|columns| columns >= LEAST_COLUMNS) {
         table.set_content_arrangement(ContentArrangement::Dynamic);
     }

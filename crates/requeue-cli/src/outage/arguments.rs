@@ -1,4 +1,4 @@
-//! What `requeue simulate outage` is asked to simulate.
+//! The options of `requeue simulate outage`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -33,7 +33,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// The time that the service needs for all of them, by its own rate.
+    /// The time that the service needs for all messages at its rate.
     pub(super) fn least(&self) -> Duration {
         Duration::from_secs_f64(f64::from(self.messages) / f64::from(self.rate))
     }

@@ -10,13 +10,13 @@ use crate::table::duration;
 pub(super) struct OutageFigures {
     pub(super) calls_while_down: u64,
     pub(super) done_while_down: u64,
-    /// Messages done in a second, until it was back or all were done.
+    /// Messages done in a second, until the service was back or all were done.
     pub(super) throughput_while_down: f64,
     pub(super) calls_afterwards: u64,
     pub(super) peak: u64,
     pub(super) refused: u64,
     pub(super) drained: Duration,
-    /// To the least time for all of them; `None` when not all were delivered.
+    /// The ratio to the least time for all messages; `None` if some were not delivered.
     pub(super) ratio: Option<f64>,
     pub(super) retries: u64,
     pub(super) most_retries: u32,
@@ -50,22 +50,22 @@ impl OutageFigures {
 type OutageRow = (&'static str, fn(&OutageFigures) -> String);
 
 pub(super) const ROWS: [OutageRow; 11] = [
-    ("calls while it was down", |figures| figures.calls_while_down.to_string()),
-    ("done while it was down", |figures| {
+    ("calls during the outage", |figures| figures.calls_while_down.to_string()),
+    ("done during the outage", |figures| {
         format!("{}, {:.1} a second", figures.done_while_down, figures.throughput_while_down)
     }),
-    ("calls afterwards", |figures| figures.calls_afterwards.to_string()),
+    ("calls after the outage", |figures| figures.calls_afterwards.to_string()),
     ("  most in one second", |figures| figures.peak.to_string()),
-    ("  refused by its limit", |figures| figures.refused.to_string()),
-    ("until the backlog was gone, after it was back", |figures| {
+    ("  refused by the rate limit", |figures| figures.refused.to_string()),
+    ("until the backlog was gone, after the outage", |figures| {
         let drained = duration(figures.drained);
         match figures.ratio {
             Some(ratio) => format!("{drained}, {ratio:.2} × the least"),
-            None => format!("{drained}, without the {} that were not delivered", figures.dead),
+            None => format!("{drained}, without {} undelivered messages", figures.dead),
         }
     }),
     ("retries used", |figures| {
-        format!("{}, {} of one message", figures.retries, figures.most_retries)
+        format!("{}, at most {} for a message", figures.retries, figures.most_retries)
     }),
     ("longest time that a circuit was open", |figures| duration(figures.longest_open)),
     ("deferrals", |figures| figures.deferrals.to_string()),

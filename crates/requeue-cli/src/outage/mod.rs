@@ -1,6 +1,6 @@
-//! `requeue simulate outage`: a backlog, a service that is down and then limits its rate, and
-//! execution environments of a function in front of it; once without and once with pause and
-//! circuit breaker. In virtual time, over the embedded queue.
+//! `requeue simulate outage`: a backlog, a service that is down and later rate-limited, and the
+//! execution environments of a function. It runs without and with pause and circuit breaker, in
+//! virtual time, over the embedded queue.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -37,13 +37,12 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
     let Arguments { messages, outage, rate, availability, .. } = arguments;
     let down = match availability {
         0 => "is down".to_owned(),
-        some => format!("answers {some} % of the calls"),
+        some => format!("accepts {some} % of the calls"),
     };
     outln!(
-        "{messages} messages; a service that {down} for {} and then takes {rate} calls a second, \
-         so that they need {} at least; {ENVIRONMENTS} execution environments with \
-         {CONCURRENT_CALLS} concurrent calls in all\n\
-         ",
+        "{messages} messages; a service that {down} for {} and then accepts {rate} calls a second; \
+         all messages need at least {}; {ENVIRONMENTS} execution environments with \
+         {CONCURRENT_CALLS} concurrent calls in all\n",
         duration(Duration::from_secs(*outage)),
         duration(arguments.least()),
     )?;
@@ -56,4 +55,4 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
 }
 
 const WITHOUT: &str = "without pause and circuit breaker";
-const WITH: &str = "with them";
+const WITH: &str = "with both";

@@ -1,4 +1,4 @@
-//! The service that is called: down at first, then limited in its rate.
+//! The downstream service: down at first, then rate-limited.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -10,14 +10,14 @@ use tokio::time::{Instant, sleep};
 
 use super::arguments::Arguments;
 
-/// What a call takes.
+/// The duration of a call.
 const CALL: Duration = Duration::from_millis(100);
 
 #[derive(Clone)]
 pub(super) struct DownstreamService {
     pub(super) began: Instant,
     pub(super) back_at: Instant,
-    /// The share of the calls that it accepts until then.
+    /// The share of calls that it accepts during the outage.
     availability: f64,
     sampler: Sampler,
     rate: f64,
@@ -29,7 +29,7 @@ pub(super) struct DownstreamService {
 pub(super) struct ServiceLog {
     pub(super) while_down: u64,
     pub(super) done_while_down: u64,
-    /// Calls in each second since it is back.
+    /// Calls in each second after the outage.
     pub(super) by_second: BTreeMap<u64, u64>,
     pub(super) refused: u64,
     tokens: f64,
@@ -44,7 +44,7 @@ impl DownstreamService {
             began,
             back_at: began + Duration::from_secs(arguments.outage),
             availability: f64::from(arguments.availability) / 100.0,
-            // Not the sampler of the messages: another policy must not be another outage.
+            // A sampler of its own, so that another policy does not change the outage.
             sampler: Sampler::seeded(!arguments.seed),
             rate: f64::from(arguments.rate),
             clock,
@@ -79,7 +79,7 @@ impl DownstreamService {
         } else {
             *log.by_second.entry((now - self.back_at).as_secs()).or_default() += 1;
         }
-        // A bucket of as many tokens as it refills in a second.
+        // A token bucket that refills completely in a second.
         let refilled =
             now.saturating_duration_since(log.refilled_at.unwrap_or(self.began)).as_secs_f64()
                 * self.rate;

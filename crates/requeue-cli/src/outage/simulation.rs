@@ -22,18 +22,18 @@ use crate::Error;
 use crate::output::errln;
 use crate::table::duration;
 
-/// Execution environments, and how many calls they make at once, all together.
+/// Execution environments, and their concurrent calls in all.
 pub(super) const ENVIRONMENTS: usize = 10;
 pub(super) const CONCURRENT_CALLS: usize = 32;
 const FUNCTION_TIMEOUT: Duration = Duration::from_secs(60);
 const VISIBILITY_TIMEOUT: Duration = Duration::from_secs(360);
-/// When a run begins.
+/// The start time of a run.
 const START: Duration = Duration::from_secs(1_800_000_000);
 /// The latency of a request to SQS.
 const REQUEST: Duration = Duration::from_millis(10);
 /// Long polling, as Lambda's poller does.
 const POLL: Duration = Duration::from_secs(20);
-/// In a terminal a line says so often how far a run is.
+/// The interval of progress lines on a terminal.
 const BETWEEN_LINES: Duration = Duration::from_secs(5);
 
 pub(super) fn simulate(
@@ -66,8 +66,8 @@ struct RunCounts {
     deferrals: u64,
 }
 
-/// Says now and then how far a run is, on the standard error if that is a terminal. By the clock of
-/// this machine: for the simulation no time passes meanwhile.
+/// Prints the progress of a run on the standard error, if that is a terminal. It uses the clock of
+/// this machine, and takes no virtual time.
 struct RunProgress {
     name: &'static str,
     began: Instant,
@@ -107,7 +107,7 @@ impl OutageRun {
         policy: RetryPolicy,
         name: &'static str,
     ) -> Result<Self, Error> {
-        // Not the time of day: its milliseconds would make each run another.
+        // A fixed time: the milliseconds of the real one would make each run different.
         let clock = Clock::starting_at(SystemTime::UNIX_EPOCH + START);
         let sqs =
             EmbeddedSqs::seeded(clock.clone(), DEFAULT_REGION, DEFAULT_ACCOUNT, arguments.seed);
@@ -186,7 +186,7 @@ impl OutageRun {
         operations.iter().map(|operation| self.sqs.call_count(operation)).sum()
     }
 
-    /// One execution environment, which is given one batch after the other until nothing is left.
+    /// One execution environment: works on one batch after the other until the queue is empty.
     async fn environment(&self, number: usize) -> Result<(), Error> {
         let mut settings = self.settings.clone();
         settings.limits.concurrency =
@@ -216,7 +216,7 @@ impl OutageRun {
             }
             let report = processor.process(records, Instant::now() + FUNCTION_TIMEOUT).await;
             self.note(&report, &mut open_since);
-            // As the poller does.
+            // The poller does the same.
             let outcomes = report.outcomes.iter().zip(&receipts);
             let done: Vec<&str> = outcomes
                 .filter(|(outcome, _)| !outcome.settlement.is_kept())
@@ -229,8 +229,8 @@ impl OutageRun {
         Ok(())
     }
 
-    /// `open_since` is when the environment deferred a message for its circuit, if that was not
-    /// followed by an answered call.
+    /// `open_since` is the time at which the environment deferred a message for its circuit, unless
+    /// a call succeeded since then.
     fn note(&self, report: &Report, open_since: &mut Option<Instant>) {
         let mut counts = self.counts.borrow_mut();
         for outcome in &report.outcomes {

@@ -1,4 +1,4 @@
-//! One execution environment: a function's process and its Runtime API. It works on one invocation
+//! One execution environment: a function's process and its Runtime API. It handles one invocation
 //! at a time.
 
 use std::future::pending;
@@ -19,14 +19,14 @@ use super::process_group::ProcessGroups;
 use super::runtime_api::{Invocation, RuntimeApi, RuntimeRequest};
 use super::show;
 
-/// How long Lambda lets a function initialise. Source: Lambda developer guide, "Understanding the
-/// Lambda execution environment lifecycle".
+/// The longest initialisation that Lambda allows. Source: Lambda developer guide, "Understanding
+/// the Lambda execution environment lifecycle".
 pub(super) const INIT_TIMEOUT: Duration = Duration::from_secs(10);
-/// For what an ended process has written last.
+/// The time for the last output of an ended process.
 const LAST_OUTPUT: Duration = Duration::from_millis(500);
-/// For what an ended process has sent last.
+/// The time for the last requests of an ended process.
 const LAST_REQUEST: Duration = Duration::from_millis(200);
-/// Between SIGTERM and SIGKILL.
+/// The time between SIGTERM and SIGKILL.
 pub(super) const SHUTDOWN_GRACE: Duration = Duration::from_secs(2);
 
 /// Ends its process when it is dropped.
@@ -39,21 +39,21 @@ pub(super) struct Environment {
     next: Option<oneshot::Sender<Invocation>>,
 }
 
-/// Why there is no environment.
+/// The reason for the failure of a start.
 pub(super) enum StartError {
-    /// The process could not be started at all.
+    /// The process could not be started.
     Refused(String),
-    /// It ended before it asked for an invocation.
+    /// The process ended before it asked for an invocation.
     Exited(ExitStatus),
-    /// It reported that it cannot be initialised.
+    /// The process reported that it cannot be initialised.
     InitError(String),
-    /// It did not ask for an invocation in time.
+    /// The process did not ask for an invocation in time.
     TimedOut(Duration),
-    /// Meanwhile the function was built anew.
+    /// The function was rebuilt during the start.
     BuiltAnew,
 }
 
-/// How an invocation ended.
+/// The end of an invocation.
 pub(super) enum InvocationEnd {
     Response(Bytes),
     /// The function reported an error.
@@ -61,7 +61,7 @@ pub(super) enum InvocationEnd {
     /// The process ended.
     Exited(ExitStatus),
     /// The process asked for the next invocation without a response to this one: another process
-    /// has taken its place.
+    /// has replaced it.
     Abandoned,
     /// The process was killed.
     TimedOut,
@@ -122,7 +122,7 @@ impl Environment {
         let ended = groups.clone();
         tokio::spawn(async move {
             let status = child.wait().await.unwrap_or_default();
-            // Its children do not outlive it, as in Lambda.
+            // As in Lambda, its children do not outlive it.
             ended.kill(pid);
             let _ =
                 timeout(LAST_OUTPUT, async { while output.join_next().await.is_some() {} }).await;
@@ -131,7 +131,7 @@ impl Environment {
         Ok(Self { api, pid, groups: groups.clone(), exit, next: None })
     }
 
-    /// Hands over an invocation, and waits for its end.
+    /// Hands an invocation to the process, and waits for its end.
     pub(super) async fn invoke(
         &mut self,
         invocation: Invocation,
@@ -148,7 +148,7 @@ impl Environment {
         let mut given = false;
         loop {
             if let Some(next) = self.next.take() {
-                // A connection that broke meanwhile asks again.
+                // After a broken connection, the process asks again.
                 given = next.send(invocation.clone()).is_ok();
             }
             let request = tokio::select! {
@@ -180,7 +180,7 @@ impl Environment {
         exited(&self.exit).await
     }
 
-    /// Asks the process to end, and ends it if it does not.
+    /// Sends SIGTERM to the process, and kills it if it does not end.
     pub(super) async fn end(self) {
         self.groups.terminate(self.pid);
         let _ = timeout(SHUTDOWN_GRACE, self.exited()).await;
@@ -193,7 +193,7 @@ impl Drop for Environment {
     }
 }
 
-/// The end of a process whose last request has been read if it sent one in full.
+/// The end of a process, after its last complete request was read.
 async fn exited_and_read(exit: &watch::Receiver<Option<ExitStatus>>) -> ExitStatus {
     let status = exited(exit).await;
     sleep(LAST_REQUEST).await;
@@ -204,7 +204,7 @@ async fn exited(exit: &watch::Receiver<Option<ExitStatus>>) -> ExitStatus {
     let status = exit.clone().wait_for(Option::is_some).await.ok().and_then(|status| *status);
     match status {
         Some(status) => status,
-        // The process is waited for as long as this runtime lives.
+        // This task waits for the process while the runtime lives.
         None => pending().await,
     }
 }

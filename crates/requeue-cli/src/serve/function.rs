@@ -1,5 +1,4 @@
-//! The function that is served: which program it is, what its process gets from Lambda, and why it
-//! cannot be started.
+//! The served function: its program, the environment of its process, and the errors of its start.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File};
@@ -16,25 +15,25 @@ use tokio::process::Command;
 
 use crate::Error;
 
-/// The user's variables of AWS that the function inherits. All others may have credentials, lead to
-/// real queues, or change how an endpoint is found.
+/// The AWS variables that the function inherits from the user. All others may have credentials,
+/// lead to real queues, or change the endpoint.
 const INHERITED: [&str; 2] = ["AWS_LAMBDA_LOG_FORMAT", "AWS_LAMBDA_LOG_LEVEL"];
 
-/// Values of variables that the user has not set.
+/// Defaults of variables.
 const UNLESS_SET: [(&str, &str); 4] = [
     // As in `template.yaml`.
     ("REQUEUE_DEAD_LETTER", "annotate"),
-    // Nothing here turns these long lines into metrics.
+    // Long metric lines would only disturb here.
     ("REQUEUE_METRICS", "off"),
-    // There is no loop detection here.
+    // `requeue serve` has no loop detection.
     ("REQUEUE_RECURSIVE_LOOP", "Allow"),
     ("_HANDLER", "bootstrap"),
 ];
 
-/// Without the span of `lambda_runtime`, which puts request id and trace before each line, and
-/// otherwise as `requeue::run` logs by itself.
+/// Removes the span of `lambda_runtime`, which puts request id and trace before each line.
+/// Otherwise as `requeue::run` logs by default.
 const LOG_FILTER: &str = "info,lambda_runtime=warn,aws_config=error";
-/// Lambda's smallest.
+/// Lambda's smallest memory size.
 const MEMORY_MIB: &str = "128";
 
 /// A program with its arguments.
@@ -42,9 +41,9 @@ pub(super) struct Function {
     program: OsString,
     arguments: Vec<OsString>,
     name: String,
-    /// The file whose change means a new build.
+    /// The file that a new build changes.
     pub(super) file: Option<PathBuf>,
-    /// Where the function finds SQS.
+    /// The endpoint of SQS for the function.
     sqs_url: String,
 }
 
@@ -62,9 +61,11 @@ impl Function {
         })
     }
 
-    /// A command that ends up being the function, as `cargo run` does.
+    /// A command that runs the function, such as `cargo run`.
     pub(super) fn by(command: &[OsString], sqs_url: &str) -> Result<Self, Error> {
-        let (program, arguments) = command.split_first().ok_or("there is no command after --")?;
+        let (program, arguments) = command
+            .split_first()
+            .ok_or("no command follows --; add one, as in `requeue serve -- cargo run`")?;
         Ok(Self {
             program: program.clone(),
             arguments: arguments.to_vec(),
@@ -78,8 +79,8 @@ impl Function {
         format!("arn:aws:lambda:{DEFAULT_REGION}:{DEFAULT_ACCOUNT}:function:{}", self.name)
     }
 
-    /// The process to start for an execution environment. Source: Lambda developer guide, "Defined
-    /// runtime environment variables".
+    /// The process of an execution environment. Source: Lambda developer guide, "Defined runtime
+    /// environment variables".
     pub(super) fn command(&self, runtime_api: SocketAddr, environment: u64) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.arguments);
@@ -113,7 +114,7 @@ impl Function {
             .env("AWS_ACCESS_KEY_ID", "example")
             .env("AWS_SECRET_ACCESS_KEY", "example")
             .env("AWS_SESSION_TOKEN", "example")
-            // Neither the files in the home directory nor the machine's role.
+            // The function uses neither the files in the home directory nor the machine's role.
             .env("AWS_CONFIG_FILE", "/dev/null")
             .env("AWS_SHARED_CREDENTIALS_FILE", "/dev/null")
             .env("AWS_EC2_METADATA_DISABLED", "true")
@@ -129,26 +130,26 @@ impl Function {
         directory.or_else(|| std::env::current_dir().ok()).unwrap_or_else(|| ".".into())
     }
 
-    /// Why the process could not be started, with what to do.
+    /// The error of a start, with its remedy.
     pub(super) fn refused(&self, error: &io::Error) -> String {
         let program = Path::new(&self.program).display();
         if let Some(machine) = self.file.as_deref().and_then(foreign_machine) {
             return format!(
-                "{program} is built for {machine}, and this machine is {}: build it without \
+                "{program} is built for {machine}, and this machine is {}; build it without \
                  --target and --arm64",
                 std::env::consts::ARCH
             );
         }
         match error.kind() {
             ErrorKind::NotFound if self.file.as_deref().is_some_and(|file| !file.exists()) => {
-                format!("{program} does not exist any more: build it again")
+                format!("{program} no longer exists; build it again")
             }
             ErrorKind::NotFound if self.file.is_some() => format!(
-                "{program} cannot be started: the interpreter that its first line names, or its \
-                 loader, does not exist on this machine"
+                "{program} cannot be started: its interpreter or loader does not exist on this \
+                 machine; correct its first line, or build it for this machine"
             ),
             ErrorKind::NotFound => {
-                format!("the command {program} does not exist: look at its name and at PATH")
+                format!("the command {program} does not exist; check its name and PATH")
             }
             _ => format!("{program} cannot be started: {error}"),
         }
@@ -174,8 +175,8 @@ fn check(path: &Path) -> Result<(), Error> {
         Ok(metadata) => metadata,
         Err(error) if error.kind() == ErrorKind::NotFound => {
             return Err(format!(
-                "--function {shown} does not exist: build it first, or let a command build and \
-                 run it, as in `requeue serve -- cargo run`"
+                "--function {shown} does not exist; build it first, or let a command build and run \
+                 it, as in `requeue serve -- cargo run`"
             )
             .into());
         }
@@ -183,23 +184,23 @@ fn check(path: &Path) -> Result<(), Error> {
     };
     if metadata.is_dir() {
         return Err(format!(
-            "--function {shown} is a directory: name the program itself, as in \
-             --function target/debug/NAME"
+            "--function {shown} is a directory; name the program itself, as in --function \
+             target/debug/NAME"
         )
         .into());
     }
     if metadata.permissions().mode() & 0o111 == 0 {
         return Err(format!(
-            "--function {shown} is not executable: name the program that the build writes, or \
-             allow it by `chmod +x {shown}`"
+            "--function {shown} is not executable; name the program that the build writes, or run \
+             `chmod +x {shown}`"
         )
         .into());
     }
     Ok(())
 }
 
-/// The machine that an ELF program is built for, if that is another one than this. Source: ELF
-/// specification, `e_machine`, for little-endian programs.
+/// The machine of an ELF program, if it is not this machine. Source: ELF specification,
+/// `e_machine`, for little-endian programs.
 fn foreign_machine(path: &Path) -> Option<&'static str> {
     let mut head = [0; 20];
     File::open(path).ok()?.read_exact(&mut head).ok()?;
@@ -212,7 +213,7 @@ fn foreign_machine(path: &Path) -> Option<&'static str> {
     (machine != std::env::consts::ARCH).then_some(machine)
 }
 
-/// The file's name, as far as Lambda allows it in a function's name.
+/// The file's name, with the characters that Lambda allows in a function's name.
 fn function_name(path: &Path) -> String {
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let legal = |c: char| if c.is_ascii_alphanumeric() || "-_".contains(c) { c } else { '-' };

@@ -1,5 +1,4 @@
-//! The lines that a function writes to its standard output and error, passed through line by line, each with
-//! the number of its environment before it.
+//! Prints the output of a function line by line, each with the number of its environment before it.
 
 use std::io;
 
@@ -7,16 +6,16 @@ use tokio::io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, BufReader};
 
 use crate::output;
 
-/// A longer line goes on in the next one.
+/// The longest line; the rest follows as another line.
 const MAX_LINE: u64 = 64 * 1024;
 
-/// Until the stream ends.
+/// Runs until the stream ends.
 pub(super) async fn pass_through(stream: impl AsyncRead + Unpin, environment: u64) {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
     while next_line(&mut reader, &mut line).await.is_ok_and(|bytes| bytes > 0) {
         let text = String::from_utf8_lossy(&line);
-        // Whoever reads no more does not keep the function from its work.
+        // A closed standard output does not stop the function.
         let text = text.trim_end_matches(['\n', '\r']);
         let _ = output::write(&format!("\x1b[2m{environment}|\x1b[0m {text}\n"));
         line.clear();

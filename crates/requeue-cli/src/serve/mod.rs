@@ -1,5 +1,5 @@
-//! `requeue serve`: an embedded SQS on loopback, with a function of the user's own behind an event
-//! source mapping, or with the demo's endpoint for curl, the AWS CLI and others.
+//! `requeue serve`: serves an embedded SQS on loopback. Behind it is the user's function with an
+//! event source mapping, or the demo's endpoint for curl, the AWS CLI and others.
 
 use std::ffi::OsString;
 use std::io;
@@ -37,19 +37,19 @@ use function::Function;
 use poller::{MappingSettings, Poller};
 use process_group::ProcessGroups;
 
-/// The endpoint takes bodies as large as a message can be.
+/// The largest body that the endpoint accepts: that of a message.
 const BOUNDS: Bounds =
     Bounds { body: MAX_BATCH_BYTES, bodies: 64 * MAX_BATCH_BYTES, connections: 256 };
 
-/// Where `requeue send` looks for SQS.
+/// The port of SQS for `requeue send`.
 pub(crate) const SQS_PORT: u16 = 9324;
-/// The endpoint's port, which is in use on many machines.
+/// The endpoint's port. Other programs often use it too.
 const ENDPOINT_PORT: u16 = 8080;
 /// Most messages of a batch from a FIFO queue. Source: Lambda developer guide, "Using Lambda with
 /// Amazon SQS".
 const FIFO_BATCH_SIZE: u16 = 10;
 
-/// From the first signal on, also where nobody reads the output and each line of it waits.
+/// The time from the first signal to the end, also if writes of the output block.
 const END_LIMIT: Duration = Duration::from_secs(5);
 
 #[derive(clap::Args)]
@@ -126,7 +126,7 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
             serve(arguments).await
         }
     });
-    // The output of a process that has left its group may never end.
+    // A process that has left its group may keep the output open forever.
     runtime.shutdown_background();
     ended
 }
@@ -135,7 +135,7 @@ async fn serve(arguments: &Arguments) -> Result<ExitCode, Error> {
     let sqs = ServedSqs::open(arguments).await?;
     let listener = listen(arguments.port.unwrap_or(ENDPOINT_PORT)).await?;
     sqs.show(Some(&listener))?;
-    // Nobody stops it but a signal, which ends the process.
+    // Only a signal stops it, by ending the process.
     serve_endpoint(listener).await;
     Ok(ExitCode::SUCCESS)
 }
@@ -167,7 +167,7 @@ async fn serve_function(arguments: &Arguments) -> Result<ExitCode, Error> {
     ended.map(|()| stop.exit_code(ExitCode::SUCCESS))
 }
 
-/// The dead-letter queue, by name or URL, of a queue that is served.
+/// The dead-letter queue of a served queue, by name or URL.
 pub(crate) fn dead_letters_of(queue: &str) -> String {
     match queue.strip_suffix(".fifo") {
         Some(stem) => format!("{stem}-dlq.fifo"),
@@ -175,7 +175,7 @@ pub(crate) fn dead_letters_of(queue: &str) -> String {
     }
 }
 
-/// A queue with its dead-letter queue, served.
+/// Serves a queue with its dead-letter queue.
 struct ServedSqs {
     embedded: EmbeddedSqs,
     server: Server,
@@ -224,14 +224,14 @@ impl Arguments {
         self.visibility_timeout.unwrap_or(2 * self.timeout)
     }
 
-    /// The rules that clap has no words for.
+    /// Rules that clap cannot express.
     fn check(&self) -> Result<(), Error> {
-        // clap takes all that follows --function for the function's.
+        // clap gives all arguments after --function to the function.
         let has_both = !self.function.is_empty() && !self.command.is_empty();
         if has_both || self.function.iter().any(|word| word == "--") {
-            return Err("--function and a command after -- are both given, and one function is \
-                        served: leave out one of them"
-                .into());
+            return Err(
+                "--function cannot be combined with a command after --; remove one of them".into(),
+            );
         }
         let options = <Self as clap::Args>::augment_args(clap::Command::new("serve"));
         let longs: Vec<_> = options.get_arguments().filter_map(clap::Arg::get_long).collect();
@@ -240,16 +240,15 @@ impl Arguments {
             let long = word.strip_prefix("--").and_then(|word| word.split('=').next());
             if long.is_some_and(|long| longs.contains(&long)) {
                 return Err(format!(
-                    "{word} comes after --function and would be an argument of the function: put \
-                     it before --function"
+                    "{word} after --function would be an argument of the function; put it before \
+                     --function"
                 )
                 .into());
             }
         }
         if self.queue.strip_suffix(".fifo").is_some() && self.batch_size > FIFO_BATCH_SIZE {
             return Err(format!(
-                "--batch-size {} is too large: a batch of a FIFO queue has at most \
-                 {FIFO_BATCH_SIZE} messages",
+                "--batch-size {} is too large for a FIFO queue; choose at most {FIFO_BATCH_SIZE}",
                 self.batch_size
             )
             .into());
@@ -257,8 +256,8 @@ impl Arguments {
         let visibility = self.visibility_timeout();
         if self.has_function() && visibility < self.timeout {
             return Err(format!(
-                "--visibility-timeout {visibility} is shorter than --timeout {}, and so SQS would \
-                 deliver messages again that are still worked on (Lambda refuses such a mapping): \
+                "--visibility-timeout {visibility} is shorter than --timeout {}, so SQS would \
+                 redeliver messages during their invocation, and Lambda refuses such a mapping; \
                  choose at least {}, better six times the timeout",
                 self.timeout, self.timeout
             )
@@ -267,7 +266,7 @@ impl Arguments {
         Ok(())
     }
 
-    /// How a message is sent to the function.
+    /// The command that sends a message to the function.
     fn send_command(&self, server: &Server) -> String {
         let port = match server.port() {
             SQS_PORT => String::new(),
@@ -309,7 +308,7 @@ async fn listen(port: u16) -> Result<TcpListener, String> {
 }
 
 fn taken(port: u16, option: &str, error: &io::Error) -> String {
-    format!("port {port} of 127.0.0.1 cannot be opened: {error}; choose another with {option}")
+    format!("port {port} of 127.0.0.1 cannot be opened: {error}; choose another one with {option}")
 }
 
 async fn serve_endpoint(listener: TcpListener) {
@@ -327,7 +326,7 @@ async fn respond(endpoint: Endpoint, request: Request<Bytes>) -> io::Result<Resp
     let status = response
         .as_ref()
         .map_or_else(|_| "reset".to_owned(), |response| response.status().as_u16().to_string());
-    // Whoever is called goes on, whether anybody reads that or not.
+    // A closed standard output does not stop the endpoint.
     let _ = output::line(format_args!("{status:>5}  message {id}, retry {retries}"));
     response
 }

@@ -1,4 +1,4 @@
-//! Lambda's poller on a laptop: takes batches from the queue, hands each to an execution
+//! Lambda's poller on a laptop: receives batches from the queue, hands each to an execution
 //! environment, and deletes the messages that the response acknowledges.
 
 use std::collections::HashMap;
@@ -29,9 +29,9 @@ use crate::stop::Stop;
 
 /// Long polling, as Lambda's poller does.
 const POLL: Duration = Duration::from_secs(20);
-/// So long what the function has written may need to be shown before the line of its batch.
+/// The wait for the function's output, which precedes the line of its batch.
 const OUTPUT: Duration = Duration::from_millis(10);
-/// Between two starts after the first that failed; then twice as long each time.
+/// The delay after the first failed start; each further delay is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
@@ -42,7 +42,7 @@ pub(super) struct MappingSettings {
     pub(super) timeout: Duration,
 }
 
-/// All that changes while functions are served; one task owns it.
+/// The changing state of the poller; one task owns it.
 pub(super) struct Poller {
     mapping: EventSourceMapping,
     queue: QueueArn,
@@ -51,15 +51,16 @@ pub(super) struct Poller {
     groups: ProcessGroups,
     arrivals: mpsc::UnboundedReceiver<Arrival>,
     builds: watch::Receiver<()>,
-    /// Environments without an invocation; the one that was used last is taken first.
+    /// Idle environments; the last used one is taken first.
     idle: Vec<Environment>,
-    /// Environments that are being started, or have an invocation.
+    /// Environments that start, or that have an invocation.
     turns: JoinSet<Turn>,
-    /// The delays of the messages that each running invocation has sent, by its trace.
+    /// The delays of the messages that each running invocation has sent, by trace.
     sent: HashMap<String, Vec<u64>>,
-    /// Whether the latest start succeeded. Until then no message is received for nothing.
+    /// Whether the latest start succeeded. Until then the poller receives no messages, so it wastes
+    /// no receives.
     starts: bool,
-    /// Changes with each build: environments of an earlier one get no invocation.
+    /// The number of the build. Environments of an earlier build get no invocation.
     build: u64,
     failed_starts: u32,
     next_start: Instant,
@@ -71,7 +72,7 @@ pub(super) struct Poller {
 struct Turn {
     build: u64,
     environment: Option<Environment>,
-    /// Only of an environment that had to be started.
+    /// Only for an environment that had to be started.
     start: Option<Result<(), StartError>>,
     invocation: Option<Invoked>,
 }
@@ -87,7 +88,7 @@ struct Invoked {
 
 /// A message that came into a queue.
 enum Arrival {
-    /// During the invocation of this trace.
+    /// The trace of the invocation that sent it.
     Sent {
         trace: String,
         delay_secs: u64,
@@ -124,9 +125,8 @@ impl Poller {
         }
     }
 
-    /// Until somebody asks for the end; or until the first start is refused, since a program that
-    /// cannot be started at all is a mistake in the command line. `send` is the command that sends
-    /// a message to the function.
+    /// Runs until a signal, or until the first start fails: a program that cannot be started is a
+    /// mistake in the command line. `send` is the command that sends a message to the function.
     pub(super) async fn run(&mut self, stop: &Stop, send: &str) -> Result<(), Error> {
         loop {
             let is_free = self.turns.len() < self.settings.maximum_concurrency;
@@ -137,7 +137,7 @@ impl Poller {
                     line("ending the function");
                     return Ok(());
                 }
-                // Before the end of the invocation that sent them.
+                // Messages come before the end of the invocation that sent them.
                 Some(arrival) = self.arrivals.recv() => self.note(arrival),
                 Some(Ok(turn)) = self.turns.join_next() => self.end_turn(turn, send)?,
                 Ok(()) = self.builds.changed() => self.replace(),
@@ -231,7 +231,7 @@ impl Poller {
                 line(format_args!("function started; send it a message: {send}"));
             }
             Some(Err(StartError::Refused(why))) if !is_tried => return Err(why.into()),
-            // Not its fault, whether the poller has heard of the build or not.
+            // A new build ended it, so this is no failure of the function.
             Some(Err(StartError::BuiltAnew)) => {}
             Some(Err(error)) if turn.build == self.build => {
                 let pause = (FIRST_PAUSE * 2_u32.saturating_pow(self.failed_starts.min(16)))
@@ -265,10 +265,10 @@ impl Poller {
         Ok(())
     }
 
-    /// The function was built anew: idle environments end, busy ones finish their invocation first.
-    /// Those that are being started hear of it by themselves.
+    /// Handles a new build: idle environments end, and busy ones finish their invocation first.
+    /// Starting ones notice it by themselves.
     fn replace(&mut self) {
-        line("function was built anew, restarting it");
+        line("function was rebuilt, restarting it");
         self.build += 1;
         (self.starts, self.failed_starts, self.next_start) = (false, 0, Instant::now());
         for environment in self.idle.drain(..) {
@@ -285,8 +285,8 @@ async fn first_exit(idle: &[Environment]) -> usize {
     at
 }
 
-/// Tells of the messages that come to the dead-letter queue, and of those that functions send: the
-/// AWS SDKs give each request the trace of the invocation, as they do for Lambda's loop detection.
+/// Reports messages that reach the dead-letter queue, and messages that functions send. The AWS
+/// SDKs give each request the trace of the invocation, as for Lambda's loop detection.
 fn arrivals(
     sqs: &EmbeddedSqs,
     source: QueueArn,
@@ -310,14 +310,14 @@ fn arrivals(
             })
         };
         if let Some(arrival) = arrival {
-            // Nobody listens any more when the command ends.
+            // The receiver is gone when the command ends.
             let _ = sender.send(arrival);
         }
     });
     arrivals
 }
 
-/// A process that hangs at its start must not keep the next build from being started.
+/// A process that hangs at its start must not block the next build.
 async fn unless_built_anew(
     starting: impl Future<Output = Result<Environment, StartError>>,
     mut builds: watch::Receiver<()>,

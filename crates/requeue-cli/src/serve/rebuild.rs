@@ -1,4 +1,4 @@
-//! Whether the function's file was built anew.
+//! Detects new builds of the function's file.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -8,10 +8,10 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// How often to look. A file counts as complete when two looks find the same.
+/// The interval of checks. A file counts as complete if two checks find the same.
 const LOOK: Duration = Duration::from_millis(250);
 
-/// Tells one build from another.
+/// Identifies a build.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Stamp {
     inode: u64,
@@ -20,7 +20,7 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// `None` while the linker has removed the file.
+    /// `None` while the file is missing, as during linking.
     fn of(path: &Path) -> Option<Self> {
         let file = fs::metadata(path).ok()?;
         Some(Self {
@@ -31,12 +31,12 @@ impl Stamp {
     }
 }
 
-/// Changes with each new build of this file from now on; never without a file.
+/// A counter of new builds of this file. Without a file it never changes.
 pub(super) fn watch(file: Option<PathBuf>) -> watch::Receiver<()> {
     let (sender, builds) = watch::channel(());
     tokio::spawn(async move {
         let Some(path) = file else {
-            // The receiver must not take this for an end.
+            // Keeps the sender alive, so that the receiver sees no end.
             return sender.closed().await;
         };
         let mut running = Stamp::of(&path);

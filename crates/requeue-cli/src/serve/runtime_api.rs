@@ -1,5 +1,5 @@
-//! Lambda's Runtime API for one execution environment, on a loopback port of its own. It passes on
-//! the function's requests, and decides nothing.
+//! Lambda's Runtime API for one execution environment, on a loopback port of its own. It passes the
+//! function's requests on, and decides nothing.
 //!
 //! Source of paths, headers and bodies: Lambda developer guide, "Using the Lambda runtime API for
 //! custom runtimes" and "Using the Lambda Extensions API".
@@ -23,9 +23,9 @@ use crate::endpoint::header;
 const MAX_RESPONSE: usize = 6 * 1024 * 1024;
 /// A runtime has one connection, and an extension in it another.
 const BOUNDS: Bounds = Bounds { body: MAX_RESPONSE, bodies: 4 * MAX_RESPONSE, connections: 16 };
-/// Most characters of an error that are shown.
+/// Most characters of an error in the output.
 const MAX_ERROR: usize = 400;
-/// Requests that have not been looked at yet. A function waits for each answer.
+/// Requests in the queue. A function waits for each response.
 const REQUESTS: usize = 16;
 
 /// A server that ends when this is dropped.
@@ -48,13 +48,13 @@ pub(super) enum RuntimeRequest {
     InitError { error: String },
 }
 
-/// An invocation as a function gets it.
+/// An invocation, as the function receives it.
 #[derive(Clone)]
 pub(super) struct Invocation {
     pub(super) request_id: String,
     pub(super) deadline_millis: u128,
     pub(super) function_arn: String,
-    /// The value of `x-amzn-trace-id`, by which the messages that the function sends are known.
+    /// The value of `x-amzn-trace-id`, which identifies the messages that the function sends.
     pub(super) trace: String,
     pub(super) event: Bytes,
 }
@@ -66,7 +66,7 @@ impl RuntimeApi {
         let (stop, stopped) = watch::channel(false);
         let (sender, requests) = mpsc::channel(REQUESTS);
         tokio::spawn(loopback::serve(listener, stopped, BOUNDS, move |request| {
-            // At once: a function that ends does not wait for the response to this.
+            // The response comes at once, since a function that ends does not wait for it.
             let passed_on = said(&request).map(|said| sender.try_send(said).is_ok());
             let sender = sender.clone();
             async move {
@@ -84,13 +84,13 @@ impl RuntimeApi {
     pub(super) async fn request(&mut self) -> RuntimeRequest {
         match self.requests.recv().await {
             Some(request) => request,
-            // The server ends with this value only.
+            // The server ends only when this value is dropped.
             None => pending().await,
         }
     }
 }
 
-/// A result or an error that a function reports; `None` if it asks for something.
+/// A reported result or error; `None` for a request.
 fn said(request: &Request<Bytes>) -> Option<RuntimeRequest> {
     let (headers, body) = (request.headers(), request.body());
     match (request.method(), path(request).as_slice()) {
@@ -121,7 +121,7 @@ async fn respond(
                 Err(_) => status(StatusCode::GONE, "the environment ends"),
             }
         }
-        // A runtime that wants SIGTERM registers as an extension; no event is ever sent to it.
+        // A runtime registers as an extension to get SIGTERM; it gets no events.
         (&Method::POST, ["2020-01-01", "extension", "register"]) => registered(),
         (&Method::GET, ["2020-01-01", "extension", "event", "next"]) => pending().await,
         _ => status(StatusCode::NOT_FOUND, "no such path of the Runtime API"),
@@ -156,7 +156,7 @@ fn status(status: StatusCode, body: &'static str) -> io::Result<Response<Full<By
     Response::builder().status(status).body(Full::from(body)).map_err(io::Error::other)
 }
 
-/// Type and message of an error that a function reports, as far as they are there.
+/// Type and message of a reported error, if it has them.
 fn reported(headers: &HeaderMap, body: &[u8]) -> String {
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase")]

@@ -1,5 +1,5 @@
-//! The lines of `requeue serve` with a function, which begin with the time in UTC. Those of the
-//! function begin with the number of its environment.
+//! The output of `requeue serve` with a function. Its own lines begin with the time in UTC, and
+//! those of the function with the number of its environment.
 
 use std::fmt;
 use std::process::ExitStatus;
@@ -12,27 +12,27 @@ use requeue::{Clock, DeadLetter, printable};
 use super::environment::{INIT_TIMEOUT, InvocationEnd, StartError};
 use crate::output;
 
-/// A reason has at most 256 characters, but a body may claim any.
+/// Requeue's reasons have at most 256 characters, but a body may have a longer one.
 const MAX_REASON: usize = 400;
 
-/// A batch that has come to its end.
+/// A finished batch.
 pub(super) struct FinishedBatch<'a> {
     pub(super) number: u64,
     pub(super) messages: usize,
-    /// By the response, or because of a function error.
+    /// Messages that SQS keeps, by the response or because of a function error.
     pub(super) kept: usize,
     /// The delays of the messages that the function sent to its queue, in seconds.
     pub(super) sent: Vec<u64>,
     pub(super) took: Duration,
-    /// `None` means that a response came.
+    /// `None` if a response came.
     pub(super) error: Option<&'a str>,
 }
 
-/// In bold where there is a terminal: most lines are the function's.
+/// Bold on a terminal, to stand out from the function's lines.
 pub(super) fn line(line: impl fmt::Display) {
     let now = Timestamp::try_from(Clock::system().now()).unwrap_or_default();
     let text = format!("{} {line}", now.strftime("%H:%M:%S"));
-    // Whoever reads no more does not keep the function from its work.
+    // A closed standard output does not stop the function.
     let _ = output::write(&format!("\x1b[1m{}\x1b[0m\n", printable::text(&text)));
 }
 
@@ -75,7 +75,7 @@ fn delays(delays: &[u64]) -> String {
     }
 }
 
-/// How an invocation failed as a whole; `None` if there is a response.
+/// The failure of a whole invocation; `None` if there is a response.
 pub(super) fn failure(end: &InvocationEnd, limit: Duration) -> Option<String> {
     match end {
         InvocationEnd::Response(_) => None,
@@ -88,7 +88,7 @@ pub(super) fn failure(end: &InvocationEnd, limit: Duration) -> Option<String> {
     }
 }
 
-/// Why no environment could be started.
+/// The reason for which no environment started.
 pub(super) fn start_failure(error: &StartError) -> String {
     match error {
         StartError::Refused(why) => why.clone(),
@@ -104,7 +104,7 @@ pub(super) fn start_failure(error: &StartError) -> String {
         StartError::TimedOut(limit) => {
             format!("function did not ask for an invocation within {} s", limit.as_secs())
         }
-        StartError::BuiltAnew => "function was built anew during its start".to_owned(),
+        StartError::BuiltAnew => "function was rebuilt during its start".to_owned(),
     }
 }
 
@@ -112,18 +112,17 @@ pub(super) fn exited_while_idle(status: ExitStatus) {
     line(format_args!("function exited ({}) between invocations", brief(status)));
 }
 
-/// The function may still be built by its command, as by `cargo run`.
+/// Its command may still build the function, as `cargo run` does.
 pub(super) fn no_invocation_asked_for(is_command: bool) {
     let secs = INIT_TIMEOUT.as_secs();
-    let rule = if is_command { "if it is built already, it must call" } else { "it must call" };
+    let rule = if is_command { "if it is already built, it must call" } else { "it must call" };
     line(format_args!(
         "the function has asked for no invocation within {secs} s:\n         {rule} \
          requeue::run or lambda_runtime::run",
     ));
 }
 
-/// A message that came to the dead-letter queue: the id that it was first sent with, and what
-/// Requeue wrote into the body.
+/// A message in the dead-letter queue: the id of its first delivery, and the reason in its body.
 pub(super) fn dead_letter(message: &MessageView) {
     let dead = DeadLetter::read(&message.body);
     let why = match (dead.reason(), dead.detail()) {
@@ -135,7 +134,7 @@ pub(super) fn dead_letter(message: &MessageView) {
     line(one_line(&format!("dead letter {id}: {why}"), MAX_REASON));
 }
 
-/// A text of somebody else in one line of at most so many characters.
+/// A foreign text in one line with at most so many characters.
 pub(super) fn one_line(text: &str, room: usize) -> String {
     let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
     if line.chars().count() <= room {

@@ -403,7 +403,7 @@ async fn trouble_names_its_remedy_and_touches_nothing() {
                  queue;";
     assert!(run.status == 0 && run.stderr.contains(words), "{run:?}");
     let run = requeue_with(&[("AWS_REGION", "us-east-1")], &["dlq", "list", "--queue-url", &dead]);
-    let words = format!("Set AWS_ENDPOINT_URL_SQS={}", world.server.url());
+    let words = format!("set AWS_ENDPOINT_URL_SQS={}", world.server.url());
     assert!(run.status == 1 && run.stderr.contains(&words), "{run:?}");
     for operation in [
         "GetQueueAttributes",

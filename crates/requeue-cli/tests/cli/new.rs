@@ -147,7 +147,7 @@ fn a_checkout_that_no_manifest_can_name_is_refused() {
             .unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(1), "{said}");
-        assert!(said.contains("cannot stand in a Cargo.toml"), "{said}");
+        assert!(said.contains("cannot be written into a Cargo.toml"), "{said}");
         assert!(!Path::new(&directory).exists());
     }
 }
@@ -165,8 +165,8 @@ fn a_name_that_no_package_can_have_is_refused() {
         assert_eq!(
             refused(&["--", &name]),
             format!(
-                "error: {name} cannot be the name of a package: a name is a letter and up to 63 \
-                 letters, digits, hyphens and underscores, for example orders\n"
+                "error: {name} cannot be the name of a package: a name has a letter and up to 63 \
+                 letters, digits, hyphens and underscores; choose one such as orders\n"
             )
         );
     }
@@ -175,7 +175,7 @@ fn a_name_that_no_package_can_have_is_refused() {
             refused(&[name]),
             format!(
                 "error: {name} cannot be the name of a package: Rust, cargo or a dependency of the \
-                 project has it: choose another one\n"
+                 project uses it; choose another one\n"
             )
         );
     }
@@ -183,11 +183,11 @@ fn a_name_that_no_package_can_have_is_refused() {
     fs::create_dir(&taken).unwrap();
     assert_eq!(
         refused(&[&taken]),
-        format!("error: {taken} exists already: choose another name, or remove it\n")
+        format!("error: {taken} exists already; choose another name, or remove it\n")
     );
     assert_eq!(
         refused(&["target/some-orders", "--requeue", "docs"]),
-        "error: docs is no checkout of Requeue: name the directory that has its Cargo.toml and \
+        "error: docs is not a checkout of Requeue; name the directory that has its Cargo.toml and \
          crates/requeue-lambda\n"
     );
     assert!(!repository("target/some-orders").exists());

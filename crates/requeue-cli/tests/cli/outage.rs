@@ -25,10 +25,10 @@ fn a_service_that_is_down_is_hardly_called_and_nothing_is_given_up_for_it() {
             line.split("  ").map(numbers).filter(|numbers| !numbers.is_empty()).collect();
         <[_; 2]>::try_from(columns).expect(name)
     };
-    let [without, with] = row("calls while it was down");
+    let [without, with] = row("calls during the outage");
     assert!(with[0] < 0.05 * without[0], "{said}");
     assert_eq!(row("dead letters")[1], [0.0], "{said}");
-    let [_, until] = row("until the backlog was gone, after it was back");
+    let [_, until] = row("until the backlog was gone, after the outage");
     assert!(until.last().is_some_and(|ratio| *ratio <= 1.3), "{said}");
     let [without, with] = row("retries used");
     assert!(with[0] < 0.1 * without[0] && with[1] <= 15.0, "{said}");
@@ -58,7 +58,7 @@ fn what_is_not_delivered_is_in_no_ratio() {
     let dead = figures["without"]["deadLetters"].as_u64().unwrap();
     assert!(dead > 0 && figures["without"]["ratio"].is_null(), "{figures}");
     let said = run(&[]);
-    assert!(said.contains(&format!(", without the {dead} that were not delivered")), "{said}");
+    assert!(said.contains(&format!(", without {dead} undelivered messages")), "{said}");
     assert!(!said.contains("0.00 × the least"), "{said}");
 }
 
@@ -72,7 +72,7 @@ fn a_run_is_shown_side_by_side_and_can_be_repeated() {
     assert_eq!(said, run(), "the same seed gives the same run");
     for line in [
         "200 messages; a service that is down for 60 s",
-        " calls while it was down ",
+        " calls during the outage ",
         " dead letters ",
     ] {
         assert!(said.contains(line), "{said}");

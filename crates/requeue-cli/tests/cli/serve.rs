@@ -160,7 +160,11 @@ fn a_port_that_is_taken_is_named_with_the_remedy() {
         "{}",
         run.stderr
     );
-    assert!(run.stderr.trim_end().ends_with("choose another with --sqs-port"), "{}", run.stderr);
+    assert!(
+        run.stderr.trim_end().ends_with("choose another one with --sqs-port"),
+        "{}",
+        run.stderr
+    );
 }
 
 #[test]

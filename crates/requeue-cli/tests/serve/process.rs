@@ -55,7 +55,7 @@ fn a_function_whose_file_has_gone_is_told_so() {
     served.send(&["exit"]);
     served.line(" #1 ");
     served.send(&["ok"]);
-    served.line("/gone does not exist any more: build it again; next start in 1 s");
+    served.line("/gone no longer exists; build it again; next start in 1 s");
 }
 
 #[test]
@@ -91,16 +91,17 @@ fn a_program_that_asks_for_no_invocation_is_told_so() {
     served.line("it must call requeue::run or lambda_runtime::run");
     let mut served = Served::start(&["--", &path], &[]);
     served.line("the function has asked for no invocation within 10 s:");
-    served.line("if it is built already, it must call requeue::run or lambda_runtime::run");
+    served.line("if it is already built, it must call requeue::run or lambda_runtime::run");
 }
 
 /// Variables that may be set in a user's shell.
-const OF_AWS: &str = "AWS_ACCESS_KEY AWS_ACCESS_KEY_ID AWS_ACCOUNT_ID \
-    AWS_BEARER_TOKEN_BEDROCK AWS_CONFIG_FILE AWS_CREDENTIAL_FILE AWS_EC2_METADATA_DISABLED \
-    AWS_ENDPOINT_URL AWS_ENDPOINT_URL_SQS AWS_ENDPOINT_URL_STS AWS_PROFILE AWS_ROLE_ARN \
-    AWS_ROLE_SESSION_NAME AWS_SECRET_ACCESS_KEY AWS_SECRET_KEY AWS_SESSION_TOKEN \
-    AWS_SHARED_CREDENTIALS_FILE AWS_SSO_ACCESS_TOKEN AWS_USE_DUALSTACK_ENDPOINT \
-    AWS_USE_FIPS_ENDPOINT AWS_WHAT_COMES_NEXT _X_AMZN_TRACE_ID";
+const OF_AWS: &str = "AWS_ACCESS_KEY AWS_ACCESS_KEY_ID AWS_ACCOUNT_ID AWS_BEARER_TOKEN_BEDROCK \
+                      AWS_CONFIG_FILE AWS_CREDENTIAL_FILE AWS_EC2_METADATA_DISABLED \
+                      AWS_ENDPOINT_URL AWS_ENDPOINT_URL_SQS AWS_ENDPOINT_URL_STS AWS_PROFILE \
+                      AWS_ROLE_ARN AWS_ROLE_SESSION_NAME AWS_SECRET_ACCESS_KEY AWS_SECRET_KEY \
+                      AWS_SESSION_TOKEN AWS_SHARED_CREDENTIALS_FILE AWS_SSO_ACCESS_TOKEN \
+                      AWS_USE_DUALSTACK_ENDPOINT AWS_USE_FIPS_ENDPOINT AWS_WHAT_COMES_NEXT \
+                      _X_AMZN_TRACE_ID";
 
 #[test]
 fn a_process_has_lambdas_variables_and_no_credentials_of_the_user() {

@@ -1,4 +1,4 @@
-//! A function that is built anew while it is served.
+//! A function that is rebuilt while it is served.
 
 use std::fs;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn a_new_build_takes_the_place_of_an_idle_one() {
     let meanwhile = served.rest(Duration::from_secs(1));
     assert!(meanwhile.is_empty(), "{meanwhile:?}");
     bootstrap("rebuilt", "second");
-    served.line("function was built anew");
+    served.line("function was rebuilt");
     served.line("2| starts second");
     served.send(&["ok-2"]);
     served.line("2| gets ok-2");
@@ -32,7 +32,7 @@ fn a_busy_one_finishes_first() {
     served.send(&["hang"]);
     served.line("1| gets hang");
     bootstrap("rebuilt-busy", "second");
-    served.line("function was built anew");
+    served.line("function was rebuilt");
     served.line("#1 1 message: all kept, timed out after 3 s");
     served.line("2| starts second");
 }
@@ -56,7 +56,7 @@ fn a_build_that_hangs_at_its_start_is_replaced_by_the_next_one() {
     let mut served = Served::start(&["--function", &path], &[]);
     served.line("1| hangs");
     bootstrap("rebuilt-hanging", "second");
-    served.line("function was built anew");
+    served.line("function was rebuilt");
     served.line("2| starts second");
     // Also one that is started for a message.
     served.line("function started");

@@ -21,21 +21,21 @@ fn a_function_that_cannot_be_started_is_refused_with_the_remedy() {
     let path = bootstrap("refused", "");
     let serve = ["serve", "--sqs-port", "0"];
     for (arguments, words) in [
-        (vec!["--function", "/no/such/file"], "does not exist: build it first"),
-        (vec!["--function", directory.to_str().unwrap()], "is a directory: name the program"),
-        (vec!["--function", file.to_str().unwrap()], "is not executable: name the program"),
+        (vec!["--function", "/no/such/file"], "does not exist; build it first"),
+        (vec!["--function", directory.to_str().unwrap()], "is a directory; name the program"),
+        (vec!["--function", file.to_str().unwrap()], "is not executable; name the program"),
         (vec!["--function", &foreign], "is built for another architecture, and this machine is"),
-        (vec!["--function", &orphan], "the interpreter that its first line names"),
+        (vec!["--function", &orphan], "its interpreter or loader does not exist"),
         (vec!["--", "no-such-command"], "the command no-such-command does not exist"),
-        (vec!["--function", &path, "--", &path], "leave out one of them"),
-        (vec!["--function", &path, "--timeout", "9"], "--timeout comes after --function"),
-        (vec!["--function", &path, "--port=0"], "--port=0 comes after --function"),
+        (vec!["--function", &path, "--", &path], "remove one of them"),
+        (vec!["--function", &path, "--timeout", "9"], "--timeout after --function would be"),
+        (vec!["--function", &path, "--port=0"], "--port=0 after --function would be"),
         (vec!["--queue", "a b"], "--queue a b: "),
         (
             vec!["--timeout", "9", "--visibility-timeout", "8", "--function", &path],
             "is shorter than --timeout 9",
         ),
-        (vec!["--queue", "a.fifo", "--batch-size", "11"], "has at most 10 messages"),
+        (vec!["--queue", "a.fifo", "--batch-size", "11"], "choose at most 10"),
     ] {
         let output = run(&[&serve[..], &arguments].concat(), &[]);
         let said = String::from_utf8(output.stderr).unwrap();
@@ -50,5 +50,5 @@ fn a_port_that_is_taken_is_named() {
     let served = Served::start(&["--function", &path], &[]);
     let output = run(&["serve", "--sqs-port", &served.port, "--function", &path], &[]);
     let said = String::from_utf8(output.stderr).unwrap();
-    assert!(said.contains("choose another with --sqs-port"), "{said}");
+    assert!(said.contains("choose another one with --sqs-port"), "{said}");
 }

@@ -48,15 +48,15 @@ fn a_message_reaches_the_function_of_a_running_serve() {
     served.line("gets #!/bin/sh");
 
     refused(&["send", "x", "--sqs-port", &port, "--queue", "other"], "there is no queue");
-    refused(&["send", "x", "--sqs-port", &port, "--deduplication-id", "d"], "is no FIFO queue");
+    refused(&["send", "x", "--sqs-port", &port, "--deduplication-id", "d"], "is a standard queue");
     refused(&["send", "", "--sqs-port", &port], "SQS refuses the message");
     refused(&["send", "@/no/such/file", "--sqs-port", &port], "the body /no/such/file cannot");
-    let endless = "the body /dev/zero cannot be read: it has more than the 1048576 bytes that SQS";
+    let endless = "the body /dev/zero cannot be read: it is larger than the 1048576 bytes that SQS";
     refused(&["send", "@/dev/zero", "--sqs-port", &port], endless);
     refused(&["event", "@/dev/zero"], endless);
     let output = requeue(&["event", "-"], &[]).stdin(File::open("/dev/zero").unwrap()).output();
     let said = String::from_utf8(output.unwrap().stderr).unwrap();
-    assert!(said.contains("the standard input cannot be read: it has more than the "), "{said}");
+    assert!(said.contains("the standard input cannot be read: it is larger than the "), "{said}");
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn a_message_reaches_a_queue_by_its_url_with_the_users_credentials() {
     let output = run(&["send", "hello", "--queue-url", &url], &variables[..1]);
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(said.starts_with("error: there are no AWS credentials"), "{said}");
-    refused(&["send", "x", "--queue-url", &url], "Set AWS_ENDPOINT_URL_SQS=http://127.0.0.1:");
+    refused(&["send", "x", "--queue-url", &url], "set AWS_ENDPOINT_URL_SQS=http://127.0.0.1:");
     refused(&["send", "x", "--queue-url", "orders"], "--queue-url orders is ");
 }
 
@@ -116,7 +116,7 @@ fn a_queue_that_is_named_as_a_dead_letter_queue_is_found() {
 fn a_port_that_accepts_and_says_nothing_is_named() {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port().to_string();
-    let words = format!("port {port} of 127.0.0.1 does not respond within 5 s: another program");
+    let words = format!("port {port} of 127.0.0.1 did not respond within 5 s; another program");
     refused(&["send", "x", "--sqs-port", &port], &words);
     refused(&["send", "x", "--queue", "orders", "--sqs-port", &port], &words);
 }

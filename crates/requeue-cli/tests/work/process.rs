@@ -226,7 +226,7 @@ async fn it_says_why_it_does_not_begin() {
         (
             &["--target-url", elsewhere],
             &[],
-            "http is allowed explicitly; REQUEUE_ALLOW_HTTP=true allows it",
+            "http is allowed explicitly; set REQUEUE_ALLOW_HTTP=true to allow it",
         ),
         (&["--target-url", elsewhere, "--wait-for-target", "0"], &[http], "accepts no connection"),
         (
@@ -264,7 +264,7 @@ async fn it_says_why_it_does_not_begin() {
     for words in [
         "error: SQS does not respond (NoConnection)",
         "; it was asked at http://127.0.0.1:9",
-        "but SQS is asked at http://127.0.0.1:9, as AWS_ENDPOINT_URL_SQS",
+        "but requests go to http://127.0.0.1:9, as AWS_ENDPOINT_URL_SQS",
     ] {
         assert!(said.contains(words), "{said}");
     }
