@@ -1,4 +1,4 @@
-//! The page on laptops says of options the same as the command.
+//! The options in the page on laptops are those of the command.
 
 use requeue_testkit::repository;
 
@@ -9,7 +9,9 @@ fn the_pages_options_have_the_commands_defaults() {
     let page = std::fs::read_to_string(repository("docs/start/local.md")).unwrap();
     let help = String::from_utf8(run(&["serve", "--help"], &[]).stdout).unwrap();
     let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
-    let rows: Vec<&str> = page.lines().filter_map(|line| line.strip_prefix("| `--")).collect();
+    let (_, section) = page.split_once("\n## Set up the queue and the mapping\n").unwrap();
+    let section = section.split("\n## ").next().unwrap();
+    let rows: Vec<&str> = section.lines().filter_map(|line| line.strip_prefix("| `--")).collect();
     assert_eq!(rows.len(), 7);
     for row in rows {
         let mut cells = row.split(" | ");

@@ -228,16 +228,16 @@ async fn it_says_why_it_does_not_begin() {
             &[],
             "http is allowed explicitly; set REQUEUE_ALLOW_HTTP=true to allow it",
         ),
-        (&["--target-url", elsewhere, "--wait-for-target", "0"], &[http], "accepts no connection"),
+        (&["--target-url", elsewhere, "--wait-for-target", "0"], &[http], "accepted no connection"),
         (
             &["--target-url", link_local],
             &[http],
-            "unless that is allowed explicitly; REQUEUE_ALLOW_LINK_LOCAL=true allows it",
+            "unless that is allowed explicitly; set REQUEUE_ALLOW_LINK_LOCAL=true to allow it",
         ),
         (
             &["--target-url", link_local, "--wait-for-target", "0"],
             &[http, any_address],
-            "accepts no connection",
+            "accepted no connection",
         ),
         (
             &["--target-url", nobody, "--wait-for-target", "1"],
