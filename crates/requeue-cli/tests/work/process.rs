@@ -263,7 +263,7 @@ async fn it_says_why_it_does_not_begin() {
     assert_eq!(status, Some(1), "{said}");
     for words in [
         "error: SQS does not respond (NoConnection)",
-        "; it was asked at http://127.0.0.1:9",
+        "; the endpoint was http://127.0.0.1:9",
         "but requests go to http://127.0.0.1:9, as AWS_ENDPOINT_URL_SQS",
     ] {
         assert!(said.contains(words), "{said}");
