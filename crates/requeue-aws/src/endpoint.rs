@@ -1,4 +1,4 @@
-//! Where a service is, by the settings and AWS's partitions.
+//! The endpoint of a service, by the settings and AWS's partitions.
 
 use aws_sdk_sqs::config::endpoint::{DefaultResolver, Params, ResolveEndpoint};
 use aws_smithy_runtime_api::box_error::BoxError;
@@ -14,7 +14,7 @@ pub(crate) struct Endpoint {
     pub(crate) signing_region: Region,
 }
 
-/// Where a client of SQS sends its requests, whatever host a queue's URL names.
+/// The endpoint to which a client of SQS sends its requests, whatever host a queue's URL names.
 #[derive(Clone, Debug)]
 pub struct SqsEndpoint {
     /// As in `https://sqs.eu-west-1.amazonaws.com`.
@@ -24,11 +24,11 @@ pub struct SqsEndpoint {
 }
 
 impl SqsEndpoint {
-    /// That of a region.
+    /// The endpoint in a region.
     ///
     /// # Errors
     ///
-    /// When the settings contradict each other.
+    /// If the settings contradict each other.
     pub async fn of(sdk: &SdkConfig, region: &str) -> Result<Self, BoxError> {
         let given = given("SQS", sdk);
         let is_set = given.is_some();
@@ -37,8 +37,8 @@ impl SqsEndpoint {
     }
 }
 
-/// Where IAM is in the partition of a region that starts so, but for AWS's own: its host, and the
-/// region of its signatures. Source: AWS General Reference, endpoints of IAM.
+/// The host of IAM, and the region of its signatures, by the beginning of a region's name. AWS's
+/// own partition is not listed. Source: AWS General Reference, endpoints of IAM.
 const IAM: [(&str, &str, &str); 7] = [
     ("cn-", "iam.cn-north-1.amazonaws.com.cn", "cn-north-1"),
     ("us-gov-", "iam.us-gov.amazonaws.com", "us-gov-west-1"),
@@ -88,8 +88,8 @@ async fn sqs(
     Ok(DefaultResolver::new().resolve_endpoint(&params).await?.url().to_owned())
 }
 
-/// The host of a service in the region and the partition where SQS has this URL. In us-gov, where
-/// SQS meets FIPS under its usual host, so does Parameter Store, and the others do not.
+/// The host of a service in the region and the partition where SQS has this URL. In us-gov, the
+/// usual hosts of SQS and Parameter Store meet FIPS, and those of the other services do not.
 fn beside(sqs: &str, service: Service, fips: bool) -> Result<String, BoxError> {
     let (sqs, domain) = sqs.split_once('.').ok_or("SQS has no host")?;
     let fips = if service == Service::Ssm { sqs.ends_with("-fips") } else { fips };
@@ -108,7 +108,8 @@ fn iam(region: &Region, fips: bool, ipv6: bool) -> (String, Region) {
     (host.to_owned(), Region::from_static(signing))
 }
 
-/// What the settings say, for the service of this id or for all. Precedence as in the SDK's clients.
+/// The endpoint in the settings, for the service of this id or for all. Precedence as in the SDK's
+/// clients.
 fn given(service_id: &'static str, sdk: &SdkConfig) -> Option<String> {
     let for_all = || sdk.endpoint_url().map(str::to_owned);
     if sdk.get_origin("endpoint_url").is_client_config() {

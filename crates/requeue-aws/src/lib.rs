@@ -1,10 +1,10 @@
 //! Calls single operations of AWS services without a client crate for each. Those crates hold every
-//! operation of a service, and compile for minutes; [Requeue](https://docs.rs/requeue) needs seven
-//! operations of four services. It knows how to send a request and to read an error, and not what an
-//! operation means.
+//! operation of a service and compile for minutes, but [Requeue](https://docs.rs/requeue) needs
+//! seven operations of four services. This crate sends requests and reads errors; it does not know
+//! the meaning of an operation.
 //!
-//! Signatures, retries, timeouts and endpoints are those of the SDK: the same configuration, and the
-//! same runtime that its clients run in.
+//! Signatures, retries, timeouts and endpoints are those of the SDK: it uses the same configuration
+//! and the same runtime as the SDK's clients.
 
 mod endpoint;
 
@@ -47,14 +47,14 @@ pub use endpoint::SqsEndpoint;
 pub use aws_types::SdkConfig;
 pub use aws_types::region::Region;
 
-/// Why a call brought no response; the service's own errors have a code.
+/// Why a call has no result. The service's own errors have a code.
 pub type CallError = SdkError<ErrorMetadata, HttpResponse>;
 
-/// A service that can be called.
+/// A service that this crate can call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Service {
-    /// Identity and Access Management, one for all regions of a partition.
+    /// Identity and Access Management, which is one service for all regions of a partition.
     Iam,
     /// Lambda.
     Lambda,
@@ -85,7 +85,7 @@ impl Service {
         }
     }
 
-    /// The code and the message of an answer that is an error, if it is one of the service's.
+    /// The code and the message of an error response, if the service itself sent it.
     fn error(self, answer: &HttpResponse) -> Result<ErrorMetadata, BoxError> {
         let body = answer.body().bytes().unwrap_or_default();
         match self {
@@ -97,12 +97,11 @@ impl Service {
     }
 }
 
-/// Sends a request whose URI is a path; `read` makes of the response's body what the caller wants.
+/// Sends a request whose URI is a path. `read` turns the body of the response into the result.
 ///
 /// # Errors
 ///
-/// As those of the SDK's clients. An answer that `read` cannot read is a
-/// [`SdkError::ResponseError`].
+/// The errors of the SDK's clients. If `read` fails, the error is an [`SdkError::ResponseError`].
 pub async fn call<T: Send + Sync + 'static>(
     sdk: &SdkConfig,
     service: Service,
@@ -181,12 +180,12 @@ pub async fn call_json<T: DeserializeOwned + Send + Sync + 'static>(
 ///
 /// # Errors
 ///
-/// When it is not JSON of this form.
+/// If it is not JSON of this form.
 pub fn json<T: DeserializeOwned>(body: &[u8]) -> Result<T, BoxError> {
     Ok(serde_json::from_slice(body)?)
 }
 
-/// The parts that a client of the SDK would take from the configuration, and its own.
+/// The parts that a client of the SDK would take from the configuration, and this crate's own.
 fn components(sdk: &SdkConfig) -> RuntimeComponentsBuilder {
     let mut components = RuntimeComponentsBuilder::new("requeue-aws")
         .with_http_client(sdk.http_client())
@@ -210,7 +209,7 @@ fn components(sdk: &SdkConfig) -> RuntimeComponentsBuilder {
     components
 }
 
-/// An answer that the SDK's runtime cannot log: it may hold a secret.
+/// A response that the SDK's runtime cannot log, since it may hold a secret.
 struct Unprinted<T>(T);
 
 impl<T> fmt::Debug for Unprinted<T> {
@@ -219,7 +218,8 @@ impl<T> fmt::Debug for Unprinted<T> {
     }
 }
 
-/// The header counts more than the body. Source: Smithy's AWS JSON 1.1 and REST JSON 1 protocols.
+/// The header has precedence over the body. Source: Smithy's AWS JSON 1.1 and REST JSON 1
+/// protocols.
 fn error_of_json(header: Option<&str>, body: &[u8]) -> Result<ErrorMetadata, BoxError> {
     let body: Value = if body.is_empty() { Value::Null } else { serde_json::from_slice(body)? };
     let text = |names: &[&str]| names.iter().find_map(|name| body[*name].as_str());

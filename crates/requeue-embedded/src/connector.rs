@@ -1,5 +1,5 @@
-//! The face for the real SDK client: an HTTP client without HTTP. Everything above the socket is
-//! the SDK's own: serialisation, signing, retries, time-outs.
+//! The interface for the real SDK client: an HTTP client without HTTP. Everything above the socket
+//! is the SDK's own: serialisation, signing, retries, timeouts.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,7 +25,7 @@ use crate::exchange::{CONTENT_TYPE, ExchangeResult, Request, WireResponse};
 impl EmbeddedSqs {
     /// A client that talks to these queues.
     ///
-    /// Its retries and time-outs are the SDK's defaults: see [`client_config`](Self::client_config)
+    /// Its retries and timeouts are the SDK's defaults: see [`client_config`](Self::client_config)
     /// for others.
     #[must_use]
     pub fn client(&self) -> aws_sdk_sqs::Client {
@@ -42,7 +42,7 @@ impl EmbeddedSqs {
             .credentials_provider(Credentials::new("embedded", "embedded", None, None, "embedded"))
             .sleep_impl(SharedAsyncSleep::new(TokioSleep::new()))
             .time_source(Time(self.0.clock.clone()))
-            // It measures by that clock, which jumps over waits.
+            // This protection measures by that clock, which jumps over waits.
             .stalled_stream_protection(StalledStreamProtectionConfig::disabled())
             .http_client(self.http_client())
     }
@@ -54,7 +54,7 @@ impl EmbeddedSqs {
     }
 }
 
-/// The clock as the SDK sees it.
+/// The clock for the SDK.
 #[derive(Debug)]
 struct Time(Clock);
 
@@ -82,7 +82,7 @@ impl HttpClient for EmbeddedSqs {
 #[derive(Debug)]
 struct Connector {
     sqs: EmbeddedSqs,
-    /// To be applied by every HTTP client, says the trait; connecting takes no time here.
+    /// The trait requires every HTTP client to apply it; connecting takes no time here.
     read_timeout: Option<Duration>,
 }
 
@@ -115,7 +115,7 @@ async fn answer(sqs: &EmbeddedSqs, request: &HttpRequest) -> Result<HttpResponse
         .await;
     match reply {
         ExchangeResult::Response(answer) => response(answer),
-        // As the SDK's own HTTP client says it when the other side hangs up.
+        // The SDK's own HTTP client reports the same when the other side hangs up.
         ExchangeResult::Broken => Err(ConnectorError::other(
             "the connection was broken by a fault".into(),
             Some(ErrorKind::TransientError),

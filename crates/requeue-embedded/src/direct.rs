@@ -1,5 +1,5 @@
-//! The face in plain types: straight into the engine, without the SDK and its serialisation. Faults
-//! apply as they do elsewhere.
+//! The interface in plain types: straight into the engine, without the SDK and its serialisation.
+//! Faults apply here too.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -35,36 +35,37 @@ pub struct Entry<'a> {
     pub deduplication_id: Option<&'a str>,
 }
 
-/// Why a whole request failed: with an answer or without, so a third would be a new major version.
+/// Why a whole request failed: with a response or without one, so a third would be a new major
+/// version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RequestFailure {
-    /// The answer is an error.
+    /// The response is an error.
     Answered {
         /// The HTTP status.
         status: u16,
         /// The error code.
         code: String,
     },
-    /// There is no answer: the request may have been carried out.
+    /// There is no response: the request may have been carried out.
     Unanswered,
 }
 
-/// Why one entry of a batch is not among those that were carried out. Either the answer mentions it
-/// or not, so a third would be a new major version.
+/// Why one entry of a batch is not among those that were carried out. The response mentions the
+/// entry or does not, so a third would be a new major version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EntryFailure {
-    /// The answer says so.
+    /// The response says so.
     Answered {
         /// The error code.
         code: String,
         /// Whether the caller is to blame.
         sender_fault: bool,
     },
-    /// The answer does not mention it: it may have been carried out.
+    /// The response does not mention it: it may have been carried out.
     Unmentioned,
 }
 
-/// What became of the entries of a batch, each at its own position.
+/// The results of the entries of a batch, each at its own position.
 type Outcomes = Result<Vec<Result<(), EntryFailure>>, RequestFailure>;
 
 impl<'a> Entry<'a> {
@@ -87,8 +88,8 @@ impl<'a> Entry<'a> {
 }
 
 impl EmbeddedSqs {
-    /// Requests in plain types: the fast way for simulations. They are counted and meet faults, as
-    /// those of a client do.
+    /// Requests in plain types: the fast way for simulations. They are counted and meet faults,
+    /// like those of a client.
     ///
     /// ```
     /// # use requeue::{Clock, embedded::EmbeddedSqs};
@@ -136,7 +137,7 @@ impl Direct<'_> {
         self.batch(batch, queue, receipt_handles, delete).await
     }
 
-    /// `ChangeMessageVisibilityBatch`; parts of a second count as a whole one.
+    /// `ChangeMessageVisibilityBatch`; a part of a second counts as a whole one.
     pub async fn change_message_visibility_batch(
         self,
         queue: &QueueArn,
@@ -155,7 +156,7 @@ impl Direct<'_> {
         self.batch(batch, queue, entries, change).await
     }
 
-    /// `GetQueueAttributes`: all of them, and the time at which they were read.
+    /// `GetQueueAttributes`: all attributes, and the time at which they were read.
     pub async fn get_queue_attributes(
         self,
         queue: &QueueArn,
@@ -164,7 +165,7 @@ impl Direct<'_> {
         self.answer("GetQueueAttributes", queue, read).await
     }
 
-    /// `ReceiveMessage`; parts of a second do not count.
+    /// `ReceiveMessage`; a part of a second does not count.
     pub async fn receive_message(
         self,
         queue: &QueueArn,
@@ -181,7 +182,7 @@ impl Direct<'_> {
         self.answer("ReceiveMessage", queue, self.0.receive_as(queue, asked)).await
     }
 
-    /// A request without entries, and what faults leave of it.
+    /// Carries out a request without entries, as far as faults allow.
     async fn answer<T>(
         self,
         operation: &str,
@@ -268,7 +269,7 @@ fn refused(code: &str) -> RequestFailure {
     RequestFailure::Answered { status: 400, code: code.to_owned() }
 }
 
-/// What is to be known of a batch besides its entries.
+/// The facts of a batch besides its entries.
 struct Batch {
     operation: &'static str,
     entry: &'static str,

@@ -1,4 +1,4 @@
-//! When something can be received: for tests that let time pass until then.
+//! When a message can be received: for tests that let time pass until then.
 
 use std::collections::BTreeMap;
 use std::time::SystemTime;
@@ -22,8 +22,8 @@ impl EmbeddedSqs {
     }
 }
 
-/// When the first of the messages can be received. While one of a FIFO group is in flight, the
-/// others are held back.
+/// The time at which the first of the messages can be received. While a message of a FIFO group is
+/// in flight, the others of its group are held back.
 fn due(messages: &[MessageView], is_fifo: bool) -> Option<SystemTime> {
     let group = |message: &MessageView| message.group_id.clone().filter(|_| is_fifo);
     let mut held = BTreeMap::new();

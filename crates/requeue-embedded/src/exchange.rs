@@ -1,4 +1,5 @@
-//! One request and its response: faults, carrying out, long polling. The same for every transport.
+//! One request and its response: faults, execution, long polling. It is the same for every
+//! transport.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
@@ -11,7 +12,7 @@ use crate::engine::error::SqsError;
 use crate::fault::{Call, EntryFaults, Fault, FaultHook};
 use crate::protocol::{self, Context, LongPoll};
 
-/// A request as any transport brings it.
+/// A request from any transport.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
     /// The header `x-amz-target`.
@@ -19,11 +20,11 @@ pub(crate) struct Request<'a> {
     /// The header `x-amzn-trace-id`.
     pub(crate) trace: Option<&'a str>,
     pub(crate) body: &'a [u8],
-    /// What the URLs of queues begin with, as this client sees them.
+    /// The beginning of the URLs of queues, as this client sees them.
     pub(crate) endpoint: &'a str,
 }
 
-/// What the client gets.
+/// The result for the client.
 #[derive(Debug)]
 pub(crate) enum ExchangeResult {
     Response(WireResponse),
@@ -31,7 +32,7 @@ pub(crate) enum ExchangeResult {
     Broken,
 }
 
-/// A response as any transport takes it back.
+/// A response for any transport.
 #[derive(Debug)]
 pub(crate) struct WireResponse {
     pub(crate) status: u16,
@@ -45,15 +46,15 @@ pub(crate) struct WireResponse {
 /// The content type of requests and responses.
 pub(crate) const CONTENT_TYPE: &str = "application/x-amz-json-1.0";
 
-/// No form of an HTTP date has a year before 1970 or after 9999, which a clock of the caller's may
-/// show.
+/// Formats a time. HTTP dates have no year before 1970 or after 9999, but the caller's clock may
+/// show one.
 fn http_date(time: SystemTime) -> String {
     const LAST: Duration = Duration::from_secs(253_402_300_799);
     let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     httpdate::fmt_http_date(SystemTime::UNIX_EPOCH + since.min(LAST))
 }
 
-/// What a fault leaves of a request.
+/// The effect of a fault on a request.
 pub(crate) enum FaultEffect {
     /// It is refused.
     Refused { status: u16, code: String },
@@ -63,11 +64,11 @@ pub(crate) enum FaultEffect {
     CarriedOut { entry_faults: EntryFaults, after: Transmission },
 }
 
-/// What the engine found, whether others have to look again, and for how long to wait if it found
+/// The result of the engine, whether others have to check again, and how long to wait if it found
 /// nothing.
 type Asked<T> = Result<(T, bool, Option<LongPoll>), SqsError>;
 
-/// What happens to a response.
+/// The transmission of a response.
 pub(crate) enum Transmission {
     Arrives,
     Lost,
@@ -75,7 +76,7 @@ pub(crate) enum Transmission {
 }
 
 impl EmbeddedSqs {
-    /// Responds to a request; never, if a fault says so.
+    /// Responds to a request, or never, if a fault says so.
     pub(crate) async fn exchange(&self, request: Request<'_>) -> ExchangeResult {
         let operation = request.target.strip_prefix("AmazonSQS.").unwrap_or(request.target);
         let outline = || protocol::outline(request.body);
@@ -114,14 +115,14 @@ impl EmbeddedSqs {
         })
     }
 
-    /// Carries out what the engine is asked, again and again while it has nothing and may wait.
+    /// Asks the engine, again and again while it finds nothing and the request may wait.
     pub(crate) async fn with_long_poll<T>(
         &self,
         mut ask: impl FnMut(&mut Engine, SystemTime) -> Asked<T>,
     ) -> Result<T, SqsError> {
         let begun = Instant::now();
         loop {
-            // Registered before the engine is asked, so that no news falls in between.
+            // Registered before the engine is asked, so that no news is missed in between.
             let mut news = std::pin::pin!(self.0.news.notified());
             news.as_mut().enable();
             let now = self.0.clock.now();
@@ -153,7 +154,7 @@ impl EmbeddedSqs {
     ) -> FaultEffect {
         let (number, of_operation, hook) = self.calls().arrived(operation);
         let mut fault = hook.map_or(Fault::None, |hook| {
-            // Only who decides needs to know; reading the request costs a pass over its body.
+            // Only a fault function needs the outline, and reading it costs a pass over the body.
             let (queue, entries) = outline();
             hook(&Call { operation: operation.to_owned(), number, of_operation, queue, entries })
         });
@@ -191,7 +192,7 @@ impl EmbeddedSqs {
 
 const REFUSED: &str = "refused by a fault";
 
-/// How many requests have arrived, and who decides about them.
+/// The number of requests that have arrived, and the function that decides about faults.
 #[derive(Default)]
 pub(crate) struct Calls {
     by_operation: BTreeMap<String, u64>,
@@ -208,7 +209,8 @@ impl Calls {
         self.by_operation.get(operation).copied().unwrap_or_default()
     }
 
-    /// The request's number, its number among those of its operation, and who decides about it.
+    /// The request's number, its number among those of its operation, and the function that decides
+    /// about it.
     fn arrived(&mut self, operation: &str) -> (u64, u64, Option<FaultHook>) {
         self.all += 1;
         let of_operation = self.by_operation.entry(operation.to_owned()).or_default();

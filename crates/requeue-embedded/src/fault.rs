@@ -1,9 +1,9 @@
-//! Faults: what a caller may let go wrong with a request, to see what its own code makes of it.
+//! Faults: failures that a caller chooses for a request, to test its own code.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request that has arrived, before anything is done about it.
+/// A request that has arrived, before it is carried out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Call {
@@ -13,13 +13,13 @@ pub struct Call {
     pub number: u64,
     /// 1 for the first request of this operation; the SDK's own retries count.
     pub of_operation: u64,
-    /// The queue's name, where the request names one.
+    /// The queue's name, if the request names one.
     pub queue: Option<String>,
-    /// The number of entries of a batch; 0 of another request.
+    /// The number of entries of a batch; 0 for any other request.
     pub entries: usize,
 }
 
-/// What goes wrong with a request.
+/// The fault of a request.
 ///
 /// ```
 /// use requeue::embedded::Fault;
@@ -30,22 +30,22 @@ pub struct Call {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
-    /// Nothing is done, and the response has this HTTP status with this error code.
+    /// The request is not carried out, and the response has this HTTP status with this error code.
     Refuse {
         /// The HTTP status.
         status: u16,
         /// The error code.
         code: String,
     },
-    /// Nothing is done, and the connection breaks.
+    /// The request is not carried out, and the connection breaks.
     LoseRequest,
     /// The request is carried out, and the connection breaks before the response.
     LoseResponse,
-    /// The request is carried out, and the response comes so much later.
+    /// The request is carried out, and the response arrives so much later.
     RespondAfter(Duration),
-    /// Nothing is done, and no response ever comes.
+    /// The request is not carried out, and no response ever arrives.
     Hang,
     /// These entries of a batch have faults of their own; the others are carried out.
     Entries(Vec<EntryFault>),
@@ -71,9 +71,9 @@ impl Fault {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct EntryFault {
-    /// Its position in the request.
+    /// The position of the entry in the request.
     pub position: usize,
-    /// What becomes of it.
+    /// The outcome of the entry.
     pub outcome: EntryOutcome,
 }
 
@@ -85,7 +85,7 @@ impl EntryFault {
     }
 }
 
-/// What becomes of an entry.
+/// The outcome of an entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EntryOutcome {
@@ -102,7 +102,7 @@ pub enum EntryOutcome {
     Unmentioned,
 }
 
-/// The caller's function that decides.
+/// The caller's function that decides about faults.
 pub(crate) type FaultHook = Arc<dyn Fn(&Call) -> Fault + Send + Sync>;
 
 /// The faults of the entries of one call.

@@ -1,10 +1,12 @@
 //! SQS in this process: for tests, for simulations, and for a laptop without AWS.
 //!
-//! One engine, which follows AWS's documented semantics and takes its time from a [`Clock`], behind
-//! several faces: the real `aws_sdk_sqs` client without a socket ([`EmbeddedSqs::client`]),
-//! loopback HTTP for other processes ([`EmbeddedSqs::serve`]), requests in plain types
-//! ([`EmbeddedSqs::direct`], without serialisation), and a look at what lies in a queue
-//! ([`EmbeddedSqs::messages`]).
+//! One engine follows AWS's documented semantics and takes its time from a [`Clock`]. It has
+//! several interfaces:
+//!
+//! - the real `aws_sdk_sqs` client without a socket ([`EmbeddedSqs::client`]);
+//! - loopback HTTP for other processes ([`EmbeddedSqs::serve`]);
+//! - requests in plain types, without serialisation ([`EmbeddedSqs::direct`]);
+//! - a look at the messages of a queue ([`EmbeddedSqs::messages`]).
 //!
 //! With tokio's paused clock hours pass in milliseconds:
 //!
@@ -32,8 +34,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What it is not: durable, distributed, authenticated. There is one account and one region, and a
-//! queue is found by its name alone, whatever host, region and account its URL or ARN names.
+//! It is not durable, distributed or authenticated. There is one account and one region. A queue is
+//! found by its name alone, whatever host, region and account its URL or ARN names.
 
 mod connector;
 mod direct;
@@ -86,13 +88,13 @@ struct Shared {
 }
 
 impl EmbeddedSqs {
-    /// No queues yet; in [`DEFAULT_REGION`] and [`DEFAULT_ACCOUNT`].
+    /// An instance without queues, in [`DEFAULT_REGION`] and [`DEFAULT_ACCOUNT`].
     #[must_use]
     pub fn new(clock: Clock) -> Self {
         Self::within(clock, DEFAULT_REGION, DEFAULT_ACCOUNT)
     }
 
-    /// As [`new`](Self::new), elsewhere: what is to be found in the ARNs of queues.
+    /// As [`new`](Self::new), with another region and account in the ARNs of queues.
     #[must_use]
     pub fn within(clock: Clock, region: &str, account: &str) -> Self {
         // Two instances must not give the same ids: an id is an idempotency key.
@@ -132,7 +134,7 @@ impl EmbeddedSqs {
         Ok(arn(&engine, name))
     }
 
-    /// The clock by which it works. A processor or worker on it takes the same one, unless its
+    /// The clock of this instance. A processor or worker on it uses the same clock, unless its
     /// settings have another.
     #[must_use]
     pub fn clock(&self) -> &Clock {
@@ -146,20 +148,20 @@ impl EmbeddedSqs {
         engine.queue_names("").map(|name| arn(&engine, name)).collect()
     }
 
-    /// All attributes of a queue, as `GetQueueAttributes` answers them.
+    /// All attributes of a queue, as `GetQueueAttributes` returns them.
     pub fn attributes(&self, queue: &QueueArn) -> Result<BTreeMap<String, String>, EmbeddedError> {
         let now = self.0.clock.now();
         Ok(self.engine().attributes(queue.name(), now)?)
     }
 
-    /// Every message of a queue, in the order in which they came. Receives none of them.
+    /// Every message of a queue, in the order of arrival. It receives none of them.
     pub fn messages(&self, queue: &QueueArn) -> Result<Vec<MessageView>, EmbeddedError> {
         let now = self.0.clock.now();
         let mut engine = self.engine();
         Ok(engine.queue(queue.name(), now)?.messages().map(MessageView::of).collect())
     }
 
-    /// How many messages there are in a queue, in whatever state.
+    /// The number of messages in a queue, in all states.
     pub fn message_count(&self, queue: &QueueArn) -> Result<usize, EmbeddedError> {
         let now = self.0.clock.now();
         Ok(self.engine().queue(queue.name(), now)?.len())
@@ -168,12 +170,12 @@ impl EmbeddedSqs {
     /// Stores a message as though a consumer had just received it, under the receipt handle that it
     /// names.
     ///
-    /// So an event file can be replayed: its messages can be deleted, and their visibility changed,
-    /// by the handles in the file. The same message under the same handle again changes nothing.
+    /// So an event file can be replayed: the handles in the file delete its messages and change
+    /// their visibility timeout. The same message under the same handle again changes nothing.
     ///
     /// # Errors
     ///
-    /// There is no such queue, or the handle is that of another message.
+    /// If there is no such queue, or the handle is that of another message.
     pub fn put_in_flight(&self, queue: &QueueArn, message: InFlight) -> Result<(), EmbeddedError> {
         let now = self.0.clock.now();
         let mut engine = self.engine();
@@ -183,8 +185,8 @@ impl EmbeddedSqs {
         Ok(queue.put_in_flight(message.into_message(now), &handle, visibility, now)?)
     }
 
-    /// Sends a message as its producer does, without the SDK; its id. It meets no fault and is not
-    /// counted.
+    /// Sends a message as a producer does, but without the SDK, and returns its id. It meets no
+    /// fault and is not counted.
     pub fn put(&self, queue: &QueueArn, entry: &Entry<'_>) -> Result<String, EmbeddedError> {
         let now = self.0.clock.now();
         let sent = self.engine().send(queue.name(), entry.draft(), now)?;
@@ -195,7 +197,7 @@ impl EmbeddedSqs {
     /// Receives at most `max` (1 to 10) messages without the SDK, waiting up to `wait` (at most 20
     /// s) for the first.
     ///
-    /// The fast way for simulations. It meets no fault and is not counted.
+    /// This is the fast way for simulations. It meets no fault and is not counted.
     pub async fn receive(
         &self,
         queue: &QueueArn,
@@ -231,7 +233,7 @@ impl EmbeddedSqs {
     }
 
     /// Deletes by receipt handles as SQS's own consumers do, without faults and uncounted. Handles
-    /// that are not valid any more are ignored.
+    /// that are no longer valid are ignored.
     pub(crate) fn delete_directly(
         &self,
         queue: &QueueArn,
@@ -247,8 +249,7 @@ impl EmbeddedSqs {
         Ok(())
     }
 
-    /// Lets `faults` decide what goes wrong with each request from now on, through whichever face
-    /// it comes.
+    /// Lets `faults` decide the fault of each request from now on, through every interface.
     ///
     /// ```
     /// # use requeue::{Clock, embedded::{EmbeddedSqs, Fault}};
@@ -264,16 +265,17 @@ impl EmbeddedSqs {
         self.calls().set_hook(Some(Arc::new(faults)));
     }
 
-    /// Ends what [`set_faults`](Self::set_faults) began.
+    /// Ends the faults of [`set_faults`](Self::set_faults).
     pub fn clear_faults(&self) {
         self.calls().set_hook(None);
     }
 
-    /// Calls `observe` with the queue's name for each message that comes into a queue from now on:
-    /// it was sent, a redrive policy or a move task moved it, or it was put there by hand.
+    /// Calls `observe` with the queue's name for each message that enters a queue from now on. A
+    /// message enters when it is sent, moved by a redrive policy or a move task, or put there by
+    /// hand.
     ///
-    /// Replaces the function of an earlier call. The queues are locked meanwhile, so `observe` must
-    /// not ask them anything.
+    /// It replaces the function of an earlier call. The queues are locked meanwhile, so `observe`
+    /// must not use them.
     ///
     /// ```
     /// # use requeue::{Clock, embedded::EmbeddedSqs};
@@ -285,8 +287,8 @@ impl EmbeddedSqs {
         self.engine().tell(Arrivals::told_to(Arc::new(tell)));
     }
 
-    /// How many requests of this operation (as in `SendMessageBatch`) have arrived, the SDK's
-    /// retries included.
+    /// The number of requests of this operation (such as `SendMessageBatch`) that have arrived,
+    /// with the SDK's retries.
     #[must_use]
     pub fn call_count(&self, operation: &str) -> u64 {
         self.calls().count(operation)
@@ -316,7 +318,7 @@ fn arn(engine: &Engine, name: &str) -> QueueArn {
     engine.arn(name).parse().expect("region, account and name have no colon and no slash")
 }
 
-/// What SQS would have answered instead of obeying.
+/// The error that SQS would have returned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{code}: {message}")]
 #[non_exhaustive]

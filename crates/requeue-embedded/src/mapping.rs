@@ -1,5 +1,5 @@
-//! Lambda's event source mapping for an embedded queue: what batches it hands over, and what it
-//! makes of the answers.
+//! Lambda's event source mapping for an embedded queue: it hands over batches, and deletes messages
+//! by the responses.
 
 use std::time::Duration;
 
@@ -76,8 +76,8 @@ impl EventSourceMapping {
         Ok((!messages.is_empty()).then_some(Batch(messages)))
     }
 
-    /// Deletes the messages that the result acknowledges, and returns their number; the rest comes
-    /// back after its visibility timeout.
+    /// Deletes the messages that the result acknowledges, and returns their number. The others
+    /// become visible after their visibility timeout.
     pub fn acknowledge(
         &self,
         batch: &Batch,
@@ -88,8 +88,8 @@ impl EventSourceMapping {
             batch.0.iter().filter(|delivered| !kept.contains(&delivered.message.id.as_str()));
         let handles: Vec<&str> = done.map(|delivered| delivered.receipt_handle.as_str()).collect();
         for chunk in handles.chunks(MAX_BATCH_ENTRIES) {
-            // The service's own poller: it meets no faults, and a message deleted already is
-            // deleted.
+            // These are deletes of the service's own poller, so they meet no faults, and a message
+            // that is gone already counts as deleted.
             self.sqs.delete_directly(&self.queue, chunk)?;
         }
         Ok(handles.len())
@@ -103,7 +103,7 @@ impl Batch {
         self.0.iter().map(|delivered| delivered.message.id.as_str()).collect()
     }
 
-    /// The event that the function gets. `queue` is where the batch came from.
+    /// The event that the function gets. `queue` is the queue of the batch.
     #[must_use]
     pub fn event(&self, queue: &QueueArn) -> Value {
         let records = self.0.iter().map(|delivered| record(delivered, queue));
@@ -111,7 +111,7 @@ impl Batch {
     }
 }
 
-/// One record. Source of its shape: Lambda developer guide, "Using Lambda with Amazon SQS".
+/// One record. Source of its form: Lambda developer guide, "Using Lambda with Amazon SQS".
 fn record(delivered: &Delivered, queue: &QueueArn) -> Value {
     let message = &delivered.message;
     let attributes: Map<String, Value> = message

@@ -1,5 +1,6 @@
-//! The face for other processes: the same exchange over HTTP/1.1, on loopback only, since nothing
-//! here asks who is calling. Requests whose header `Host` names another machine are refused.
+//! The interface for other processes: the same exchange over HTTP/1.1. It is on loopback only,
+//! since it does not authenticate callers. Requests whose header `Host` names another machine are
+//! refused.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -18,9 +19,9 @@ use crate::loopback::{self, Bounds};
 const BOUNDS: Bounds = Bounds {
     // A full batch in which every byte is written as an escape of six, and room for the rest.
     body: 8 * requeue_sqs::MAX_BATCH_BYTES,
-    // Of those a few at once, or a batch of ordinary size from hundreds of connections.
+    // A few such bodies at once, or a batch of ordinary size from hundreds of connections.
     bodies: 256 * requeue_sqs::MAX_BATCH_BYTES,
-    // As many as a worker may have receivers, and some.
+    // As many as the receivers that a worker may have, and some more.
     connections: 1_024,
 };
 
@@ -37,7 +38,7 @@ impl EmbeddedSqs {
     ///
     /// # Errors
     ///
-    /// The port is taken.
+    /// If the port is taken.
     ///
     /// ```
     /// # use requeue::{Clock, embedded::EmbeddedSqs};
@@ -75,8 +76,8 @@ impl Server {
         self.address.port()
     }
 
-    /// Accepts no more connections, lets open requests end for a second, and breaks those that have
-    /// not.
+    /// Accepts no more connections, lets open requests end for a second, and breaks those that
+    /// remain.
     pub async fn stop(self) {
         let _ = self.stop.send(true);
         let _ = self.running.await;
@@ -89,7 +90,7 @@ async fn respond(
 ) -> io::Result<Response<Full<Bytes>>> {
     let (parts, body) = request.into_parts();
     let header = |name: &str| parts.headers.get(name).and_then(|value| value.to_str().ok());
-    // Clients find the queue under the name by which they found the server.
+    // Clients find the queue under the host name by which they found the server.
     let endpoint = format!("http://{}", header("host").unwrap_or("127.0.0.1"));
     let reply = sqs
         .exchange(Request {

@@ -1,5 +1,5 @@
-//! Messages to look at and to put in by hand: the way around the protocol, for tests and for the
-//! command line.
+//! Messages to look at and to add by hand, without the protocol, for tests and for the command
+//! line.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,11 +9,11 @@ use crate::engine::message::{Message, State, sequence_number};
 use requeue_sqs::Attribute;
 use requeue_sqs::epoch_millis;
 
-/// The sender of every message: there are no principals here. Its shape is that of an IAM user's
-/// id.
+/// The sender of every message, since there are no principals here. It has the form of an IAM
+/// user's id.
 const SENDER_ID: &str = "AIDAREQUEUEEMBEDDED00";
 
-/// A message as it lies in its queue. Looking changes nothing.
+/// A message as it is in its queue. Looking at it changes nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MessageView {
@@ -21,7 +21,7 @@ pub struct MessageView {
     pub id: String,
     /// The body.
     pub body: String,
-    /// Where it stands.
+    /// The state in its queue.
     pub state: MessageState,
     /// How often it was received, in the queues that a redrive policy moved it from too.
     pub receive_count: u32,
@@ -31,20 +31,21 @@ pub struct MessageView {
     pub first_received: Option<SystemTime>,
     /// The message attributes.
     pub attributes: Arc<BTreeMap<String, Attribute>>,
-    /// The system attributes by their names, as a receive would answer them.
+    /// The system attributes by their names, as a receive would return them.
     pub system_attributes: BTreeMap<&'static str, String>,
     /// The tenant on a standard queue, the group on a FIFO queue.
     pub group_id: Option<String>,
 }
 
-/// Where a message stands. SQS has these three, so a fourth would be a new major version.
+/// The state of a message in its queue. SQS has these three, so a fourth would be a new major
+/// version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MessageState {
     /// It can be received.
     Visible,
-    /// It was sent with a delay that ends then.
+    /// It was sent with a delay that ends at this time.
     DelayedUntil(SystemTime),
-    /// It was received, and becomes visible again then.
+    /// It was received, and becomes visible again at this time.
     InFlightUntil(SystemTime),
 }
 
@@ -78,7 +79,7 @@ pub struct Delivered {
     pub receipt_handle: String,
 }
 
-/// A message that some consumer has received already, as an event file describes it: see
+/// A message that a consumer has received already, as an event file describes it: see
 /// [`EmbeddedSqs::put_in_flight`](crate::EmbeddedSqs::put_in_flight).
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! The ARN of a queue, and the URL that it stands for.
+//! The ARN of a queue, and its URL.
 
 use std::fmt;
 use std::str::FromStr;
@@ -37,7 +37,8 @@ impl QueueArn {
         &self.name
     }
 
-    /// Whether the queue is FIFO: SQS demands the ending of those, and of no others.
+    /// Whether the queue is a FIFO queue: SQS requires the ending `.fifo` for those, and forbids it
+    /// for others.
     #[must_use]
     pub fn is_fifo(&self) -> bool {
         self.name.strip_suffix(".fifo").is_some()
@@ -99,8 +100,8 @@ impl FromStr for QueueArn {
 #[non_exhaustive]
 pub struct InvalidQueueArn;
 
-/// The URL of a queue: `https://sqs.eu-west-1.amazonaws.com/123456789012/orders`. Another host than
-/// AWS's, as that of an emulator, does not say the region.
+/// The URL of a queue: `https://sqs.eu-west-1.amazonaws.com/123456789012/orders`. A host that is
+/// not AWS's, such as that of an emulator, does not name the region.
 ///
 /// ```
 /// use requeue::queue::QueueUrl;
@@ -119,7 +120,7 @@ pub struct QueueUrl {
 }
 
 impl QueueUrl {
-    /// The queue's ARN in this partition; `region` counts where the URL does not say it.
+    /// The queue's ARN in this partition. If the URL names no region, `region` counts.
     #[must_use]
     pub fn arn(&self, partition: &str, region: &str) -> QueueArn {
         QueueArn {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// A message attribute. SQS gives one a type and a value, so it is written as a literal.
+/// A message attribute. SQS gives it a type and a value and nothing else, so write it as a literal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
     /// `String`, `Number` or `Binary`, perhaps with a label after a dot.
@@ -19,7 +19,7 @@ impl Attribute {
         Self { data_type: "String".to_owned(), value: AttributeValue::Text(value.into()) }
     }
 
-    /// The bytes that SQS counts, its name apart.
+    /// The bytes that SQS counts, without the name.
     #[must_use]
     pub fn size(&self) -> usize {
         let value = match &self.value {
@@ -33,14 +33,14 @@ impl Attribute {
 /// The value of a message attribute. SQS has these two, so a third would be a new major version.
 #[derive(Clone, PartialEq, Eq)]
 pub enum AttributeValue {
-    /// Of the types `String` and `Number`.
+    /// The value of the types `String` and `Number`.
     Text(String),
-    /// Of the type `Binary`, decoded.
+    /// The value of the type `Binary`, decoded.
     Binary(Vec<u8>),
 }
 
 impl fmt::Debug for AttributeValue {
-    /// Says the kind and the length only: values may be secret.
+    /// Prints the kind and the length alone: values may be secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => write!(f, "Text({} bytes)", text.len()),

@@ -31,7 +31,7 @@ impl Clock {
         Self(Arc::new(move || start + origin.elapsed()))
     }
 
-    /// A clock that shows what `time` says, for tests that set it.
+    /// A clock that shows the time that `time` returns, for tests that set it.
     #[must_use]
     pub fn showing(time: impl Fn() -> SystemTime + Send + Sync + 'static) -> Self {
         Self(Arc::new(time))

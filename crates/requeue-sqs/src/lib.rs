@@ -1,7 +1,7 @@
 //! The vocabulary of SQS that [Requeue](https://docs.rs/requeue) and its embedded SQS share: names
 //! of queues, message attributes, limits, the clock. It knows neither retries nor a client.
 //!
-//! Depend on `requeue`, which has all of it in its module `queue`, and not on this.
+//! Do not depend on this crate but on `requeue`, which re-exports all of it in its module `queue`.
 
 mod arn;
 mod attribute;

@@ -1,14 +1,14 @@
-//! Tells an observer of the messages that come into queues.
+//! Tells an observer about the messages that enter queues.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::message::Message;
 
-/// Called with the queue's name and the message, while the queues are locked.
+/// The observer, called with the queue's name and the message while the queues are locked.
 type Observer = Arc<dyn Fn(&str, &Message) + Send + Sync>;
 
-/// Nobody, or one observer.
+/// At most one observer.
 #[derive(Clone, Default)]
 pub(crate) struct Arrivals(Option<Observer>);
 

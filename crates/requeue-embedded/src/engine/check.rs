@@ -1,5 +1,5 @@
-//! The rules a message must obey to be accepted. Pure: a draft and the queue's settings in, an
-//! error out.
+//! The rules that a message must obey to be accepted. It is pure: it takes a draft and the queue's
+//! settings, and returns an error.
 
 use super::error::{ErrorCode, SqsError};
 use super::limits;
@@ -81,7 +81,7 @@ pub(crate) fn batch<'a>(
     Ok(())
 }
 
-/// Whether a number that a request names lies in its bounds.
+/// Whether a number of a request is within its bounds.
 pub(crate) fn bounds(
     value: i64,
     parameter: &str,

@@ -1,4 +1,4 @@
-//! What a FIFO queue remembers of messages it has accepted, also of deleted ones.
+//! The messages that a FIFO queue remembers as accepted, even after they are deleted.
 
 use std::collections::{HashMap, VecDeque};
 use std::time::SystemTime;
@@ -13,11 +13,11 @@ pub(crate) struct Memory {
     oldest_first: VecDeque<(SystemTime, Scoped)>,
 }
 
-/// A deduplication id, and its group where ids are compared within their group only.
+/// A deduplication id, with its group if ids are compared only within their group.
 pub(crate) type Scoped = (Option<String>, String);
 
 impl Memory {
-    /// The message that was accepted under this id, if that is not too long ago.
+    /// The message that was accepted under this id, if its id is still remembered.
     pub(crate) fn recall(&mut self, id: &Scoped, now: SystemTime) -> Option<Sent> {
         while let Some((first_used, _)) = self.oldest_first.front()
             && *first_used + limits::DEDUPLICATION <= now

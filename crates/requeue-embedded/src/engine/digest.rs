@@ -1,4 +1,4 @@
-//! The digests that SQS answers with and that other SDKs verify.
+//! The digests that SQS returns and that other SDKs verify.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ pub(crate) fn of_body(body: &str) -> String {
     hex(&Md5::digest(body.as_bytes()))
 }
 
-/// `MD5OfMessageAttributes`; none for no attributes.
+/// `MD5OfMessageAttributes`; `None` if there are no attributes.
 ///
-/// Source: SQS developer guide, "Calculating the MD5 message digest for message attributes": by
-/// name, and each part after its length.
+/// Source: SQS developer guide, "Calculating the MD5 message digest for message attributes". The
+/// attributes are sorted by name, and each part follows its length.
 pub(crate) fn of_attributes<'a>(
     attributes: impl IntoIterator<Item = (&'a String, &'a Attribute)>,
 ) -> Option<String> {
@@ -41,7 +41,7 @@ pub(crate) fn of_attributes<'a>(
     Some(hex(&digest.finalize()))
 }
 
-/// The deduplication id of a FIFO message that names none: of the body only.
+/// The deduplication id of a FIFO message that names none. It depends on the body only.
 pub(crate) fn sha256(body: &str) -> String {
     hex(&Sha256::digest(body.as_bytes()))
 }

@@ -1,5 +1,4 @@
-//! What SQS answers when it refuses: the code in its modern and in its older spelling, and the
-//! sentence.
+//! A refusal of SQS: the code in its modern and in its older spelling, and the sentence.
 
 use std::fmt;
 
@@ -41,7 +40,7 @@ impl SqsError {
     }
 }
 
-/// The codes of SQS that this engine can answer.
+/// The codes of SQS that this engine can return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ErrorCode {
     BatchEntryIdsNotDistinct,
@@ -95,7 +94,7 @@ impl ErrorCode {
         }
     }
 
-    /// The code of the older protocol, which clients go on printing: SQS is an awsQuery-compatible
+    /// The code of the older protocol, which clients still print: SQS is an awsQuery-compatible
     /// service.
     ///
     /// Source: the `awsQueryError` traits of the service model.

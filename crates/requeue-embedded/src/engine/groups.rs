@@ -1,4 +1,4 @@
-//! The order of a FIFO queue: which message of which group may be received next.
+//! The order of a FIFO queue: the message of each group that may be received next.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -16,13 +16,13 @@ pub(crate) struct Groups {
 
 #[derive(Clone, Debug, Default)]
 struct Group {
-    /// All messages, in order, with whether each could be received if it were alone.
+    /// All messages, in order, and whether each could be received if it were alone.
     messages: std::collections::BTreeMap<Key, bool>,
     in_flight: BTreeSet<Key>,
     ready_as: Option<Key>,
 }
 
-/// What a message of a group is doing.
+/// The state of a message of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
     Visible,
@@ -32,7 +32,7 @@ pub(crate) enum Turn {
 }
 
 impl Groups {
-    /// Notes what has become of a message.
+    /// Notes the new state of a message.
     pub(crate) fn note(&mut self, id: &str, key: Key, turn: Turn) {
         let group = self.by_id.entry(id.to_owned()).or_default();
         match turn {
@@ -62,8 +62,8 @@ impl Groups {
         }
     }
 
-    /// The first `limit` messages of the ready group that waits longest, up to the first that is
-    /// not visible.
+    /// The first `limit` messages of the ready group that has waited longest, up to the first
+    /// message that is not visible.
     pub(crate) fn next(&self, limit: usize) -> Option<Vec<Key>> {
         let (_, id) = self.ready.first()?;
         let group = self.by_id.get(id)?;

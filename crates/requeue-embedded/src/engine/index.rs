@@ -1,5 +1,5 @@
-//! Where each message of a queue stands, ordered by what is asked for: who is next, who is due, who
-//! is too old. Holds keys, not messages.
+//! The places of a queue's messages, in the orders in which they are needed: next to receive, due,
+//! and too old. It holds keys, not messages.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime};
@@ -12,16 +12,16 @@ type ByTime = BTreeSet<(SystemTime, Key)>;
 /// The orders of one queue.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Index {
-    // Each message is in exactly one of these three, under the time of its state.
+    // Each message is in exactly one of these three, by the time of its state.
     visible: ByTime,
     delayed: ByTime,
     in_flight: ByTime,
     by_age: ByTime,
-    /// Only of a FIFO queue.
+    /// The groups; only a FIFO queue has them.
     groups: Option<Groups>,
 }
 
-/// How many messages are in which state.
+/// The number of messages in each state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) visible: usize,
@@ -30,12 +30,12 @@ pub(crate) struct Counts {
 }
 
 impl Index {
-    /// Of a standard queue: who has been visible longest is next.
+    /// The index of a standard queue: the message that has been visible longest is next.
     pub(crate) fn by_time() -> Self {
         Self::default()
     }
 
-    /// Of a FIFO queue: the first of a group is next.
+    /// The index of a FIFO queue: the first message of a group is next.
     pub(crate) fn by_group() -> Self {
         Self { groups: Some(Groups::default()), ..Self::default() }
     }
@@ -69,7 +69,7 @@ impl Index {
         self.note(key, message, Turn::Gone);
     }
 
-    /// The messages to be received next, at most so many; of a FIFO queue, those of one group.
+    /// The messages to receive next, at most `limit`. On a FIFO queue they are of one group.
     pub(crate) fn next(&self, limit: usize) -> Vec<Key> {
         match &self.groups {
             Some(groups) => groups.next(limit).unwrap_or_default(),
@@ -77,7 +77,7 @@ impl Index {
         }
     }
 
-    /// A message whose delay or visibility timeout has ended, and when.
+    /// A message whose delay or visibility timeout has ended, and the time of that end.
     pub(crate) fn due(&self, now: SystemTime) -> Option<(SystemTime, Key)> {
         self.first_waiting().filter(|(until, _)| *until <= now)
     }

@@ -54,12 +54,12 @@ pub(crate) const NAME_HELD: Duration = Duration::from_mins(1);
 /// Most characters of a queue's name, the ending `.fifo` included. Source: reference,
 /// `CreateQueue`.
 pub(crate) const QUEUE_NAME_CHARS: usize = 80;
-/// Most queues that one `ListQueues` answers. Source: reference, `ListQueues`.
+/// Most queues in one response of `ListQueues`. Source: reference, `ListQueues`.
 pub(crate) const LISTED_QUEUES: usize = 1_000;
 /// Bounds of `MaxNumberOfMessagesPerSecond`; the upper one is the default. Source: reference,
 /// `StartMessageMoveTask`.
 pub(crate) const MOVES_PER_SECOND: RangeInclusive<u64> = 1..=500;
-/// Most tasks that one `ListMessageMoveTasks` answers. Source: reference, `ListMessageMoveTasks`.
+/// Most tasks in one response of `ListMessageMoveTasks`. Source: reference, `ListMessageMoveTasks`.
 pub(crate) const LISTED_MOVE_TASKS: RangeInclusive<u64> = 1..=10;
 /// Most queues that a `RedriveAllowPolicy` names. Source: reference, `CreateQueue`.
 pub(crate) const ALLOWED_SOURCES: usize = 10;

@@ -1,4 +1,4 @@
-//! One message as a queue keeps it. Knows no queue and no rule: see `queue.rs` and `check.rs`.
+//! One message as a queue stores it. It knows no queue and no rule: see `queue.rs` and `check.rs`.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use requeue_sqs::Attribute;
 /// The attributes of a message; shared, since they never change.
 pub(crate) type Attributes = Arc<BTreeMap<String, Attribute>>;
 
-/// A message that somebody wants to send, not checked yet.
+/// A message to be sent, not checked yet.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Draft {
     pub(crate) body: String,
     pub(crate) attributes: Attributes,
-    /// `None` means the queue's own; that differs from zero.
+    /// `None` means the queue's own delay, which differs from zero.
     pub(crate) delay_secs: Option<i64>,
     pub(crate) group: Option<String>,
     pub(crate) deduplication: Option<String>,
@@ -37,8 +37,7 @@ pub(crate) struct Message {
     pub(crate) body: String,
     pub(crate) attributes: Attributes,
     pub(crate) sent: SystemTime,
-    /// When its retention began: when it was sent, except for a message that came from an old event
-    /// file.
+    /// When its retention began: when it was sent, unless it came from an old event file.
     pub(crate) retained_from: SystemTime,
     pub(crate) first_received: Option<SystemTime>,
     pub(crate) receive_count: u32,
@@ -49,13 +48,13 @@ pub(crate) struct Message {
     /// The ARN of the queue whose redrive policy moved it.
     pub(crate) dead_letter_source: Option<String>,
     pub(crate) state: State,
-    /// The number of its latest receive: older receipt handles have lost their power.
+    /// The number of its latest receive. Older receipt handles are no longer valid.
     pub(crate) receipt: u64,
-    /// The sender, where it is known to be another than the one every message has.
+    /// The sender, if it is known to differ from the sender that every message has.
     pub(crate) sender: Option<String>,
 }
 
-/// Where a stored message stands.
+/// The state of a stored message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// It can be received; the order of receives on a standard queue follows `since`.
@@ -66,7 +65,7 @@ pub(crate) enum State {
     InFlight { until: SystemTime, received: SystemTime },
 }
 
-/// A message in the hands of a consumer.
+/// A message that a consumer has received.
 #[derive(Clone, Debug)]
 pub(crate) struct Received {
     pub(crate) message: Message,

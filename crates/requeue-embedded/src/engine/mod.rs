@@ -1,5 +1,5 @@
-//! SQS as a state machine: a request and the time in, an answer out. Reads no clock, waits for
-//! nothing, knows no protocol.
+//! SQS as a state machine: it takes a request and the time, and returns a response. It reads no
+//! clock, waits for nothing, and knows no protocol.
 
 mod arrivals;
 mod check;
@@ -42,7 +42,7 @@ pub(crate) struct Engine {
     ids: Ids,
 }
 
-/// A receive as it was asked for; `None` means the queue's own.
+/// The parameters of a receive; `None` means the queue's own value.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Receive {
     pub(crate) max_messages: Option<i64>,
@@ -50,13 +50,13 @@ pub(crate) struct Receive {
     pub(crate) wait_secs: Option<i64>,
 }
 
-/// What a receive found.
+/// The result of a receive.
 #[derive(Debug)]
 pub(crate) struct ReceiveResult {
     pub(crate) messages: Vec<Received>,
     /// How long it may wait for a message, if it found none.
     pub(crate) wait: Duration,
-    /// When looking again is worth while, if nothing else happens.
+    /// The next time at which another try may find something, if nothing else happens.
     pub(crate) next_due: Option<SystemTime>,
     /// Messages went to another queue, whose consumers should look.
     pub(crate) redrove: bool,
@@ -71,7 +71,7 @@ impl Engine {
             deleted: BTreeMap::new(),
             moves: Vec::new(),
             arrivals: Arrivals::default(),
-            // A handle of an earlier process must mean nothing to this one.
+            // A handle of an earlier process must not be valid in this one.
             instances: seed,
             ids: Ids { seed, given: 0 },
         }
@@ -90,7 +90,7 @@ impl Engine {
         format!("arn:aws:sqs:{}:{}:{name}", self.region, self.account)
     }
 
-    /// Creates a queue, or finds the one that has these attributes already.
+    /// Creates a queue, or finds the queue that has these attributes already.
     pub(crate) fn create_queue(
         &mut self,
         name: &str,
@@ -121,7 +121,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Lets somebody know of each message that comes into a queue, whatever brings it.
+    /// Calls the observer for each message that enters a queue by any way.
     pub(crate) fn tell(&mut self, arrivals: Arrivals) {
         for queue in self.queues.values_mut() {
             queue.arrivals = arrivals.clone();
@@ -129,7 +129,7 @@ impl Engine {
         self.arrivals = arrivals;
     }
 
-    /// The names of all queues that begin so.
+    /// The names of all queues that begin with `prefix`.
     pub(crate) fn queue_names(&self, prefix: &str) -> impl Iterator<Item = &str> {
         self.queues.keys().map(String::as_str).filter(move |name| name.starts_with(prefix))
     }
@@ -206,7 +206,7 @@ impl Engine {
         self.queue(name, now)?.send(draft, id, now)
     }
 
-    /// Whether a batch as a whole is in order: see [`check::batch`].
+    /// Whether a batch as a whole is valid: see [`check::batch`].
     pub(crate) fn check_batch<'a>(
         entry: &str,
         ids: impl ExactSizeIterator<Item = &'a str> + Clone,
@@ -242,8 +242,8 @@ impl Engine {
                 Duration::from_secs(check::bounds(secs, "WaitTimeSeconds", &limits::WAIT_SECS)?)
             }
         };
-        // Only short polling is told; a long poll waits and finds nothing. Source: guide, "Amazon
-        // SQS visibility timeout".
+        // Only short polling gets this error; a long poll waits and finds nothing. Source: guide,
+        // "Amazon SQS visibility timeout".
         if wait.is_zero() && queue.is_over_limit() {
             return Err(SqsError::new(
                 ErrorCode::OverLimit,
@@ -263,7 +263,7 @@ impl Engine {
         Ok(ReceiveResult { messages, wait, next_due: self.next_due(name, now), redrove })
     }
 
-    /// The queue that a queue's redrive policy names, if it exists, and the policy's bound.
+    /// The queue that a queue's redrive policy names, if it exists, and the policy's limit.
     fn dead_letter_queue(&self, name: &str) -> Option<(String, u64)> {
         let policy = self.queues.get(name)?.settings.redrive.as_ref()?;
         let target = name_of(&policy.dead_letter_target_arn);
@@ -324,7 +324,7 @@ impl Engine {
     }
 }
 
-/// Message ids: random in shape, and the same in every run with the same seed.
+/// Message ids: they look random, and are the same in every run with the same seed.
 #[derive(Debug)]
 struct Ids {
     seed: u64,
@@ -374,7 +374,7 @@ fn same_attributes(
     named: &BTreeMap<String, String>,
 ) -> Result<(), SqsError> {
     let (existing, asked) = (queue.settings.to_attributes(), asked.to_attributes());
-    // Only what the request names is compared: AWS lets a queue be "created" again without its
+    // Only attributes in the request are compared: AWS lets a queue be "created" again without its
     // attributes.
     match named.keys().find(|name| existing.get(*name) != asked.get(*name)) {
         None => Ok(()),

@@ -12,7 +12,7 @@ pub(crate) struct MoveTask {
     pub(crate) handle: String,
     pub(crate) source_arn: String,
     pub(crate) destination_arn: Option<String>,
-    /// `None` when the caller named no rate.
+    /// `None` if the caller named no rate.
     pub(crate) rate: Option<u64>,
     pub(crate) started: SystemTime,
     pub(crate) status: MoveStatus,
@@ -21,7 +21,7 @@ pub(crate) struct MoveTask {
     pub(crate) failure: Option<&'static str>,
 }
 
-/// How a move task stands.
+/// The status of a move task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MoveStatus {
     Running,
@@ -42,7 +42,8 @@ impl MoveStatus {
 }
 
 impl MoveTask {
-    /// How many messages may have been moved by now: the rate at once, and again each second.
+    /// The number of messages that may have been moved by now: the rate at once, and again each
+    /// second.
     fn allowance(&self, now: SystemTime) -> u64 {
         let seconds = now.duration_since(self.started).unwrap_or_default().as_secs();
         self.rate.unwrap_or(*limits::MOVES_PER_SECOND.end()) * (seconds + 1)
@@ -50,7 +51,7 @@ impl MoveTask {
 }
 
 impl Engine {
-    /// Starts moving the visible messages of a dead-letter queue, and answers the task's handle.
+    /// Starts moving the visible messages of a dead-letter queue, and returns the task's handle.
     pub(crate) fn start_move(
         &mut self,
         source_arn: &str,
@@ -120,7 +121,7 @@ impl Engine {
         Ok(of_source.take(usize::try_from(max).unwrap_or(1)).collect())
     }
 
-    /// Ends a task; what it has moved stays moved.
+    /// Ends a task. Messages that it has moved stay moved.
     pub(crate) fn cancel_move(&mut self, handle: &str, now: SystemTime) -> Result<u64, SqsError> {
         self.advance_moves(now);
         let task = self.moves.iter_mut().find(|task| task.handle == handle);
@@ -134,7 +135,7 @@ impl Engine {
         Ok(task.moved)
     }
 
-    /// When a running task goes on.
+    /// The time at which a running task goes on.
     pub(super) fn next_move(&self, now: SystemTime) -> Option<SystemTime> {
         let running = |task: &&MoveTask| task.status == MoveStatus::Running;
         self.moves
@@ -154,7 +155,8 @@ impl Engine {
         }
         let mut tasks = std::mem::take(&mut self.moves);
         for task in &mut tasks {
-            // A task whose source is empty ends at once, whatever it may still move this second.
+            // A task whose source is empty ends at once, even if it may still move messages this
+            // second.
             while task.status == MoveStatus::Running
                 && (task.moved < task.allowance(now) || self.nothing_to_move(task, now))
             {

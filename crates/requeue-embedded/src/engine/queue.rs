@@ -1,5 +1,5 @@
-//! One queue: its messages, and in which order and when they can be received. Every step costs a
-//! logarithm, never the length of the queue.
+//! One queue: its messages, and the order and the times in which they can be received. The cost of
+//! every step is a logarithm of the queue's length.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime};
@@ -23,25 +23,25 @@ pub(crate) struct QueueState {
     pub(crate) tags: BTreeMap<String, String>,
     pub(crate) created: SystemTime,
     pub(crate) modified: SystemTime,
-    /// Tells this queue from an earlier one of the same name.
+    /// Distinguishes this queue from an earlier one of the same name.
     instance: u64,
     messages: BTreeMap<Key, Message>,
     next_key: Key,
     next_receipt: u64,
     index: Index,
     memory: Memory,
-    /// Receipt handles that were not given out here: see [`put_in_flight`](Self::put_in_flight).
+    /// Receipt handles that this queue did not make: see [`put_in_flight`](Self::put_in_flight).
     foreign_handles: HashMap<String, Receipt>,
     purged: Option<SystemTime>,
     pub(crate) arrivals: Arrivals,
 }
 
-/// What a receive does: so many messages, invisible for so long.
+/// The work of a receive: so many messages, hidden for so long.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Take {
     pub(crate) limit: usize,
     pub(crate) visibility: Duration,
-    /// The redrive policy's bound, where there is a queue to move to.
+    /// The redrive policy's limit, if there is a queue to move to.
     pub(crate) max_receive_count: Option<u64>,
 }
 
@@ -133,7 +133,8 @@ impl QueueState {
         sent
     }
 
-    /// Receives messages. The second list has left the queue: the redrive policy moves it.
+    /// Receives messages. The messages of the second list have left the queue: the redrive policy
+    /// moves them.
     pub(crate) fn receive(&mut self, take: Take, now: SystemTime) -> (Vec<Received>, Vec<Message>) {
         let room = limits::IN_FLIGHT.saturating_sub(self.index.counts().in_flight);
         let limit = take.limit.min(room);
@@ -173,8 +174,7 @@ impl QueueState {
         })
     }
 
-    /// Stores a message as though it had just been received under a handle of somebody else's
-    /// making.
+    /// Stores a message as though it had just been received under a handle that somebody else made.
     pub(crate) fn put_in_flight(
         &mut self,
         message: Message,
@@ -225,7 +225,7 @@ impl QueueState {
         Ok(())
     }
 
-    /// Lets a received message become visible `secs` from now.
+    /// Makes a received message visible `secs` from now.
     pub(crate) fn change_visibility(
         &mut self,
         handle: &str,
@@ -301,17 +301,17 @@ impl QueueState {
         self.index.counts()
     }
 
-    /// How many messages there are, in whatever state.
+    /// The number of messages in all states.
     pub(crate) fn len(&self) -> usize {
         self.messages.len()
     }
 
-    /// All messages in the order in which they came.
+    /// All messages, in the order of their arrival.
     pub(crate) fn messages(&self) -> impl Iterator<Item = &Message> {
         self.messages.values()
     }
 
-    /// Changes the settings. A FIFO queue's new delay also holds for messages that wait already.
+    /// Changes the settings. A FIFO queue's new delay also applies to messages that wait already.
     pub(crate) fn configure(&mut self, settings: Settings, now: SystemTime) {
         let delay_changed = settings.delay != self.settings.delay;
         self.settings = settings;
@@ -351,7 +351,7 @@ impl QueueState {
     }
 
     fn place(&mut self, key: Key, state: State) {
-        // Stays where it is in the tree: moving it costs more than all else here.
+        // The message stays at its place in the tree: moving it costs more than all else here.
         if let Some(message) = self.messages.get_mut(&key) {
             self.index.remove(key, message);
             message.state = state;

@@ -1,12 +1,12 @@
-//! Receipt handles: which message of which queue, and which of its receives. They hold all that, so
-//! that none must be remembered.
+//! Receipt handles. Each holds the queue, the message and the number of the receive, so that none
+//! must be remembered.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::groups::Key;
 
-/// What a receipt handle says.
+/// The content of a receipt handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Receipt {
     pub(crate) instance: u64,

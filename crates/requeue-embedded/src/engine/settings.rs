@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::error::{ErrorCode, SqsError};
 use super::limits;
 
-/// What can be set about a queue.
+/// The settings of a queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Settings {
     pub(crate) delay: Duration,
@@ -21,12 +21,12 @@ pub(crate) struct Settings {
     pub(crate) redrive: Option<RedrivePolicy>,
     pub(crate) redrive_allow: Option<RedriveAllow>,
     pub(crate) fifo: Option<Fifo>,
-    /// Attributes that are kept and answered, and change nothing here: encryption and access
+    /// Attributes that are stored and returned and change nothing here: encryption and access
     /// policy.
     passive: BTreeMap<String, String>,
 }
 
-/// When a message is moved, and whereto.
+/// When a message is moved, and to which queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RedrivePolicy {
@@ -34,7 +34,7 @@ pub(crate) struct RedrivePolicy {
     pub(crate) max_receive_count: u64,
 }
 
-/// Which queues may use this one as their dead-letter queue.
+/// The queues that may use this one as their dead-letter queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct RedriveAllow {
@@ -61,7 +61,7 @@ impl RedriveAllow {
     }
 }
 
-/// What only FIFO queues have.
+/// The settings that only FIFO queues have.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub(crate) struct Fifo {
     pub(crate) content_based_deduplication: bool,
@@ -73,7 +73,7 @@ const PASSIVE: [&str; 4] =
     ["KmsDataKeyReusePeriodSeconds", "KmsMasterKeyId", "Policy", "SqsManagedSseEnabled"];
 
 impl Settings {
-    /// The settings of a queue that names none.
+    /// The settings of a queue for which no attributes are named.
     pub(crate) fn standard() -> Self {
         Self {
             delay: Duration::ZERO,
@@ -92,7 +92,7 @@ impl Settings {
         Self { fifo: Some(Fifo::default()), ..Self::standard() }
     }
 
-    /// These settings with the named ones changed; nothing is changed when one is refused.
+    /// These settings with the named attributes changed. If one is refused, nothing is changed.
     pub(crate) fn with(&self, attributes: &BTreeMap<String, String>) -> Result<Self, SqsError> {
         let mut changed = self.clone();
         for (name, value) in attributes {
@@ -116,7 +116,7 @@ impl Settings {
             "MessageRetentionPeriod" => self.retention = seconds(limits::RETENTION_SECS)?,
             "ReceiveMessageWaitTimeSeconds" => self.wait = seconds(limits::WAIT_SECS)?,
             "VisibilityTimeout" => self.visibility = seconds(limits::VISIBILITY_SECS)?,
-            // An empty policy takes the policy away.
+            // An empty policy removes the policy.
             "RedrivePolicy" if value.is_empty() => self.redrive = None,
             "RedrivePolicy" => self.redrive = Some(redrive_policy(value)?),
             "RedriveAllowPolicy" if value.is_empty() => self.redrive_allow = None,
@@ -152,7 +152,7 @@ impl Settings {
         Ok(())
     }
 
-    /// All of them as SQS answers them.
+    /// All settings, as SQS returns them.
     pub(crate) fn to_attributes(&self) -> BTreeMap<String, String> {
         let mut out = self.passive.clone();
         let mut put = |name: &str, value: String| out.insert(name.to_owned(), value);
@@ -190,7 +190,7 @@ fn redrive_policy(value: &str) -> Result<RedrivePolicy, SqsError> {
             "Redrive policy does not contain mandatory attribute: deadLetterTargetArn.",
         ));
     };
-    // Templates of all ages write the count as a number and as a string.
+    // Templates write the count as a number or as a string.
     let count = match policy.get("maxReceiveCount") {
         None => Some(limits::DEFAULT_MAX_RECEIVE_COUNT),
         Some(Value::String(text)) => text.parse().ok(),

@@ -1,8 +1,8 @@
-//! HTTP/1.1 for programs on this machine. It knows nothing of SQS. No request can hold up others,
-//! however slow or large it is, and no web page can reach the server by a name that it has pointed
-//! here.
+//! HTTP/1.1 for programs on this machine. It knows nothing of SQS. A request that is slow or large
+//! holds up no others. A web page cannot reach the server by a name that it has pointed to this
+//! machine.
 //!
-//! Not part of the library's interface: the command line serves by it as well.
+//! This module is not part of the library's interface, but the command line serves by it as well.
 
 use std::collections::VecDeque;
 use std::future::Future;
@@ -33,15 +33,15 @@ use request::{RequestReader, refusal};
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long open requests may take to end after the server was told to stop.
 const STOP_GRACE: Duration = Duration::from_secs(1);
-/// How long to wait when the system has no more connections to give, so as not to spin.
+/// How long to wait when the system has no more connections, so as not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// What hyper reads ahead of one connection.
+/// The bytes that hyper reads ahead of one connection.
 const READ_BUFFER: usize = 64 * 1024;
-/// No process, or not this one, can open another file: ENFILE and EMFILE, and WSAEMFILE of Windows.
+/// No process, or not this one, can open another file: ENFILE and EMFILE, and WSAEMFILE on Windows.
 const OUT_OF_FILES: [i32; 3] = [23, 24, 10_024];
 
-/// What a server takes.
+/// The bounds of the requests that a server accepts.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// Bytes of a request's body; a larger one gets 413.
@@ -49,18 +49,18 @@ pub struct Bounds {
     /// Bytes of all requests' bodies that are held at once. A request that does not fit gets
     /// 503.
     pub bodies: usize,
-    /// Connections at once. One more ends the oldest without an open response, or else
+    /// Connections at once. One more ends the oldest connection without an open response, or else
     /// the oldest.
     pub connections: usize,
 }
 
-/// A connection that may have to make room.
+/// A connection that may be ended for a new one.
 struct OpenConnection {
     open_responses: OpenResponses,
     task: AbortHandle,
 }
 
-/// How many responses of a connection are open, until their last byte is written.
+/// The number of a connection's responses that are open, until their last byte is written.
 #[derive(Clone, Default)]
 struct OpenResponses(Arc<AtomicUsize>);
 
@@ -95,10 +95,11 @@ impl AsRef<[u8]> for ResponseBody {
     }
 }
 
-/// Serves requests until `stopped` changes; then accepts no more connections, lets open requests
-/// end for a second, and breaks those that have not. An error of `respond` breaks its connection.
-/// `respond` is called with each request that came in full; a connection that breaks ends the
-/// future that it returned.
+/// Serves requests until `stopped` changes. Then it accepts no more connections, lets open requests
+/// end for a second, and breaks those that remain.
+///
+/// `respond` is called with each request that arrived in full. An error of `respond` breaks its
+/// connection. A connection that breaks ends the future that `respond` returned.
 pub async fn serve<F, A>(
     listener: TcpListener,
     mut stopped: watch::Receiver<bool>,
@@ -115,7 +116,7 @@ pub async fn serve<F, A>(
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             _ = stopped.changed() => break,
-            // Ended connections are forgotten as they end.
+            // Connections are forgotten as they end.
             Some(_) = connections.join_next() => continue,
         };
         open.retain(|connection| !connection.task.is_finished());
@@ -132,7 +133,7 @@ pub async fn serve<F, A>(
         if open.len() >= bounds.connections {
             make_room(&mut open);
         }
-        // Responses are small; without this each would wait for the other side's delayed
+        // Responses are small. Without this, each would wait for the other side's delayed
         // acknowledgement.
         let _ = stream.set_nodelay(true);
         let open_responses = OpenResponses::default();
@@ -148,12 +149,12 @@ pub async fn serve<F, A>(
     }
     drop(listener);
     let ended = async { while connections.join_next().await.is_some() {} };
-    // What is left is broken when the set is dropped.
+    // The remaining connections break when the set is dropped.
     let _ = timeout(STOP_GRACE, ended).await;
 }
 
-/// Other errors are of the connection that was to be accepted, and say nothing about those that are
-/// open.
+/// Whether the system has no room for a new connection. Other errors concern the connection that
+/// was to be accepted, and not the open ones.
 fn needs_room(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| OUT_OF_FILES.contains(&code))
 }
@@ -182,7 +183,7 @@ async fn serve_connection<S, F, A>(
             (respond.clone(), open_responses.clone(), reader.clone());
         async move {
             // A client that ends after its last byte breaks the connection, and with it this
-            // future: what has come in full is passed on all the same.
+            // future. A request that has arrived in full is passed on all the same.
             let passed_on = tokio::spawn(async move {
                 reader.read(request).await.map(|(request, room)| (respond(request), room))
             });
@@ -207,7 +208,7 @@ async fn serve_connection<S, F, A>(
             .serve_connection(TokioIo::new(stream), service)
     );
     tokio::select! {
-        // An error is a connection that was broken on purpose, or a client that went away.
+        // An error is a connection that was broken on purpose, or a client that is gone.
         _ = connection.as_mut() => {}
         _ = stopped.changed() => {
             connection.as_mut().graceful_shutdown();

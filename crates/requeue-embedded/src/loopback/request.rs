@@ -1,4 +1,4 @@
-//! What a server takes in of a request: whole bodies within bounds, for names of this machine only.
+//! Reads requests: whole bodies within bounds, for names of this machine only.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -24,17 +24,17 @@ const UNREADABLE: RefusedRequest = (StatusCode::BAD_REQUEST, "the body cannot be
 const NO_ROOM: RefusedRequest =
     (StatusCode::SERVICE_UNAVAILABLE, "too many large bodies at once: try again");
 
-/// How much of a request's body is taken in.
+/// The bound of a request's body, and the room for all bodies.
 #[derive(Clone)]
 pub(super) struct RequestReader {
     pub(super) max_body: usize,
-    /// For the bodies of all connections.
+    /// The room for the bodies of all connections.
     pub(super) room: Arc<Semaphore>,
 }
 
 impl RequestReader {
-    /// The request with its whole body, for which there is room as long as the permit is held, or
-    /// why it is refused.
+    /// The request with its whole body, or the reason why it is refused. There is room for the body
+    /// as long as the permit is held.
     pub(super) async fn read(
         &self,
         request: Request<Incoming>,
@@ -54,8 +54,8 @@ impl RequestReader {
         Ok((Request::from_parts(head, body), permit))
     }
 
-    /// Takes room for what came and not for what was announced, so that no slow request holds up
-    /// others.
+    /// Takes room for the bytes that arrived, not for the announced length, so that no slow request
+    /// holds up others.
     async fn collect(
         &self,
         mut body: Incoming,
@@ -79,15 +79,16 @@ impl RequestReader {
     }
 }
 
-/// What is left of the request is not read.
+/// Refuses a request without reading the rest of it.
 pub(super) fn refusal(status: StatusCode, why: &'static str) -> io::Result<Response<Full<Bytes>>> {
     let response = Response::builder().status(status).header(header::CONNECTION, "close");
     response.body(Full::from(format!("{why}\n"))).map_err(io::Error::other)
 }
 
-/// Whether a request names this machine as its host. A web page that makes its own name lead to a
-/// loopback address can read any answer of a server there, which to the browser is the page's own;
-/// but the browser still sends that name. The port does not matter: it may be forwarded.
+/// Whether a request names this machine as its host. A web page can point its own name to a
+/// loopback address. To the browser, the server's responses are then the page's own, and the page
+/// can read them. But the browser still sends that name. The port does not matter, since it may be
+/// forwarded.
 pub(super) fn is_for_this_machine(headers: &HeaderMap) -> bool {
     headers.get_all(header::HOST).iter().all(|host| {
         let host = host.to_str().unwrap_or_default();

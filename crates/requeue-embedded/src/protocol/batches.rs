@@ -1,4 +1,4 @@
-//! The three batch operations: first the batch as a whole, then each entry for itself.
+//! The three batch operations: first the batch as a whole, then each entry by itself.
 
 use super::messages::{Digests, draft};
 use super::shapes::{
@@ -64,7 +64,7 @@ pub(super) fn change_visibility(
     }))
 }
 
-/// Carries out each entry, or lets it meet the fault that a caller has chosen for it.
+/// Carries out each entry, or applies the fault that a caller has chosen for it.
 fn each<E, T>(
     context: &Context<'_>,
     entries: Vec<(String, E)>,

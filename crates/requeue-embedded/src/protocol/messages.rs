@@ -162,7 +162,7 @@ pub(super) struct Digests {
 
 impl Digests {
     pub(super) fn of(draft: &Draft, context: &Context<'_>) -> Self {
-        // A header that came with the request is no system attribute of the sender's.
+        // A header that came with the request is no system attribute of the sender.
         let own = draft.trace.clone().filter(|header| Some(header.as_str()) != context.trace);
         let system = own.map(|header| {
             let attribute =
@@ -188,7 +188,7 @@ impl Digests {
     }
 }
 
-/// What a receive wants to see of a message.
+/// The parts of a message that a receive asks for.
 struct Wanted<'a> {
     system: Vec<&'a str>,
     attributes: &'a [String],

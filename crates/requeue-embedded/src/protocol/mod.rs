@@ -1,5 +1,5 @@
-//! awsJson1.0: the bytes of a request in, the bytes of an answer out. Knows no transport and reads
-//! no clock.
+//! awsJson1.0: it takes the bytes of a request and returns the bytes of a response. It knows no
+//! transport and reads no clock.
 
 mod batches;
 mod messages;
@@ -16,31 +16,31 @@ use super::engine::Engine;
 use super::engine::error::{ErrorCode, SqsError};
 use super::fault::EntryFaults;
 
-/// What of a request is not in its body.
+/// The parts of a request that are not in its body.
 pub(crate) struct Context<'a> {
     pub(crate) now: SystemTime,
-    /// What the URLs of queues begin with.
+    /// The beginning of the URLs of queues.
     pub(crate) endpoint: &'a str,
     /// The header `x-amzn-trace-id`.
     pub(crate) trace: Option<&'a str>,
     pub(crate) entry_faults: &'a EntryFaults,
 }
 
-/// An answer, and what it means for those who wait.
+/// A response, and its consequences for waiting requests.
 pub(crate) struct Performed {
     pub(crate) json: Vec<u8>,
     /// There may be news for long polls.
     pub(crate) news: bool,
-    /// The answer is empty, and its request would rather wait.
+    /// The response is empty, and its request would rather wait.
     pub(crate) long_poll: Option<LongPoll>,
 }
 
 /// How long an empty receive waits.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LongPoll {
-    /// In all, since the request arrived.
+    /// The whole wait, since the request arrived.
     pub(crate) wait: Duration,
-    /// When looking again is worth while.
+    /// The next time at which another try may find something.
     pub(crate) next_due: Option<SystemTime>,
 }
 
@@ -97,8 +97,7 @@ pub(crate) fn error_body(shape: &str, message: &str) -> Vec<u8> {
     to_json(&Body { kind: format!("com.amazonaws.sqs#{shape}"), message })
 }
 
-/// The queue and the number of entries that a request names, as far as that can be said of any
-/// operation.
+/// The queue and the number of entries of a request, as far as any operation names them.
 pub(crate) fn outline(body: &[u8]) -> (Option<String>, usize) {
     #[derive(serde::Deserialize)]
     #[serde(rename_all = "PascalCase")]
@@ -116,8 +115,8 @@ pub(crate) fn outline(body: &[u8]) -> (Option<String>, usize) {
     }
 }
 
-/// The queue's name out of its URL. There is one account and one region here: whatever host and
-/// account the URL names, the name tells.
+/// The queue's name in its URL. There is one account and one region here, so the name is enough for
+/// any host and account in the URL.
 fn queue_name(url: &str) -> &str {
     url.rsplit('/').next().unwrap_or(url)
 }
@@ -129,7 +128,7 @@ fn queue_url(engine: &Engine, context: &Context<'_>, name: &str) -> String {
 
 fn parse<T: DeserializeOwned>(body: &[u8]) -> Result<T, SqsError> {
     serde_json::from_slice(body).map_err(|error| {
-        // A missing member is told apart from nonsense, as AWS does.
+        // A missing field is distinguished from nonsense, as AWS does.
         match error.to_string() {
             text if text.starts_with("missing field `") => {
                 let member = text.split('`').nth(1).unwrap_or_default().to_owned();

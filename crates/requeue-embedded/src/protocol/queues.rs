@@ -10,8 +10,8 @@ use super::{Context, queue_name, queue_url};
 use crate::engine::error::{ErrorCode, SqsError};
 use crate::engine::{Engine, limits, settings};
 
-/// All attributes that a queue can have, for telling an unknown one from one that this queue has
-/// not.
+/// All attributes that a queue can have. They tell an unknown attribute from one that this queue
+/// lacks.
 const ATTRIBUTES: [&str; 22] = [
     "ApproximateNumberOfMessages",
     "ApproximateNumberOfMessagesDelayed",
@@ -80,7 +80,7 @@ pub(super) fn list(
     let after = asked.next_token.as_deref().unwrap_or_default();
     let mut names: Vec<&str> =
         engine.queue_names(prefix).filter(|name| *name > after).take(limit + 1).collect();
-    // Without `MaxResults` there is no token, whatever was left out. Source: reference,
+    // Without `MaxResults` there is no token, even if queues were left out. Source: reference,
     // `ListQueues`.
     let more = names.len() > limit;
     names.truncate(limit);

@@ -1,5 +1,5 @@
-//! The requests and answers of awsJson1.0 as they stand on the wire. Member names follow the
-//! service model; nothing here decides.
+//! The requests and responses of awsJson1.0 on the wire. Field names follow the service model;
+//! nothing here decides.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ pub(super) struct CreateQueue {
     pub(super) queue_name: String,
     #[serde(default)]
     pub(super) attributes: Option<BTreeMap<String, String>>,
-    // The one member of the model that begins with a small letter.
+    // The one field of the model that begins with a small letter.
     #[serde(default, rename = "tags")]
     pub(super) tags: Option<BTreeMap<String, String>>,
 }
@@ -105,12 +105,12 @@ pub(super) struct AttributeShape {
     pub(super) binary_value: Option<String>,
 }
 
-/// A batch request, whatever its entries are.
+/// A batch request with entries of any kind.
 #[derive(Deserialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Batch<E> {
     pub(super) queue_url: String,
-    // Missing entries are refused as an empty batch is.
+    // Missing entries are refused like an empty batch.
     #[serde(default = "Vec::new")]
     pub(super) entries: Vec<E>,
 }
@@ -181,7 +181,7 @@ pub(super) struct CancelMoveTask {
     pub(super) task_handle: String,
 }
 
-/// An answer without content.
+/// A response without content.
 #[derive(Serialize)]
 pub(super) struct Nothing {}
 
@@ -201,7 +201,7 @@ pub(super) struct Queues {
 
 #[derive(Serialize)]
 pub(super) struct Sources {
-    // This member is spelled differently from the one of `ListQueues`.
+    // This field is spelled differently from the one of `ListQueues`.
     #[serde(rename = "queueUrls")]
     pub(super) queue_urls: Vec<String>,
 }
@@ -234,7 +234,7 @@ pub(super) struct SentShape {
     pub(super) sequence_number: Option<String>,
 }
 
-/// An entry that was carried out, of a batch whose entries have nothing to answer.
+/// An entry that was carried out, of a batch whose entries have no results.
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct Done {
@@ -304,7 +304,7 @@ pub(super) struct MoveTasks {
 #[derive(Serialize)]
 #[serde(rename_all = "PascalCase")]
 pub(super) struct MoveTaskShape {
-    /// Only of a running task.
+    /// Only a running task has it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) task_handle: Option<String>,
     pub(super) status: &'static str,
