@@ -298,3 +298,22 @@ fn the_symptoms_are_in_the_words_of_the_code() {
         assert!(code.contains(symptom), "the code has no: {symptom}");
     }
 }
+
+/// The queries of CloudWatch Logs Insights, and the filters of the log.
+#[test]
+fn the_queries_of_the_log_name_fields_that_it_has() {
+    let metrics = text("docs/reference/metrics.md");
+    let pages =
+        ["checklist", "monitoring", "runbook"].map(|page| text(&format!("docs/operate/{page}.md")));
+    let named: Vec<&str> = pages
+        .iter()
+        .flat_map(|page| page.split("fields.").skip(1))
+        .map(|after| after.split(|c: char| !c.is_ascii_alphanumeric()).next().unwrap())
+        .filter(|field| !field.is_empty())
+        .collect();
+    assert!(named.len() > 5, "{named:?}");
+    for field in named {
+        let is_there = field == "message" || metrics.contains(&format!("`{field}`"));
+        assert!(is_there, "the log has no field {field}");
+    }
+}
