@@ -169,7 +169,7 @@ test('the longest age is that of the class with the longest timeout', () => {
 
 test('the policies of the documents are without problems', () => {
   const pages = ['retry-policy', 'classification'].map((name) => readFileSync(join(ROOT, `docs/concepts/${name}.md`), 'utf8'));
-  const blocks = pages.join('\n').matchAll(/```json\n(\{.*?\n\})\n```/gs);
+  const blocks = pages.join('\n').matchAll(/```json\n(\{.*?\})\n```/gs);
   const policies = [...blocks].map(([, text]) => JSON.parse(text!)).filter((policy) => 'errorConfigs' in policy || 'rules' in policy);
   assert.ok(policies.length >= 2);
   for (const policy of policies) assert.deepEqual(policyProblems(policy), []);
