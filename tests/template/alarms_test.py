@@ -174,6 +174,18 @@ class Alarms(unittest.TestCase):
                 end = f' Read on: "{titles[anchor]}" in Requeue\'s runbook, {address}#{anchor}'
                 self.assertTrue(alarm["AlarmDescription"]["Fn::Sub"].endswith(end), alarm["AlarmDescription"])
 
+    def test_the_page_has_what_each_alarm_reads_and_for_how_long(self):
+        page = (ROOT / "docs" / "operate" / "monitoring.md").read_text()
+        rows = re.findall(r"^\| \[.+\]\(runbook\.md#([\w-]+)\) \| (.+) \| (\d+) min \| (.+) \|$", page, re.MULTILINE)
+        self.assertEqual([anchor for anchor, *_ in rows], list(ANCHORS.values()))
+        for (name, alarm), (_, condition, minutes, metrics) in zip(self.alarms().items(), rows, strict=True):
+            queried = [alarm] if "Period" in alarm else [query["MetricStat"] for query in alarm["Metrics"] if "MetricStat" in query]
+            self.assertEqual(queried[0]["Period"] * alarm["EvaluationPeriods"], 60 * int(minutes), name)
+            read = {reading.split()[1] for reading in queries(alarm)[0].values()}
+            self.assertEqual(set(re.findall(r"`(\w+)`", metrics)), read, name)
+            if 1 < alarm["Threshold"] < 10_000:
+                self.assertIn(f"{alarm['Threshold']:,}", condition, name)
+
     def test_a_description_names_the_first_step_and_fits_into_an_alarm(self):
         # AWS allows 80 characters for a queue's name, 64 for a function's, 128 for a stack's.
         longest = {
