@@ -122,6 +122,8 @@ pub struct Failure {
     class: FailureClass,
     delay: Option<Duration>,
     postponed: bool,
+    /// A response says that the service works, and this message has to wait.
+    is_service_up: bool,
     evidence: Evidence,
     reason: Reason,
 }
@@ -182,7 +184,8 @@ impl Failure {
     /// assert_eq!(failure.evidence(), Evidence::Typed);
     /// ```
     pub fn new(class: FailureClass, evidence: Evidence, reason: impl fmt::Display) -> Self {
-        Self { class, delay: None, postponed: false, evidence, reason: Reason::new(reason) }
+        let reason = Reason::new(reason);
+        Self { class, delay: None, postponed: false, is_service_up: false, evidence, reason }
     }
 
     /// Sets the delay that the downstream service named, as with `Retry-After`. It overrides the
@@ -214,6 +217,17 @@ impl Failure {
     #[must_use]
     pub fn is_postponed(&self) -> bool {
         self.postponed
+    }
+
+    /// Whether a response with a status from 300 to 499 says that the service works, such as a 409
+    /// with `Retry-After`.
+    pub(crate) fn is_service_up(&self) -> bool {
+        self.is_service_up
+    }
+
+    /// Notes the status of the response from which this failure was concluded.
+    pub(crate) fn by_status(self, status: u16) -> Self {
+        Self { is_service_up: (300..500).contains(&status), ..self }
     }
 
     /// The evidence from which the class was concluded.

@@ -136,7 +136,9 @@ impl Failure {
         let details = Details::of(response);
         let codes = details.words.iter().chain(&details.aws_code).map(String::as_str);
         let ruled = Facts::response(response, codes, details.own_code.as_deref()).by_rules();
-        let failure = ruled.unwrap_or_else(|| built_in(response, &details, told.is_some()));
+        let failure = ruled
+            .unwrap_or_else(|| built_in(response, &details, told.is_some()))
+            .by_status(response.status);
         let told = told.or(details.retry_delay);
         match failure.class() {
             FailureClass::Temporary | FailureClass::NonRetryable => failure.told(told),

@@ -67,7 +67,42 @@ impl Reply {
             _ if failure.is_postponed() => Self::Alive,
             (FailureClass::RateLimit | FailureClass::Quota, _, Some(delay)) => Self::Paused(delay),
             (FailureClass::RateLimit | FailureClass::Quota, _, None) => Self::Alive,
+            (FailureClass::Temporary, _, _) if failure.is_service_up() => Self::Alive,
             (FailureClass::Temporary, _, _) => Self::Down,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::SystemTime;
+
+    use super::*;
+    use crate::classify::{Response, Rules};
+
+    #[test]
+    fn a_response_below_500_does_not_open_the_circuit() {
+        let rule = |status| format!(r#"{{"match": {{"status": {status}}}, "class": "TEMPORARY"}}"#);
+        let rules = format!(r#"{{"rules": [{}, {}]}}"#, rule(404), rule(500));
+        let rules: Rules = rules.parse().expect("sound rules");
+        let headers = [("retry-after", &b"3"[..])];
+        for (status, reply) in [
+            (0, Reply::Down),
+            (399, Reply::Alive),
+            (400, Reply::Alive),
+            (404, Reply::Alive),
+            (408, Reply::Alive),
+            (409, Reply::Alive),
+            (413, Reply::Alive),
+            (425, Reply::Alive),
+            (429, Reply::Paused(Duration::from_secs(3))),
+            (500, Reply::Down),
+            (503, Reply::Down),
+        ] {
+            let response = Response { status, headers: &headers, body: b"" };
+            let failure =
+                rules.within(|| Failure::from_response(&response, SystemTime::UNIX_EPOCH));
+            assert_eq!(Reply::of(&failure), reply, "{status}");
         }
     }
 }
