@@ -79,7 +79,7 @@ pub enum Disposition {
     /// producer's `requeue.notBefore`.
     #[non_exhaustive]
     Defer {
-        /// Why.
+        /// Why it waits.
         why: Deferral,
         /// How long it waits.
         wait: Wait,

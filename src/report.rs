@@ -37,7 +37,7 @@ pub struct Outcome {
     pub reason: Option<String>,
     /// The intent for the message.
     pub disposition: Disposition,
-    /// Which retry it gets; `None` unless it is requeued.
+    /// The retry that it gets; `None` unless it is requeued.
     pub retry: Option<Retry>,
     /// Whether the disposition was carried out.
     pub settlement: Settlement,

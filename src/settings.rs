@@ -234,7 +234,7 @@ pub enum DeadLetterMode {
     /// handler for the copy, and the queue's redrive policy moves it.
     ///
     /// If SQS does not confirm the copy, a process that remembers the message sends it again on the
-    /// next receive, without a call of the handler. On a FIFO queue, this mode acts as
+    /// next receive and calls no handler. On a FIFO queue, this mode acts as
     /// [`Redrive`](Self::Redrive). So it does after ten copies in a row where loops are not allowed
     /// ([`RecursiveLoop`]).
     Annotate,
@@ -271,9 +271,9 @@ impl DeadLetterMode {
     /// SQS delivers such a copy sooner, somebody else has sent it: an operator's redrive.
     pub const ANNOTATION_DELAY: Delay = Delay::secs(10);
 
-    /// The receives after which an annotated copy becomes visible again at once. After more of them
-    /// it waits: a redrive policy with a higher `maxReceiveCount`, or none, must not keep the
-    /// function busy.
+    /// After each of its first receives, up to this number, an annotated copy becomes visible again
+    /// at once. After that it waits for its visibility timeout. A redrive policy with a higher
+    /// `maxReceiveCount`, or none, must not keep the function busy.
     pub const MAX_SHOWN_RECEIVES: u32 = 10;
 }
 

@@ -10,8 +10,8 @@ use super::aws;
 const MAX_BYTES: usize = 64;
 /// A code has few digits: phone numbers, dates, addresses of networks and most ids have more.
 const MAX_DIGITS: usize = 6;
-/// A word of so many hexadecimal digits, or of so many letters and digits, is an id or a token if
-/// it has a decimal digit.
+/// A word of so many hexadecimal digits, or letters and digits, is an id or a token if it has a
+/// decimal digit.
 const MIN_HEX_ID: usize = 8;
 const MIN_TOKEN: usize = 16;
 

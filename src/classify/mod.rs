@@ -46,9 +46,13 @@ const BY_TYPE: [fn(&(dyn Error + 'static)) -> Option<Failure>; 4] =
     [io::io_error, io::elapsed, aws::error_metadata, aws::connector_error];
 
 impl Failure {
-    /// Classifies any error. The first of these that recognises it decides: the [`Rules`] in force;
-    /// its type, at every level of its `source()` chain, outermost first; the words of its
-    /// messages. Otherwise the error is temporary. [`Failure::evidence`] tells which one decided.
+    /// Classifies any error. The first of these that recognises it decides:
+    ///
+    /// 1. the [`Rules`] in force;
+    /// 2. its type, at every level of its `source()` chain, outermost first;
+    /// 3. the words of its messages.
+    ///
+    /// Otherwise the error is temporary. [`Failure::evidence`] names the one that decided.
     ///
     /// Pass a boxed error, also an `anyhow::Error`, as `&*error`. Other functions know more of
     /// their errors: [`Failure::from_response`] of a server's response, [`Failure::aws`] of an

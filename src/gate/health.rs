@@ -11,8 +11,8 @@ const WINDOW: u32 = u128::BITS;
 /// After so many responses in a row, a service works again. A service that responds to only some
 /// calls hardly reaches that at random.
 const RECOVERED: u32 = 16;
-/// A row of failures that opens the circuit is at most so many times as long as the threshold, even
-/// if few calls get a response.
+/// The longest row of failures that a circuit needs to open, in thresholds, even if few calls get a
+/// response.
 const LONGEST_ROW: u32 = 10;
 /// The recent calls of a scope in which a call failed.
 pub(super) struct Health {

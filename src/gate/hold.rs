@@ -82,8 +82,8 @@ impl Hold {
     }
 
     /// Gives the message a permit to probe, or returns its wait for one: zero if all permits are
-    /// given. A permit for the other kind of message is given to this one if none of that kind came
-    /// for as long as the hold lasted.
+    /// given. If no message of the other kind came for as long as the hold lasted, this one gets a
+    /// permit of that kind.
     pub(super) fn probe(&mut self, caller: Caller, now: SystemTime) -> Result<(), Duration> {
         let rest = self.rest(now);
         if !rest.is_zero() {

@@ -5,7 +5,6 @@
 //! [`CircuitBreaker`] has the settings, and this module the state. `settle/hold.rs`, which holds
 //! back sends, is separate: it protects no service, and one send without a response is enough for
 //! it.
-//! for it.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -266,8 +266,8 @@ const MAX_SKEW: Duration = Duration::from_secs(60);
 /// cannot have that deadline: `cargo lambda watch` sends the same ten minutes after 1970 to every
 /// invocation, and other emulators send 0.
 ///
-/// An invocation begins before its deadline. Only a process that was stopped in between, by a
-/// debugger or a laptop that slept, finds its deadline in the past, and its invocation is over.
+/// An invocation begins before its deadline. Only a process that was stopped in between finds its
+/// deadline in the past: by a debugger, or by a laptop that slept. Its invocation is over.
 fn time_left(deadline_millis: u64, now: SystemTime) -> Option<Duration> {
     let deadline = from_epoch_millis(deadline_millis);
     match deadline.duration_since(now) {

@@ -15,14 +15,13 @@ use crate::disposition::{Deferral, Disposition, Strategy};
 /// It counts failures of the service, for each [`Scope`](crate::Scope): temporary failures, but
 /// neither panics nor unrecognised errors. If the service responded to its last 128 calls, the
 /// circuit opens after [`threshold`](Self::threshold) failures in a row. A service that gave fewer
-/// responses needs a longer row: twice as long if it responded to half of the calls, ten times as
-/// long if it responded to a tenth or less. So a service that responds to some of its calls keeps
-/// most of its throughput. After 16 responses in a row, a service counts as one that responds to
-/// all calls.
+/// responses needs a longer row: twice as long for half of the calls, ten times as long for a tenth
+/// or less. So a service that responds to some of its calls keeps most of its throughput. After 16
+/// responses in a row, a service counts as one that responds to all calls.
 ///
 /// An open circuit lets probes through after 1 s, then after 3, 9 and 27 s, at most after
 /// [`reset_timeout`](Self::reset_timeout). If the service responded to at most half of its last
-/// calls, the most is a third of that, until 128 calls in a row have failed. Three messages probe,
+/// calls, a third of that is the limit, until 128 calls in a row fail. Three messages probe,
 /// among them one that failed before and one that did not. Once `reset_timeout` is reached, a
 /// service that responds to nothing is probed with one message at a time. The first success closes
 /// the circuit. If all probes fail, the circuit stays open.
@@ -43,8 +42,7 @@ use crate::disposition::{Deferral, Disposition, Strategy};
 pub struct CircuitBreaker {
     /// The number of failures in a row, of as many messages, that opens the circuit of a service
     /// that responded until then. A service that responds to some calls needs up to ten times as
-    /// many. 0 counts as
-    /// 1. Default 5.
+    /// many. Default 5; 0 counts as one.
     pub threshold: u32,
     /// The longest time from one round of probes to the next. Default 30 s.
     pub reset_timeout: Duration,
@@ -160,7 +158,7 @@ fn spread(wait: Duration, sample: f64) -> Duration {
     wait.saturating_add(jitter::part(wait, sample))
 }
 
-/// The wait of a deferral, for a message that waits by its visibility.
+/// The wait of a deferral, for a message that waits by its visibility timeout.
 pub(crate) fn deferred_by_visibility(wait: Wait, now: SystemTime) -> Wait {
     Wait::from(wait.total().max(LEAST_VISIBILITY_DEFERRAL), now)
 }

@@ -85,9 +85,9 @@ impl GivenUp {
         memory.messages.insert(id, receive);
     }
 
-    /// Why this message was given up on an earlier receive, if it was. A message with the same id
-    /// in another queue, or with a receive count that began anew, is a new one: in the dead-letter
-    /// queue it is handled.
+    /// Why this message was given up on an earlier receive, if it was. The same id in another queue,
+    /// or with a receive count that began anew, is a new message. So a message is handled in its
+    /// dead-letter queue.
     pub(super) fn find(&self, delivery: &Delivery, now: SystemTime) -> Option<Why> {
         // No process has given it up before its first receive.
         if delivery.receive_count <= 1 {

@@ -42,7 +42,6 @@ pub(crate) const MAX_RETENTION: Duration = Duration::from_hours(14 * 24);
 ///
 /// The result has one [`Confirmation`] for each entry, at the entry's own position, whatever the
 /// order of the service's response. It is `Ok(())` only if the service confirmed that very entry.
-/// entry.
 pub trait Queue: Send + Sync + 'static {
     /// Sends at most [`MAX_BATCH_ENTRIES`] messages of [`MAX_BATCH_BYTES`] in all.
     fn send(

@@ -191,7 +191,7 @@ impl<Q: Queue> Settler<Q> {
     ) -> Vec<Confirmation> {
         let mut results = vec![Err(EntryError::unconfirmed()); entries.len()];
         let allowed = MAX_VISIBILITY.saturating_sub(RECEIVED_BEFORE + window.started.elapsed());
-        // The limit is always the same, so that the receives of a long wait can be told.
+        // The limit is always the same, so that the receives of a long wait can be counted.
         let longest = allowed.min(MAX_VISIBILITY_WAIT);
         let wish = |at: usize, longest: Duration| (at, (entries[at].0, entries[at].1.min(longest)));
         let wishes = (0..entries.len()).map(|at| wish(at, longest)).collect();

@@ -134,8 +134,8 @@ fn observe_message(outcome: &Outcome) {
     }
 }
 
-/// An id of SQS has at most 100 characters, all of them printable; an id that
-/// a producer forged may have more, and others. Source: SQS developer guide, "Identifiers".
+/// An id of SQS has at most 100 characters, all of them printable. An id that a producer forged may
+/// have more, and others. Source: SQS developer guide, "Identifiers".
 fn bounded(id: &str) -> Cow<'_, str> {
     const MAX_LEN: usize = 100;
     printable::start_of_line(id, MAX_LEN)

@@ -147,9 +147,9 @@ impl<'a> Object<'a> {
         restored
     }
 
-    /// The field and the comma that is removed with it: the comma before it, or the one after it if
-    /// no field before it is left. White space around it stays. It is the producer's, unless
-    /// somebody else has moved our fields.
+    /// The field and the comma before it, which is removed with it. If no field before it is left,
+    /// it is the comma after it. White space around it stays: it is the producer's, unless somebody
+    /// else has moved our fields.
     fn extent(&self, member: &Member, is_first_left: bool) -> Range<usize> {
         if is_first_left {
             let rest = &self.text[member.value.end..];

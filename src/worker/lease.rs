@@ -23,8 +23,8 @@ use crate::queue::{
 const BEATS: u32 = 3;
 /// The longest call that extends. Settling of its messages waits for it, so it must be short.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
-/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout earlier: a
-/// request begun before that is still on its way.
+/// A message counts as lapsed so much earlier, or a tenth of its visibility timeout earlier. A
+/// request that began before that is still on its way.
 const LAPSED_BEFORE: Duration = Duration::from_secs(5);
 /// Extensions end so long before SQS's limit, since SQS refuses one that arrives late and would
 /// exceed it.
@@ -50,9 +50,8 @@ impl<Q: Queue> Leased<Q> {
     /// Does the work on messages that were received, and keeps them hidden during it.
     ///
     /// Their lease begins at `asked`, before the request for them was sent: SQS counts from a later
-    /// moment, and the response may be read much later. tokio's clock (`CLOCK_MONOTONIC`) goes on
-    /// while the process is stopped by SIGSTOP or by the freezer of a container, so that time
-    /// counts too.
+    /// moment, and the response may be read much later. The clock of tokio (`CLOCK_MONOTONIC`) goes
+    /// on while SIGSTOP or the freezer of a container stops the process. So that time counts too.
     pub(super) async fn during<T>(
         &self,
         queue: &QueueArn,

@@ -1,5 +1,5 @@
-//! A key of an object of the document, and the tables of such keys: the document is read by them,
-//! and its schema is made from them.
+//! A key of an object of the document, and the tables of such keys. The document is read by these
+//! tables, and its schema is made from them.
 
 #[cfg(test)]
 use serde_json::{Map, Value, json};

@@ -110,7 +110,7 @@ pub(super) fn resolve(
     row: &ClassPolicy,
     problems: &mut Vec<String>,
 ) -> ClassPolicy {
-    // A key that was refused has no value. Another value in its stead could contradict values that
+    // A key that was refused has no value. Another value could contradict values that
     // were never meant together.
     if entry.sound {
         for problem in contradictions(name, entry, globals, row) {
