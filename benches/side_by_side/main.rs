@@ -144,7 +144,7 @@ async fn retried(table: &mut Table) {
         took.push(millis(ours.invoke(&ten).await.took));
     }
     table.row(
-        "10 of 10 retried, SQS answers 503 once",
+        "10 of 10 retried, SQS responds with 503 once",
         "ms",
         median(took),
         None,
@@ -194,13 +194,13 @@ async fn delivered(table: &mut Table) {
     }
     let [lambda, bare, by_hand] = took.map(median);
     table.row(
-        "start to the first answer, beside the bare handler",
+        "start to the first response, beside the bare handler",
         "ms",
         lambda,
         Some(bare),
         Bound::Times(2.5 / 1.2),
     );
-    table.row("start of the one by hand to its first answer", "ms", by_hand, None, Bound::None);
+    table.row("start of the one by hand to its first response", "ms", by_hand, None, Bound::None);
 }
 
 /// The first retry of a process. It includes credentials, client, certificates, connection and TLS,
