@@ -24,7 +24,7 @@ pub use http::{
     SigningSecret, TargetRules, TargetUrl, TargetUrlError, TlsConnector,
 };
 
-// Of other crates, what a user of this one has to name.
+// Types of other crates that users of this one need.
 #[doc(no_inline)]
 pub use ::http::{HeaderMap, Method};
 #[doc(no_inline)]

@@ -1,10 +1,10 @@
-//! What the environment says besides: where Lambda serves the Runtime API, and the proxy.
+//! Other variables of the environment: the address of the Runtime API, and the proxy.
 
 #[derive(Default)]
 pub(super) struct Host {
     /// `host:port`. `None` elsewhere.
     pub(super) runtime_api: Option<String>,
-    /// As programs in general take it, not only Lambda's.
+    /// The proxy, from the variables that many programs read.
     pub(super) https_proxy: String,
     pub(super) no_proxy: String,
 }

@@ -49,7 +49,7 @@ mod tests;
 ///     [
 ///         "REQUEUE_METOD is unknown; did you mean REQUEUE_METHOD?",
 ///         "REQUEUE_TARGET_URL is invalid: the target URL must begin with https://, unless its host \
-///          is a loopback address or http is allowed explicitly; REQUEUE_ALLOW_HTTP=true allows it",
+///          is a loopback address or http is allowed explicitly; set REQUEUE_ALLOW_HTTP=true to allow it",
 ///         "REQUEUE_WRAP is `maybe`: allowed are when-needed, never",
 ///     ]
 /// );
@@ -57,13 +57,13 @@ mod tests;
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Config {
-    /// What every handler has.
+    /// The settings of every handler.
     pub settings: Settings,
     /// Where to send messages over HTTP.
     pub target: Option<TargetUrl>,
-    /// What the URL of a target may be, also of one that another source names.
+    /// The rules for target URLs, also for those from another source.
     pub target_rules: TargetRules,
-    /// And how.
+    /// The delivery settings.
     pub http: HttpSettings,
 }
 
@@ -125,29 +125,27 @@ impl Config {
         reader.vars.finish((config, secrets))
     }
 
-    /// The target, for a program that cannot do without.
+    /// The target, for a program that needs one.
     ///
     /// # Errors
     ///
-    /// When none is set, with the remedy.
+    /// If no target is set; the error names the remedy.
     pub fn required_target(&self) -> Result<&TargetUrl, InvalidConfig> {
         self.target.as_ref().ok_or_else(|| {
-            InvalidConfig::of(
-                "REQUEUE_TARGET_URL is missing: set it to the URL to which each message is to be posted",
-            )
+            InvalidConfig::of("REQUEUE_TARGET_URL is missing: set it to the URL for the messages")
         })
     }
 }
 
-/// The variables, and what has to be known besides to read them.
+/// The variables, and the state that reading them needs.
 struct Reader {
     vars: Variables,
     host: Host,
-    /// What has been fetched for them.
+    /// The fetched texts.
     texts: Texts,
-    /// What they name and is not among it.
+    /// Texts that the variables name and that were not fetched.
     wanted: BTreeSet<Stored>,
-    /// Whether that is no problem.
+    /// Whether missing texts are accepted.
     skips_secrets: bool,
 }
 

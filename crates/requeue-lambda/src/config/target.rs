@@ -1,5 +1,5 @@
-//! What concerns the HTTP target. The values of headers, the signing secrets, the client's key and
-//! the proxy are secret: what is wrong with one is said without showing it.
+//! The settings of the HTTP target. The values of headers, the signing secrets, the client's key
+//! and the proxy are secret: a problem is reported without them.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -17,7 +17,7 @@ use crate::secrets::{self, SecretArn};
 const METHODS: [(&str, Method); 3] =
     [("POST", Method::POST), ("PUT", Method::PUT), ("PATCH", Method::PATCH)];
 
-/// What is said of a secret where nothing is fetched.
+/// The problem of a secret in a text that is read without fetching.
 pub(super) const NOT_FETCHED: &str = "only Config::load fetches secrets";
 
 impl Reader {
@@ -46,7 +46,7 @@ impl Reader {
             Err(error) => {
                 let remedy = error
                     .allowed_by()
-                    .map(|name| format!("; {name}=true allows it"))
+                    .map(|name| format!("; set {name}=true to allow it"))
                     .unwrap_or_default();
                 self.vars.problem("TARGET_URL", format_args!("is invalid: {error}{remedy}"));
                 None
@@ -62,7 +62,7 @@ impl Reader {
         Proxy::new(self.host.https_proxy.as_str(), self.host.no_proxy.as_str())
     }
 
-    /// How to deliver, whatever the target.
+    /// The delivery settings, which do not depend on the target.
     pub(super) fn http(&mut self) -> HttpSettings {
         let proxy = self.proxy();
         let mut seconds = |name, default| self.vars.seconds(name).unwrap_or(default);
@@ -80,7 +80,7 @@ impl Reader {
             settings = settings.method(method);
         }
         if let Some(content_type) = self.vars.get("CONTENT_TYPE") {
-            self.change("CONTENT_TYPE", "is no media type", &mut settings, |settings| {
+            self.change("CONTENT_TYPE", "is not a media type", &mut settings, |settings| {
                 settings.content_type(&content_type)
             });
         }
@@ -106,7 +106,7 @@ impl Reader {
         for (name, value) in members {
             let has = format!("has `{}`", name.escape_debug());
             match value {
-                None => self.vars.problem(NAME, format_args!("{has}: its value is no text")),
+                None => self.vars.problem(NAME, format_args!("{has}: its value is not a text")),
                 Some(_) if !names.insert(name.to_ascii_lowercase()) => {
                     self.vars.problem(NAME, format_args!("{has} twice"));
                 }
@@ -128,10 +128,14 @@ impl Reader {
             let pair =
                 entry.split_once('=').map(|(attribute, header)| (attribute.trim(), header.trim()));
             match pair.filter(|(attribute, _)| is_attribute_name(attribute)) {
-                None => self.vars.problem(NAME, format_args!("{has}: allowed is attribute=header")),
+                None => self
+                    .vars
+                    .problem(NAME, format_args!("{has}: it must have the form attribute=header")),
                 Some((_, header)) if !headers.insert(header.to_ascii_lowercase()) => {
-                    self.vars
-                        .problem(NAME, format_args!("{has}: another attribute has this header"));
+                    self.vars.problem(
+                        NAME,
+                        format_args!("{has}: another attribute already has this header"),
+                    );
                 }
                 Some((attribute, header)) => {
                     self.change(NAME, has, settings, |settings| {
@@ -146,7 +150,7 @@ impl Reader {
         const NAME: &str = "SIGNING_SECRET";
         let Some(text) = self.vars.get(NAME) else { return };
         if text.trim().is_empty() {
-            // Blank must not mean unsigned.
+            // A blank value must not switch signing off.
             self.vars.problem(NAME, "is blank");
         }
         for (position, word) in text.split_whitespace().enumerate() {
@@ -169,18 +173,14 @@ impl Reader {
             (Some(_), None) => {
                 self.vars.problem(
                     KEY,
-                    format_args!(
-                        "is missing: REQUEUE_{CERTIFICATE} needs the private key that belongs to it"
-                    ),
+                    format_args!("is missing: REQUEUE_{CERTIFICATE} needs its private key"),
                 );
                 return None;
             }
             (None, Some(_)) => {
                 self.vars.problem(
                     CERTIFICATE,
-                    format_args!(
-                        "is missing: REQUEUE_{KEY} needs the certificate that belongs to it"
-                    ),
+                    format_args!("is missing: REQUEUE_{KEY} needs its certificate"),
                 );
                 return None;
             }
@@ -202,16 +202,16 @@ impl Reader {
         }
     }
 
-    /// The same variables, with what is stored at the ARNs in them.
+    /// The same variables, with the texts stored at their ARNs.
     pub(super) async fn with_secrets(self) -> Self {
         let mut first = Self::new(self.vars.clone());
-        // Its problems are those of the second reading too, but for the texts that are missing.
+        // The second reading reports the same problems, except for missing texts.
         first.http();
         Self { texts: secrets::fetch(first.wanted).await, ..self }
     }
 
-    /// `text`, with the secret in place of each word that is the ARN of one. What is fetched is not
-    /// looked through again.
+    /// `text`, with each ARN of a secret replaced by the secret. A fetched text is not searched for
+    /// ARNs.
     fn fill_in(&mut self, name: &str, place: &str, text: &str) -> Option<String> {
         let mut filled = String::new();
         let mut is_whole = true;
@@ -230,14 +230,14 @@ impl Reader {
         is_whole.then_some(filled)
     }
 
-    /// `None` for a word that is no ARN of a secret. A secret that is skipped is an error of which
-    /// nothing is said.
+    /// `None` for a word that is not the ARN of a secret. A skipped secret is an error without a
+    /// problem to report.
     fn secret(&mut self, word: &str) -> Result<Option<String>, Option<String>> {
         let Some(at) = word.find("arn:") else { return Ok(None) };
         let arn = match SecretArn::parse(&word[at..]) {
             None => return Ok(None),
             Some(_) if at > 0 => {
-                return Err(Some("the ARN of a secret must stand between spaces".to_owned()));
+                return Err(Some("the ARN of a secret must have spaces around it".to_owned()));
             }
             Some(arn) => arn.map_err(|error| Some(error.to_string()))?,
         };

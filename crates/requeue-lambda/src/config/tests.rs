@@ -68,8 +68,8 @@ fn a_header_is_refused_by_its_name_and_its_value_is_not_told() {
             r#"{"Webhook-Signature": "s3cret"}"#,
             Some("has `Webhook-Signature`: header webhook-signature cannot be set"),
         ),
-        (r#"{"X-A": 3}"#, Some("has `X-A`: its value is no text")),
-        (r#"{"X-A": ["s3cret"]}"#, Some("has `X-A`: its value is no text")),
+        (r#"{"X-A": 3}"#, Some("has `X-A`: its value is not a text")),
+        (r#"{"X-A": ["s3cret"]}"#, Some("has `X-A`: its value is not a text")),
         (r#"{"X-A": "s3cret", "x-a": "s3cret"}"#, Some("has `x-a` twice")),
         (r#"["s3cret"]"#, Some("is no JSON object")),
         ("X-A: s3cret", Some("is no JSON from line 1, column 1 on")),
@@ -84,10 +84,13 @@ fn a_header_is_refused_by_its_name_and_its_value_is_not_told() {
 fn an_attribute_goes_into_a_header_that_is_free() {
     for (list, problem) in [
         ("tenant=X-Tenant, Body.Trace_1-a = X-Trace,tenant=X-Again", None),
-        ("tenant", Some("has `tenant`: allowed is attribute=header")),
-        ("=X-Tenant", Some("has `=X-Tenant`: allowed is attribute=header")),
-        ("the tenant=X-Tenant", Some("has `the tenant=X-Tenant`: allowed is attribute=header")),
-        ("tenant=X-Tenant,", Some("has ``: allowed is attribute=header")),
+        ("tenant", Some("has `tenant`: it must have the form attribute=header")),
+        ("=X-Tenant", Some("has `=X-Tenant`: it must have the form attribute=header")),
+        (
+            "the tenant=X-Tenant",
+            Some("has `the tenant=X-Tenant`: it must have the form attribute=header"),
+        ),
+        ("tenant=X-Tenant,", Some("has ``: it must have the form attribute=header")),
         ("tenant=", Some("has `tenant=`: invalid header name")),
         ("tenant=X=Y", Some("has `tenant=X=Y`: invalid header name")),
         (
@@ -98,7 +101,7 @@ fn an_attribute_goes_into_a_header_that_is_free() {
             "id=Idempotency-Key",
             Some("has `id=Idempotency-Key`: header idempotency-key cannot be set"),
         ),
-        ("tenant=X-A,user=x-a", Some("has `user=x-a`: another attribute has this header")),
+        ("tenant=X-A,user=x-a", Some("has `user=x-a`: another attribute already has this header")),
     ] {
         let expected =
             problem.map(|problem| refused(&[&format!("REQUEUE_ATTRIBUTE_HEADERS {problem}")]));
@@ -144,7 +147,7 @@ fn what_is_wrong_with_a_target_is_told_with_all_the_rest() {
     let expected = [
         "REQUEUE_CONCURRENCY is `0`: allowed is a whole number from 1 to 1000",
         "REQUEUE_CONNECT_TIMEOUT_SECONDS is `0`: allowed is a number of seconds from 0.001 to 900",
-        "REQUEUE_CONTENT_TYPE is no media type: invalid value of header content-type",
+        "REQUEUE_CONTENT_TYPE is not a media type: invalid value of header content-type",
         "REQUEUE_HEADERS has `Host`: header host cannot be set",
         "REQUEUE_HEADERS has `X A`: invalid header name",
         "REQUEUE_HTTP_VERSION is `2`: allowed are auto, 1.1",
@@ -163,19 +166,19 @@ fn a_refused_target_is_told_with_the_setting_that_allows_it() {
     };
     let insecure = || {
         refused(
-            "begin with https://, unless its host is a loopback address or http is allowed explicitly; \
-             REQUEUE_ALLOW_HTTP=true allows it",
+            "begin with https://, unless its host is a loopback address or http is allowed \
+             explicitly; set REQUEUE_ALLOW_HTTP=true to allow it",
         )
     };
     let link_local = || {
         refused(
-            "not name a link-local address, where credentials are served, unless that is allowed explicitly; \
-             REQUEUE_ALLOW_LINK_LOCAL=true allows it",
+            "not name a link-local address, where credentials are served, unless that is allowed \
+             explicitly; set REQUEUE_ALLOW_LINK_LOCAL=true to allow it",
         )
     };
     let runtime_api = || {
         refused(
-            "not name Lambda's Runtime API, unless that is allowed explicitly; REQUEUE_ALLOW_LINK_LOCAL=true allows it",
+            "not name Lambda's Runtime API, unless that is allowed explicitly; set REQUEUE_ALLOW_LINK_LOCAL=true to allow it",
         )
     };
     for (url, http, link, expected) in [
@@ -237,8 +240,9 @@ fn a_client_certificate_and_its_key_go_together() {
     let made = rcgen::generate_simple_self_signed(["client".to_owned()]).expect("a certificate");
     let (certificate, key) = (made.cert.pem(), made.signing_key.serialize_pem());
     let encrypted = key.replace("PRIVATE", "ENCRYPTED PRIVATE");
-    let no_certificate = "REQUEUE_CLIENT_CERTIFICATE is missing: REQUEUE_CLIENT_KEY needs the certificate that belongs to it";
-    let no_key = "REQUEUE_CLIENT_KEY is missing: REQUEUE_CLIENT_CERTIFICATE needs the private key that belongs to it";
+    let no_certificate =
+        "REQUEUE_CLIENT_CERTIFICATE is missing: REQUEUE_CLIENT_KEY needs its certificate";
+    let no_key = "REQUEUE_CLIENT_KEY is missing: REQUEUE_CLIENT_CERTIFICATE needs its private key";
     for (certificate, key, problem) in [
         ("", "", None),
         (certificate.as_str(), key.as_str(), None),
@@ -342,8 +346,8 @@ mod named_secrets {
                 ARN,
                 Ok(" "),
                 vec![
-                    has(&of(ARN, "what is stored is empty")),
-                    number(1, &of(ARN, "what is stored is empty")),
+                    has(&of(ARN, "the stored text is empty")),
+                    number(1, &of(ARN, "the stored text is empty")),
                 ],
             ),
             // What is fetched is not looked through again.
@@ -367,7 +371,7 @@ mod named_secrets {
                 Ok("s3cret"),
                 vec![has(&of(
                     &key,
-                    "what is stored is no JSON object, so a json-key finds nothing in it",
+                    "the stored text is not a JSON object, so remove the json-key or store an object",
                 ))],
             ),
             (
@@ -380,7 +384,7 @@ mod named_secrets {
                 &key,
                 "",
                 Ok(r#"{"key": {"s3cret": "s3cret"}}"#),
-                vec![has(&of(&key, "`key` of the stored JSON object is no text"))],
+                vec![has(&of(&key, "`key` of the stored JSON object is not a text"))],
             ),
             (
                 &key,
@@ -406,8 +410,8 @@ mod named_secrets {
 
     #[test]
     fn a_word_that_should_be_an_arn_is_refused_and_is_not_told() {
-        let secret = "what begins like the ARN of a secret must be one, as in ";
-        let between = "the ARN of a secret must stand between spaces";
+        let secret = "the ARN of a secret must have the form ";
+        let between = "the ARN of a secret must have spaces around it";
         for (value, problem) in [
             ("Bearer arn:aws:secretsmanager:s3cret", secret.to_owned()),
             ("arn:aws:ssm:s3cret", secret.replace("secret", "parameter")),
@@ -483,7 +487,7 @@ mod named_secrets {
         let told =
             read(&format!(r#"{{"X-Key": "{ARN} '{PARAMETER}'"}}"#), &format!("{ARN} s3cret")).err();
         let expected = [
-            "REQUEUE_HEADERS has `X-Key`: the ARN of a secret must stand between spaces",
+            "REQUEUE_HEADERS has `X-Key`: the ARN of a secret must have spaces around it",
             "REQUEUE_SIGNING_SECRET number 2 is invalid: a signing secret must begin with whsec_",
         ];
         assert_eq!(told, Some(refused(&expected)));

@@ -1,5 +1,4 @@
-//! The certificate by which a target knows us (mutual TLS), from PEM. Shows neither certificate nor
-//! key.
+//! The client certificate for a target (mutual TLS), from PEM. Shows neither certificate nor key.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,8 +9,7 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{Error, InconsistentKeys};
 
-/// A client certificate and its private key, which targets that ask for one are shown. It is never
-/// printed.
+/// A client certificate and its private key, for targets that ask for one. It is never printed.
 ///
 /// ```
 /// use requeue_lambda::{ClientCertificate, InvalidClientCertificate};
@@ -22,11 +20,11 @@ use rustls::{Error, InconsistentKeys};
 pub struct ClientCertificate(Arc<SingleCertAndKey>);
 
 impl ClientCertificate {
-    /// Reads the certificate, with those between it and the root behind it, and the private key
-    /// (PKCS #8, PKCS #1 or SEC 1, not encrypted): RSA, ECDSA with P-256 or P-384, or Ed25519. Each
-    /// text may hold other things besides.
+    /// Reads the certificate, followed by its intermediate certificates, and the private key (PKCS
+    /// #8, PKCS #1 or SEC 1, not encrypted): RSA, ECDSA with P-256 or P-384, or Ed25519. Each text
+    /// may also hold other things.
     ///
-    /// Line breaks may be missing, or be written as `\n`: forms for environment variables and
+    /// Line breaks may be missing or written as `\n`, since forms for environment variables and
     /// stored secrets lose them.
     pub fn from_pem(certificate: &str, key: &str) -> Result<Self, InvalidClientCertificate> {
         let certificate = with_line_breaks(certificate);
@@ -78,7 +76,7 @@ impl fmt::Debug for ClientCertificate {
     }
 }
 
-/// Why two texts are no [`ClientCertificate`]. It repeats nothing of them.
+/// The reason for which two texts are not a [`ClientCertificate`]. It repeats no part of them.
 ///
 /// ```
 /// let error = requeue_lambda::InvalidClientCertificate::Mismatch;

@@ -1,6 +1,6 @@
-//! One connection to the target, over HTTP/1.1 or HTTP/2: sends a request and returns the
-//! response's status as soon as it is there. Knows nothing of other connections, and does not
-//! decide whether a request is sent once more.
+//! One connection to the target, over HTTP/1.1 or HTTP/2. It sends a request and returns the
+//! response's status as soon as it has arrived. It knows no other connections, and does not decide
+//! about resending.
 
 use std::error::Error;
 use std::future::poll_fn;
@@ -33,17 +33,16 @@ use super::request::{Address, Unaddressed};
 use super::status_line::StatusLine;
 use super::watched::Watched;
 
-/// The interval of pings over an HTTP/2 connection with requests under way. Without them a
-/// connection that died while the environment was frozen would hold up every message until its
-/// timeout.
+/// The interval of pings over an HTTP/2 connection with open requests. Without them, a connection
+/// that died while the environment was frozen would delay every message until its timeout.
 pub(super) const PING_INTERVAL: Duration = Duration::from_secs(10);
 /// The longest time until the response to that ping.
 pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(5);
-/// A connection that was given up has this long to end in order, as TLS and HTTP/2 want it. A
-/// target that does not read would hold it forever.
+/// The time for the orderly end of a closed connection in TLS and HTTP/2. A target that does not
+/// read would hold it forever.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(2);
-/// Status line and headers of a response. Behind gateways, tracing and cookies some are long. A
-/// longer head still counts by its status over HTTP/1.1; over HTTP/2 h2 does not give it out, so
+/// The largest status line and headers of a response. Gateways, tracing and cookies make some long.
+/// Over HTTP/1.1 a longer head still counts by its status. Over HTTP/2, h2 does not return it, so
 /// the response is a temporary failure.
 pub(super) const MAX_HEAD_BYTES: usize = 256 * 1024;
 /// The headers of a response.
@@ -62,16 +61,16 @@ pub(super) struct Http1 {
     pub(super) sender: http1::SendRequest<Full<Bytes>>,
     status: Arc<Mutex<StatusLine>>,
     is_proxied: bool,
-    /// Whether it has brought a response before.
+    /// Whether it has delivered a response before.
     is_proven: bool,
     _tasks: DropGuard,
 }
 
-/// An HTTP/2 connection, which requests share once it has brought a response.
+/// An HTTP/2 connection. Requests share it after its first response.
 pub(super) struct Http2 {
     sender: http2::SendRequest<Full<Bytes>>,
     frames: Arc<Mutex<Frames>>,
-    /// How many streams the target allows; 1 until it has said so.
+    /// The number of streams that the target allows; 1 until its settings arrive.
     max_streams: Box<dyn Fn() -> usize + Send + Sync>,
     in_flight: AtomicUsize,
     last_use: Mutex<LastUse>,
@@ -80,12 +79,12 @@ pub(super) struct Http2 {
 }
 
 impl Http2 {
-    /// Whether a further stream would be opened at once.
+    /// Whether the target would open a further stream at once.
     pub(super) fn has_room(&self) -> bool {
         self.in_flight.load(Ordering::Relaxed) < (self.max_streams)()
     }
 
-    /// Whether it is open, and in use or was used not so long ago.
+    /// Whether it is open, and in use or used recently.
     pub(super) fn is_fit(&self, limit: Duration, now: LastUse) -> bool {
         let is_used = self.in_flight.load(Ordering::Relaxed) > 0
             || !lock(&self.last_use).is_older(limit, now);
@@ -93,7 +92,7 @@ impl Http2 {
     }
 }
 
-/// One request's part of an HTTP/2 connection.
+/// The stream of one request on an HTTP/2 connection.
 pub(super) struct Stream {
     pub(super) connection: Arc<Http2>,
     is_proven: bool,
@@ -113,29 +112,29 @@ impl Drop for Stream {
     }
 }
 
-/// A response: its head, and its body unless there is none to be had.
+/// A response: its head, and its body if that can be read.
 pub(super) struct Received {
     pub(super) head: response::Parts,
     pub(super) body: Option<Incoming>,
 }
 
-/// There is no response.
+/// The failure of a request without a response.
 pub(super) struct NoResponse {
     pub(super) error: BoxError,
     pub(super) repeat: Repeat,
 }
 
-/// Whether the request may be sent once more.
+/// Whether the request may be resent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Repeat {
-    /// The target may have worked on it, and what failed is the target's.
+    /// The target may have worked on it, and the failure is the target's.
     Never,
-    /// The target may have worked on it, but what failed is the connection: it had worked before,
-    /// and not a byte of the response came.
+    /// The target may have worked on it, but the connection failed: it had worked before, and no
+    /// byte of this response came.
     WithKey,
     /// The target has not worked on it.
     Always,
-    /// The same, and it wants HTTP/1.1.
+    /// The target has not worked on it, and requires HTTP/1.1.
     OverHttp1,
 }
 
@@ -167,8 +166,8 @@ impl Connection {
         Ok(Self::Http1(Http1 { sender, status, is_proxied, is_proven: false, _tasks: guard }))
     }
 
-    /// Sends a request, and waits for the response's head until then. When the caller is about to
-    /// be cancelled, or the connection fails, a status line that is there is enough.
+    /// Sends a request, and waits for the response's head until this time. If the caller is about
+    /// to be cancelled, or the connection fails, a complete status line is enough.
     pub(super) async fn send(
         &mut self,
         request: Unaddressed,
@@ -214,13 +213,13 @@ where
     })
 }
 
-/// Runs the tasks of one connection, and aborts those that have not ended some time after the
-/// connection was given up.
+/// Runs the tasks of one connection, and aborts them if they have not ended some time after it was
+/// closed.
 #[derive(Clone, Default)]
 struct Tasks(CancellationToken);
 
 impl Tasks {
-    /// The connection is given up when this is dropped.
+    /// Dropping this closes the connection.
     fn guard(&self) -> DropGuard {
         self.0.clone().drop_guard()
     }
@@ -294,7 +293,7 @@ impl Stream {
         }
     }
 
-    /// What became of the request, by RFC 9113, sections 6.8, 7 and 8.7.
+    /// The result of the request by RFC 9113, sections 6.8, 7 and 8.7.
     fn repeat(&self, error: &hyper::Error) -> Repeat {
         let error = error.source().and_then(|source| source.downcast_ref::<h2::Error>());
         match error.and_then(h2::Error::reason) {
@@ -302,13 +301,13 @@ impl Stream {
             Some(Reason::REFUSED_STREAM) if error.is_some_and(h2::Error::is_remote) => {
                 Repeat::Always
             }
-            // Of streams that the target did work on the end of the connection says something else.
+            // For a stream that the target worked on, the connection ends with another code.
             Some(_) if error.is_some_and(|error| error.is_go_away() && error.is_remote()) => {
                 Repeat::Always
             }
             None if self.is_proven && !lock(&self.connection.frames).has_begun() => Repeat::WithKey,
             // The target reset this stream, or a response has begun, or a malformed one broke the
-            // connection: any of them may be about this request.
+            // connection. Any of these may concern this request.
             Some(_) | None => Repeat::Never,
         }
     }
@@ -320,7 +319,7 @@ impl Received {
         Self { head, body: Some(body) }
     }
 
-    /// Of which nothing else can be read.
+    /// Its other fields cannot be read.
     fn status(status: StatusCode) -> Self {
         let (mut head, ()) = Response::new(()).into_parts();
         head.status = status;
@@ -330,13 +329,13 @@ impl Received {
 
 impl NoResponse {
     fn new(mut error: TrySendError<Request<Full<Bytes>>>, repeat: Repeat) -> Self {
-        // A request that comes back was never written.
+        // A returned request was never written.
         let repeat = if error.take_message().is_some() { Repeat::Always } else { repeat };
         Self { error: error.into_error().into(), repeat }
     }
 }
 
-/// Waits until then. A response that comes at the same moment is in time.
+/// Waits until this time. A response at the same moment is in time.
 async fn in_time<F: Future + Unpin>(until: Instant, mut response: F) -> Option<F::Output> {
     if let Ok(response) = timeout_at(until, &mut response).await {
         return Some(response);

@@ -1,4 +1,4 @@
-//! How a connection is opened: by TCP and TLS, or whatever a test puts in their place.
+//! Opens connections: by TCP and TLS, or by a replacement in tests.
 
 use std::fmt;
 use std::io;
@@ -18,8 +18,8 @@ use super::pool::Connectors;
 use super::proxy::Route;
 use super::{HttpSettings, TargetUrl};
 
-/// TCP, straight or through a proxy, with TLS on top for `https`. Which library that is, and so the
-/// type of its streams, may change in any version.
+/// TCP, directly or through a proxy, with TLS for `https`. The library, and so the type of its
+/// streams, may change in any version.
 #[derive(Clone)]
 pub struct TlsConnector(HttpsConnector<Route>);
 
@@ -43,8 +43,8 @@ impl fmt::Debug for TlsConnector {
     }
 }
 
-/// What opens connections for an [`HttpTarget`](super::HttpTarget): any cloneable [`Service`] from
-/// a URI to a stream that hyper can use.
+/// Opens connections for an [`HttpTarget`](super::HttpTarget): any cloneable [`Service`] from a URI
+/// to a stream that hyper can use.
 pub trait Connector:
     Service<
         Uri,
@@ -71,8 +71,8 @@ impl<C> Connector for C where
 {
 }
 
-/// The connectors for `url`. The root certificates are loaded here and not at the first message,
-/// and only where they are needed.
+/// The connectors for `url`. Root certificates are loaded here, not at the first message, and only
+/// for `https`.
 pub(super) fn for_url(
     url: &TargetUrl,
     settings: &HttpSettings,
@@ -88,7 +88,7 @@ pub(super) fn for_url(
         Some(proxy) => Route::through(&proxy, tls.clone()),
         None => Route::direct(url),
     };
-    // After the route has its copy: a proxy is not shown our certificate.
+    // After the route has its copy, so that a proxy never gets the client certificate.
     if let Some(certificate) = &settings.client_certificate {
         tls.client_auth_cert_resolver = certificate.resolver();
     }
@@ -110,12 +110,13 @@ fn over_tls(tls: ClientConfig, url: &TargetUrl, route: Route, with_http2: bool) 
 
 fn no_roots(error: &io::Error) -> io::Error {
     let text = format!(
-        "no root certificate for the https target: {error}; SSL_CERT_FILE and SSL_CERT_DIR, where they are set, must name certificates in PEM"
+        "no root certificate for the https target: {error}; if SSL_CERT_FILE or SSL_CERT_DIR is \
+         set, it must name certificates in PEM"
     );
     io::Error::new(error.kind(), text)
 }
 
-/// Over TCP, and over TLS that trusts nobody.
+/// Connects over TCP, and over TLS without any trusted root.
 #[cfg(test)]
 pub(super) fn without_roots() -> TlsConnector {
     let url = TargetUrl::parse("http://localhost/").expect("it is loopback");

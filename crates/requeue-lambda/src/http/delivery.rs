@@ -1,4 +1,4 @@
-//! What is sent with one message. Knows nothing of how.
+//! The data of one delivery. Knows no transport.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -25,8 +25,8 @@ pub struct Delivery<'a> {
     pub original_message_id: &'a str,
     /// The message's own `Content-Type`.
     pub content_type: Option<&'a str>,
-    /// More headers, such as the trace and chosen message attributes. They replace those of the
-    /// settings and are replaced by ours.
+    /// More headers, such as the trace and chosen message attributes. They replace headers of the
+    /// settings, and Requeue's own headers replace them.
     pub headers: HeaderMap,
     /// `X-Requeue-Retry-Count`
     pub retry_count: u32,
@@ -39,7 +39,7 @@ pub struct Delivery<'a> {
 }
 
 impl<'a> Delivery<'a> {
-    /// A message that has been through nothing yet.
+    /// A message without retries, receives and times.
     #[must_use]
     pub fn new(original_message_id: &'a str, body: impl Into<Bytes>) -> Self {
         Self {

@@ -1,5 +1,5 @@
-//! Which streams of an HTTP/2 connection have a response that has begun and not ended, read along
-//! with h2, which does not tell of interim responses. Decodes no header.
+//! Tracks the streams of an HTTP/2 connection whose response has begun and not ended. It reads the
+//! frames beside h2, which hides interim responses. Decodes no header.
 
 use std::collections::BTreeMap;
 
@@ -12,9 +12,9 @@ const RST_STREAM: u8 = 3;
 const CONTINUATION: u8 = 9;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
-/// Of a frame.
+/// The length of a frame's head.
 const HEAD: usize = 9;
-/// What a client writes before its first frame.
+/// The preface that a client writes before its first frame.
 const PREFACE: usize = 24;
 
 /// The frames of both directions.
@@ -30,20 +30,20 @@ enum Progress {
     /// The request was written, and no frame of a response came.
     Sent,
     Begun,
-    /// Nothing comes after these headers.
+    /// These headers end the stream.
     Ending,
 }
 
-/// The frame that the next byte belongs to.
+/// The frame of the next byte.
 #[derive(Debug, Default)]
 struct Frame {
     head: [u8; HEAD],
     filled: usize,
-    /// Bytes of the payload that have not come.
+    /// The missing bytes of the payload.
     rest: usize,
 }
 
-/// A place in the bytes of one direction.
+/// A position in the bytes of one direction.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum At {
     Payload,
@@ -58,7 +58,7 @@ impl Default for Frames {
 }
 
 impl Frames {
-    /// Whether a part of a response came, and not all of it.
+    /// Whether a part of a response came, but not all of it.
     pub(super) fn has_begun(&self) -> bool {
         self.streams.values().any(|progress| *progress != Progress::Sent)
     }
@@ -94,7 +94,7 @@ impl Watch for Frames {
 }
 
 impl Frame {
-    /// Says of each frame its type, flags and stream, once before its payload and once after it.
+    /// Reports the type, flags and stream of each frame, once before its payload and once after it.
     fn feed(&mut self, mut bytes: &[u8], mut note: impl FnMut(u8, u8, u32, At)) {
         while !bytes.is_empty() {
             if self.filled < HEAD {
@@ -153,7 +153,7 @@ mod tests {
             (vec![frame(HEADERS, END_HEADERS, 1, 3), frame(DATA, END_STREAM, 1, 0)], false),
             (vec![frame(HEADERS, END_HEADERS, 1, 3), frame(DATA, END_STREAM, 3, 0)], true),
             (vec![frame(HEADERS, END_HEADERS, 1, 3), frame(RST_STREAM, 0, 1, 4)], false),
-            // Of a stream that was given up, or that nobody opened.
+            // A frame of a closed stream, or of one that was never opened.
             (vec![frame(HEADERS, END_HEADERS, 5, 3)], false),
             (vec![frame(HEADERS, END_HEADERS, 7, 3)], false),
         ] {

@@ -21,7 +21,7 @@ pub(super) const OURS: [&str; 5] =
 /// Requeue sets all headers that begin like this, too.
 const OUR_PREFIX: &str = "x-requeue-";
 
-/// Why a header cannot be sent. Names the header and never shows its value.
+/// The reason for which a header cannot be sent. Names the header, and never shows its value.
 ///
 /// ```
 /// use requeue_lambda::{HeaderError, HttpSettings};
@@ -32,18 +32,18 @@ const OUR_PREFIX: &str = "x-requeue-";
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum HeaderError {
-    /// The name is not one.
+    /// The name is not a header name.
     #[error("invalid header name")]
     Name,
     /// The name is one that Requeue or HTTP itself sets.
     #[error("header {0} cannot be set")]
     Reserved(String),
-    /// The value of the header with this name holds characters that a header must not hold.
+    /// The value of this header has characters that a header must not have.
     #[error("invalid value of header {0}")]
     Value(String),
 }
 
-/// A header that may be sent next to ours.
+/// A header that may be sent beside those of Requeue.
 pub(super) fn parse(name: &str, value: &str) -> Result<(HeaderName, HeaderValue), HeaderError> {
     let name = parse_name(name)?;
     let mut value =

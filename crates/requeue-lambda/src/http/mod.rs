@@ -1,9 +1,9 @@
 //! Delivery over HTTP: the handler sends each message to one fixed URL, and the response decides
 //! whether it was delivered.
 //!
-//! It trusts the target with its messages and with nothing else: no redirect is followed, nothing
-//! is decompressed, and neither the size nor the slowness of a response costs more than a bound.
-//! It knows nothing of queues and decides no retry; the library classifies responses.
+//! It trusts the target with messages and with nothing else. It follows no redirect, decompresses
+//! nothing, and bounds the size and the time of a response. It knows nothing of queues and decides
+//! no retry; the library classifies responses.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -55,34 +55,36 @@ pub use url::{TargetUrl, TargetUrlError};
 
 /// The message attribute that names the body's media type.
 const CONTENT_TYPE_ATTRIBUTE: &str = "Body.ContentType";
-/// Nobody waits longer: with it a time-out that stands for "none" can be added to any instant.
+/// The longest timeout. A timeout that stands for "none" becomes this one, so that it can be added
+/// to any instant.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
-/// The part of a response's body that is read: enough for every error that a provider describes.
+/// The part of a response's body that Requeue reads. It is enough for all error descriptions of
+/// providers.
 const MAX_BODY_BYTES: usize = 16 * 1024;
 /// The longest wait for the body of a response whose status is known.
 const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Delivers messages to one URL over connections that it keeps for the next message.
 ///
-/// Any 2xx is a success, as soon as its status is there: nobody waits for the body. Whatever else
-/// is answered becomes a [`Failure`] as [`Failure::from_response`] describes, at the latest 2 s
-/// after its head, by what there is of the body; no response at all (no connection, no name, no
-/// trust, no time) is a temporary one.
+/// Any 2xx is a success as soon as its status arrives; the body is not awaited. Any other response
+/// becomes a [`Failure`] as [`Failure::from_response`] describes, from the part of its body that
+/// arrives within 2 s after its head. Without a response (no connection, no name, no trust, no
+/// time), the failure is temporary.
 ///
 /// # Sent twice
 ///
-/// A request is sent once more, on a new connection and at once, if the first connection
+/// Requeue resends a request once, at once and on a new connection, if the first connection
 ///
-/// - had brought a response before, and was closed before a byte of this one came, as one does that
-///   the target closed while Lambda had frozen the environment. The target may have worked on the
-///   request, so this is done only where an `Idempotency-Key` goes along, which is missing in
-///   messages without an id. Over HTTP/2 no request is sent once more while any response on the
-///   connection has begun and not ended: it might be an interim response to this request;
-/// - did not pass it on, by what the target or HTTP itself says: `REFUSED_STREAM`, `GOAWAY`,
-///   `HTTP_1_1_REQUIRED` (then all connections are HTTP/1.1 from now on).
+/// - had delivered a response before, and was closed before a byte of this one came. This happens
+///   when the target closes a connection while Lambda has frozen the environment. The target may
+///   have worked on the request, so Requeue resends only requests with an `Idempotency-Key`, which
+///   messages without an id lack. Over HTTP/2 it resends nothing while any response on the
+///   connection has begun and not ended, because that might be an interim response to this request;
+/// - did not process it, as a signal of the target or of HTTP shows: `REFUSED_STREAM`, `GOAWAY`,
+///   `HTTP_1_1_REQUIRED` (all later connections are then HTTP/1.1).
 ///
-/// An event of the level `INFO` says so. The second failure counts; it is the first that says
-/// something about the target.
+/// An event of the level `INFO` reports it. If the second request fails too, its failure counts,
+/// because the first one says nothing about the target.
 ///
 /// A clone shares the connections.
 ///
@@ -97,8 +99,8 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(2);
 /// # Ok(()) }
 /// ```
 ///
-/// A target that wants an OAuth 2 token gets it from a handler that adds it. Getting it is the work
-/// of a crate for that, such as `oauth2`; keep it until shortly before it expires.
+/// For a target with OAuth 2, let your handler add the token. Get it with a crate such as `oauth2`,
+/// and keep it until shortly before it expires.
 ///
 /// ```no_run
 /// use requeue_lambda::{Delivery, HttpTarget};
@@ -124,8 +126,8 @@ pub struct HttpTarget<C = TlsConnector> {
 }
 
 impl HttpTarget {
-    /// Over TCP and TLS with the root certificates of this machine, HTTP/2 where the target offers
-    /// it.
+    /// Connects over TCP and TLS with the root certificates of this machine, and with HTTP/2 if the
+    /// target offers it.
     ///
     /// The environment variables `SSL_CERT_FILE` and `SSL_CERT_DIR` name other root certificates,
     /// which replace those of this machine. The AWS SDK reads them too.
@@ -141,7 +143,7 @@ impl HttpTarget {
 }
 
 impl<C: Connector> HttpTarget<C> {
-    /// Over connections of another making, in memory for example.
+    /// Uses connections of another connector, for example in memory.
     pub fn with_connector(url: TargetUrl, settings: HttpSettings, connector: C) -> Self {
         Self::with_connectors(url, settings, Connectors { best: connector, http1: None })
     }
@@ -168,7 +170,7 @@ impl<C: Connector> HttpTarget<C> {
         let deadline = Instant::now() + self.settings.timeout.min(LONGEST_TIMEOUT);
         let mut is_repeated = false;
         loop {
-            // Assembled for each try, since a signature says when it was made.
+            // Assembled for each attempt, since a signature contains its time.
             let headers = request_headers::assemble(&self.settings, &delivery)?;
             let has_key = headers.contains_key(request_headers::IDEMPOTENCY_KEY);
             let request = Unaddressed {
@@ -196,7 +198,7 @@ impl<C: Connector> HttpTarget<C> {
                 Repeat::OverHttp1 => self.pool.use_http1(),
             };
             if is_repeated || !is_possible {
-                // Of a connection that broke nothing is known but that.
+                // A broken connection gives no other details.
                 let is_silent = lost.repeat == Repeat::WithKey;
                 let evidence = if is_silent { Evidence::Connection } else { Evidence::Typed };
                 return Err(transport::no_response(&*lost.error, evidence));
@@ -210,8 +212,8 @@ impl<C: Connector> HttpTarget<C> {
         }
     }
 
-    /// What a response means. The status decides: whatever becomes of the body of a 2xx, the work
-    /// is done, and to send the message again would do it twice.
+    /// Classifies a response by its status. After a 2xx the work is done even if its body fails,
+    /// and sending the message again would repeat the work.
     async fn judge(
         &self,
         connection: Connection,
@@ -220,7 +222,7 @@ impl<C: Connector> HttpTarget<C> {
     ) -> Result<(), Failure> {
         let Received { head, body } = received;
         if head.status.is_success() {
-            // Without a body there is nothing left of the connection either.
+            // Without the body, the connection cannot be used again.
             if body.is_some() {
                 self.pool.give_back(connection, body);
             }
@@ -281,9 +283,8 @@ impl<C> fmt::Debug for HttpTarget<C> {
     }
 }
 
-/// Reads the beginning of a body, until then or until the handler is about to be cancelled. `true`
-/// if that is all of it: a body that was read to its end leaves its connection fit for the next
-/// message.
+/// Reads the beginning of a body, until this time or until the handler is about to be cancelled.
+/// Returns `true` after a complete body: only then can the connection take the next message.
 async fn read_beginning(mut body: Incoming, bytes: &mut Vec<u8>, until: Instant) -> bool {
     loop {
         let frame = poll_fn(|context| match Pin::new(&mut body).poll_frame(context) {

@@ -1,9 +1,9 @@
-//! The connections to the target: which one a request takes, and how long an unused one is kept.
+//! The connections to the target: the choice for a request, and the lifetime of unused ones.
 //!
-//! It is our own, since a client that is made for many hosts shares one HTTP/2 connection per host,
-//! whatever befalls it: a hanging stream, a target that allows few streams, or one broken response
-//! would then fail neighbours. Here a connection is shared only once it has brought a response and
-//! only while it has room, and whoever sends a request once more has a new connection for itself.
+//! Clients for many hosts share one HTTP/2 connection per host in all cases. A hanging stream, a
+//! target with few streams, or one broken response would then fail other messages. So this pool
+//! shares a connection only after its first response and only while it has room. A resent request
+//! gets a new connection for itself.
 
 use std::mem;
 use std::pin::pin;
@@ -24,12 +24,12 @@ use super::connector::{ConnectTimedOut, Connector};
 use super::request::Address;
 use super::{BODY_TIMEOUT, MAX_BODY_BYTES};
 
-/// A request waits no longer than this for a connection whose last response is being read to its
-/// end, before it opens another one.
+/// The longest wait for a connection whose last response is still being read. After it, the request
+/// opens another one.
 const SOON: Duration = Duration::from_millis(10);
 
-/// When a connection was last used, by both clocks: while Lambda freezes the environment, one of
-/// them may stand still.
+/// The time of the last use by both clocks, since one of them may stand still while Lambda freezes
+/// the environment.
 #[derive(Clone, Copy)]
 pub(super) struct LastUse {
     at: Instant,
@@ -41,23 +41,23 @@ impl LastUse {
         Self { at: Instant::now(), by_clock: clock.now() }
     }
 
-    /// Whether that was so long before `now`. A clock that was set back says nothing, so such a
-    /// connection counts as old.
+    /// Whether the last use was this long before `now`. If the clock was set back, the connection
+    /// counts as old.
     pub(super) fn is_older(self, limit: Duration, now: Self) -> bool {
         now.at.duration_since(self.at) >= limit
             || now.by_clock.duration_since(self.by_clock).map_or(true, |age| age >= limit)
     }
 }
 
-/// How connections are opened, over the best version that the target offers, and over HTTP/1.1 if
-/// there is a choice.
+/// The connectors, for the best version that the target offers and, if there is a choice, for
+/// HTTP/1.1.
 #[derive(Clone)]
 pub(super) struct Connectors<C> {
     pub(super) best: C,
     pub(super) http1: Option<C>,
 }
 
-/// The time that connections have.
+/// The timeouts of connections.
 #[derive(Clone)]
 pub(super) struct Times {
     pub(super) connect: Duration,
@@ -79,9 +79,9 @@ struct Inner<C> {
     connectors: Connectors<C>,
     times: Times,
     unused: Mutex<Unused>,
-    /// A connection or a stream is back, or does not come back soon.
+    /// Signals that a connection or a stream was returned, or will not be soon.
     returned: Notify,
-    /// The target wants HTTP/1.1.
+    /// The target requires HTTP/1.1.
     wants_http1: AtomicBool,
 }
 
@@ -90,9 +90,9 @@ struct Inner<C> {
 struct Unused {
     http1: Vec<UnusedHttp1>,
     http2: Vec<Arc<Http2>>,
-    /// How many may be back soon.
+    /// The number of connections that may soon be returned.
     returning: usize,
-    /// Whether a task looks after them.
+    /// Whether a task closes unused connections.
     is_watched: bool,
 }
 
@@ -113,8 +113,8 @@ impl Unused {
         self.http2.retain(|connection| connection.is_fit(limit, now));
     }
 
-    /// The one that was used last, so that those that are not needed grow old. None behind one that
-    /// is too old is younger.
+    /// Takes the last used connection, so that unneeded ones grow old. All connections behind one
+    /// that is too old are older still.
     fn take(&mut self, limit: Duration, now: LastUse) -> Option<Connection> {
         self.http2.retain(|connection| connection.is_fit(limit, now));
         let shared = self.http2.iter().rev().find(|connection| connection.has_room());
@@ -150,8 +150,7 @@ impl<C: Connector> Pool<C> {
         &self.0.address
     }
 
-    /// A connection that is there, or that comes back while a new one is being opened, or the new
-    /// one.
+    /// An idle connection, one that is returned while a new one is opened, or the new one.
     pub(super) async fn get(&self) -> Result<Connection, BoxError> {
         let mut opening = pin!(self.open());
         let mut is_opening = false;
@@ -178,28 +177,27 @@ impl<C: Connector> Pool<C> {
         }
     }
 
-    /// A new connection, which nobody else uses before it has brought a response.
+    /// A new connection. No other request uses it before its first response.
     pub(super) async fn open(&self) -> Result<Connection, BoxError> {
         let Inner { address, connectors, times, wants_http1, .. } = &*self.0;
         let http1 = connectors.http1.as_ref().filter(|_| wants_http1.load(Ordering::Relaxed));
         let connector = http1.unwrap_or(&connectors.best).clone();
-        // It is large, and rarely needed.
+        // Boxed, since it is large and rarely needed.
         let opening = Box::pin(Connection::open(connector, address, &times.clock));
         timeout(times.connect, opening).await.map_err(|_| ConnectTimedOut)?
     }
 
-    /// From now on connections are opened over HTTP/1.1; `false` if there is no choice.
+    /// Opens all further connections over HTTP/1.1; `false` if there is no choice.
     pub(super) fn use_http1(&self) -> bool {
         self.0.wants_http1.store(true, Ordering::Relaxed);
         self.0.unused().http2.clear();
         self.0.connectors.http1.is_some()
     }
 
-    /// Takes a connection back that has brought a response. What is left of the response's body,
-    /// and is not long, is read meanwhile, so that the connection is fit for the next request;
-    /// nobody waits for that.
+    /// Returns a connection after a response. A short rest of the body is read in the background,
+    /// so that the connection can take the next request.
     pub(super) fn give_back(&self, connection: Connection, mut body: Option<Incoming>) {
-        // Mostly it is there already, and no task need be started for it.
+        // The rest has usually arrived, and then needs no task.
         if body.as_mut().is_some_and(|body| read(body).now_or_never() == Some(true)) {
             body = None;
         }
@@ -210,7 +208,7 @@ impl<C: Connector> Pool<C> {
                     drop(stream);
                     return self.0.returned.notify_waiters();
                 };
-                // Before the body's end there may be room for other requests.
+                // A connection may have room for other requests before the body ends.
                 self.0.returned.notify_waiters();
                 let pool = self.clone();
                 tokio::spawn(async move {
@@ -242,7 +240,7 @@ impl<C: Connector> Pool<C> {
         }
     }
 
-    /// No further request takes it. Requests that are under way over it go on.
+    /// Gives the connection to no further request. Its open requests continue.
     pub(super) fn forget(&self, connection: &Connection) {
         if let Connection::Http2(stream) = connection {
             self.0.unused().http2.retain(|other| !Arc::ptr_eq(other, &stream.connection));
@@ -265,7 +263,7 @@ impl<C: Connector> Pool<C> {
         }
     }
 
-    /// Has unused connections closed when no request comes that would do it.
+    /// Closes unused connections if no request comes to do it.
     fn watch(&self) {
         if mem::replace(&mut self.0.unused().is_watched, true) {
             return;
@@ -287,7 +285,7 @@ impl<C: Connector> Pool<C> {
     }
 }
 
-/// A connection that may be back soon.
+/// A connection that may soon be returned.
 struct Returning<C: Connector>(Pool<C>);
 
 impl<C: Connector> Drop for Returning<C> {
@@ -297,7 +295,7 @@ impl<C: Connector> Drop for Returning<C> {
     }
 }
 
-/// The connection again, once it is fit for another request.
+/// The connection, as soon as it can take another request.
 async fn finish(mut connection: Http1, body: Option<Incoming>) -> Option<Http1> {
     if let Some(mut body) = body
         && !read(&mut body).await

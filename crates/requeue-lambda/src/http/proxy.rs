@@ -1,5 +1,5 @@
-//! How a connection leaves this machine: straight to the target, or through an HTTP proxy that
-//! tunnels it (`CONNECT`).
+//! Connects directly to the target, or through an HTTP proxy that tunnels the connection
+//! (`CONNECT`).
 
 use std::error::Error;
 use std::fmt;
@@ -24,12 +24,10 @@ use super::TargetUrl;
 use super::connection::BoxError;
 use super::rules::Guarded;
 
-/// Through which proxy `https` targets are reached, and which are not. A target over `http` is
-/// reached without a proxy.
+/// The proxy for `https` targets, and its exceptions. For a target over `http` no proxy is used.
 ///
-/// The proxy tunnels the connection (`CONNECT`): it learns the target's host and port and no more.
-/// It resolves the name too, so that of the [rules](super::TargetRules) for addresses only those
-/// for the text of the URL hold.
+/// The proxy tunnels the connection (`CONNECT`) and learns only the target's host and port. It also
+/// resolves the name, so only the [rules](super::TargetRules) for the text of the URL apply.
 ///
 /// ```
 /// use requeue_lambda::{HttpSettings, Proxy};
@@ -45,18 +43,18 @@ pub struct Proxy {
 }
 
 impl Proxy {
-    /// By the texts that `HTTPS_PROXY` and `NO_PROXY` have. An empty URL means none. It is read
-    /// when a target is made, since it does not matter where the target is an exception.
+    /// Takes texts in the form of `HTTPS_PROXY` and `NO_PROXY`. An empty URL means no proxy. The
+    /// URL is checked when a target is made, since it does not matter for an exception.
     ///
-    /// The URL is that of an HTTP proxy, reached over `http://` or `https://`; user and password go
-    /// along as `Proxy-Authorization`. The exceptions are separated by commas: domains with their
+    /// The URL is that of an HTTP proxy over `http://` or `https://`. Its user and password are
+    /// sent as `Proxy-Authorization`. The exceptions are separated by commas: domains with their
     /// subdomains, IP addresses and networks, or `*` for every target.
     #[must_use]
     pub fn new(https_proxy: impl Into<String>, no_proxy: impl Into<String>) -> Self {
         Self { url: https_proxy.into(), exceptions: no_proxy.into() }
     }
 
-    /// The proxy that leads to `target`, if any.
+    /// The proxy for `target`, if any.
     pub(crate) fn to(&self, target: &TargetUrl) -> Result<Option<Intercept>, InvalidProxy> {
         if self.url.trim().is_empty() || !target.is_https() || self.excepts(target) {
             return Ok(None);
@@ -69,7 +67,7 @@ impl Proxy {
     }
 
     fn excepts(&self, target: &TargetUrl) -> bool {
-        // To the matcher this is a name, so that it would match no IP address.
+        // The matcher would take this for a name, and match no IP address.
         let everything = self.exceptions.split(',').any(|exception| exception.trim() == "*");
         let other = || Matcher::builder().https("http://proxy").no(&self.exceptions).build();
         everything || other().intercept(target.uri()).is_none()
@@ -82,10 +80,10 @@ impl fmt::Debug for Proxy {
     }
 }
 
-/// The URL is not that of an HTTP proxy. It may hold a password, so it is not shown.
+/// The URL is not that of an HTTP proxy. It is not shown, since it may hold a password.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "HTTPS_PROXY is not the URL of an HTTP proxy: set it as http://host:port or \
+    "HTTPS_PROXY is not the URL of an HTTP proxy: set it to http://host:port or \
      http://user:password@host:port, with special characters of user and password percent-encoded, \
      or name the target's host in NO_PROXY"
 )]
@@ -97,7 +95,7 @@ impl From<InvalidProxy> for io::Error {
     }
 }
 
-/// Opens the connection on which TLS to the target, or HTTP itself, is then spoken.
+/// Opens the connection for TLS, or for plain HTTP.
 #[derive(Clone)]
 pub struct Route(Kind);
 
@@ -108,13 +106,13 @@ enum Kind {
 }
 
 impl Route {
-    /// To `url` itself, at the addresses that it may have.
+    /// Connects to `url` itself, at its allowed addresses.
     pub(super) fn direct(url: &TargetUrl) -> Self {
         let resolver = Guarded::new(GaiResolver::new(), url.rules().clone(), url.port());
         Self(Kind::Direct(tcp(HttpConnector::new_with_resolver(resolver))))
     }
 
-    /// Through `proxy`; `tls` counts if it is reached over TLS.
+    /// Connects through `proxy`; `tls` is used if the proxy's URL is `https`.
     pub(super) fn through(proxy: &Intercept, tls: ClientConfig) -> Self {
         let connector =
             HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1();
@@ -159,11 +157,11 @@ impl Service<Uri> for Route {
     }
 }
 
-/// There is no tunnel: the proxy cannot be reached, or refuses.
+/// The proxy could not be reached, or refused the tunnel.
 #[derive(Debug)]
 pub(super) struct ProxyFailed(BoxError);
 
-/// What the tunnel's error, which has no name of its own, says of the proxy.
+/// The tunnel's error in words. The library gives it no type of its own.
 const REFUSALS: [(&str, &str); 4] = [
     ("tunnel error: proxy authorization required", "proxy asks for user and password"),
     ("tunnel error: unsuccessful", "proxy refused the connection"),

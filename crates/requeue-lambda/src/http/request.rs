@@ -1,4 +1,4 @@
-//! A request, and the forms in which HTTP asks where it goes.
+//! A request, and the forms of its URI in HTTP.
 
 use ::http::header::{HeaderMap, HeaderValue};
 use ::http::uri::{PathAndQuery, Uri};
@@ -8,9 +8,9 @@ use http_body_util::Full;
 
 use super::TargetUrl;
 
-/// Where requests go, in the forms in which HTTP asks for it.
+/// The destination of requests, in the forms of HTTP.
 pub(super) struct Address {
-    /// With scheme and host, as HTTP/2 and proxies want it.
+    /// With scheme and host, for HTTP/2 and proxies.
     pub(super) absolute: Uri,
     /// Path and query.
     pub(super) origin: Uri,
@@ -32,7 +32,7 @@ impl Address {
         }
     }
 
-    /// Scheme and host alone: all that a connector needs to know.
+    /// Scheme and host alone, for connectors.
     pub(super) fn root(&self) -> Uri {
         let mut parts = self.absolute.clone().into_parts();
         parts.path_and_query = Some(PathAndQuery::from_static("/"));
@@ -40,7 +40,7 @@ impl Address {
     }
 }
 
-/// A request whose target the connection fills in.
+/// A request; the connection fills in its target.
 pub(super) struct Unaddressed {
     pub(super) method: Method,
     pub(super) headers: HeaderMap,

@@ -1,5 +1,4 @@
-//! The headers that go out with a message. Nothing reaches the wire that the `http` crate has not
-//! checked.
+//! The headers of a request. The `http` crate checks all of them before they are sent.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -29,29 +28,28 @@ const DEAD_LETTER_SOURCE: HeaderName = HeaderName::from_static("x-requeue-dead-l
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
-/// Whom the target may look for in its logs.
+/// The client's name, for the target's logs.
 const PRODUCT: HeaderValue =
     HeaderValue::from_static(concat!("requeue/", env!("CARGO_PKG_VERSION")));
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TEXT: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 
-/// The longest idempotency key: ids of SQS have 36 bytes, those of other systems hardly more than
-/// 64.
+/// The longest idempotency key. Ids of SQS have 36 bytes; those of other systems rarely exceed 64.
 const MAX_ID_BYTES: usize = 100;
-/// A longer `tracestate` is not passed on. Source: W3C Trace Context, section 3.3.1.5, "Limits",
-/// which asks for 512 at least.
+/// The longest `tracestate` that is sent. Source: W3C Trace Context, section 3.3.1.5, "Limits",
+/// which asks for at least 512.
 const MAX_TRACESTATE_BYTES: usize = 512;
-/// The longest value that comes from the content of a message. Servers take 4 to 8 KiB for one
-/// header, and may close a connection, which other messages share over HTTP/2, for more.
+/// The longest value from the content of a message. Servers accept 4 to 8 KiB for one header. For
+/// more they may close the connection, which other messages share over HTTP/2.
 const MAX_VALUE_BYTES: usize = 4 * 1024;
-/// All values together that come from the content of a message. Servers take 8 to 32 KiB for all
+/// The largest sum of values from the content of a message. Servers accept 8 to 32 KiB for all
 /// headers of a request.
 const MAX_CONTENT_BYTES: usize = 8 * 1024;
 
-/// The headers that a message brings along: its trace, why it was given up, and the attributes that
-/// the settings choose.
+/// The headers from a message: its trace, the reason for giving it up, and the attributes that the
+/// settings choose.
 pub(super) fn of_message(settings: &HttpSettings, message: &Message) -> Result<HeaderMap, Failure> {
-    // A message replaces a header of the settings only where `attribute_header` says so.
+    // A message replaces a header of the settings only through `attribute_header`.
     let fixes_trace =
         [TRACEPARENT, TRACESTATE].iter().any(|name| settings.headers.contains_key(name));
     let parent = message.traceparent().filter(|_| !fixes_trace);
@@ -64,8 +62,7 @@ pub(super) fn of_message(settings: &HttpSettings, message: &Message) -> Result<H
     Ok(headers)
 }
 
-/// A trace goes on without its state where that is too long: it is for tracing systems, and no
-/// reason to fail.
+/// If its state is too long, the trace is sent without it. Tracing data is no reason to fail.
 fn of_trace(parent: &str, state: Option<&str>) -> HeaderMap {
     let state = state.filter(|state| state.len() <= MAX_TRACESTATE_BYTES);
     let values = [(TRACEPARENT, Some(parent)), (TRACESTATE, state)];
@@ -74,8 +71,7 @@ fn of_trace(parent: &str, state: Option<&str>) -> HeaderMap {
     values.into_iter().filter_map(header).collect()
 }
 
-/// Each value is short, and plain ASCII: of other characters in a header no two servers make the
-/// same.
+/// Each value is short, and plain ASCII, because servers read other characters in different ways.
 fn of_dead_letter(info: &DeadLetterInfo) -> HeaderMap {
     let plain = |text: &str| {
         let plain =
@@ -92,7 +88,7 @@ fn of_dead_letter(info: &DeadLetterInfo) -> HeaderMap {
     values.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
 }
 
-/// The headers that carry attributes of the message. An attribute that it does not have makes none.
+/// The headers with attributes of the message. A missing attribute adds no header.
 fn of_attributes(
     wanted: &[(String, HeaderName)],
     attributes: &BTreeMap<String, Attribute>,
@@ -113,13 +109,13 @@ fn of_attributes(
     Ok(headers)
 }
 
-/// The message itself is at fault, on every attempt.
+/// The message itself is invalid, and would be on every attempt.
 fn unfit(why: impl fmt::Display) -> Failure {
     Failure::new(FailureClass::NonRetryable, Evidence::Body, why)
 }
 
-/// Refuses what its content would make too long: the message itself is at fault, and no other
-/// message is to pay for it.
+/// Refuses a message whose content makes headers too long, so that it does not harm other messages
+/// on its connection.
 fn check_lengths(delivery: &Delivery<'_>) -> Result<(), Failure> {
     let id = delivery.original_message_id.len();
     if id > MAX_ID_BYTES {
@@ -127,7 +123,7 @@ fn check_lengths(delivery: &Delivery<'_>) -> Result<(), Failure> {
     }
     let content_type = delivery.content_type.map(|value| (&CONTENT_TYPE, value.len()));
     let headers = delivery.headers.iter().map(|(name, value)| (name, value.len()));
-    // The id goes along twice.
+    // The id is sent in two headers.
     let mut total = 2 * id;
     for (name, length) in content_type.into_iter().chain(headers) {
         if length > MAX_VALUE_BYTES {
@@ -145,8 +141,8 @@ fn check_lengths(delivery: &Delivery<'_>) -> Result<(), Failure> {
     Ok(())
 }
 
-/// All headers of one message. What stands later replaces what stands earlier: the settings', the
-/// message's, ours.
+/// All headers of one message. Later ones replace earlier ones: those of the settings, of the
+/// message, of Requeue.
 pub(super) fn assemble(
     settings: &HttpSettings,
     delivery: &Delivery<'_>,
@@ -154,7 +150,7 @@ pub(super) fn assemble(
     check_lengths(delivery)?;
     let id = HeaderValue::from_str(delivery.original_message_id)
         .map_err(|_| unfit(HeaderError::Value(IDEMPOTENCY_KEY.as_str().to_owned())))?;
-    // A record without an id has no key: with an empty one the target would take all such messages
+    // A record without an id has no key: with an empty one, the target would take all such messages
     // for the same.
     let id = (!id.is_empty()).then_some(id);
     let content_type = match (delivery.content_type, &settings.content_type) {
@@ -194,13 +190,13 @@ pub(super) fn assemble(
     Ok(headers)
 }
 
-/// The signature, and its time: that of this attempt, since a target refuses old ones as replayed.
+/// The signature with the time of this attempt, since a target refuses old ones as replays.
 fn signed(
     settings: &HttpSettings,
     id: &str,
     body: &[u8],
 ) -> Result<[(HeaderName, HeaderValue); 2], Failure> {
-    // A dot would let an id and a time pass for another id and another time.
+    // With a dot, an id and a time could be read as another id and another time.
     if id.is_empty() || id.contains('.') {
         return Err(unfit("a message without an id, or with a dot in it, cannot be signed"));
     }

@@ -1,6 +1,6 @@
-//! Addresses that no target may have unless it is allowed: link-local ones, where a cloud hands out
-//! credentials, and Lambda's own Runtime API, which would take a message for a response of the
-//! function. Knows no URL and resolves no name.
+//! The addresses that a target may have only with permission. These are link-local ones, where
+//! clouds serve credentials, and Lambda's own Runtime API, which would take a message for a
+//! response of the function. Knows no URL and resolves no name.
 
 use std::error::Error;
 use std::fmt;
@@ -14,11 +14,11 @@ use tower::Service;
 
 use super::TargetUrlError;
 
-/// What a [`TargetUrl`](super::TargetUrl) may be. By default it is `https`, or `http` to a loopback
-/// host, and its address is not link-local.
+/// The rules for a [`TargetUrl`](super::TargetUrl). By default it is `https`, or `http` to a
+/// loopback host, and its address is not link-local.
 ///
-/// The address of a URL is checked when the URL is parsed. A name is checked whenever it is
-/// resolved, so that DNS cannot lead to a refused address.
+/// An address in a URL is checked when the URL is parsed. A name is checked whenever it is
+/// resolved, so DNS cannot lead to a refused address.
 ///
 /// ```
 /// use requeue_lambda::{TargetRules, TargetUrl, TargetUrlError};
@@ -42,7 +42,7 @@ struct RuntimeApi {
 }
 
 impl TargetRules {
-    /// Allows `http` to any host: everyone between here and there can read and change the messages.
+    /// Allows `http` to any host. Then anyone on the network path can read and change the messages.
     #[must_use]
     pub fn allow_http(self) -> Self {
         Self { allows_http: true, ..self }
@@ -55,12 +55,12 @@ impl TargetRules {
         Self { allows_link_local: true, ..self }
     }
 
-    /// Refuses this address, `host:port` as Lambda's `AWS_LAMBDA_RUNTIME_API` has it. A text of
-    /// another form refuses nothing. Default: none; [`Config`](crate::Config) reads it from the
+    /// Refuses this address, in the form `host:port` of Lambda's `AWS_LAMBDA_RUNTIME_API`. A text
+    /// of another form refuses nothing. Default: none; [`Config`](crate::Config) reads it from the
     /// environment.
     #[must_use]
     pub fn runtime_api(self, authority: &str) -> Self {
-        // Stand-ins for Lambda put a path behind it.
+        // Emulators of Lambda append a path to it.
         let authority = authority.split('/').next().unwrap_or_default();
         let parts = authority
             .rsplit_once(':')
@@ -68,7 +68,7 @@ impl TargetRules {
         Self { runtime_api: parts.map(|(host, port)| RuntimeApi { host, port }), ..self }
     }
 
-    /// Why `host` may not be the target's, as far as the text shows it.
+    /// The reason to refuse `host`, as far as its text shows one.
     pub(super) fn check_host(&self, host: &str, port: u16) -> Result<(), TargetUrlError> {
         match literal(host) {
             Some(address) => self.check(address, port),
@@ -104,7 +104,7 @@ impl TargetRules {
     }
 }
 
-/// The address that a host is, without asking anyone.
+/// The address in a host, without resolving it.
 pub(super) fn literal(host: &str) -> Option<IpAddr> {
     if host.eq_ignore_ascii_case("localhost") {
         return Some(Ipv4Addr::LOCALHOST.into());
@@ -115,8 +115,8 @@ pub(super) fn literal(host: &str) -> Option<IpAddr> {
     }
 }
 
-/// Forms that resolvers read as an address and people do not, such as `2852039166` or `0xa9fea9fe`:
-/// a name's last label is no number. Source: WHATWG URL standard, "ends in a number checker".
+/// Forms that resolvers read as an address and people do not, such as `2852039166` or `0xa9fea9fe`.
+/// The last label of a name is no number. Source: WHATWG URL standard, "ends in a number checker".
 fn is_unusual_address(host: &str) -> bool {
     let last = host.trim_end_matches('.').rsplit('.').next().unwrap_or_default();
     let hex = last.strip_prefix("0x").or_else(|| last.strip_prefix("0X"));
@@ -126,7 +126,7 @@ fn is_unusual_address(host: &str) -> bool {
         || host.starts_with('[')
 }
 
-/// The IPv4 address within an IPv6 address, where that is how it is reached.
+/// The IPv4 address within an IPv6 address that leads to it.
 ///
 /// Sources: RFC 4291 2.5.5 (compatible, mapped), RFC 2765 (translated), RFC 6052 and 8215 (NAT64),
 /// RFC 3056 (6to4).
@@ -155,12 +155,12 @@ fn is_link_local(address: IpAddr) -> bool {
     }
 }
 
-/// The unspecified address leads to this machine as well.
+/// The unspecified address also leads to this machine.
 fn is_this_machine(address: IpAddr) -> bool {
     address.is_loopback() || address.is_unspecified()
 }
 
-/// Resolves names by `inner`, and gives out only addresses that the target may have.
+/// Resolves names with `inner`, and returns only allowed addresses.
 #[derive(Clone)]
 pub(super) struct Guarded<R> {
     inner: R,
@@ -213,7 +213,7 @@ where
     }
 }
 
-/// A name has no address but such as the target must not have.
+/// A name has only addresses that are refused.
 #[derive(Debug)]
 pub(super) struct RefusedAddress(TargetUrlError);
 

@@ -1,5 +1,4 @@
-//! What messages have in common that are to be paused together: an attribute, or a place in the
-//! body.
+//! The scope of messages: by an attribute, or by a place in the body.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,8 +9,8 @@ use serde::de::{Deserializer as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
-/// By what the messages to one target are paused together and left alone together; without it, all
-/// of them are. Messages that have none of it share one scope.
+/// The key by which messages to one target share a pause and a circuit. Without a key, all messages
+/// share one scope. Messages without the attribute or value share one scope of their own.
 ///
 /// ```
 /// use requeue_lambda::ScopeKey;
@@ -25,9 +24,9 @@ use serde_json::value::RawValue;
 pub enum ScopeKey {
     /// The value of the message attribute of this name.
     Attribute(String),
-    /// The value at this JSON pointer (RFC 6901) in the body. An object or an array there counts by
-    /// its text. Of several members with one name the last counts. `null`, and a body that is no
-    /// JSON, have none.
+    /// The value at this JSON pointer (RFC 6901) in the body. An object or an array counts by its
+    /// text. If a name occurs more than once, its last value counts. `null` has no scope, and
+    /// neither has a body that is not JSON.
     Pointer(String),
 }
 
@@ -49,22 +48,22 @@ impl ScopeKey {
     }
 }
 
-/// That of messages that have none of it. Not the default one, which says that the next message has
-/// no other.
+/// The scope of messages without the key. It is not the default scope, which means that all
+/// messages share one.
 fn none() -> Scope {
     Scope::of(&())
 }
 
-/// Values are the same however they are written. Objects and arrays are not compared like this:
-/// they would have to be built in memory, which takes a hundred times their text.
+/// Equal values have one scope, however they are written. Objects and arrays count by their text,
+/// because parsing them would take a hundred times their size in memory.
 fn of_value(json: &str) -> Scope {
     let scalar: Option<Value> =
         if json.starts_with(['{', '[']) { None } else { serde_json::from_str(json).ok() };
     scalar.map_or_else(|| Scope::of(json), |value| Scope::of(&value))
 }
 
-/// The text of the value at a JSON pointer. Bodies come from anyone: nothing is built of one, and
-/// its nesting costs no stack.
+/// The text of the value at a JSON pointer. Bodies may be hostile, so the search builds nothing in
+/// memory, and nesting costs no stack.
 fn at<'a>(body: &'a str, pointer: &str) -> Option<&'a str> {
     pointer.strip_prefix('/')?.split('/').try_fold(body, |json, token| {
         let token = token.replace("~1", "/").replace("~0", "~");
@@ -83,7 +82,7 @@ fn member<'a>(object: &'a str, name: &str) -> Option<&'a str> {
     member.map(RawValue::get)
 }
 
-/// The last member of this name. The others are read as well, since all of it has to be JSON.
+/// The last value of this name. The others are read too, since the whole text has to be JSON.
 struct Member<'n>(&'n str);
 
 impl<'a> Visitor<'a> for Member<'_> {
@@ -126,7 +125,7 @@ fn item<'a>(array: &'a str, token: &str) -> Option<&'a str> {
     item.map(RawValue::get)
 }
 
-/// The item at an index. The others are read as well, since all of it has to be JSON.
+/// The item at an index. The others are read too, since the whole text has to be JSON.
 struct Item(usize);
 
 impl<'a> Visitor<'a> for Item {
@@ -163,9 +162,9 @@ impl FromStr for ScopeKey {
     }
 }
 
-/// It is neither a JSON pointer nor the name of a message attribute.
+/// The text is neither a JSON pointer nor the name of a message attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("allowed is the name of a message attribute, or a JSON pointer such as /account/id")]
+#[error("it must be the name of a message attribute, or a JSON pointer such as /account/id")]
 #[non_exhaustive]
 pub struct InvalidScopeKey;
 
@@ -177,7 +176,7 @@ mod tests {
     use super::super::tests::message_of;
     use super::*;
 
-    /// As `serde_json` finds it, which builds the whole body.
+    /// The result of `serde_json`, which parses the whole body.
     fn built(body: &str, pointer: &str) -> Result<Option<Value>, serde_json::Error> {
         let body: Value = serde_json::from_str(body)?;
         Ok(body.pointer(pointer).cloned())

@@ -1,4 +1,4 @@
-//! How messages are delivered over HTTP: plain data with defaults.
+//! The delivery settings: plain data with defaults.
 
 use std::time::Duration;
 
@@ -11,14 +11,14 @@ use super::{ClientCertificate, Proxy, ScopeKey, SigningSecret};
 
 /// Default for the whole delivery, from connecting to the end of the response.
 pub(super) const TIMEOUT: Duration = Duration::from_secs(30);
-/// Default for connecting, TLS included. A host that does not respond for so long is down: a name
-/// look-up, one lost packet and two round trips around the world fit in.
+/// Default for connecting, with TLS. A name look-up, one lost packet and two round trips around the
+/// world fit into this time, so a host that needs longer is down.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Default for how long an unused connection is kept. Node closes its own after 5 s, most other
-/// servers later; to write into one that the other side has just closed costs a second request.
+/// Default lifetime of an unused connection. Node closes its own after 5 s, most other servers
+/// later. Writing into a connection that the other side has just closed costs a second request.
 pub(crate) const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// How to deliver: by which method, with which headers, for how long, signed or not.
+/// The delivery settings: method, headers, timeouts and signatures.
 ///
 /// ```
 /// use std::time::Duration;
@@ -49,8 +49,8 @@ pub struct HttpSettings {
 }
 
 impl Default for HttpSettings {
-    /// POST, no headers but ours, not signed, 5 s to connect, 30 s in all, unused connections kept
-    /// for 4 s.
+    /// POST, only Requeue's own headers, no signature, 5 s to connect, 30 s in all, and 4 s for
+    /// unused connections.
     fn default() -> Self {
         Self {
             method: Method::POST,
@@ -72,7 +72,7 @@ impl Default for HttpSettings {
 }
 
 impl HttpSettings {
-    /// Another method than POST.
+    /// A method other than POST.
     ///
     /// ```
     /// # use requeue_lambda::HttpSettings;
@@ -91,8 +91,7 @@ impl HttpSettings {
         Ok(self)
     }
 
-    /// Which messages are paused together when the target asks for a pause or is down. Default:
-    /// all.
+    /// The key of the messages that share a pause and a circuit. Default: all messages share one.
     ///
     /// ```
     /// # use requeue_lambda::HttpSettings;
@@ -104,10 +103,10 @@ impl HttpSettings {
         Self { scope: Some(key), ..self }
     }
 
-    /// A header that carries a message attribute of the type `String` or `Number`. A message
-    /// without the attribute goes with the header that [`header`](Self::header) gave this name, or
-    /// without any. One whose attribute does not fit into a header (it is binary, or holds a
-    /// control character) is non-retryable.
+    /// A header with the value of a message attribute of the type `String` or `Number`. A message
+    /// without the attribute gets the header of this name from [`header`](Self::header), or none. A
+    /// message is non-retryable if the attribute does not fit into a header (it is binary, or has a
+    /// control character).
     ///
     /// ```
     /// # use requeue_lambda::HttpSettings;
@@ -119,10 +118,10 @@ impl HttpSettings {
         Ok(self)
     }
 
-    /// Signs each request as [Standard Webhooks](https://www.standardwebhooks.com) has it, with
-    /// `webhook-timestamp` and `webhook-signature`. While a secret is replaced, give the old one
-    /// and the new one: the target accepts a request if it knows either. A message without an id,
-    /// or with a dot in it, is non-retryable then.
+    /// Signs each request as [Standard Webhooks](https://www.standardwebhooks.com) specifies, with
+    /// `webhook-timestamp` and `webhook-signature`. While one secret replaces another, give both:
+    /// the target accepts a request if it knows either. A message without an id, or with a dot in
+    /// its id, is then non-retryable.
     ///
     /// ```
     /// use requeue_lambda::{HttpSettings, SigningSecret};
@@ -138,41 +137,40 @@ impl HttpSettings {
         self
     }
 
-    /// The certificate that a target over `https` is shown if it asks for one (mutual TLS).
-    /// Default: none.
+    /// The certificate for a target over `https` that asks for one (mutual TLS). Default: none.
     #[must_use]
     pub fn client_certificate(self, certificate: ClientCertificate) -> Self {
         Self { client_certificate: Some(certificate), ..self }
     }
 
-    /// The proxy through which a target over `https` is reached. Default: none;
-    /// [`Config`](crate::Config) reads it from the environment.
+    /// The proxy for a target over `https`. Default: none; [`Config`](crate::Config) reads it from
+    /// the environment.
     #[must_use]
     pub fn proxy(self, proxy: Proxy) -> Self {
         Self { proxy, ..self }
     }
 
-    /// The `Content-Type` of messages that bring none. Default: `application/json` if the body
-    /// begins like a JSON object or array, else `text/plain; charset=utf-8`.
+    /// The `Content-Type` of messages without one. Default: `application/json` if the body begins
+    /// like a JSON object or array, else `text/plain; charset=utf-8`.
     pub fn content_type(self, content_type: &str) -> Result<Self, HeaderError> {
         let content_type = Some(header::content_type(content_type)?);
         Ok(Self { content_type, ..self })
     }
 
-    /// The longest a delivery may take, from connecting to the end of the response. Default 30 s.
+    /// The longest delivery, from connecting to the end of the response. Default 30 s.
     #[must_use]
     pub fn timeout(self, timeout: Duration) -> Self {
         Self { timeout, ..self }
     }
 
-    /// The longest that connecting may take, TLS included. Default 5 s.
+    /// The longest time to connect, with TLS. Default 5 s.
     #[must_use]
     pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
         Self { connect_timeout, ..self }
     }
 
-    /// The longest wait for the head of the response, once there is a connection. Default: what is
-    /// left of the [`timeout`](Self::timeout).
+    /// The longest wait for the head of the response, once there is a connection. Default: the rest
+    /// of the [`timeout`](Self::timeout).
     ///
     /// ```
     /// # use std::time::Duration;
@@ -184,9 +182,9 @@ impl HttpSettings {
         Self { read_timeout: Some(read_timeout), ..self }
     }
 
-    /// How long an unused connection is kept, by this machine's monotonic clock and by the
-    /// [`clock`](Self::clock), whichever says it first: while Lambda freezes the environment, one
-    /// of them may stand still. Should be below the time after which the target, or a proxy before
+    /// The lifetime of an unused connection, by this machine's monotonic clock or the
+    /// [`clock`](Self::clock), whichever ends it first: while Lambda freezes the environment, one
+    /// of them may stand still. Set less than the time after which the target, or a proxy before
     /// it, closes its end. Default 4 s.
     ///
     /// ```
@@ -199,8 +197,9 @@ impl HttpSettings {
         Self { idle_timeout, ..self }
     }
 
-    /// HTTP/1.1 alone, also if the target offers HTTP/2. Default: the best that it offers. Only
-    /// [`HttpTarget::new`](super::HttpTarget::new) asks for it: a connector of another making decides for itself.
+    /// Uses HTTP/1.1 even if the target offers HTTP/2. Default: the best version that it offers. It
+    /// applies to [`HttpTarget::new`](super::HttpTarget::new); another connector decides for
+    /// itself.
     ///
     /// ```
     /// # use requeue_lambda::HttpSettings;
@@ -211,8 +210,8 @@ impl HttpSettings {
         Self { http1_only: true, ..self }
     }
 
-    /// The clock with which dates in a response are compared that has no `Date` of its own, and by
-    /// which requests are signed. Default: this machine's.
+    /// The clock for signatures, and for dates in a response without a `Date`. Default: this
+    /// machine's.
     #[must_use]
     pub fn clock(self, clock: Clock) -> Self {
         Self { clock, ..self }

@@ -1,5 +1,5 @@
-//! Signatures of Standard Webhooks: a target that knows the secret can tell our requests from a
-//! stranger's. Knows no headers and no clock.
+//! Signatures of Standard Webhooks: a target that knows the secret can verify a request. Knows no
+//! headers and no clock.
 //!
 //! Source: the Standard Webhooks specification, "Signature scheme".
 
@@ -48,7 +48,7 @@ impl fmt::Debug for SigningSecret {
     }
 }
 
-/// Why a text is no [`SigningSecret`]. It repeats nothing of the text.
+/// The reason for which a text is not a [`SigningSecret`]. It repeats no part of the text.
 ///
 /// ```
 /// use requeue_lambda::{InvalidSigningSecret, SigningSecret};
@@ -60,7 +60,7 @@ pub enum InvalidSigningSecret {
     /// It does not begin with `whsec_`.
     #[error("a signing secret must begin with whsec_")]
     Prefix,
-    /// What follows is no base64 with its padding.
+    /// The rest is not base64 with its padding.
     #[error("a signing secret must be base64 after whsec_, with its padding")]
     Base64,
     /// Fewer than 24 bytes, or more than 64.
@@ -89,7 +89,7 @@ pub(super) fn sign(
 mod tests {
     use super::*;
 
-    /// As the specification's own libraries have it.
+    /// The result of the specification's own libraries.
     const VECTOR: &str = "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=";
 
     #[test]

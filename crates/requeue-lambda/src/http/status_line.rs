@@ -1,5 +1,5 @@
-//! The status line of an HTTP/1.1 response, read along with hyper: it is known also where the rest
-//! of the head is too large, broken or missing. Parses nothing else.
+//! Reads the status line of an HTTP/1.1 response beside hyper. It is known even if the rest of the
+//! head is too large, broken or missing. Parses nothing else.
 
 use ::http::StatusCode;
 
@@ -8,16 +8,16 @@ use super::watched::Watch;
 /// `HTTP/1.1 200`, and the byte that ends it.
 const LENGTH: usize = 13;
 
-/// What has been read of the response to the request that was sent last.
+/// The part of the response to the last request that was read.
 #[derive(Debug, Default)]
 pub(super) struct StatusLine {
-    /// Whether a byte of the request has been written. What comes earlier is no response to it: a
-    /// target may say of an idle connection that it closes it, or respond to an earlier request twice.
+    /// Whether a byte of the request has been written. Earlier bytes are no response to it: a
+    /// target may announce the end of an idle connection, or respond to an earlier request twice.
     is_asked: bool,
     has_begun: bool,
     line: [u8; LENGTH],
     length: usize,
-    /// In an interim response, the ends of lines in a row: two end it.
+    /// The line ends in a row in an interim response; two end it.
     ends: usize,
 }
 
@@ -28,7 +28,7 @@ impl Watch for StatusLine {
         }
         self.has_begun |= !bytes.is_empty();
         for &byte in bytes {
-            // Empty lines may come before a response, as hyper has it too.
+            // Empty lines may precede a response; hyper accepts them too.
             if self.length == 0 && matches!(byte, b'\r' | b'\n') {
                 continue;
             }
@@ -72,7 +72,7 @@ impl StatusLine {
         self.has_begun
     }
 
-    /// The status, once it is known. That of an interim response does not count.
+    /// The status, as soon as it is known. That of an interim response does not count.
     pub(super) fn status(&self) -> Option<StatusCode> {
         self.parse().filter(|status| !status.is_informational())
     }

@@ -1,4 +1,4 @@
-//! Why there was no response. All of it is temporary; only the reason differs.
+//! The failure for a missing response. It is always temporary; only the reason differs.
 
 use std::error::Error;
 
@@ -11,10 +11,10 @@ use super::connector::ConnectTimedOut;
 use super::proxy::ProxyFailed;
 use super::rules::RefusedAddress;
 
-/// A kind of hyper's errors, and what to call it.
+/// A kind of hyper's errors, and its name in a reason.
 type Kind = (fn(&hyper::Error) -> bool, &'static str);
 
-/// What hyper itself finds wrong with a connection or a response.
+/// The errors that hyper finds in a connection or a response.
 const HYPER: [Kind; 7] = [
     (hyper::Error::is_timeout, "timed out"),
     (hyper::Error::is_parse, "head of the response too large or not HTTP"),
@@ -22,7 +22,7 @@ const HYPER: [Kind; 7] = [
     (hyper::Error::is_body_write_aborted, "body not sent"),
     (hyper::Error::is_canceled, "connection closed"),
     (hyper::Error::is_closed, "connection closed"),
-    // The task that drives the connection is gone. Nothing else is taken for our own fault.
+    // The task of the connection has ended. No other error of hyper is internal.
     (hyper::Error::is_user, "connection closed"),
 ];
 
@@ -36,7 +36,7 @@ pub(super) fn not_connected(error: &(dyn Error + 'static)) -> Failure {
 
 /// There is a connection, and no response.
 pub(super) fn no_response(error: &(dyn Error + 'static), evidence: Evidence) -> Failure {
-    // The service responded, and a head that is refused here says nothing about whether it works.
+    // The service responded. A head that Requeue refuses says nothing about its health.
     let evidence = if is_unreadable(error) { Evidence::Connection } else { evidence };
     Failure::new(
         FailureClass::Temporary,
@@ -45,8 +45,8 @@ pub(super) fn no_response(error: &(dyn Error + 'static), evidence: Evidence) -> 
     )
 }
 
-/// What is wrong between here and the target, rather than with the target. Those who know it wrap
-/// what others say of it.
+/// An error on the way to the target, and not of the target. The layer that knows it wraps the
+/// errors of others.
 fn of_the_route(error: &(dyn Error + 'static)) -> Option<String> {
     classify::chain(error).find_map(|error| {
         if error.is::<RefusedAddress>() {
@@ -81,8 +81,7 @@ fn known(error: &(dyn Error + 'static)) -> Option<String> {
     if let Some(http2) = error.downcast_ref::<h2::Error>() {
         return of_http2(http2);
     }
-    // Of these errors there is only the text: the connector's, and those of TLS that come through
-    // h2.
+    // These errors have only a text: the connector's, and those of TLS that come through h2.
     let text = error.to_string();
     let is_about_us =
         || ABOUT_US.iter().any(|alert| text == rustls::Error::AlertReceived(*alert).to_string());
@@ -106,8 +105,8 @@ fn of_http2(error: &h2::Error) -> Option<String> {
     error.reason().map(|reason| format!("HTTP/2 {what} {who}: {}", reason.description()))
 }
 
-/// h2 itself resets the stream of a response whose head is too large or malformed, by the same
-/// code, and ends the connection if the head does not end.
+/// If a response's head is too large or malformed, h2 itself resets the stream with the same code.
+/// If the head does not end, h2 ends the connection.
 fn is_unreadable(error: &(dyn Error + 'static)) -> bool {
     classify::chain(error).filter_map(|error| error.downcast_ref::<h2::Error>()).any(|error| {
         let what = (error.is_library(), error.is_reset(), error.reason());
@@ -119,8 +118,7 @@ fn is_unreadable(error: &(dyn Error + 'static)) -> bool {
     })
 }
 
-/// Alerts with which a server refuses a client's certificate, or that there is none. Source: RFC
-/// 8446, 6.2.
+/// Alerts of a server that refuses a client's certificate or misses one. Source: RFC 8446, 6.2.
 const ABOUT_US: [AlertDescription; 8] = [
     AlertDescription::CertificateRequired,
     AlertDescription::BadCertificate,

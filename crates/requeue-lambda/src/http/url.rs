@@ -1,4 +1,4 @@
-//! Where to deliver to, checked once.
+//! The URL of the target, checked once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,9 +8,9 @@ use ::http::uri::Scheme;
 
 use super::rules::{TargetRules, literal};
 
-/// The URL of a target: `https`, or `http` to this machine itself, and at no link-local address.
+/// The URL of a target: `https`, or `http` to this machine, and not a link-local address.
 ///
-/// It is printed without path and query: with many services these are the secret.
+/// It is printed without path and query, because many services put their secret there.
 ///
 /// ```
 /// use requeue_lambda::{TargetUrl, TargetUrlError};
@@ -28,15 +28,15 @@ pub struct TargetUrl {
 }
 
 impl TargetUrl {
-    /// Accepts `https`, and `http` if the host is `localhost` or a loopback address. A link-local
-    /// address is refused, and a host that is a number.
+    /// Accepts `https`, and `http` if the host is `localhost` or a loopback address. Refuses a
+    /// link-local address, and a host that is a number.
     pub fn parse(text: &str) -> Result<Self, TargetUrlError> {
         Self::parse_with(text, TargetRules::default())
     }
 
-    /// Accepts what `rules` allow. A host name that is resolved later is held to the same rules.
+    /// Accepts URLs that `rules` allow. The same rules apply when a host name is resolved later.
     pub fn parse_with(text: &str, rules: TargetRules) -> Result<Self, TargetUrlError> {
-        // `Uri` would drop the fragment without a word.
+        // `Uri` would drop the fragment silently.
         if text.contains('#') {
             return Err(TargetUrlError::Fragment);
         }
@@ -54,7 +54,7 @@ impl TargetUrl {
         if host.is_empty() {
             return Err(TargetUrlError::Relative);
         }
-        // What follows the host is nothing or a port that is one.
+        // After the host comes nothing, or a valid port.
         let port = &authority.as_str()[host.len()..];
         if !port.is_empty() && authority.port_u16().is_none_or(|port| port == 0) {
             return Err(TargetUrlError::Port);
@@ -74,7 +74,7 @@ impl TargetUrl {
         self.uri.host().unwrap_or_default()
     }
 
-    /// The port, be it the scheme's own.
+    /// The port, or the default port of the scheme.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.uri.port_u16().unwrap_or(if self.is_https() { 443 } else { 80 })
@@ -95,7 +95,7 @@ impl TargetUrl {
     }
 }
 
-/// Names are not looked up: only what says by itself that it stays on this machine.
+/// Names are not resolved, so only hosts that evidently stay on this machine count.
 fn is_loopback(host: &str) -> bool {
     literal(host).is_some_and(|address| address.is_loopback())
 }
@@ -125,7 +125,8 @@ impl fmt::Debug for TargetUrl {
     }
 }
 
-/// Why a text is no [`TargetUrl`]. It repeats nothing of the text, which may hold a secret.
+/// The reason for which a text is not a [`TargetUrl`]. It repeats no part of the text, which may
+/// hold a secret.
 ///
 /// ```
 /// use requeue_lambda::{TargetUrl, TargetUrlError};
@@ -134,8 +135,8 @@ impl fmt::Debug for TargetUrl {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetUrlError {
-    /// It is no URL at all.
-    #[error("the target is no valid URL, as in http://localhost:8080/orders")]
+    /// The text is not a URL.
+    #[error("the target must be a valid URL, as in http://localhost:8080/orders")]
     Malformed,
     /// Scheme or host is missing.
     #[error("the target URL needs a scheme and a host, as in http://localhost:8080/orders")]
@@ -155,13 +156,13 @@ pub enum TargetUrlError {
     /// A fragment, which HTTP does not send.
     #[error("the target URL must not hold a fragment")]
     Fragment,
-    /// No number between 1 and 65,535.
+    /// The port is not a number between 1 and 65,535.
     #[error("the port of the target URL must be a number between 1 and 65535")]
     Port,
-    /// A host that ends in a number and is no IP address in its usual form.
+    /// The host ends in a number and is not an IP address in its usual form.
     #[error("the host of the target URL must be a name, or an IP address as it is usually written")]
     Address,
-    /// A link-local address, or one where AWS has its services on an instance, in any form.
+    /// A link-local address, or an address of AWS's services on an instance, in any form.
     #[error(
         "the target URL must not name a link-local address, where credentials are served, unless \
          that is allowed explicitly"

@@ -1,4 +1,4 @@
-//! A stream whose bytes somebody reads along. Knows nothing of what they mean.
+//! A stream with an observer of its bytes. Does not know their meaning.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
@@ -9,13 +9,13 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::connection::lock;
 
-/// Who reads along.
+/// The observer.
 pub(super) trait Watch {
     fn read(&mut self, bytes: &[u8]);
     fn written(&mut self, bytes: &[u8]);
 }
 
-/// A stream, and who reads along.
+/// A stream and its observer.
 pub(super) struct Watched<T, W> {
     stream: T,
     watch: Arc<Mutex<W>>,

@@ -1,5 +1,5 @@
-//! Asks Secrets Manager and SSM for stored texts, all at once and within a bounded time. The only
-//! file that calls these services.
+//! Fetches stored texts from Secrets Manager and SSM, all at once and within a bounded time. Only
+//! this file calls these services.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -15,12 +15,13 @@ use tokio::time::{Instant, timeout_at};
 
 use super::{FetchError, Stored, Texts};
 
-/// For all of them, with the SDK's own retries. Lambda gives the start of a function 10 s.
+/// The time for all fetches, with the SDK's own retries. Lambda allows 10 s for the start of a
+/// function.
 const TIMEOUT: Duration = Duration::from_secs(8);
-/// For one try, so that there is time for another.
+/// The time for one attempt, so that another one is possible.
 const ATTEMPT_TIMEOUT: Duration = Duration::from_millis(2_500);
 
-/// What is stored at each of these places. No client is made when there are none.
+/// The text at each of these places. Without places, no client is made.
 pub(crate) async fn fetch(wanted: BTreeSet<Stored>) -> Texts {
     if wanted.is_empty() {
         return Texts::new();
@@ -37,7 +38,7 @@ pub(crate) async fn fetch(wanted: BTreeSet<Stored>) -> Texts {
     join_all(fetched).await.into_iter().collect()
 }
 
-/// Each is asked for in its own region.
+/// Each client asks in its own region.
 async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError> {
     let timeouts = TimeoutConfig::builder().operation_attempt_timeout(ATTEMPT_TIMEOUT).build();
     let at = |region: &str| {
@@ -59,7 +60,7 @@ async fn text(stored: &Stored, config: &SdkConfig) -> Result<String, FetchError>
                     .map_err(|error| fetch_error(&error, "secretsmanager:GetSecretValue"))?;
             response.secret_string.ok_or_else(|| FetchError {
                 code: "SecretBinary".to_owned(),
-                remedy: Some("it holds no text: store it as SecretString".to_owned()),
+                remedy: Some("it has no text: store it as SecretString".to_owned()),
             })
         }
         Stored::Parameter { arn, region } => {
@@ -98,7 +99,7 @@ fn fetch_error(error: &CallError, action: &str) -> FetchError {
         SdkError::DispatchFailure(failure) if failure.is_io() => no_response("NoConnection"),
         SdkError::DispatchFailure(_) | SdkError::ConstructionFailure(_) => FetchError {
             code: "RequestNotBuilt".to_owned(),
-            remedy: Some("there may be no AWS credentials in the environment".to_owned()),
+            remedy: Some("set AWS credentials in the environment, if there are none".to_owned()),
         },
         SdkError::ServiceError(refusal) => {
             refused(refusal.err().code(), refusal.err().message(), action)
@@ -107,8 +108,7 @@ fn fetch_error(error: &CallError, action: &str) -> FetchError {
     }
 }
 
-/// What the service says of KMS is only in its message, which is not shown: a service may quote
-/// there what it was given.
+/// Only the service's message tells about KMS. It is not shown, since it may quote the request.
 fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> FetchError {
     let is_code = |code: &&str| !code.is_empty() && code.chars().all(|c| c.is_ascii_alphanumeric());
     let code = code.filter(is_code).unwrap_or("Unknown");
@@ -120,21 +120,21 @@ fn refused(code: Option<&str>, message: Option<&str>, action: &str) -> FetchErro
         "AccessDeniedException" if is_about_kms => Some(KMS.to_owned()),
         "AccessDeniedException" => Some(format!("the role needs {action} on it")),
         "ResourceNotFoundException" | "ParameterNotFound" | "ParameterVersionNotFound" => {
-            Some("there is none with this ARN, or not in this version".to_owned())
+            Some("nothing is stored at this ARN, or not in this version".to_owned())
         }
         "InvalidRequestException" => Some("it may be scheduled for deletion".to_owned()),
         "ExpiredTokenException" | "InvalidSignatureException" | "UnrecognizedClientException" => {
-            Some("the AWS credentials are not accepted".to_owned())
+            Some("AWS does not accept the credentials".to_owned())
         }
-        "ThrottlingException" => Some(
-            "too many starts at once; the throughput of Parameter Store can be raised".to_owned(),
-        ),
+        "ThrottlingException" => {
+            Some("too many starts at once; raise the throughput of Parameter Store".to_owned())
+        }
         _ => None,
     };
     FetchError { code: code.to_owned(), remedy }
 }
 
-const KMS: &str = "the KMS key with which it is encrypted must be enabled, and the role needs kms:Decrypt on that key";
+const KMS: &str = "its KMS key must be enabled, and the role needs kms:Decrypt on that key";
 
 fn no_response(code: &str) -> FetchError {
     let remedy = "a function in a VPC needs a NAT gateway or an interface endpoint of the service";
@@ -152,7 +152,7 @@ mod tests {
     #[test]
     fn a_refusal_says_what_to_do_and_shows_no_message() {
         let remedy = |action: &str| format!("the role needs {action} on it");
-        let none = "there is none with this ARN, or not in this version".to_owned();
+        let none = "nothing is stored at this ARN, or not in this version".to_owned();
         for (code, message, expected_code, expected_remedy) in [
             (
                 "AccessDeniedException",

@@ -1,5 +1,5 @@
-//! Secrets that a setting names by their ARN: where each is stored, and which part of the stored
-//! text is meant. It knows no setting, and shows no stored text.
+//! Secrets that a setting names by ARN: the place of each, and the part of the stored text. Knows
+//! no setting, and shows no stored text.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -12,10 +12,10 @@ mod tests;
 
 pub(crate) use fetch::fetch;
 
-/// What is stored at each place that has been asked.
+/// The stored text, or the error, of each requested place.
 pub(crate) type Texts = BTreeMap<Stored, Result<String, FetchError>>;
 
-/// Where a text is stored, and so one request.
+/// The place of a stored text; each place takes one request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Stored {
     /// A secret of Secrets Manager, in a version: by default the current one.
@@ -25,7 +25,7 @@ pub(crate) enum Stored {
 }
 
 impl Stored {
-    /// By which IAM knows it: without version and label.
+    /// The ARN for IAM, without version and label.
     pub(crate) fn plain_arn(&self) -> String {
         match self {
             Self::Secret { arn, .. } => arn.clone(),
@@ -34,7 +34,7 @@ impl Stored {
     }
 }
 
-/// The ARN of a secret of Secrets Manager, in the form that ECS has it too, or of an SSM parameter.
+/// The ARN of a secret of Secrets Manager, in the form of ECS, or of an SSM parameter.
 ///
 /// Sources: ECS developer guide, "Pass Secrets Manager secrets through Amazon ECS environment
 /// variables"; SSM API reference, `GetParameter`.
@@ -42,13 +42,13 @@ impl Stored {
 pub(crate) struct SecretArn {
     word: String,
     stored: Stored,
-    /// The member of the stored JSON object that is meant.
+    /// The key in the stored JSON object.
     json_key: Option<String>,
 }
 
 impl SecretArn {
-    /// `None` for a word that is an ARN of neither service; `Some` error for one that should be,
-    /// and is not.
+    /// `None` for a word that is an ARN of neither service; an error for one that should be, and is
+    /// invalid.
     pub(crate) fn parse(word: &str) -> Option<Result<Self, InvalidSecretArn>> {
         let parts: Vec<&str> = word.splitn(6, ':').collect();
         let (invalid, read): (_, fn(&str, &str, &str) -> _) = match parts[..] {
@@ -72,8 +72,8 @@ impl SecretArn {
         &self.stored
     }
 
-    /// What is meant of the stored text, without white space around it: a text that came out of a
-    /// file ends in a line break.
+    /// The chosen part of the stored text, without white space around it, since a text from a file
+    /// ends in a line break.
     pub(crate) fn pick(&self, text: &str) -> Result<String, Unfit> {
         let member = match &self.json_key {
             None => None,
@@ -92,15 +92,15 @@ impl SecretArn {
     }
 }
 
-/// The ARN as it was written.
+/// The ARN, as written in the setting.
 impl fmt::Display for SecretArn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.word)
     }
 }
 
-/// `secret:<name>`, and up to three things more, each of which may be empty: JSON key, version
-/// stage, version id.
+/// `secret:<name>`, and up to three further parts that may be empty: JSON key, version stage,
+/// version id.
 fn secret(word: &str, region: &str, resource: &str) -> Option<SecretArn> {
     let mut parts = resource.split(':');
     let name = (parts.next()? == "secret").then(|| parts.next())??;
@@ -116,7 +116,7 @@ fn secret(word: &str, region: &str, resource: &str) -> Option<SecretArn> {
     Some(SecretArn { word: word.to_owned(), stored, json_key: more(0) })
 }
 
-/// `parameter/<name>`, and perhaps a version or label of it.
+/// `parameter/<name>`, and optionally a version or label.
 fn parameter(word: &str, region: &str, resource: &str) -> Option<SecretArn> {
     let path = resource.strip_prefix("parameter/")?;
     let (name, selector) = path.split_once(':').unwrap_or((path, "1"));
@@ -137,41 +137,41 @@ fn is_name(text: &str, more: &str) -> bool {
     !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || more.contains(c))
 }
 
-/// Why an ARN names no secret. It may be anything, so it is not shown.
+/// The reason for which an ARN names no secret. The text is not shown, since it may be anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum InvalidSecretArn {
     #[error(
-        "what begins like the ARN of a secret must be one, as in \
-         arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf, which json-key, \
+        "the ARN of a secret must have the form \
+         arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf; json-key, \
          version-stage and version-id may follow, as in …:orders-AbCdEf:token::"
     )]
     Secret,
     #[error(
-        "what begins like the ARN of a parameter must be one, as in \
+        "the ARN of a parameter must have the form \
          arn:aws:ssm:eu-west-1:123456789012:parameter/orders/token"
     )]
     Parameter,
 }
 
-/// Why a stored text is not what its ARN says.
+/// The reason for which a stored text does not fit its ARN.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Unfit {
-    #[error("what is stored is no JSON object, so a json-key finds nothing in it")]
+    #[error("the stored text is not a JSON object, so remove the json-key or store an object")]
     NoObject,
     #[error("the stored JSON object has no `{}`", .0.escape_debug())]
     Lacks(String),
-    #[error("`{}` of the stored JSON object is no text", .0.escape_debug())]
+    #[error("`{}` of the stored JSON object is not a text", .0.escape_debug())]
     NoTextIn(String),
-    #[error("what is stored is empty")]
+    #[error("the stored text is empty")]
     Empty,
 }
 
-/// Why a text could not be fetched.
+/// The reason for which a text could not be fetched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FetchError {
-    /// The service's own, or a word for what became of the request.
+    /// The service's error code, or a word for the failure of the request.
     pub(crate) code: String,
-    /// What to do about it, where that is known.
+    /// The remedy, if it is known.
     pub(crate) remedy: Option<String>,
 }
 

@@ -153,7 +153,7 @@ async fn what_cannot_be_fetched_or_used_fails_at_start_with_all_the_rest() {
             format!("arn:aws:secretsmanager:{REGION}:123456789012:secret:{}", Uuid::new_v4());
         let lost_parameter =
             format!("arn:aws:ssm:{REGION}:123456789012:parameter/{}", Uuid::new_v4());
-        let none = "there is none with this ARN, or not in this version";
+        let none = "nothing is stored at this ARN, or not in this version";
         let headers = json!({
             "X-A": binary, "X-B": format!("{secret}:Token::"), "X-C": format!("{secret}:list::"), "X-D": plain,
             "X-E": lost, "X-F": lost_parameter, "X-G": format!("{plain}:token::"), "X-H": format!("{secret}::AWSPREVIOUS:"),
@@ -170,14 +170,14 @@ async fn what_cannot_be_fetched_or_used_fails_at_start_with_all_the_rest() {
         let expected = [
             "Error: 10 settings are invalid:".to_owned(),
             "REQUEUE_CONCURRENCY is `0`: allowed is a whole number from 1 to 1000".to_owned(),
-            format!("REQUEUE_HEADERS has `X-A`: {binary}: SecretBinary: it holds no text: store it as SecretString"),
+            format!("REQUEUE_HEADERS has `X-A`: {binary}: SecretBinary: it has no text: store it as SecretString"),
             format!("REQUEUE_HEADERS has `X-B`: {secret}:Token::: the stored JSON object has no `Token`"),
-            format!("REQUEUE_HEADERS has `X-C`: {secret}:list::: `list` of the stored JSON object is no text"),
+            format!("REQUEUE_HEADERS has `X-C`: {secret}:list::: `list` of the stored JSON object is not a text"),
             "REQUEUE_HEADERS has `X-D`: invalid value of header x-d".to_owned(),
             format!("REQUEUE_HEADERS has `X-E`: {lost}: ResourceNotFoundException: {none}"),
             format!("REQUEUE_HEADERS has `X-F`: {lost_parameter}: ParameterNotFound: {none}"),
             format!(
-                "REQUEUE_HEADERS has `X-G`: {plain}:token::: what is stored is no JSON object, so a json-key finds nothing in it"
+                "REQUEUE_HEADERS has `X-G`: {plain}:token::: the stored text is not a JSON object, so remove the json-key or store an object"
             ),
             format!("REQUEUE_HEADERS has `X-H`: {secret}::AWSPREVIOUS:: ResourceNotFoundException: {none}"),
             "REQUEUE_SIGNING_SECRET number 1 is invalid: a signing secret must be base64 after whsec_, with its padding".to_owned(),
@@ -216,7 +216,7 @@ async fn refused(status: u16, answer: &'static str) -> String {
 
 #[tokio::test]
 async fn a_refusal_names_what_the_role_needs() {
-    const KMS: &str = "the KMS key with which it is encrypted must be enabled, and the role needs kms:Decrypt on that key";
+    const KMS: &str = "its KMS key must be enabled, and the role needs kms:Decrypt on that key";
     for (status, answer, code, secret, parameter) in [
         (
             400,
@@ -266,7 +266,7 @@ async fn a_service_that_does_not_answer_holds_up_the_start_for_a_bounded_time() 
         (
             absent,
             &anonymous,
-            "RequestNotBuilt: there may be no AWS credentials in the environment".to_owned(),
+            "RequestNotBuilt: set AWS credentials in the environment, if there are none".to_owned(),
         ),
     ] {
         let settings = [&endpoints(url), more, &[("REQUEUE_HEADERS", headers.as_str())]].concat();

@@ -58,8 +58,9 @@ async fn started_by_hand_it_says_how_to_try_it() {
     let Output { status, stderr, .. } = by_hand.await.unwrap();
     let said = String::from_utf8(stderr).unwrap();
     assert_eq!(status.code(), Some(1), "{said}");
-    let remedy = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts this program; to try it, run `requeue serve --function PATH` or `cargo lambda watch`. \
-                  Delivery to a URL as by `requeue-lambda` can also be tried by `requeue invoke EVENT.json`";
+    let remedy = "AWS_LAMBDA_RUNTIME_API is not set: Lambda starts this program; to try it, run \
+                  `requeue serve --function PATH` or `cargo lambda watch`. Delivery to a URL as by \
+                  `requeue-lambda` can also be tried by `requeue invoke EVENT.json`";
     assert!(said.contains(remedy), "{said}");
 }
 
@@ -91,7 +92,7 @@ async fn a_link_local_target_and_the_runtime_api_are_refused_unless_they_are_all
             "{output}"
         );
         assert!(
-            output.contains("; REQUEUE_ALLOW_LINK_LOCAL=true allows it")
+            output.contains("; set REQUEUE_ALLOW_LINK_LOCAL=true to allow it")
                 && !output.contains("canary"),
             "{output}"
         );
@@ -121,7 +122,7 @@ async fn a_proxy_of_another_kind_is_refused_where_it_would_be_asked() {
             assert_eq!(code, Some(1), "{output}");
             assert!(
                 output.contains(
-                    "HTTPS_PROXY is not the URL of an HTTP proxy: set it as http://host:port"
+                    "HTTPS_PROXY is not the URL of an HTTP proxy: set it to http://host:port"
                 ),
                 "{output}"
             );

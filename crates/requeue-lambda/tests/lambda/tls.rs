@@ -174,7 +174,7 @@ async fn the_root_certificates_are_those_of_a_file_or_of_a_directory() {
     for named in [
         "no root certificate for the https target",
         "/nonexistent/roots.pem",
-        "SSL_CERT_FILE and SSL_CERT_DIR",
+        "SSL_CERT_FILE or SSL_CERT_DIR",
     ] {
         assert!(output.contains(named), "{named}: {output}");
     }
