@@ -1,8 +1,8 @@
-//! Bodies to feed benchmarks with.
+//! Bodies for benchmarks.
 
 use std::fmt::Write as _;
 
-/// A JSON object of about this size, with many members.
+/// A JSON object of about this size, with many fields.
 pub fn object(size: usize) -> String {
     let mut text = String::from("{\"orderId\":\"A-1\"");
     for n in 0.. {

@@ -1,4 +1,4 @@
-//! A certificate of its own making, for a server on loopback.
+//! A self-signed certificate for a server on loopback.
 
 use std::sync::Arc;
 
@@ -10,19 +10,19 @@ use tokio_rustls::rustls::server::WebPkiClientVerifier;
 use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 
 pub struct Certificate {
-    /// The server's side of it.
+    /// The server's TLS configuration.
     pub acceptor: TlsAcceptor,
-    /// What whoever is to trust it needs.
+    /// The root certificate for clients.
     pub pem: String,
 }
 
 impl Certificate {
-    /// For `name`, on connections that may speak `protocols`.
+    /// Makes a certificate for `name`, on connections that may use `protocols`.
     pub fn new(name: &str, protocols: &[&[u8]]) -> Self {
         Self::verifying(WebPkiClientVerifier::no_client_auth(), name, protocols)
     }
 
-    /// The same, where `clients` says which certificates clients have to show.
+    /// As [`new`](Self::new); `clients` sets the certificates that clients must have.
     pub fn verifying(
         clients: Arc<dyn ClientCertVerifier>,
         name: &str,

@@ -1,4 +1,4 @@
-//! Chance in tests: every number follows from a seed.
+//! Random numbers for tests: every number follows from a seed.
 
 use std::sync::{Arc, Mutex};
 
@@ -6,12 +6,12 @@ use rand::distr::uniform::SampleUniform;
 use rand::rngs::SmallRng;
 use rand::{RngExt as _, SeedableRng as _};
 
-/// One sequence of numbers; a clone goes on with the same.
+/// One sequence of numbers; a clone continues the same sequence.
 #[derive(Clone)]
 pub struct Dice(Arc<Mutex<SmallRng>>);
 
 impl Dice {
-    /// The dice of one actor: what others roll changes nothing for it.
+    /// The dice of one actor. The rolls of other actors do not affect them.
     pub fn of(seed: u64, actor: u64) -> Self {
         let seed =
             seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) ^ actor.wrapping_mul(0xD1B5_4A32_D192_ED03);
@@ -27,7 +27,7 @@ impl Dice {
         self.draw(|numbers| numbers.random_range(from..=to))
     }
 
-    /// Whether something happens that does so many times in a thousand.
+    /// Whether an event happens that has this chance in a thousand.
     pub fn happens(&self, permille: u64) -> bool {
         self.roll(0, 999) < permille
     }

@@ -1,12 +1,12 @@
-//! What Lambda itself sets for a function's process.
+//! The environment variables of Lambda for a function's process.
 
 use std::ffi::OsStr;
 use std::process::Stdio;
 
 use tokio::process::Command;
 
-/// A process with that alone, for which the Runtime API is at `runtime_api`. It ends when it is
-/// dropped.
+/// A process with only these variables and the Runtime API at `runtime_api`. Dropping it ends the
+/// process.
 pub fn process(binary: impl AsRef<OsStr>, runtime_api: String) -> Command {
     let mut command = Command::new(binary);
     command

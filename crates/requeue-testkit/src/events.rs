@@ -1,17 +1,17 @@
-//! Events as Lambda's poller hands them over.
+//! Events in the form of Lambda's poller.
 
 use std::time::SystemTime;
 
 use bytes::Bytes;
 
-/// So many messages, each with a body of about this length, sent now.
+/// This many messages, sent now, each with a body of about this length.
 pub fn event(count: usize, body_len: usize) -> Bytes {
     let now =
         SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).expect("after 1970").as_millis();
     event_of(count, body_len, now)
 }
 
-/// The same of another time, in milliseconds since the epoch.
+/// As [`event`], sent at this time in milliseconds since the epoch.
 pub fn event_of(count: usize, body_len: usize, sent: u128) -> Bytes {
     let records: Vec<String> = (0..count).map(|n| record(n, body_len, sent)).collect();
     Bytes::from(format!(r#"{{"Records":[{}]}}"#, records.join(",")))

@@ -34,8 +34,7 @@ impl Server {
         Self::over(None, answer).await
     }
 
-    /// The same over TLS if there is an acceptor, and over HTTP/2 if it and the client agree on
-    /// that.
+    /// As [`start`](Self::start), over TLS if there is an acceptor, and over HTTP/2 if it and the client agree.
     pub async fn over<A, F>(tls: Option<TlsAcceptor>, answer: A) -> Self
     where
         A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
@@ -50,7 +49,8 @@ impl Server {
             let mut connections = tokio::task::JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
                 count.fetch_add(1, Ordering::SeqCst);
-                // Or an answer waits for the acknowledgement of what TLS wrote before it.
+                // Otherwise a response waits for the acknowledgement of the bytes that TLS wrote
+                // before it.
                 let _ = stream.set_nodelay(true);
                 let (tls, answer) = (tls.clone(), answer.clone());
                 connections.spawn(async move {
@@ -58,7 +58,8 @@ impl Server {
                         let answered = answer(request);
                         async move { Ok::<_, Infallible>(answered.await) }
                     });
-                    // A client that goes away, or does not trust us, is no failure of the test.
+                    // If a client disconnects, or does not trust the certificate, the test does not
+                    // fail.
                     let Some(tls) = tls else {
                         let _ = http1::Builder::new()
                             .serve_connection(TokioIo::new(stream), service)
@@ -80,7 +81,7 @@ impl Server {
         Self { address, scheme, accepted, accepting }
     }
 
-    /// How many connections it accepted.
+    /// The number of accepted connections.
     pub fn accepted(&self) -> usize {
         self.accepted.load(Ordering::SeqCst)
     }
@@ -104,7 +105,7 @@ impl Drop for Server {
     }
 }
 
-/// An answer without a body.
+/// A response without a body.
 pub fn status(status: StatusCode) -> Response<Full<Bytes>> {
     let mut response = Response::new(Full::default());
     *response.status_mut() = status;

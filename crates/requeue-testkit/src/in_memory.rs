@@ -14,10 +14,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::DuplexStream;
 use tower::Service;
 
-/// How many bytes may be written that the other side has not read.
+/// The largest number of unread bytes.
 pub const BUFFER: usize = 64 * 1024;
 
-/// A connector whose server talks over a pipe.
+/// A connector to a server behind a pipe.
 #[derive(Clone)]
 pub struct InMemory {
     accept: Arc<dyn Fn(DuplexStream) + Send + Sync>,
@@ -25,7 +25,7 @@ pub struct InMemory {
 }
 
 impl InMemory {
-    /// Each connection is served by a task of `talk`.
+    /// Each connection runs a task of `talk`.
     pub fn raw<F: Future + Send + 'static>(
         talk: impl Fn(DuplexStream) -> F + Send + Sync + 'static,
     ) -> Self
@@ -95,7 +95,7 @@ impl Write for Pipe {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        // As TLS does, which says that it closes.
+        // TLS announces the end of a connection, too.
         let _ = ready!(Pin::new(&mut self.stream).poll_write(context, b"."));
         Pin::new(&mut self.stream).poll_shutdown(context)
     }

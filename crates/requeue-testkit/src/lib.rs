@@ -1,5 +1,5 @@
-//! Test tools that several suites share: servers, certificates, processes, events, what was logged.
-//! It knows nothing of Requeue, so that the library's own tests can use it.
+//! Test tools that several suites share: servers, certificates, processes, events and captured
+//! logs. They know nothing of Requeue, so the library's own tests can use them.
 
 #![allow(missing_docs, clippy::missing_panics_doc, clippy::must_use_candidate, reason = "tests")]
 #![allow(

@@ -1,4 +1,4 @@
-//! What is logged while a test listens.
+//! Captures the log during a test.
 
 use std::cell::RefCell;
 use std::fmt::{self, Write as _};
@@ -7,8 +7,7 @@ use std::sync::{Arc, Mutex, Once};
 use tracing::field::{Field, Visit};
 use tracing::span;
 
-/// Everything that is logged: all of this crate's, and what others log at the level that a function
-/// has by default.
+/// The captured log: all events of this crate, and those of others at a function's default level.
 #[derive(Clone, Default)]
 pub struct Log(Arc<Mutex<String>>);
 
@@ -16,7 +15,7 @@ thread_local! {
     static LISTENING: RefCell<Option<Log>> = const { RefCell::new(None) };
 }
 
-/// Once before anything is logged.
+/// Runs once, before the first event.
 pub fn install() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -31,7 +30,7 @@ impl Log {
         Listening
     }
 
-    /// All that was heard since the last time.
+    /// Takes the events since the last call.
     pub fn take(&self) -> String {
         std::mem::take(&mut self.0.lock().expect("no panic while it is held"))
     }
@@ -49,8 +48,8 @@ impl Drop for Listening {
     }
 }
 
-/// The one subscriber of all tests: a subscriber for each thread might come too late for an event
-/// that another thread met first.
+/// The one subscriber of all tests. A subscriber for each thread could miss an event that another
+/// thread met first.
 struct Listener;
 
 impl Listener {
@@ -69,7 +68,7 @@ impl Listener {
 struct Fields(String);
 
 impl Visit for Fields {
-    /// As it is: to escape what could forge a line is not left to whoever prints it.
+    /// Unchanged: the code that logs a value has to escape it.
     fn record_str(&mut self, field: &Field, value: &str) {
         write!(self.0, " {}=\"{value}\"", field.name()).expect("a string takes everything");
     }

@@ -1,15 +1,14 @@
-//! Emulators and programs that Rust alone does not bring; `tests/run` starts and installs them.
+//! Emulators and programs that are not Rust packages; `tests/run` installs and starts them.
 
 use std::io::{Write, stderr};
 use std::thread;
 
 /// The value of a variable that `tests/run` sets: an endpoint or a program. Without it, the test
-/// that asks is to end at once: it is named as skipped, and fails where `REQUEUE_TEST_REQUIRE_TOOLS`
-/// is set.
+/// must end at once. It is reported as skipped, and fails if `REQUEUE_TEST_REQUIRE_TOOLS` is set.
 ///
 /// # Panics
 ///
-/// In `tests/run`, when the variable is not set.
+/// If `tests/run` runs the test, and the variable is not set.
 pub fn tool(variable: &str) -> Option<String> {
     let value = std::env::var(variable).ok();
     if value.is_none() {
@@ -18,7 +17,7 @@ pub fn tool(variable: &str) -> Option<String> {
             "{variable} is not set, and REQUEUE_TEST_REQUIRE_TOOLS is"
         );
         let test = thread::current().name().unwrap_or("a test").to_owned();
-        // Not by `eprintln!`, whose text is shown for failed tests only.
+        // Not with `eprintln!`, because its text is shown only for failed tests.
         let _ = writeln!(stderr(), "SKIPPED {test}: {variable} is not set; run `tests/run rust`");
     }
     value

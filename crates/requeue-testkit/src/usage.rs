@@ -1,11 +1,11 @@
-//! What a process has of the machine, and whether that grows.
+//! The memory and descriptors of a process, and whether they grow.
 
 use std::fs;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-/// How long a test is to watch: 20 s, or what is asked for.
+/// The time to watch a process: 20 s, or the value of a variable.
 pub fn duration() -> Duration {
     let asked = std::env::var("REQUEUE_TEST_SOAK_SECONDS").ok();
     Duration::from_secs(asked.map_or(20, |secs| secs.parse().expect("a number of seconds")))
@@ -28,8 +28,7 @@ impl Usage {
     }
 }
 
-/// Watches a process until the end: what it has in the last quarter is hardly more than what it had
-/// in the second.
+/// Watches a process until the end. In the last quarter it may use hardly more than in the second.
 pub async fn stays_flat(pid: u32, end: Instant) {
     let every = end.saturating_duration_since(Instant::now()) / 80;
     let mut samples = Vec::new();

@@ -38,7 +38,7 @@ pub trait Bank: Send + Sync + 'static {
     ) -> impl Future<Output = Result<(), BankError>> + Send;
 }
 
-/// Why the bank did not charge.
+/// The reason for which the bank did not charge.
 pub enum BankError {
     TooManyRequests { retry_after: Duration },
     Declined,

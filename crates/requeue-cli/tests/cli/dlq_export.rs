@@ -80,8 +80,8 @@ async fn what_is_open_already_is_written_into_behind_what_is_there() {
 async fn a_device_is_written_into_and_stays() {
     let world = World::filled("annotate").await;
     let directory = directory("export-device");
-    // Only root can make these; without them there are those of the machine, which nobody else can
-    // harm.
+    // Only root can create these. Other users test with those of the machine, which they cannot
+    // write to.
     let null = directory.join("null");
     let null = if made("mknod", &[text(&null), "c", "1", "3"]) {
         null

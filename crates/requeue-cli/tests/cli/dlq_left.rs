@@ -45,7 +45,7 @@ impl World {
         message.set_message_deduplication_id(deduplication).send().await.unwrap();
     }
 
-    /// What was brought back, by group and in order.
+    /// The redriven messages, by group and in order.
     fn back_by_group(&self) -> BTreeMap<String, Vec<u64>> {
         let mut groups: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         for message in self.back() {
@@ -123,7 +123,7 @@ async fn what_follows_an_unchosen_message_of_its_fifo_group_is_brought_back() {
 
 #[tokio::test]
 async fn unchosen_messages_in_between_keep_back_nothing_as_long_as_they_are_fewer_than_ten() {
-    // Of each four in a group one stays: nine of 36.
+    // One of each four messages in a group stays: nine of 36.
     let class = |at: usize| if at % 12 < 3 { "non-retryable" } else { "temporary" };
     let world = world(".fifo", (0..108).map(|at| (["a", "b", "c"][at % 3], class(at)))).await;
     let (run, redriven) = world.json(&["redrive", "--class", "temporary", "--yes"]).await;
@@ -169,7 +169,7 @@ async fn what_is_behind_ten_unchosen_messages_of_its_fifo_group_is_told() {
     let peek = world.dlq(&["peek", "--class", "temporary"]).await;
     assert!(peek.stderr.contains(FIFO_GROUP) && peek.stdout.is_empty(), "{peek:?}");
 
-    // As the note says.
+    // The remedy in the note.
     let elsewhere = world.sqs.create_queue("elsewhere.fifo", [("FifoQueue", "true")]).unwrap();
     let to = world.url(&elsewhere);
     let run = world.dlq(&["redrive", "--class", "non-retryable", "--to", &to, "--yes"]).await;
@@ -346,7 +346,7 @@ async fn of_two_commands_at_once_none_claims_more_than_is_true() {
         assert_eq!(run.status == 0, redriven["complete"] == true, "{run:?}");
         assert_eq!(run.status == 0, redriven["notReached"] == json!({}), "{run:?}");
     }
-    // Whoever ends last has seen that nothing is left.
+    // The command that ends last has seen an empty queue.
     assert!(one.status == 0 || other.status == 0, "{one:?} {other:?}");
     let held = world.sqs.messages(&world.queue).unwrap();
     let mut firsts: Vec<_> = held

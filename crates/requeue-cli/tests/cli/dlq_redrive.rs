@@ -161,7 +161,8 @@ async fn a_fresh_budget_is_given_also_after_the_tenth_redrive() {
     assert_eq!(world.handled().await, [], "without it nothing restarts any more");
 }
 
-/// What becomes of the first entry of the second request, which is the first that has several.
+/// The result of the first entry in the second request, which is the first request with several
+/// entries.
 fn entry(
     operation: &'static str,
     outcome: EntryOutcome,
@@ -175,7 +176,7 @@ fn entry(
     }
 }
 
-/// What goes wrong, how many are in each queue then, and what is said.
+/// A fault, the number of messages in each queue after it, and the output.
 type Story = (Box<dyn Fn(&str, u64) -> Fault + Send + Sync>, (usize, usize), &'static str);
 
 #[tokio::test]

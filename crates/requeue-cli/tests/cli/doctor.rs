@@ -32,7 +32,7 @@ fn a_deployment_is_named_by_its_function_or_its_queue_and_not_by_both() {
 
 #[test]
 fn what_keeps_it_from_looking_is_told_with_the_remedy() {
-    // Nobody listens there any more.
+    // No server listens there any more.
     let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
     let endpoint = format!("http://{address}");
     let with_endpoint: Vec<_> =
@@ -95,7 +95,7 @@ impl Alone {
     }
 
     fn doctor(&self, options: &[&str], output: Stdio) -> (i32, String, String) {
-        // Nobody listens there any more.
+        // No server listens there any more.
         let nobody = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
         let run = Command::new(env!("CARGO_BIN_EXE_requeue"))
             .args(["doctor", "--queue-url", &self.queue.url_at(&self.server.url())])

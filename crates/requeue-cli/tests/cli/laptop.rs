@@ -139,7 +139,7 @@ fn a_secret_that_is_named_and_cannot_be_fetched_is_told_before_any_message_is_to
     let headers = format!(r#"{{"Authorization": "Bearer {ARN}"}}"#);
     let variables = [
         ("REQUEUE_HEADERS", headers.as_str()),
-        // Nobody listens on the port of tcpmux.
+        // No server listens on the port of tcpmux.
         ("AWS_ENDPOINT_URL", "http://127.0.0.1:1"),
         ("AWS_ACCESS_KEY_ID", "test"),
         ("AWS_SECRET_ACCESS_KEY", "test"),

@@ -21,7 +21,7 @@ const VISIBILITY: Duration = Duration::from_secs(360);
 /// Shorter than any wait that it shall tell from none.
 const POLL: Duration = Duration::from_secs(5);
 
-/// What the function is told, and the queue.
+/// The settings of the function and of the queue.
 struct Setting<'a> {
     document: &'a str,
     strategy: Strategy,
@@ -30,8 +30,7 @@ struct Setting<'a> {
     failure: &'a Failure,
 }
 
-/// What happened to one message, with the names of the JSON; and its age in seconds when it was
-/// last called, and when it had left the queue.
+/// The counts of one message, with the names of the JSON, and its age in seconds at its end.
 async fn live(setting: &Setting<'_>) -> (Value, u64, u64) {
     let Setting { document, strategy, max_receive_count, failure, .. } = *setting;
     let clock = Clock::starting_at(std::time::UNIX_EPOCH + Duration::from_secs(1_800_000_000));

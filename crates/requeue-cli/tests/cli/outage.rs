@@ -1,5 +1,5 @@
-//! What an outage costs a service, with and without protection: the command itself, a fifth of its
-//! default size.
+//! The cost of an outage for a service, with and without protection: runs the command at a fifth of
+//! its default size.
 
 use serde_json::Value;
 

@@ -69,7 +69,7 @@ fn the_settings_are_those_of_the_code() {
     let count = page.lines().filter(|line| line.starts_with("| `REQUEUE_")).count();
     assert_eq!(count, documented.len(), "a setting has two rows");
 
-    // What the command says of a value that none of them takes.
+    // The command's error for an invalid value.
     let variables: Vec<(&str, &str)> = shown.iter().map(|row| (row[0].as_str(), "?")).collect();
     let refused = requeue_with(&variables, &["invoke", "events/single.json"]).stderr;
     assert!(!refused.contains("is unknown"), "{refused}");

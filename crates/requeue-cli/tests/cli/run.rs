@@ -42,8 +42,8 @@ fn run(input: &str, arguments: &[&str], variables: &[(&str, &str)]) -> Run {
     let mut child = Command::new(env!("CARGO_BIN_EXE_requeue"))
         .args(arguments)
         .env_clear()
-        // Some networks answer for the address of the metadata service, and the SDK logs such an
-        // answer.
+        // Some networks respond for the address of the metadata service, and the SDK logs such a
+        // response.
         .env("AWS_EC2_METADATA_DISABLED", "true")
         .envs(variables.iter().copied())
         .current_dir(repository(""))

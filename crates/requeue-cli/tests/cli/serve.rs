@@ -38,7 +38,7 @@ impl Served {
         Self { child, lines, endpoint, sqs, queue }
     }
 
-    /// Status line and headers of the answer to this body.
+    /// Status line and headers of the response to this body.
     fn post(&self, body: &str) -> String {
         let host = address(&self.endpoint);
         said(
@@ -56,8 +56,7 @@ fn address(url: &str) -> &str {
     url.strip_prefix("http://").unwrap().split('/').next().unwrap()
 }
 
-/// What is answered to a request that goes on like this after its first line, as far as the
-/// connection is not broken.
+/// The response to a request with this text after its first line, as far as the endpoint sends it.
 fn said(url: &str, rest: &str) -> String {
     let mut stream = TcpStream::connect(address(url)).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -194,8 +193,8 @@ fn only_requests_to_this_machine_and_of_a_bounded_size_are_read() {
         }
         let large = said(url, "host: localhost\r\ncontent-length: 300000000\r\n\r\n");
         assert!(large.starts_with("HTTP/1.1 413 "), "{url}: {large}");
-        // Without a length it ends where the bound is; the answer may be lost with the rest of the
-        // body.
+        // Without a length, the request ends at the bound; the response may be lost with the rest
+        // of the request.
         let chunk = format!("100000\r\n{}\r\n", "x".repeat(0x10_0000));
         let endless = said(
             url,

@@ -49,7 +49,7 @@ fn no_command_panics_when_its_output_cannot_be_written() {
         let (reader, writer) = std::io::pipe().unwrap();
         drop(reader);
         let (status, said) = run_into(writer, arguments);
-        // As the shell has it for SIGPIPE.
+        // The shell's status for SIGPIPE.
         assert_eq!(status, Some(141), "{arguments:?}: {said}");
         assert!(!said.contains("error") && !said.contains("panic"), "{arguments:?}: {said}");
     }

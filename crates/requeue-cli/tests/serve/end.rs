@@ -65,7 +65,7 @@ fn a_signal_ends_the_function_and_what_it_has_started() {
             assert_eq!(served.status(), Some(status));
             assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
             let left = || processes.iter().any(|process| runs(process));
-            // Whoever inherits them reaps them.
+            // Their new parent reaps them.
             while left() && begun.elapsed() < Duration::from_secs(10) {
                 std::thread::sleep(Duration::from_millis(20));
             }

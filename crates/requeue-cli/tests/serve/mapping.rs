@@ -11,7 +11,7 @@ const POLICY: (&str, &str) =
 fn the_retries_of_a_handler_are_seen() {
     let function = function::command();
     let words: Vec<&str> = ["--"].into_iter().chain(function.iter().map(String::as_str)).collect();
-    // Of the user's shell; there is no such endpoint on loopback.
+    // A variable of the user's shell; no such endpoint exists on loopback.
     let fips = ("AWS_USE_FIPS_ENDPOINT", "true");
     let dual_stack = ("AWS_USE_DUALSTACK_ENDPOINT", "true");
     let mut served = Served::start(&words, &[POLICY, fips, dual_stack]);
@@ -25,7 +25,7 @@ fn the_retries_of_a_handler_are_seen() {
         let line = served.line(said);
         assert!(line.len() <= 80 && line.ends_with(" ms"), "{line}");
     }
-    // A copy that says why, since the dead-letter mode is that of the template.
+    // A copy with the reason, since the dead-letter mode is that of the template.
     served.send(&[r#"{"failures":0}"#]);
     served.line("#4 1 message: 1 deleted, 1 copy in 10 s, ");
 }

@@ -12,7 +12,7 @@ fn a_new_build_takes_the_place_of_an_idle_one() {
     served.send(&["ok-1"]);
     served.line("1| starts first");
     served.line("#1 1 message: 1 deleted, ");
-    // As while it is linked.
+    // The state during linking.
     fs::remove_file(&path).unwrap();
     let meanwhile = served.rest(Duration::from_secs(1));
     assert!(meanwhile.is_empty(), "{meanwhile:?}");

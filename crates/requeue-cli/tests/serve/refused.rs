@@ -11,7 +11,7 @@ fn a_function_that_cannot_be_started_is_refused_with_the_remedy() {
     let root = repository("");
     let (file, directory) = (root.join("Cargo.toml"), root.join("src"));
     let foreign = program("foreign", "");
-    // The head of an ELF program for a machine that nobody has.
+    // The head of an ELF program for a machine that is not in use.
     let mut elf = b"\x7fELF\x02\x01\x01".to_vec();
     elf.resize(64, 0);
     elf[18] = 8;

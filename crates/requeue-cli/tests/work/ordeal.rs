@@ -14,7 +14,7 @@ use crate::shop::{Call, Shop};
 
 struct Ordeal {
     messages: usize,
-    /// Of each signal.
+    /// Runs for each signal.
     signals: usize,
 }
 
@@ -40,7 +40,7 @@ impl Ordeal {
         let begun = Instant::now();
         let settings = [("REQUEUE_CONCURRENCY", "40"), ("REQUEUE_DEAD_LETTER", "redrive")];
         let mut proxies = Vec::new();
-        // What killed processes had in hand.
+        // The unfinished messages of killed processes.
         let mut lost = Vec::new();
         for at in 0..2 * self.signals {
             let proxy = Proxy::start(endpoint).await;

@@ -83,7 +83,7 @@ async fn told_to_end_it_lets_handlers_finish_and_told_twice_it_does_not() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_closed_terminal_ends_it_in_peace_unless_it_was_started_to_ignore_that() {
-    // What the tests themselves were started to ignore, as by `nohup`, a shell cannot undo.
+    // A shell cannot undo signals that the tests were started to ignore, as by `nohup`.
     let deaf = "trap '' HUP; exec \"$@\"";
     let hearing = "exec env --default-signal=HUP \"$@\"";
     for (shell, ends) in [(hearing, true), (deaf, false)] {
@@ -110,7 +110,7 @@ async fn a_closed_terminal_ends_it_in_peace_unless_it_was_started_to_ignore_that
 #[tokio::test(flavor = "multi_thread")]
 #[cfg(target_os = "linux")]
 async fn told_to_end_before_it_has_begun_it_ends_in_peace() {
-    // Nobody listens there.
+    // No server listens there.
     let waiting = ["--wait-for-target", "300", "--target-url", "http://127.0.0.1:9/"];
     for (arguments, signal) in
         [(&waiting[..], "-TERM"), (&waiting, "-INT"), (&[], "-TERM"), (&[], "-INT")]

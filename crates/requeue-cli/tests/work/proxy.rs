@@ -27,7 +27,7 @@ pub struct Seen {
     handles: BTreeMap<String, String>,
 }
 
-/// Which of the copies of an original a message is; the original itself has no retries.
+/// The position of a copy among the copies of its original; the original itself has no retries.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Version {
     pub original: String,
@@ -61,7 +61,7 @@ impl Proxy {
 
 type Requests = Client<HttpConnector, Full<Bytes>>;
 
-/// Hands on a request and its answer; `None` when one side is gone.
+/// Forwards a request and its response; `None` if one side has disconnected.
 async fn pass(
     client: &Requests,
     endpoint: &str,
@@ -131,7 +131,7 @@ impl Seen {
         }
     }
 
-    /// What it was given and has not been told to be deleted.
+    /// Messages that it received and whose deletion it did not see.
     pub fn in_hand(&self) -> impl Iterator<Item = &Version> {
         self.received
             .iter()

@@ -118,7 +118,7 @@ impl Shop {
         stream::iter(sends).buffer_unordered(8).collect::<()>().await;
     }
 
-    /// As [`send`](Self::send), of which some may fail.
+    /// As [`send`](Self::send); some messages may fail.
     pub async fn try_send(&self, bodies: Vec<String>) {
         for body in bodies {
             let _ =
@@ -134,7 +134,7 @@ impl Shop {
         self.started(&command, settings)
     }
 
-    /// As [`worker`](Self::worker), by a command that ends in being one.
+    /// As [`worker`](Self::worker), started by another command that becomes the worker.
     pub fn started(&self, command: &[&str], settings: &[(&str, &str)]) -> Worker {
         let child = self.command(command, settings).spawn().unwrap();
         // Read all the while: a worker that cannot write its log waits.
@@ -231,7 +231,7 @@ fn number(body: &str) -> usize {
     usize::try_from(body["n"].as_u64().unwrap()).unwrap()
 }
 
-/// Answers `{"answer": "quota", "times": 2}` twice as it wishes, and accepts it then.
+/// Responds to `{"answer": "quota", "times": 2}` twice with a quota, and then accepts it.
 async fn answer(request: Request<Incoming>, calls: Calls) -> Response<Full<Bytes>> {
     let at = Instant::now();
     let header = |name| request.headers()[name].to_str().unwrap();

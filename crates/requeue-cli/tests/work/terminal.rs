@@ -1,5 +1,4 @@
-//! What somebody sees who starts it in a terminal, and what becomes of it when nobody reads what it
-//! says.
+//! The output of a worker in a terminal, and its behaviour if nobody reads the output.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -87,7 +86,7 @@ async fn a_log_that_nobody_reads_any_more_ends_no_worker() {
     shop.send((0..50).map(|n| format!(r#"{{"n":{n},"answer":"invalid"}}"#)).collect()).await;
     let worker = [env!("CARGO_BIN_EXE_requeue"), "work", "--queue-url", &shop.queue, "--drain"];
     let mut child = shop.command(&worker, &[("REQUEUE_DEAD_LETTER", "annotate")]).spawn().unwrap();
-    // As `head -1` does, of both.
+    // Like `head -1` for both streams.
     let mut log = child.stdout.take().unwrap();
     log.read_u8().await.unwrap();
     drop((log, child.stderr.take()));
@@ -130,7 +129,7 @@ async fn a_log_that_nobody_reads_for_a_while_holds_the_work_up_and_loses_nothing
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_second_signal_ends_a_worker_whose_log_nobody_reads() {
-    /// Of the 64 KiB of a pipe, so much is left that no ten messages can be told of.
+    /// Fills the 64 KiB of a pipe up to a rest that is too small for the lines of ten messages.
     const FILLED: usize = (64 << 10) - 1_500;
     let server = EmbeddedSqs::new(Clock::system()).serve(0).await.unwrap();
     for (signal, status) in [("-TERM", 143), ("-INT", 130)] {

@@ -1,5 +1,5 @@
-//! What the variables of HTTP delivery mean, alone and together, and what is said about those that
-//! mean nothing.
+//! The meaning of the variables of HTTP delivery, alone and together, and the errors for invalid
+//! ones.
 
 use super::*;
 use crate::http::Proxy;
@@ -350,7 +350,7 @@ mod named_secrets {
                     number(1, &of(ARN, "the stored text is empty")),
                 ],
             ),
-            // What is fetched is not looked through again.
+            // Fetched texts are not searched for ARNs.
             (ARN, "", Ok(OTHER), vec![]),
             ("", ARN, Ok(OTHER), vec![number(1, "a signing secret must begin with whsec_")]),
             (
@@ -483,7 +483,7 @@ mod named_secrets {
             "{http}"
         );
         assert!(http.contains("signing_secrets: [SigningSecret(…)]"), "{http}");
-        // What else is wrong with the same text is told.
+        // Other problems of the same text are reported too.
         let told =
             read(&format!(r#"{{"X-Key": "{ARN} '{PARAMETER}'"}}"#), &format!("{ARN} s3cret")).err();
         let expected = [

@@ -1,4 +1,4 @@
-//! Which words are ARNs of secrets, and what of a stored text they mean.
+//! The recognition of ARNs of secrets, and of the part of a stored text.
 
 use super::*;
 

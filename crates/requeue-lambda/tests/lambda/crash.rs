@@ -9,7 +9,7 @@ use requeue::embedded::Fault;
 use crate::runtime_api::Ended;
 use crate::stage::{Stage, TIMEOUT, UNPROTECTED};
 
-/// A batch whose first messages get an answer that fails them, while the others succeed.
+/// A batch whose first messages fail by their response, while the others succeed.
 struct Case {
     name: &'static str,
     is_fifo: bool,

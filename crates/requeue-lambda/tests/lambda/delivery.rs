@@ -1,4 +1,4 @@
-//! `requeue-lambda` and its HTTP target: each class of answer, and trouble with SQS itself.
+//! `requeue-lambda` and its HTTP target: each class of response, and failures of SQS.
 
 use std::time::{Duration, SystemTime};
 
@@ -198,8 +198,7 @@ async fn the_target_sees_the_same_bytes_on_every_attempt() {
     assert_eq!(json(&stage.messages()[0].body).unwrap()["retryCount"], 3);
 }
 
-/// What goes wrong with SQS, how many messages are then reported, and how many copies are in the
-/// queue.
+/// A fault of SQS, the number of reported messages, and the number of copies in the queue.
 #[tokio::test]
 async fn trouble_with_sqs_loses_nothing() {
     let refused = |position, sender_fault| {

@@ -31,7 +31,7 @@ server.listen(0, '127.0.0.1', () => console.log(server.address().port));
 pub struct Server {
     process: Child,
     pub url: String,
-    /// What it needs.
+    /// The permission that it needs.
     directory: Option<PathBuf>,
 }
 
@@ -170,7 +170,7 @@ async fn freeze(server: Server, freezes: &[Freeze], frozen: Duration, idle_timeo
 
 /// With the defaults of both sides.
 const BY_DEFAULT: [Freeze; 2] = [Freeze::Before, Freeze::Within(20)];
-/// Where the function keeps connections for longer than the server: only the second request helps.
+/// If the function keeps connections longer than the server, only the second request succeeds.
 const KEPT_TOO_LONG: [Freeze; 5] = [
     Freeze::Before,
     Freeze::Within(15),

@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 
 use crate::stage::{Stage, failed};
 
-/// Nobody is able to connect to it: its backlog is full, and nobody accepts.
+/// No client can connect to it: its backlog is full, and it accepts no connection.
 struct Deaf {
     address: SocketAddr,
     _backlog: Vec<TcpStream>,
@@ -38,7 +38,7 @@ impl Deaf {
     }
 }
 
-/// What hangs.
+/// The hanging step.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     ConnectToTarget,

@@ -17,11 +17,11 @@ use tokio::task::{JoinHandle, JoinSet};
 use crate::frozen::Server;
 use crate::stage::{Stage, TIMEOUT, UNPROTECTED, failed, json};
 
-/// By gzip, 100,000 bytes of JSON that would be a quota's if they were read.
+/// Compressed by gzip: 100,000 bytes of JSON that would mean a quota if they were decompressed.
 const BOMB: &str = "H4sIAAAAAAACA+3GsQ2DMBAAwFXQj+E+UyAKFL7FwhApkuXdKViC4q66HtlabVH6kzPK3KPletY9Shy/eq2f/zdzyy3GMsYEAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAvNYNbuXHKNGGAQA=";
 
-/// What the target does to a message, and what becomes of that: its class, whether it is given up,
-/// and the reason in the log. Which of two time-outs that end together says so is left open.
+/// A behaviour of the target, and its result: the class, whether the message is given up, and the
+/// reason in the log.
 const FATES: [(&str, &str, bool, &str); 16] = [
     ("silence", "temporary", false, " time"),
     ("a head that does not end", "temporary", false, "status 503"),
@@ -42,7 +42,7 @@ const FATES: [(&str, &str, bool, &str); 16] = [
     ("a delay without end", "rate-limit", true, "status 429"),
 ];
 
-/// Answers every message as its member `answer` says; `elsewhere` is where redirects point to.
+/// Responds to every message as its field `answer` says; redirects point to `elsewhere`.
 struct Target {
     address: SocketAddr,
     accepting: JoinHandle<()>,
@@ -237,7 +237,7 @@ async fn no_answer_costs_time_or_memory_or_is_followed_or_told() {
             assert!(log.lines().any(|line| of_it(&line)), "{answer}: {log}");
         }
         assert!(!log.contains("signing request"), "not even what the SDK redacts: {log}");
-        // As text, as the bytes of a `Debug`, and as base64.
+        // Searches for it as text, as the bytes of a `Debug`, and as base64.
         for told in ["canary", "99, 97, 110, 97, 114, 121", "whsec_", "v1,", "Y2FuYXJ5"] {
             assert!(!log.contains(told), "{told} in the log: {log}");
         }
@@ -270,7 +270,7 @@ async fn bodies_that_do_not_end_cost_no_more_memory_if_they_are_many() {
     );
 }
 
-/// Of many small objects, which take a hundred times their text once they are built.
+/// A body of many small objects, which take a hundred times their text in memory.
 #[tokio::test]
 async fn a_scope_in_the_body_costs_no_more_memory_than_none() {
     let body = format!(r#"{{"account":{{"id":7}},"all":[{}0]}}"#, r#"{"":0},"#.repeat(140_000));

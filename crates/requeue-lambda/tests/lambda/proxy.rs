@@ -20,7 +20,7 @@ const URL: &str = "https://orders.example/?canary-body-text";
 const USERINFO: &str = "us%20er:canary%40pass@";
 const AUTHORIZATION: &str = "Basic dXMgZXI6Y2FuYXJ5QHBhc3M=";
 
-/// What a proxy does once it has read the head of a `CONNECT`.
+/// The behaviour of a proxy after the head of a `CONNECT`.
 #[derive(Clone)]
 enum Manner {
     /// It connects to this address, whatever it is asked for.
@@ -111,7 +111,7 @@ fn path(target: &Target) -> &str {
     target.root.to_str().expect("a path in UTF-8")
 }
 
-/// Nobody listens on the port of tcpmux.
+/// No server listens on the port of tcpmux.
 const NOBODY: &str = "http://127.0.0.1:1";
 
 #[tokio::test]

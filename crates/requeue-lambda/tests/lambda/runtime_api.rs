@@ -17,7 +17,7 @@ use serde_json::Value;
 use tokio::process::{Child, Command};
 use tokio::sync::{Mutex as AsyncMutex, mpsc, oneshot};
 
-/// What each invocation continues: `Lineage` is how loop detection counts.
+/// The lineage of each invocation; Lambda's loop detection counts by `Lineage`.
 pub const TRACE: &str = "Root=1-5759e988-bd862e3fe1be46a994272793;Parent=53995c3f42cd8ad8;Sampled=0;Lineage=3:a87bd80c:1";
 
 /// How long a process may take to end by itself: many times what it needs.
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How an invocation ended.
 #[derive(Debug, PartialEq)]
 pub enum Ended {
-    /// The function answered.
+    /// The function responded.
     Response(Value),
     /// The function reported an error.
     Error(Value),

@@ -18,10 +18,10 @@ use uuid::Uuid;
 use crate::stage::{Stage, TIMEOUT};
 use crate::target::{NEW, OLD, OTHER, accepted};
 
-/// Not the region of the function: that of an ARN counts.
+/// The region of the ARN counts, not that of the function.
 const REGION: &str = "eu-west-1";
 
-/// What the emulators are asked to keep, under names of its own.
+/// The stored secrets of this test in the emulators, under unique names.
 struct Store {
     sdk: SdkConfig,
     url: String,
@@ -197,7 +197,7 @@ async fn what_cannot_be_fetched_or_used_fails_at_start_with_all_the_rest() {
 const SECRET: &str = "arn:aws:secretsmanager:eu-west-1:123456789012:secret:orders-AbCdEf";
 const PARAMETER: &str = "arn:aws:ssm:eu-west-1:123456789012:parameter/orders";
 
-/// Starts the function at a service that answers each request with this.
+/// Starts the function with a service that gives this response to each request.
 async fn refused(status: u16, answer: &'static str) -> String {
     let service = http::Server::start(move |_| async move {
         Response::builder().status(status).body(Full::from(answer)).unwrap()
@@ -257,7 +257,7 @@ async fn a_service_that_does_not_answer_holds_up_the_start_for_a_bounded_time() 
     let silent = silent.url();
     let headers =
         json!({"Authorization": format!("Bearer {SECRET}"), "X-Key": PARAMETER}).to_string();
-    // Nobody listens on the port of tcpmux.
+    // No server listens on the port of tcpmux.
     let absent = "http://127.0.0.1:1";
     let anonymous = [("AWS_ACCESS_KEY_ID", ""), ("AWS_EC2_METADATA_DISABLED", "true")];
     for (url, more, expected) in [

@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use crate::runtime_api::{Ended, Function};
 
-/// What a function may take, unless a test is about that.
+/// The timeout of a function, unless a test is about it.
 pub const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// A setting for batches in which some messages fail, and the others are to be handled all the
@@ -202,7 +202,7 @@ pub fn failed(ended: &Ended) -> Vec<String> {
     ids
 }
 
-/// An HTTP service that answers as the message's member `answer` says, and remembers what it got.
+/// An HTTP service that responds as the message's field `answer` says, and records its requests.
 pub struct Target {
     pub server: http::Server,
     requests: Arc<Mutex<Vec<(Parts, String)>>>,
@@ -216,7 +216,7 @@ impl Target {
         Self { server, requests }
     }
 
-    /// What it got, in order: method and headers, and the body.
+    /// The requests in order: method and headers, and the body.
     pub fn requests(&self) -> Vec<(Parts, String)> {
         self.requests.lock().unwrap().clone()
     }
@@ -226,7 +226,7 @@ impl Target {
     }
 }
 
-/// Text that a target may answer and that must not act in a log: ends of lines, colours, a metric.
+/// A response text that must have no effect in a log: line ends, colours, a metric.
 const HOSTILE: &str = "\r\n\u{1b}[31m{\"_aws\":{\"CloudWatchMetrics\":[]}}\n{\"level\":\"INFO\"}";
 
 async fn answer(

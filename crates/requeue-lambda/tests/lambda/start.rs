@@ -67,8 +67,7 @@ async fn started_by_hand_it_says_how_to_try_it() {
 #[tokio::test]
 async fn a_link_local_target_and_the_runtime_api_are_refused_unless_they_are_allowed() {
     let stage = Stage::new().await;
-    // As AWS_LAMBDA_RUNTIME_API it overrides the one that answers, so that the function never gets
-    // past its start.
+    // As AWS_LAMBDA_RUNTIME_API it overrides the real address, so the function never gets an event.
     let api = ("AWS_LAMBDA_RUNTIME_API", "127.0.0.1:1");
     let allowed = ("REQUEUE_ALLOW_LINK_LOCAL", "true");
     let link_local = "the target URL must not name a link-local address";
@@ -98,7 +97,7 @@ async fn a_link_local_target_and_the_runtime_api_are_refused_unless_they_are_all
         );
 
         let mut function = stage.requeue_lambda(&[("REQUEUE_TARGET_URL", url), api, allowed]).await;
-        // It goes on to ask for work, which nobody has at that address.
+        // It continues to ask for work, but no server listens at that address.
         let ended = function.invoke(&json!({}), TIMEOUT).await;
         assert_eq!(ended, Ended::Crashed);
         let output = function.stop().await;
@@ -188,7 +187,7 @@ async fn settings_that_an_own_handler_does_not_read_are_named_at_start_without_t
     assert!(!function.stop().await.contains(WARNING));
 }
 
-/// As Lambda sets them while the log format is Text, its default.
+/// Lambda sets these while the log format is Text, its default.
 #[tokio::test]
 async fn without_a_level_the_log_says_what_became_of_a_message() {
     let stage = Stage::new().await;

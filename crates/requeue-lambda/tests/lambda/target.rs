@@ -1,4 +1,4 @@
-//! What the settings make of the requests of `requeue-lambda`, and what of it is told in the log.
+//! The effect of settings on the requests and the log of `requeue-lambda`.
 
 use std::io::Write;
 use std::process::{Command, Stdio};

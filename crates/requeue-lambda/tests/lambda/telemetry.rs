@@ -1,5 +1,4 @@
-//! What the real processes tell those who watch them: metrics, log lines of a message, and the
-//! trace that goes on.
+//! The telemetry of real processes: metrics, log lines of a message, and the messages themselves.
 
 use serde_json::Value;
 
@@ -74,7 +73,7 @@ async fn the_line_of_a_retry_says_which_it_is_and_its_delay_before_jitter() {
     );
 }
 
-/// What ten messages in one batch write into the log, in bytes: the lines of metrics, and all
+/// The bytes that ten messages in one batch write into the log: the lines of metrics, and all
 /// lines.
 async fn logged(answer: &str) -> [usize; 2] {
     let stage = Stage::new().await;
@@ -194,7 +193,7 @@ async fn a_layer_of_opentelemetry_exports_each_message_within_its_invocation_and
     for _ in 0..2 {
         stage.invoke(&mut function, TIMEOUT).await;
     }
-    // The span of an invocation ends after its answer, and before the next invocation.
+    // The span of an invocation ends after its response, and before the next invocation.
     stage.send("in time").await;
     stage.invoke(&mut function, TIMEOUT).await;
     let (code, log) = function.shut_down().await;

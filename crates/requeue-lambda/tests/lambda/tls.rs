@@ -18,7 +18,7 @@ use crate::stage::{CANARY, Stage, TIMEOUT, failed, json};
 /// A target on loopback with a certificate of its own making. Stops when it is dropped.
 pub struct Target {
     pub server: http::Server,
-    /// The file with its certificate, for whoever is to trust it. It is alone in its directory.
+    /// The file with its certificate, for clients. Its directory has no other file.
     pub root: PathBuf,
     requests: Arc<Mutex<Vec<(Version, HeaderMap)>>>,
 }
@@ -65,7 +65,7 @@ impl Target {
         [("REQUEUE_TARGET_URL", url), ("SSL_CERT_FILE", root), ("AWS_LAMBDA_LOG_LEVEL", "TRACE")]
     }
 
-    /// What each request was spoken in.
+    /// The HTTP version of each request.
     pub fn spoken(&self) -> Vec<Version> {
         self.requests.lock().unwrap().iter().map(|(version, _)| *version).collect()
     }

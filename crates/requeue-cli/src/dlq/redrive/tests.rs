@@ -70,7 +70,7 @@ async fn newcomers_do_not_prolong_the_wait_for_what_another_reader_holds() {
     }
 }
 
-/// Of four receives that are under way at once one is answered at its fifth try only.
+/// One of four concurrent receives gets a response only at its fifth attempt.
 #[tokio::test(start_paused = true)]
 async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
     let sqs = EmbeddedSqs::new(Clock::starting_at(
@@ -91,7 +91,7 @@ async fn the_time_in_hand_counts_from_the_request_that_brought_a_message() {
     let line = ["redrive", "--queue-url", &dead_letters.url(), "--max-messages", "41", "--copy"];
     let redrive = copied(&sqs, &dead_letters, &line).await;
 
-    // The first one alone, and those whose own request was answered late.
+    // The first message alone, and messages whose own request got a late response.
     assert_eq!(redrive.copies.copied, BTreeMap::from([("orders".to_owned(), 11)]));
     assert_eq!(redrive.copies.failed, BTreeMap::from([("visibility timeout over".to_owned(), 30)]));
     assert_eq!(sqs.message_count(&queue).expect("it is there"), 11);

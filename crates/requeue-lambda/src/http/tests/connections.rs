@@ -1,4 +1,4 @@
-//! Which connection a request takes, and what becomes of one that has died.
+//! The choice of a connection for a request, and the handling of dead ones.
 
 use std::sync::atomic::{AtomicBool, AtomicU64};
 use std::task::Context;
@@ -10,14 +10,14 @@ use tower::Service;
 use super::in_memory::{BUFFER, InMemory, Pipe, Target as _, localhost};
 use super::*;
 
-/// What a server does with the requests of one connection after the first one.
+/// The behaviour of a server after the first request of a connection.
 #[derive(Clone, Copy, Debug)]
 enum Then {
     /// Closes it without a word, before it reads.
     Closes,
     /// The same after it has read.
     ReadsAndCloses,
-    /// Begins to answer, and closes it.
+    /// Begins a response, and closes the connection.
     Breaks,
 }
 
@@ -61,7 +61,7 @@ async fn a_request_is_sent_once_more_only_if_a_connection_that_worked_died_befor
         (1, 1, Then::Closes, "id-1", None, 2),
         (1, 1, Then::ReadsAndCloses, "id-1", None, 2),
         (1, 1, Then::Breaks, "id-1", broken(Evidence::Typed), 1),
-        // Of the first request on a connection the target is to blame.
+        // For the first request on a connection, the failure counts as the target's.
         (1, 0, Then::Closes, "id-1", broken(Evidence::Typed), 1),
         (1, 0, Then::ReadsAndCloses, "id-1", broken(Evidence::Typed), 1),
         // Without a key the target could not tell that it is the same.
@@ -79,7 +79,7 @@ async fn a_request_is_sent_once_more_only_if_a_connection_that_worked_died_befor
     }
 }
 
-/// As servers do that close an idle connection with a word, or that answer a request twice.
+/// Like servers that announce the end of an idle connection, or that respond to a request twice.
 #[tokio::test(start_paused = true)]
 async fn a_response_that_was_there_before_the_request_is_none_to_it() {
     for stale in [

@@ -27,7 +27,7 @@ mod http2;
 mod in_memory;
 mod on_sockets;
 
-/// What a server was sent.
+/// The requests that a server received.
 type Seen = Arc<Mutex<Vec<(request::Parts, Bytes)>>>;
 
 async fn serve<S>(stream: S, answer: fn(&request::Parts) -> Response<Full<Bytes>>, seen: Seen)

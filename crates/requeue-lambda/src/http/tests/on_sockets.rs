@@ -1,4 +1,4 @@
-//! What goes over the wire, and what comes back.
+//! The requests on the wire, and the handling of responses.
 
 use std::net::SocketAddr;
 
@@ -32,7 +32,7 @@ impl Server {
         Self { address, accepted }
     }
 
-    /// Sends `answer` as it is, once the request's head is there, and closes.
+    /// Sends `answer` unchanged after the request's head, and closes.
     async fn canned(answer: impl Into<Vec<u8>>) -> Self {
         let answer: Arc<[u8]> = answer.into().into();
         Self::raw(move |mut stream| {
@@ -48,7 +48,7 @@ impl Server {
         .await
     }
 
-    /// Answers every request with `answer`, as HTTP has it.
+    /// Responds to every request with `answer`, in HTTP.
     async fn answering(answer: fn(&request::Parts) -> Response<Full<Bytes>>) -> (Self, Seen) {
         let seen = Seen::default();
         let requests = Arc::clone(&seen);
@@ -230,7 +230,7 @@ async fn a_redirect_is_a_failure_and_not_followed() {
     assert_eq!(canary.accepted.load(Ordering::SeqCst), 0);
 }
 
-/// By gzip: an answer that would be a quota's if it were read.
+/// Compressed by gzip: a response that would mean a quota if it were decompressed.
 const COMPRESSED: &[u8] = &[
     0x1f, 0x8b, 0x08, 0x00, 0x00, 0x00, 0x00, 0x00, 0x02, 0x03, 0xab, 0x56, 0x4a, 0x2d, 0x2a, 0xca,
     0x2f, 0x52, 0xb2, 0xaa, 0x86, 0x30, 0x8a, 0x95, 0xac, 0xa2, 0xab, 0x95, 0x8a, 0x52, 0x13, 0x8b,

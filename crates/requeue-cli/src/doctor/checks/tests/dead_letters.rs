@@ -1,4 +1,4 @@
-//! What is said of where messages end.
+//! Findings about dead-letter queues.
 
 use super::*;
 

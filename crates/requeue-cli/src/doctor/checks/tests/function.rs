@@ -1,4 +1,4 @@
-//! What is said of the function itself.
+//! Findings about the function itself.
 
 use super::*;
 

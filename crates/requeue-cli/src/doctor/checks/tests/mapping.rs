@@ -1,4 +1,4 @@
-//! What is said of a mapping.
+//! Findings about a mapping.
 
 use super::*;
 
@@ -82,7 +82,7 @@ pub(super) const ROWS: &[Row] = &[
     ("batch-fits-timeout", |d| batches(d, 51), Some(Warning)),
     ("batch-fits-timeout", |d| d.valid().config.limits.timeout = secs(55), Some(Fine)),
     ("batch-fits-timeout", |d| d.valid().config.limits.timeout = secs(56), Some(Warning)),
-    // Of a short time-out a quarter is kept back.
+    // The reserve is a quarter of a short timeout.
     ("batch-fits-timeout", |d| d.function().timeout = secs(13), Some(Warning)),
     ("batch-fits-timeout", |d| d.function().timeout = secs(14), Some(Fine)),
     (

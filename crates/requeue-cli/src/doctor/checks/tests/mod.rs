@@ -76,7 +76,7 @@ fn the_page_lists_every_check_in_the_order_of_the_output() {
     assert_eq!(listed, checks);
 }
 
-/// What the template deploys, with its defaults.
+/// The template's deployment, with its defaults.
 fn good() -> Deployment {
     let mut config = requeue::Settings::default();
     config.dead_letter = DeadLetterMode::Annotate;
@@ -218,8 +218,8 @@ fn may(decrypt: AccessDecision, encrypt: AccessDecision) -> Access {
     KEY.into_iter().map(str::to_owned).zip([decrypt, encrypt]).collect()
 }
 
-/// What a check finds when this is done to the template's set-up; `None` when it has nothing to
-/// look at.
+/// The finding of a check after this change to the template's set-up; `None` if the check does not
+/// apply.
 type Row = (&'static str, fn(&mut Deployment), Option<Level>);
 
 const ARN_OF_KEY: &str = "arn:aws:kms:eu-west-1:123456789012:key/1";

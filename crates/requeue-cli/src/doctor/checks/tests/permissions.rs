@@ -1,4 +1,4 @@
-//! What is said of the role.
+//! Findings about the role.
 
 use super::*;
 

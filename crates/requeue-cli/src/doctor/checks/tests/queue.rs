@@ -1,4 +1,4 @@
-//! What is said of the queue from which messages are taken.
+//! Findings about the source queue.
 
 use super::*;
 

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// What is to be done when this is done to the template's set-up.
+/// The remedies after this change to the template's set-up.
 pub(super) type Remedies = (&'static str, fn(&mut Deployment), &'static [&'static str]);
 
 #[test]

@@ -1,4 +1,4 @@
-//! What is said of the secrets that the settings name.
+//! Findings about the secrets in the settings.
 
 use super::super::secrets::{is_whole, reading};
 use super::remedies::Remedies;
@@ -23,7 +23,7 @@ pub(super) const ROWS: &[Row] = &[
     ("secret-permissions", |d| d.secret(PARTIAL, Ok(AccessDecision::NotAllowed)), Some(Unknown)),
     ("secret-permissions", |d| d.secret(PARTIAL, Ok(AccessDecision::Depends)), Some(Unknown)),
     ("secret-permissions", |d| d.secret(PARTIAL, Ok(AccessDecision::Denied)), Some(Danger)),
-    // What is known to be wrong is not hidden by what is not known, nor by what is right.
+    // An unknown or a good secret must not hide a bad one.
     (
         "secret-permissions",
         |d| {
