@@ -70,7 +70,7 @@ pub fn is_last_poll() -> bool {
 /// # is_handler(async |_: Message| Ok::<(), Failure>(()));
 /// ```
 #[diagnostic::on_unimplemented(
-    message = "`{Self}` is no handler of `Message<{T}>`",
+    message = "`{Self}` is not a handler of `Message<{T}>`",
     note = "a handler is an async function `Fn(Message<T>) -> Result<(), E>` with `E: Into<Failure>`",
     note = "`.classified()?` of `requeue::ResultExt` turns any other error into a `Failure`",
     note = "its future must be `Send`, and an `async` closure may capture nothing: see the documentation of `Handler`"

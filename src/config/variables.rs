@@ -150,12 +150,15 @@ impl Variables {
             Ok(json) => json.members(),
             Err(error) => {
                 let (line, column) = (error.line(), error.column());
-                self.problem(name, format_args!("is no JSON from line {line}, column {column} on"));
+                self.problem(
+                    name,
+                    format_args!("is not JSON from line {line}, column {column} on"),
+                );
                 return None;
             }
         };
         if members.is_none() {
-            self.problem(name, "is no JSON object");
+            self.problem(name, "is not a JSON object");
         }
         Some(members?.into_iter().map(|(name, value)| (name, value.text())).collect())
     }

@@ -71,9 +71,9 @@ fn a_header_is_refused_by_its_name_and_its_value_is_not_told() {
         (r#"{"X-A": 3}"#, Some("has `X-A`: its value is not a text")),
         (r#"{"X-A": ["s3cret"]}"#, Some("has `X-A`: its value is not a text")),
         (r#"{"X-A": "s3cret", "x-a": "s3cret"}"#, Some("has `x-a` twice")),
-        (r#"["s3cret"]"#, Some("is no JSON object")),
-        ("X-A: s3cret", Some("is no JSON from line 1, column 1 on")),
-        ("{\"X-A\": \"s3cret\",\n\"s3cret", Some("is no JSON from line 2, column 7 on")),
+        (r#"["s3cret"]"#, Some("is not a JSON object")),
+        ("X-A: s3cret", Some("is not JSON from line 1, column 1 on")),
+        ("{\"X-A\": \"s3cret\",\n\"s3cret", Some("is not JSON from line 2, column 7 on")),
     ] {
         let expected = problem.map(|problem| refused(&[&format!("REQUEUE_HEADERS {problem}")]));
         assert_eq!(read(&[("HEADERS", headers)]).err(), expected, "{headers}");
