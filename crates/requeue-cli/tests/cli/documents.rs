@@ -152,6 +152,18 @@ fn the_tables_of_a_first_try_are_those_of_the_commands() {
 }
 
 #[test]
+fn the_pages_name_the_oldest_rust_of_the_manifest() {
+    let manifest = text("Cargo.toml");
+    let (_, version) = manifest.split_once("rust-version = \"").unwrap();
+    let (version, _) = version.split_once('"').unwrap();
+    let page = text("docs/project/versioning.md").replace('\n', " ");
+    assert!(page.contains(&format!("the oldest Rust that compiles Requeue: {version} now.")));
+    for name in ["README.md", "docs/start/rust-handler.md", "docs/start/http-target.md"] {
+        assert!(text(name).contains(&format!("Rust {version}")), "{name}");
+    }
+}
+
+#[test]
 fn the_summary_has_each_page_by_its_heading() {
     let summary = text("docs/SUMMARY.md");
     let mut pages = 0;
