@@ -197,7 +197,7 @@ class OnMinistack(unittest.TestCase):
         self.account.function("misread", "arn:aws:iam::000000000000:role/none", 30, REQUEUE_WRAP="maybe", REQUEUE_HEADERS=SECRET)
         status, findings, printed = doctor(MINISTACK, "--function", "misread")
         self.assertEqual((status, at(findings, "danger")), (3, {(None, "settings"), (None, "mapping")}), printed)
-        self.assertIn("REQUEUE_WRAP is `maybe`: allowed are when-needed, never", findings[None, "settings"]["found"])
+        self.assertIn("REQUEUE_WRAP is `maybe`: must be one of when-needed, never", findings[None, "settings"]["found"])
         self.assertNotIn(SECRET, printed)
 
     def test_secrets_that_the_role_may_not_read_are_named_until_it_may(self):

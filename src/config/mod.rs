@@ -67,7 +67,7 @@ impl Settings {
     ///     Settings::from_vars(vars).unwrap_err().to_string(),
     ///     "2 settings are invalid:\n  \
     ///      REQUEUE_CONCURENCY is unknown; did you mean REQUEUE_CONCURRENCY?\n  \
-    ///      REQUEUE_WRAP is `maybe`: allowed are when-needed, never"
+    ///      REQUEUE_WRAP is `maybe`: must be one of when-needed, never"
     /// );
     /// ```
     ///
@@ -130,7 +130,7 @@ const PRODUCER_LIMITS: [(&str, ProducerLimits); 2] =
     [("on", ProducerLimits::On), ("off", ProducerLimits::Off)];
 
 /// The ids that may be trusted.
-const ALLOWED: &str = "unique ids of roles and users, as AROA… or AIDA…";
+const ALLOWED: &str = "the unique id of a role or user, such as AROA… or AIDA…";
 
 const METRICS: [(&str, bool); 2] = [("emf", true), ("off", false)];
 
@@ -152,8 +152,9 @@ impl Variables {
             match sender.parse::<Principal>() {
                 _ if sender == "own" => trusted.own = true,
                 Ok(id) if id.to_string() == sender => trusted.ids.push(id),
-                Ok(_) | Err(_) => self
-                    .problem(NAME, format_args!("has `{sender}`: allowed are `own` and {ALLOWED}")),
+                Ok(_) | Err(_) => {
+                    self.problem(NAME, format_args!("has `{sender}`: must be `own` or {ALLOWED}"))
+                }
             }
         }
         Some(trusted)
@@ -224,7 +225,7 @@ impl Variables {
                     let allowed = "a JSON object, or the path of a file that can be read";
                     self.problem(
                         "POLICY",
-                        format_args!("is `{value}` ({error}): allowed is {allowed}"),
+                        format_args!("is `{value}` ({error}): must be {allowed}"),
                     );
                     return Default::default();
                 }

@@ -18,7 +18,7 @@ fn refused(problems: &[&str]) -> String {
 #[test]
 fn a_dead_letter_queue_is_named_for_the_mode_direct_and_for_no_other() {
     let direct = || DeadLetterMode::Direct(URL.parse().expect("a queue URL"));
-    let unknown = "REQUEUE_DEAD_LETTER is `Direct`: allowed are redrive, annotate, direct";
+    let unknown = "REQUEUE_DEAD_LETTER is `Direct`: must be one of redrive, annotate, direct";
     let missing = "REQUEUE_DEAD_LETTER_QUEUE_URL is missing: REQUEUE_DEAD_LETTER is `direct`, which sends to that queue";
     let no_effect =
         "REQUEUE_DEAD_LETTER_QUEUE_URL has no effect: REQUEUE_DEAD_LETTER is not `direct`";
@@ -56,8 +56,9 @@ fn a_dead_letter_queue_is_named_for_the_mode_direct_and_for_no_other() {
 
 #[test]
 fn a_strategy_is_one_of_two_words() {
-    let unknown =
-        |word| refused(&[&format!("REQUEUE_STRATEGY is `{word}`: allowed are copy, visibility")]);
+    let unknown = |word| {
+        refused(&[&format!("REQUEUE_STRATEGY is `{word}`: must be one of copy, visibility")])
+    };
     for (word, expected) in [
         ("", Ok(Strategy::Copy)),
         ("copy", Ok(Strategy::Copy)),
@@ -113,7 +114,7 @@ fn every_variable_reaches_its_place() {
 
 #[test]
 fn a_policy_that_is_no_document_is_told_by_the_file_that_was_given() {
-    let allowed = "allowed is a JSON object, or the path of a file that can be read";
+    let allowed = "must be a JSON object, or the path of a file that can be read";
     for (given, error) in [
         ("polic.json", "No such file or directory (os error 2)"),
         ("[]", "No such file or directory (os error 2)"),
@@ -135,7 +136,8 @@ fn a_trusted_sender_is_the_own_one_or_an_id() {
         ("arn:aws:iam::123456789012:role/requeue", Some("arn:aws:iam::123456789012:role/requeue")),
     ] {
         let problem = unknown.map(|unknown| {
-            let allowed = "allowed are `own` and unique ids of roles and users, as AROA… or AIDA…";
+            let allowed =
+                "must be `own` or the unique id of a role or user, such as AROA… or AIDA…";
             format!("1 setting is invalid:\n  REQUEUE_TRUSTED_SENDERS has `{unknown}`: {allowed}")
         });
         assert_eq!(read(&[("TRUSTED_SENDERS", list)]).err(), problem, "{list}");
@@ -156,13 +158,13 @@ fn all_problems_are_told_at_once_in_the_order_of_their_names() {
     assert_eq!(
         told,
         "7 settings are invalid:\n  \
-         REQUEUE_CONCURRENCY is `0`: allowed is a whole number from 1 to 1000\n  \
+         REQUEUE_CONCURRENCY is `0`: must be a whole number from 1 to 1000\n  \
          REQUEUE_DEAD_LETER is unknown; did you mean REQUEUE_DEAD_LETTER?\n  \
          REQUEUE_DEAD_LETTER_QUEUE_URL is missing: REQUEUE_DEAD_LETTER is `direct`, which sends to that queue\n  \
-         REQUEUE_POLICY maxRetries is `-1`: allowed is a whole number from 0 to 10000\n  \
-         REQUEUE_POLICY sqsCalls is `\"on\"`: allowed is off, or an object\n  \
-         REQUEUE_RECURSIVE_LOOP is `allow`: allowed are Allow, Terminate\n  \
-         REQUEUE_STRATEGY is `fast`: allowed are copy, visibility"
+         REQUEUE_POLICY maxRetries is `-1`: must be a whole number from 0 to 10000\n  \
+         REQUEUE_POLICY sqsCalls is `\"on\"`: must be off, or an object\n  \
+         REQUEUE_RECURSIVE_LOOP is `allow`: must be one of Allow, Terminate\n  \
+         REQUEUE_STRATEGY is `fast`: must be one of copy, visibility"
     );
 }
 
@@ -175,9 +177,9 @@ fn metrics_are_written_in_a_function_unless_told_otherwise_under_the_name_of_fun
     };
     let refuses = |name: &str| {
         let what = "a name of 1 to 255 printable ASCII characters, of which the first is no colon";
-        Err(refused(&[&format!("REQUEUE_SERVICE is `{name}`: allowed is {what}")]))
+        Err(refused(&[&format!("REQUEUE_SERVICE is `{name}`: must be {what}")]))
     };
-    let unknown = Err(refused(&["REQUEUE_METRICS is `on`: allowed are emf, off"]));
+    let unknown = Err(refused(&["REQUEUE_METRICS is `on`: must be one of emf, off"]));
     for (function, level, metrics, service, expected) in [
         (None, None, "", "", Ok(None)),
         (None, None, "off", "", Ok(None)),

@@ -119,7 +119,7 @@ impl Variables {
         let value = self.get(name)?;
         let parsed = value.trim().parse().ok().filter(allowed);
         if parsed.is_none() {
-            self.problem(name, format_args!("is `{value}`: allowed is {what}"));
+            self.problem(name, format_args!("is `{value}`: must be {what}"));
         }
         parsed
     }
@@ -138,7 +138,7 @@ impl Variables {
             values.iter().find(|(word, _)| *word == value).map(|(_, meaning)| meaning.clone());
         if found.is_none() {
             let words: Vec<&str> = values.iter().map(|(word, _)| *word).collect();
-            self.problem(name, format_args!("is `{value}`: allowed are {}", words.join(", ")));
+            self.problem(name, format_args!("is `{value}`: must be one of {}", words.join(", ")));
         }
         found
     }

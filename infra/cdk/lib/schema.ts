@@ -27,7 +27,7 @@ export function problemsOf(value: unknown, schema: Schema, path: string, defs: R
   if (schema.$ref !== undefined) {
     return problemsOf(value, defs[schema.$ref.replace('#/$defs/', '')]!, path, defs);
   }
-  const is = (allowed: string) => [`${path} is ${JSON.stringify(value)}: allowed is ${allowed}`];
+  const is = (allowed: string) => [`${path} is ${JSON.stringify(value)}: must be ${allowed}`];
   if (schema.anyOf) {
     const tried = schema.anyOf.map((branch) => ({ branch, found: problemsOf(value, branch, path, defs) }));
     // If the value has the type of one branch, that branch names the problem best.

@@ -111,8 +111,7 @@ impl Shape for Calls {
                 [settling::BASE.name, settling::MAX_DELAY.name].map(|name| section.path_to(name));
             let (first, longest) = (first.as_secs_f64(), longest.as_secs_f64());
             let place = if cap.is_some() { cap_path } else { "the default of maxDelay".to_owned() };
-            problems
-                .push(format!("{base_path} is {first}: allowed is at most {longest}, by {place}"));
+            problems.push(format!("{base_path} is {first}: must be at most {longest}, by {place}"));
         }
         Some(CallPolicy {
             max_attempts: max_attempts.unwrap_or(default.max_attempts),

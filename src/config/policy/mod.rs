@@ -139,7 +139,7 @@ impl FromStr for QueueConfig {
 ///
 /// ```
 /// let refused = r#"{"jitter": "ful"}"#.parse::<requeue::policy::RetryPolicy>().unwrap_err();
-/// assert!(refused.to_string().starts_with("the policy has 1 problem:\n  jitter is `\"ful\"`: allowed is "));
+/// assert!(refused.to_string().starts_with("the policy has 1 problem:\n  jitter is `\"ful\"`: must be "));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InvalidPolicy {

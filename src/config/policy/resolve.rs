@@ -185,7 +185,7 @@ fn contradictions(name: Class, entry: &Entry, globals: &Globals, row: &ClassPoli
             let (longest, cap, place) =
                 (longest(growth).as_secs_f64(), cap.value.as_secs_f64(), &cap.path);
             problems.push(format!(
-                "{path} has a delay of {longest}: allowed is at most {cap}, by {place}"
+                "{path} has a delay of {longest}: must be at most {cap}, by {place}"
             ));
         }
     } else {
@@ -212,7 +212,7 @@ fn first_above_longest(
         |given| given.path.clone(),
     );
     Some(format!(
-        "{path} is {}: allowed is at most {}, by {place}",
+        "{path} is {}: must be at most {}, by {place}",
         first.as_secs_f64(),
         longest.as_secs_f64()
     ))

@@ -91,6 +91,6 @@ fn hint(name: &str, known: &[&str]) -> String {
     let nearest = known.iter().max_by(|one, other| like(one).total_cmp(&like(other)));
     match nearest.filter(|known| like(known) > ALIKE) {
         Some(known) => format!("; did you mean {known}?"),
-        None => format!(": allowed are {}", known.join(", ")),
+        None => format!(": use one of {}", known.join(", ")),
     }
 }

@@ -190,6 +190,6 @@ pub(super) fn refuse<T>(
     problems: &mut Vec<String>,
 ) -> Option<T> {
     let place = if path.is_empty() { String::new() } else { format!("{path} ") };
-    problems.push(format!("{place}is {json}: allowed is {allowed}"));
+    problems.push(format!("{place}is {json}: must be {allowed}"));
     None
 }

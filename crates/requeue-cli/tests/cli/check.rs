@@ -234,7 +234,7 @@ fn every_problem_is_told_in_the_words_of_the_start() {
     let (head, problems) = checked.stderr.split_once('\n').unwrap();
     assert_eq!(head, "error: the policy (standard input) has 3 problems:");
     assert!(problems.contains("  maxRetrys is unknown; did you mean maxRetries?\n"), "{problems}");
-    assert!(problems.contains("  errorConfigs.QUOTA.baseDelay is `-1`: allowed is "), "{problems}");
+    assert!(problems.contains("  errorConfigs.QUOTA.baseDelay is `-1`: must be "), "{problems}");
 
     let at_start =
         requeue::Settings::from_vars([("REQUEUE_POLICY", document)]).unwrap_err().to_string();
@@ -252,7 +252,7 @@ fn what_is_no_policy_is_refused_with_the_reason() {
     let missing = crate::run::scratch("no-such-file.json");
     let table = [
         (broken.as_str(), "has 1 problem:\n  is not JSON: "),
-        (&list, "has 1 problem:\n  is `[]`: allowed is an object\n"),
+        (&list, "has 1 problem:\n  is `[]`: must be an object\n"),
         (missing.to_str().unwrap(), "cannot be read: No such file"),
         ("src", "cannot be read: "),
     ];

@@ -68,7 +68,7 @@ fn the_built_in_policy_is_shown_unless_another_is_named() {
     ));
 
     let unknown = requeue(&["schedule", "--preset", "criticl"]);
-    let allowed = "error: --preset is `\"criticl\"`: allowed is standard, high-volume, critical\n";
+    let allowed = "error: --preset is `\"criticl\"`: must be standard, high-volume, critical\n";
     assert_eq!((unknown.status, unknown.stderr.as_str()), (1, allowed));
     assert_eq!(requeue(&["schedule", "x.json", "--preset", "critical"]).status, 2);
     assert_eq!(requeue(&["schedule", "--price-per-million", "-1"]).status, 2);

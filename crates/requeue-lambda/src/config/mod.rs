@@ -50,7 +50,7 @@ mod tests;
 ///         "REQUEUE_METOD is unknown; did you mean REQUEUE_METHOD?",
 ///         "REQUEUE_TARGET_URL is invalid: the target URL must begin with https://, unless its host \
 ///          is a loopback address or http is allowed explicitly; set REQUEUE_ALLOW_HTTP=true to allow it",
-///         "REQUEUE_WRAP is `maybe`: allowed are when-needed, never",
+///         "REQUEUE_WRAP is `maybe`: must be one of when-needed, never",
 ///     ]
 /// );
 /// ```

@@ -145,15 +145,15 @@ fn what_is_wrong_with_a_target_is_told_with_all_the_rest() {
         ("CONCURRENCY", "0"),
     ]);
     let expected = [
-        "REQUEUE_CONCURRENCY is `0`: allowed is a whole number from 1 to 1000",
-        "REQUEUE_CONNECT_TIMEOUT_SECONDS is `0`: allowed is a number of seconds from 0.001 to 900",
+        "REQUEUE_CONCURRENCY is `0`: must be a whole number from 1 to 1000",
+        "REQUEUE_CONNECT_TIMEOUT_SECONDS is `0`: must be a number of seconds from 0.001 to 900",
         "REQUEUE_CONTENT_TYPE is not a media type: invalid value of header content-type",
         "REQUEUE_HEADERS has `Host`: header host cannot be set",
         "REQUEUE_HEADERS has `X A`: invalid header name",
-        "REQUEUE_HTTP_VERSION is `2`: allowed are auto, 1.1",
-        "REQUEUE_IDLE_TIMEOUT_SECONDS is `soon`: allowed is a number of seconds from 0.001 to 900",
-        "REQUEUE_METHOD is `GET`: allowed are POST, PUT, PATCH",
-        "REQUEUE_READ_TIMEOUT_SECONDS is `901`: allowed is a number of seconds from 0.001 to 900",
+        "REQUEUE_HTTP_VERSION is `2`: must be one of auto, 1.1",
+        "REQUEUE_IDLE_TIMEOUT_SECONDS is `soon`: must be a number of seconds from 0.001 to 900",
+        "REQUEUE_METHOD is `GET`: must be one of POST, PUT, PATCH",
+        "REQUEUE_READ_TIMEOUT_SECONDS is `901`: must be a number of seconds from 0.001 to 900",
         "REQUEUE_SIGNING_SECRET number 1 is invalid: a signing secret must begin with whsec_",
     ];
     assert_eq!(told.err(), Some(refused(&expected)));

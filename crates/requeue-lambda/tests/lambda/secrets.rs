@@ -169,7 +169,7 @@ async fn what_cannot_be_fetched_or_used_fails_at_start_with_all_the_rest() {
         ];
         let expected = [
             "Error: 10 settings are invalid:".to_owned(),
-            "REQUEUE_CONCURRENCY is `0`: allowed is a whole number from 1 to 1000".to_owned(),
+            "REQUEUE_CONCURRENCY is `0`: must be a whole number from 1 to 1000".to_owned(),
             format!("REQUEUE_HEADERS has `X-A`: {binary}: SecretBinary: it has no text: store it as SecretString"),
             format!("REQUEUE_HEADERS has `X-B`: {secret}:Token::: the stored JSON object has no `Token`"),
             format!("REQUEUE_HEADERS has `X-C`: {secret}:list::: `list` of the stored JSON object is not a text"),

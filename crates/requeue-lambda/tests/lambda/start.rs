@@ -34,7 +34,7 @@ async fn what_is_missing_wrong_or_without_effect_fails_at_start() {
         (&[("REQUEUE_TARGET_URL", "http://example.com/")], "REQUEUE_TARGET_URL is invalid"),
         (
             &[("REQUEUE_STRATEGY", "fast")],
-            "REQUEUE_STRATEGY is `fast`: allowed are copy, visibility",
+            "REQUEUE_STRATEGY is `fast`: must be one of copy, visibility",
         ),
         (&[("REQUEUE_DEAD_LETTER", "direct")], "REQUEUE_DEAD_LETTER_QUEUE_URL is missing"),
         (&[("REQUEUE_DEAD_LETTER_QUEUE_URL", &url)], "REQUEUE_DEAD_LETTER_QUEUE_URL has no effect"),

@@ -313,7 +313,7 @@ fn each_number_is_accepted_at_its_bounds_and_refused_beside_them() {
         for value in refused.into_iter().chain(["null", "true", r#""5""#, "[]", "{}"]) {
             let problems = read(&document(value)).expect_err(key);
             let [problem] = &problems[..] else { panic!("{problems:?}") };
-            assert!(problem.starts_with(&format!("{key} is `{value}`: allowed is a")), "{problem}");
+            assert!(problem.starts_with(&format!("{key} is `{value}`: must be a")), "{problem}");
         }
     }
 }
@@ -334,7 +334,7 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {"x": 1}}}"#,
-            "errorConfigs.QUOTA.x is unknown: allowed are baseDelay, maxDelay, multiplier, backoff, jitter, maxRetries, \
+            "errorConfigs.QUOTA.x is unknown: use one of baseDelay, maxDelay, multiplier, backoff, jitter, maxRetries, \
              totalTimeoutSeconds",
         ),
         (
@@ -353,24 +353,21 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
             r#"{"errorConfigs": {"QUOTA": {}, "QUOTA_EXCEEDED": {}}}"#,
             "errorConfigs.QUOTA_EXCEEDED is a second entry for a class, which has errorConfigs.QUOTA already: remove one of them",
         ),
-        (
-            r#"{"preset": "fast"}"#,
-            r#"preset is `"fast"`: allowed is standard, high-volume, critical"#,
-        ),
-        (r#"{"errorConfigs": []}"#, "errorConfigs is `[]`: allowed is an object"),
-        (r#"{"errorConfigs": {"QUOTA": 5}}"#, "errorConfigs.QUOTA is `5`: allowed is an object"),
-        ("[]", "is `[]`: allowed is an object"),
+        (r#"{"preset": "fast"}"#, r#"preset is `"fast"`: must be standard, high-volume, critical"#),
+        (r#"{"errorConfigs": []}"#, "errorConfigs is `[]`: must be an object"),
+        (r#"{"errorConfigs": {"QUOTA": 5}}"#, "errorConfigs.QUOTA is `5`: must be an object"),
+        ("[]", "is `[]`: must be an object"),
         (
             r#"{"jitter": "ful"}"#,
-            r#"jitter is `"ful"`: allowed is full, equal, decorrelated, none, or {"proportional": a share from 0 to 1}"#,
+            r#"jitter is `"ful"`: must be full, equal, decorrelated, none, or {"proportional": a share from 0 to 1}"#,
         ),
         (
             r#"{"jitter": {"proportional": 2}}"#,
-            "jitter.proportional is `2`: allowed is a share from 0 to 1",
+            "jitter.proportional is `2`: must be a share from 0 to 1",
         ),
         (
             r#"{"jitter": {"proportional": 1, "x": 1}}"#,
-            r#"jitter is `{"proportional": 1, "x": 1}`: allowed is full, equal, decorrelated, none, or {"proportional": a share from 0 to 1}"#,
+            r#"jitter is `{"proportional": 1, "x": 1}`: must be full, equal, decorrelated, none, or {"proportional": a share from 0 to 1}"#,
         ),
         (
             r#"{"jitter": "full", "jitterPercentage": 0.1}"#,
@@ -378,47 +375,47 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"backoff": []}"#,
-            "backoff is `[]`: allowed is exponential, linear, fibonacci, constant, or a list of 1 to 100 delays",
+            "backoff is `[]`: must be exponential, linear, fibonacci, constant, or a list of 1 to 100 delays",
         ),
         (
             r#"{"backoff": [5, 0]}"#,
-            "backoff[1] is `0`: allowed is a number of seconds from 0.001 to 86400",
+            "backoff[1] is `0`: must be a number of seconds from 0.001 to 86400",
         ),
         (
             r#"{"errorConfigs": {"RATE_LIMIT": {"baseDelay": 300.5}}}"#,
-            "errorConfigs.RATE_LIMIT.baseDelay is 300.5: allowed is at most 300, by the preset standard for RATE_LIMIT",
+            "errorConfigs.RATE_LIMIT.baseDelay is 300.5: must be at most 300, by the preset standard for RATE_LIMIT",
         ),
         (
             r#"{"maxDelaySeconds": 200, "errorConfigs": {"RATE_LIMIT": {"baseDelay": 201}}}"#,
-            "errorConfigs.RATE_LIMIT.baseDelay is 201: allowed is at most 200, by maxDelaySeconds",
+            "errorConfigs.RATE_LIMIT.baseDelay is 201: must be at most 200, by maxDelaySeconds",
         ),
         (
             r#"{"errorConfigs": {"DEFAULT": {"baseDelay": 9, "maxDelay": 8}}}"#,
-            "errorConfigs.DEFAULT.baseDelay is 9: allowed is at most 8, by errorConfigs.DEFAULT.maxDelay",
+            "errorConfigs.DEFAULT.baseDelay is 9: must be at most 8, by errorConfigs.DEFAULT.maxDelay",
         ),
         (
             r#"{"errorConfigs": {"DEFAULT": {"baseDelay": 9, "maxDelay": 8}, "QUOTA": {}, "RATE_LIMIT": {}, "TEMPORARY": {}}}"#,
-            "errorConfigs.DEFAULT.baseDelay is 9: allowed is at most 8, by errorConfigs.DEFAULT.maxDelay",
+            "errorConfigs.DEFAULT.baseDelay is 9: must be at most 8, by errorConfigs.DEFAULT.maxDelay",
         ),
         (r#"{"sqscalls": "off"}"#, "sqscalls is unknown; did you mean sqsCalls?"),
-        (r#"{"sqsCalls": "of"}"#, r#"sqsCalls is `"of"`: allowed is off, or an object"#),
+        (r#"{"sqsCalls": "of"}"#, r#"sqsCalls is `"of"`: must be off, or an object"#),
         (
             r#"{"receiveCalls": "off"}"#,
-            r#"receiveCalls is `"off"`: allowed is an object (a worker tries again as long as it runs)"#,
+            r#"receiveCalls is `"off"`: must be an object (a worker tries again as long as it runs)"#,
         ),
-        (r#"{"receiveCalls": "on"}"#, r#"receiveCalls is `"on"`: allowed is an object"#),
+        (r#"{"receiveCalls": "on"}"#, r#"receiveCalls is `"on"`: must be an object"#),
         (
             r#"{"receiveCalls": {"baseDelay": 10.1}}"#,
-            "receiveCalls.baseDelay is 10.1: allowed is at most 10, by the default of maxDelay",
+            "receiveCalls.baseDelay is 10.1: must be at most 10, by the default of maxDelay",
         ),
-        (r#"{"sqsCalls": false}"#, "sqsCalls is `false`: allowed is off, or an object"),
+        (r#"{"sqsCalls": false}"#, "sqsCalls is `false`: must be off, or an object"),
         (
             r#"{"sqsCalls": {"maxAttempt": 3}}"#,
             "sqsCalls.maxAttempt is unknown; did you mean maxAttempts?",
         ),
         (
             r#"{"sqsCalls": {"backoff": "linear"}}"#,
-            "sqsCalls.backoff is unknown: allowed are maxAttempts, baseDelay, maxDelay, multiplier, jitter",
+            "sqsCalls.backoff is unknown: use one of maxAttempts, baseDelay, maxDelay, multiplier, jitter",
         ),
         (
             r#"{"sqsCalls": {"jitter": "none", "jitter": "full"}}"#,
@@ -426,19 +423,19 @@ fn each_problem_names_the_key_its_value_and_what_is_allowed() {
         ),
         (
             r#"{"sqsCalls": {"maxAttempts": 2.5}}"#,
-            "sqsCalls.maxAttempts is `2.5`: allowed is a whole number from 1 to 10",
+            "sqsCalls.maxAttempts is `2.5`: must be a whole number from 1 to 10",
         ),
         (
             r#"{"sqsCalls": {"jitter": {"proportional": 1.5}}}"#,
-            "sqsCalls.jitter.proportional is `1.5`: allowed is a share from 0 to 1",
+            "sqsCalls.jitter.proportional is `1.5`: must be a share from 0 to 1",
         ),
         (
             r#"{"sqsCalls": {"baseDelay": 9, "maxDelay": 8.5}}"#,
-            "sqsCalls.baseDelay is 9: allowed is at most 8.5, by sqsCalls.maxDelay",
+            "sqsCalls.baseDelay is 9: must be at most 8.5, by sqsCalls.maxDelay",
         ),
         (
             r#"{"sqsCalls": {"baseDelay": 5.1}}"#,
-            "sqsCalls.baseDelay is 5.1: allowed is at most 5, by the default of maxDelay",
+            "sqsCalls.baseDelay is 5.1: must be at most 5, by the default of maxDelay",
         ),
     ];
     for (document, problem) in one_key {
@@ -459,7 +456,7 @@ fn what_would_have_no_effect_is_refused() {
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {"maxDelay": 29, "backoff": [5, 30]}}}"#,
-            "errorConfigs.QUOTA.backoff has a delay of 30: allowed is at most 29, by errorConfigs.QUOTA.maxDelay",
+            "errorConfigs.QUOTA.backoff has a delay of 30: must be at most 29, by errorConfigs.QUOTA.maxDelay",
         ),
         (
             r#"{"errorConfigs": {"QUOTA": {"multiplier": 2, "backoff": "linear"}}}"#,
@@ -504,7 +501,7 @@ fn all_problems_are_told_at_once() {
         "sqsCalls.retries is unknown",
         "sqsCalls.maxAttempts is `0`",
         "sqsCalls.maxDelay is `100`",
-        "errorConfigs.TEMPORARY.baseDelay is 9: allowed is at most 3",
+        "errorConfigs.TEMPORARY.baseDelay is 9: must be at most 3",
     ];
     assert_eq!(problems.len(), begins.len(), "{problems:#?}");
     for (problem, begin) in problems.iter().zip(begins) {

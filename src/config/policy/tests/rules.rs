@@ -266,16 +266,16 @@ fn a_rule_beats_the_code_that_the_built_in_tables_know() {
 fn what_is_no_rule_is_refused_in_its_place() {
     let long = format!(r#"[{{"match": {{"words": "{}"}}, "class": "QUOTA"}}]"#, "a".repeat(257));
     let long_problem = format!(
-        "rules[0].match.words is `\"{}…`: allowed is a text of 1 to 256 characters, or a list",
+        "rules[0].match.words is `\"{}…`: must be a text of 1 to 256 characters, or a list",
         "a".repeat(39)
     );
     let headers: Vec<String> = (0..11).map(|n| format!(r#""h{n}":1"#)).collect();
     let headers =
         format!(r#"[{{"match": {{"header": {{{}}}}}, "class": "QUOTA"}}]"#, headers.join(","));
     for (list, problem) in [
-        ("{}", "rules is `{}`: allowed is a list of at most 100 rules"),
-        ("null", "rules is `null`: allowed is a list of at most 100 rules"),
-        ("[7]", "rules[0] is `7`: allowed is an object"),
+        ("{}", "rules is `{}`: must be a list of at most 100 rules"),
+        ("null", "rules is `null`: must be a list of at most 100 rules"),
+        ("[7]", "rules[0] is `7`: must be an object"),
         (r#"[{"class": "QUOTA"}]"#, "rules[0].match is missing"),
         (r#"[{"match": {"status": 404}}]"#, "rules[0].class is missing"),
         (
@@ -288,17 +288,17 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (
             r#"[{"match": {"status": 404}, "class": "DEFAULT"}]"#,
-            "rules[0].class is `\"DEFAULT\"`: allowed is RATE_LIMIT, RATE_LIMIT_EXCEEDED, QUOTA, QUOTA_EXCEEDED, \
+            "rules[0].class is `\"DEFAULT\"`: must be RATE_LIMIT, RATE_LIMIT_EXCEEDED, QUOTA, QUOTA_EXCEEDED, \
              TEMPORARY, TEMPORARY_ERROR, NON_RETRYABLE",
         ),
-        (r#"[{"match": 404, "class": "QUOTA"}]"#, "rules[0].match is `404`: allowed is an object"),
+        (r#"[{"match": 404, "class": "QUOTA"}]"#, "rules[0].match is `404`: must be an object"),
         (
             r#"[{"match": {}, "class": "QUOTA"}]"#,
-            "rules[0].match is `{}`: allowed is an object with at least one of status, code, header, words",
+            "rules[0].match is `{}`: must be an object with at least one of status, code, header, words",
         ),
         (
             r#"[{"match": {"reason": "x"}, "class": "QUOTA"}]"#,
-            "rules[0].match.reason is unknown: allowed are status, code, header, words",
+            "rules[0].match.reason is unknown: use one of status, code, header, words",
         ),
         (
             r#"[{"match": {"stauts": 404}, "class": "QUOTA"}]"#,
@@ -306,23 +306,23 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (
             r#"[{"match": {"status": 299}, "class": "QUOTA"}]"#,
-            "rules[0].match.status is `299`: allowed is a status from 300 to 999, 3xx, 4xx, 5xx, or a list",
+            "rules[0].match.status is `299`: must be a status from 300 to 999, 3xx, 4xx, 5xx, or a list",
         ),
         (
             r#"[{"match": {"status": ["4xx", "2xx"]}, "class": "QUOTA"}]"#,
-            "rules[0].match.status[1] is `\"2xx\"`: allowed is a status from 300 to 999, 3xx, 4xx, 5xx, or a list",
+            "rules[0].match.status[1] is `\"2xx\"`: must be a status from 300 to 999, 3xx, 4xx, 5xx, or a list",
         ),
         (
             r#"[{"match": {"status": []}, "class": "QUOTA"}]"#,
-            "rules[0].match.status is `[]`: allowed is a list of 1 to 100",
+            "rules[0].match.status is `[]`: must be a list of 1 to 100",
         ),
         (
             r#"[{"match": {"code": 404}, "class": "QUOTA"}]"#,
-            "rules[0].match.code is `404`: allowed is a text of 1 to 256 characters, or a list",
+            "rules[0].match.code is `404`: must be a text of 1 to 256 characters, or a list",
         ),
         (
             r#"[{"match": {"code": ""}, "class": "QUOTA"}]"#,
-            "rules[0].match.code is `\"\"`: allowed is a text of 1 to 256 characters, or a list",
+            "rules[0].match.code is `\"\"`: must be a text of 1 to 256 characters, or a list",
         ),
         (&long, &long_problem),
         (
@@ -331,15 +331,15 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (
             r#"[{"match": {"header": "x-foo"}, "class": "QUOTA"}]"#,
-            "rules[0].match.header is `\"x-foo\"`: allowed is an object of 1 to 10 headers",
+            "rules[0].match.header is `\"x-foo\"`: must be an object of 1 to 10 headers",
         ),
         (
             r#"[{"match": {"header": {}}, "class": "QUOTA"}]"#,
-            "rules[0].match.header is `{}`: allowed is an object of 1 to 10 headers",
+            "rules[0].match.header is `{}`: must be an object of 1 to 10 headers",
         ),
         (
             &headers,
-            "rules[0].match.header is `{\"h0\":1,\"h1\":1,\"h2\":1,\"h3\":1,\"h4\":1,\"h5\"…`: allowed is an object of 1 to 10 headers",
+            "rules[0].match.header is `{\"h0\":1,\"h1\":1,\"h2\":1,\"h3\":1,\"h4\":1,\"h5\"…`: must be an object of 1 to 10 headers",
         ),
         (
             r#"[{"match": {"header": {"x foo": true}}, "class": "QUOTA"}]"#,
@@ -351,15 +351,15 @@ fn what_is_no_rule_is_refused_in_its_place() {
         ),
         (
             r#"[{"match": {"header": {"x-foo": false}}, "class": "QUOTA"}]"#,
-            "rules[0].match.header.x-foo is `false`: allowed is true, or a text of at most 256 characters",
+            "rules[0].match.header.x-foo is `false`: must be true, or a text of at most 256 characters",
         ),
         (
             r#"[{"match": {"status": 404}, "class": "QUOTA", "delaySeconds": 0}]"#,
-            "rules[0].delaySeconds is `0`: allowed is a number of seconds from 0.001 to 43200",
+            "rules[0].delaySeconds is `0`: must be a number of seconds from 0.001 to 43200",
         ),
         (
             r#"[{"match": {"status": 404}, "class": "QUOTA", "delaySeconds": 43201}]"#,
-            "rules[0].delaySeconds is `43201`: allowed is a number of seconds from 0.001 to 43200",
+            "rules[0].delaySeconds is `43201`: must be a number of seconds from 0.001 to 43200",
         ),
         (
             r#"[{"match": {"status": 404}, "class": "NON_RETRYABLE", "delaySeconds": 3}]"#,
@@ -380,7 +380,7 @@ fn a_hundred_rules_are_allowed_and_all_problems_of_all_rules_are_told() {
     );
     assert_eq!(rules("[]").map(|rules| rules.is_empty()), Ok(true));
     let problems = rules(&format!("[{}]", vec![rule; 101].join(","))).expect_err("too many");
-    assert!(problems[0].ends_with("allowed is a list of at most 100 rules"), "{problems:?}");
+    assert!(problems[0].ends_with("must be a list of at most 100 rules"), "{problems:?}");
 
     let wrong =
         r#"[{"match": {"status": 1, "code": ""}}, {"match": {"words": [1, 2]}, "class": "x"}]"#;

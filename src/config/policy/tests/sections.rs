@@ -21,13 +21,13 @@ fn the_protection_of_callees_can_be_set_and_switched_off() {
     for (document, expected) in [
         (
             r#"{"maxPauseSeconds": "on"}"#,
-            r#"maxPauseSeconds is `"on"`: allowed is off, or a number of seconds from 0.001 to 900"#,
+            r#"maxPauseSeconds is `"on"`: must be off, or a number of seconds from 0.001 to 900"#,
         ),
         (
             r#"{"maxPauseSeconds": 901}"#,
-            "maxPauseSeconds is `901`: allowed is a number of seconds from 0.001 to 900",
+            "maxPauseSeconds is `901`: must be a number of seconds from 0.001 to 900",
         ),
-        (r#"{"circuitBreaker": 5}"#, "circuitBreaker is `5`: allowed is off, or an object"),
+        (r#"{"circuitBreaker": 5}"#, "circuitBreaker is `5`: must be off, or an object"),
         (
             r#"{"circuitBreaker": {"treshold": 5}}"#,
             "circuitBreaker.treshold is unknown; did you mean threshold?",
@@ -57,7 +57,7 @@ fn settings_of_the_queue_are_read_and_change_nothing() {
         assert_eq!(queue(document), Ok(QueueConfig::default()), "{document}");
     }
     for (document, expected) in [
-        (r#"{"queueConfig": 5}"#, "queueConfig is `5`: allowed is an object"),
+        (r#"{"queueConfig": 5}"#, "queueConfig is `5`: must be an object"),
         (
             r#"{"queueConfig": {"VisibilityTimeout": 5}}"#,
             "queueConfig.VisibilityTimeout is unknown; did you mean visibilityTimeout?",
