@@ -153,7 +153,7 @@ impl Variables {
                 _ if sender == "own" => trusted.own = true,
                 Ok(id) if id.to_string() == sender => trusted.ids.push(id),
                 Ok(_) | Err(_) => {
-                    self.problem(NAME, format_args!("has `{sender}`: must be `own` or {ALLOWED}"))
+                    self.problem(NAME, format_args!("has `{sender}`: must be `own` or {ALLOWED}"));
                 }
             }
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 use requeue::classify::Rules;
 use requeue::policy::RetryPolicy;
 
-use requeue::{InvalidPolicy, QueueConfig};
+use requeue::{InvalidPolicy, QueueConfig, Settings};
 
 use crate::Error;
 
@@ -25,7 +25,11 @@ pub(crate) fn read_all(path: &Path) -> Result<(RetryPolicy, Rules, QueueConfig),
     };
     let name = name(path);
     read.map_err(|error| format!("the policy {name} cannot be read: {error}"))?;
-    let document = || Ok((text.parse()?, text.parse()?, text.parse()?));
+    let document = || {
+        let mut settings = Settings::default();
+        settings.set_policy(&text)?;
+        Ok((settings.policy, settings.rules, text.parse()?))
+    };
     Ok(document().map_err(|invalid: InvalidPolicy| {
         let problems = invalid.problems();
         let plural = if problems.len() == 1 { "" } else { "s" };

@@ -51,6 +51,7 @@ use std::str::FromStr;
 
 use crate::classify::Rules;
 use crate::policy::{Preset, RetryPolicy};
+use crate::settings::Settings;
 
 // Each imports only those after it.
 #[cfg(test)]
@@ -82,13 +83,12 @@ impl FromStr for RetryPolicy {
     type Err = InvalidPolicy;
 
     /// Reads a policy document, as `REQUEUE_POLICY` holds it: JSON, in which every key is optional.
-    /// If it has `rules`, they are checked too, but [`Rules`] reads them.
-    /// `docs/concepts/classification.md` shows a document, and `infra/policy.schema.json` lists all
-    /// keys.
+    /// `infra/policy.schema.json` lists all keys.
     ///
     /// # Errors
     ///
-    /// All problems of the document.
+    /// All problems of the document. A document with `rules` is refused, since they would be lost:
+    /// [`Settings::set_policy`](crate::Settings::set_policy) reads policy and rules.
     ///
     /// ```
     /// use requeue::policy::RetryPolicy;
@@ -103,7 +103,39 @@ impl FromStr for RetryPolicy {
     /// # Ok::<(), requeue::InvalidPolicy>(())
     /// ```
     fn from_str(document: &str) -> Result<Self, InvalidPolicy> {
-        read(document).map(|(policy, _)| policy).map_err(|problems| InvalidPolicy { problems })
+        const LOST: &str = "rules would be lost: read the document with Settings::set_policy";
+        let problems = match read(document) {
+            Ok((policy, rules)) if rules.is_empty() => return Ok(policy),
+            Ok(_) => vec![LOST.to_owned()],
+            Err(problems) => problems,
+        };
+        Err(InvalidPolicy { problems })
+    }
+}
+
+impl Settings {
+    /// Sets [`policy`](Self::policy) and [`rules`](Self::rules) from a policy document, as
+    /// `REQUEUE_POLICY` does. Rules that were set before are lost.
+    ///
+    /// # Errors
+    ///
+    /// All problems of the document. The settings are unchanged then.
+    ///
+    /// ```
+    /// use requeue::Settings;
+    ///
+    /// let mut settings = Settings::default();
+    /// settings.set_policy(
+    ///     r#"{"maxRetries": 7, "rules": [{"match": {"status": 404}, "class": "TEMPORARY"}]}"#,
+    /// )?;
+    /// assert_eq!((settings.policy.max_retries, settings.rules.len()), (7, 1));
+    /// # Ok::<(), requeue::InvalidPolicy>(())
+    /// ```
+    pub fn set_policy(&mut self, document: &str) -> Result<(), InvalidPolicy> {
+        let (policy, rules) = read(document).map_err(|problems| InvalidPolicy { problems })?;
+        self.policy = policy;
+        self.rules = rules;
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ use super::properties::{assert_bounded, is_between_values};
 use crate::classify::{Response, Rules};
 use crate::failure::Failure;
 use crate::policy::RetryPolicy;
+use crate::settings::Settings;
 use crate::wire;
 
 const ANSWERS: [Response<'static>; 3] = [
@@ -32,7 +33,11 @@ fn any_document_is_refused_with_reasons_or_means_the_same_however_it_is_written(
         match &judged {
             Ok((policy, rules)) => {
                 assert_bounded(policy);
-                assert_eq!(text.parse::<RetryPolicy>().as_ref(), Ok(policy));
+                let parsed = text.parse::<RetryPolicy>();
+                assert_eq!(parsed.ok().as_ref(), Some(policy).filter(|_| rules.is_empty()));
+                let mut settings = Settings::default();
+                assert_eq!(settings.set_policy(&text), Ok(()));
+                assert_eq!((&settings.policy, settings.rules.len()), (policy, rules.len()));
                 assert!(rules.len() <= 100);
             }
             Err(problems) => {
