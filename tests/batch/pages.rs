@@ -36,7 +36,7 @@ async fn the_page_has_the_attempts_that_each_setting_allows() {
         ("| `REQUEUE_MODE=report`", "{}", |settings| settings.mode = Mode::Report),
     ];
     for (row, body, change) in &table[3..] {
-        assert_row(POLICY, row, " | `maxReceiveCount`, whatever `maxRetries` is | 5 |");
+        assert_row(POLICY, row, " | `maxReceiveCount`; `maxRetries` has no effect | 5 |");
         let mut world = World::new();
         world.settings.policy.max_retries = 2;
         change(&mut world.settings);
@@ -117,4 +117,41 @@ fn the_page_has_the_time_for_which_keys_are_kept() {
     }
     assert!(IDEMPOTENCY.contains("(2,764,800 s)") && IDEMPOTENCY.contains("NOW + 2764800"));
     assert_eq!(sum * 86_400, 2_764_800);
+}
+
+/// The times of the calls of a message that meets `failures`, by the policy of the section.
+async fn calls(document: &str, failures: impl Fn(u32) -> Act + Send + Sync + 'static) -> Vec<u64> {
+    let mut world = World::new();
+    world.settings.set_policy(document).unwrap();
+    world.settings.sampler = Sampler::always(0.5);
+    world.settings.recursive_loop = RecursiveLoop::Allow;
+    world.send("{}").await;
+    let script = Script::new(move |seen| failures(seen.attempt));
+    let start = tokio::time::Instant::now();
+    world.run(&world.processor(script.clone())).await;
+    script.calls().iter().map(|seen| (seen.at - start).as_secs()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_page_has_a_policy_for_a_quota_until_tomorrow() {
+    let (_, section) = POLICY.split_once("## A quota until tomorrow").unwrap();
+    let (_, document) = section.split_once("```json\n").unwrap();
+    let (document, _) = document.split_once("```").unwrap();
+    let day = calls(document, |attempt| match attempt {
+        1 => Act::Fail(Failure::quota("no").retry_after(secs(86_400))),
+        _ => Act::Done,
+    });
+    let day = day.await;
+    assert!(matches!(day[..], [0, 86_400..=86_460]), "{day:?}");
+    let quota = |_| Act::Fail(Failure::quota("no"));
+    let hours = calls(document, quota).await;
+    assert_eq!(hours, (0..=50).map(|hour| hour * 3_600).collect::<Vec<_>>());
+
+    // Six hours: a list without jitter against a rule's delay.
+    let six = document.replace("180000", "21600");
+    assert_eq!(calls(&six, quota).await.len(), 7);
+    let named = |_| Act::Fail(Failure::quota("no").retry_after(secs(3_600)));
+    assert_eq!(calls(&six, named).await.len(), 6);
+    let tomorrow = |_| Act::Fail(Failure::quota("no").retry_after(secs(86_400)));
+    assert_eq!(calls(r#"{"totalTimeoutSeconds": 7200}"#, tomorrow).await.len(), 1);
 }

@@ -71,7 +71,7 @@ pub(super) mod rule {
         CLASS, "class", shapes::OneOf<FailureClass> = OUTCOMES,
             "The class of the failure.";
         DELAY, "delaySeconds", Seconds = RULED,
-            "The least delay of the message. It replaces the delay that a response names. Not allowed with NON_RETRYABLE.";
+            "The delay of the message, to which Requeue adds up to a tenth, at most 60 s. It replaces the delay that a response names, and the delay of the class. With RATE_LIMIT and QUOTA it starts a pause. Not allowed with NON_RETRYABLE.";
         REASON, "reason", Label = Label,
             "The name of the failure in logs and dead letters, for example outdated-fare. Default: by rules[0], counted from 0.";
     }
