@@ -48,6 +48,11 @@ class Queues(unittest.TestCase):
         self.assertEqual(self.properties("Queue", MessageRetentionPeriod=259200)["MessageRetentionPeriod"], 259200)
         self.assertEqual(self.properties("DeadLetterQueue")["MessageRetentionPeriod"], 14 * DAY)
 
+    def test_the_queues_outlive_their_stack_but_not_a_creation_that_failed(self):
+        for name in ("Queue", "DeadLetterQueue"):
+            queue = self.translated["Resources"][name]
+            self.assertEqual((queue["DeletionPolicy"], queue["UpdateReplacePolicy"]), ("RetainExceptOnCreate", "Retain"))
+
     def test_messages_are_dead_lettered_after_max_receive_count(self):
         expected = {"deadLetterTargetArn": {"Fn::GetAtt": ["DeadLetterQueue", "Arn"]}, "maxReceiveCount": 7}
         self.assertEqual(self.properties("Queue", MaxReceiveCount=7)["RedrivePolicy"], expected)

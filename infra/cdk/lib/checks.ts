@@ -10,6 +10,7 @@ import type { RetryQueueProps } from './props.ts';
 /** The options that are checked, with the defaults filled in. */
 export interface Checked {
   readonly targetUrl?: string;
+  readonly allowHttp?: boolean;
   readonly contentType?: string;
   readonly scope?: string;
   readonly signingSecret?: string;
@@ -62,7 +63,10 @@ export const SECONDS: Readonly<Record<keyof Named<Duration>, readonly [number, n
 export const FORMS: Readonly<
   Record<'targetUrl' | 'contentType' | 'scope' | 'signingSecret' | 'clientCertificate' | 'clientKey' | 'alarmEmail', readonly [RegExp, string]>
 > = {
-  targetUrl: [/^https?:\/\/.+$/, 'a URL, for example https://api.example.com/orders'],
+  targetUrl: [
+    /^(https:\/\/[^/].*|http:\/\/(localhost|127(\.\d{1,3}){3}|\[::1\])(:\d+)?([/?].*)?)$/,
+    'an https URL, for example https://api.example.com/orders; http is for localhost, or with allowHttp',
+  ],
   contentType: [/^[^/\s]+\/[^/\s].*$/, 'a media type, for example text/csv'],
   scope: [/^([A-Za-z0-9_.-]+|\/.*)$/, 'the name of a message attribute, or a JSON pointer such as /account/id'],
   signingSecret: [/^(whsec_|arn:)\S+( (whsec_|arn:)\S+)*$/, 'whsec_ and base64, or the ARN of a secret, or several of these separated by spaces'],
@@ -70,6 +74,9 @@ export const FORMS: Readonly<
   clientKey: [/^(arn:\S+|-----BEGIN ((RSA|EC) )?PRIVATE KEY-----[\s\S]+)$/, 'a private key in PEM, not encrypted, or the ARN of a secret'],
   alarmEmail: [/^[^@\s]+@[^@\s]+$/, 'an e-mail address'],
 };
+
+/** The pattern of `targetUrl` with `allowHttp`. */
+const HTTP_TOO = /^https?:\/\/[^/].*$/;
 
 /** Options whose values no error may show. */
 const HIDDEN = ['signingSecret', 'clientCertificate', 'clientKey'];
@@ -82,6 +89,7 @@ const LONGEST_DELAY = 900;
 
 /** Options of the function that the construct makes. A user's function has its own. */
 const OF_THE_READY_LAMBDA = [
+  'allowHttp',
   'method',
   'contentType',
   'headers',
@@ -121,7 +129,8 @@ export function problemsOf(options: Checked): string[] {
 function forms(options: Checked): string[] {
   return Object.entries(FORMS).flatMap(([name, [form, allowed]]) => {
     const text = options[name as keyof typeof FORMS];
-    if (text === undefined || Token.isUnresolved(text) || form.test(text)) return [];
+    const allowing = name === 'targetUrl' && options.allowHttp ? HTTP_TOO : form;
+    if (text === undefined || Token.isUnresolved(text) || allowing.test(text)) return [];
     return [`${name} is ${HIDDEN.includes(name) ? 'invalid' : JSON.stringify(text)}: give it ${allowed}`];
   });
 }

@@ -17,6 +17,11 @@ export interface RetryQueueProps {
   /** URL to which the function sends each message (https). Give either this or `handler`. */
   readonly targetUrl?: string;
   /**
+   * Whether `targetUrl` may be `http`. Bodies, headers and secrets then travel unencrypted.
+   * @default - `http` is for localhost only
+   */
+  readonly allowHttp?: boolean;
+  /**
    * A function of your own in the same stack, whose handler works on the messages. The construct
    * then makes no function. It sets the function's `RecursiveLoop` and `REQUEUE_…` variables, and
    * lets its role use the queue. The visibility timeout follows from the function's timeout. A
@@ -167,14 +172,15 @@ export interface RetryQueueProps {
 
   /**
    * Prefix for the names of the queues and the log group: at most 67 letters, digits, hyphens and
-   * underscores. The queues have fixed names because they refer to each other. A change replaces
-   * both queues and deletes their messages.
+   * underscores. The queues have fixed names because they refer to each other. A change makes two
+   * new queues and leaves the old ones with their messages.
    * @default - a unique name from the stack's name and the construct's id
    */
   readonly name?: string;
   /**
    * Whether both queues are FIFO queues. Then set `deadLetterMode` to `direct`: on a FIFO queue,
-   * `annotate` gives no reason, like `redrive`.
+   * `annotate` gives no reason, like `redrive`. A change makes two new queues and leaves the old ones
+   * with their messages.
    * @default false
    */
   readonly fifo?: boolean;

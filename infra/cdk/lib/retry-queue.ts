@@ -2,7 +2,7 @@
  * The construct: the same resources as `template.yaml`.
  */
 
-import { Duration, Names, Stack } from 'aws-cdk-lib';
+import { Duration, Names, RemovalPolicy, Stack } from 'aws-cdk-lib';
 import * as cloudwatch from 'aws-cdk-lib/aws-cloudwatch';
 import { SnsAction } from 'aws-cdk-lib/aws-cloudwatch-actions';
 import * as iam from 'aws-cdk-lib/aws-iam';
@@ -59,6 +59,9 @@ export class RetryQueue extends Construct {
       fifo: props.fifo || undefined,
       encryption: props.encryptionKey ? sqs.QueueEncryption.KMS : sqs.QueueEncryption.SQS_MANAGED,
       encryptionMasterKey: props.encryptionKey,
+      // A deleted stack, and a change of name, leave both queues: their messages are accepted work,
+      // and SQS cannot bring them back. A creation that fails leaves none.
+      removalPolicy: RemovalPolicy.RETAIN_ON_UPDATE_OR_DELETE,
     };
     const source = Stack.of(this).formatArn({ service: 'sqs', resource: queueName });
     this.deadLetterQueue = new sqs.Queue(this, 'DeadLetterQueue', {

@@ -11,6 +11,7 @@ import type { Completed } from './props.ts';
 export function readyLambdaSettings(scope: Construct, options: Completed, deadLetterQueue: sqs.Queue): Record<string, string> {
   return given({
     REQUEUE_TARGET_URL: options.targetUrl,
+    REQUEUE_ALLOW_HTTP: options.allowHttp ? 'true' : undefined,
     REQUEUE_METHOD: options.method === 'POST' ? undefined : options.method,
     REQUEUE_CONTENT_TYPE: options.contentType,
     REQUEUE_TIMEOUT_SECONDS: String(options.messageTimeout.toSeconds({ integral: false })),

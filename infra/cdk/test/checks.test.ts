@@ -33,7 +33,10 @@ test('options that contradict each other are refused, with the remedy', () => {
     [{ maxReceiveCount: 4 }, /maxReceiveCount is 4: give it 5 to 1000$/],
     [{ messageConcurrency: 1001 }, /messageConcurrency is 1001: give it 1 to 1000$/],
     [{ timeout: seconds(901) }, /timeout is 901 s: give it 1 to 900 s$/],
-    [{ targetUrl: 'api.example.com' }, /targetUrl is "api\.example\.com": give it a URL, /],
+    [{ targetUrl: 'api.example.com' }, /targetUrl is "api\.example\.com": give it an https URL, /],
+    [{ targetUrl: 'http://api.example.com/' }, /targetUrl is "http:.*": give it an https URL, .*; http is for localhost, or with allowHttp$/],
+    [{ targetUrl: 'http://localhost.example.com/' }, /http is for localhost, or with allowHttp$/],
+    [{ targetUrl: 'ftp://example.com/', allowHttp: true }, /targetUrl is "ftp:/],
     [{ contentType: 'csv' }, /contentType is "csv": give it a media type/],
     [{ scope: 'account/id' }, /scope is "account\/id": give it the name of a message attribute/],
     [{ policy: '{' }, /policy is not JSON: give it a JSON document, or an object$/],
@@ -58,6 +61,10 @@ test('options that contradict each other are refused, with the remedy', () => {
 
 test('options at the limit are accepted', () => {
   for (const props of [
+    { targetUrl: 'http://localhost:3000/orders' },
+    { targetUrl: 'http://127.0.0.1' },
+    { targetUrl: 'http://[::1]:80/' },
+    { targetUrl: 'http://orders.internal/', allowHttp: true },
     { visibilityTimeout: seconds(360) },
     { visibilityTimeout: seconds(365), maxBatchingWindow: seconds(5) },
     { batchSize: 10 },
@@ -70,6 +77,15 @@ test('options at the limit are accepted', () => {
   ] as Partial<RetryQueueProps>[]) {
     made(props);
   }
+});
+
+test('an http target of another host is allowed to the function too', () => {
+  const variables = (props: Partial<RetryQueueProps>) => {
+    const { resources } = deployed(made(props));
+    return (resources['Function']!.properties['Environment'] as { Variables: Record<string, string> }).Variables;
+  };
+  assert.equal(variables({ targetUrl: 'http://orders.internal/', allowHttp: true })['REQUEUE_ALLOW_HTTP'], 'true');
+  assert.equal(variables({})['REQUEUE_ALLOW_HTTP'], undefined);
 });
 
 test('all problems are reported together', () => {

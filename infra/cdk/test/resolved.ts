@@ -17,6 +17,7 @@ export interface Resource {
   readonly Type: string;
   readonly Condition?: string;
   readonly DeletionPolicy?: string;
+  readonly UpdateReplacePolicy?: string;
   readonly Properties?: Record<string, unknown>;
 }
 
@@ -30,8 +31,14 @@ export interface Given {
   readonly names: Readonly<Record<string, string>>;
 }
 
+/** What becomes of a resource that is deleted, or replaced by an update. */
+export interface Policies {
+  readonly deletion: string;
+  readonly updateReplace: string;
+}
+
 export interface Resolved {
-  readonly resources: Record<string, { type: string; deletionPolicy: string; properties: Record<string, unknown> }>;
+  readonly resources: Record<string, { type: string; policies: Policies; properties: Record<string, unknown> }>;
   readonly outputs: Record<string, { value: unknown; exportName: unknown }>;
 }
 
@@ -90,9 +97,13 @@ export function resolved(template: Template, given: Given): Resolved {
     Object.entries(items ?? {}).filter(([, item]) => item.Condition === undefined || holds(item.Condition));
   return {
     resources: Object.fromEntries(
-      there(template.Resources).map(([id, { Type, DeletionPolicy, Properties }]) => [
+      there(template.Resources).map(([id, { Type, DeletionPolicy = 'Delete', UpdateReplacePolicy = 'Delete', Properties }]) => [
         named(id),
-        { type: Type, deletionPolicy: DeletionPolicy ?? 'Delete', properties: value(Properties ?? {}) as Record<string, unknown> },
+        {
+          type: Type,
+          policies: { deletion: DeletionPolicy, updateReplace: UpdateReplacePolicy },
+          properties: value(Properties ?? {}) as Record<string, unknown>,
+        },
       ]),
     ),
     outputs: Object.fromEntries(

@@ -137,16 +137,16 @@ test('an option of each parameter of the template is compared', () => {
 
 /** The properties that count, in one form if there are several with the same meaning. */
 function shape({ resources }: Resolved): unknown {
-  const shaped = Object.entries(resources).flatMap(([id, { type, deletionPolicy, properties }]) => {
+  const shaped = Object.entries(resources).flatMap(([id, { type, policies, properties }]) => {
     // Left out: the package, and the tags that SAM adds.
     const { Code: _code, Tags: _tags, Subscription: subscriptions, ...counted } = plain(properties) as Record<string, any>;
     if (type === 'AWS::IAM::Role') counted['Policies'] = counted['Policies'].flatMap((policy: any) => policy.PolicyDocument.Statement).sort(byText);
     if (type === 'AWS::CloudWatch::Dashboard') counted['DashboardBody'] = JSON.parse(counted['DashboardBody']);
     // A topic's subscriptions are properties of it, or resources.
-    const apart = (subscriptions ?? []).map((one: object) => ({ type: 'AWS::SNS::Subscription', deletionPolicy, counted: { ...one, TopicArn: `<${id}>` } }));
-    return [{ id, type, deletionPolicy, counted }, ...apart].map((one) => [one.type === 'AWS::SNS::Subscription' ? `to ${one.counted.Endpoint}` : one.id, one]);
+    const apart = (subscriptions ?? []).map((one: object) => ({ type: 'AWS::SNS::Subscription', policies, counted: { ...one, TopicArn: `<${id}>` } }));
+    return [{ id, type, policies, counted }, ...apart].map((one) => [one.type === 'AWS::SNS::Subscription' ? `to ${one.counted.Endpoint}` : one.id, one]);
   });
-  return Object.fromEntries(shaped.map(([id, { type, deletionPolicy, counted }]) => [id, { type, deletionPolicy, counted }]));
+  return Object.fromEntries(shaped.map(([id, { type, policies, counted }]) => [id, { type, policies, counted }]));
 }
 
 const byText = (one: unknown, other: unknown) => (JSON.stringify(one) < JSON.stringify(other) ? -1 : 1);
