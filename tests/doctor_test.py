@@ -61,6 +61,7 @@ class Account:
             )
 
         self.sqs, self.functions, self.iam = client("sqs"), client("lambda"), client("iam")
+        self.kms = client("kms")
 
     def queue(self, name, **attributes):
         """Makes it and returns its ARN."""
@@ -184,7 +185,7 @@ class OnMinistack(unittest.TestCase):
         expected |= {(queue, id) for queue in queues for id in everywhere}
         careless = ["partial-batch-responses", "filter-members", "filter-wrapping", "visibility-timeout"]
         expected |= {("careless", id) for id in careless}
-        denied = ["max-receive-count", "redrive-allow-policy", "dead-letter-retention", "key-permissions"]
+        denied = ["key-state", "max-receive-count", "redrive-allow-policy", "dead-letter-retention", "key-permissions"]
         expected |= {("denied", id) for id in denied}
         expected.add(("orphaned", "dead-letter-queue"))
         self.assertEqual((status, at(findings, "danger")), (3, expected), printed)
@@ -224,6 +225,42 @@ class OnMinistack(unittest.TestCase):
         self.account.iam.put_role_policy(RoleName="unread", PolicyName="any-end", PolicyDocument=document)
         found = secrets()
         self.assertEqual(found["level"], "ok", found)
+
+    def test_a_deny_in_the_policy_of_a_queue_is_found_unless_its_conditions_exclude_the_role(self):
+        self.account.good("walled")
+        self.account.allow_loop("walled")
+        deny = {"Effect": "Deny", "Principal": "*", "Action": "sqs:*", "Resource": self.account.attributes("walled")["QueueArn"]}
+        for condition, level in [
+            ({"Bool": {"aws:SecureTransport": "false"}}, "ok"),
+            ({"StringNotEquals": {"aws:SourceVpce": "vpce-1"}}, "unknown"),
+            ({}, "danger"),
+        ]:
+            policy = json.dumps({"Version": "2012-10-17", "Statement": [{**deny, "Condition": condition} if condition else deny]})
+            self.account.sqs.set_queue_attributes(QueueUrl=self.account.url("walled"), Attributes={"Policy": policy})
+            found = doctor(MINISTACK, "--function", "walled")[1]["walled", "queue-permissions"]
+            self.assertEqual(found["level"], level, found)
+
+    def test_a_key_has_to_be_enabled_and_its_policy_has_to_concern_the_role(self):
+        account = self.account
+        account.good("sealed")
+        account.allow_loop("sealed")
+        key = account.kms.create_key()["KeyMetadata"]["Arn"]
+        account.kms.create_alias(AliasName="alias/sealed", TargetKeyId=key)
+        account.sqs.set_queue_attributes(QueueUrl=account.url("sealed"), Attributes={"KmsMasterKeyId": "alias/sealed"})
+        use = {"Effect": "Allow", "Action": ["kms:Decrypt", "kms:GenerateDataKey"], "Resource": key}
+        account.iam.put_role_policy(
+            RoleName="sealed", PolicyName="key", PolicyDocument=json.dumps({"Version": "2012-10-17", "Statement": [use]})
+        )
+        role = account.iam.get_role(RoleName="sealed")["Role"]["Arn"]
+        root = f"arn:aws:iam::{role.split(':')[4]}:root"
+        levels = lambda: [doctor(MINISTACK, "--function", "sealed")[1]["sealed", id]["level"] for id in ("key-state", "key-permissions")]
+        for principal, level in [(root, "ok"), (role, "ok"), (f"{role}-other", "danger")]:
+            statement = {"Effect": "Allow", "Principal": {"AWS": principal}, "Action": "kms:*", "Resource": "*"}
+            policy = json.dumps({"Version": "2012-10-17", "Statement": [statement]})
+            account.kms.put_key_policy(KeyId=key, PolicyName="default", Policy=policy)
+            self.assertEqual(levels(), ["ok", level], principal)
+        account.kms.disable_key(KeyId=key)
+        self.assertEqual(levels(), ["danger", "danger"])
 
     def test_a_queue_without_a_mapping_is_looked_at_as_a_workers(self):
         self.account.queue("worked-on", VisibilityTimeout="0")

@@ -1,7 +1,7 @@
 //! Calls single operations of AWS services without a client crate for each. Those crates hold every
-//! operation of a service and compile for minutes, but [Requeue](https://docs.rs/requeue) needs
-//! seven operations of four services. This crate sends requests and reads errors; it does not know
-//! the meaning of an operation.
+//! operation of a service and compile for minutes, but [Requeue](https://docs.rs/requeue) needs a few
+//! operations of each service. This crate sends requests and reads errors; it does not know the
+//! meaning of an operation.
 //!
 //! Signatures, retries, timeouts and endpoints are those of the SDK: it uses the same configuration
 //! and the same runtime as the SDK's clients.
@@ -54,10 +54,16 @@ pub type CallError = SdkError<ErrorMetadata, HttpResponse>;
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum Service {
+    /// CloudWatch, for its alarms.
+    CloudWatch,
     /// Identity and Access Management, which is one service for all regions of a partition.
     Iam,
+    /// Key Management Service.
+    Kms,
     /// Lambda.
     Lambda,
+    /// CloudWatch Logs.
+    Logs,
     /// Secrets Manager.
     SecretsManager,
     /// Systems Manager, for its Parameter Store.
@@ -68,8 +74,11 @@ impl Service {
     /// Its name in host names and signatures.
     const fn name(self) -> &'static str {
         match self {
+            Self::CloudWatch => "monitoring",
             Self::Iam => "iam",
+            Self::Kms => "kms",
             Self::Lambda => "lambda",
+            Self::Logs => "logs",
             Self::SecretsManager => "secretsmanager",
             Self::Ssm => "ssm",
         }
@@ -78,8 +87,11 @@ impl Service {
     /// Its name in settings, as in `AWS_ENDPOINT_URL_SECRETS_MANAGER`.
     const fn id(self) -> &'static str {
         match self {
+            Self::CloudWatch => "CloudWatch",
             Self::Iam => "IAM",
+            Self::Kms => "KMS",
             Self::Lambda => "Lambda",
+            Self::Logs => "CloudWatch Logs",
             Self::SecretsManager => "Secrets Manager",
             Self::Ssm => "SSM",
         }
@@ -89,8 +101,8 @@ impl Service {
     fn error(self, answer: &HttpResponse) -> Result<ErrorMetadata, BoxError> {
         let body = answer.body().bytes().unwrap_or_default();
         match self {
-            Self::Iam => error_of_xml(body),
-            Self::Lambda | Self::SecretsManager | Self::Ssm => {
+            Self::CloudWatch | Self::Iam => error_of_xml(body),
+            Self::Kms | Self::Lambda | Self::Logs | Self::SecretsManager | Self::Ssm => {
                 error_of_json(answer.headers().get("x-amzn-errortype"), body)
             }
         }

@@ -1,4 +1,4 @@
-//! The operations of Lambda and IAM that the doctor calls, and the fields of their responses that
+//! The operations of Lambda, IAM and KMS that the doctor calls, and the fields of their responses that
 //! it reads. Names as in the services' API references.
 
 use std::collections::HashMap;
@@ -7,9 +7,10 @@ use http::header::CONTENT_TYPE;
 use http::{Method, Request};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use requeue::aws::SdkConfig;
-use requeue_aws::{CallError, Service, call, json};
+use requeue_aws::{CallError, Service, call, call_json};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde_json::json;
 
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "PascalCase")]
@@ -145,7 +146,7 @@ pub(crate) async fn event_source_mappings(
     let first = format!("/2015-03-31/event-source-mappings?{parameter}={}", encoded(value));
     let mut path = first.clone();
     let mut mappings = Vec::new();
-    loop {
+    for _ in 0..MOST_PAGES {
         let page: Page = get(sdk, path).await?;
         mappings.extend(page.event_source_mappings.unwrap_or_default());
         match page.next_marker.filter(|marker| !marker.is_empty()) {
@@ -153,6 +154,52 @@ pub(crate) async fn event_source_mappings(
             None => return Ok(mappings),
         }
     }
+    Err(CallError::construction_failure("there are too many event source mappings"))
+}
+
+/// Longest list that the doctor reads, in pages of 100.
+const MOST_PAGES: u32 = 50;
+
+/// With its filters, even if a key encrypts them.
+pub(crate) async fn event_source_mapping(
+    sdk: &SdkConfig,
+    uuid: &str,
+) -> Result<EventSourceMapping, CallError> {
+    get(sdk, format!("/2015-03-31/event-source-mappings/{}", encoded(uuid))).await
+}
+
+/// A key of KMS.
+#[derive(Default, Deserialize)]
+#[serde(default, rename_all = "PascalCase")]
+pub(crate) struct KeyMetadata {
+    pub(crate) arn: Option<String>,
+    pub(crate) key_state: Option<String>,
+    /// `AWS` or `CUSTOMER`.
+    pub(crate) key_manager: Option<String>,
+}
+
+/// The key of this ARN or alias.
+pub(crate) async fn describe_key(sdk: &SdkConfig, key: &str) -> Result<KeyMetadata, CallError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Output {
+        key_metadata: KeyMetadata,
+    }
+    let parameters = json!({ "KeyId": key });
+    let output = call_json(sdk, Service::Kms, "TrentService.DescribeKey", &parameters).await;
+    output.map(|output: Output| output.key_metadata)
+}
+
+/// The policy of the key of this ARN. A key has one policy, `default`.
+pub(crate) async fn key_policy(sdk: &SdkConfig, key: &str) -> Result<String, CallError> {
+    #[derive(Deserialize)]
+    #[serde(rename_all = "PascalCase")]
+    struct Output {
+        policy: String,
+    }
+    let parameters = json!({ "KeyId": key, "PolicyName": "default" });
+    let output = call_json(sdk, Service::Kms, "TrentService.GetKeyPolicy", &parameters).await;
+    output.map(|output: Output| output.policy)
 }
 
 pub(crate) async fn simulate_principal_policy(
@@ -204,7 +251,7 @@ async fn get<T: DeserializeOwned + Send + Sync + 'static>(
 ) -> Result<T, CallError> {
     let request =
         Request::get(path).body(String::new()).map_err(CallError::construction_failure)?;
-    call(sdk, Service::Lambda, request, json).await
+    call(sdk, Service::Lambda, request, requeue_aws::json).await
 }
 
 /// Source: RFC 3986, unreserved characters.

@@ -163,11 +163,26 @@ pub(crate) enum EncryptionKey {
     /// `alias/aws/sqs`, which all roles may use through SQS.
     ManagedByAws,
     /// One with a policy of its own.
-    Customer {
-        /// An ARN, or the alias by which the queue knows it.
-        name: String,
-        access: Known<Access>,
-    },
+    Customer(Box<CustomerKey>),
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct CustomerKey {
+    /// An ARN, or the alias by which the queue knows it.
+    pub(crate) name: String,
+    /// `NotAsked` if there is no role.
+    pub(crate) access: Known<Access>,
+    pub(crate) key: Known<Key>,
+    /// The key's own policy.
+    pub(crate) policy: Known<String>,
+}
+
+/// A key as KMS describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Key {
+    pub(crate) arn: String,
+    /// `Enabled`, `Disabled`, `PendingDeletion` and so on, or `checks::NO_KEY`.
+    pub(crate) state: String,
 }
 
 /// IAM's decision on each action.

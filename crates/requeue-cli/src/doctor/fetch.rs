@@ -15,11 +15,11 @@ use requeue::queue::{QueueArn, QueueUrl};
 use requeue::{QueueConfig, RecursiveLoop};
 use requeue_lambda::Config;
 
-use super::calls::{self, EventSourceMapping, FunctionConfiguration};
-use super::checks::{KEY, SENDING, TAKING, is_alias, is_whole, reading};
+use super::calls::{self, EventSourceMapping, FunctionConfiguration, KeyMetadata};
+use super::checks::{KEY, NO_KEY, SENDING, TAKING, is_alias, is_whole, reading};
 use super::facts::{
-    Access, AccessDecision, Deployment, EncryptionKey, Function, FunctionSettings, Known, Mapping,
-    QueuePath, Reached, Secret, Unread, Valid,
+    Access, AccessDecision, CustomerKey, Deployment, EncryptionKey, Function, FunctionSettings,
+    Key, Known, Mapping, QueuePath, Reached, Secret, Unread, Valid,
 };
 use super::parse;
 use crate::{CREDENTIALS, Error};
@@ -145,8 +145,8 @@ impl Clients {
             Some((mapping, mapping.event_source_arn.as_ref()?.parse().ok()?))
         });
         let paths = join_all(queues.map(|(mapping, queue)| async {
-            let source = self.reached(queue).await;
-            self.path(Some(parse::mapping(mapping)), source, Some(&function.role), &settings).await
+            let (source, mapping) = tokio::join!(self.reached(queue), self.mapping(mapping));
+            self.path(Some(mapping), source, Some(&function.role), &settings).await
         }));
         let paths = paths.await;
         let (region, queue_config) = (self.region.clone(), QueueConfig::default());
@@ -158,6 +158,24 @@ impl Clients {
             paths,
             unlisted: None,
         })
+    }
+
+    /// A list of mappings has no filters that a key encrypts. Source: Lambda API reference,
+    /// `ListEventSourceMappings`.
+    async fn mapping(&self, listed: &EventSourceMapping) -> Mapping {
+        let has_key = listed.kms_key_arn.as_ref().is_some_and(|key| !key.is_empty());
+        let uuid = listed.uuid.as_deref().unwrap_or_default();
+        let is_hidden = listed.filter_criteria.is_none() || listed.filter_criteria_error.is_some();
+        if !has_key || !is_hidden {
+            return parse::mapping(listed);
+        }
+        match calls::event_source_mapping(&self.sdk, uuid).await {
+            Ok(whole) => parse::mapping(&whole),
+            Err(error) => Mapping {
+                filters: Err(unread("lambda:GetEventSourceMapping", &uuid, &error)),
+                ..parse::mapping(listed)
+            },
+        }
     }
 
     async fn properties(
@@ -246,35 +264,60 @@ impl Clients {
             Err(error) => Err(unread("sqs:GetQueueAttributes", &arn, &error)),
         };
         let attribute = |name| attributes.as_ref().ok()?.as_ref()?.get(&name);
-        let key = attribute(QueueAttributeName::KmsMasterKeyId).filter(|key| !key.is_empty()).map(
-            |key| {
-                let not_asked = Unread {
-                    permission: SIMULATE,
-                    resource: key.clone(),
-                    code: "NotAsked".to_owned(),
-                    is_answered: false,
-                };
-                if key == MANAGED_KEY || key.ends_with(&format!(":{MANAGED_KEY}")) {
-                    EncryptionKey::ManagedByAws
-                } else {
-                    EncryptionKey::Customer {
-                        name: parse::key_name(key, &arn),
-                        access: Err(not_asked),
-                    }
-                }
-            },
-        );
+        let key = attribute(QueueAttributeName::KmsMasterKeyId).filter(|key| !key.is_empty());
+        let key = match key {
+            Some(key) => Some(self.key(key, &arn).await),
+            None => None,
+        };
         // A queue's ARN has its partition; a URL has none.
         let own = attribute(QueueAttributeName::QueueArn).and_then(|own| own.parse().ok());
         let queue = attributes.map(|attributes| attributes.as_ref().map(parse::queue));
         Reached { arn: own.unwrap_or(arn), queue, access: None, key }
     }
 
+    /// The key by its name in the attributes of this queue.
+    async fn key(&self, name: &str, queue: &QueueArn) -> EncryptionKey {
+        if name == MANAGED_KEY || name.ends_with(&format!(":{MANAGED_KEY}")) {
+            return EncryptionKey::ManagedByAws;
+        }
+        let name = parse::key_name(name, queue);
+        let key = match calls::describe_key(&self.sdk, &name).await {
+            Ok(KeyMetadata { key_manager, .. }) if key_manager.as_deref() == Some("AWS") => {
+                return EncryptionKey::ManagedByAws;
+            }
+            Ok(KeyMetadata { arn, key_state, .. }) => Ok(Key {
+                arn: arn.unwrap_or_else(|| name.clone()),
+                state: key_state.unwrap_or_default(),
+            }),
+            Err(error) if code(&error) == "NotFoundException" => {
+                Ok(Key { arn: name.clone(), state: NO_KEY.to_owned() })
+            }
+            Err(error) => Err(unread("kms:DescribeKey", &name, &error)),
+        };
+        let arn = key.as_ref().map_or(&name, |key| &key.arn);
+        let policy = match &key {
+            // KMS knows a policy by its key only, not by an alias.
+            Err(unread) if is_alias(arn) => Err(unread.clone()),
+            _ => calls::key_policy(&self.sdk, arn)
+                .await
+                .map_err(|error| unread("kms:GetKeyPolicy", arn, &error)),
+        };
+        let access = Err(Unread {
+            permission: SIMULATE,
+            resource: name.clone(),
+            code: "NotAsked".to_owned(),
+            is_answered: false,
+        });
+        EncryptionKey::Customer(Box::new(CustomerKey { name, access, key, policy }))
+    }
+
     /// Asks for the permissions of the role on an existing queue and its key.
     async fn ask(&self, reached: &mut Reached, role: &str, actions: &[&str]) {
         reached.access = Some(self.simulate(role, actions, &reached.arn.to_string()).await);
-        if let Some(EncryptionKey::Customer { name, access }) = &mut reached.key {
-            let resource = if is_alias(name) { "*" } else { name };
+        if let Some(EncryptionKey::Customer(customer)) = &mut reached.key {
+            let CustomerKey { name, access, key, .. } = &mut **customer;
+            let arn = key.as_ref().map_or(&*name, |key| &key.arn);
+            let resource = if is_alias(arn) { "*" } else { arn };
             *access = self.simulate(role, &KEY, resource).await;
         }
     }

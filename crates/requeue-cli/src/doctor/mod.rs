@@ -9,6 +9,7 @@ use requeue::queue::QueueUrl;
 use tokio::runtime::Builder;
 
 mod parse;
+mod access_policy;
 mod calls;
 mod check;
 mod context;
@@ -29,7 +30,10 @@ use crate::{Error, document, output};
 #[command(after_help = "Permissions: lambda:GetFunctionConfiguration, \
                         lambda:ListEventSourceMappings, lambda:GetFunctionRecursionConfig, \
                         lambda:GetFunctionConcurrency, sqs:GetQueueAttributes and \
-                        iam:SimulatePrincipalPolicy. The command only reads. If a permission is \
+                        iam:SimulatePrincipalPolicy. If a queue has a KMS key of your own: \
+                        kms:DescribeKey and kms:GetKeyPolicy. If a key encrypts the filters of a \
+                        mapping: lambda:GetEventSourceMapping and kms:Decrypt. The command only \
+                        reads. If a permission is \
                         missing, its check is `unknown` and names the permission. AWS's \
                         environment counts: AWS_REGION, credentials, and for an emulator \
                         AWS_ENDPOINT_URL.\n\n\

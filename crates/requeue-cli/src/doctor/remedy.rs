@@ -35,11 +35,12 @@ pub(crate) fn redrive_policy(queue: &QueueArn, target: &str, max_receive_count: 
 }
 
 pub(crate) fn mapping(context: &Context<'_>, mapping: &Mapping, options: &str) -> String {
-    format!(
-        "aws lambda update-event-source-mapping --region {} --uuid {} {options}",
-        context.region(),
-        mapping.uuid
-    )
+    let options = format!("--uuid {} {options}", mapping.uuid);
+    lambda(context, "update-event-source-mapping", &options)
+}
+
+pub(crate) fn lambda(context: &Context<'_>, command: &str, options: &str) -> String {
+    format!("aws lambda {command} --region {} {options}", context.region())
 }
 
 pub(crate) fn function(
@@ -48,11 +49,7 @@ pub(crate) fn function(
     command: &str,
     options: &str,
 ) -> String {
-    format!(
-        "aws lambda {command} --region {} --function-name {} {options}",
-        context.region(),
-        function.name
-    )
+    lambda(context, command, &format!("--function-name {} {options}", function.name))
 }
 
 /// A variable, as a line of the template: AWS's command line can only replace all variables at

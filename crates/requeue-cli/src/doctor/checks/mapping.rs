@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::super::check::Check;
 use super::super::context::Context;
-use super::super::diagnosis::{Checked, Diagnosis};
+use super::super::diagnosis::{Checked, Diagnosis, Skip};
 use super::super::remedy;
 use crate::table::span;
 
@@ -64,7 +64,19 @@ fn enabled(context: &Context<'_>) -> Checked {
             format!("the mapping {} is {}", mapping.uuid, mapping.state),
             [remedy::mapping(context, mapping, "--enabled")],
         ),
-        state => Diagnosis::ok(format!("the mapping is {state}")),
+        "Creating" | "Enabling" | "Enabled" | "Updating" => {
+            Diagnosis::ok(format!("the mapping is {}", mapping.state))
+        }
+        "Deleting" => Diagnosis::warning(
+            format!("the mapping {} is Deleting", mapping.uuid),
+            ["create a mapping again, if the function is still to receive messages"],
+        ),
+        state => {
+            let found = format!("not checked: the mapping {} has the state {state}", mapping.uuid);
+            let options = format!("--uuid {}", mapping.uuid);
+            let get = remedy::lambda(context, "get-event-source-mapping", &options);
+            return Err(Skip::Unknown(Diagnosis::unknown(found, [get])));
+        }
     })
 }
 

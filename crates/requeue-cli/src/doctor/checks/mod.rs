@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use super::check::Check;
 use super::context::Context;
-use super::diagnosis::Finding;
+use super::diagnosis::{Checked, Finding, Skip};
 use super::facts::Deployment;
 use crate::table::span;
 
@@ -24,7 +24,7 @@ const LONGEST_DELAY: Duration = Duration::from_secs(900);
 const LONGEST_RETENTION: Duration = Duration::from_secs(1_209_600);
 
 pub(crate) use permissions::{KEY, SENDING, TAKING, is_alias};
-pub(crate) use queue::QUEUE;
+pub(crate) use queue::{NO_KEY, QUEUE};
 pub(crate) use secrets::{is_whole, reading};
 
 /// Days as in the settings of a queue (`4 days`), and shorter times as elsewhere.
@@ -35,6 +35,15 @@ fn days(time: Duration) -> String {
     } else {
         span(time)
     }
+}
+
+/// The worst of several looks. A look that does not apply counts as none.
+fn worst(looked: impl IntoIterator<Item = Checked>) -> Checked {
+    let level = |looked: &Checked| match looked {
+        Ok(diagnosis) | Err(Skip::Unknown(diagnosis)) => Some(diagnosis.level),
+        Err(Skip::NotApplicable) => None,
+    };
+    looked.into_iter().max_by_key(level).unwrap_or(Err(Skip::NotApplicable))
 }
 
 /// In the order of the output: first the checks of the function, then those of each queue.

@@ -1,14 +1,15 @@
 //! Checks of the function's role. IAM knows the role's own policies; those of a queue and of a key
-//! may allow more.
+//! are read here, since they may allow and deny more.
 
 use requeue::{DeadLetterMode, Strategy};
-use serde_json::Value;
 
+use super::super::access_policy::{AccessPolicy, Request, Truth, account};
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
-use super::super::facts::{Access, AccessDecision, EncryptionKey, Reached};
+use super::super::facts::{Access, AccessDecision, CustomerKey, EncryptionKey, Function, Reached};
 use super::super::remedy;
+use super::worst;
 
 pub(super) const CHECKS: &[Check] = &[
     Check {
@@ -66,69 +67,171 @@ fn direct_permissions(context: &Context<'_>) -> Checked {
 
 fn permissions(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
     let function = context.function()?;
-    let access = reached.access.as_ref().ok_or(Skip::NotApplicable)?.as_ref()?;
-    let refused = Refused::of(access, needed);
-    let name = reached.arn.name();
-    let policy = reached.known().and_then(|queue| queue.policy.as_deref());
-    let arn = reached.arn.to_string();
+    let access = reached.access.as_ref().ok_or(Skip::NotApplicable)?;
+    let (name, arn) = (reached.arn.name(), reached.arn.to_string());
+    let own = reached.known().and_then(|queue| queue.policy.as_deref());
+    let show = [format!(
+        "aws sqs get-queue-attributes --region {} --queue-url {} --attribute-names Policy, and \
+         correct that policy",
+        reached.arn.region(),
+        reached.arn.url()
+    )];
+    let Some(policy) = own.map_or_else(|| Some(AccessPolicy::empty()), AccessPolicy::read) else {
+        let found = format!("not checked: the policy of {name} cannot be read");
+        return Err(Skip::Unknown(Diagnosis::unknown(found, show)));
+    };
+    let request = Request { role: &function.role, action: "", resource: &arn, via: None };
+    let by_policy = Stated::of(&policy, needed, request);
+    if !by_policy.denied.is_empty() {
+        let denied = by_policy.denied.join(", ");
+        return Ok(Diagnosis::danger(
+            format!("the queue's own policy denies the role {denied} on {name}"),
+            show,
+        ));
+    }
+    let refused = Refused::of(access.as_ref()?, needed);
+    if let Err(unread) = &reached.queue {
+        return Err(unread.into());
+    }
     // All actions, since this policy replaces one that an earlier remedy has put under the same
     // name.
     let grant = || [remedy::grant(function, needed, &arn, &policy_name(name))];
-    Ok(if !refused.denied.is_empty() {
+    let is_foreign = account(&arn) != account(&function.role);
+    let unknown = |found: String, remedies| {
+        Err(Skip::Unknown(Diagnosis::unknown(format!("not checked: {found}"), remedies)))
+    };
+    if !refused.denied.is_empty() {
         let found = format!("the role is denied {} on {name}", refused.denied.join(", "));
-        Diagnosis::danger(found, [remedy::NO_DENY])
+        Ok(Diagnosis::danger(found, [remedy::NO_DENY]))
     } else if !refused.not_allowed.is_empty() {
         let missing = refused.not_allowed.join(", ");
-        if policy.is_some_and(|policy| may_grant(policy, &function.role)) {
+        let is_granted = |action: &&str| policy.allows(&Request { action, ..request }) > Truth::No;
+        if !is_foreign && refused.not_allowed.iter().all(is_granted) {
             let found = format!(
-                "not checked: the role's policies do not allow {missing} on {name}, but the \
-                 queue's own policy may"
+                "the role's policies do not allow {missing} on {name}, but the queue's own policy \
+                 may"
             );
-            return Err(Skip::Unknown(Diagnosis::unknown(found, grant())));
+            return unknown(found, grant());
         }
-        Diagnosis::danger(format!("the role may not {missing} on {name}"), grant())
+        Ok(Diagnosis::danger(format!("the role may not {missing} on {name}"), grant()))
+    } else if is_foreign && !by_policy.not_allowed.is_empty() {
+        let missing = by_policy.not_allowed.join(", ");
+        let found = format!(
+            "the queue is of another account, and its own policy does not allow {missing} to the \
+             role"
+        );
+        Ok(Diagnosis::danger(found, show))
     } else if !refused.depends.is_empty() {
         let depends = refused.depends.join(", ");
-        let found = format!(
-            "not checked: conditions in the role's policies decide about {depends} on {name}"
-        );
-        return Err(Skip::Unknown(Diagnosis::unknown(found, grant())));
+        let found = format!("conditions in the role's policies decide about {depends} on {name}");
+        unknown(found, grant())
+    } else if !by_policy.may_deny.is_empty() {
+        let depends = by_policy.may_deny.join(", ");
+        let found = format!("a Deny in the policy of {name} may concern the role's {depends}");
+        unknown(found, show)
+    } else if is_foreign && !by_policy.may_allow.is_empty() {
+        let depends = by_policy.may_allow.join(", ");
+        unknown(format!("conditions in the policy of {name} decide about {depends}"), show)
     } else {
-        Diagnosis::ok(format!("the role may {} on {name}", needed.join(", ")))
-    })
+        Ok(Diagnosis::ok(format!("the role may {} on {name}", needed.join(", "))))
+    }
 }
 
 fn key_permissions(context: &Context<'_>) -> Checked {
     let path = context.path()?;
     let source: &[&str] = if sends(context)? { &KEY } else { &[DECRYPT] };
     let reached = [(Some(&path.source), source), (path.direct.as_ref(), &KEY[..])];
-    let looked =
-        reached.into_iter().filter_map(|(reached, needed)| Some(key(context, reached?, needed)));
-    let level = |looked: &Checked| match looked {
-        Ok(diagnosis) | Err(Skip::Unknown(diagnosis)) => Some(diagnosis.level),
-        Err(Skip::NotApplicable) => None,
-    };
-    looked.max_by_key(level).unwrap_or(Err(Skip::NotApplicable))
+    worst(
+        reached.into_iter().filter_map(|(reached, needed)| Some(key_of(context, reached?, needed))),
+    )
 }
 
-fn key(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
+fn key_of(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
     let function = context.function()?;
-    let (name, access) = match reached.key.as_ref().ok_or(Skip::NotApplicable)? {
-        EncryptionKey::ManagedByAws => {
-            return Ok(Diagnosis::ok("the key that AWS manages; the role may use it through SQS"));
-        }
-        EncryptionKey::Customer { name, access } => (name, access.as_ref()?),
+    let CustomerKey { name, access, key, policy } =
+        match reached.key.as_ref().ok_or(Skip::NotApplicable)? {
+            EncryptionKey::ManagedByAws => {
+                let found = "the key that AWS manages; the role may use it through SQS";
+                return Ok(Diagnosis::ok(found));
+            }
+            EncryptionKey::Customer(customer) => &**customer,
+        };
+    let arn = key.as_ref().map_or(name, |key| &key.arn);
+    let region = reached.arn.region();
+    // Other partitions have other names for the service.
+    let via = (reached.arn.partition() == "aws").then(|| format!("sqs.{region}.amazonaws.com"));
+    let request = Request { role: &function.role, action: "", resource: arn, via: via.as_deref() };
+    let show = format!(
+        "aws kms get-key-policy --region {region} --key-id {arn} --policy-name default, and \
+         correct that policy"
+    );
+    let unknown = |found: String| {
+        Err(Skip::Unknown(Diagnosis::unknown(format!("not checked: {found}"), [show.clone()])))
     };
-    let Refused { denied, not_allowed, depends } = Refused::of(access, needed);
-    let refused = [denied, not_allowed].concat();
-    let missing = [refused.as_slice(), &depends].concat().join(" and ");
-    let policy = format!("{}-key", policy_name(reached.arn.name()));
-    if missing.is_empty() {
-        return Ok(Diagnosis::ok(format!("the role may {} with {name}", needed.join(" and "))));
+    let policy = policy.as_ref().map(|policy| AccessPolicy::read(policy));
+    let stated = match &policy {
+        Ok(Some(policy)) => Some(Stated::of(policy, needed, request)),
+        Ok(None) | Err(_) => None,
+    };
+    if let Some(stated) = &stated {
+        if !stated.denied.is_empty() {
+            let denied = stated.denied.join(" and ");
+            let found = format!("the policy of the key {name} denies the role {denied}");
+            return Ok(Diagnosis::danger(found, [show]));
+        }
+        if !stated.not_allowed.is_empty() {
+            let missing = stated.not_allowed.join(" and ");
+            let found = format!(
+                "the policy of the key {name} neither allows the role {missing} nor leaves that to \
+                 IAM: unless a grant does, SQS refuses the role"
+            );
+            return Ok(Diagnosis::danger(found, [show]));
+        }
     }
-    let (found, remedy) = if is_alias(name) {
+    let refused = Refused::of(access.as_ref()?, needed);
+    let is_granted = |action: &&str| match &policy {
+        Ok(Some(policy)) => policy.allows(&Request { action, ..request }) > Truth::No,
+        Ok(None) | Err(_) => false,
+    };
+    let grants = refused.not_allowed.iter().all(is_granted);
+    if let Some(diagnosis) = by_role(function, reached, (name, arn), &refused, needed, grants)? {
+        return Ok(diagnosis);
+    }
+    let stated = match (stated, policy) {
+        (Some(stated), _) => stated,
+        (None, Err(unread)) => return Err(unread.into()),
+        (None, Ok(_)) => return unknown(format!("the policy of the key {name} cannot be read")),
+    };
+    let depends = [stated.may_deny, stated.may_allow].concat();
+    if !depends.is_empty() {
+        let depends = depends.join(" and ");
+        return unknown(format!("the policy of the key {name} has conditions about {depends}"));
+    }
+    Ok(Diagnosis::ok(format!("the role may {} with {name}", needed.join(" and "))))
+}
+
+/// A diagnosis by the role's own policies; `None` if they allow everything.
+fn by_role(
+    function: &Function,
+    reached: &Reached,
+    (name, arn): (&str, &str),
+    refused: &Refused<'_>,
+    needed: &[&str],
+    is_granted_by_key: bool,
+) -> Result<Option<Diagnosis>, Skip> {
+    let Refused { denied, not_allowed, depends } = refused;
+    let missing = [denied.as_slice(), not_allowed, depends].concat().join(" and ");
+    if missing.is_empty() {
+        return Ok(None);
+    }
+    if !denied.is_empty() {
+        let found = format!("the role is denied {} with {name}", denied.join(" and "));
+        return Ok(Some(Diagnosis::danger(found, [remedy::NO_DENY])));
+    }
+    let policy = format!("{}-key", policy_name(reached.arn.name()));
+    let (found, remedy) = if is_alias(arn) {
         // IAM needs the ARN of a key, and only KMS knows the key of an alias.
-        let region = context.region();
+        let region = reached.arn.region();
         let arn = format!(
             "aws kms describe-key --region {region} --key-id {name} --query KeyMetadata.Arn \
              --output text"
@@ -144,19 +247,28 @@ fn key(context: &Context<'_>, reached: &Reached, needed: &[&str]) -> Checked {
                  {actions} --resource-arns $({arn})"
             ),
         )
-    } else if refused.is_empty() {
+    } else if not_allowed.is_empty() {
         (
             format!(
                 "not checked: conditions in the role's policies decide about {missing} with {name}"
             ),
-            remedy::grant(function, needed, name, &policy),
+            remedy::grant(function, needed, arn, &policy),
+        )
+    } else if is_granted_by_key {
+        (
+            format!(
+                "not checked: the role's policies do not allow {missing} with {name}, but the \
+                 key's own policy may"
+            ),
+            remedy::grant(function, needed, arn, &policy),
         )
     } else {
         let found = format!(
             "the role's policies do not allow {missing} with {name}: unless the key's own policy \
              does, SQS refuses the role"
         );
-        return Ok(Diagnosis::danger(found, [remedy::grant(function, needed, name, &policy)]));
+        let remedies = [remedy::grant(function, needed, arn, &policy)];
+        return Ok(Some(Diagnosis::danger(found, remedies)));
     };
     Err(Skip::Unknown(Diagnosis::unknown(found, [remedy])))
 }
@@ -193,20 +305,31 @@ impl<'a> Refused<'a> {
     }
 }
 
-/// Whether a queue's own policy allows anything to this role, or to everybody. An account in the
-/// policy is no role.
-fn may_grant(policy: &str, role: &str) -> bool {
-    let Ok(policy) = serde_json::from_str::<Value>(policy) else { return true };
-    let statements = match &policy["Statement"] {
-        Value::Array(statements) => statements.as_slice(),
-        statement => std::slice::from_ref(statement),
-    };
-    statements.iter().filter(|statement| statement["Effect"] == "Allow").any(|statement| {
-        let principal = &statement["Principal"];
-        let principals = match principal.get("AWS").unwrap_or(principal) {
-            Value::Array(principals) => principals.as_slice(),
-            principal => std::slice::from_ref(principal),
-        };
-        principals.iter().any(|principal| principal == "*" || principal == role)
-    })
+/// The actions that a queue's or a key's own policy denies the role, or does not allow it.
+#[derive(Default)]
+struct Stated<'a> {
+    denied: Vec<&'a str>,
+    may_deny: Vec<&'a str>,
+    not_allowed: Vec<&'a str>,
+    may_allow: Vec<&'a str>,
+}
+
+impl<'a> Stated<'a> {
+    fn of(policy: &AccessPolicy, needed: &[&'a str], request: Request<'_>) -> Self {
+        let mut stated = Self::default();
+        for action in needed.iter().copied() {
+            let request = Request { action, ..request };
+            match policy.denies(&request) {
+                Truth::No => {}
+                Truth::Maybe => stated.may_deny.push(action),
+                Truth::Yes => stated.denied.push(action),
+            }
+            match policy.allows(&request).max(policy.delegates(&request)) {
+                Truth::No => stated.not_allowed.push(action),
+                Truth::Maybe => stated.may_allow.push(action),
+                Truth::Yes => {}
+            }
+        }
+        stated
+    }
 }

@@ -8,13 +8,20 @@ use requeue::queue::{MAX_BATCH_BYTES, MAX_VISIBILITY};
 use super::super::check::Check;
 use super::super::context::Context;
 use super::super::diagnosis::{Checked, Diagnosis, Skip};
+use super::super::facts::{CustomerKey, EncryptionKey, Reached};
 use super::super::remedy;
-use super::{LONGEST_DELAY, LONGEST_RETENTION, days};
+use super::{LONGEST_DELAY, LONGEST_RETENTION, days, worst};
 use crate::policy_text::retries;
 use crate::table::span;
 
 pub(super) const CHECKS: &[Check] = &[
     Check { id: QUEUE, why: "All other checks of a queue need its attributes.", look: queue },
+    Check {
+        id: "key-state",
+        why: "While a KMS key is not enabled, SQS can neither encrypt nor decrypt messages with \
+              it. If KMS deletes the key, nobody can read these messages any more.",
+        look: key_state,
+    },
     Check {
         id: "visibility-timeout",
         why: "If a message becomes visible during its batch, or during the retries of a throttled \
@@ -60,6 +67,8 @@ pub(super) const CHECKS: &[Check] = &[
 ];
 
 pub(crate) const QUEUE: &str = "queue";
+/// The state of a key that KMS does not know.
+pub(crate) const NO_KEY: &str = "NotFound";
 /// The recommended visibility timeout in function timeouts. Source: Lambda developer guide,
 /// "Configuring SQS queue".
 const TIMEOUTS: u32 = 6;
@@ -77,6 +86,46 @@ fn queue(context: &Context<'_>) -> Checked {
             ["create it again under this name, or delete the mapping"],
         ),
     })
+}
+
+fn key_state(context: &Context<'_>) -> Checked {
+    let path = context.path()?;
+    let reached = [Some(&path.source), path.dead_letters.as_ref(), path.direct.as_ref()];
+    let found: Vec<Checked> = reached.into_iter().flatten().filter_map(state_of_key).collect();
+    worst(found)
+}
+
+/// `None` if no key of the customer encrypts the queue.
+fn state_of_key(reached: &Reached) -> Option<Checked> {
+    let EncryptionKey::Customer(customer) = reached.key.as_ref()? else { return None };
+    let CustomerKey { name, key, .. } = &**customer;
+    let key = match key {
+        Ok(key) => key,
+        Err(unread) => return Some(Err(unread.into())),
+    };
+    let (queue, region) = (reached.arn.name(), reached.arn.region());
+    let command = |operation| format!("aws kms {operation} --region {region} --key-id {}", key.arn);
+    let found = format!("the key {name} of {queue} is {}", key.state);
+    Some(Ok(match key.state.as_str() {
+        "Enabled" => Diagnosis::ok(found),
+        "Disabled" => Diagnosis::danger(found, [command("enable-key")]),
+        "PendingDeletion" => Diagnosis::danger(
+            found,
+            [format!("{} && {}", command("cancel-key-deletion"), command("enable-key"))],
+        ),
+        NO_KEY => {
+            let found = format!("the key {name} of {queue} does not exist");
+            Diagnosis::danger(
+                found,
+                [remedy::queue_attribute(&reached.arn, "KmsMasterKeyId", "KEY")],
+            )
+        }
+        "" => {
+            let found = format!("not checked: the key {name} of {queue} has no state");
+            Diagnosis::unknown(found, [command("describe-key")])
+        }
+        _ => Diagnosis::danger(found, [command("describe-key")]),
+    }))
 }
 
 fn visibility_timeout(context: &Context<'_>) -> Checked {

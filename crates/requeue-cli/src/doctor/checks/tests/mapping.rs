@@ -11,6 +11,8 @@ pub(super) const ROWS: &[Row] = &[
     ("mapping-enabled", |d| d.mapping().state = "Disabled".to_owned(), Some(Warning)),
     ("mapping-enabled", |d| d.mapping().state = "Disabling".to_owned(), Some(Warning)),
     ("mapping-enabled", |d| d.mapping().state = "Updating".to_owned(), Some(Fine)),
+    ("mapping-enabled", |d| d.mapping().state = "Deleting".to_owned(), Some(Warning)),
+    ("mapping-enabled", |d| d.mapping().state = "unknown".to_owned(), Some(Unknown)),
     ("partial-batch-responses", |d| d.mapping().reports_failures = false, Some(Danger)),
     (
         "filter-members",

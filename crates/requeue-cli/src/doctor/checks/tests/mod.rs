@@ -146,6 +146,9 @@ trait Parts {
     fn direct(&mut self, retention: u64);
     fn decides(&mut self, action: &str, decision: AccessDecision);
     fn key(&mut self, name: &str, access: Known<Access>);
+    fn key_state(&mut self, key: Known<Key>);
+    fn key_policy(&mut self, decision: AccessDecision, policy: Known<String>);
+    fn customer(&mut self) -> &mut CustomerKey;
     fn secret(&mut self, arn: &str, decision: Known<AccessDecision>);
 }
 
@@ -206,7 +209,24 @@ impl Parts for Deployment {
     }
 
     fn key(&mut self, name: &str, access: Known<Access>) {
-        self.path().source.key = Some(EncryptionKey::Customer { name: name.to_owned(), access });
+        self.path().source.key = Some(customer(name, access));
+    }
+
+    fn key_state(&mut self, key: Known<Key>) {
+        self.key(ARN_OF_KEY, Ok(may(AccessDecision::Allowed, AccessDecision::Allowed)));
+        self.customer().key = key;
+    }
+
+    fn key_policy(&mut self, decision: AccessDecision, policy: Known<String>) {
+        self.key(ARN_OF_KEY, Ok(may(decision, AccessDecision::Allowed)));
+        self.customer().policy = policy;
+    }
+
+    fn customer(&mut self) -> &mut CustomerKey {
+        let Some(EncryptionKey::Customer(customer)) = &mut self.path().source.key else {
+            unreachable!()
+        };
+        customer
     }
 
     fn secret(&mut self, arn: &str, decision: Known<AccessDecision>) {
@@ -216,6 +236,20 @@ impl Parts for Deployment {
 
 fn may(decrypt: AccessDecision, encrypt: AccessDecision) -> Access {
     KEY.into_iter().map(str::to_owned).zip([decrypt, encrypt]).collect()
+}
+
+/// A key that is enabled, and whose policy leaves the decision to IAM.
+fn customer(name: &str, access: Known<Access>) -> EncryptionKey {
+    let key = Ok(Key { arn: ARN_OF_KEY.to_owned(), state: "Enabled".to_owned() });
+    let (name, policy) = (name.to_owned(), Ok(delegating()));
+    EncryptionKey::Customer(Box::new(CustomerKey { name, access, key, policy }))
+}
+
+/// The policy that KMS gives a key.
+fn delegating() -> String {
+    r#"{"Statement": [{"Effect": "Allow", "Principal": {"AWS": "arn:aws:iam::123456789012:root"},
+        "Action": "kms:*", "Resource": "*"}]}"#
+        .to_owned()
 }
 
 /// The finding of a check after this change to the template's set-up; `None` if the check does not

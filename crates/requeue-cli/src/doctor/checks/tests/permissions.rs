@@ -9,6 +9,36 @@ fn granted(d: &mut Deployment, principal: &str) {
     d.queue().policy = Some(statement.replace("PRINCIPAL", principal));
 }
 
+/// The queue's own policy denies everybody, under this condition.
+fn denied(d: &mut Deployment, condition: &str) {
+    let statement = r#"{"Statement": [{"Effect": "Deny", "Principal": "*", "Action": "sqs:*", "Condition": CONDITION}]}"#;
+    d.queue().policy = Some(statement.replace("CONDITION", condition));
+}
+
+/// The queue is of another account, and its policy allows this principal.
+fn foreign(d: &mut Deployment, principal: &str) {
+    d.path().source.arn = "arn:aws:sqs:eu-west-1:999999999999:orders".parse().unwrap();
+    let statement = r#"{"Statement": {"Effect": "Allow", "Principal": {"AWS": "PRINCIPAL"}, "Action": "sqs:*"}}"#;
+    d.queue().policy = Some(statement.replace("PRINCIPAL", principal));
+}
+
+const ROLE: &str = "arn:aws:iam::123456789012:role/service/orders-Role";
+const OTHER: &str = "arn:aws:iam::123456789012:role/other";
+
+/// The key's policy allows this principal, under this condition.
+fn of_key(d: &mut Deployment, decision: AccessDecision, principal: &str, condition: &str) {
+    let statement = r#"{"Statement": [{"Effect": "Allow", "Principal": {"AWS": "PRINCIPAL"}, "Action": "kms:*", "Condition": CONDITION}]}"#;
+    let policy = statement.replace("PRINCIPAL", principal).replace("CONDITION", condition);
+    d.key_policy(decision, Ok(policy));
+}
+
+/// The key is known by its alias only.
+fn hidden_alias(d: &mut Deployment, access: Access) {
+    d.key("alias/orders", Ok(access));
+    d.customer().key = refused();
+    d.customer().policy = refused();
+}
+
 /// Retries wait in their place, and the role may not send.
 fn sends_nothing(d: &mut Deployment, dead_letter: DeadLetterMode) {
     d.valid().config.strategy = Strategy::Visibility;
@@ -39,6 +69,31 @@ pub(super) const ROWS: &[Row] = &[
         Some(Danger),
     ),
     ("queue-permissions", |d| granted(d, r#"{"Service": "sns.amazonaws.com"}"#), Some(Danger)),
+    ("queue-permissions", |d| denied(d, "{}"), Some(Danger)),
+    (
+        "queue-permissions",
+        |d| denied(d, r#"{"Bool": {"aws:SecureTransport": "false"}}"#),
+        Some(Fine),
+    ),
+    (
+        "queue-permissions",
+        |d| denied(d, r#"{"StringNotEquals": {"aws:SourceVpce": "vpce-1"}}"#),
+        Some(Unknown),
+    ),
+    // The Deny counts even if IAM does not tell its decision.
+    (
+        "queue-permissions",
+        |d| {
+            denied(d, "{}");
+            d.path().source.access = Some(refused());
+        },
+        Some(Danger),
+    ),
+    ("queue-permissions", |d| d.queue().policy = Some("none".to_owned()), Some(Unknown)),
+    ("queue-permissions", |d| d.path().source.queue = refused(), Some(Unknown)),
+    ("queue-permissions", |d| foreign(d, ROLE), Some(Fine)),
+    ("queue-permissions", |d| foreign(d, "arn:aws:iam::123456789012:root"), Some(Fine)),
+    ("queue-permissions", |d| foreign(d, OTHER), Some(Danger)),
     (
         "queue-permissions",
         |d| {
@@ -104,21 +159,66 @@ pub(super) const ROWS: &[Row] = &[
         |d| {
             d.direct(14 * DAY);
             let access = Ok(may(AccessDecision::Allowed, AccessDecision::NotAllowed));
-            d.path().direct.as_mut().unwrap().key =
-                Some(EncryptionKey::Customer { name: ARN_OF_KEY.to_owned(), access });
+            d.path().direct.as_mut().unwrap().key = Some(customer(ARN_OF_KEY, access));
             d.path().source.key = Some(EncryptionKey::ManagedByAws);
         },
         Some(Danger),
     ),
     (
         "key-permissions",
-        |d| d.key("alias/orders", Ok(may(AccessDecision::Allowed, AccessDecision::NotAllowed))),
+        |d| hidden_alias(d, may(AccessDecision::Allowed, AccessDecision::NotAllowed)),
         Some(Unknown),
+    ),
+    (
+        "key-permissions",
+        |d| hidden_alias(d, may(AccessDecision::Allowed, AccessDecision::Allowed)),
+        Some(Unknown),
+    ),
+    (
+        "key-permissions",
+        |d| d.key("alias/orders", Ok(may(AccessDecision::Allowed, AccessDecision::NotAllowed))),
+        Some(Danger),
     ),
     (
         "key-permissions",
         |d| d.key("alias/orders", Ok(may(AccessDecision::Allowed, AccessDecision::Allowed))),
         Some(Fine),
+    ),
+    ("key-permissions", |d| d.key_policy(AccessDecision::Allowed, refused()), Some(Unknown)),
+    ("key-permissions", |d| d.key_policy(AccessDecision::Denied, refused()), Some(Danger)),
+    ("key-permissions", |d| d.key_policy(AccessDecision::NotAllowed, refused()), Some(Danger)),
+    (
+        "key-permissions",
+        |d| d.key_policy(AccessDecision::Allowed, Ok("none".to_owned())),
+        Some(Unknown),
+    ),
+    ("key-permissions", |d| of_key(d, AccessDecision::Allowed, OTHER, "{}"), Some(Danger)),
+    ("key-permissions", |d| of_key(d, AccessDecision::Allowed, ROLE, "{}"), Some(Fine)),
+    ("key-permissions", |d| of_key(d, AccessDecision::NotAllowed, ROLE, "{}"), Some(Unknown)),
+    (
+        "key-permissions",
+        |d| {
+            let through = r#"{"StringEquals": {"kms:ViaService": "sqs.eu-west-1.amazonaws.com"}}"#;
+            of_key(d, AccessDecision::Allowed, ROLE, through);
+        },
+        Some(Fine),
+    ),
+    (
+        "key-permissions",
+        |d| {
+            let tagged = r#"{"StringEquals": {"aws:PrincipalTag/team": "orders"}}"#;
+            of_key(d, AccessDecision::Allowed, ROLE, tagged);
+        },
+        Some(Unknown),
+    ),
+    (
+        "key-permissions",
+        |d| {
+            let deny = r#"{"Effect": "Deny", "Principal": "*", "Action": "kms:Decrypt"}, "#;
+            let policy = delegating().replacen("[{", &format!("[{deny}{{"), 1);
+            d.key_policy(AccessDecision::Allowed, Ok(policy));
+        },
+        Some(Danger),
     ),
     (
         "key-permissions",
