@@ -1,5 +1,7 @@
 //! The code of `docs/start/testing.md`.
 
+use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
@@ -91,9 +93,31 @@ async fn no_order_is_lost_while_sqs_refuses_copies() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_order_whose_copy_is_there_twice_is_charged_once() {
+    static CALLS: AtomicU32 = AtomicU32::new(0);
+    static SENDS: AtomicU32 = AtomicU32::new(0);
+    static CHARGED: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
+    let mut world = World::new(async |message: Message<Order>| {
+        if CALLS.fetch_add(1, Ordering::Relaxed) == 0 {
+            return Err(Failure::temporary("the bank is closed"));
+        }
+        CHARGED.lock().unwrap().insert(message.idempotency_key().to_owned());
+        Ok(())
+    });
+    world.sqs().set_faults(|call| match call.operation.as_str() {
+        "SendMessageBatch" if SENDS.fetch_add(1, Ordering::Relaxed) == 0 => Fault::LoseResponse,
+        _ => Fault::None,
+    });
+    let id = world.send(Order { id: 1, cents: 5 }).await;
+    world.run_until_empty().await;
+    assert_eq!(world.attempts(&id), 3, "a failure, and a call for each of the two copies");
+    assert_eq!(CHARGED.lock().unwrap().len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_order_that_waited_for_a_day_is_too_old() {
     let mut world = World::with(charge, "orders", |settings| {
-        settings.policy = r#"{"messageTtlSeconds": 3600}"#.parse().unwrap();
+        settings.set_policy(r#"{"messageTtlSeconds": 3600}"#).unwrap();
     });
     let id = world.send(Order { id: 1, cents: 500 }).await;
     world.pass(Duration::from_secs(24 * 3_600)).await;
@@ -107,7 +131,7 @@ fn the_guide_shows_this_code() {
     let page = include_str!("../../docs/start/testing.md");
     let blocks: Vec<&str> =
         page.split("```rust\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(blocks.len(), 7);
+    assert_eq!(blocks.len(), 8);
     for block in blocks {
         assert!(include_str!("guide.rs").contains(block), "not in guide.rs:\n{block}");
     }
