@@ -21,6 +21,10 @@ pub(crate) struct Arguments {
     /// 429 and `Retry-After: 1`.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     pub(super) rate: u32,
+    /// Scopes, such as tenants, over which the messages are spread. Each has its own pause and
+    /// circuit, as with `REQUEUE_SCOPE`.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    pub(super) scopes: u32,
     /// The policy document; `-` is the standard input. [default: the policy standard]
     #[arg(long)]
     pub(super) policy: Option<PathBuf>,

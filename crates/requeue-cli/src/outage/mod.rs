@@ -34,13 +34,14 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode, Error> {
         outln!("{:#}", json!({ "without": without.json(), "with": with.json() }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let Arguments { messages, outage, rate, availability, .. } = arguments;
+    let Arguments { messages, outage, rate, scopes, availability, .. } = arguments;
+    let of_scopes = if *scopes > 1 { format!(" of {scopes} scopes") } else { String::new() };
     let down = match availability {
         0 => "is down".to_owned(),
         some => format!("accepts {some} % of the calls"),
     };
     outln!(
-        "{messages} messages; a service that {down} for {} and then accepts {rate} calls a second; \
+        "{messages} messages{of_scopes}; a service that {down} for {} and then accepts {rate} calls a second; \
          all messages need at least {}; {ENVIRONMENTS} execution environments with \
          {CONCURRENT_CALLS} concurrent calls in all\n",
         duration(Duration::from_secs(*outage)),

@@ -11,8 +11,9 @@ use requeue::policy::RetryPolicy;
 use requeue::queue::{MAX_BATCH_ENTRIES, Outgoing, Queue, QueueArn, ReceiveRequest, Source};
 use requeue::{
     BatchProcessor, Clock, DeadLetterMode, Deferral, Disposition, Message, RecursiveLoop, Report,
-    Sampler, Settings,
+    Sampler, Scope, Settings, scoped,
 };
+use serde_json::Value;
 use tokio::time::Instant;
 
 use super::arguments::Arguments;
@@ -54,6 +55,7 @@ struct OutageRun {
     dead_letters: QueueArn,
     settings: Settings,
     service: DownstreamService,
+    scopes: u32,
     counts: RefCell<RunCounts>,
     progress: RefCell<RunProgress>,
 }
@@ -136,6 +138,7 @@ impl OutageRun {
             dead_letters,
             settings,
             service,
+            scopes: arguments.scopes,
             counts: RefCell::default(),
             progress,
         })
@@ -196,6 +199,8 @@ impl OutageRun {
             let service = service.clone();
             async move { service.call().await }
         };
+        let scopes = self.scopes;
+        let handler = scoped(handler, move |message: &Message| scope(message.body(), scopes));
         let processor = BatchProcessor::new(handler, self.sqs.clone(), settings);
         let mut ask = ReceiveRequest::default();
         (ask.wait, ask.visibility) = (POLL, VISIBILITY_TIMEOUT);
@@ -251,6 +256,15 @@ impl OutageRun {
                 _ => {}
             }
         }
+    }
+}
+
+/// The messages take turns: the first one is of the first scope, the second of the second.
+fn scope(body: &str, scopes: u32) -> Scope {
+    let body: Value = serde_json::from_str(body).unwrap_or_default();
+    match body["order"].as_u64() {
+        Some(order) if scopes > 1 => Scope::of(&(order % u64::from(scopes))),
+        _ => Scope::default(),
     }
 }
 

@@ -329,3 +329,20 @@ fn the_queries_of_the_log_name_fields_that_it_has() {
         assert!(is_there, "the log has no field {field}");
     }
 }
+
+#[test]
+fn the_calls_with_scopes_in_an_outage_are_those_of_the_command() {
+    let calls = |scopes: &str, company: &str| {
+        let size = ["simulate", "outage", "--messages", "60", "--rate", "50", "--outage", "40"];
+        let said = requeue(&[&size[..], &["--scopes", scopes, "--json"]].concat()).succeeded();
+        let said: Value = serde_json::from_str(&said).unwrap();
+        said[company]["callsWhileDown"].to_string()
+    };
+    let page = text("docs/concepts/protection.md");
+    for (row, scopes, company) in
+        [("no protection", "1", "without"), ("one scope", "1", "with"), ("20 scopes", "20", "with")]
+    {
+        let row = format!("| {row} | {} |", calls(scopes, company));
+        assert!(page.contains(&row), "the page lacks: {row}");
+    }
+}
