@@ -236,10 +236,10 @@ impl DeadLetterGroups {
         if silent > 0 {
             // On a FIFO queue Requeue sends no annotated copies, because a copy would lose its
             // place.
-            let modes = if queue.is_fifo() { "direct" } else { "annotate or direct" };
+            let mode = if queue.is_fifo() { "not direct" } else { "redrive" };
             note(&format!(
-                "{} without a reason; set REQUEUE_DEAD_LETTER={modes}, and Requeue writes the \
-                 reason into each dead letter",
+                "{} without a reason: REQUEUE_DEAD_LETTER was {mode}, or SQS moved the messages \
+                 before Requeue could note one",
                 messages(silent)
             ));
         }

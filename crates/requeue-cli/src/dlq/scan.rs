@@ -301,6 +301,11 @@ impl<'a> Scan<'a> {
         Unseen::broken_off(self.queue, self.seen())
     }
 
+    /// The counted messages that were not looked at.
+    pub(crate) fn unseen_count(&self) -> u64 {
+        self.broken_off().count()
+    }
+
     pub(crate) fn looked_at(&self) -> usize {
         self.seen.len()
     }

@@ -66,7 +66,7 @@ async fn messages_are_listed_by_class_and_reason_and_are_visible_afterwards() {
             );
         }
         assert_eq!(
-            run.stderr.contains("REQUEUE_DEAD_LETTER=annotate or direct"),
+            run.stderr.contains("REQUEUE_DEAD_LETTER was redrive"),
             mode == "redrive",
             "{run:?}"
         );

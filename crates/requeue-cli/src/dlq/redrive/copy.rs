@@ -26,6 +26,8 @@ pub(crate) struct Tally {
     /// Their number, by the name of the queue.
     pub(crate) copied: BTreeMap<String, u64>,
     pub(crate) not_chosen: u64,
+    /// The approximate number of messages that the limit left unseen.
+    pub(crate) beyond_limit: u64,
     /// Messages of other queues than their destination, by their sources.
     pub(crate) left: LeftBehind,
     /// Messages sent after the start: perhaps the same ones again.

@@ -22,6 +22,7 @@ use result::RedriveResult;
 use route::RedriveRoute;
 
 use super::letter::moment;
+use super::scan_result::ScanEnd;
 use super::unseen::Unseen;
 use super::{DeadLetters, confirm, messages, note};
 use crate::stop::Stop;
@@ -154,6 +155,9 @@ async fn copy_all(
     redrive.unseen = scan.broken_off();
     let looked = walked?;
     if redrive.copies.fatal.is_none() {
+        if looked.end == ScanEnd::Enough {
+            redrive.copies.beyond_limit = scan.unseen_count();
+        }
         redrive.is_complete = scan.tell(&looked) && is_released;
         redrive.unseen = looked.unseen;
     }

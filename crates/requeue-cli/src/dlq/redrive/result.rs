@@ -56,7 +56,7 @@ impl RedriveResult {
                 copied_not_deleted: &copies.not_deleted,
                 left: &copies.left,
                 failed: &copies.failed,
-                not_chosen: copies.not_chosen,
+                not_chosen: copies.not_chosen.saturating_add(copies.beyond_limit),
                 arrived_meanwhile: copies.newcomers,
                 complete: self.is_complete,
                 not_reached: &self.unseen,
@@ -68,7 +68,7 @@ impl RedriveResult {
         told.inspect_err(|_| output::note(text.trim_end()))
     }
 
-    fn text(&self, moved: Option<&RedriveRoute>) -> String {
+    pub(super) fn text(&self, moved: Option<&RedriveRoute>) -> String {
         let Self { copies, .. } = self;
         let mut text = String::new();
         let mut line = |line: String| text.extend([line.as_str(), "\n"]);
@@ -80,8 +80,12 @@ impl RedriveResult {
         for (to, count) in &copies.copied {
             line(format!("{} copied to {to}", messages(*count)));
         }
-        if copies.not_chosen > 0 {
-            line(format!("{} left here, not chosen", messages(copies.not_chosen)));
+        match copies.not_chosen.saturating_add(copies.beyond_limit) {
+            0 => {}
+            left => {
+                let about = if copies.beyond_limit > 0 { "about " } else { "" };
+                line(format!("{about}{} left here, not chosen", messages(left)));
+            }
         }
         if copies.newcomers > 0 {
             line(format!("{} left here, arrived meanwhile", messages(copies.newcomers)));

@@ -117,3 +117,24 @@ async fn only_a_first_copy_is_waited_for() {
     let [(0, without), (1, with)] = took[..] else { panic!("{took:?}") };
     assert_eq!(with, without + CLOCK_GRAIN + CLOCK_SKEW, "{took:?}");
 }
+
+#[tokio::test(start_paused = true)]
+async fn messages_beyond_the_limit_are_counted_though_not_looked_at() {
+    let sqs = EmbeddedSqs::new(Clock::starting_at(
+        SystemTime::UNIX_EPOCH + Duration::from_hours(500_000),
+    ));
+    let dead_letters = sqs.create_queue("orders-dlq", []).expect("a name");
+    let queue = sqs.create_queue("orders", []).expect("a name");
+    for _ in 0..100 {
+        let send = sqs.client().send_message().queue_url(dead_letters.url());
+        send.message_body("{}").send().await.expect("sent");
+    }
+    let (from, to) = (dead_letters.url(), queue.url());
+    for (limit, said) in [
+        ("5", "5 messages copied to orders\nabout 95 messages left here, not chosen\n"),
+        ("95", "95 messages copied to orders\n"),
+    ] {
+        let line = ["redrive", "--queue-url", &from, "--to", &to, "--limit", limit];
+        assert_eq!(copied(&sqs, &dead_letters, &line).await.text(None), said);
+    }
+}

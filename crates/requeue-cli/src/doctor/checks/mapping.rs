@@ -60,7 +60,7 @@ const LONGEST_TIMEOUT: f64 = 900.0;
 fn enabled(context: &Context<'_>) -> Checked {
     let mapping = context.mapping()?;
     Ok(match mapping.state.as_str() {
-        "Disabled" | "Disabling" => Diagnosis::warning(
+        "Disabled" | "Disabling" => Diagnosis::danger(
             format!("the mapping {} is {}", mapping.uuid, mapping.state),
             [remedy::mapping(context, mapping, "--enabled")],
         ),

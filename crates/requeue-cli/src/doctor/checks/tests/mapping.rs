@@ -8,8 +8,8 @@ fn filtered(d: &mut Deployment, pattern: &str) {
 }
 
 pub(super) const ROWS: &[Row] = &[
-    ("mapping-enabled", |d| d.mapping().state = "Disabled".to_owned(), Some(Warning)),
-    ("mapping-enabled", |d| d.mapping().state = "Disabling".to_owned(), Some(Warning)),
+    ("mapping-enabled", |d| d.mapping().state = "Disabled".to_owned(), Some(Danger)),
+    ("mapping-enabled", |d| d.mapping().state = "Disabling".to_owned(), Some(Danger)),
     ("mapping-enabled", |d| d.mapping().state = "Updating".to_owned(), Some(Fine)),
     ("mapping-enabled", |d| d.mapping().state = "Deleting".to_owned(), Some(Warning)),
     ("mapping-enabled", |d| d.mapping().state = "unknown".to_owned(), Some(Unknown)),
