@@ -25,7 +25,8 @@ const QUARTER = Duration.minutes(15);
 export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
   const { queue, deadLetterQueue } = watched;
   const name = watched.function.functionName;
-  const log = `\`aws logs tail ${logGroupName(watched.function)} --since 1h\``;
+  const logGroup = logGroupName(watched.function);
+  const tail = (since: string) => `\`aws logs tail ${logGroup} --since ${since}\``;
   const doctor = `\`requeue doctor --function ${name}\``;
   const metric = (metricName: string, statistic: string, period: Duration) =>
     new cloudwatch.Metric({
@@ -45,8 +46,8 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
   ) =>
     new cloudwatch.Alarm(scope, id, {
       alarmDescription:
-        `${description} Read on: "${section}" in Requeue's runbook, ` +
-        `${watched.runbookUrl}#${section.toLowerCase().replaceAll(' ', '-')}`,
+        `${description} Runbook (your copy, or in Requeue's repository): ` +
+        `${watched.runbookUrl}#${section}`,
       metric: watch,
       threshold,
       evaluationPeriods,
@@ -58,11 +59,12 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
   return [
     alarm(
       'DeadLettersAlarm',
-      'Dead letters',
-      `${deadLetterQueue.queueName} is not empty: Requeue or SQS gave up messages of ` +
-        `${queue.queueName}. Nothing handles them until you act, and SQS deletes each after at ` +
-        `most 14 days. First step: \`requeue dlq list --queue-url ${deadLetterQueue.queueUrl}\` ` +
-        'groups them by class and reason.',
+      'dead-letters',
+      `Can wait until the morning, unless the number grows. ${deadLetterQueue.queueName} ` +
+        `is not empty: Requeue or SQS gave up messages of ${queue.queueName}. Nothing ` +
+        'handles them until you act, and SQS deletes each after at most 14 days. While one ' +
+        'is left, further ones send no mail. First step: `requeue dlq list --queue-url ' +
+        `${deadLetterQueue.queueUrl}\` groups them by class and reason.`,
       deadLetterQueue.metricApproximateNumberOfMessagesVisible({
         statistic: 'Maximum',
         period: Duration.minutes(1),
@@ -72,12 +74,12 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
     // Visible messages only: delayed messages wait for the time of their retry, as they should.
     alarm(
       'QueueDepthAlarm',
-      'Queue depth',
-      `For five minutes, more than ${watched.maxQueueDepth} messages of ${queue.queueName} have ` +
-        `waited for a batch: ${name} does not keep up. They are late, not lost. First step: ` +
-        `${log} shows failures and deferrals. If there are many, the backlog drains once the ` +
-        'downstream service recovers. If there are none, raise the maximum concurrency of the ' +
-        'event source mapping.',
+      'queue-depth',
+      `Look tonight. For five minutes, more than ${watched.maxQueueDepth} messages of ` +
+        `${queue.queueName} have waited for ${name}. They are late, not lost. First step: ` +
+        `${doctor} says whether anything stops it. If nothing does, ${tail('2m')} shows ` +
+        'whether calls fail. If so, the queue drains once the downstream service recovers. ' +
+        'If none fails, raise the maximum concurrency of the event source mapping.',
       queue.metricApproximateNumberOfMessagesVisible({
         statistic: 'Minimum',
         period: Duration.minutes(5),
@@ -88,11 +90,12 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
     // received messages.
     alarm(
       'MessageAgeAlarm',
-      'Message age',
-      `A message of ${queue.queueName} is older than ${watched.maxMessageAge.toSeconds()} ` +
-        'seconds: its retries fail, or it still waits for its first receive. It is late, not ' +
-        `lost. First step: ${log} shows class and reason of each failure. If nothing fails, ` +
-        `${doctor} checks the event source mapping.`,
+      'message-age',
+      'Can wait until the morning, if messages may be late. A message of ' +
+        `${queue.queueName} is older than ${watched.maxMessageAge.toSeconds()} seconds: ` +
+        'calls for it fail, or Lambda has not fetched it yet. It is late, not lost. First ' +
+        `step: ${doctor} says whether anything stops the function. If nothing does, ` +
+        `${tail('2m')} shows class and reason of each failure.`,
       new cloudwatch.MathExpression({
         expression: 'MAX([FILL(age, 0), FILL(waiting, 0)])',
         usingMetrics: {
@@ -107,11 +110,12 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
     // through every 30 seconds, which makes more than ten in 15 minutes.
     alarm(
       'ErrorRateAlarm',
-      'Error rate',
-      `More than 30 % of the handler calls of ${name} failed in 15 minutes (of at least 10). ` +
-        'Requeue retries their messages; non-retryable ones go to ' +
-        `${deadLetterQueue.queueName}. First step: ${log} shows class and reason of each ` +
-        'failure. Then look at the downstream service.',
+      'error-rate',
+      `Act tonight. More than 30 % of the handler calls of ${name} failed, of at least 10 ` +
+        'in 15 minutes. Requeue retries their messages; non-retryable ones go to ' +
+        `${deadLetterQueue.queueName} after one call. First step: ${tail('2m')} shows class ` +
+        'and reason of each failure. If many are non-retryable, stop all calls (disable the ' +
+        'event source mapping). Otherwise look at the downstream service.',
       new cloudwatch.MathExpression({
         expression: 'IF(handled >= 10, 100 * FILL(failed, 0) / handled, 0)',
         usingMetrics: {
@@ -132,40 +136,47 @@ export function alarms(scope: Construct, watched: Watched): cloudwatch.Alarm[] {
     // Twice 15 minutes, since a batch may last 15 minutes, and Lambda measures it when it ends.
     alarm(
       'FunctionDurationAlarm',
-      'Function duration',
-      `For half an hour, the slowest invocations of ${name} have taken more than 80 % of its ` +
-        'timeout. Near the timeout Requeue defers messages and cancels handlers, so work is ' +
-        `repeated; no message is lost. First step: ${doctor} says whether a batch fits into the ` +
-        'timeout. If not, lower the batch size or raise the message concurrency or the timeout.',
+      'function-duration',
+      `Can wait until the morning. For half an hour, the slowest invocations of ${name} ` +
+        'have taken more than 80 % of its timeout. Near the timeout Requeue cancels calls ' +
+        'that still run and retries their messages, so work is repeated; no message is lost. ' +
+        `First step: ${doctor} says whether the messages of an invocation fit into the ` +
+        'timeout. If not, lower the batch size or raise the message concurrency or the ' +
+        'timeout.',
       watched.function.metricDuration({ statistic: 'p99', period: QUARTER }),
       0.8 * watched.timeout.toMilliseconds(),
       2,
     ),
     alarm(
       'FunctionErrorsAlarm',
-      'Function errors',
-      `Invocations of ${name} failed as a whole: it did not start, timed out or crashed. SQS ` +
-        'delivers their messages again after the visibility timeout, and moves them to ' +
-        `${deadLetterQueue.queueName} after too many receives. First step: ${log} shows the error.`,
+      'function-errors',
+      `Act tonight. Invocations of ${name} failed as a whole: it did not start, timed out ` +
+        'or crashed. SQS delivers their messages again, and after a few such failures moves ' +
+        `them to ${deadLetterQueue.queueName}: by default in about half an hour. First step: ` +
+        `${tail('10m')} shows the error. If all invocations fail, stop all calls (disable ` +
+        'the event source mapping).',
       watched.function.metricErrors({ period: Duration.minutes(5) }),
       0,
     ),
     alarm(
       'ThrottlesAlarm',
-      'Throttles',
-      `Lambda throttled ${name}: the account or the function has no concurrency left. SQS ` +
-        'delivers the messages again after the visibility timeout. Each throttle may cost them a ' +
-        `receive, and too many receives move them to ${deadLetterQueue.queueName}. First step: ` +
-        `${doctor} compares the reserved concurrency with the event source mapping.`,
+      'throttles',
+      `Act tonight. Lambda throttled ${name}: the account or the function has no ` +
+        'concurrency left. SQS delivers the messages again. Throttles may use up their ' +
+        `deliveries, and then SQS moves them to ${deadLetterQueue.queueName}: by default in ` +
+        `about half an hour. First step: ${doctor} compares the reserved concurrency with ` +
+        'the event source mapping.',
       watched.function.metricThrottles({ period: Duration.minutes(5) }),
       0,
     ),
     alarm(
       'SendUnconfirmedAlarm',
-      'Send unconfirmed',
-      `SQS did not confirm copies that ${name} sent. The originals stay in ${queue.queueName}, ` +
-        'so nothing is lost, but each retry now uses up a receive. First step: ' +
-        `${log} shows a code beside settlement unconfirmed. ${doctor} names missing permissions.`,
+      'send-unconfirmed',
+      `Act at once. SQS did not confirm retries that ${name} sent. Their messages stay in ` +
+        'the queue, but a few more attempts, perhaps within two minutes, move them to ' +
+        `${deadLetterQueue.queueName}. First step: ${tail('2m')} shows a code beside ` +
+        'settlement unconfirmed. If there are many, disable the event source mapping. ' +
+        `${doctor} names missing permissions.`,
       metric('SendUnconfirmed', 'Sum', Duration.minutes(5)),
       0,
     ),

@@ -92,9 +92,9 @@ test('alarms name the log group of the function', () => {
     const { FunctionErrorsAlarm } = resources(wired({ Orders: {} }, props));
     return FunctionErrorsAlarm!.properties['AlarmDescription'] as string;
   };
-  assert.match(text({}), /`aws logs tail \/aws\/lambda\/<Charge> --since 1h`/);
+  assert.match(text({}), /`aws logs tail \/aws\/lambda\/<Charge> --since 10m`/);
   const logGroup = logs.LogGroup.fromLogGroupName(new Stack(), 'Logs', '/shop/charge');
-  assert.match(text({ logGroup }), /`aws logs tail \/shop\/charge --since 1h`/);
+  assert.match(text({ logGroup }), /`aws logs tail \/shop\/charge --since 10m`/);
 });
 
 test('the visibility timeout follows from the timeout of the function, and from that of Lambda', () => {
