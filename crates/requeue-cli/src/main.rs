@@ -70,7 +70,8 @@ enum Command {
     Serve(serve::Arguments),
     /// Send a message to the queue of `requeue serve`, or to any other queue.
     Send(send::Arguments),
-    /// Print a fresh SQS event for `cargo lambda invoke --data-file` or `sam local invoke`.
+    /// Print a fresh SQS event, for a pipe into `requeue invoke -`, for `cargo lambda invoke
+    /// --data-file` or for `sam local invoke`.
     Event(event::Arguments),
 }
 

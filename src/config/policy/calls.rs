@@ -46,7 +46,7 @@ mod receiving {
 
     table! {
         MAX_ATTEMPTS, "maxAttempts", Count = ATTEMPTS,
-            "After so many failures in a row the log has an error, and a worker does not start. If SQS refuses for good, one failure is enough. Default: 3.";
+            "After this many failures in a row the log has an error, and a worker does not start. If SQS refuses for good, one failure is enough. Default: 3.";
         BASE, "baseDelay", Seconds = PAUSE,
             "The first pause in seconds, at most the longest. Default: 0.5.";
         MAX_DELAY, "maxDelay", Seconds = PAUSE,

@@ -26,7 +26,7 @@ mod breaker {
 
     table! {
         THRESHOLD, "threshold", Count = FAILURES,
-            "So many failures in a row, of so many messages, open the circuit. If some calls get a response, it takes up to ten times as many. Default: 5.";
+            "The circuit opens after this many failures in a row, of as many messages of the same scope. If some calls get a response, more failures are needed: at the default of 5, up to 49. Default: 5.";
         RESET_TIMEOUT, "resetTimeoutSeconds", Seconds = HOLD,
             "The longest time between two rounds of probes. Default: 30.";
     }

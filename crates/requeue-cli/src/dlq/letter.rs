@@ -91,7 +91,7 @@ pub(crate) struct Filter {
     /// claim to come from it. May be given several times.
     #[arg(long, value_name = "QUEUE")]
     source: Vec<String>,
-    /// Choose at most so many messages.
+    /// Choose at most this many messages.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) limit: Option<u64>,
 }

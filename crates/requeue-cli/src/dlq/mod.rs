@@ -34,41 +34,68 @@ macro_rules! usage {
     };
 }
 
+/// The text below the options of a command that only looks at messages.
+macro_rules! help {
+    (list) => {
+        help!(
+            "At the end the command compares SQS's counts with the messages that it saw. A note has \
+             the number of messages not reached, the reason and the remedy. With --json they are \
+             in notReached, and complete is false. Of a FIFO group at most the first ten messages \
+             can be looked at.\n\n\
+             Requeue writes class and reason into the message with REQUEUE_DEAD_LETTER=annotate or \
+             direct, on a FIFO queue only with direct. With redrive, at most the class of the last \
+             retry is known. If a message was redriven and failed again, `first sent` is the time \
+             of its last redrive.",
+            "0; 1 on an error; 130 after Ctrl-C."
+        )
+    };
+    (peek) => {
+        help!(
+            "Of a FIFO group at most the first ten messages can be looked at. A note has the \
+             number of messages that the command did not reach.",
+            "0; 1 on an error; 130 after Ctrl-C."
+        )
+    };
+    (export) => {
+        help!(
+            "Of a FIFO group at most the first ten messages can be looked at. If the command did \
+             not reach all messages, the export is incomplete. A note then has the number of the \
+             others, the reason and the remedy.",
+            "0; 1 on an error or if the export is incomplete; 130 after Ctrl-C."
+        )
+    };
+    ($about:literal, $status:literal) => {
+        concat!(
+            "Looking at a message receives it, and SQS hides it from other readers. At the end, \
+             also after Ctrl-C, the command makes all messages visible again. If the process is \
+             killed, they stay hidden until their visibility timeout ends: two minutes, and a \
+             second for each 100 of --max-messages.\n\n",
+            $about,
+            "\n\nPermissions: sqs:ReceiveMessage, sqs:ChangeMessageVisibility and \
+             sqs:GetQueueAttributes. With sqs:ListDeadLetterSourceQueues too, a note warns if no \
+             queue uses this one as its dead-letter queue.\n\nExit status: ",
+            $status
+        )
+    };
+}
+
 #[derive(clap::Subcommand)]
 pub(crate) enum Command {
     /// Group the messages by class, reason and failure: their number, the oldest, and an example of
     /// each group.
-    #[command(after_help = HIDDEN, override_usage = usage!("list [OPTIONS]"))]
+    #[command(after_help = help!(list), override_usage = usage!("list [OPTIONS]"))]
     List(list::Arguments),
     /// Show messages one by one: ten unless --limit says otherwise, and their bodies only with
     /// --bodies.
-    #[command(after_help = HIDDEN, override_usage = usage!("peek [OPTIONS]"))]
+    #[command(after_help = help!(peek), override_usage = usage!("peek [OPTIONS]"))]
     Peek(peek::Arguments),
     /// Write messages to a file as JSON Lines, complete enough to send them again. Deletes nothing.
-    #[command(after_help = HIDDEN, override_usage = usage!("export [OPTIONS] <FILE>"))]
+    #[command(after_help = help!(export), override_usage = usage!("export [OPTIONS] <FILE>"))]
     Export(export::Arguments),
     /// Redrive messages: all of them, or those that the options choose.
     #[command(after_help = redrive::HELP, override_usage = usage!("redrive [OPTIONS]"))]
     Redrive(redrive::Arguments),
 }
-
-const HIDDEN: &str = "Looking at a message receives it, and SQS hides it from other readers. At \
-                      the end, also after Ctrl-C, the command makes all messages visible again. If \
-                      the process is killed, they stay hidden until their visibility timeout ends: \
-                      two minutes, and a second for each 100 of --max-messages.\n\n\
-                      At the end the command compares SQS's counts with the messages that it saw. \
-                      A note has the number of messages not reached, the reason and the remedy. \
-                      With --json, `list` has them in notReached, and complete is false. Of a FIFO \
-                      group at most the first ten messages can be looked at.\n\n\
-                      Requeue writes class and reason into the message with \
-                      REQUEUE_DEAD_LETTER=annotate or direct, on a FIFO queue only with direct. \
-                      With redrive, at most the class of the last retry is known. If a message was \
-                      redriven and failed again, `first sent` is the time of its last redrive.\n\n\
-                      Permissions: sqs:ReceiveMessage, sqs:ChangeMessageVisibility and \
-                      sqs:GetQueueAttributes. With sqs:ListDeadLetterSourceQueues too, a note \
-                      warns if no queue uses this one as its dead-letter queue.\n\n\
-                      Exit status: 0; 1 on an error or if an export is incomplete; 130 after \
-                      Ctrl-C.";
 
 /// The queue, and how many of its messages.
 #[derive(clap::Args)]

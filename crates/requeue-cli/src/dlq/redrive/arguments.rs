@@ -12,8 +12,8 @@ pub(crate) const HELP: &str = "SQS itself moves back each message that a redrive
                                message, since a move task would also move those of other \
                                queues.\n\n\
                                A message stays here if SQS moved it here from another queue than \
-                               that of --source-queue-url. It also stays if it claims to come from \
-                               another queue than its destination. Anybody who may send to the \
+                               that of --source-queue-url. The same holds for a message that \
+                               claims to come from another queue than its destination. Anybody who may send to the \
                                queue can write such a claim, so a claim never chooses a \
                                destination. --to sends all chosen messages to one queue, whatever \
                                they claim.\n\n\
@@ -61,7 +61,7 @@ pub(crate) struct Arguments {
     /// were sent here, the one queue whose redrive policy names this one]
     #[arg(long, value_name = "URL")]
     pub(super) to: Option<String>,
-    /// Redrive at most so many messages in a second.
+    /// Redrive at most this many messages in a second.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u16).range(1..=500))]
     pub(super) rate: Option<u16>,
     /// Copy all messages, also those that SQS could move.
